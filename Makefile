@@ -1,0 +1,74 @@
+# make demo     compile the shipped network, build and check the C, classify its test set
+# make test     the tests (at most 10 minutes on 2 cores)
+# make help     everything else
+#
+# The first run installs Python packages into .venv and needs a package index; after that nothing does.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+CC ?= cc
+BIN := .venv/bin
+EXAMPLE := examples/digits
+DEMO := build/demo
+
+# Networks and planner instances for tests that are too large to ship; those tests are skipped where it is absent.
+MCC_SHARED ?= ../shared
+export MCC_SHARED := $(abspath $(MCC_SHARED))
+
+.PHONY: help demo test test-slow check docs wheel clean distclean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       compile the shipped network, build and check the C, classify its test set"
+	@echo "make test       run the tests (at most 10 minutes on 2 cores)"
+	@echo "make test-slow  run the tests that make test leaves out"
+	@echo "make check      ruff, mypy --strict, import-linter, template lint"
+	@echo "make docs       write the generated tables under docs/"
+	@echo "make wheel      build the wheel into dist/"
+	@echo "make clean      remove what was built; make distclean: .venv too"
+
+.venv/.stamp-%: pyproject.toml
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "mccompile needs Python 3.11 or newer. Install it, or name it: make PYTHON=/path/to/python3.12"; \
+		exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { \
+		rm -rf .venv; \
+		echo "The virtual environment could not be made. On Debian and Ubuntu: apt install python3-venv"; \
+		exit 1; }
+	@echo "Installing the Python packages into .venv (the first time only) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]' || { \
+		echo "The packages could not be installed. The first run needs the network (PyPI, or a mirror named in"; \
+		echo "PIP_INDEX_URL); later runs do not. Run the same command again when it is there."; \
+		exit 1; }
+	@touch $@ $(if $(filter dev,$*),.venv/.stamp-check) # dev holds all of check
+
+demo: .venv/.stamp-check
+	@command -v $(firstword $(CC)) >/dev/null || { echo "No C compiler '$(CC)'. Install gcc or clang, or: make demo CC=..."; exit 1; }
+	$(BIN)/mccompile $(EXAMPLE)/digits.onnx -o $(DEMO)
+	$(BIN)/mccompile check $(EXAMPLE)/digits.onnx
+	$(BIN)/python $(EXAMPLE)/demo.py $(DEMO) --cc "$(CC)"
+
+test: .venv/.stamp-dev
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+
+test-slow: .venv/.stamp-dev
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m slow
+
+check: .venv/.stamp-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/lint_templates.py
+
+docs: .venv/.stamp-dev
+	$(BIN)/mccompile ops --markdown > docs/operators.md.new && mv docs/operators.md.new docs/operators.md
+
+wheel: .venv/.stamp-dev
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+clean:
+	rm -rf build dist .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv

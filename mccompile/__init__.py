@@ -1,0 +1,65 @@
+"""mccompile: an ahead-of-time compiler from ONNX networks to C99."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mccompile._version import __version__
+
+if TYPE_CHECKING:
+    from mccompile.check.network import Network
+    from mccompile.driver import Artifacts
+
+__all__ = ["__version__", "compile", "load"]
+
+
+def compile(
+    model: str | Path,
+    out_dir: str | Path,
+    target: str = "native",
+    opt_level: str = "O2",
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    keep_inputs: bool = False,
+    *,
+    name: str = "",
+    embed: bool = False,
+    kernels: Mapping[str, str] | None = None,
+) -> Artifacts:
+    """Compile an ONNX model into a folder of C99.
+
+    Args:
+        model: path of the .onnx file.
+        out_dir: folder to write; written completely or not at all.
+        target: a name of `mccompile targets`; ``native`` is the best one this machine runs.
+        opt_level: O0, O1, O2, O3 or Os.
+        dims: extent of each symbolic dimension.
+        input_shapes: whole shape of inputs by name.
+        keep_inputs: do not reuse the memory of inputs, so that ``run`` may be repeated on them.
+        name: prefix of everything generated; by default the file's name.
+        embed: also write the weights as a C array.
+        kernels: operator -> kernel that must be used where it supports the node (``conv`` -> ``conv.generic``).
+
+    Raises:
+        mccompile.ir.errors.CompileError: the model cannot be compiled; says where, which rule, what to do.
+        mccompile.ir.errors.UsageError: an argument is wrong.
+    """
+    from mccompile import driver
+
+    options = driver.Options(
+        target, opt_level, dims or {}, input_shapes or {}, keep_inputs, name, embed, None, kernels or {}
+    )
+    return driver.compile(model, out_dir, options)
+
+
+def load(out_dir: str | Path) -> Network:
+    """Build the C of a folder made by `compile` (cached by content) and load it.
+
+    Raises:
+        mccompile.ir.errors.CompileError: no C compiler, or the C does not build.
+    """
+    from mccompile.check.network import Network
+
+    return Network(Path(out_dir))

@@ -1,0 +1,1 @@
+"""Program IR to C source, headers and the weights blob."""

@@ -1,0 +1,250 @@
+"""What a kernel template sees of its call: views that index, load and store in C, and the parameter list."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mccompile.codegen.c_expr import Emitter, literal, wrapped
+from mccompile.ir import expr as ex
+from mccompile.ir.errors import InternalError
+from mccompile.ir.kernel import Buffer, Call, View
+from mccompile.ir.op import Op
+from mccompile.ir.types import DType, Factor
+
+
+@dataclass(frozen=True)
+class BoundView:
+    """A view as C: a pointer parameter ``name`` and numbers that are literals, or parameters if in ``args``."""
+
+    name: str
+    view: View
+    args: frozenset[str] = frozenset()
+
+    @property
+    def dtype(self) -> DType:
+        return self.view.dtype
+
+    @property
+    def ctype(self) -> str:
+        """The C type of a stored element."""
+        return self.dtype.c
+
+    @property
+    def compute(self) -> str:
+        """The C type of an element in an expression."""
+        return self.dtype.compute.c
+
+    @property
+    def rank(self) -> int:
+        return self.view.rank
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents as compile-time numbers, for decisions; print extents with `e`."""
+        return self.view.shape
+
+    def e(self, axis: int) -> str:
+        """The extent of a logical axis, as printed."""
+        return self._number(f"{self.name}_e{axis}", self.view.shape[axis])
+
+    def s(self, factor: int) -> str:
+        """The stride of a stored axis, as printed."""
+        return self._number(f"{self.name}_s{factor}", self.view.strides[factor])
+
+    def _number(self, name: str, value: int) -> str:
+        return name if name in self.args else str(value)
+
+    def index(self, *coordinates: str) -> str:
+        """The C index of the element at logical coordinates."""
+        if len(coordinates) != self.rank:
+            raise InternalError(f"{len(coordinates)} coordinates for {self.name} of rank {self.rank}")
+        terms = []
+        for i, f in enumerate(self.view.factors):
+            stride = self.s(i)
+            coordinate = _factor_c(f, str(coordinates[f.axis]))
+            if stride == "0" or coordinate == "0" or f.extent(self.view.shape) == 1 and f.div == 1 and not f.mod:
+                continue
+            terms.append(coordinate if stride == "1" else f"{wrapped(coordinate)} * {stride}")
+        return " + ".join(terms) or "0"
+
+    def load(self, *coordinates: str) -> str:
+        """The element at coordinates, in the compute type."""
+        return _loaded(f"{self.name}[{self.index(*coordinates)}]", self.dtype)
+
+    def walk(self) -> str:
+        """The C index under loops ``i0 i1 ...`` over the stored axes, whatever the layout."""
+        terms = [f"i{i} * {self.s(i)}" if self.s(i) != "1" else f"i{i}" for i in range(len(self.view.factors))]
+        terms += [str(self.view.offset)] if self.view.offset else []
+        return " + ".join(terms) or "0"
+
+    def stored(self, value: str) -> str:
+        """``value`` (compute type) as it is stored."""
+        return f"mcc_f32_to_f16({value})" if self.dtype.name == "f16" else value
+
+    def put(self, value: str, *coordinates: str) -> str:
+        """The statement that stores ``value`` (compute type) at coordinates."""
+        return f"{self.name}[{self.index(*coordinates)}] = {self.stored(value)};"
+
+
+def _factor_c(f: Factor, coordinate: str) -> str:
+    if f.mod:
+        return f"{wrapped(coordinate)} % {f.mod}"
+    return f"{wrapped(coordinate)} / {f.div}" if f.div > 1 else coordinate
+
+
+def _loaded(element: str, dtype: DType) -> str:
+    return f"mcc_f16_to_f32({element})" if dtype.name == "f16" else element
+
+
+@dataclass
+class KernelContext:
+    """The variables of a template: ``x`` operands, ``y`` results, ``e`` extras, ``op``, ``p``, and bodies."""
+
+    call: Call
+    plain: frozenset[int] = frozenset()  # inputs that share memory with a result: no MCC_RESTRICT
+    x: list[BoundView | None] = field(init=False)
+    y: list[BoundView] = field(init=False)
+    e: list[BoundView] = field(init=False)
+
+    def __post_init__(self) -> None:
+        args = frozenset(self.call.args)
+        self.x = [None if v is None else BoundView(f"x{i}", v, args) for i, v in enumerate(self.call.reads)]
+        self.y = [BoundView(f"y{i}", v, args) for i, v in enumerate(self.call.results)]
+        self.e = [BoundView(f"e{i}", v, args) for i, v in enumerate(self.call.extras)]
+
+    @property
+    def op(self) -> Op:
+        return self.call.op
+
+    @property
+    def p(self) -> object | None:
+        return self.call.params
+
+    @property
+    def scratch(self) -> Buffer | None:
+        return self.call.scratch
+
+    def pointers(self) -> list[tuple[str, View]]:
+        """Parameter names and the views they are given, inputs first; the order of the C parameters."""
+        bound = [v for v in (*self.x, *self.e, *self.y) if v is not None]
+        return [(v.name, v.view) for v in bound]
+
+    @property
+    def params(self) -> str:
+        """The C parameter list."""
+        shared = bool(self.plain)
+        out = []
+        inputs = [v for v in (*self.x, *self.e)]
+        for i, v in enumerate(inputs):
+            if v is not None:
+                restrict = "" if i in self.plain else " MCC_RESTRICT"
+                out.append(f"const {v.ctype} *{restrict} {v.name}".replace("* ", "*").replace("*MCC", "* MCC"))
+        for r in self.y:
+            out.append(f"{r.ctype} *{r.name}" if shared else f"{r.ctype} * MCC_RESTRICT {r.name}")
+        if self.scratch is not None:
+            out.append(f"{self.scratch.type.dtype.c} * MCC_RESTRICT scratch")
+        out += [f"int32_t {name}" for name in self.call.args]
+        return ", ".join(out)
+
+    def load(self, i: int, *coordinates: str) -> str:
+        """Operand ``i`` at coordinates with its prologue applied, as one C expression."""
+        x = self.x[i]
+        if x is None:
+            raise InternalError(f"{self.call.kernel} reads absent operand {i}")
+        element = x.load(*coordinates)
+        body = dict(self.call.pre).get(i)
+        if body is None:
+            return element
+        emitter = Emitter(self._leaf(element, coordinates), locals_=False)
+        return emitter.emit(body)
+
+    def loaded(self, i: int) -> DType:
+        """The type of what `load` gives."""
+        x = self.x[i]
+        body = dict(self.call.pre).get(i)
+        if body is not None:
+            return body.dtype
+        assert x is not None
+        return x.dtype.compute
+
+    def accumulator(self, i: int = 0) -> Accumulator:
+        """The arithmetic of sums of products of operand ``i``."""
+        return Accumulator(self.loaded(i))
+
+    def store(self, r: int, value: str, *coordinates: str) -> str:
+        """Statements that apply the epilogue of result ``r`` to ``value`` and store it at coordinates."""
+        body = dict(self.call.post).get(r)
+        if body is None:
+            return self.y[r].put(value, *coordinates)
+        emitter = Emitter(self._leaf(value, coordinates))
+        result = emitter.emit(body)
+        return "\n".join([*emitter.lines, self.y[r].put(result, *coordinates)])
+
+    def apply(self, body: ex.Expr, *coordinates: str) -> str:
+        """Statements that store ``body`` over the operands at coordinates (the kernel of `map`)."""
+        emitter = Emitter(lambda i: self.load(i, *coordinates))
+        result = emitter.emit(body)
+        if len(self.call.post):
+            name = "value"
+            emitter.lines.append(f"const {body.dtype.c} {name} = {result};")
+            result = name
+        return "\n".join([*emitter.lines, self.store(0, result, *coordinates)])
+
+    def _leaf(self, value: str, coordinates: Sequence[str]) -> Callable[[int], str]:
+        return lambda i: wrapped(value) if i == ex.ACC else self.e[i].load(*coordinates)
+
+    # -- words of the templates --------------------------------------------------------------------------
+    @staticmethod
+    def coordinates(rank: int, prefix: str = "i") -> list[str]:
+        """Names of loop variables: ``i0 i1 ...``."""
+        return [f"{prefix}{d}" for d in range(rank)]
+
+    @staticmethod
+    def position(out: str, stride: int, tap: str, dilation: int, pad: int) -> str:
+        """The input coordinate of a window's tap: ``out * stride + tap * dilation - pad``."""
+        terms = [out if stride == 1 else f"{out} * {stride}", tap if dilation == 1 else f"{tap} * {dilation}"]
+        return " + ".join(terms) + (f" - {pad}" if pad else "")
+
+    @staticmethod
+    def literal(value: float, dtype: DType) -> str:
+        return literal(value, dtype)
+
+    @staticmethod
+    def reduction_start(mode: str, dtype: DType) -> str:
+        """The neutral element of sum, prod, max or min."""
+        if mode in ("sum", "prod"):
+            return literal(mode == "prod", dtype)
+        if dtype.is_float:
+            return literal(-math.inf if mode == "max" else math.inf, dtype)
+        info = np.iinfo(dtype.numpy)
+        return literal(int(info.min if mode == "max" else info.max), dtype)
+
+    @staticmethod
+    def reduction_step(mode: str, left: str, right: str, dtype: DType) -> str:
+        """``left`` and ``right`` combined."""
+        fn = {"sum": "add", "prod": "mul"}.get(mode, mode)
+        body = ex.apply(fn, ex.var(0, dtype), ex.var(1, dtype))
+        return Emitter(lambda i: wrapped((left, right)[i]), locals_=False).emit(body)
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The arithmetic of a sum of products: floats in the compute type, integers wrapping through unsigned."""
+
+    dtype: DType
+
+    @property
+    def c(self) -> str:
+        return self.dtype.c if self.dtype.is_float else ("uint64_t" if self.dtype.nbytes == 8 else "uint32_t")
+
+    def term(self, text: str) -> str:
+        """A factor of a product."""
+        return text if self.dtype.is_float else f"({self.c}){wrapped(text)}"
+
+    def value(self, text: str) -> str:
+        """The sum in the compute type."""
+        return text if self.dtype.is_float else f"({self.dtype.c}){text}"

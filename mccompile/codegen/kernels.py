@@ -1,0 +1,97 @@
+"""Renders the kernels of a program once each: calls whose text is equal share a function."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.c_expr import literal
+from mccompile.codegen.templates import environment, indent_c, render
+from mccompile.ir.kernel import Call, Fill, View, number_names, whole
+from mccompile.ir.program import Program
+
+_PLACEHOLDER = "KERNEL_NAME"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A C function: its name, text, and whether it answers a status."""
+
+    name: str
+    kernel: str
+    text: str
+    checked: bool
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A step of the program as a call of a C function: pointer arguments as views, then numbers."""
+
+    kernel: Kernel
+    step: Call | Fill
+    pointers: tuple[View, ...]
+    numbers: tuple[int, ...]
+
+
+def _fill_text(step: Fill) -> str:
+    view = BoundView("y0", step.view)
+    value = literal(step.value, view.dtype)
+    return render("fill/generic.c.j2", fn=_PLACEHOLDER, y=view, value=value)
+
+
+def _call_text(context: KernelContext, target: object) -> str:
+    family, variant = context.call.kernel.split(".")
+    return render(
+        f"{family}/{variant}.c.j2",
+        fn=_PLACEHOLDER, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
+    )  # fmt: skip
+
+
+def render_kernels(program: Program, target: object) -> tuple[list[Kernel], list[Invocation]]:
+    """The distinct kernels in order of first use, and one invocation per step."""
+    by_text: dict[str, Kernel] = {}
+    invocations: list[Invocation] = []
+    for step in program.body.linear():
+        if isinstance(step, Fill):
+            text, name = _fill_text(step), "fill.generic"
+            pointers: tuple[View, ...] = (step.view,)
+            numbers: tuple[int, ...] = ()
+        else:
+            context = KernelContext(step, program.shared_inputs(step))
+            text, name = _call_text(context, target), step.kernel
+            scratch = () if step.scratch is None else (_scratch_view(step),)
+            pointers = (*(v for _, v in context.pointers()), *scratch)
+            values = number_names(step)
+            numbers = tuple(values[a] for a in step.args)
+        if text not in by_text:
+            family = name.split(".")[0]
+            fn = f"{program.name}_k{len(by_text)}_{family}"
+            body = indent_c(text.replace(_PLACEHOLDER, fn))
+            by_text[text] = Kernel(fn, name, body, "static mcc_status" in body)
+        invocations.append(Invocation(by_text[text], step, pointers, numbers))
+    return list(by_text.values()), invocations
+
+
+def _scratch_view(step: Call) -> View:
+    assert step.scratch is not None
+    return whole(step.scratch)
+
+
+def helpers_used(text: str) -> str:
+    """The helper functions of ``_lib/scalar.c.j2`` that ``text`` calls, and those they call, in file order."""
+    source = environment().get_template("_lib/scalar.c.j2").render()
+    blocks = {
+        m[1]: block.strip()
+        for block in re.split(r"\n(?=/\* helper )", source)
+        if (m := re.match(r"/\* helper (\w+)", block))
+    }
+    wanted: set[str] = set()
+    queue = [n for n in blocks if re.search(rf"\b{n}\(", text)]
+    while queue:
+        name = queue.pop()
+        if name not in wanted:
+            wanted.add(name)
+            queue += [n for n in blocks if n != name and re.search(rf"\b{n}\(", blocks[name])]
+    chosen = [re.sub(r"^/\* helper (\w+): ?", "/* ", b, count=1) for n, b in blocks.items() if n in wanted]
+    return "\n\n".join(chosen)

@@ -1,0 +1,254 @@
+"""Program IR as the facts the file templates print: members, steps, ports, sizes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile._version import __version__
+from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
+from mccompile.codegen.kernels import Invocation, Kernel, helpers_used, render_kernels
+from mccompile.codegen.names import comment, identifier, unique_identifiers
+from mccompile.codegen.templates import indent_c
+from mccompile.ir.kernel import Buffer, Call, View
+from mccompile.ir.kernel_text import print_program
+from mccompile.ir.program import Program
+from mccompile.targets.target import Target
+
+ABI_VERSION = 1
+WEIGHTS_MULTIPLE = 8
+"""The payload's size is a multiple of this: sizeof of the weights struct on every ABI."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A buffer as a struct member. ``offset``/``end`` are bytes, ``first``/``last`` steps, ``pad`` bytes before."""
+
+    id: str
+    c: str
+    elements: int
+    offset: int
+    end: int
+    comment: str
+    first: int = 0
+    last: int = 0
+    pad: int = 0
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: its C name, its arena member, and its ONNX type."""
+
+    name: str
+    id: str
+    member: str
+    c: str
+    dtype: str
+    shape: tuple[int, ...]
+    count: int
+    offset: int
+
+    @property
+    def comment(self) -> str:
+        return comment(self.name)
+
+    @property
+    def c_string(self) -> str:
+        return comment(self.name).replace('"', "'")
+
+    @property
+    def bytes(self) -> str:
+        return f"{self.count} * sizeof({self.c})"
+
+    @property
+    def shape_text(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+    @property
+    def dtype_macro(self) -> str:
+        return f"MCC_{self.dtype.upper()}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One statement of ``run``."""
+
+    number: int
+    call: str
+    comment: str
+    checked: bool
+    traced: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KernelText:
+    kernel: str
+    text: str
+    users: str
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Everything the templates of a model's files print."""
+
+    name: str
+    version: str
+    source: str
+    sha256: str
+    target: str
+    c_flags: str
+    requires: tuple[str, ...]
+    align: int
+    abi: int
+    keep_inputs: bool
+    arena_bytes: int
+    weights_bytes: int
+    weights_pad: int
+    weights_read: bool
+    inputs: list[Port]
+    outputs: list[Port]
+    arena: list[Member]
+    weights: list[Member]
+    steps: list[Step]
+    kernels: list[KernelText]
+    helpers: str
+    vector_text: str
+    uses_math: bool
+    checked: bool
+    id_bytes: str
+    blob: bytes
+    blob_tensors: tuple[BlobTensor, ...]
+
+    @property
+    def upper(self) -> str:
+        return self.name.upper()
+
+    @property
+    def guard(self) -> str:
+        return f"{self.upper}_H"
+
+
+def _origins(names: tuple[str, ...]) -> str:
+    return comment("+".join(names))
+
+
+def _arena_members(program: Program, ids: dict[str, str]) -> list[Member]:
+    lives = program.lives()
+    members = []
+    for b in program.arena():
+        at, (first, last) = program.offsets[b], lives[b]
+        label = comment(b.name) + (f", {b.role}" if b.role else "")
+        label += ", with halo" if b.halo else ""
+        members.append(
+            Member(ids[b.name], b.type.dtype.c, b.elements, at, at + b.nbytes, f"{label} {b.type}", first, last)
+        )
+    return members
+
+
+def _weight_members(program: Program, ids: dict[str, str]) -> tuple[list[Member], int]:
+    members, at = [], 0
+    for b in program.blob():
+        offset = program.offsets[b]
+        label = f"{comment(b.name)} {b.type}"
+        members.append(
+            Member(ids[b.name], b.type.dtype.c, b.elements, offset, offset + b.nbytes, label, pad=offset - at)
+        )
+        at = offset + b.nbytes
+    total = max(-(-at // WEIGHTS_MULTIPLE) * WEIGHTS_MULTIPLE, WEIGHTS_MULTIPLE)
+    return members, total
+
+
+def _port(b: Buffer, id_: str, member: str, offset: int) -> Port:
+    return Port(b.name, id_, member, b.type.dtype.c, b.type.dtype.name, b.type.shape, b.type.count, offset)
+
+
+def _ports(program: Program, role: str, ids: dict[str, str]) -> list[Port]:
+    buffers = program.module.role(role)
+    own = unique_identifiers(b.name for b in buffers)
+    return [_port(b, own[b.name], ids[b.name], program.offsets[b]) for b in buffers]
+
+
+def _pointer(view: View, ids: dict[str, str]) -> str:
+    space = "w->" if view.buffer.space == "blob" else "a->"
+    member = ids[view.buffer.name] + ("" if view.buffer.space == "blob" else ".v")
+    return space + member + (f" + {view.offset}" if view.offset else "")
+
+
+def _step(number: int, call: Invocation, ids: dict[str, str]) -> Step:
+    arguments = [_pointer(v, ids) for v in call.pointers] + [str(n) for n in call.numbers]
+    step = call.step
+    if isinstance(step, Call):
+        label, views = _origins(step.origins) or step.op.name, step.results
+    else:
+        label, views = f"fill {comment(step.view.buffer.name)}", ()
+    traced = tuple(dict.fromkeys(ids[v.buffer.name] for v in views))
+    return Step(number, f"{call.kernel.name}({', '.join(arguments)})", label, call.kernel.checked, traced)
+
+
+def _kernel_texts(kernels: list[Kernel], calls: list[Invocation]) -> list[KernelText]:
+    texts = []
+    for k in kernels:
+        users = [f"@{i}" for i, c in enumerate(calls) if c.kernel is k]
+        shown = ", ".join(users[:12]) + (f" and {len(users) - 12} more" if len(users) > 12 else "")
+        texts.append(KernelText(k.kernel, k.text.rstrip(), f"steps {shown}"))
+    return texts
+
+
+def _payload(program: Program, total: int) -> bytes:
+    data = bytearray(total)
+    for b in program.blob():
+        assert b.data is not None
+        raw = np.ascontiguousarray(b.data).astype(b.data.dtype.newbyteorder("<")).tobytes()
+        data[program.offsets[b] : program.offsets[b] + len(raw)] = raw
+    return bytes(data)
+
+
+def model_facts(program: Program, target: Target, source: str, sha256: str, keep_inputs: bool) -> ModelFacts:
+    """The facts of a placed program. ``source`` is the model's file name, for the headers."""
+    kernels, calls = render_kernels(program, target)
+    ids = unique_identifiers((b.name for b in program.module.buffers), taken=("end_",))
+    weights, total = _weight_members(program, ids)
+    tensors = tuple(
+        BlobTensor(b.name, b.type.dtype.name, b.type.shape, program.offsets[b], b.nbytes) for b in program.blob()
+    )
+    program_id = blob_id(print_program(program, digests=False), tensors, total, target.align)
+    blob = write_blob(_payload(program, total), tensors, program_id, target.align)
+    steps = [_step(i, c, ids) for i, c in enumerate(calls)]
+    body = "\n".join(k.text for k in kernels)
+    helpers = helpers_used(body)
+    return ModelFacts(
+        name=program.name,
+        version=__version__,
+        source=comment(source),
+        sha256=sha256,
+        target=target.name,
+        c_flags=" ".join(target.c_flags),
+        requires=target.requires,
+        align=target.align,
+        abi=ABI_VERSION,
+        keep_inputs=keep_inputs,
+        arena_bytes=program.arena_bytes,
+        weights_bytes=total,
+        weights_pad=total - (weights[-1].end if weights else 0),
+        weights_read=any("w->" in s.call for s in steps),
+        inputs=_ports(program, "input", ids),
+        outputs=_ports(program, "output", ids),
+        arena=_arena_members(program, ids),
+        weights=weights,
+        steps=steps,
+        kernels=_kernel_texts(kernels, calls),
+        helpers=indent_c(helpers) if helpers else "",
+        vector_text="",
+        uses_math=bool(re.search(r"\b(INFINITY|NAN|[a-z0-9]+f?\()", helpers + body)),
+        checked=any(s.checked for s in steps),
+        id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
+        blob=blob,
+        blob_tensors=tensors,
+    )
+
+
+def model_name(name: str) -> str:
+    """The prefix of everything generated: a C identifier made of a model's or file's name."""
+    return identifier(name).lower()

@@ -1,0 +1,56 @@
+"""The Jinja environment of the templates, and the tidying of what they print."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import jinja2
+
+from mccompile._data import data_dir
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """Templates as C with ``//%`` control lines; an undefined variable is an error."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(data_dir() / "kernels_templates"),
+        undefined=jinja2.StrictUndefined,
+        line_statement_prefix="//%",
+        line_comment_prefix="//#",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def render(template: str, **variables: object) -> str:
+    """The text of a template, which ends with a newline."""
+    return environment().get_template(template).render(**variables)
+
+
+def indent_c(text: str) -> str:
+    """C with its lines indented by depth of braces; blank lines at most one in a row.
+
+    Templates may so print bodies of several lines at any depth. Directives keep their place, as does extern "C".
+    """
+    out: list[str] = []
+    depth = 0
+    in_comment = False
+    for raw in text.splitlines():
+        line = raw.strip()
+        if not line:
+            if out and out[-1]:
+                out.append("")
+            continue
+        if in_comment or line.startswith("#") or line == 'extern "C" {':
+            out.append(raw.rstrip() if line.startswith("#") else "    " * depth * in_comment + " " * in_comment + line)
+            in_comment = in_comment and "*/" not in line
+            continue
+        code = re.sub(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"', "", line)
+        closing = len(code) - len(code.lstrip("}"))
+        out.append("    " * max(depth - closing, 0) + line)
+        depth = max(depth + code.count("{") - code.count("}"), 0)
+        in_comment = "/*" in line and "*/" not in line[line.rindex("/*") :]
+    return "\n".join(out).rstrip() + "\n"

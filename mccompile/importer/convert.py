@@ -1,0 +1,160 @@
+"""ONNX nodes to graph IR: constants folded on the way, so that the shape of every value is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mccompile.importer.fold import fold_node
+from mccompile.importer.prepare import Prepared
+from mccompile.ir import expr as ex
+from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph, Value
+from mccompile.ir.types import DTYPES, TensorType
+from mccompile.onnxio import OnnxNode, OnnxValue, dtype_of_array, expand_function, is_function, newest_opset
+from mccompile.ops.frontend import Import
+from mccompile.ops.map import Map
+from mccompile.ops.registry import front_ends
+
+MAX_EXPANSION = 16
+"""How deep functions may be made of functions."""
+
+
+@dataclass
+class _Converter:
+    """Walks the nodes in order; ``values`` maps ONNX names to graph values.
+
+    Names in ``poisoned`` come from nodes that could not be converted; what depends on them is only checked
+    for being known, so that one run reports every unsupported node.
+    """
+
+    graph: Graph
+    values: dict[str, Value] = field(default_factory=dict)
+    poisoned: set[str] = field(default_factory=set)
+    errors: list[CompileError] = field(default_factory=list)
+
+    def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
+        for node in nodes:
+            try:
+                self._node(node, depth)
+            except CompileError as e:
+                self.errors.append(e)
+                self.poisoned.update(o for o in node.outputs if o)
+
+    def _node(self, node: OnnxNode, depth: int) -> None:
+        key = (node.domain, node.op_type)
+        if any(i in self.poisoned for i in node.inputs):
+            self.poisoned.update(o for o in node.outputs if o)
+            if key not in front_ends() and not _is_expandable(node):
+                self.errors.append(_unsupported(node))
+            return
+        inputs = [self.values[i] if i else None for i in node.inputs]
+        folded = fold_node(self.graph, node, inputs)
+        if folded is not None:
+            for name, array in zip(node.outputs, folded, strict=False):
+                if name:
+                    self.values[name] = self._constant(name, array, node)
+            return
+        if key in front_ends():
+            self._convert(node, inputs)
+            return
+        body = None
+        if depth < MAX_EXPANSION:
+            body = expand_function(node, newest_opset(), [_onnx_value(n, v) for n, v in zip(node.inputs, inputs, strict=True)])
+        if body is None:
+            raise _unsupported(node)
+        self.run(body, depth + 1)
+
+    def _convert(self, node: OnnxNode, inputs: list[Value | None]) -> None:
+        view = Import(self.graph, node, inputs)
+        front_ends()[(node.domain, node.op_type)].convert(view)
+        for name, value in zip(node.outputs, view.outputs, strict=True):
+            if not name:
+                continue
+            if value is None:
+                raise view.error(f"output {name!r} of {node.op_type} is not supported")
+            if value.type.count == 0 and value not in self.graph.constants:
+                value = self.graph.constant(value.name, np.zeros(value.shape, value.dtype.numpy))
+            self.values[name] = value
+
+    def _constant(self, name: str, array: np.ndarray, node: OnnxNode) -> Value:
+        if dtype_of_array(array) not in DTYPES:
+            raise CompileError(f"a constant of {array.dtype} is not supported", where=f"node {node.index} {node.name!r}")
+        return self.graph.constant(name, array)
+
+
+def _is_expandable(node: OnnxNode) -> bool:
+    return not node.domain and is_function(node.op_type)
+
+
+def _onnx_value(name: str, value: Value | None) -> OnnxValue | None:
+    return None if value is None else OnnxValue(name, value.dtype.name, value.shape)
+
+
+def _unsupported(node: OnnxNode) -> CompileError:
+    op = f"{node.domain}:{node.op_type}" if node.domain else node.op_type
+    return CompileError(
+        f"operator {op} is not supported",
+        where=f"node {node.index} {node.name!r}",
+        hint="`mccompile ops` lists what is",
+    )
+
+
+def convert(prepared: Prepared, name: str) -> Graph:
+    """The graph of a prepared model. Raises one CompileError that names every node it cannot convert."""
+    source = prepared.model.graph
+    graph = Graph(name)
+    converter = _Converter(graph)
+    for given in prepared.inputs:
+        value = graph.value(given.name, _tensor_type(given))
+        graph.inputs.append(value)
+        converter.values[given.name] = value
+    for key, array in source.initializers.items():
+        if dtype_of_array(array) in DTYPES:
+            converter.values[key] = graph.constant(key, array)
+        else:
+            converter.poisoned.add(key)
+            converter.errors.append(CompileError(f"initializer {key!r} of {array.dtype} is not supported"))
+    converter.run(source.nodes)
+    if converter.errors:
+        raise _joined(converter.errors)
+    _bind_outputs(graph, converter.values, [v.name for v in source.outputs])
+    graph.remove_dead()
+    graph.verify()
+    return graph
+
+
+def _joined(errors: list[CompileError]) -> CompileError:
+    """One error that names them all, equal ones once."""
+    if len(errors) == 1:
+        return errors[0]
+    lines = dict.fromkeys(f"{e.where}: {e.rule}" if e.where else e.rule for e in errors)
+    hints = dict.fromkeys(e.hint for e in errors if e.hint)
+    return CompileError(
+        f"{len(lines)} nodes cannot be compiled:\n" + "\n".join(f"  {line}" for line in lines),
+        hint="; ".join(hints),
+    )
+
+
+def _tensor_type(value: OnnxValue) -> TensorType:
+    if value.dtype not in DTYPES:
+        raise CompileError(f"input {value.name!r} of element type {value.dtype} is not supported")
+    shape = tuple(int(e) for e in value.shape or () if isinstance(e, int))
+    if 0 in shape:
+        raise CompileError(f"input {value.name!r} of shape {list(shape)} has no elements")
+    return TensorType(DTYPES[value.dtype], shape)
+
+
+def _bind_outputs(graph: Graph, values: dict[str, Value], names: list[str]) -> None:
+    """Give each output a value of its own, named as the output: inputs, constants and twins are copied."""
+    produced = {r for n in graph.nodes for r in n.results}
+    for name in names:
+        value = values[name]
+        if value.type.count == 0:
+            raise CompileError(f"output {name!r} of shape {list(value.shape)} has no elements")
+        if value not in produced or value in graph.outputs:
+            storage = "f16" if value.dtype.name == "f16" else ""
+            (value,) = graph.emit(Map(ex.var(0, value.dtype), storage), [value], [name], origins=(name,))
+        graph.outputs.append(value)
+        graph.rename(value, name)

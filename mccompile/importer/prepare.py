@@ -1,0 +1,91 @@
+"""Bring a model into the form that the importer walks: in order, closed, inputs concrete, newest forms."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mccompile.importer.canonical import canonicalize
+from mccompile.importer.dims import bind_dims
+from mccompile.importer.scopes import (
+    lift_constants,
+    name_nodes,
+    remove_dead,
+    sort_graph,
+    unique_inner_values,
+)
+from mccompile.ir.errors import CompileError
+from mccompile.onnxio import OnnxModel, OnnxValue, infer_types
+
+_NOT_ACCEPTED = ("string", "sequence", "optional", "map", "sparse", "opaque", "c64", "c128")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model ready for conversion.
+
+    Attributes:
+        model: every node in its newest form, named, in topological order, live; constants are initializers;
+            value names are unique over all nested graphs; `value_info` is what ONNX inferred from the
+            concrete inputs.
+        inputs: the graph inputs that are no constants, in order, with concrete shapes.
+        notes: what was decided for the user, one sentence each.
+        dims: the value of each symbol that was bound.
+    """
+
+    model: OnnxModel
+    inputs: list[OnnxValue]
+    notes: list[str]
+    dims: dict[str, int]
+
+
+def prepare(
+    model: OnnxModel,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Prepared:
+    """Order, close, bind and canonicalize a model.
+
+    Args:
+        model: as read.
+        dims: extents of symbolic dims, by name.
+        input_shapes: whole shapes, by input name.
+
+    Raises:
+        UsageError: names or values in `dims` or `input_shapes` that do not fit the model.
+        CompileError: what makes the model unusable: cycles, undefined values, unbound extents, inputs or
+        outputs that
+            are no tensors, ...
+    """
+    graph = name_nodes(lift_constants(model.graph))
+    # Before IR version 4 every initializer had to be listed as an input, too.
+    inputs = [value for value in graph.inputs if value.name not in graph.initializers]
+    graph = dataclasses.replace(graph, inputs=inputs)
+    _require_tensors(graph.inputs, graph.outputs)
+    graph = sort_graph(unique_inner_values(graph))
+    bound, bindings = bind_dims(graph.inputs, graph.outputs, dims or {}, input_shapes or {})
+    outputs = [bindings.resolve(value) for value in graph.outputs]
+    graph = remove_dead(dataclasses.replace(graph, inputs=bound, outputs=outputs))
+    typed = infer_types(dataclasses.replace(model, graph=graph))
+    _require_tensors([], [typed.graph.value_info.get(value.name, value) for value in typed.graph.outputs])
+    done = canonicalize(typed)
+    done = dataclasses.replace(done, graph=remove_dead(done.graph))
+    return Prepared(done, bound, bindings.notes, dict(bindings.symbols))
+
+
+def _require_tensors(inputs: Sequence[OnnxValue], outputs: Sequence[OnnxValue]) -> None:
+    wrong = [
+        f"{kind} '{value.name}' is of type {value.dtype}"
+        for kind, values in (("input", inputs), ("output", outputs))
+        for value in values
+        if value.dtype in _NOT_ACCEPTED
+    ]
+    if wrong:
+        raise CompileError(
+            f"graph inputs and outputs have to be tensors of numbers: {'; '.join(wrong)}",
+            hint="export the model without them",
+        )
+    untyped = [value.name for value in inputs if value.dtype == "unknown"]
+    if untyped:
+        raise CompileError(f"graph inputs without an element type: {', '.join(untyped)}")

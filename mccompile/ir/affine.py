@@ -1,0 +1,77 @@
+"""Affine index maps: how data movement addresses its operand and its result, in logical coordinates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import Shape
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A coordinate ``const + sum(coefs[k] * loop[k])``."""
+
+    const: int
+    coefs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Move:
+    """Copy one element per point of ``loops``: ``result[dst] = operand[src]``.
+
+    ``src`` and ``dst`` hold one map per logical axis of operand and result. A move writes no element twice.
+    """
+
+    operand: int
+    result: int
+    loops: Shape
+    src: tuple[Affine, ...]
+    dst: tuple[Affine, ...]
+
+
+def loop(k: int, rank: int, coef: int = 1, const: int = 0) -> Affine:
+    """``const + coef * loop[k]`` among ``rank`` loops."""
+    return Affine(const, tuple(coef if i == k else 0 for i in range(rank)))
+
+
+def fixed(const: int, rank: int) -> Affine:
+    return Affine(const, (0,) * rank)
+
+
+def combine(rank: int, terms: dict[int, int], const: int = 0) -> Affine:
+    """``const + sum(terms[k] * loop[k])``."""
+    return Affine(const, tuple(terms.get(i, 0) for i in range(rank)))
+
+
+def box(extents: Shape, src: tuple[tuple[int, int], ...], dst: tuple[tuple[int, int], ...], operand: int = 0,
+        result: int = 0) -> Move:  # fmt: skip
+    """A move axis by axis: loop a runs over axis a of both sides, each with its (start, step)."""
+    rank = len(extents)
+    return Move(
+        operand,
+        result,
+        extents,
+        tuple(loop(a, rank, step, start) for a, (start, step) in enumerate(src)),
+        tuple(loop(a, rank, step, start) for a, (start, step) in enumerate(dst)),
+    )
+
+
+def positions(maps: tuple[Affine, ...], loops: Shape) -> tuple[Array, ...]:
+    """The index arrays (one per axis, of shape ``loops``) a map addresses: its meaning in numpy."""
+    grid = np.indices(loops) if loops else np.zeros((0,), dtype=np.int64)
+    index = []
+    for m in maps:
+        at = np.full(loops, m.const, dtype=np.int64)
+        for k, coef in enumerate(m.coefs):
+            if coef:
+                at += coef * grid[k]
+        index.append(at)
+    return tuple(index)
+
+
+def count(move: Move) -> int:
+    return math.prod(move.loops)

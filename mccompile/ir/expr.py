@@ -1,0 +1,299 @@
+"""Scalar expressions as data: typed DAGs over one element, with text, evaluation and substitution.
+
+They are the bodies of `map` nodes and the prologues and epilogues of every other node, so that no
+kernel template is written for a combination of operators. Broadcasting is in the views, never here.
+
+Grammar (``acc`` is the value a prologue or epilogue is applied to, ``x0 x1 ...`` the other operands)::
+
+    expr    = sum
+    sum     = product {("+" | "-") product}
+    product = unary {("*" | "/") unary}
+    unary   = ["-"] number | "true" | "false" | "acc" | "x" int | call | "(" expr ")"
+    call    = (function | dtype) "(" expr {"," expr} ")"
+
+A number is f32; ``i64(3)`` is a number of another type, ``f32(x0)`` a conversion. Conversions from float
+to integer saturate and turn NaN into 0; integer narrowing wraps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.scalar import FUNCTIONS, Array
+from mccompile.ir.types import BOOL, DTYPES, F32, DType
+
+ACC = -1
+"""The index of the variable that stands for the value itself."""
+
+
+@dataclass(frozen=True)
+class Expr:
+    """A node of an expression; ``dtype`` is the type of its value (never f16: that computes as f32)."""
+
+    dtype: DType
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Var(Expr):
+    """Operand ``index``, or the value itself (`ACC`)."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Num(Expr):
+    """A constant. Compared by text, so that NaN equals itself and -0.0 differs from 0.0."""
+
+    text: str
+
+    @property
+    def value(self) -> float | int | bool:
+        if self.dtype == BOOL:
+            return self.text == "true"
+        return float(self.text) if self.dtype.is_float else int(self.text)
+
+
+@dataclass(frozen=True)
+class Apply(Expr):
+    """A function of `FUNCTIONS` applied to arguments."""
+
+    fn: str
+    operands: tuple[Expr, ...]
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return self.operands
+
+
+@dataclass(frozen=True)
+class Convert(Expr):
+    """A conversion to ``dtype``."""
+
+    operand: Expr
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+
+def var(index: int, dtype: DType) -> Var:
+    return Var(dtype.compute, index)
+
+
+def acc(dtype: DType) -> Var:
+    return Var(dtype.compute, ACC)
+
+
+def num(value: float | bool | np.generic, dtype: DType = F32) -> Num:
+    """A constant of ``dtype``, rounded to it; the shortest text that reads back the same."""
+    dtype = dtype.compute
+    typed = np.asarray(value).astype(dtype.numpy)[()]
+    if dtype == BOOL:
+        return Num(dtype, "true" if typed else "false")
+    if not dtype.is_float:
+        return Num(dtype, str(int(typed)))
+    return Num(dtype, str(typed) if np.isfinite(typed) else str(float(typed)))
+
+
+def apply(fn: str, *operands: Expr) -> Apply:
+    """``fn`` of operands. Raises InternalError on a wrong arity or operand types that do not agree."""
+    row = FUNCTIONS[fn]
+    typed = operands[1:] if fn == "select" else operands
+    if len(operands) != row.arity or len({o.dtype for o in typed}) != 1:
+        raise InternalError(f"{fn} cannot be applied to ({', '.join(str(o.dtype) for o in operands)})")
+    if typed[0].dtype.kind not in row.c:
+        raise InternalError(f"{fn} is not defined for {typed[0].dtype}")
+    return Apply(BOOL if row.result == "bool" else typed[-1].dtype, fn, tuple(operands))
+
+
+def convert(operand: Expr, dtype: DType) -> Expr:
+    """Conversion to ``dtype``; the operand itself if it is of that type."""
+    if dtype.name == "f16":
+        return apply("round_f16", convert(operand, F32))
+    return operand if operand.dtype == dtype else Convert(dtype, operand)
+
+
+def substitute(expr: Expr, replace: Callable[[Var], Expr]) -> Expr:
+    """The expression with every variable replaced; shared parts stay shared."""
+    done: dict[Expr, Expr] = {}
+
+    def walk(e: Expr) -> Expr:
+        if e not in done:
+            match e:
+                case Var():
+                    done[e] = replace(e)
+                case Apply(fn=fn, operands=operands):
+                    done[e] = apply(fn, *map(walk, operands))
+                case Convert(dtype=dtype, operand=operand):
+                    done[e] = convert(walk(operand), dtype)
+                case _:
+                    done[e] = e
+        return done[e]
+
+    return walk(expr)
+
+
+def variables(expr: Expr) -> set[int]:
+    """The indices of the variables an expression reads."""
+    if isinstance(expr, Var):
+        return {expr.index}
+    return set().union(*(variables(a) for a in expr.args)) if expr.args else set()
+
+
+def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> Array:
+    """The meaning in numpy; ``values(index)`` gives the arrays. ``wide`` computes floats in float64."""
+    done: dict[Expr, Array] = {}
+
+    def target(dtype: DType) -> np.dtype[np.generic]:
+        return np.dtype(np.float64) if wide and dtype.is_float else dtype.numpy
+
+    def walk(e: Expr) -> Array:
+        if e not in done:
+            done[e] = compute(e)
+        return done[e]
+
+    def compute(e: Expr) -> Array:
+        match e:
+            case Var(index=index, dtype=dtype):
+                return np.asarray(values(index)).astype(target(dtype))
+            case Num(dtype=dtype):
+                return np.asarray(e.value, dtype=target(dtype))
+            case Convert(dtype=dtype, operand=operand):
+                return saturating_cast(walk(operand), target(dtype))
+            case Apply(fn=fn, operands=operands):
+                return np.asarray(FUNCTIONS[fn].numpy(*map(walk, operands))).astype(target(e.dtype))
+        raise InternalError(f"cannot evaluate {e}")
+
+    with np.errstate(all="ignore"):
+        return walk(expr)
+
+
+def saturating_cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
+    """Conversion as generated C does it: float to integer saturates, NaN gives 0, integers wrap."""
+    if array.dtype.kind == "f" and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        clipped = np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), float(info.min), float(info.max))
+        whole = np.trunc(clipped)
+        # 2**63 - 1 is not a float64: values at or above the bound are set by hand.
+        return np.where(whole >= float(info.max), info.max, whole.astype(dtype)).astype(dtype)
+    return array.astype(dtype)
+
+
+_INFIX = {row.infix: row.name for row in FUNCTIONS.values() if row.infix}
+
+
+def text(expr: Expr) -> str:
+    """The text form; `parse` is its inverse."""
+    match expr:
+        case Var(index=index):
+            return "acc" if index == ACC else f"x{index}"
+        case Num(dtype=dtype, text=literal):
+            return literal if dtype in (F32, BOOL) else f"{dtype}({literal})"
+        case Convert(dtype=dtype, operand=operand):
+            return f"{dtype}({text(operand)})"
+        case Apply(fn=fn, operands=operands):
+            row = FUNCTIONS[fn]
+            if row.infix:
+                return f"({text(operands[0])} {row.infix} {text(operands[1])})"
+            return f"{fn}({', '.join(map(text, operands))})"
+    raise InternalError(f"no text for {expr}")
+
+
+_TOKEN = re.compile(r"\s*(-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)(?![\w])|[A-Za-z_]\w*|[-+*/(),])")
+
+
+class _Parser:
+    def __init__(self, source: str, types: Callable[[int], DType]) -> None:
+        self.source = source
+        self.types = types
+        self.tokens = self._lex(source)
+        self.at = 0
+
+    @staticmethod
+    def _lex(source: str) -> list[str]:
+        tokens, at = [], 0
+        while at < len(source.rstrip()):
+            m = _TOKEN.match(source, at)
+            if not m:
+                raise ValueError(f"unexpected text {source[at:]!r} in expression")
+            # "a -1" is a subtraction: a sign belongs to a number only where an operand may begin.
+            token = m[1]
+            if token[0] == "-" and len(token) > 1 and tokens and tokens[-1] not in ("(", ",", "+", "-", "*", "/"):
+                token = "-"
+            tokens.append(token)
+            at = m.end() - (len(m[1]) - len(token))
+        return tokens
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self, expected: str = "") -> str:
+        token = self.peek()
+        if not token or (expected and token != expected):
+            raise ValueError(f"expected {expected or 'an operand'} but found {token!r} in {self.source!r}")
+        self.at += 1
+        return token
+
+    def chain(self, symbols: str, operand: Callable[[], Expr]) -> Expr:
+        left = operand()
+        while self.peek() and self.peek() in symbols:
+            symbol = self.take()
+            left = apply(_INFIX[symbol], left, operand())
+        return left
+
+    def sum(self) -> Expr:
+        return self.chain("+-", lambda: self.chain("*/", self.unary))
+
+    def unary(self) -> Expr:
+        token = self.take()
+        if token == "(":
+            inner = self.sum()
+            self.take(")")
+            return inner
+        if token in ("true", "false"):
+            return Num(BOOL, token)
+        if re.match(r"-?(\d|inf$|nan$)", token):
+            return Num(F32, token)
+        if self.peek() == "(":
+            return self.call(token)
+        if token == "acc":
+            return acc(self.types(ACC))
+        if re.fullmatch(r"x\d+", token):
+            return var(int(token[1:]), self.types(int(token[1:])))
+        raise ValueError(f"unknown name {token!r} in expression {self.source!r}")
+
+    def call(self, name: str) -> Expr:
+        self.take("(")
+        if name in DTYPES and re.match(r"-?(\d|inf$|nan$)", self.peek()) and self.tokens[self.at + 1] == ")":
+            literal = self.take()
+            self.take(")")
+            return Num(DTYPES[name], literal)
+        args = [self.sum()]
+        while self.peek() == ",":
+            self.take()
+            args.append(self.sum())
+        self.take(")")
+        if name in DTYPES:
+            return Convert(DTYPES[name], args[0])
+        if name not in FUNCTIONS:
+            raise ValueError(f"unknown function {name!r} in expression {self.source!r}")
+        return apply(name, *args)
+
+
+def parse(source: str, types: Callable[[int], DType] | Sequence[DType]) -> Expr:
+    """Parse the text form; ``types`` gives the type of each variable. Raises ValueError."""
+    lookup = types if callable(types) else (lambda i: types[i])
+    parser = _Parser(source, lookup)
+    expr = parser.sum()
+    if parser.peek():
+        raise ValueError(f"unexpected {parser.peek()!r} after expression {source!r}")
+    return expr

@@ -1,0 +1,296 @@
+"""Graph IR: SSA tensors, constants, and nodes with prologues and epilogues.
+
+Grammar (see `graph_text` for printing and parsing)::
+
+    graph    = "graph" "@" ident "(" [param {"," param}] ")" "{" {const} {node} return "}"
+    param    = value ":" type
+    const    = value "=" "const" [literal] ":" type [";" "sha256=" digest]
+    node     = value {"," value} "=" op "(" [operand {"," operand}] ")" [attributes]
+               ["with" "(" value {"," value} ")"] {"pre" int body} {"post" int body}
+               ":" type {"," type} [";" origin {"+" origin}]
+    operand  = value | "_"                       (absent)
+    body     = "{" expr "}"
+    return   = "return" [value {"," value}]
+    value    = "%" (name | json-string)
+
+``pre i`` is applied to each element read from operand i, ``post i`` to each element of result i; ``with``
+lists the extra operands their variables ``x0 x1 ...`` read, broadcast to that operand's or result's shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.errors import CompileError, InternalError
+from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import DType, TensorType, broadcast_shapes, dtype_of
+
+
+@dataclass(eq=False)
+class Value:
+    """One SSA value. ``name`` is the ONNX name where there is one, unique in its graph."""
+
+    name: str
+    type: TensorType
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Stands for the elements of a constant whose array was not given with the text."""
+
+    sha256: str
+
+
+@dataclass(eq=False)
+class Node:
+    """An operator applied to values; see the module's text for ``pre``, ``post`` and ``extras``.
+
+    ``origins`` are the names of the ONNX nodes it came from.
+    """
+
+    op: Op
+    operands: list[Value | None]
+    results: list[Value]
+    extras: list[Value] = field(default_factory=list)
+    pre: dict[int, ex.Expr] = field(default_factory=dict)
+    post: dict[int, ex.Expr] = field(default_factory=dict)
+    origins: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> Value:
+        """The only result. InternalError if there are several."""
+        if len(self.results) != 1:
+            raise InternalError(f"{self.op.name} has {len(self.results)} results")
+        return self.results[0]
+
+    @property
+    def inputs(self) -> list[Value]:
+        """Every value read, operands before extras, absent ones left out."""
+        return [v for v in self.operands if v is not None] + self.extras
+
+    @property
+    def where(self) -> str:
+        return f"{self.op.name} ({', '.join(self.origins) or self.results[0].name})"
+
+    def operand_types(self) -> list[TensorType | None]:
+        """Operand types as the operator sees them: after the prologues."""
+        types: list[TensorType | None] = []
+        for i, v in enumerate(self.operands):
+            if v is not None and i in self.pre:
+                types.append(v.type.with_dtype(self.pre[i].dtype))
+            else:
+                types.append(None if v is None else v.type)
+        return types
+
+    def infer(self) -> list[TensorType]:
+        """Result types by the operator's rule, epilogues applied. Raises TypeRuleError."""
+        types = list(self.op.infer(*self.operand_types()))
+        for i, body in self.post.items():
+            kept = types[i].dtype if types[i].dtype.compute == body.dtype else body.dtype
+            types[i] = types[i].with_dtype(kept)
+        return types
+
+    def evaluate(self, values: Mapping[Value, Array], wide: bool = False) -> list[Array]:
+        """The meaning in numpy. ``wide`` computes floats in float64 (tolerances are scaled by it)."""
+        arrays: list[Array | None] = []
+        for i, v in enumerate(self.operands):
+            a = None if v is None else values[v]
+            if a is not None and i in self.pre:
+                a = self._apply(self.pre[i], a, values, wide)
+            arrays.append(a)
+        with np.errstate(all="ignore"):
+            results = list(self.op.evaluate(*arrays))
+        for i, body in self.post.items():
+            results[i] = self._apply(body, results[i], values, wide)
+        return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
+
+    def _apply(self, body: ex.Expr, a: Array, values: Mapping[Value, Array], wide: bool) -> Array:
+        read = ex.evaluate(body, lambda i: a if i == ex.ACC else values[self.extras[i]], wide)
+        return np.broadcast_to(read, np.broadcast_shapes(a.shape, read.shape))
+
+
+def _typed(a: Array, dtype: DType, wide: bool) -> Array:
+    return np.asarray(a, dtype=np.float64 if wide and dtype.is_float else dtype.numpy)
+
+
+class Graph:
+    """A list of nodes in execution order between inputs and outputs, with constants."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.nodes: list[Node] = []
+        self.constants: dict[Value, Array | Digest] = {}
+        self._names: set[str] = set()
+
+    def value(self, name: str, type_: TensorType) -> Value:
+        """A new value; the name is made unique by a number if it is taken."""
+        unique, n = name, 1
+        while unique in self._names:
+            n += 1
+            unique = f"{name}.{n}"
+        self._names.add(unique)
+        return Value(unique, type_)
+
+    def constant(self, name: str, array: Array) -> Value:
+        value = self.value(name, TensorType(dtype_of(array), array.shape))
+        self.constants[value] = np.ascontiguousarray(array).reshape(array.shape)
+        return value
+
+    def rename(self, value: Value, name: str) -> None:
+        """Give ``value`` a name; whoever has it now is numbered."""
+        if value.name == name:
+            return
+        for other in self._all_values():
+            if other.name == name:
+                self._names.discard(name)
+                other.name = self.value(name + ".1", other.type).name
+        self._names.add(name)
+        value.name = name
+
+    def _all_values(self) -> list[Value]:
+        return [*self.inputs, *self.constants, *(r for n in self.nodes for r in n.results)]
+
+    def array(self, value: Value) -> Array:
+        """The elements of a constant. CompileError if only its digest is known."""
+        data = self.constants[value]
+        if isinstance(data, Digest):
+            raise CompileError(
+                f"the elements of constant %{value.name} are needed",
+                hint="give the .npz file beside the .mcir text",
+            )
+        return data
+
+    def emit(
+        self,
+        op: Op,
+        operands: Iterable[Value | None],
+        names: Iterable[str],
+        *,
+        origins: tuple[str, ...] = (),
+        extras: Iterable[Value] = (),
+        pre: Mapping[int, ex.Expr] | None = None,
+        post: Mapping[int, ex.Expr] | None = None,
+    ) -> list[Value]:
+        """Append a node and return its results, typed by the operator's rule."""
+        node = Node(op, list(operands), [], list(extras), dict(pre or {}), dict(post or {}), origins)
+        types = node.infer()
+        node.results = [self.value(n, t) for n, t in zip(names, types, strict=True)]
+        self.nodes.append(node)
+        return node.results
+
+    def producers(self) -> dict[Value, Node]:
+        return {r: n for n in self.nodes for r in n.results}
+
+    def users(self) -> dict[Value, list[Node]]:
+        """The nodes that read each value, in order; a node that reads it twice is listed once."""
+        table: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for v in dict.fromkeys(node.inputs):
+                table.setdefault(v, []).append(node)
+        return table
+
+    def replace(self, old: Value, new: Value) -> None:
+        """Let every reader of ``old`` (graph outputs included) read ``new``."""
+        for node in self.nodes:
+            node.operands = [new if v is old else v for v in node.operands]
+            node.extras = [new if v is old else v for v in node.extras]
+        self.outputs = [new if v is old else v for v in self.outputs]
+
+    def remove_dead(self) -> int:
+        """Drop nodes and constants nothing reads. Returns how many nodes went."""
+        live = set(self.outputs)
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if any(r in live for r in node.results):
+                kept.append(node)
+                live.update(node.inputs)
+        removed = len(self.nodes) - len(kept)
+        self.nodes = kept[::-1]
+        self.constants = {v: a for v, a in self.constants.items() if v in live}
+        return removed
+
+    def verify(self) -> None:
+        """Raises InternalError where a rule of the IR is broken."""
+        known = [*self.inputs, *self.constants]
+        defined = set(known)
+        names = [v.name for v in known]
+        for v, data in self.constants.items():
+            if isinstance(data, np.ndarray) and (data.shape != v.shape or dtype_of(data) != v.dtype):
+                raise InternalError(f"constant {v} has elements of {data.dtype}{list(data.shape)}")
+        for node in self.nodes:
+            _verify_node(node, defined)
+            defined.update(node.results)
+            names.extend(r.name for r in node.results)
+        for v in self.outputs:
+            if v not in defined:
+                raise InternalError(f"output %{v.name} is never defined")
+        if len(set(names)) != len(names) or len(defined) != len(names):
+            raise InternalError("two values share a name or one is defined twice")
+
+    def evaluate(
+        self, inputs: Mapping[str, Array], wide: bool = False, keep: bool = False
+    ) -> dict[str, Array]:
+        """Run in numpy. Returns outputs by name, or with ``keep`` every value; ``wide`` in float64."""
+        values: dict[Value, Array] = {v: _typed(self.array(v), v.dtype, wide) for v in self.constants}
+        for v in self.inputs:
+            if inputs[v.name].shape != v.shape:
+                raise CompileError(f"input {v.name} has shape {inputs[v.name].shape}, not {v.shape}")
+            values[v] = _typed(inputs[v.name], v.dtype, wide)
+        for node in self.nodes:
+            for r, a in zip(node.results, node.evaluate(values, wide), strict=True):
+                if a.shape != r.shape:
+                    raise InternalError(f"{node.where} evaluates to shape {a.shape}, its rule says {r.type}")
+                values[r] = a
+        shown = values if keep else self.outputs
+        return {v.name: values[v] for v in shown}
+
+
+def _verify_node(node: Node, defined: set[Value]) -> None:
+    for v in node.inputs:
+        if v not in defined:
+            raise InternalError(f"{node.where} reads %{v.name} before it is defined")
+    try:
+        types = node.infer()
+    except (TypeRuleError, ValueError, IndexError) as e:
+        raise InternalError(f"{node.where}: {e}") from e
+    for inferred, r in zip(types, node.results, strict=True):
+        r.type.verify()
+        if (inferred.dtype, inferred.shape) != (r.dtype, r.shape):
+            raise InternalError(f"{node.where}: result {r} but its rule gives {inferred}")
+    reads: set[int] = set()
+    for i, body in node.pre.items():
+        operand = node.operands[i]
+        if operand is None:
+            raise InternalError(f"{node.where}: prologue on absent operand {i}")
+        reads |= _verify_body(node, body, operand.type)
+    for i, body in node.post.items():
+        reads |= _verify_body(node, body, node.results[i].type)
+    if reads != set(range(len(node.extras))):
+        raise InternalError(f"{node.where}: extra operands and the variables read do not match")
+
+
+def _verify_body(node: Node, body: ex.Expr, at: TensorType) -> set[int]:
+    extras = ex.variables(body) - {ex.ACC}
+    for i in extras:
+        shape = node.extras[i].shape
+        if broadcast_shapes(shape, at.shape) != at.shape:
+            raise InternalError(f"{node.where}: extra operand {i} of shape {shape} does not broadcast to {at}")
+    return extras

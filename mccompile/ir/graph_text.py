@@ -1,0 +1,251 @@
+"""Text of the graph IR: printer and parser, which are inverses of each other (grammar in `graph`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Digest, Graph, Node, Value
+from mccompile.ir.op import Op, op_text
+from mccompile.ir.scalar import Array
+from mccompile.ir.scan import Scanner, literal, name_text, origins_text, split_items
+from mccompile.ir.types import DTYPES, DType, TensorType, parse_layout
+
+INLINE_LIMIT = 32
+"""Constants of at most this many elements are printed, larger ones by digest."""
+
+OpLookup = Callable[[str], type[Op]]
+
+
+def digest(array: Array) -> str:
+    """First 12 hex digits of the SHA-256 of the elements."""
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
+
+
+def value_text(value: Value | None) -> str:
+    return "_" if value is None else "%" + name_text(value.name)
+
+
+def _constant_text(value: Value, data: Array | Digest) -> str:
+    head = f"  {value_text(value)} = const"
+    if isinstance(data, Digest):
+        return f"{head} : {value.type} ; sha256={data.sha256}"
+    if data.size <= INLINE_LIMIT:
+        return f"{head} {_elements_text(data)} : {value.type}"
+    return f"{head} : {value.type} ; sha256={digest(data)}"
+
+
+def _elements_text(data: Array) -> str:
+    return "[" + ", ".join(str(x) if data.dtype.kind == "f" else str(int(x)) for x in data.reshape(-1)) + "]"
+
+
+def _node_text(node: Node) -> str:
+    text = f"  {', '.join(map(value_text, node.results))} = {node.op.name}"
+    text += f"({', '.join(map(value_text, node.operands))})"
+    text += op_text(node.op).removeprefix(node.op.name)
+    if node.extras:
+        text += f" with({', '.join(map(value_text, node.extras))})"
+    for key, bodies in (("pre", node.pre), ("post", node.post)):
+        text += "".join(f" {key}{i}{{ {ex.text(body)} }}" for i, body in sorted(bodies.items()))
+    types = ", ".join(str(r.type) for r in node.results)
+    return f"{text} : {types}{origins_text(node.origins)}"
+
+
+def print_graph(graph: Graph) -> str:
+    """The text of a graph. Large constants are digests: `arrays` gives what stands beside the text."""
+    params = ", ".join(f"{value_text(v)}: {v.type}" for v in graph.inputs)
+    lines = [f"graph @{name_text(graph.name)}({params}) {{"]
+    lines += [_constant_text(v, data) for v, data in graph.constants.items()]
+    lines += [_node_text(n) for n in graph.nodes]
+    lines.append(f"  return {', '.join(map(value_text, graph.outputs))}")
+    return "\n".join([*lines, "}", ""])
+
+
+def arrays(graph: Graph) -> dict[str, Array]:
+    """The constants that the text shows by digest only, by name: the content of ``<file>.npz``."""
+    return {
+        v.name: a for v, a in graph.constants.items() if isinstance(a, np.ndarray) and a.size > INLINE_LIMIT
+    }
+
+
+def parse_op(name: str, attributes: str, lookup: OpLookup, types: list[TensorType | None]) -> Op:
+    """An operator from its name and the text between the braces; ``types`` are its operands'."""
+    cls = lookup(name)
+    known = {f.name for f in dataclasses.fields(cls)}
+    kwargs: dict[str, Any] = {}
+    for item in split_items(attributes):
+        key, _, value = item.partition("=")
+        if key not in known:
+            raise ValueError(f"{name} has no attribute {key!r}")
+        if value.startswith("{"):
+            kwargs[key] = ex.parse(value[1:-1], lambda i: _operand_dtype(types, i))
+        else:
+            kwargs[key] = literal(value)
+    return cls(**kwargs)
+
+
+def _operand_dtype(types: list[TensorType | None], index: int) -> DType:
+    t = types[index]
+    if t is None:
+        raise ValueError(f"x{index} reads an absent operand")
+    return t.dtype
+
+
+class _GraphParser:
+    def __init__(self, source: str, lookup: OpLookup, data: Mapping[str, Array], path: str) -> None:
+        self.s = Scanner(source, path)
+        self.lookup = lookup
+        self.data = data
+        self.values: dict[str, Value] = {}
+        self.graph = Graph("")
+
+    def type(self) -> TensorType:
+        dtype = DTYPES.get(self.s.pattern(r"\w+", "an element type"))
+        if dtype is None:
+            raise self.s.error("unknown element type")
+        body = self.s.balanced("[")
+        shape = tuple(int(e) for e in body.split(",")) if body.strip() else ()
+        layout = None
+        if self.s.accept(":", newlines=False):
+            layout = parse_layout(self.s.pattern(r"\([^)]*\)|\w+", "a layout"))
+        return TensorType(dtype, shape, layout)
+
+    def result_name(self) -> str:
+        self.s.expect("%")
+        return self.s.name()
+
+    def use(self) -> Value | None:
+        if self.s.accept("_"):
+            return None
+        name = self.result_name()
+        if name not in self.values:
+            raise self.s.error(f"%{name} is not defined")
+        return self.values[name]
+
+    def use_list(self, closing: str) -> list[Value | None]:
+        values: list[Value | None] = []
+        while not self.s.accept(closing):
+            if values:
+                self.s.expect(",")
+            values.append(self.use())
+        return values
+
+    def define(self, name: str, type_: TensorType) -> Value:
+        if name in self.values:
+            raise self.s.error(f"%{name} is defined twice")
+        self.values[name] = self.graph.value(name, type_)
+        return self.values[name]
+
+    def parse(self) -> Graph:
+        self.s.expect("graph")
+        self.s.expect("@")
+        self.graph.name = self.s.name()
+        self.s.expect("(")
+        while not self.s.accept(")"):
+            if self.graph.inputs:
+                self.s.expect(",")
+            name = self.result_name()
+            self.s.expect(":")
+            self.graph.inputs.append(self.define(name, self.type()))
+        self.s.expect("{")
+        while not self.s.accept("return"):
+            self.statement()
+        while not self.s.accept("}"):
+            if self.graph.outputs:
+                self.s.expect(",")
+            output = self.use()
+            if output is None:
+                raise self.s.error("an output cannot be absent")
+            self.graph.outputs.append(output)
+        return self.graph
+
+    def statement(self) -> None:
+        names = [self.result_name()]
+        while self.s.accept(","):
+            names.append(self.result_name())
+        self.s.expect("=")
+        if self.s.accept("const"):
+            self.constant(names[0])
+        else:
+            self.node(names)
+
+    def constant(self, name: str) -> None:
+        self.s.skip()
+        elements = self.s.balanced("[") if self.s.source.startswith("[", self.s.at) else None
+        self.s.expect(":")
+        value = self.define(name, self.type())
+        if elements is not None:
+            items = [literal(e) for e in split_items(elements)]
+            array = np.array(items, dtype=value.dtype.numpy).reshape(value.shape)
+            self.graph.constants[value] = array
+            return
+        self.s.expect(";")
+        self.s.expect("sha256=")
+        sha = self.s.pattern(r"[0-9a-f]+", "a digest")
+        known = self.data.get(name)
+        if known is not None and digest(known) != sha:
+            raise self.s.error(f"the array given for %{name} has digest {digest(known)}, not {sha}")
+        self.graph.constants[value] = Digest(sha) if known is None else known
+
+    def node(self, names: list[str]) -> None:
+        op_name = self.s.name()
+        self.s.expect("(")
+        operands = self.use_list(")")
+        attributes = self.s.balanced("{") if self.peek("{") else ""
+        extras: list[Value] = []
+        if self.s.accept("with"):
+            self.s.expect("(")
+            extras = [v for v in self.use_list(")") if v is not None]
+        types = [None if v is None else v.type for v in operands]
+        try:
+            op = parse_op(op_name, attributes, self.lookup, types)
+            node = Node(op, operands, [], extras)
+            self.bodies(node)
+        except (ValueError, KeyError, TypeError) as e:
+            raise self.s.error(str(e)) from e
+        self.s.expect(":")
+        for i, name in enumerate(names):
+            if i:
+                self.s.expect(",")
+            node.results.append(self.define(name, self.type()))
+        node.origins = self.s.origins()
+        self.graph.nodes.append(node)
+
+    def bodies(self, node: Node) -> None:
+        extra_types = [v.type.dtype for v in node.extras]
+        while self.s.accept("pre"):
+            i = self.s.integer()
+            operand = node.operands[i]
+            if operand is None:
+                raise ValueError(f"pre{i} on an absent operand")
+            node.pre[i] = self.body(extra_types, operand.dtype)
+        # Results have no types yet: those of the operator alone are what an epilogue reads.
+        raw = node.op.infer(*node.operand_types()) if self.peek("post") else ()
+        while self.s.accept("post"):
+            i = self.s.integer()
+            node.post[i] = self.body(extra_types, raw[i].dtype)
+
+    def body(self, extras: list[DType], own: DType) -> ex.Expr:
+        source = self.s.balanced("{")
+        return ex.parse(source, lambda i: own if i == ex.ACC else extras[i])
+
+    def peek(self, text: str) -> bool:
+        self.s.skip()
+        return self.s.source.startswith(text, self.s.at)
+
+
+def parse_graph(
+    source: str, lookup: OpLookup, data: Mapping[str, Array] | None = None, path: str = "<text>"
+) -> Graph:
+    """Parse a graph. ``lookup`` maps an operator's name to its class; ``data`` holds large constants.
+
+    Raises CompileError with the line where the text is wrong, InternalError where the graph is.
+    """
+    graph = _GraphParser(source, lookup, data or {}, path).parse()
+    graph.verify()
+    return graph

@@ -1,0 +1,289 @@
+"""Kernel IR: kernel calls on views of buffers, which have no addresses yet.
+
+Grammar (printing and parsing in `kernel_text`)::
+
+    module  = "kernels" "@" name "target=" name "{" {buffer} {step} "}"
+    buffer  = "buffer" name ":" type space "align=" int ["halo=" pairs "fill=" num] ["role=" role] ["sha256=" hex]
+    space   = "arena" ["@" int] | "blob" ["@" int]        (the offset stands in program IR only)
+    step    = "call" kernel [attributes] [params] "(" [view {"," view}] ")" ["with" "(" ... ")"] {pre} {post}
+              "->" view {"," view} ["scratch" name] ["inplace" ints] ["args" names] [origins]
+            | "fill" view num
+    view    = name ["+" int] "[" ints "]" ["{" strides "}"] [":" layout]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mccompile.ir import expr as ex
+from mccompile.ir.affine import Affine
+from mccompile.ir.errors import InternalError
+from mccompile.ir.op import Op
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import DType, Factor, Layout, Shape, TensorType, row_major
+
+Halo = tuple[tuple[int, int], ...]
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A stretch of memory: a tensor's stored extents, with a halo of ``fill`` around them.
+
+    ``space`` is "arena" or "blob"; ``role`` is "input", "output", "scratch" or "" (a temporary or weights).
+    ``data`` holds a blob buffer's elements.
+    """
+
+    name: str
+    type: TensorType
+    space: str
+    align: int
+    halo: Halo = ()
+    fill: float = 0
+    role: str = ""
+    data: Array | None = None
+
+    @property
+    def extents(self) -> Shape:
+        """Stored extents, halo included."""
+        stored = self.type.stored_shape
+        if not self.halo:
+            return stored
+        return tuple(e + lo + hi for e, (lo, hi) in zip(stored, self.halo, strict=True))
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.extents)
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements * self.type.dtype.nbytes
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements of a buffer under logical coordinates.
+
+    The element at ``coordinate`` lies at ``offset + sum(strides[f] * factors[f](coordinate))`` elements.
+    A stride of 0 repeats an element (broadcast), a negative one runs backwards.
+    """
+
+    buffer: Buffer
+    shape: Shape
+    factors: Layout
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.type.dtype
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def linear(self) -> bool:
+        """True if no axis is split in blocks: each coordinate has one stride."""
+        return all(f.div == 1 and not f.mod for f in self.factors)
+
+    def axis_strides(self) -> tuple[int, ...]:
+        """The stride of each logical axis. InternalError unless `linear`."""
+        if not self.linear:
+            raise InternalError("a blocked view has no single stride per axis")
+        table = {f.axis: s for f, s in zip(self.factors, self.strides, strict=True)}
+        return tuple(table[a] for a in range(self.rank))
+
+    @property
+    def dense(self) -> bool:
+        """True if the view covers its whole buffer in row-major order without a halo."""
+        return (
+            self.linear
+            and self.offset == 0
+            and self.count == self.buffer.elements
+            and self._contiguous(self.axis_strides())
+        )
+
+    def _contiguous(self, strides: tuple[int, ...]) -> bool:
+        step = 1
+        for extent, stride in zip(reversed(self.shape), reversed(strides), strict=True):
+            if extent != 1 and stride != step:
+                return False
+            step *= extent
+        return True
+
+    def same_elements(self, other: View) -> bool:
+        """True if both address their buffers alike, so that one may overwrite the other in place."""
+        mine = [(e, s) for e, s in zip(self._extents(), self.strides, strict=True) if e != 1]
+        theirs = [(e, s) for e, s in zip(other._extents(), other.strides, strict=True) if e != 1]
+        return self.shape == other.shape and self.offset == other.offset and mine == theirs
+
+    def _extents(self) -> list[int]:
+        return [f.extent(self.shape) for f in self.factors]
+
+    def broadcast(self, shape: Shape) -> View:
+        """The view under numpy's broadcast to ``shape``."""
+        if shape == self.shape:
+            return self
+        shift = len(shape) - self.rank
+        factors = [Factor(i) for i in range(shift)] + [Factor(f.axis + shift, f.div, f.mod) for f in self.factors]
+        strides = [0] * shift
+        for f, s in zip(self.factors, self.strides, strict=True):
+            grown = self.shape[f.axis] == 1 and shape[f.axis + shift] != 1
+            strides.append(0 if grown else s)
+        return View(self.buffer, shape, tuple(factors), tuple(strides), self.offset)
+
+    def reshape(self, shape: Shape) -> View | str:
+        """The view under another shape of as many elements, or the reason why there is none."""
+        if not self.linear or not self._contiguous(self.axis_strides()):
+            return "the elements are not contiguous in row-major order"
+        return View(self.buffer, shape, row_major(len(shape)), _dense_strides(shape), self.offset)
+
+    def walk(self, maps: tuple[Affine, ...], loops: Shape) -> View | str:
+        """The view of a loop nest: loop coordinates in, elements at the mapped coordinates out."""
+        if not self.linear:
+            return "the layout is blocked"
+        strides = self.axis_strides()
+        steps = [sum(s * m.coefs[k] for s, m in zip(strides, maps, strict=True)) for k in range(len(loops))]
+        start = self.offset + sum(s * m.const for s, m in zip(strides, maps, strict=True))
+        return View(self.buffer, loops, row_major(len(loops)), tuple(steps), start)
+
+
+def _dense_strides(extents: Shape) -> tuple[int, ...]:
+    strides, step = [], 1
+    for e in reversed(extents):
+        strides.append(step)
+        step *= e
+    return tuple(reversed(strides))
+
+
+def whole(buffer: Buffer) -> View:
+    """The view of a buffer's tensor: the inside of its halo, in the tensor's layout."""
+    strides = _dense_strides(buffer.extents)
+    offset = sum(lo * s for (lo, _), s in zip(buffer.halo, strides, strict=False))
+    return View(buffer, buffer.type.shape, buffer.type.factors, strides, offset)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel call. ``kernel`` names the template ``<family>.<variant>``; ``params`` is its dataclass.
+
+    ``reads`` are the operands (None: absent), ``extras`` what prologues and epilogues read, already
+    broadcast. ``inplace`` lists the inputs (operands, then extras) that results[0] may overwrite, because
+    the kernel reads each element before it writes the same one. ``args`` names the numbers that are C
+    parameters instead of literals. ``step`` numbers follow from the position in the program.
+    """
+
+    kernel: str
+    op: Op
+    params: object | None
+    reads: tuple[View | None, ...]
+    results: tuple[View, ...]
+    extras: tuple[View, ...] = ()
+    pre: tuple[tuple[int, ex.Expr], ...] = ()
+    post: tuple[tuple[int, ex.Expr], ...] = ()
+    scratch: Buffer | None = None
+    inplace: tuple[int, ...] = ()
+    args: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[View | None, ...]:
+        return self.reads + self.extras
+
+    def buffers(self) -> list[Buffer]:
+        views = [v for v in (*self.inputs, *self.results) if v is not None]
+        return list(dict.fromkeys([v.buffer for v in views] + ([self.scratch] if self.scratch else [])))
+
+
+def number_names(call: Call) -> dict[str, int]:
+    """Every number of a call's views that may become a C parameter, by name."""
+    numbers: dict[str, int] = {}
+    for prefix, views in (("x", call.reads), ("e", call.extras), ("y", call.results)):
+        for i, v in enumerate(views):
+            if v is not None:
+                numbers.update({f"{prefix}{i}_e{a}": n for a, n in enumerate(v.shape)})
+                numbers.update({f"{prefix}{i}_s{a}": n for a, n in enumerate(v.strides)})
+    return numbers
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Set every element of a view to a value; a halo is filled in every run, for arenas keep nothing."""
+
+    view: View
+    value: float
+
+    def buffers(self) -> list[Buffer]:
+        return [self.view.buffer]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps in order; the tree that conditions and loops will be nodes of."""
+
+    steps: tuple[Call | Fill | Block, ...] = ()
+
+    def linear(self) -> Iterator[Call | Fill]:
+        """The steps in the planner's time."""
+        for step in self.steps:
+            if isinstance(step, Block):
+                yield from step.linear()
+            else:
+                yield step
+
+
+@dataclass
+class KernelModule:
+    """Buffers and the steps that work on them. Input and output buffers are in graph order."""
+
+    name: str
+    target: str
+    buffers: list[Buffer] = field(default_factory=list)
+    body: Block = field(default_factory=Block)
+
+    def role(self, role: str) -> list[Buffer]:
+        return [b for b in self.buffers if b.role == role]
+
+    def verify(self) -> None:
+        """Raises InternalError if a view leaves its buffer, or a buffer is read before it is written."""
+        known = set(self.buffers)
+        names = [b.name for b in self.buffers]
+        if len(set(names)) != len(names):
+            raise InternalError("two buffers share a name")
+        written = {b for b in self.buffers if b.space == "blob" or b.role == "input"}
+        for step in self.body.linear():
+            for b in step.buffers():
+                if b not in known:
+                    raise InternalError(f"buffer {b.name} is not declared")
+            views = [step.view] if isinstance(step, Fill) else [*step.inputs, *step.results]
+            for view in views:
+                if view is not None:
+                    _verify_view(view)
+            if isinstance(step, Fill):
+                written.add(step.view.buffer)
+                continue
+            for v in step.inputs:
+                if v is not None and v.buffer not in written:
+                    raise InternalError(f"{step.kernel} reads {v.buffer.name} before it is written")
+            for v in step.results:
+                if v.buffer.space != "arena":
+                    raise InternalError(f"{step.kernel} writes {v.buffer.name}, which is not in the arena")
+                written.add(v.buffer)
+        for b in self.role("output"):
+            if b not in written:
+                raise InternalError(f"output {b.name} is never written")
+
+
+def _verify_view(view: View) -> None:
+    low = high = view.offset
+    for f, s in zip(view.factors, view.strides, strict=True):
+        reach = s * (f.extent(view.shape) - 1)
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    if view.count and (low < 0 or high >= view.buffer.elements):
+        raise InternalError(f"a view of {view.buffer.name} covers [{low}, {high}] of {view.buffer.elements} elements")

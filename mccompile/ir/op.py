@@ -1,0 +1,77 @@
+"""What every operator of the graph IR is: attributes as dataclass fields, a type rule, a meaning."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from mccompile.ir import expr as ex
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType
+
+
+class Kind(Enum):
+    """The fusion kinds of TVM (Chen et al., OSDI 2018, section 3)."""
+
+    INJECTIVE = "injective"
+    REDUCTION = "reduction"
+    COMPLEX = "complex-out-fusable"
+    OPAQUE = "opaque"
+
+
+class TypeRuleError(Exception):
+    """An operator's type rule is broken; the caller adds where."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """Base of the operators. A subclass is a frozen dataclass whose fields are its attributes.
+
+    Attributes are ints, floats, bools, strings, tuples of these, or one `Expr`; printer and parser follow
+    from them. A subclass names itself in ``name`` and says what it means in `infer` and `evaluate`.
+    """
+
+    name: ClassVar[str] = ""
+    kind: ClassVar[Kind] = Kind.OPAQUE
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        """Result types for operand types (None: an absent optional operand). Raises TypeRuleError."""
+        raise NotImplementedError
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        """The meaning on numpy arrays, in the arrays' own precision."""
+        raise NotImplementedError
+
+    def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
+        """Multiply-adds of Conv, Gemm, MatMul and RNN kernels; 0 for everything else."""
+        return 0
+
+
+def attributes(op: Op) -> dict[str, Any]:
+    """Attribute names and values, in order of declaration."""
+    return {f.name: getattr(op, f.name) for f in dataclasses.fields(op)}
+
+
+def attribute_text(value: object) -> str:
+    """The text of one attribute: a Python literal, or an expression in braces."""
+    if isinstance(value, ex.Expr):
+        return "{" + ex.text(value) + "}"
+    return repr(value)
+
+
+def dataclass_text(item: Any) -> str:
+    """The fields of a frozen dataclass that differ from their defaults, as ``key=value, ...``."""
+    return ", ".join(
+        f"{f.name}={attribute_text(getattr(item, f.name))}"
+        for f in dataclasses.fields(item)
+        if f.default is dataclasses.MISSING or getattr(item, f.name) != f.default
+    )
+
+
+def op_text(op: Op) -> str:
+    """The operator's name and the attributes that differ from their defaults: ``name {key=value, ...}``."""
+    shown = dataclass_text(op)
+    return f"{op.name} {{{shown}}}" if shown else op.name

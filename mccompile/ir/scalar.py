@@ -1,0 +1,167 @@
+"""The scalar functions of expressions: one row each, with numpy meaning, scalar C, and error bound.
+
+``c`` maps an element kind to a C expression over ``{0} {1} {2}``; the placeholders ``{t}`` and ``{u}``
+stand for the C type and its unsigned twin, ``{s}`` for the type's suffix (``f32``), ``{f}`` for the
+suffix of a libm function (``f`` for float). Names that start with ``mcc_`` are helpers of
+``kernels_templates/_lib/scalar.c.j2``; only those used are printed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class ScalarFn:
+    """One scalar function.
+
+    ``result`` is "same" (the type of the last operand) or "bool". ``ulp`` bounds the C result's distance
+    from the exact value in units in the last place of f32 (0: exactly rounded or exact).
+    """
+
+    name: str
+    arity: int
+    numpy: Callable[..., Array]
+    c: dict[str, str]
+    result: str = "same"
+    infix: str = ""
+    ulp: float = 0
+
+
+def _erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
+
+
+def _wrap(symbol: str) -> dict[str, str]:
+    """Arithmetic: floats as they are, integers through unsigned so that overflow wraps."""
+    plain = "{0} " + symbol + " {1}"
+    wrapped = "({t})(({u}){0} " + symbol + " ({u}){1})"
+    return {"f": plain, "i": wrapped, "u": wrapped}
+
+
+def _compare(symbol: str) -> dict[str, str]:
+    text = "(uint8_t)({0} " + symbol + " {1})"
+    return {"f": text, "i": text, "u": text, "b": text}
+
+
+def _libm(name: str) -> dict[str, str]:
+    return {"f": name + "{f}({0})"}
+
+
+def _int_div(a: Array, b: Array) -> Array:
+    """Division that truncates towards zero; x / 0 gives 0 and INT_MIN / -1 wraps, as the C helper does."""
+    if a.dtype.kind == "f":
+        return np.asarray(np.divide(a, b))
+    safe = np.where(b == 0, np.ones_like(b), b)
+    quotient = np.floor_divide(a, safe)
+    inexact = (quotient * safe != a) & ((a < 0) != (safe < 0))
+    return np.where(b == 0, np.zeros_like(a), quotient + inexact.astype(a.dtype))
+
+
+def _int_mod(a: Array, b: Array) -> Array:
+    """Python's sign rule (ONNX Mod, fmod=0); x mod 0 gives 0."""
+    if a.dtype.kind == "f":
+        return np.mod(a, b)
+    safe = np.where(b == 0, np.ones_like(b), b)
+    return np.where(b == 0, np.zeros_like(a), np.mod(a, safe))
+
+
+def _fmod(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.fmod(a, b)
+    safe = np.where(b == 0, np.ones_like(b), b)
+    return np.where(b == 0, np.zeros_like(a), np.fmod(a, safe))
+
+
+def _pow(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.power(a, b)
+    return np.power(a, np.maximum(b, 0)) * (b >= 0) + (b < 0) * np.where(a == 1, 1, 0).astype(a.dtype)
+
+
+def _round_f16(x: Array) -> Array:
+    return x.astype(np.float16).astype(x.dtype)
+
+
+def _shift(op: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    return lambda a, b: np.where(b < 8 * a.dtype.itemsize, op(a, b % (8 * a.dtype.itemsize)), 0).astype(a.dtype)
+
+
+def _relu(x: Array) -> Array:
+    return np.where(x < 0, np.zeros_like(x), x)
+
+
+def _sigmoid(x: Array) -> Array:
+    return (1 / (1 + np.exp(-x))).astype(x.dtype)
+
+
+_HELPER2 = {k: "mcc_{name}_{s}({0}, {1})" for k in "fiu"}
+
+
+def _helper(name: str) -> dict[str, str]:
+    return {k: text.replace("{name}", name) for k, text in _HELPER2.items()}
+
+
+_BITS = {"and": "&", "or": "|", "xor": "^"}
+
+_ROWS: tuple[ScalarFn, ...] = (
+    ScalarFn("add", 2, np.add, _wrap("+"), infix="+"),
+    ScalarFn("sub", 2, np.subtract, _wrap("-"), infix="-"),
+    ScalarFn("mul", 2, np.multiply, _wrap("*"), infix="*"),
+    ScalarFn("div", 2, _int_div, {**_helper("div"), "f": "{0} / {1}"}, infix="/"),
+    ScalarFn("mod", 2, _int_mod, _helper("mod")),
+    ScalarFn("fmod", 2, _fmod, {**_helper("rem"), "f": "fmod{f}({0}, {1})"}),
+    ScalarFn("pow", 2, _pow, {**_helper("pow"), "f": "pow{f}({0}, {1})"}, ulp=16),
+    ScalarFn("max", 2, np.maximum, _helper("max")),
+    ScalarFn("min", 2, np.minimum, _helper("min")),
+    ScalarFn("neg", 1, np.negative, {"f": "-{0}", "i": "({t})(({u})0 - ({u}){0})"}),
+    ScalarFn("abs", 1, np.abs, {"f": "fabs{f}({0})", "i": "mcc_abs_{s}({0})", "u": "{0}"}),
+    ScalarFn("sign", 1, np.sign, {k: "mcc_sign_{s}({0})" for k in "fiu"}),
+    ScalarFn("relu", 1, _relu, {"f": "mcc_relu_{s}({0})", "i": "mcc_relu_{s}({0})", "u": "{0}"}),
+    ScalarFn("sqrt", 1, np.sqrt, _libm("sqrt")),
+    ScalarFn("exp", 1, np.exp, _libm("exp"), ulp=2),
+    ScalarFn("log", 1, np.log, _libm("log"), ulp=2),
+    ScalarFn("sin", 1, np.sin, _libm("sin"), ulp=2),
+    ScalarFn("cos", 1, np.cos, _libm("cos"), ulp=2),
+    ScalarFn("tan", 1, np.tan, _libm("tan"), ulp=4),
+    ScalarFn("asin", 1, np.arcsin, _libm("asin"), ulp=4),
+    ScalarFn("acos", 1, np.arccos, _libm("acos"), ulp=4),
+    ScalarFn("atan", 1, np.arctan, _libm("atan"), ulp=4),
+    ScalarFn("sinh", 1, np.sinh, _libm("sinh"), ulp=4),
+    ScalarFn("cosh", 1, np.cosh, _libm("cosh"), ulp=4),
+    ScalarFn("asinh", 1, np.arcsinh, _libm("asinh"), ulp=4),
+    ScalarFn("acosh", 1, np.arccosh, _libm("acosh"), ulp=4),
+    ScalarFn("atanh", 1, np.arctanh, _libm("atanh"), ulp=4),
+    ScalarFn("tanh", 1, np.tanh, _libm("tanh"), ulp=4),
+    ScalarFn("erf", 1, _erf, _libm("erf"), ulp=4),
+    ScalarFn("sigmoid", 1, _sigmoid, {"f": "mcc_sigmoid_{s}({0})"}, ulp=4),
+    ScalarFn("log1p", 1, np.log1p, _libm("log1p"), ulp=2),
+    ScalarFn("floor", 1, np.floor, {**_libm("floor"), "i": "{0}", "u": "{0}"}),
+    ScalarFn("ceil", 1, np.ceil, {**_libm("ceil"), "i": "{0}", "u": "{0}"}),
+    ScalarFn("rne", 1, np.rint, {"f": "mcc_rne_{s}({0})"}),
+    ScalarFn("round_f16", 1, _round_f16, {"f": "mcc_f16_to_f32(mcc_f32_to_f16({0}))"}),
+    ScalarFn("eq", 2, np.equal, _compare("=="), result="bool"),
+    ScalarFn("lt", 2, np.less, _compare("<"), result="bool"),
+    ScalarFn("le", 2, np.less_equal, _compare("<="), result="bool"),
+    ScalarFn("gt", 2, np.greater, _compare(">"), result="bool"),
+    ScalarFn("ge", 2, np.greater_equal, _compare(">="), result="bool"),
+    ScalarFn("isnan", 1, np.isnan, {"f": "(uint8_t)({0} != {0})"}, result="bool"),
+    ScalarFn("not", 1, np.logical_not, {"b": "(uint8_t)!{0}"}, result="bool"),
+    *(
+        ScalarFn(n, 2, getattr(np, "bitwise_" + n), {k: "({t})({0} " + s + " {1})" for k in "iub"})
+        for n, s in _BITS.items()
+    ),
+    ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "({t})~{0}"}),
+    ScalarFn("shl", 2, _shift(np.left_shift), {"u": "mcc_shl_{s}({0}, {1})"}),
+    ScalarFn("shr", 2, _shift(np.right_shift), {"u": "mcc_shr_{s}({0}, {1})"}),
+    ScalarFn("select", 3, np.where, {k: "({0} ? {1} : {2})" for k in "fiub"}),
+)
+
+FUNCTIONS: dict[str, ScalarFn] = {row.name: row for row in _ROWS}

@@ -1,0 +1,136 @@
+"""The scanner the text forms of all IRs share: names, literals, comments, and errors with line numbers."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import Any
+
+from mccompile.ir.errors import CompileError
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./]+\Z")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+def name_text(name: str) -> str:
+    """A name as the grammars write it: plain, or a JSON string if it has other characters."""
+    return name if _PLAIN.match(name) else json.dumps(name)
+
+
+def origins_text(origins: tuple[str, ...]) -> str:
+    return " ; " + "+".join(map(name_text, origins)) if origins else ""
+
+
+class Scanner:
+    """Reads one text from left to right; every failure is a CompileError with the line."""
+
+    def __init__(self, source: str, path: str = "<text>") -> None:
+        self.source = source
+        self.path = path
+        self.at = 0
+
+    def error(self, rule: str) -> CompileError:
+        line = self.source.count("\n", 0, self.at) + 1
+        return CompileError(rule, where=f"{self.path}:{line}")
+
+    def skip(self, newlines: bool = True) -> None:
+        """Skip blanks and ``//`` comments."""
+        blank = r"(?:\s+|//[^\n]*)*" if newlines else r"[ \t]*"
+        m = re.compile(blank).match(self.source, self.at)
+        self.at = m.end() if m else self.at
+
+    def accept(self, literal: str, newlines: bool = True) -> bool:
+        """Take ``literal`` if it is next; a word only if it ends there."""
+        self.skip(newlines)
+        end = self.at + len(literal)
+        if not self.source.startswith(literal, self.at):
+            return False
+        follower = self.source[end : end + 1]
+        if literal[-1].isalnum() and (follower.isalpha() or follower == "_"):
+            return False
+        self.at = end
+        return True
+
+    def expect(self, literal: str) -> None:
+        if not self.accept(literal):
+            found = self.source[self.at : self.at + 20].split("\n")[0]
+            raise self.error(f"expected {literal!r} but found {found!r}")
+
+    def pattern(self, regex: str, what: str) -> str:
+        """Take the next match of ``regex``; ``what`` names it in the error."""
+        self.skip()
+        m = re.compile(regex).match(self.source, self.at)
+        if not m:
+            found = self.source[self.at : self.at + 20].split("\n")[0]
+            raise self.error(f"expected {what} but found {found!r}")
+        self.at = m.end()
+        return m[0]
+
+    def name(self) -> str:
+        self.skip()
+        if self.source.startswith('"', self.at):
+            return str(json.loads(self.pattern(r'"(?:[^"\\]|\\.)*"', "a name")))
+        return self.pattern(r"[A-Za-z0-9_./]+", "a name")
+
+    def integer(self) -> int:
+        return int(self.pattern(r"-?\d+", "an integer"))
+
+    def balanced(self, opening: str) -> str:
+        """The text between ``opening`` and its partner, which are consumed; strings are respected."""
+        self.expect(opening)
+        start, depth = self.at, 1
+        quoted = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+        while self.at < len(self.source):
+            m = quoted.match(self.source, self.at)
+            if m:
+                self.at = m.end()
+                continue
+            c = self.source[self.at]
+            depth += (c == opening) - (c == _CLOSING[opening])
+            self.at += 1
+            if depth == 0:
+                return self.source[start : self.at - 1]
+        raise self.error(f"{opening!r} is never closed")
+
+    def origins(self) -> tuple[str, ...]:
+        """The ``; a+b`` after a node, if it is there on this line."""
+        if not self.accept(";", newlines=False):
+            return ()
+        names = [self.name()]
+        while self.accept("+", newlines=False):
+            names.append(self.name())
+        return tuple(names)
+
+
+def split_items(source: str) -> list[str]:
+    """Split ``key=value, key=value`` at the commas outside of brackets and strings."""
+    items, depth, start, at = [], 0, 0, 0
+    quote = ""
+    while at < len(source):
+        c = source[at]
+        if quote:
+            at += c == "\\"
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+        elif c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif c == "," and depth == 0:
+            items.append(source[start:at])
+            start = at + 1
+        at += 1
+    items.append(source[start:])
+    return [i.strip() for i in items if i.strip()]
+
+
+def literal(source: str) -> Any:
+    """A Python literal; ``inf`` and ``nan`` are numbers. Raises ValueError."""
+    try:
+        return ast.literal_eval(source)
+    except (ValueError, SyntaxError):
+        if re.fullmatch(r"-?(inf|nan)", source):
+            return float(source)
+        raise ValueError(f"{source!r} is no literal") from None

@@ -1,0 +1,50 @@
+"""The family of all data movement: `copy(view -> view)`, one call per affine move, and fills."""
+
+from __future__ import annotations
+
+from mccompile.ir.affine import count
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import View
+from mccompile.kernels.loops import collapse
+from mccompile.kernels.variant import Builder, Variant
+from mccompile.ops.movement import Movement
+from mccompile.ops.registry import operators
+from mccompile.targets.target import Target
+
+
+class CopyGeneric(Variant):
+    ops = tuple(name for name, op in operators().items() if issubclass(op, Movement))
+    kernel = "copy.generic"
+
+    def supports(self, node: Node, target: Target) -> str:
+        if node.pre or node.post:
+            return "movement carries no prologue or epilogue"
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "movement needs row-major operands"
+        return ""
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        assert isinstance(op, Movement)
+        operands = [b.read(v) for v in node.operands if v is not None]
+        results = [b.result(i) for i in range(len(node.results))]
+        types = tuple(v.type for v in node.operands if v is not None)
+        if op.background is not None:
+            b.fill(results[0], op.background)
+        for move in op.moves(types, tuple(r.type for r in node.results)):
+            if count(move):
+                src = operands[move.operand].walk(move.src, move.loops)
+                dst = results[move.result].walk(move.dst, move.loops)
+                self._copy(src, dst, b)
+
+    def _copy(self, src: View | str, dst: View | str, b: Builder) -> None:
+        if isinstance(src, str) or isinstance(dst, str):
+            raise InternalError(f"no view for a move: {src if isinstance(src, str) else dst}")
+        views = collapse([src, dst])
+        if isinstance(views, str):
+            raise InternalError(views)
+        b.call(self.kernel, [views[0]], [views[1]])
+
+
+VARIANTS = (CopyGeneric(),)

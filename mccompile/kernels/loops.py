@@ -1,0 +1,44 @@
+"""Loop nests over several views at once: axes of extent 1 dropped, neighbours that are contiguous merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mccompile.ir.kernel import View
+from mccompile.ir.types import row_major
+
+
+def collapse(views: Sequence[View], groups: Sequence[Sequence[int]] | None = None) -> list[View] | str:
+    """The views with as few axes as address the same elements in the same order.
+
+    All views have one shape. ``groups`` are runs of neighbouring axes that may merge (default: all axes).
+    Returns the reason if a view's layout is blocked.
+    """
+    if any(not v.linear for v in views):
+        return "the layout is blocked"
+    shape = views[0].shape
+    strides = [v.axis_strides() for v in views]
+    extents: list[int] = []
+    steps: list[list[int]] = [[] for _ in views]
+    for group in groups if groups is not None else [range(len(shape))]:
+        fresh = True
+        for axis in group:
+            if shape[axis] == 1:
+                continue
+            merges = not fresh and all(
+                mine[-1] == own[axis] * shape[axis] for mine, own in zip(steps, strides, strict=True)
+            )
+            if merges:
+                extents[-1] *= shape[axis]
+                for mine, own in zip(steps, strides, strict=True):
+                    mine[-1] = own[axis]
+            else:
+                extents.append(shape[axis])
+                for mine, own in zip(steps, strides, strict=True):
+                    mine.append(own[axis])
+            fresh = False
+    rank = len(extents)
+    return [
+        View(v.buffer, tuple(extents), row_major(rank), tuple(mine), v.offset)
+        for v, mine in zip(views, steps, strict=True)
+    ]

@@ -1,0 +1,60 @@
+"""The family of `reduce`: an outer nest over what is kept, an inner one over what is reduced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import View
+from mccompile.ir.types import row_major
+from mccompile.kernels.loops import collapse
+from mccompile.kernels.variant import Builder, Variant
+from mccompile.ops.reduce import Reduce
+from mccompile.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Params:
+    """``kept``: how many leading axes of the operand's view are kept; the others are reduced."""
+
+    kept: int
+
+
+class ReduceGeneric(Variant):
+    ops = ("reduce",)
+    kernel = "reduce.generic"
+
+    def supports(self, node: Node, target: Target) -> str:
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "reduction needs row-major operands"
+        return ""
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        assert isinstance(op, Reduce) and node.operands[0] is not None
+        x, y = b.read(node.operands[0]), b.result(0)
+        kept = [a for a in range(x.rank) if a not in op.axes]
+        extras = [b.read(v).broadcast(y.shape) for v in node.extras]
+        outer = collapse([axes_of(v, kept) for v in (x, y, *extras)])
+        inner = collapse([axes_of(x, list(op.axes))])
+        if isinstance(outer, str) or isinstance(inner, str):
+            raise InternalError("reduction of a blocked layout")
+        both = join_axes(outer[0], inner[0])
+        b.call(self.kernel, [both], [outer[1]], params=Params(outer[0].rank), extras=outer[2:])
+
+
+def axes_of(view: View, axes: list[int]) -> View:
+    """The view along some of its axes, the others held at coordinate 0."""
+    strides = view.axis_strides()
+    shape = tuple(view.shape[a] for a in axes)
+    return View(view.buffer, shape, row_major(len(axes)), tuple(strides[a] for a in axes), view.offset)
+
+
+def join_axes(outer: View, inner: View) -> View:
+    """Axes of one view followed by those of another of the same buffer and offset."""
+    shape = outer.shape + inner.shape
+    return View(outer.buffer, shape, row_major(len(shape)), outer.strides + inner.strides, outer.offset)
+
+
+VARIANTS = (ReduceGeneric(),)

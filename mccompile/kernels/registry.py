@@ -1,0 +1,45 @@
+"""Finds the kernel variants by listing the package; an operator without a family has its generic template."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from mccompile.kernels.variant import Variant
+
+
+class Generic(Variant):
+    """The variant of an operator that needs nothing special: its template ``<op>/generic.c.j2``."""
+
+    def __init__(self, op: str) -> None:
+        self.name = op
+        self.__dict__["kernel"] = f"{op}.generic"
+
+
+@functools.cache
+def _families() -> dict[str, tuple[Variant, ...]]:
+    import mccompile.kernels as package
+
+    table: dict[str, tuple[Variant, ...]] = {}
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        variants = getattr(importlib.import_module(f"{package.__name__}.{module}"), "VARIANTS", ())
+        for variant in variants:
+            for op in variant.ops:
+                table[op] = (*table.get(op, ()), variant)
+    return table
+
+
+@functools.cache
+def candidates(op: str) -> tuple[Variant, ...]:
+    """The variants that may compute an operator, ``generic`` among them."""
+    return _families().get(op) or (Generic(op),)
+
+
+def variant(kernel: str) -> Variant:
+    """The variant of a kernel name. KeyError if there is none."""
+    op = kernel.partition(".")[0]
+    for v in (v for family in _families().values() for v in family):
+        if v.kernel == kernel:
+            return v
+    return {v.kernel: v for v in candidates(op)}[kernel]

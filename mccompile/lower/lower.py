@@ -1,0 +1,247 @@
+"""Turns a graph into kernel calls: buffers for values, views for operands, packed constants, halos."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.errors import CompileError, InternalError
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, View, whole
+from mccompile.ir.op import Op
+from mccompile.ir.types import DType, TensorType, dtype_of
+from mccompile.kernels.variant import Demand, Packing
+from mccompile.kernels.registry import variant
+from mccompile.lower.select import Choice, choose
+from mccompile.lower.share import share_code
+from mccompile.lower.storage import Storage, assign_storage
+from mccompile.targets.target import Target
+
+MAX_ELEMENTS = 2**31 - 1
+"""Generated C indexes with int32_t."""
+
+
+@dataclass
+class Lowered:
+    """A kernel module and the choice made for each node, by result name."""
+
+    module: KernelModule
+    choices: dict[str, Choice] = field(default_factory=dict)
+
+
+class _Builder:
+    """Lowers nodes one after the other; it is the `Builder` that variants see."""
+
+    def __init__(self, graph: Graph, target: Target, storage: Storage) -> None:
+        self.graph = graph
+        self.target = target
+        self.storage = storage
+        self.module = KernelModule(graph.name, target.name)
+        self.steps: list[Call | Fill] = []
+        self.node: Node
+        self._blob: dict[tuple[Value, object], Buffer] = {}
+        self._arena: dict[Value, Buffer] = {}
+        self._names: set[str] = set()
+        for role, values in (("input", graph.inputs), ("output", graph.outputs)):
+            for v in values:
+                self._declare(v, role)
+
+    # -- buffers -----------------------------------------------------------------------------------------
+    def _buffer(self, name: str, type_: TensorType, space: str, **rest: object) -> Buffer:
+        unique, n = name, 1
+        while unique in self._names:
+            n += 1
+            unique = f"{name}.{n}"
+        self._names.add(unique)
+        buffer = Buffer(unique, type_, space, self.target.align, **rest)  # type: ignore[arg-type]
+        if buffer.elements > MAX_ELEMENTS:
+            raise CompileError(f"tensor {name} of {buffer.elements} elements is too large", where=self.graph.name)
+        self.module.buffers.append(buffer)
+        return buffer
+
+    def _declare(self, value: Value, role: str = "") -> Buffer:
+        """The arena buffer that holds a value (that of the value it is a reshape of)."""
+        root = self.storage.root.get(value, value)
+        if root not in self._arena:
+            demand = self.storage.halo.get(root)
+            halo, fill = (demand.halo, demand.fill) if demand else ((), 0.0)
+            self._arena[root] = self._buffer(root.name, root.type, "arena", halo=halo, fill=fill, role=role)
+            if halo:
+                self._fill_halo(self._arena[root])
+        elif role:
+            self._arena[root].role = role
+        return self._arena[root]
+
+    def _fill_halo(self, buffer: Buffer) -> None:
+        """One step for each slab around the tensor; slabs of later axes leave out what earlier ones cover."""
+        everything = Buffer(buffer.name, buffer.type, "arena", buffer.align, buffer.halo)
+        view = whole(everything)
+        extents, strides = list(buffer.extents), view.strides
+        start = [0] * len(extents)
+        for axis, (lo, hi) in enumerate(buffer.halo):
+            for first, count in ((0, lo), (buffer.extents[axis] - hi, hi)):
+                if count:
+                    shape = tuple(count if a == axis else e for a, e in enumerate(extents))
+                    offset = sum((first if a == axis else s) * strides[a] for a, s in enumerate(start))
+                    slab = View(buffer, shape, tuple(buffer.type.factors), strides, offset)
+                    self.steps.append(Fill(slab, buffer.fill))
+            start[axis] = lo
+            extents[axis] -= lo + hi
+
+    # -- what variants ask for ---------------------------------------------------------------------------
+    def read(self, value: Value) -> View:
+        if value in self.graph.constants:
+            return self.packed(value, _AsIs())
+        view = whole(self._declare(value))
+        if self.storage.root.get(value, value) is value:
+            return view
+        reshaped = view.reshape(value.shape)
+        if isinstance(reshaped, str):
+            raise InternalError(f"%{value.name} is no view of its root: {reshaped}")
+        return reshaped
+
+    def read_halo(self, demand: Demand) -> View:
+        """The view of an operand whose negative and overhanging coordinates are its halo.
+
+        If the value's buffer has no such halo, it is copied into one that has.
+        """
+        value = self.node.operands[demand.operand]
+        assert value is not None
+        view = self.read(value)
+        if not any(lo or hi for lo, hi in demand.halo):
+            return view
+        have = self.storage.halo.get(value)
+        if have is not None and have.fill == demand.fill and covers(have.halo, demand.halo):
+            return view
+        copy = self._buffer(f"{value.name}.halo", value.type, "arena", halo=demand.halo, fill=demand.fill)
+        self._fill_halo(copy)
+        self.steps.append(
+            Call("copy.generic", self.node.op, None, (view,), (whole(copy),), origins=self.node.origins)
+        )
+        return whole(copy)
+
+    def result(self, index: int) -> View:
+        value = self.node.results[index]
+        view = whole(self._declare(value))
+        reshaped = view if value.shape == view.shape else view.reshape(value.shape)
+        if isinstance(reshaped, str):
+            raise InternalError(f"%{value.name} is no view of its root: {reshaped}")
+        return reshaped
+
+    def packed(self, value: Value, how: Packing) -> View:
+        key = (value, how)
+        if key not in self._blob:
+            packed = how.pack(self.graph.array(value))
+            data = np.ascontiguousarray(packed).reshape(packed.shape)
+            suffix = "" if isinstance(how, _AsIs) else f".{type(how).__name__.lower()}"
+            type_ = TensorType(dtype_of(data), data.shape)
+            self._blob[key] = self._buffer(value.name + suffix, type_, "blob", data=data)
+        return whole(self._blob[key])
+
+    def scratch(self, count: int, dtype: DType) -> Buffer:
+        name = f"{self.node.results[0].name}.scratch"
+        return self._buffer(name, TensorType(dtype, (count,)), "arena", role="scratch")
+
+    def fill(self, view: View, value: float) -> None:
+        self.steps.append(Fill(view, value))
+
+    def call(
+        self,
+        kernel: str,
+        reads: list[View | None],
+        results: list[View],
+        *,
+        op: Op | None = None,
+        params: object | None = None,
+        scratch: Buffer | None = None,
+        extras: list[View] | None = None,
+        inplace: tuple[int, ...] | None = None,
+    ) -> None:
+        node = self.node
+        views = self.extras() if extras is None else extras
+        if inplace is None:
+            written = set().union(*(ex.variables(b) for b in node.post.values())) if node.post else set()
+            safe = written - set().union(*(ex.variables(b) for b in node.pre.values()))
+            inplace = tuple(
+                len(reads) + i for i, v in enumerate(views) if i in safe and v.same_elements(results[0])
+            )
+        self.steps.append(
+            Call(
+                kernel, op or node.op, params, tuple(reads), tuple(results), tuple(views),
+                tuple(sorted(node.pre.items())), tuple(sorted(node.post.items())),
+                scratch, inplace, origins=node.origins,
+            )
+        )  # fmt: skip
+
+    def extras(self) -> list[View]:
+        """The node's extra operands, broadcast to what they are applied to."""
+        views = []
+        for i, v in enumerate(self.node.extras):
+            uses = [self.node.operands[k] for k, b in self.node.pre.items() if i in ex.variables(b)]
+            uses += [self.node.results[k] for k, b in self.node.post.items() if i in ex.variables(b)]
+            shapes = {u.shape for u in uses if u is not None}
+            if len(shapes) != 1:
+                raise InternalError(f"{self.node.where}: extra operand {i} is read under several shapes")
+            views.append(self.read(v).broadcast(shapes.pop()))
+        return views
+
+
+@dataclass(frozen=True)
+class _AsIs:
+    """A constant as it is, in row-major order."""
+
+    def pack(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+
+def covers(have: Halo, need: Halo) -> bool:
+    return bool(have) and all(h[0] >= n[0] and h[1] >= n[1] for h, n in zip(have, need, strict=True))
+
+
+def lower(
+    graph: Graph, target: Target, force: Mapping[str, str] | None = None, share: bool = False
+) -> Lowered:
+    """Lower a verified graph. ``force`` maps operators to kernels that must be used where supported.
+
+    ``share`` makes numbers parameters where kernels become equal by it.
+
+    Raises CompileError naming every node no kernel supports.
+    """
+    choices: dict[Node, Choice] = {}
+    errors: list[CompileError] = []
+    for node in graph.nodes:
+        if node.op.name == "reshape":
+            continue
+        try:
+            choices[node] = choose(node, target, force or {})
+        except CompileError as e:
+            errors.append(e)
+    if errors:
+        raise errors[0] if len(errors) == 1 else CompileError("\n".join(map(str, errors)))
+    storage = assign_storage(graph, {n: c.variant.demands(n) for n, c in choices.items()})
+    builder = _Builder(graph, target, storage)
+    for node in graph.nodes:
+        builder.node = node
+        if node in choices:
+            choices[node].variant.lower(node, builder)
+        elif storage.root.get(node.result) is None:
+            _copy_reshape(node, builder)
+    steps = builder.steps
+    if share:
+        steps = share_code(steps, lambda kernel: variant(kernel).may_share)
+    builder.module.body = Block(tuple(steps))
+    builder.module.verify()
+    return Lowered(builder.module, {n.results[0].name: c for n, c in choices.items()})
+
+
+def _copy_reshape(node: Node, b: _Builder) -> None:
+    """A reshape that cannot share memory (both ends are inputs or outputs) copies its elements."""
+    (operand,) = node.inputs
+    source, result = b.read(operand), b.result(0)
+    flat = [v.reshape((v.count,)) for v in (source, result)]
+    if isinstance(flat[0], str) or isinstance(flat[1], str):
+        raise InternalError(f"{node.where}: a reshape of what is not row-major")
+    b.call("copy.generic", [flat[0]], [flat[1]])

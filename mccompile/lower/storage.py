@@ -1,0 +1,63 @@
+"""Decides which values share one buffer (reshapes) and which buffers carry a halo for their readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.kernels.variant import Demand
+
+
+@dataclass
+class Storage:
+    """``root`` maps every value that shares a buffer to the one the buffer is named after: an input or output if
+    there is one among them (there is at most one), else the first.
+
+    ``halo`` gives the demand a value's buffer satisfies.
+    """
+
+    root: dict[Value, Value] = field(default_factory=dict)
+    halo: dict[Value, Demand] = field(default_factory=dict)
+
+
+def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> Storage:
+    """Reshapes share their operand's buffer unless both ends are fixed (inputs, outputs, constants).
+
+    Halos are granted to values that are neither fixed nor seen through a reshape; where two readers want
+    different fills, the first one gets its way and the others copy.
+    """
+    storage = Storage()
+    fixed = set(graph.inputs) | set(graph.outputs)
+    group: dict[Value, list[Value]] = {}
+    for node in graph.nodes:
+        if node.op.name != "reshape" or node.operands[0] is None or node.operands[0] in graph.constants:
+            continue
+        source, result = node.operands[0], node.result
+        members = group.setdefault(source, [source])
+        if result in fixed and any(m in fixed for m in members):
+            continue
+        if result.type.layout is not None or source.type.layout is not None:
+            continue
+        members.append(result)
+        group[result] = members
+    for members in group.values():
+        if len(members) > 1:
+            root = next((m for m in members if m in fixed), members[0])
+            storage.root.update({m: root for m in members})
+    for node, wanted in demands.items():
+        for demand in wanted:
+            value = node.operands[demand.operand]
+            if value is None or value in fixed or value in storage.root or value in graph.constants:
+                continue
+            if not any(lo or hi for lo, hi in demand.halo):
+                continue
+            have = storage.halo.get(value)
+            if have is None or have.fill == demand.fill:
+                storage.halo[value] = demand if have is None else _join(have, demand)
+    return storage
+
+
+def _join(a: Demand, b: Demand) -> Demand:
+    halo = tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a.halo, b.halo, strict=True))
+    return Demand(a.operand, halo, a.fill)

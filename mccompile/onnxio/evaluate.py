@@ -1,0 +1,88 @@
+"""Evaluate one node in its canonical (newest) form, by ONNX's own reference implementation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from mccompile.ir.errors import CompileError
+from mccompile.onnxio.dtypes import dtype_name, dtype_of_array, numpy_dtype
+from mccompile.onnxio.model import OnnxNode, OnnxValue, node_label
+from mccompile.onnxio.proto import node_to_proto, value_to_proto
+from mccompile.onnxio.schema import newest_opset
+
+
+def evaluate_node(
+    node: OnnxNode,
+    inputs: Sequence[np.ndarray | None],
+    opset: int | None = None,
+    captures: Mapping[str, np.ndarray] | None = None,
+) -> list[np.ndarray]:
+    """The node's results for these inputs.
+
+    Args:
+        node: in the form of `opset`; the reference implementation is only trusted on the newest forms.
+        inputs: one array per node input, None for an absent one.
+        opset: of ai.onnx; the newest if not given.
+        captures: for If, Loop, Scan: the outer values that their graphs use, by name.
+
+    Returns:
+        One C-contiguous array per node output, with the element type ONNX states for it; those of outputs
+        named '' are arrays of size 0.
+
+    Raises:
+        CompileError: naming the node, if it cannot be evaluated.
+    """
+    feeds = {f"//in{i}": array for i, array in enumerate(inputs) if array is not None}
+    outer = {**(captures or {}), **feeds}
+    renamed = tuple(f"//in{i}" if array is not None else "" for i, array in enumerate(inputs))
+    outputs = tuple(f"//out{i}" if name else "" for i, name in enumerate(node.outputs))
+    single = OnnxNode(node.op_type, renamed, outputs, node.domain, node.name, node.attrs)
+    try:
+        model = _single_node_model(single, outer, opset or newest_opset())
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            results = ReferenceEvaluator(model).run(None, outer)
+        wanted = _output_dtypes(model)
+        found = dict(zip([name for name in outputs if name], results, strict=True))
+        return [
+            _as_array(found[name], wanted.get(name)) if name else np.zeros(0, np.float32) for name in outputs
+        ]
+    except Exception as error:
+        shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
+        reason = f"{type(error).__name__}: {error}"
+        raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
+
+
+def _single_node_model(node: OnnxNode, outer: Mapping[str, np.ndarray], opset: int) -> onnx.ModelProto:
+    inputs = [value_to_proto(OnnxValue(k, dtype_of_array(a), a.shape)) for k, a in outer.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
+    graph = helper.make_graph([node_to_proto(node)], "one_node", inputs, outputs)
+    opsets = [helper.make_opsetid("", opset)]
+    if node.domain:
+        opsets.append(helper.make_opsetid(node.domain, 1))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=onnx.IR_VERSION)
+
+
+def _output_dtypes(model: onnx.ModelProto) -> dict[str, str]:
+    inferred = onnx.shape_inference.infer_shapes(model)
+    found: dict[str, str] = {}
+    for value in inferred.graph.output:
+        if value.type.tensor_type.elem_type:
+            found[value.name] = dtype_name(value.type.tensor_type.elem_type)
+    return found
+
+
+def _as_array(result: Any, dtype: str | None) -> np.ndarray:
+    if isinstance(result, list | tuple):
+        raise TypeError("the result is a sequence, not a tensor")
+    array = np.asarray(result, order="C")
+    # The reference computes some results in Python numbers or in float64.
+    return array if dtype in (None, "string") else array.astype(numpy_dtype(dtype), order="C", copy=False)

@@ -1,0 +1,142 @@
+"""Expand operators that ONNX defines as functions of other operators."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx.defs
+
+from mccompile.ir.errors import CompileError
+from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label
+from mccompile.onnxio.proto import GraphReader, node_to_proto, type_to_proto
+from mccompile.onnxio.schema import newest_opset
+
+
+def expand_function(
+    node: OnnxNode, opset: int, input_types: Sequence[OnnxValue | None]
+) -> list[OnnxNode] | None:
+    """The nodes that ONNX defines a node to mean, or None if its operator is no function.
+
+    Args:
+        node: an ai.onnx node in canonical form.
+        opset: the canonical opset (`newest_opset()`).
+        input_types: element type (and shape as far as known) of each input; None for absent ones. Functions
+            that depend on their context need them (Clip, LayerNormalization, ...).
+
+    Returns:
+        Nodes from the node's own inputs to its own outputs, in topological order; inner names and node names
+        begin with the node's name. Functions among them are left alone. Constant nodes among them are to be
+        folded.
+
+    Raises:
+        CompileError: the function exists but cannot be built for these types.
+    """
+    if node.domain or not onnx.defs.has(node.op_type, ""):
+        return None
+    schema: Any = onnx.defs.get_schema(node.op_type, opset, "")  # onnx's stubs lack much of it
+    body = _function_body(schema, node, input_types)
+    return None if body is None else _instantiate(body, schema, node)
+
+
+def _function_body(
+    schema: Any, node: OnnxNode, input_types: Sequence[OnnxValue | None]
+) -> onnx.FunctionProto | None:
+    plain = [v for v in schema.function_opset_versions if v <= newest_opset()] if schema.has_function else []
+    body = onnx.FunctionProto()
+    if plain:
+        body.ParseFromString(schema.get_function_with_opset_version(max(plain)))
+        return body
+    if not schema.has_context_dependent_function:
+        return None
+    types = [
+        b"" if v is None or v.dtype == "unknown" else type_to_proto(v).SerializeToString()
+        for v in input_types
+    ]
+    proto = node_to_proto(node).SerializeToString()
+    for version in sorted(schema.context_dependent_function_opset_versions, reverse=True):
+        try:
+            found = schema.get_context_dependent_function_with_opset_version(version, proto, types)
+        except Exception as error:
+            raise CompileError(
+                f"ONNX's definition of {node.op_type} does not apply: {error}", where=node_label(node)
+            ) from error
+        if found:
+            body.ParseFromString(found)
+            if body.node:
+                return body
+    raise CompileError(
+        f"ONNX's definition of {node.op_type} does not apply to these inputs", where=node_label(node)
+    )
+
+
+def _instantiate(body: onnx.FunctionProto, schema: onnx.defs.OpSchema, node: OnnxNode) -> list[OnnxNode]:
+    prefix = node.name or f"{node.op_type}_{node.index}"
+    names = {"": ""}
+    for formal, actual in zip(body.input, node.inputs + ("",) * len(body.input), strict=False):
+        names[formal] = actual
+    for formal, actual in zip(body.output, node.outputs + ("",) * len(body.output), strict=False):
+        if actual:
+            names[formal] = actual
+    reader = _FunctionReader(_attributes(body, schema, node))
+    nodes = [reader.node(proto, node.index) for proto in body.node]
+    return [_renamed(inner, f"{prefix}/{i}", names, prefix, node.index) for i, inner in enumerate(nodes)]
+
+
+def _attributes(
+    body: onnx.FunctionProto, schema: onnx.defs.OpSchema, node: OnnxNode
+) -> dict[str, onnx.AttributeProto]:
+    """What `ref_attr_name` refers to: the node's own attributes over the defaults of function and schema."""
+    found = {name: a.default_value for name, a in schema.attributes.items() if a.default_value.type}
+    found.update({proto.name: proto for proto in body.attribute_proto})
+    found.update({proto.name: proto for proto in node_to_proto(node).attribute})
+    return found
+
+
+class _FunctionReader(GraphReader):
+    """A reader that also resolves references to the attributes of the function's call."""
+
+    def __init__(self, attributes: Mapping[str, onnx.AttributeProto]) -> None:
+        super().__init__(Path(), "ONNX function")
+        self.attributes = attributes
+
+    def node(self, proto: onnx.NodeProto, index: int) -> OnnxNode:
+        resolved = onnx.NodeProto()
+        resolved.CopyFrom(proto)
+        del resolved.attribute[:]
+        for attribute in proto.attribute:
+            if not attribute.ref_attr_name:
+                resolved.attribute.append(attribute)
+            elif attribute.ref_attr_name in self.attributes:
+                actual = resolved.attribute.add()
+                actual.CopyFrom(self.attributes[attribute.ref_attr_name])
+                actual.name = attribute.name
+        return super().node(resolved, index)
+
+
+def _renamed(node: OnnxNode, name: str, names: dict[str, str], prefix: str, index: int) -> OnnxNode:
+    inputs = tuple(names.get(n, f"{prefix}/{n}") for n in node.inputs)
+    outputs = tuple(names.setdefault(n, f"{prefix}/{n}") for n in node.outputs)
+    attrs: dict[str, AttrValue] = {}
+    for key, value in node.attrs.items():
+        attrs[key] = (
+            _renamed_graph(value, f"{name}/{key}", names, index) if isinstance(value, OnnxGraph) else value
+        )
+    return OnnxNode(node.op_type, inputs, outputs, node.domain, f"{name}_{node.op_type}", attrs, index)
+
+
+def _renamed_graph(graph: OnnxGraph, prefix: str, outer: Mapping[str, str], index: int) -> OnnxGraph:
+    names = dict(outer)
+    for value in [*graph.inputs, *(OnnxValue(n, "unknown") for n in graph.initializers)]:
+        names[value.name] = f"{prefix}/{value.name}"
+    nodes = [_renamed(n, f"{prefix}/{i}", names, prefix, index) for i, n in enumerate(graph.nodes)]
+    return OnnxGraph(
+        name=f"{prefix}/{graph.name}",
+        inputs=[dataclasses.replace(v, name=names[v.name]) for v in graph.inputs],
+        outputs=[dataclasses.replace(v, name=names[v.name]) for v in graph.outputs],
+        nodes=nodes,
+        initializers={names[name]: array for name, array in graph.initializers.items()},
+    )

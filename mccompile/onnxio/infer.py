@@ -1,0 +1,62 @@
+"""Infer element types and shapes of a model's inner values by ONNX's own inference, as far as it goes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import onnx
+import onnx.shape_inference
+
+from mccompile.onnxio.dtypes import dtype_of_array
+from mccompile.onnxio.model import OnnxGraph, OnnxModel, OnnxNode, OnnxValue
+from mccompile.onnxio.proto import graph_to_proto, value_from_proto
+from mccompile.onnxio.write import opset_imports
+
+_SMALL = 64
+
+
+def infer_types(model: OnnxModel) -> OnnxModel:
+    """The model with `value_info` filled, in nested graphs too, by what ONNX infers from the graph inputs.
+
+    What the file states of inner values and outputs is not used: exporters get it wrong. The model has to be
+    topologically sorted, with value names unique over all its graphs. A value that cannot be inferred has no
+    entry.
+    """
+    proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph_to_proto(_skeleton(model.graph)))
+    proto.opset_import.extend(opset_imports(model))
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False)
+    except Exception:
+        # Inference is an extra: whoever uses the types also does without.
+        return dataclasses.replace(model, graph=_with_info(model.graph, {}))
+    found: dict[str, OnnxValue] = {}
+    graphs = [inferred.graph]
+    while graphs:
+        graph = graphs.pop()
+        for value in (*graph.value_info, *graph.output):
+            if value.type.WhichOneof("value"):
+                found.setdefault(value.name, value_from_proto(value))
+        for node in graph.node:
+            graphs.extend(attribute.g for attribute in node.attribute if attribute.HasField("g"))
+    return dataclasses.replace(model, graph=_with_info(model.graph, found))
+
+
+def _skeleton(graph: OnnxGraph) -> OnnxGraph:
+    """The graph with large constants as typed inputs, so that weights are not copied; outputs untyped."""
+    large = {name: array for name, array in graph.initializers.items() if array.size > _SMALL}
+    return dataclasses.replace(
+        graph,
+        inputs=[*graph.inputs, *(OnnxValue(k, dtype_of_array(a), a.shape) for k, a in large.items())],
+        outputs=[OnnxValue(value.name, "unknown") for value in graph.outputs],
+        initializers={name: array for name, array in graph.initializers.items() if name not in large},
+    )
+
+
+def _with_info(graph: OnnxGraph, found: dict[str, OnnxValue]) -> OnnxGraph:
+    names = [name for node in graph.nodes for name in node.outputs if name]
+    nodes: list[OnnxNode] = []
+    for node in graph.nodes:
+        nested = {k: _with_info(v, found) for k, v in node.attrs.items() if isinstance(v, OnnxGraph)}
+        nodes.append(dataclasses.replace(node, attrs={**node.attrs, **nested}) if nested else node)
+    info = {name: found[name] for name in names if name in found}
+    return dataclasses.replace(graph, nodes=nodes, value_info=info)

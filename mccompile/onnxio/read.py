@@ -1,0 +1,118 @@
+"""Read an .onnx file into plain data: checked, functions inlined, external data resolved."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import onnx
+import onnx.inliner
+from google.protobuf.message import DecodeError
+
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.onnxio.limits import check_limits
+from mccompile.onnxio.model import OnnxModel
+from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain
+from mccompile.onnxio.schema import newest_opset
+
+OLDEST_OPSET = 7
+
+
+def read_model(path: str | Path) -> OnnxModel:
+    """Read a model file.
+
+    Model-local functions are inlined, external data is read (only from the model's own folder).
+
+    Raises:
+        UsageError: there is no such file, or it is a folder.
+        CompileError: the file is not a readable, supported ONNX model; one message that says why.
+    """
+    path = Path(path)
+    data = read_bytes(path)
+    proto = parse(data, path)
+    where = path.name
+    opsets = _opsets(proto, where)
+    check_limits(proto, where)
+    if not proto.graph.node:
+        raise CompileError("the graph has no nodes: there is nothing to compile", where=where)
+    proto = _inline_functions(proto, where)
+    graph = GraphReader(path.parent, where).graph(proto.graph)
+    return OnnxModel(
+        graph=graph,
+        opsets=opsets,
+        path=str(path),
+        sha256=hashlib.sha256(data).hexdigest(),
+        ir_version=int(proto.ir_version),
+        producer=f"{proto.producer_name} {proto.producer_version}".strip(),
+        metadata={entry.key: entry.value for entry in proto.metadata_props},
+    )
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a model file, or an error that says why there are none."""
+    if not path.exists():
+        raise UsageError(f"there is no file '{path}'")
+    if path.is_dir():
+        raise UsageError(f"'{path}' is a folder", hint="name the .onnx file itself")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"'{path}' cannot be read: {error.strerror}") from error
+    if not data:
+        raise CompileError("the file is empty", where=path.name)
+    return data
+
+
+def parse(data: bytes, path: Path) -> onnx.ModelProto:
+    """The protobuf of a model file's bytes."""
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise CompileError(
+            "the file is not a readable ONNX protobuf", where=path.name, hint=DAMAGED
+        ) from error
+    if not proto.HasField("graph"):
+        raise CompileError("the file holds no ONNX graph", where=path.name, hint=DAMAGED)
+    return proto
+
+
+def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
+    opsets: dict[str, int] = {}
+    for entry in proto.opset_import:
+        domain = normal_domain(entry.domain)
+        if opsets.setdefault(domain, int(entry.version)) != entry.version:
+            raise CompileError(
+                f"two different opsets are stated for domain '{domain or 'ai.onnx'}'", where=where
+            )
+    if "" not in opsets:
+        raise CompileError(
+            "the model states no ai.onnx opset", where=where, hint="the file may be damaged or cut short"
+        )
+    if opsets[""] < OLDEST_OPSET:
+        raise CompileError(
+            f"opset {opsets['']} is older than {OLDEST_OPSET}, the oldest supported",
+            where=where,
+            hint="export the model with a newer opset",
+        )
+    if opsets[""] > newest_opset():
+        raise CompileError(
+            f"opset {opsets['']} is newer than {newest_opset()}, the newest that the installed onnx knows",
+            where=where,
+            hint="update the onnx package, or export the model with an older opset",
+        )
+    return opsets
+
+
+def _inline_functions(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
+    if not proto.functions:
+        return proto
+    try:
+        # A function may import another opset than the model; its nodes are then converted to the model's.
+        inlined = onnx.inliner.inline_local_functions(proto, True)
+    except Exception as error:
+        raise CompileError(f"model-local functions cannot be inlined: {error}", where=where) from error
+    left = [f.name for f in inlined.functions]
+    if left:
+        raise CompileError(f"model-local functions cannot be inlined: {', '.join(left)}", where=where)
+    return inlined

@@ -1,0 +1,66 @@
+"""Questions to ONNX's operator schemas: versions, which operators are functions, attribute defaults."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import onnx
+import onnx.defs
+import onnx.helper
+
+
+@cache
+def newest_opset() -> int:
+    """The newest ai.onnx opset of the installed onnx: the canonical one."""
+    return int(onnx.defs.onnx_opset_version())
+
+
+@cache
+def _history(domain: str) -> dict[str, tuple[int, ...]]:
+    found: dict[str, set[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == domain:
+            found.setdefault(schema.name, set()).add(schema.since_version)
+    return {name: tuple(sorted(found[name])) for name in sorted(found)}
+
+
+def op_names(domain: str = "") -> list[str]:
+    """All operators of a domain's newest opset, sorted, without the deprecated ones."""
+    return [
+        name
+        for name, found in _history(domain).items()
+        if not onnx.defs.get_schema(name, found[-1], domain).deprecated
+    ]
+
+
+def versions(op: str, domain: str = "") -> tuple[int, ...]:
+    """Every version in which an operator changed, ascending; empty if there is no such operator."""
+    return _history(domain).get(op, ())
+
+
+def since_version(op: str, opset: int, domain: str = "") -> int | None:
+    """The version of `op` that a model of this opset means; None if it does not exist (yet)."""
+    known = [version for version in versions(op, domain) if version <= opset]
+    return known[-1] if known else None
+
+
+def is_function(op: str) -> bool:
+    """Whether ONNX defines the newest form of an ai.onnx operator by a function of other operators."""
+    if not versions(op):
+        return False
+    schema: Any = onnx.defs.get_schema(op, newest_opset(), "")  # onnx's stubs lack these attributes
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def attribute_default(op: str, attribute: str) -> int | float | str | None:
+    """The default of an attribute of the newest ai.onnx form; None if it has none."""
+    if not versions(op):
+        return None
+    found = onnx.defs.get_schema(op, newest_opset(), "").attributes.get(attribute)
+    if found is None or not found.default_value.type:
+        return None
+    value = onnx.helper.get_attribute_value(found.default_value)
+    if isinstance(value, bytes):
+        return value.decode()
+    return value if isinstance(value, int | float | str) else None

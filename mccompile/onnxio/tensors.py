@@ -1,0 +1,123 @@
+"""Decode tensors of a model file, including external data, with every size checked before memory is taken."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from mccompile.ir.errors import CompileError
+from mccompile.onnxio.dtypes import dtype_bits, dtype_name
+from mccompile.onnxio.limits import MAX_TENSOR_BYTES
+
+
+def decode_tensor(tensor: onnx.TensorProto, folder: Path, where: str) -> np.ndarray:
+    """A tensor's values as an array of its own type (`ml_dtypes` for bf16, i4 and their like).
+
+    Args:
+        tensor: inside the file or external.
+        folder: the model's own folder: external data lies there or below.
+        where: what error messages begin with.
+    """
+    label = f"{where}: tensor '{tensor.name}'"
+    dtype = dtype_name(tensor.data_type) if tensor.data_type else ""
+    if not dtype:
+        raise CompileError("the tensor states no element type", where=label)
+    want = _payload_bytes(tuple(tensor.dims), dtype, label)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        loaded = onnx.TensorProto()
+        loaded.CopyFrom(tensor)
+        del loaded.external_data[:]
+        loaded.data_location = onnx.TensorProto.DEFAULT
+        loaded.raw_data = _read_external(tensor, folder, want, label)
+        tensor = loaded
+    if tensor.HasField("raw_data") and len(tensor.raw_data) != want:
+        raise CompileError(f"holds {len(tensor.raw_data)} bytes, its shape needs {want}", where=label)
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except Exception as error:
+        raise CompileError(f"cannot be decoded: {error}", where=label) from error
+
+
+def decode_sparse(sparse: onnx.SparseTensorProto, folder: Path, where: str) -> np.ndarray:
+    """A sparse tensor as a dense array (SparseTensorProto: indices linear, or a row of coordinates each)."""
+    values = decode_tensor(sparse.values, folder, where)
+    indices = decode_tensor(sparse.indices, folder, where)
+    label = f"{where}: sparse tensor '{sparse.values.name}'"
+    dims = tuple(sparse.dims)
+    _payload_bytes(dims, dtype_name(sparse.values.data_type), label)
+    dense = np.zeros(dims, dtype=values.dtype)
+    if values.ndim != 1 or indices.shape not in ((len(values),), (len(values), len(dims))):
+        raise CompileError("values and indices do not fit together", where=label)
+    if indices.ndim == 2:
+        if np.any(indices < 0) or np.any(indices >= np.array(dims, dtype=np.int64)):
+            raise CompileError("an index is outside of the shape", where=label)
+        dense[tuple(indices.T)] = values
+    else:
+        if np.any(indices < 0) or np.any(indices >= dense.size):
+            raise CompileError("an index is outside of the shape", where=label)
+        dense.reshape(-1)[indices] = values
+    return dense
+
+
+def _payload_bytes(dims: tuple[int, ...], dtype: str, label: str) -> int:
+    if any(extent < 0 for extent in dims):
+        raise CompileError(f"negative extent in shape {dims}", where=label)
+    size = (math.prod(dims) * dtype_bits(dtype) + 7) // 8
+    if size > MAX_TENSOR_BYTES:
+        raise CompileError(f"shape {dims} needs {size} bytes, the limit is {MAX_TENSOR_BYTES}", where=label)
+    return size
+
+
+def _read_external(tensor: onnx.TensorProto, folder: Path, want: int, label: str) -> bytes:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        offset = int(entries.get("offset", "0"))
+        length = int(entries.get("length", str(want)))
+    except ValueError as error:
+        raise CompileError("external data with an offset or length that is no number", where=label) from error
+    if offset < 0 or length != want:
+        raise CompileError(
+            f"external data of {length} bytes at {offset}, its shape needs {want}", where=label
+        )
+    path = _inside(entries.get("location", ""), folder, label)
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            data = file.read(length)
+    except OSError as error:
+        raise CompileError(
+            f"external data file '{path.name}' cannot be read: {error.strerror}", where=label
+        ) from error
+    if len(data) != length:
+        raise CompileError(
+            f"external data file '{path.name}' ends early: {len(data)} of {length} bytes at {offset}",
+            where=label,
+        )
+    return data
+
+
+def _inside(location: str, folder: Path, label: str) -> Path:
+    """The file a location names, if it is a regular file in the model's folder after following links."""
+    parts = location.replace("\\", "/").split("/")
+    if not location or "\0" in location or os.path.isabs(location) or ".." in parts or ":" in parts[0]:
+        raise CompileError(
+            f"external data location '{location}' is not a path inside the model's folder", where=label
+        )
+    root = folder.resolve()
+    path = (root / location).resolve()
+    if not path.is_relative_to(root):
+        raise CompileError(
+            f"external data location '{location}' leads out of the model's folder", where=label
+        )
+    if not path.is_file():
+        raise CompileError(
+            f"external data file '{location}' is missing",
+            where=label,
+            hint="it belongs into the folder of the .onnx file",
+        )
+    return path

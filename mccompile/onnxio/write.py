@@ -1,0 +1,93 @@
+"""Write models: plain data back to .onnx, and an original file with more of its tensors as outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import EncodeError
+from onnx import helper
+
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.onnxio.model import OnnxModel
+from mccompile.onnxio.proto import graph_to_proto, tensor_to_proto
+from mccompile.onnxio.read import parse, read_bytes
+from mccompile.onnxio.tensors import decode_tensor
+
+# Older ones demand that every initializer is a graph input, too.
+_OLDEST_IR = 4
+
+
+def write_model(model: OnnxModel, path: str | Path) -> None:
+    """Write a model as one .onnx file, all weights inside; `CompileError` above protobuf's 2 GiB."""
+    Path(path).write_bytes(model_to_bytes(model))
+
+
+def model_to_bytes(model: OnnxModel) -> bytes:
+    """A model as the bytes of an .onnx file."""
+    proto = onnx.ModelProto(
+        ir_version=max(_OLDEST_IR, helper.find_min_ir_version_for(opset_imports(model), ignore_unknown=True)),
+        producer_name="mccompile",
+        graph=graph_to_proto(model.graph),
+    )
+    proto.opset_import.extend(opset_imports(model))
+    helper.set_model_props(proto, model.metadata)
+    return _serialize(proto)
+
+
+def opset_imports(model: OnnxModel) -> list[onnx.OperatorSetIdProto]:
+    """A model's opsets as protobufs."""
+    return [helper.make_opsetid(domain, version) for domain, version in sorted(model.opsets.items())]
+
+
+def tensor_names(path: str | Path) -> list[str]:
+    """Names of the values that nodes of a model file's main graph compute, in file order."""
+    path = Path(path)
+    proto = parse(read_bytes(path), path)
+    return [name for node in proto.graph.node for name in node.output if name]
+
+
+def extract_with_outputs(path: str | Path, names: list[str]) -> bytes:
+    """The original model, as bytes, with more of its values as graph outputs (for layer-by-layer comparison).
+
+    Args:
+        path: the .onnx file; external data is put inside.
+        names: values computed in the main graph (see `tensor_names`); those that are outputs already are
+            skipped.
+
+    Raises:
+        UsageError: a name that no node of the main graph computes.
+    """
+    path = Path(path)
+    proto = parse(read_bytes(path), path)
+    computed = {name for node in proto.graph.node for name in node.output if name}
+    missing = [name for name in names if name not in computed]
+    if missing:
+        raise UsageError(f"'{path.name}' computes no value named {', '.join(missing)}")
+    present = {value.name for value in proto.graph.output}
+    for name in dict.fromkeys(names):
+        if name not in present:
+            proto.graph.output.append(onnx.ValueInfoProto(name=name))
+    _embed_external(proto.graph, path)
+    return _serialize(proto)
+
+
+def _embed_external(graph: onnx.GraphProto, path: Path) -> None:
+    tensors = list(graph.initializer)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                tensors.append(attribute.t)
+            if attribute.HasField("g"):
+                _embed_external(attribute.g, path)
+    for tensor in tensors:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            name = tensor.name
+            tensor.CopyFrom(tensor_to_proto(decode_tensor(tensor, path.parent, path.name), name))
+
+
+def _serialize(proto: onnx.ModelProto) -> bytes:
+    try:
+        return bytes(proto.SerializeToString())
+    except (EncodeError, ValueError) as error:
+        raise CompileError("the model is larger than the 2 GiB that one .onnx file can hold") from error

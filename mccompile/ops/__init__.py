@@ -1,0 +1,1 @@
+"""The operators: one file each, found by listing this package."""

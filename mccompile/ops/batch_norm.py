@@ -1,0 +1,40 @@
+"""BatchNormalization at inference: a scale and a shift per channel, so a `map` (ONNX operator text)."""
+
+from __future__ import annotations
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Value
+from mccompile.ops.frontend import Import
+from mccompile.ops.map import Map
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+
+
+def _sample(d: Draw) -> Case:
+    c = d.int(1, 5)
+    x = d.array((d.int(1, 2), c, *d.shape(d.int(0, 3))))
+    stats = [d.array((c,)), d.array((c,)), d.array((c,)), d.array((c,), low=0.2)]
+    constant = frozenset({1, 2, 3, 4}) if d.bool() else frozenset()
+    return Case([x, *stats], {"epsilon": d.choice([1e-5, 1e-3])}, constant)
+
+
+@onnx_op("BatchNormalization", sample=_sample, tolerance={"f32": 2e-6, "f16": 4e-3})
+def import_batch_norm(n: Import) -> None:
+    """x * s + (B - mean * s) with s = scale / sqrt(var + epsilon): one multiply-add per element."""
+    if n.attr("training_mode", 0):
+        raise n.error("BatchNormalization in training mode is not supported", hint="export the model for inference")
+    x = n.input(0)
+    scale, shift, mean, var = (n.input(i) for i in range(1, 5))
+    f = ex.var(0, scale.dtype)
+    inverse = ex.apply("sqrt", ex.apply("add", ex.var(1, var.dtype), ex.num(n.attr("epsilon", 1e-5), var.dtype)))
+    s = n.map(ex.apply("div", f, inverse), [scale, var], "scale")
+    moved = ex.apply("mul", ex.var(1, mean.dtype), ex.var(2, s.dtype))
+    b = n.map(ex.apply("sub", ex.var(0, shift.dtype), moved), [shift, mean, s], "shift")
+    s, b = (_channel(n, v, len(x.shape), name) for v, name in ((s, "s"), (b, "b")))
+    body = ex.apply("add", ex.apply("mul", ex.var(0, x.dtype), ex.var(1, s.dtype)), ex.var(2, b.dtype))
+    n.emit(Map(body, "f16" if x.dtype.name == "f16" else ""), [x, s, b])
+
+
+def _channel(n: Import, v: Value, rank: int, suffix: str) -> Value:
+    """A vector over axis 1 of a tensor of ``rank`` axes."""
+    return n.reshape(v, (v.type.count,) + (1,) * max(rank - 2, 0), suffix)

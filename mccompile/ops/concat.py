@@ -1,0 +1,64 @@
+"""Concat: operands one after the other along an axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+from mccompile.ir.affine import Move, box
+from mccompile.ir.op import TypeRuleError
+from mccompile.ir.types import TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.movement import Movement
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+
+
+@dataclass(frozen=True)
+class Concat(Movement):
+    """Operands equal in every extent but that of ``axis``."""
+
+    name = "concat"
+
+    axis: int
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        known = [t for t in types if t is not None]
+        first, a = known[0], self.axis
+        for t in known[1:]:
+            same = t.rank == first.rank and t.dtype == first.dtype
+            if not same or any(i != a and t.shape[i] != e for i, e in enumerate(first.shape)):
+                raise TypeRuleError(f"{first} and {t} cannot be joined along axis {a}")
+        extent = sum(t.shape[a] for t in known)
+        return (TensorType(first.dtype, (*first.shape[:a], extent, *first.shape[a + 1 :])),)
+
+    def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:
+        starts = accumulate((t.shape[self.axis] for t in types), initial=0)
+        moves = []
+        for i, (t, start) in enumerate(zip(types, starts, strict=False)):
+            dst = tuple((start if a == self.axis else 0, 1) for a in range(t.rank))
+            moves.append(box(t.shape, ((0, 1),) * t.rank, dst, operand=i))
+        return tuple(moves)
+
+
+def _sample(d: Draw) -> Case:
+    shape = d.shape(d.int(1, 4))
+    axis = d.int(-len(shape), len(shape) - 1)
+    dtype = d.choice(["f32", "i64", "u8"])
+    parts = []
+    for _ in range(d.int(1, 4)):
+        extents = list(shape)
+        extents[axis] = d.int(1, 4)
+        parts.append(d.array(extents, dtype))
+    return Case(parts, {"axis": axis})
+
+
+@onnx_op("Concat", sample=_sample, tolerance={})
+def import_concat(n: Import) -> None:
+    operands = [n.input(i) for i in range(len(n.inputs))]
+    axis = n.axis(n.required("axis"), len(operands[0].shape))
+    operands = [v for v in operands if v.type.count] or operands[:1]
+    if len(operands) == 1:
+        n.bind(0, operands[0])
+    else:
+        n.emit(Concat(axis), operands)

@@ -1,0 +1,112 @@
+"""Convolution over any number of spatial axes (ONNX operator Conv)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Value
+from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.window import Window, read_window
+
+
+@dataclass(frozen=True)
+class Conv(Op):
+    """Operands x[N, C, spatial...] and w[M, C/groups, kernel...]; result [N, M, spatial...].
+
+    ``pads`` holds all begins, then all ends. A bias is an epilogue.
+    """
+
+    name = "conv"
+    kind = Kind.COMPLEX
+
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    groups: int = 1
+
+    def window(self, kernel: Sequence[int]) -> Window:
+        return Window(tuple(kernel), self.strides, self.dilations, self.pads)
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        x, w = types
+        assert x is not None and w is not None
+        if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or not x.dtype.is_float:
+            raise TypeRuleError(f"convolution of {x} by {w}: ranks of at least 3 and equal float types are needed")
+        if x.shape[1] != w.shape[1] * self.groups or w.shape[0] % self.groups:
+            raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
+        spatial = self.window(w.shape[2:]).output(x.shape[2:])
+        return (TensorType(x.dtype, (x.shape[0], w.shape[0], *spatial)),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        x, w = (np.asarray(a) for a in arrays)
+        rank = x.ndim - 2
+        pads = [(0, 0), (0, 0), *zip(self.pads[:rank], self.pads[rank:], strict=True)]
+        x = np.pad(x.astype(np.promote_types(x.dtype, np.float32)), pads)
+        out = self.window(w.shape[2:]).output(np.shape(arrays[0])[2:])
+        n, g = x.shape[0], self.groups
+        y = np.zeros((n, g, w.shape[0] // g, *out), dtype=x.dtype)
+        wg = w.reshape(g, w.shape[0] // g, *w.shape[1:]).astype(x.dtype)
+        for tap in np.ndindex(*w.shape[2:]):
+            part = tuple(
+                slice(t * d, t * d + (o - 1) * s + 1, s)
+                for t, d, s, o in zip(tap, self.dilations, self.strides, out, strict=True)
+            )
+            xg = x[(slice(None), slice(None), *part)].reshape(n, g, -1, math.prod(out))
+            y += np.einsum("gmc,ngcp->ngmp", wg[(slice(None),) * 3 + tap], xg).reshape(y.shape)
+        return (y.reshape(n, w.shape[0], *out).astype(np.asarray(arrays[0]).dtype),)
+
+    def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
+        w = types[1]
+        assert w is not None
+        return results[0].count * math.prod(w.shape[1:])
+
+
+def emit_with_bias(n: Import, op: Op, operands: list[Value], bias: Value | None, rank: int) -> None:
+    """Emit ``op`` with a per-channel bias (axis 1 of a result of ``rank`` axes) as its epilogue."""
+    if bias is None:
+        n.emit(op, operands)
+        return
+    channels = n.reshape(bias, (bias.type.count,) + (1,) * (rank - 2), "bias")
+    dtype = operands[0].dtype
+    body = ex.apply("add", ex.acc(dtype), ex.var(0, dtype))
+    n.emit(op, operands, extras=[channels], post={0: body})
+
+
+def _sample(d: Draw) -> Case:
+    rank, groups = d.choice([1, 2, 2, 2, 3]), d.choice([1, 1, 2, 3])
+    kernel = d.shape(rank, 1, 3)
+    depthwise = d.int(0, 3) == 0
+    cin = 1 if depthwise else d.int(1, 5)
+    cout = d.int(1, 9) * groups
+    x = (d.int(1, 2), cin * groups, *d.shape(rank, 5, 9))
+    attrs: dict[str, object] = {"group": groups, "strides": d.shape(rank, 1, 2), "dilations": d.shape(rank, 1, 2)}
+    auto = d.choice(["NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"])
+    if auto == "NOTSET":
+        attrs["pads"] = d.shape(2 * rank, 0, 2)
+    else:
+        attrs["auto_pad"] = auto
+        attrs["dilations"] = (1,) * rank  # onnxruntime pads dilated kernels of auto_pad in ways of its own
+    bias = d.array((cout,)) if d.bool() else None
+    constant = frozenset({1, 2}) if d.bool() else frozenset()
+    return Case([d.array(x), d.array((cout, cin, *kernel)), bias], attrs, constant)
+
+
+@onnx_op("Conv", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3})
+def import_conv(n: Import) -> None:
+    x, w = n.input(0), n.input(1)
+    kernel = n.attr("kernel_shape", w.shape[2:])
+    if kernel != w.shape[2:]:
+        raise n.error(f"kernel_shape {list(kernel)} differs from the weights' {list(w.shape[2:])}")
+    window = read_window(n, kernel)
+    op = Conv(window.strides, window.pads, window.dilations, n.attr("group", 1))
+    emit_with_bias(n, op, [x, w], n.optional(2), len(x.shape))

@@ -1,0 +1,368 @@
+"""The element-wise ONNX operators: one table row each, all of them `map` nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Value
+from mccompile.ir.types import BOOL, DTYPES, F32, DType, broadcast_shapes
+from mccompile.onnxio import dtype_name
+from mccompile.ops.frontend import Import
+from mccompile.ops.map import Map
+from mccompile.ops.registry import FrontEnd
+from mccompile.ops.sampling import Case, Draw
+
+Build = Callable[[Import, list[ex.Expr]], ex.Expr]
+
+EXACT = {"f32": 0.0, "f16": 0.0}
+ROUNDED = {"f32": 3e-7, "f16": 1e-3}
+LIBM = {"f32": 2e-6, "f16": 2e-3}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator: its expression over the inputs, its types and test range.
+
+    ``dtypes`` are drawn in tests; ``low``/``high`` bound the elements; ``special`` adds NaN, inf, -0 and the
+    extremes; ``attrs`` draws attributes.
+    """
+
+    op_type: str
+    arity: int  # 0: any number of inputs, at least one
+    build: Build
+    dtypes: tuple[str, ...] = ("f32",)
+    tolerance: dict[str, float] | None = None
+    low: float = -3
+    high: float = 3
+    special: bool = False
+    attrs: Callable[[Draw], dict[str, object]] = lambda d: {}
+
+
+def _call(fn: str) -> Build:
+    return lambda n, x: ex.apply(fn, *x)
+
+
+def _fold(fn: str) -> Build:
+    return lambda n, x: reduce(lambda a, b: ex.apply(fn, a, b), x)
+
+
+def _mean(n: Import, x: list[ex.Expr]) -> ex.Expr:
+    total = reduce(lambda a, b: ex.apply("add", a, b), x)
+    return ex.apply("div", total, ex.num(len(x), total.dtype))
+
+
+def _const(like: ex.Expr, value: float) -> ex.Expr:
+    return ex.num(value, like.dtype)
+
+
+def _clamp(x: ex.Expr, low: float, high: float) -> ex.Expr:
+    return ex.apply("min", ex.apply("max", x, _const(x, low)), _const(x, high))
+
+
+def _leaky(x: ex.Expr, slope: ex.Expr) -> ex.Expr:
+    return ex.apply("select", ex.apply("lt", x, _const(x, 0)), ex.apply("mul", slope, x), x)
+
+
+def _exp_below_zero(x: ex.Expr, scale: ex.Expr, inner: ex.Expr) -> ex.Expr:
+    """x for x > 0, else scale * (exp(inner) - 1)."""
+    low = ex.apply("mul", scale, ex.apply("sub", ex.apply("exp", inner), _const(x, 1)))
+    return ex.apply("select", ex.apply("gt", x, _const(x, 0)), x, low)
+
+
+def _elu(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    return _exp_below_zero(v[0], _const(v[0], n.attr("alpha", 1.0)), v[0])
+
+
+def _celu(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    alpha = _const(v[0], n.attr("alpha", 1.0))
+    return _exp_below_zero(v[0], alpha, ex.apply("div", v[0], alpha))
+
+
+def _selu(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    alpha, gamma = n.attr("alpha", 1.67326319217681884765625), n.attr("gamma", 1.05070102214813232421875)
+    inner = _exp_below_zero(v[0], _const(v[0], alpha), v[0])
+    return ex.apply("mul", _const(v[0], gamma), inner)
+
+
+def _hard_sigmoid(x: ex.Expr, alpha: float, beta: float) -> ex.Expr:
+    return _clamp(ex.apply("add", ex.apply("mul", x, _const(x, alpha)), _const(x, beta)), 0, 1)
+
+
+def _softplus(x: ex.Expr) -> ex.Expr:
+    """max(x, 0) + log1p(exp(-|x|)): does not overflow."""
+    tail = ex.apply("log1p", ex.apply("exp", ex.apply("neg", ex.apply("abs", x))))
+    return ex.apply("add", ex.apply("max", x, _const(x, 0)), tail)
+
+
+def _gelu(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    x = v[0]
+    if n.attr("approximate", "none") == "tanh":
+        cube = ex.apply("mul", ex.apply("mul", x, x), x)
+        inner = ex.apply("add", x, ex.apply("mul", _const(x, 0.044715), cube))
+        gate = ex.apply("tanh", ex.apply("mul", _const(x, float(np.sqrt(2 / np.pi))), inner))
+    else:
+        gate = ex.apply("erf", ex.apply("mul", x, _const(x, float(np.sqrt(0.5)))))
+    return ex.apply("mul", ex.apply("mul", _const(x, 0.5), x), ex.apply("add", gate, _const(x, 1)))
+
+
+def _clip(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    x = v[0]
+    bounds = iter(v[1:])
+    if n.optional(1) is not None:
+        x = ex.apply("max", x, next(bounds))
+    if n.optional(2) is not None:
+        x = ex.apply("min", x, next(bounds))
+    return x
+
+
+def _mod(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    return ex.apply("fmod" if n.attr("fmod", 0) else "mod", v[0], v[1])
+
+
+def _pow(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    """The exponent may have a type of its own; the result has the base's. Small whole constants multiply."""
+    if n.is_const(1) and (exponent := n.const(1, "exponent")).size == 1 and v[0].dtype.is_float:
+        known = {2.0: ex.apply("mul", v[0], v[0]), 0.5: ex.apply("sqrt", v[0]), 1.0: v[0]}
+        if float(exponent.reshape(-1)[0]) in known and exponent.ndim <= len(n.input(0).shape):
+            return known[float(exponent.reshape(-1)[0])]
+    if v[0].dtype.is_float:
+        return ex.apply("pow", v[0], ex.convert(v[1], v[0].dtype))
+    if v[1].dtype.is_float:
+        wide = ex.apply("pow", ex.convert(v[0], v[1].dtype), v[1])
+        return ex.convert(wide, v[0].dtype)
+    return ex.apply("pow", v[0], ex.convert(v[1], v[0].dtype))
+
+
+def _cast(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    """Float to bool is != 0; float to integer saturates where ONNX leaves it undefined."""
+    target = _cast_target(n)
+    if target == BOOL:
+        return _is_true(v[0])
+    if target.name == "f16":
+        return ex.convert(v[0], F32)
+    if v[0].dtype == BOOL:
+        return ex.apply("select", v[0], ex.num(1, target), ex.num(0, target))
+    return ex.convert(v[0], target)
+
+
+def _is_true(x: ex.Expr) -> ex.Expr:
+    return x if x.dtype == BOOL else ex.apply("not", ex.apply("eq", x, _const(x, 0)))
+
+
+def _cast_target(n: Import) -> DType:
+    name = dtype_name(n.required("to"))
+    if name not in DTYPES:
+        raise n.error(f"Cast to {name} is not supported")
+    return DTYPES[name]
+
+
+def _isinf(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    checks = []
+    if n.attr("detect_positive", 1):
+        checks.append(ex.apply("eq", v[0], _const(v[0], np.inf)))
+    if n.attr("detect_negative", 1):
+        checks.append(ex.apply("eq", v[0], _const(v[0], -np.inf)))
+    if not checks:
+        return ex.apply("lt", v[0], v[0])
+    return reduce(lambda a, b: ex.apply("or", a, b), checks)
+
+
+def _shift(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    return ex.apply("shl" if n.required("direction") == "LEFT" else "shr", *v)
+
+
+def _unary(fn: Callable[[ex.Expr], ex.Expr]) -> Build:
+    return lambda n, v: fn(v[0])
+
+
+def _thresholded(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    above = ex.apply("gt", v[0], _const(v[0], n.attr("alpha", 1.0)))
+    return ex.apply("select", above, v[0], _const(v[0], 0))
+
+
+def _shrink(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    x, lambd, bias = v[0], n.attr("lambd", 0.5), n.attr("bias", 0.0)
+    high = ex.apply("select", ex.apply("gt", x, _const(x, lambd)), ex.apply("sub", x, _const(x, bias)), _const(x, 0))
+    return ex.apply("select", ex.apply("lt", x, _const(x, -lambd)), ex.apply("add", x, _const(x, bias)), high)
+
+
+def _mish(x: ex.Expr) -> ex.Expr:
+    return ex.apply("mul", x, ex.apply("tanh", _softplus(x)))
+
+
+def _hard_swish(x: ex.Expr) -> ex.Expr:
+    return ex.apply("mul", x, _hard_sigmoid(x, 1 / 6, 0.5))
+
+
+def _round(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    return ex.apply("rne", v[0])
+
+
+_INTS = ("i32", "i64", "i8", "u8")
+_NUMERIC = ("f32", "f16", "i32", "i64", "i8", "u8")
+
+ROWS: tuple[Row, ...] = (
+    Row("Add", 2, _call("add"), _NUMERIC, ROUNDED, special=True),
+    Row("Sub", 2, _call("sub"), _NUMERIC, ROUNDED, special=True),
+    Row("Mul", 2, _call("mul"), _NUMERIC, ROUNDED, special=True),
+    Row("Div", 2, _call("div"), ("f32", "f16", "i32", "i64"), ROUNDED, low=1, high=9),
+    Row("Mod", 2, _mod, ("i32", "i64", "f32"), ROUNDED, low=1, high=9,
+        attrs=lambda d: {"fmod": 1}),
+    Row("Pow", 2, _pow, ("f32",), {"f32": 4e-6}, low=0.1, high=3),
+    Row("Max", 0, _fold("max"), ("f32", "i32", "i64"), EXACT, special=True),
+    Row("Min", 0, _fold("min"), ("f32", "i32", "i64"), EXACT, special=True),
+    Row("Sum", 0, _fold("add"), ("f32",), ROUNDED),
+    Row("Mean", 0, _mean, ("f32",), ROUNDED),
+    Row("Neg", 1, _call("neg"), ("f32", "i32", "i64", "i8"), EXACT, special=True),
+    Row("Abs", 1, _call("abs"), ("f32", "i32", "i64", "u8"), EXACT, special=True),
+    Row("Sign", 1, _call("sign"), ("f32", "i32", "i64"), EXACT),
+    Row("Relu", 1, _call("relu"), ("f32", "f16", "i32"), EXACT),
+    Row("Sqrt", 1, _call("sqrt"), ("f32",), ROUNDED, low=0, high=9),
+    Row("Reciprocal", 1, lambda n, v: ex.apply("div", _const(v[0], 1), v[0]), ("f32",), ROUNDED, low=0.2),
+    Row("Exp", 1, _call("exp"), ("f32", "f16"), LIBM),
+    Row("Log", 1, _call("log"), ("f32",), LIBM, low=0.1, high=9),
+    Row("Sin", 1, _call("sin"), ("f32",), LIBM),
+    Row("Cos", 1, _call("cos"), ("f32",), LIBM),
+    Row("Tan", 1, _call("tan"), ("f32",), LIBM, low=-1.2, high=1.2),
+    Row("Asin", 1, _call("asin"), ("f32",), LIBM, low=-0.99, high=0.99),
+    Row("Acos", 1, _call("acos"), ("f32",), LIBM, low=-0.99, high=0.99),
+    Row("Atan", 1, _call("atan"), ("f32",), LIBM),
+    Row("Sinh", 1, _call("sinh"), ("f32",), LIBM),
+    Row("Cosh", 1, _call("cosh"), ("f32",), LIBM),
+    Row("Asinh", 1, _call("asinh"), ("f32",), LIBM),
+    Row("Acosh", 1, _call("acosh"), ("f32",), LIBM, low=1.01, high=5),
+    Row("Atanh", 1, _call("atanh"), ("f32",), LIBM, low=-0.9, high=0.9),
+    Row("Tanh", 1, _call("tanh"), ("f32", "f16"), LIBM),
+    Row("Erf", 1, _call("erf"), ("f32",), LIBM),
+    Row("Sigmoid", 1, _call("sigmoid"), ("f32", "f16"), LIBM),
+    Row("Softplus", 1, _unary(_softplus), ("f32",), LIBM),
+    Row("Softsign", 1,
+        lambda n, v: ex.apply("div", v[0], ex.apply("add", ex.apply("abs", v[0]), _const(v[0], 1))),
+        ("f32",), LIBM),
+    Row("Mish", 1, _unary(_mish), ("f32",), LIBM),
+    Row("Floor", 1, _call("floor"), ("f32",), EXACT),
+    Row("Ceil", 1, _call("ceil"), ("f32",), EXACT),
+    Row("Round", 1, _round, ("f32",), EXACT),
+    Row("Elu", 1, _elu, ("f32",), LIBM, attrs=lambda d: {"alpha": d.choice([1.0, 0.5])}),
+    Row("Celu", 1, _celu, ("f32",), LIBM, attrs=lambda d: {"alpha": d.choice([1.0, 0.5])}),
+    Row("Selu", 1, _selu, ("f32",), LIBM),
+    Row("Gelu", 1, _gelu, ("f32",), LIBM, attrs=lambda d: {"approximate": d.choice(["none", "tanh"])}),
+    Row("LeakyRelu", 1, lambda n, v: _leaky(v[0], _const(v[0], n.attr("alpha", 0.01))), ("f32", "f16"), ROUNDED,
+        attrs=lambda d: {"alpha": d.choice([0.01, 0.3])}),
+    Row("PRelu", 2, lambda n, v: _leaky(v[0], v[1]), ("f32",), ROUNDED),
+    Row("ThresholdedRelu", 1, _thresholded, ("f32",), EXACT, attrs=lambda d: {"alpha": 0.5}),
+    Row("Shrink", 1, _shrink, ("f32",), ROUNDED, attrs=lambda d: {"lambd": 0.4, "bias": d.choice([0.0, 0.2])}),
+    Row("HardSigmoid", 1,
+        lambda n, v: _hard_sigmoid(v[0], n.attr("alpha", 0.2), n.attr("beta", 0.5)), ("f32",), ROUNDED,
+        attrs=lambda d: {"alpha": d.choice([0.2, 1 / 6])}),
+    Row("HardSwish", 1, _unary(_hard_swish), ("f32",), ROUNDED),
+    Row("Equal", 2, _call("eq"), ("f32", "i32", "i64"), low=0, high=2, special=True),
+    Row("Less", 2, _call("lt"), ("f32", "i32", "i64"), special=True),
+    Row("LessOrEqual", 2, _call("le"), ("f32", "i32", "i64"), low=0, high=2),
+    Row("Greater", 2, _call("gt"), ("f32", "i32", "i64"), special=True),
+    Row("GreaterOrEqual", 2, _call("ge"), ("f32", "i32", "i64"), low=0, high=2),
+    Row("And", 2, _call("and"), ("bool",)),
+    Row("Or", 2, _call("or"), ("bool",)),
+    Row("Xor", 2, _call("xor"), ("bool",)),
+    Row("Not", 1, _call("not"), ("bool",)),
+    Row("BitwiseAnd", 2, _call("and"), ("i32", "u8")),
+    Row("BitwiseOr", 2, _call("or"), ("i32", "u8")),
+    Row("BitwiseXor", 2, _call("xor"), ("i32", "u8")),
+    Row("BitwiseNot", 1, _call("bitnot"), ("i32", "u8")),
+    Row("BitShift", 2, _shift, ("u8", "u32"), low=0, high=7,
+        attrs=lambda d: {"direction": d.choice(["LEFT", "RIGHT"])}),
+    Row("IsNaN", 1, _call("isnan"), ("f32",), special=True),
+    Row("IsInf", 1, _isinf, ("f32",), special=True,
+        attrs=lambda d: {"detect_negative": d.int(0, 1), "detect_positive": d.int(0, 1)}),
+)  # fmt: skip
+
+
+def emit_map(n: Import, build: Build, operands: list[Value], storage: str | None = None) -> None:
+    """Emit ``build`` over ``operands``; each is read once, so that equal operands share a variable."""
+    distinct = list(dict.fromkeys(operands))
+    body = build(n, [ex.var(distinct.index(v), v.dtype) for v in operands])
+    read = sorted(ex.variables(body))
+    whole = broadcast_shapes(*(v.shape for v in distinct))
+    if broadcast_shapes(*(distinct[i].shape for i in read)) != whole:
+        raise n.error("an operand that only broadcasts is not supported here")
+    body = ex.substitute(body, lambda v: ex.var(read.index(v.index), v.dtype))
+    if storage is None:
+        half = any(v.dtype.name == "f16" for v in operands) and body.dtype == F32
+        storage = "f16" if half else ""
+    n.emit(Map(body, storage), [distinct[i] for i in read])
+
+
+def _front_end(row: Row) -> FrontEnd:
+    def convert(n: Import) -> None:
+        operands = [v for v in n.inputs if v is not None]
+        if row.arity and len(operands) != row.arity:
+            raise n.error(f"{row.op_type} takes {row.arity} inputs")
+        emit_map(n, row.build, operands)
+
+    def sample(d: Draw) -> Case:
+        dtype = d.choice(row.dtypes)
+        shape = d.shape(d.int(0, 4))
+        arity = row.arity or d.int(1, 4)
+        draw = d.special if row.special and d.bool() and dtype != "f16" else None
+        inputs = []
+        for i in range(arity):
+            unidirectional = row.op_type == "PRelu" and i == 0
+            s = shape if unidirectional or arity == 1 else d.broadcastable(shape)
+            inputs.append(draw(s, dtype) if draw else d.array(s, dtype, max(row.low, 0 if dtype[0] == "u" else -99), row.high))
+        return Case(inputs, row.attrs(d))
+
+    return FrontEnd(row.op_type, convert, sample, row.tolerance or {})
+
+
+def _clip_front_end(n: Import) -> None:
+    operands = [v for v in n.inputs if v is not None]
+    if len(operands) == 1:
+        n.bind(0, operands[0])
+        return
+    emit_map(n, _clip, operands)
+
+
+def _sample_clip(d: Draw) -> Case:
+    dtype = d.choice(["f32", "i32", "f16"])
+    bounds = [d.array((), dtype, -1, 0) if d.bool() else None, d.array((), dtype, 0, 1) if d.bool() else None]
+    return Case([d.array(d.shape(d.int(0, 4)), dtype), *bounds], {}, frozenset({1, 2}))
+
+
+def _cast_front_end(n: Import) -> None:
+    if n.input(0).dtype == _cast_target(n):
+        n.bind(0, n.input(0))
+        return
+    emit_map(n, _cast, [n.input(0)], "f16" if _cast_target(n).name == "f16" else "")
+
+
+_ONNX_DTYPE = {"f32": 1, "u8": 2, "i8": 3, "i32": 6, "i64": 7, "bool": 9, "f16": 10}
+
+
+def _sample_cast(d: Draw) -> Case:
+    source, target = d.choice(sorted(_ONNX_DTYPE)), d.choice(sorted(_ONNX_DTYPE))
+    low = 0 if "u8" in (source, target) else -9
+    return Case([d.array(d.shape(d.int(0, 3)), source, low, 9)], {"to": _ONNX_DTYPE[target]})
+
+
+def _where_front_end(n: Import) -> None:
+    operands = [n.input(i) for i in range(3)]
+    emit_map(n, lambda _, v: ex.apply("select", *v), operands)
+
+
+def _sample_where(d: Draw) -> Case:
+    shape, dtype = d.shape(d.int(0, 4)), d.choice(["f32", "i64", "bool", "f16"])
+    kinds = ["bool", dtype, dtype]
+    return Case([d.array(d.broadcastable(shape), k) for k in kinds])
+
+
+FRONT_ENDS: tuple[FrontEnd, ...] = (
+    *map(_front_end, ROWS),
+    FrontEnd("Clip", _clip_front_end, _sample_clip, {}),
+    FrontEnd("Cast", _cast_front_end, _sample_cast, {"f16": 0.0}),
+    FrontEnd("Where", _where_front_end, _sample_where, {}),
+)

@@ -1,0 +1,155 @@
+"""The view an ONNX front end has of the node it converts: operands, attributes, constants, results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+from mccompile.ir import expr as ex
+from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph, Value
+from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.onnxio.model import OnnxNode
+from mccompile.ops.map import Map
+from mccompile.ops.reshape_op import Reshape
+
+T = TypeVar("T", int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...])
+
+
+class Import:
+    """One ONNX node (newest opset form) whose inputs are known, being turned into graph IR.
+
+    A front end reads `input`, `attr` and `const`, emits nodes, and gives each output of the ONNX node a
+    value through `emit` (last node) or `bind`.
+    """
+
+    def __init__(self, graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> None:
+        self.graph = graph
+        self.node = node
+        self.inputs = list(inputs)
+        self.outputs: list[Value | None] = [None] * len(node.outputs)
+
+    @property
+    def op_type(self) -> str:
+        return self.node.op_type
+
+    @property
+    def where(self) -> str:
+        shapes = ", ".join("-" if v is None else str(v.type) for v in self.inputs)
+        return f"node {self.node.index} {self.node.name!r} {self.node.op_type}({shapes})"
+
+    def error(self, rule: str, hint: str = "") -> CompileError:
+        """The error to raise when the node breaks ``rule``."""
+        return CompileError(rule, where=self.where, hint=hint)
+
+    # -- what the node has -------------------------------------------------------------------------------
+    def optional(self, i: int) -> Value | None:
+        """Input ``i``, or None if absent."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def input(self, i: int) -> Value:
+        """Input ``i``; CompileError if absent."""
+        value = self.optional(i)
+        if value is None:
+            raise self.error(f"input {i} is required")
+        return value
+
+    @overload
+    def attr(self, name: str, default: T) -> T: ...
+    @overload
+    def attr(self, name: str, default: None = None) -> Any: ...
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute, or ``default``."""
+        value = self.node.attrs.get(name, default)
+        return float(value) if isinstance(default, float) else value
+
+    def required(self, name: str) -> Any:
+        if name not in self.node.attrs:
+            raise self.error(f"attribute {name!r} is required")
+        return self.node.attrs[name]
+
+    def is_const(self, i: int) -> bool:
+        value = self.optional(i)
+        return value is not None and value in self.graph.constants
+
+    def const(self, i: int, what: str) -> Array:
+        """The elements of input ``i``, which must be known at compile time; ``what`` names it."""
+        value = self.input(i)
+        if value not in self.graph.constants:
+            raise self.error(
+                f"input {i} ({what}) must be a constant, but %{value.name} is computed at run time",
+                hint="fix the shapes with --dim or make the input an initializer",
+            )
+        return self.graph.array(value)
+
+    def ints(self, i: int, what: str) -> tuple[int, ...]:
+        """The integers of constant input ``i``."""
+        return tuple(int(x) for x in self.const(i, what).reshape(-1))
+
+    def axis(self, axis: int, rank: int) -> int:
+        """A non-negative axis; CompileError if it is outside of [-rank, rank)."""
+        if not -rank <= axis < max(rank, 1):
+            raise self.error(f"axis {axis} is outside of rank {rank}")
+        return axis % rank if rank else 0
+
+    # -- what it becomes ---------------------------------------------------------------------------------
+    def constant(self, suffix: str, array: Array) -> Value:
+        """A new constant named after the node's first output."""
+        return self.graph.constant(f"{self.node.outputs[0]}.{suffix}", array)
+
+    def inner(self, op: Op, operands: Sequence[Value | None], suffix: str, **bodies: Any) -> Value:
+        """Emit a node whose only result is not an output of the ONNX node."""
+        return self._emit(op, operands, [f"{self.node.outputs[0]}.{suffix}"], **bodies)[0]
+
+    def emit(
+        self,
+        op: Op,
+        operands: Sequence[Value | None],
+        *,
+        extras: Sequence[Value] = (),
+        pre: Mapping[int, ex.Expr] | None = None,
+        post: Mapping[int, ex.Expr] | None = None,
+    ) -> None:
+        """Emit the node whose results are the outputs of the ONNX node, in order."""
+        names = [n or f"{self.node.name}.unused{i}" for i, n in enumerate(self.node.outputs)]
+        results = self._emit(op, operands, names, extras=extras, pre=pre, post=post)
+        self.outputs = list(results[: len(self.node.outputs)])
+
+    def map(self, body: ex.Expr, operands: Sequence[Value], suffix: str) -> Value:
+        """``body`` over operands of equal element types; constants are folded."""
+        storage = "f16" if operands[0].dtype.name == "f16" and body.dtype.name == "f32" else ""
+        op = Map(body, storage)
+        if all(v in self.graph.constants for v in operands):
+            (array,) = op.evaluate(*(self.graph.array(v) for v in operands))
+            return self.constant(suffix, array.astype(op.infer(*(v.type for v in operands))[0].dtype.numpy))
+        return self.inner(op, operands, suffix)
+
+    def reshape(self, value: Value, shape: tuple[int, ...], suffix: str) -> Value:
+        """``value`` in another shape: a constant stays one."""
+        if value.shape == shape:
+            return value
+        if value in self.graph.constants:
+            return self.constant(suffix, self.graph.array(value).reshape(shape))
+        return self.inner(Reshape(shape), [value], suffix)
+
+    def emit_reshape(self, shape: tuple[int, ...]) -> None:
+        """Let output 0 be input 0 in another shape."""
+        if self.input(0).shape == shape:
+            self.bind(0, self.input(0))
+        else:
+            self.emit(Reshape(shape), [self.input(0)])
+
+    def bind(self, output: int, value: Value) -> None:
+        """Let output ``output`` of the ONNX node be ``value``."""
+        self.outputs[output] = value
+
+    def fold(self, array: Array, output: int = 0) -> None:
+        """Let output ``output`` be a constant."""
+        self.outputs[output] = self.graph.constant(self.node.outputs[output], array)
+
+    def _emit(self, op: Op, operands: Sequence[Value | None], names: list[str], **bodies: Any) -> list[Value]:
+        try:
+            return self.graph.emit(op, operands, names, origins=(self.node.name,), **bodies)
+        except (TypeRuleError, ValueError) as e:
+            raise self.error(str(e)) from e

@@ -1,0 +1,41 @@
+"""`map`: one scalar expression applied element by element to broadcast operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import DTYPES, TensorType, broadcast_shapes
+
+
+@dataclass(frozen=True)
+class Map(Op):
+    """Result[i] = expr(operands[i]); operands broadcast as numpy arrays do.
+
+    ``storage`` names the result's element type where it is not the expression's: f16 holds f32 values.
+    """
+
+    name = "map"
+    kind = Kind.INJECTIVE
+
+    expr: ex.Expr
+    storage: str = ""
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        known = [t for t in types if t is not None]
+        if ex.variables(self.expr) != set(range(len(types))):
+            raise TypeRuleError("a map must read each of its operands")
+        dtype = DTYPES[self.storage] if self.storage else self.expr.dtype
+        if dtype.compute != self.expr.dtype:
+            raise TypeRuleError(f"{self.expr.dtype} values cannot be stored as {dtype}")
+        return (TensorType(dtype, broadcast_shapes(*(t.shape for t in known))),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        known = [np.asarray(a) for a in arrays]
+        wide = any(a.dtype == np.float64 for a in known)
+        result = ex.evaluate(self.expr, lambda i: known[i], wide)
+        return (np.broadcast_to(result, np.broadcast_shapes(*(a.shape for a in known))),)

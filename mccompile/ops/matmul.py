@@ -1,0 +1,124 @@
+"""Matrix products (ONNX operators MatMul and Gemm)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType, broadcast_shapes
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+
+
+@dataclass(frozen=True)
+class MatMul(Op):
+    """Operands a[..., M, K] and b[..., K, N]; leading axes broadcast; result [..., M, N].
+
+    ``trans_a`` and ``trans_b`` say that the last two axes of an operand come the other way round.
+    """
+
+    name = "matmul"
+    kind = Kind.COMPLEX
+
+    trans_a: bool = False
+    trans_b: bool = False
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        a, b = types
+        assert a is not None and b is not None
+        if a.rank < 2 or b.rank < 2 or a.dtype != b.dtype:
+            raise TypeRuleError(f"{a} times {b}: equal element types and ranks of at least 2 are needed")
+        m, k = a.shape[-2:][:: -1 if self.trans_a else 1]
+        kb, n = b.shape[-2:][:: -1 if self.trans_b else 1]
+        if k != kb:
+            raise TypeRuleError(f"{a} times {b}: {k} columns against {kb} rows")
+        return (TensorType(a.dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n)),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        a, b = (np.asarray(x) for x in arrays)
+        wide = np.promote_types(a.dtype, np.float32) if a.dtype.kind == "f" else a.dtype
+        a2 = np.swapaxes(a, -1, -2) if self.trans_a else a
+        b2 = np.swapaxes(b, -1, -2) if self.trans_b else b
+        return (np.matmul(a2.astype(wide), b2.astype(wide)).astype(a.dtype),)
+
+    def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
+        a = types[0]
+        assert a is not None
+        return results[0].count * a.shape[-2 if self.trans_a else -1]
+
+
+def _sample_matmul(d: Draw) -> Case:
+    m, k, n = d.shape(3, 1, 20)
+    batch = d.shape(d.int(0, 2), 1, 3)
+    a, b = (*d.broadcastable(batch), m, k), (*d.broadcastable(batch), k, n)
+    kind = d.int(0, 5)
+    if kind == 0:
+        a = (k,)
+    elif kind == 1:
+        b = (k,)
+    elif kind == 2:
+        a, b = (k,), (k,)
+    constant = frozenset({1}) if d.bool() else frozenset()
+    dtype = d.choice(["f32", "f32", "f32", "f16", "i32"])
+    return Case([d.array(a, dtype), d.array(b, dtype)], {}, constant)
+
+
+@onnx_op("MatMul", sample=_sample_matmul, tolerance={"f32": 3e-6, "f16": 4e-3})
+def import_matmul(n: Import) -> None:
+    """Vectors become matrices of one row or column, as numpy does; the axis goes again afterwards."""
+    a, b = n.input(0), n.input(1)
+    row, column = len(a.shape) == 1, len(b.shape) == 1
+    if not a.shape or not b.shape:
+        raise n.error("operands of rank 0 have no matrix product")
+    if row:
+        a = n.reshape(a, (1, *a.shape), "row")
+    if column:
+        b = n.reshape(b, (*b.shape, 1), "column")
+    if not (row or column):
+        n.emit(MatMul(), [a, b])
+        return
+    product = n.inner(MatMul(), [a, b], "matrix")
+    shape = product.shape[:-2] + (() if row else product.shape[-2:-1]) + (() if column else product.shape[-1:])
+    n.bind(0, n.reshape(product, shape, "vector"))
+
+
+def _sample_gemm(d: Draw) -> Case:
+    m, k, n = d.shape(3, 1, 20)
+    ta, tb = d.int(0, 1), d.int(0, 1)
+    bias = d.array(d.choice([(n,), (1, n), (m, 1), (m, n), ()])) if d.bool() else None
+    attrs: dict[str, object] = {"transA": ta, "transB": tb}
+    if d.bool():
+        attrs |= {"alpha": 0.5, "beta": d.choice([2.0, 0.0])}
+    return Case(
+        [d.array((k, m) if ta else (m, k)), d.array((n, k) if tb else (k, n)), bias],
+        attrs,
+        frozenset({1, 2}) if d.bool() else frozenset(),
+    )
+
+
+@onnx_op("Gemm", sample=_sample_gemm, tolerance={"f32": 3e-6, "f16": 4e-3})
+def import_gemm(n: Import) -> None:
+    """alpha * A' B' + beta * C: the scales and the addition are the epilogue."""
+    a, b, c = n.input(0), n.input(1), n.optional(2)
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        raise n.error("Gemm needs matrices")
+    dtype = a.dtype
+    alpha, beta = n.attr("alpha", 1.0), n.attr("beta", 1.0)
+    body: ex.Expr = ex.acc(dtype)
+    if alpha != 1.0:
+        body = ex.apply("mul", body, ex.num(alpha, dtype))
+    extras = []
+    if c is not None and beta != 0.0:
+        term: ex.Expr = ex.var(0, dtype)
+        if beta != 1.0:
+            term = ex.apply("mul", term, ex.num(beta, dtype))
+        body = ex.apply("add", body, term)
+        extras = [c]
+    post = {} if isinstance(body, ex.Var) else {0: body}
+    n.emit(MatMul(bool(n.attr("transA", 0)), bool(n.attr("transB", 0))), [a, b], extras=extras, post=post)

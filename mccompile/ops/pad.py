@@ -1,0 +1,105 @@
+"""Pad: an operand surrounded by a constant, its edge, its reflection, or itself (ONNX operator Pad)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from mccompile.ir.affine import Move, box
+from mccompile.ir.op import TypeRuleError
+from mccompile.ir.types import TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.movement import Movement
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.slice import Slice
+
+
+@dataclass(frozen=True)
+class Pad(Movement):
+    """``pads`` holds all begins, then all ends, none negative; ``value`` is for mode constant."""
+
+    name = "pad"
+
+    pads: tuple[int, ...]
+    mode: str = "constant"
+    value: float = 0
+
+    @property
+    def background(self) -> float | None:
+        return self.value if self.mode == "constant" else None
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        begin, end = self.pads[: x.rank], self.pads[x.rank :]
+        if len(self.pads) != 2 * x.rank or min(self.pads, default=0) < 0:
+            raise TypeRuleError(f"pads {list(self.pads)} do not fit {x}")
+        if self.mode == "reflect" and any(max(b, e) >= d for b, e, d in zip(begin, end, x.shape, strict=True) if b or e):
+            raise TypeRuleError(f"reflection by {list(self.pads)} is wider than {x}")
+        return (TensorType(x.dtype, tuple(b + d + e for b, d, e in zip(begin, x.shape, end, strict=True))),)
+
+    def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:
+        rank = types[0].rank
+        axes = [self._segments(e, self.pads[a], self.pads[rank + a]) for a, e in enumerate(types[0].shape)]
+        moves = []
+        for parts in product(*axes):
+            extents = tuple(p[0] for p in parts)
+            moves.append(box(extents, tuple((p[1], p[2]) for p in parts), tuple((p[3], 1) for p in parts)))
+        return tuple(moves)
+
+    def _segments(self, extent: int, begin: int, end: int) -> list[tuple[int, int, int, int]]:
+        """(length, source start, source step, destination start) of each stretch of an axis."""
+        inner = (extent, 0, 1, begin)
+        if self.mode == "constant":
+            return [inner]
+        if self.mode == "edge":
+            around = [(begin, 0, 0, 0), inner, (end, extent - 1, 0, begin + extent)]
+        elif self.mode == "reflect":
+            around = [(begin, begin, -1, 0), inner, (end, extent - 2, -1, begin + extent)]
+        else:  # wrap: whole and partial copies on both sides
+            at, around = 0, []
+            while at < begin + extent + end:
+                source = (at - begin) % extent
+                length = min(extent - source, begin + extent + end - at)
+                around.append((length, source, 1, at))
+                at += length
+        return [s for s in around if s[0]]
+
+
+def _sample(d: Draw) -> Case:
+    rank = d.int(1, 4)
+    shape = d.shape(rank, 3, 5)
+    mode = d.choice(["constant", "edge", "reflect", "wrap"])
+    low = -1 if mode == "constant" and d.bool() else 0
+    pads = np.array([d.int(low, 2) for _ in range(2 * rank)], dtype=np.int64)
+    value = d.array((), "f32") if mode == "constant" and d.bool() else None
+    return Case([d.array(shape), pads, value], {"mode": mode}, frozenset({1, 2}))
+
+
+@onnx_op("Pad", sample=_sample, tolerance={})
+def import_pad(n: Import) -> None:
+    x = n.input(0)
+    rank = len(x.shape)
+    given = n.ints(1, "pads")
+    axes = tuple(n.axis(a, rank) for a in n.ints(3, "axes")) if n.optional(3) is not None else tuple(range(rank))
+    if len(given) != 2 * len(axes):
+        raise n.error(f"{len(given)} pads for {len(axes)} axes")
+    begin, end = [0] * rank, [0] * rank
+    for i, a in enumerate(axes):
+        begin[a], end[a] = given[i], given[len(axes) + i]
+    mode = n.attr("mode", "constant")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise n.error(f"mode {mode!r} is unknown")
+    if min(begin + end, default=0) < 0:  # a negative pad crops, before anything is added
+        starts = tuple(max(-b, 0) for b in begin)
+        extents = tuple(e - s - max(-t, 0) for e, s, t in zip(x.shape, starts, end, strict=True))
+        x = n.inner(Slice(starts, (1,) * rank, extents), [x], "cropped")
+    pads = tuple(max(p, 0) for p in begin + end)
+    value = n.const(2, "value").reshape(-1)[0].item() if n.optional(2) is not None else 0
+    if any(pads):
+        n.emit(Pad(pads, mode, value), [x])
+    else:
+        n.bind(0, x)

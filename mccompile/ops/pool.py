@@ -1,0 +1,109 @@
+"""Pooling over sliding windows (ONNX operators MaxPool, AveragePool, LpPool)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.window import Window, read_window
+
+
+@dataclass(frozen=True)
+class Pool(Op):
+    """Operand x[N, C, spatial...]; result [N, C, windows...]; ``mode`` is "max" or "average".
+
+    ``count_pad`` lets an average count the padding (not what lies beyond it, which ``ceil`` may reach).
+    """
+
+    name = "pool"
+    kind = Kind.REDUCTION
+
+    mode: str
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    ceil: bool = False
+    count_pad: bool = False
+
+    @property
+    def window(self) -> Window:
+        return Window(self.kernel, self.strides, self.dilations, self.pads)
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        if x.rank != len(self.kernel) + 2:
+            raise TypeRuleError(f"a window of {len(self.kernel)} axes does not fit {x}")
+        if self.mode == "average" and not x.dtype.is_float:
+            raise TypeRuleError(f"an average of {x.dtype} is not defined")
+        return (TensorType(x.dtype, (*x.shape[:2], *self.window.output(x.shape[2:], self.ceil))),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        x = np.asarray(arrays[0])
+        rank = x.ndim - 2
+        out = self.window.output(x.shape[2:], self.ceil)
+        pads = [(0, 0), (0, 0)]
+        for i, (o, k, s, d) in enumerate(zip(out, self.kernel, self.strides, self.dilations, strict=True)):
+            reach = (o - 1) * s + d * (k - 1) + 1
+            pads.append((self.pads[i], max(self.pads[rank + i], reach - x.shape[2 + i] - self.pads[i])))
+        lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+        wide = x.astype(np.promote_types(x.dtype, np.float32)) if x.dtype.kind == "f" else x
+        filled = np.pad(wide, pads, constant_values=lowest if self.mode == "max" else 0)
+        taps = [self._tap(filled, tap, out) for tap in np.ndindex(*self.kernel)]
+        if self.mode == "max":
+            return (np.maximum.reduce(taps).astype(x.dtype),)
+        counted = np.pad(np.ones(x.shape[2:]), [(0, 0)] * rank)
+        border = [(self.pads[i], self.pads[rank + i]) for i in range(rank)]
+        counted = np.pad(counted, border, constant_values=1 if self.count_pad else 0)
+        counted = np.pad(counted, [(0, max(f - c, 0)) for f, c in zip(filled.shape[2:], counted.shape, strict=True)])
+        weights = sum(self._tap(counted[None, None], tap, out) for tap in np.ndindex(*self.kernel))
+        return ((sum(taps) / weights).astype(x.dtype),)
+
+    def _tap(self, x: Array, tap: tuple[int, ...], out: tuple[int, ...]) -> Array:
+        part = tuple(
+            slice(t * d, t * d + (o - 1) * s + 1, s)
+            for t, d, s, o in zip(tap, self.dilations, self.strides, out, strict=True)
+        )
+        return x[(slice(None), slice(None), *part)]
+
+
+def _sample(d: Draw) -> Case:
+    rank = d.choice([1, 2, 2, 3])
+    kernel = d.shape(rank, 1, 3)
+    attrs: dict[str, object] = {
+        "kernel_shape": kernel, "strides": d.shape(rank, 1, 3), "ceil_mode": d.int(0, 1),
+        "pads": tuple(d.int(0, k - 1) for k in kernel * 2),
+    }  # fmt: skip
+    return Case([d.array((d.int(1, 2), d.int(1, 3), *d.shape(rank, 4, 8)))], attrs)
+
+
+def _sample_average(d: Draw) -> Case:
+    case = _sample(d)
+    return Case(case.inputs, {**case.attrs, "count_include_pad": d.int(0, 1)})
+
+
+def _emit(n: Import, mode: str) -> None:
+    if len(n.node.outputs) > 1 and n.node.outputs[1]:
+        raise n.error("the second output (indices) of MaxPool is not supported")
+    w = read_window(n, n.required("kernel_shape"))
+    op = Pool(mode, w.kernel, w.strides, w.pads, w.dilations, bool(n.attr("ceil_mode", 0)),
+              bool(n.attr("count_include_pad", 0)))  # fmt: skip
+    n.emit(op, [n.input(0)])
+
+
+@onnx_op("MaxPool", sample=_sample, tolerance={})
+def import_max_pool(n: Import) -> None:
+    _emit(n, "max")
+
+
+@onnx_op("AveragePool", sample=_sample_average, tolerance={"f32": 1e-6, "f16": 2e-3})
+def import_average_pool(n: Import) -> None:
+    _emit(n, "average")

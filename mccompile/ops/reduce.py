@@ -1,0 +1,155 @@
+"""Reductions over any set of axes (the ONNX operators Reduce*, GlobalAveragePool, GlobalMaxPool)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.op import Kind, Op
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.map import Map
+from mccompile.ops.registry import FrontEnd, onnx_op
+from mccompile.ops.sampling import Case, Draw
+
+_NUMPY: dict[str, Callable[..., Array]] = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}
+
+
+@dataclass(frozen=True)
+class Reduce(Op):
+    """``mode`` is sum, prod, max or min; the reduced ``axes`` stay with extent 1.
+
+    Means, norms and logarithms are prologues and epilogues of these.
+    """
+
+    name = "reduce"
+    kind = Kind.REDUCTION
+
+    mode: str
+    axes: tuple[int, ...]
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        return (TensorType(x.dtype, tuple(1 if a in self.axes else e for a, e in enumerate(x.shape))),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        x = np.asarray(arrays[0])
+        wide = x.astype(np.float32) if x.dtype == np.float16 else x
+        return (_NUMPY[self.mode](wide, axis=self.axes, keepdims=True).astype(x.dtype),)
+
+
+Body = Callable[[ex.Expr, int], ex.Expr]
+"""An expression over the value and the number of elements reduced."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One Reduce operator: the reduction, what is applied to each element before, and to the result after."""
+
+    op_type: str
+    mode: str
+    pre: Body | None = None
+    post: Body | None = None
+    dtypes: tuple[str, ...] = ("f32",)
+    low: float = -2
+
+
+def _call(fn: str) -> Body:
+    return lambda x, n: ex.apply(fn, x)
+
+
+def _mean(x: ex.Expr, n: int) -> ex.Expr:
+    return ex.apply("div", x, ex.num(n, x.dtype))
+
+
+def _square(x: ex.Expr, n: int) -> ex.Expr:
+    return ex.apply("mul", x, x)
+
+
+ROWS: tuple[Row, ...] = (
+    Row("ReduceSum", "sum", dtypes=("f32", "i32", "i64", "f16")),
+    Row("ReduceMean", "sum", post=_mean),
+    Row("ReduceProd", "prod"),
+    Row("ReduceMax", "max", dtypes=("f32", "i32", "f16")),
+    Row("ReduceMin", "min", dtypes=("f32", "i32")),
+    Row("ReduceL1", "sum", pre=_call("abs")),
+    Row("ReduceL2", "sum", pre=_square, post=_call("sqrt")),
+    Row("ReduceSumSquare", "sum", pre=_square),
+    Row("ReduceLogSum", "sum", post=_call("log"), low=0.5),
+)
+
+
+def emit_reduce(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool) -> None:
+    """Emit a row over ``axes`` of input 0, its reduced axes dropped unless ``keepdims``."""
+    x = n.input(0)
+    count = math.prod(x.shape[a] for a in axes)
+    pre = {} if row.pre is None else {0: row.pre(ex.acc(x.dtype), count)}
+    post = {} if row.post is None else {0: row.post(ex.acc(x.dtype), count)}
+    op = Reduce(row.mode, axes)
+    if keepdims or not axes:
+        n.emit(op, [x], pre=pre, post=post)
+        return
+    kept = n.inner(op, [x], "kept", pre=pre, post=post)
+    n.bind(0, n.reshape(kept, tuple(e for a, e in enumerate(x.shape) if a not in axes), "dropped"))
+
+
+def read_axes(n: Import, i: int = 1) -> tuple[int, ...]:
+    """The axes of a Reduce operator: sorted, all where none are given."""
+    rank = len(n.input(0).shape)
+    if n.optional(i) is None or n.input(i).type.count == 0:
+        return () if n.attr("noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(sorted({n.axis(a, rank) for a in n.ints(i, "axes")}))
+
+
+def _front_end(row: Row) -> FrontEnd:
+    def convert(n: Import) -> None:
+        emit_reduce(n, row, read_axes(n), bool(n.attr("keepdims", 1)))
+
+    def sample(d: Draw) -> Case:
+        rank = d.int(1, 4)
+        axes = sorted({d.int(-rank, -1) for _ in range(d.int(1, 3))})
+        given = np.array(axes, dtype=np.int64) if d.int(0, 3) else None
+        x = d.array(d.shape(rank, 1, 6), d.choice(row.dtypes), row.low)
+        return Case([x, given], {"keepdims": d.int(0, 1)}, frozenset({1}))
+
+    return FrontEnd(row.op_type, convert, sample, {"f32": 3e-6, "f16": 4e-3})
+
+
+FRONT_ENDS: tuple[FrontEnd, ...] = tuple(map(_front_end, ROWS))
+
+
+def _sample_global(d: Draw) -> Case:
+    return Case([d.array((d.int(1, 2), d.int(1, 4), *d.shape(d.int(1, 3), 1, 7)))])
+
+
+def _spatial(n: Import) -> tuple[int, ...]:
+    return tuple(range(2, len(n.input(0).shape)))
+
+
+@onnx_op("GlobalAveragePool", sample=_sample_global, tolerance={"f32": 3e-6, "f16": 2e-3})
+def import_global_average_pool(n: Import) -> None:
+    emit_reduce(n, Row("", "sum", post=_mean), _spatial(n), True)
+
+
+@onnx_op("GlobalMaxPool", sample=_sample_global, tolerance={})
+def import_global_max_pool(n: Import) -> None:
+    emit_reduce(n, Row("", "max"), _spatial(n), True)
+
+
+@onnx_op("ReduceLogSumExp", sample=lambda d: Case([d.array(d.shape(3))]), tolerance={"f32": 4e-6})
+def import_reduce_log_sum_exp(n: Import) -> None:
+    """log(sum(exp(x - max))) + max: does not overflow."""
+    x, axes = n.input(0), read_axes(n)
+    top = n.inner(Reduce("max", axes), [x], "max")
+    below = n.inner(Map(ex.apply("sub", ex.var(0, x.dtype), ex.var(1, x.dtype))), [x, top], "below")
+    pre = {0: ex.apply("exp", ex.acc(x.dtype))}
+    post = {0: ex.apply("add", ex.apply("log", ex.acc(x.dtype)), ex.var(0, x.dtype))}
+    kept = n.inner(Reduce("sum", axes), [below], "kept", pre=pre, post=post, extras=[top])
+    shape = kept.shape if n.attr("keepdims", 1) else tuple(e for a, e in enumerate(x.shape) if a not in axes)
+    n.bind(0, n.reshape(kept, shape, "dropped"))

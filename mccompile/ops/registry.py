@@ -1,0 +1,89 @@
+"""Finds operators and their ONNX front ends by listing the package; nothing is registered by hand."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from mccompile.ir.op import Op
+from mccompile.ops.frontend import Import
+from mccompile.ops.sampling import Case, Draw
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """How one ONNX operator (newest form) becomes graph IR.
+
+    ``convert`` emits nodes through the `Import`; ``sample`` draws test cases; ``tolerance`` bounds
+    |C - onnxruntime| relative to max|reference| by element type (exact where a type is not listed).
+    """
+
+    op_type: str
+    convert: Callable[[Import], None]
+    sample: Callable[[Draw], Case] | None = None
+    tolerance: Mapping[str, float] = field(default_factory=lambda: {"f32": 2e-6, "f16": 1e-3})
+    domain: str = ""
+
+
+_MARK = "_mccompile_front_ends"
+
+
+def onnx_op(
+    op_type: str,
+    *,
+    sample: Callable[[Draw], Case] | None = None,
+    tolerance: Mapping[str, float] | None = None,
+    domain: str = "",
+) -> Callable[[Callable[[Import], None]], Callable[[Import], None]]:
+    """Mark a function as the front end of an ONNX operator."""
+
+    def mark(convert: Callable[[Import], None]) -> Callable[[Import], None]:
+        given = {} if tolerance is None else {"tolerance": tolerance}
+        row = FrontEnd(op_type, convert, sample, domain=domain, **given)
+        convert.__dict__.setdefault(_MARK, []).append(row)
+        return convert
+
+    return mark
+
+
+@functools.cache
+def _modules() -> tuple[object, ...]:
+    import mccompile.ops as package
+
+    names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
+    return tuple(importlib.import_module(f"{package.__name__}.{n}") for n in names)
+
+
+@functools.cache
+def operators() -> dict[str, type[Op]]:
+    """Every operator class by its name."""
+    found: dict[str, type[Op]] = {}
+    for module in _modules():
+        for item in vars(module).values():
+            if isinstance(item, type) and issubclass(item, Op) and item.__dict__.get("name"):
+                found[item.name] = item
+    return dict(sorted(found.items()))
+
+
+def lookup(name: str) -> type[Op]:
+    """The operator class of a name. KeyError names it."""
+    table = operators()
+    if name not in table:
+        raise KeyError(f"unknown operator {name!r}")
+    return table[name]
+
+
+@functools.cache
+def front_ends() -> dict[tuple[str, str], FrontEnd]:
+    """Every ONNX front end by (domain, operator), single functions and table rows alike."""
+    found: dict[tuple[str, str], FrontEnd] = {}
+    for module in _modules():
+        rows = list(vars(module).get("FRONT_ENDS", ()))
+        for item in vars(module).values():
+            if callable(item) and getattr(item, "__module__", "") == vars(module)["__name__"]:
+                rows += getattr(item, _MARK, [])
+        found.update({(row.domain, row.op_type): row for row in rows})
+    return dict(sorted(found.items()))

@@ -1,0 +1,32 @@
+"""`reshape`: the same elements in row-major order under another shape. It costs nothing: a view."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Reshape(Op):
+    """Result of the given shape with the operand's elements in row-major order."""
+
+    name = "reshape"
+    kind = Kind.INJECTIVE
+
+    shape: tuple[int, ...]
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        if math.prod(self.shape) != x.count:
+            raise TypeRuleError(f"{x} cannot be reshaped to {list(self.shape)}")
+        return (TensorType(x.dtype, self.shape),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        return (np.asarray(arrays[0]).reshape(self.shape),)

@@ -1,0 +1,53 @@
+"""What a test case of an operator is, and the draws it is made of; tests/ turns draws into hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from mccompile.ir.scalar import Array
+
+T = TypeVar("T")
+
+
+class Draw(Protocol):
+    """A source of choices. Every method is a pure function of the source's state."""
+
+    def int(self, low: int, high: int) -> int:
+        """An integer in [low, high]."""
+        ...
+
+    def bool(self) -> bool: ...
+
+    def choice(self, options: Sequence[T]) -> T: ...
+
+    def shape(self, rank: int, low: int = 1, high: int = 5) -> tuple[int, ...]: ...
+
+    def array(self, shape: Sequence[int], dtype: str = "f32", low: float = -2, high: float = 2) -> Array:
+        """Elements in [low, high]; integers are whole, bools fair."""
+        ...
+
+    def special(self, shape: Sequence[int], dtype: str = "f32") -> Array:
+        """Elements that include NaN, infinities, -0, and the extremes of the type."""
+        ...
+
+    def broadcastable(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """A shape that broadcasts with ``shape`` to ``shape``: some axes 1, leading ones dropped."""
+        ...
+
+    def permutation(self, n: int) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """One ONNX node with data. ``constant`` lists the inputs that are initializers (shapes, axes, weights).
+
+    ``tolerance`` replaces the front end's for this case, where the data makes it harder.
+    """
+
+    inputs: Sequence[Array | None]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    constant: frozenset[int] = frozenset()
+    outputs: int = 1
+    tolerance: float | None = None

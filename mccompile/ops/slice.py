@@ -1,0 +1,83 @@
+"""Slice: every ``step``-th element from ``start`` along each axis, steps of either sign."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.affine import Move, box
+from mccompile.ir.op import TypeRuleError
+from mccompile.ir.types import TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.movement import Movement
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+
+
+@dataclass(frozen=True)
+class Slice(Movement):
+    """Result index i of an axis is operand index start + i * step, for i < extent."""
+
+    name = "slice"
+
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
+    extents: tuple[int, ...]
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        for e, start, step, extent in zip(x.shape, self.starts, self.steps, self.extents, strict=True):
+            last = start + (extent - 1) * step
+            if extent and not (0 <= start < e and 0 <= last < e):
+                raise TypeRuleError(f"slice [{start}, {last}] is outside of an axis of {e}")
+        return (TensorType(x.dtype, self.extents),)
+
+    def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:
+        src = tuple(zip(self.starts, self.steps, strict=True))
+        return (box(self.extents, src, ((0, 1),) * len(src)),)
+
+
+def clamp_range(start: int, stop: int, step: int, extent: int) -> tuple[int, int]:
+    """(first index, how many) of an ONNX slice of an axis (operator Slice, clamping rules)."""
+    chosen = range(*slice(start, stop if step > 0 or stop >= -extent else None, step).indices(extent))
+    return (chosen[0] if len(chosen) else 0), len(chosen)
+
+
+def _sample(d: Draw) -> Case:
+    shape = d.shape(d.int(1, 4), 3, 7)
+    axes = sorted({d.int(0, len(shape) - 1) for _ in range(2)})
+    starts, ends, steps = [], [], []
+    for a in axes:
+        if d.bool():
+            first = d.int(0, shape[a] - 1)
+            starts.append(first)
+            ends.append(d.choice([first + 1, shape[a], 2**31]))
+            steps.append(d.int(1, 3))
+        else:
+            starts.append(d.choice([-1, shape[a] + 3]))
+            ends.append(d.choice([-(2**31), -shape[a] - 1, 0]))
+            steps.append(-d.int(1, 3))
+    tensors = [np.array(v, dtype=np.int64) for v in (starts, ends, axes, steps)]
+    return Case([d.array(shape, d.choice(["f32", "i32"])), *tensors], {}, frozenset({1, 2, 3, 4}))
+
+
+@onnx_op("Slice", sample=_sample, tolerance={})
+def import_slice(n: Import) -> None:
+    x = n.input(0)
+    rank = len(x.shape)
+    starts, ends = n.ints(1, "starts"), n.ints(2, "ends")
+    axes = n.ints(3, "axes") if n.optional(3) is not None else tuple(range(len(starts)))
+    steps = n.ints(4, "steps") if n.optional(4) is not None else (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise n.error("starts, ends, axes and steps must have equal lengths and no step may be 0")
+    begin, stride, extent = [0] * rank, [1] * rank, list(x.shape)
+    for start, stop, axis, step in zip(starts, ends, axes, steps, strict=True):
+        a = n.axis(axis, rank)
+        begin[a], extent[a] = clamp_range(start, stop, step, x.shape[a])
+        stride[a] = step
+    if tuple(extent) == x.shape and set(stride) == {1}:
+        n.bind(0, x)
+    else:
+        n.emit(Slice(tuple(begin), tuple(stride), tuple(extent)), [x])

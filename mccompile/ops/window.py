@@ -1,0 +1,65 @@
+"""The arithmetic of sliding windows that convolutions and pools share (ONNX operators Conv, MaxPool)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mccompile.ir.op import TypeRuleError
+from mccompile.ir.types import Shape
+from mccompile.ops.frontend import Import
+
+
+@dataclass(frozen=True)
+class Window:
+    """Kernel extents, strides, dilations and pads (all begins, then all ends), one per spatial axis."""
+
+    kernel: Shape
+    strides: Shape
+    dilations: Shape
+    pads: tuple[int, ...]
+
+    def output(self, spatial: Shape, ceil: bool = False) -> Shape:
+        """Output extents. With ``ceil``, a last window that would start in the end padding is dropped."""
+        n = len(spatial)
+        extents = []
+        for i in range(n):
+            reach = self.dilations[i] * (self.kernel[i] - 1) + 1
+            free = spatial[i] + self.pads[i] + self.pads[n + i] - reach
+            if free < 0:
+                raise TypeRuleError(f"a window of {reach} does not fit in axis {i} of {spatial[i]} with its padding")
+            count = (-(-free // self.strides[i]) if ceil else free // self.strides[i]) + 1
+            if ceil and (count - 1) * self.strides[i] >= spatial[i] + self.pads[i]:
+                count -= 1
+            extents.append(count)
+        return tuple(extents)
+
+
+def read_window(n: Import, kernel: Sequence[int]) -> Window:
+    """The window of an ONNX node, `auto_pad` resolved by the extents of input 0."""
+    rank = len(kernel)
+    spatial = n.input(0).shape[2:]
+    if len(spatial) != rank:
+        raise n.error(f"the kernel has {rank} axes but the input has {len(spatial)} spatial axes")
+    ones = (1,) * rank
+    strides, dilations = n.attr("strides", ones), n.attr("dilations", ones)
+    pads = n.attr("pads", (0,) * (2 * rank))
+    auto = n.attr("auto_pad", "NOTSET")
+    if auto == "VALID":
+        pads = (0,) * (2 * rank)
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        begin, end = [], []
+        for i in range(rank):
+            reach = dilations[i] * (kernel[i] - 1) + 1
+            total = max((-(-spatial[i] // strides[i]) - 1) * strides[i] + reach - spatial[i], 0)
+            small, large = total // 2, total - total // 2
+            begin.append(small if auto == "SAME_UPPER" else large)
+            end.append(large if auto == "SAME_UPPER" else small)
+        pads = (*begin, *end)
+    elif auto != "NOTSET":
+        raise n.error(f"auto_pad {auto!r} is unknown")
+    if not len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
+        raise n.error(f"strides, dilations and pads do not match a kernel of {rank} axes")
+    if min((*strides, *dilations, *kernel)) < 1 or min(pads) < 0:
+        raise n.error("strides, dilations and kernel extents must be positive, pads not negative")
+    return Window(tuple(kernel), tuple(strides), tuple(dilations), tuple(pads))

@@ -1,0 +1,77 @@
+"""Runs passes in order: verifies after each, times it, counts its changes, and keeps its remarks."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mccompile.ir.errors import InternalError, UsageError
+from mccompile.ir.graph import Graph
+
+
+@dataclass
+class Remarks:
+    """What passes did, and did not do and why; one line each."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def hit(self, what: str) -> None:
+        self.lines.append(what)
+
+    def miss(self, what: str, reason: str) -> None:
+        self.lines.append(f"not {what}: {reason}")
+
+
+Pass = Callable[[Graph, Remarks], int]
+"""Changes a graph in place and returns the number of changes. Its docstring's first line is its help text."""
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """One run of a pass: changes made and seconds taken."""
+
+    name: str
+    changes: int
+    seconds: float
+    remarks: tuple[str, ...]
+
+
+@functools.cache
+def passes() -> dict[str, Pass]:
+    """Every pass by name: the function ``run`` of a module, named after the file with dashes."""
+    import mccompile.passes as package
+
+    found: dict[str, Pass] = {}
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        run = getattr(importlib.import_module(f"{package.__name__}.{module}"), "run", None)
+        if run is not None:
+            found[module.replace("_", "-")] = run
+    return found
+
+
+def run_passes(
+    graph: Graph, names: Sequence[str], after: Callable[[str, Graph], None] = lambda name, graph: None
+) -> list[PassRecord]:
+    """Run passes by name; ``after`` sees the graph after each. UsageError for an unknown name.
+
+    Raises InternalError naming the pass that left a broken graph.
+    """
+    records = []
+    for name in names:
+        if name not in passes():
+            raise UsageError(f"unknown pass {name!r}", hint=f"known passes: {', '.join(passes())}")
+        remarks = Remarks()
+        start = time.perf_counter()
+        changes = passes()[name](graph, remarks)
+        seconds = time.perf_counter() - start
+        try:
+            graph.verify()
+        except InternalError as e:
+            raise InternalError(f"pass {name} broke the graph: {e}") from e
+        records.append(PassRecord(name, changes, seconds, tuple(remarks.lines)))
+        after(name, graph)
+    return records

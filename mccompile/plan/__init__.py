@@ -1,0 +1,1 @@
+"""Kernel IR to program IR: execution order, memory forwarding, the allocator portfolio."""

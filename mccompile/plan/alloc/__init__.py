@@ -1,0 +1,1 @@
+"""Static memory allocation as pure functions on intervals: who lives where in one arena."""

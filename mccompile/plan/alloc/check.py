@@ -1,0 +1,98 @@
+"""Proof that a plan is sound, from the definition alone: it shares no code with the allocators it judges."""
+
+from __future__ import annotations
+
+from mccompile.ir.errors import InternalError
+from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Plan, Problem
+
+
+def check_plan(problem: Problem, plan: Plan) -> None:
+    """Raise InternalError, naming the intervals, unless `plan` is a sound plan of `problem`.
+
+    Verified: one aligned address per interval; intervals alive together are disjoint in their bytes (rounded
+    up to alignment) unless an offer allows it that is listed in `plan.used`, made by the problem and true of
+    the addresses; an overwriter lies inside what it overwrites; the peak is the highest byte; the lower bound
+    is at most what is live.
+    """
+    if len(plan.offsets) != len(problem.intervals):
+        raise InternalError(f"plan has {len(plan.offsets)} addresses for {len(problem.intervals)} intervals")
+    spans: list[tuple[int, int]] = []
+    for interval, offset in zip(problem.intervals, plan.offsets, strict=True):
+        if offset < 0 or offset % interval.align != 0:
+            raise InternalError(f"{interval.name}: address {offset} breaks alignment {interval.align}")
+        spans.append((offset, offset + _round_up(interval.nbytes, interval.align)))
+    allowed = {_check_offer(problem, spans, offer) for offer in plan.used}
+    _check_pairs(problem.intervals, spans, allowed)
+    top = max((span[1] for span, i in zip(spans, problem.intervals, strict=True) if i.nbytes > 0), default=0)
+    if plan.peak != top:
+        raise InternalError(f"plan says peak {plan.peak}, its highest byte is {top}")
+    live = _most_live_bytes(problem.intervals, spans)
+    if not 0 <= plan.lower_bound <= live:
+        raise InternalError(f"plan says lower bound {plan.lower_bound}, but only {live} bytes are ever live")
+
+
+def _round_up(nbytes: int, align: int) -> int:
+    rest = nbytes % align
+    return nbytes if rest == 0 else nbytes + align - rest
+
+
+def _check_offer(problem: Problem, spans: list[tuple[int, int]], offer: Overwrite | Near) -> tuple[int, int]:
+    """The pair (older, younger) that `offer` excuses, once it is known to hold."""
+    src, dst = problem.intervals[offer.src], problem.intervals[offer.dst]
+    names = f"{src.name} and {dst.name}"
+    (src_low, src_high), (dst_low, dst_high) = spans[offer.src], spans[offer.dst]
+    if isinstance(offer, Overwrite):
+        if offer not in problem.overwrites:
+            raise InternalError(f"{names}: nobody offered {offer}")
+        if dst.end - 1 != src.begin or dst.begin >= src.begin:
+            raise InternalError(f"{names}: {dst.name} does not die where {src.name}, its overwriter, is born")
+        if src_low != dst_low + offer.offset:
+            raise InternalError(f"{names}: {src.name} is not at offset {offer.offset} of {dst.name}")
+        if src_low < dst_low or src_high > dst_high:
+            raise InternalError(f"{names}: the overwriter {src.name} sticks out of {dst.name}")
+        return offer.dst, offer.src
+    if offer not in problem.nears:
+        raise InternalError(f"{names}: nobody offered {offer}")
+    if src.end - 1 != dst.begin:
+        raise InternalError(f"{names}: {src.name} does not die where {dst.name} is born")
+    disjoint = src_high <= dst_low or dst_high <= src_low
+    if not disjoint and src_low < dst_low + offer.distance:
+        raise InternalError(f"{names}: {src.name} is less than {offer.distance} bytes above {dst.name}")
+    return offer.src, offer.dst
+
+
+def _check_pairs(
+    intervals: tuple[Interval, ...], spans: list[tuple[int, int]], allowed: set[tuple[int, int]]
+) -> None:
+    live: list[int] = []
+    for i in sorted(range(len(intervals)), key=lambda k: intervals[k].begin):
+        if intervals[i].nbytes == 0:
+            continue
+        live = [j for j in live if intervals[j].end > intervals[i].begin]
+        low, high = spans[i]
+        for j in live:
+            if spans[j][0] < high and low < spans[j][1] and (j, i) not in allowed and (i, j) not in allowed:
+                raise InternalError(
+                    f"{intervals[j].name} at {spans[j]} and {intervals[i].name} at {spans[i]} overlap "
+                    f"and are both alive at {intervals[i].begin}"
+                )
+        live.append(i)
+
+
+def _most_live_bytes(intervals: tuple[Interval, ...], spans: list[tuple[int, int]]) -> int:
+    """The largest union of live bytes; it can only grow at a birth."""
+    most = 0
+    order = sorted(range(len(intervals)), key=lambda k: intervals[k].begin)
+    live: list[int] = []
+    for position, i in enumerate(order):
+        now = intervals[i].begin
+        live = [j for j in live if intervals[j].end > now]
+        live.append(i)
+        if position + 1 < len(order) and intervals[order[position + 1]].begin == now:
+            continue
+        union, covered = 0, 0
+        for low, high in sorted(spans[j] for j in live):
+            union += max(0, high - max(low, covered))
+            covered = max(covered, high)
+        most = max(most, union)
+    return most

@@ -1,0 +1,132 @@
+"""The portfolio of allocators: members in turn, the best checked plan kept, an end at the lower bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mccompile.plan.alloc.bounds import lower_bound
+from mccompile.plan.alloc.branch import branch_and_bound
+from mccompile.plan.alloc.chains import Block, build_blocks, choose_overwrites, expand
+from mccompile.plan.alloc.check import check_plan
+from mccompile.plan.alloc.conflicts import Conflicts, build_conflicts
+from mccompile.plan.alloc.greedy import best_gap, first_gap, orders, peak_of
+from mccompile.plan.alloc.hillclimb import hill_climb
+from mccompile.plan.alloc.problem import Near, Overwrite, Plan, Problem, near_holds, padded
+from mccompile.plan.alloc.pushdown import push_down
+
+GREEDY_STEPS = 6_000_000
+"""Rivals looked at by all greedy members together; on very large problems the last orders are left out."""
+
+CLIMB_STEPS = 6_000_000
+BRANCH_NODES = 4_000
+
+Member = tuple[str, Callable[[int], list[int] | None]]
+"""A name, and a function from the peak to beat to addresses of the blocks or None."""
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """The problem with one set of overwrites taken; `bound` holds for all variants."""
+
+    problem: Problem
+    chosen: tuple[Overwrite, ...]
+    blocks: tuple[Block, ...]
+    conflicts: Conflicts
+    bound: int
+
+
+def allocate(problem: Problem, effort: int = 1) -> Plan:
+    """The best plan of all members, checked; the same for the same arguments on every machine.
+
+    Args:
+        problem: intervals and offers; in-place offers are taken only if the peak does not grow by them.
+        effort: 0 = push-down and greedy; 1 adds about a second of search, each further level 8 times that.
+            Nothing is searched once the lower bound is met.
+    """
+    chosen = choose_overwrites(problem)
+    bound = lower_bound(problem, chosen)
+    best: Plan | None = None
+    choices = (chosen, ()) if chosen else ((),)
+    variants = []
+    # Cheap members see both variants before any search; on equal peaks the first, with overwrites, stays.
+    for links in choices:
+        if best is None or best.peak > bound:
+            blocks = build_blocks(problem, links)
+            variants.append(_Variant(problem, links, blocks, build_conflicts(problem, blocks), bound))
+            best = _improve(variants[-1], best, _quick_members(variants[-1]))
+    assert best is not None
+    if effort > 0:
+        for quick in variants:
+            # Without overwrites nothing gets below the bound of that variant, so often no search is worth it.
+            reachable = max(bound, lower_bound(problem, quick.chosen))
+            if best.peak > reachable:
+                variant = replace(quick, bound=reachable)
+                best = _improve(variant, best, _search_members(variant, effort))
+    return replace(best, lower_bound=bound)
+
+
+def _improve(variant: _Variant, best: Plan | None, members: Iterator[Member]) -> Plan:
+    """The better of `best` and what the members find, asking no more once the bound is met."""
+    for name, run in members:
+        addresses = run(best.peak if best else 0)
+        if addresses is not None and (best is None or peak_of(variant.conflicts, addresses) < best.peak):
+            best = _plan(variant, name, addresses)
+        if best is not None and best.peak <= variant.bound:
+            break
+    assert best is not None
+    return best
+
+
+def _quick_members(variant: _Variant) -> Iterator[Member]:
+    conflicts = variant.conflicts
+    yield "push-down", lambda _: push_down(variant.problem, variant.blocks)
+    budget = GREEDY_STEPS
+    for name, order in orders(variant.blocks).items():
+        budget -= 4 * conflicts.pairs
+        if name == "size" or budget > 0:
+            yield f"greedy first-gap by {name}", partial(_ignore_peak, first_gap, conflicts, order)
+            yield f"greedy best-gap by {name}", partial(_ignore_peak, best_gap, conflicts, order)
+
+
+def _ignore_peak(
+    place: Callable[[Conflicts, list[int]], list[int]], conflicts: Conflicts, order: list[int], _: int
+) -> list[int]:
+    return place(conflicts, order)
+
+
+def _search_members(variant: _Variant, effort: int) -> Iterator[Member]:
+    conflicts, bound = variant.conflicts, variant.bound
+    scale = 8 ** (effort - 1)
+    yield "branch and bound", lambda peak: branch_and_bound(conflicts, peak, bound, BRANCH_NODES * scale)
+    named = orders(variant.blocks)
+    for seed, name in enumerate(("crowd-size", "crowd-life")):
+        climb = partial(_climb, conflicts, named[name], bound, CLIMB_STEPS * scale // 2, seed)
+        yield f"hill-climb from {name}", climb
+
+
+def _climb(
+    conflicts: Conflicts, order: list[int], bound: int, steps: int, seed: int, peak: int
+) -> list[int] | None:
+    return hill_climb(conflicts, order, peak, bound, steps, seed)
+
+
+def _plan(variant: _Variant, name: str, addresses: list[int]) -> Plan:
+    problem = variant.problem
+    offsets = expand(problem, variant.blocks, addresses)
+    used: list[Overwrite | Near] = [*variant.chosen]
+    used += [near for near in problem.nears if _is_used(problem, offsets, near)]
+    bound = min(variant.bound, lower_bound(problem, variant.chosen))
+    plan = Plan(offsets, peak_of(variant.conflicts, addresses), bound, name, tuple(used))
+    check_plan(problem, plan)
+    return plan
+
+
+def _is_used(problem: Problem, offsets: tuple[int, ...], near: Near) -> bool:
+    """Whether the two sides share bytes by this offer."""
+    src, dst = problem.intervals[near.src], problem.intervals[near.dst]
+    low, base = offsets[near.src], offsets[near.dst]
+    shared = low < base + padded(dst) and base < low + padded(src)
+    offered = near_holds(problem, near) and low >= base + near.distance
+    return offered and shared and min(src.nbytes, dst.nbytes) > 0

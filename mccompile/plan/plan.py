@@ -1,0 +1,92 @@
+"""Kernel IR to program IR: order, lifetimes, in-place offers, addresses in the arena and in the blob."""
+
+from __future__ import annotations
+
+from mccompile.ir.kernel import Buffer, Call, KernelModule
+from mccompile.ir.program import PlanFacts, Program
+from mccompile.plan.alloc.portfolio import allocate
+from mccompile.plan.alloc.problem import Interval, Overwrite, Problem
+from mccompile.plan.schedule import schedule
+
+
+def round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, tuple[int, int]]:
+    """Half-open life of each arena buffer in steps: inputs from the start, outputs (and kept inputs) to the end."""
+    steps = list(module.body.linear())
+    end = max(len(steps), 1)
+    life: dict[Buffer, tuple[int, int]] = {}
+    for t, step in enumerate(steps):
+        for b in step.buffers():
+            if b.space == "arena":
+                life[b] = (life.get(b, (t, t))[0], t + 1)
+    for b in module.buffers:
+        if b.role == "input":
+            life[b] = (0, end if keep_inputs else life.get(b, (0, 1))[1])
+        elif b.role == "output":
+            life[b] = (life.get(b, (0, 0))[0], end)
+    return life
+
+
+def inplace_offers(module: KernelModule, life: dict[Buffer, tuple[int, int]]) -> list[tuple[Buffer, Buffer]]:
+    """(result, operand) pairs where a call may write its result over an operand that dies there.
+
+    The operand's buffer must be read at offered positions only, be as large as the result's, and the result
+    must be born in this very call.
+    """
+    offers = []
+    for t, step in enumerate(module.body.linear()):
+        if not isinstance(step, Call) or len(step.results) != 1:
+            continue
+        result = step.results[0].buffer
+        if life[result][0] != t:
+            continue
+        for i in step.inplace:
+            view = step.inputs[i]
+            if view is None or view.buffer.space != "arena":
+                continue
+            dst = view.buffer
+            only = all(v is None or v.buffer is not dst or k in step.inplace for k, v in enumerate(step.inputs))
+            same = dst.type.dtype == result.type.dtype and dst.nbytes == result.nbytes and dst is not result
+            if only and same and life[dst][1] == t + 1 and life[dst][0] < t:
+                offers.append((result, dst))
+    return offers
+
+
+def place_blob(module: KernelModule) -> tuple[dict[Buffer, int], int]:
+    """Offsets of the weights in order of first use, so that they are read forward."""
+    used: dict[Buffer, None] = {}
+    for step in module.body.linear():
+        used.update(dict.fromkeys(b for b in step.buffers() if b.space == "blob"))
+    offsets: dict[Buffer, int] = {}
+    at = 0
+    for b in used:
+        at = round_up(at, b.align)
+        offsets[b] = at
+        at += b.nbytes
+    return offsets, at
+
+
+def plan(module: KernelModule, keep_inputs: bool = False, effort: int = 1) -> Program:
+    """Order the steps and give every buffer an address; the plan is checked independently."""
+    module = schedule(module)
+    life = lifetimes(module, keep_inputs)
+    buffers = [b for b in module.buffers if b in life]
+    index = {b: i for i, b in enumerate(buffers)}
+    intervals = tuple(Interval(b.name, *life[b], max(b.nbytes, 1), b.align) for b in buffers)
+    overwrites = tuple(Overwrite(index[src], index[dst]) for src, dst in inplace_offers(module, life))
+    result = allocate(Problem(intervals, overwrites), effort)
+    offsets, blob_bytes = place_blob(module)
+    offsets.update({b: result.offsets[i] for b, i in index.items()})
+    module.buffers = [b for b in module.buffers if b in offsets]
+    taken = tuple(
+        (intervals[o.src].name, intervals[o.dst].name) for o in result.used if isinstance(o, Overwrite)
+    )
+    naive = sum(i.nbytes for i in intervals)
+    facts = PlanFacts(result.peak, result.lower_bound, naive, result.algorithm, taken)
+    arena = round_up(max(result.peak, 1), max((b.align for b in buffers), default=1))
+    program = Program(module, offsets, arena, blob_bytes, facts)
+    program.verify()
+    return program

@@ -1,0 +1,1 @@
+"""The report: one dictionary that everything printed about a compilation is derived from."""

@@ -1,0 +1,120 @@
+"""Makes report.json: the single source of everything that is said about a compilation."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mccompile._version import __version__
+from mccompile.ir.kernel import Buffer, Call, View, whole
+from mccompile.ir.program import Program
+
+if TYPE_CHECKING:
+    from mccompile.codegen.model import Port
+    from mccompile.driver import Compilation
+
+
+def _port(p: Port) -> dict[str, Any]:
+    return {"name": p.name, "c_name": p.id, "dtype": p.dtype, "shape": list(p.shape), "offset": p.offset}
+
+
+def _view(view: View) -> dict[str, Any]:
+    """Where a tensor's elements lie: bytes from the arena, and the stride of each stored axis in elements."""
+    return {
+        "buffer": view.buffer.name,
+        "dtype": view.dtype.name,
+        "shape": list(view.shape),
+        "strides": list(view.strides),
+        "factors": [[f.axis, f.div, f.mod] for f in view.factors],
+        "offset": view.offset,
+    }
+
+
+def _tensors(program: Program) -> dict[str, Any]:
+    """The view of each arena buffer's whole tensor, by name."""
+    return {b.name: _view(whole(b)) for b in program.arena()}
+
+
+def _steps(program: Program) -> list[dict[str, Any]]:
+    steps = []
+    for call in program.body.linear():
+        if isinstance(call, Call):
+            names = list(dict.fromkeys(v.buffer.name for v in call.results))
+            steps.append({"kernel": call.kernel, "onnx": list(call.origins), "writes": names})
+        else:
+            steps.append({"kernel": "fill.generic", "onnx": [], "writes": [call.view.buffer.name]})
+    return steps
+
+
+def _alive_at_peak(program: Program) -> tuple[int, list[Buffer]]:
+    """The first step with the most bytes alive, and the buffers alive then."""
+    lives = program.lives()
+    last = max((hi for _, hi in lives.values()), default=0)
+    best, at = -1, 0
+    for t in range(last + 1):
+        alive = sum(b.nbytes for b, (lo, hi) in lives.items() if lo <= t <= hi)
+        if alive > best:
+            best, at = alive, t
+    return at, [b for b, (lo, hi) in lives.items() if lo <= at <= hi]
+
+
+def _memory(program: Program) -> dict[str, Any]:
+    facts = program.facts
+    step, alive = _alive_at_peak(program)
+    scratch = [b for b in program.arena() if b.role == "scratch"]
+    return {
+        "arena_bytes": program.arena_bytes,
+        "peak_bytes": facts.peak,
+        "lower_bound_bytes": facts.lower_bound,
+        "gap_percent": round(100 * (facts.peak / facts.lower_bound - 1), 2) if facts.lower_bound else 0.0,
+        "naive_bytes": facts.naive,
+        "scratch_bytes": max((b.nbytes for b in scratch), default=0),
+        "algorithm": facts.algorithm,
+        "in_place": [list(pair) for pair in facts.inplace],
+        "peak_step": step,
+        "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in alive],
+        "tensors": [
+            {"name": b.name, "offset": program.offsets[b], "bytes": b.nbytes, "role": b.role}
+            for b in program.arena()
+        ],
+    }
+
+
+def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """The report of a finished compilation, as plain data."""
+    program, facts, lowered = c.program, c.facts, c.lowered
+    assert program is not None and facts is not None and lowered is not None
+    macs = sum(n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in c.graph.nodes)
+    return {
+        "mccompile": __version__,
+        "model": {"file": c.source, "sha256": c.sha256, "onnx_nodes": c.onnx_nodes, "name": c.graph.name},
+        "target": {
+            "name": c.target.name,
+            "c_flags": list(c.target.c_flags),
+            "align": c.target.align,
+        },
+        "options": {"opt_level": c.options.opt_level, "keep_inputs": c.options.keep_inputs},
+        "notes": list(c.notes),
+        "inputs": [_port(p) for p in facts.inputs],
+        "outputs": [_port(p) for p in facts.outputs],
+        "macs": macs,
+        "memory": _memory(program),
+        "weights_bytes": facts.weights_bytes,
+        "blob_bytes": len(facts.blob),
+        "graph_nodes": len(c.graph.nodes),
+        "kernels": dict(sorted(Counter(k.kernel for k in facts.kernels).items())),
+        "steps": _steps(program),
+        "tensors": _tensors(program),
+        "choices": {
+            name: {"kernel": choice.variant.kernel, "others": [list(o) for o in choice.others]}
+            for name, choice in lowered.choices.items()
+        },
+        "passes": [{"name": r.name, "changes": r.changes, "remarks": list(r.remarks)} for r in c.passes],
+        "files": {name: len(data) for name, data in sorted(files.items()) if name != "report.json"},
+    }
+
+
+def write_report(report: dict[str, Any]) -> bytes:
+    return (json.dumps(report, indent=1) + "\n").encode()

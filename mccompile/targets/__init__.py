@@ -1,0 +1,1 @@
+"""The targets: one small data file each, found by listing this package."""

@@ -1,0 +1,86 @@
+"""What a target is, and how a name (or the machine this runs on) becomes one."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from mccompile.ir.errors import UsageError
+
+STRICT_WARNINGS = (
+    "-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wdouble-promotion -Wshadow -Wvla -Wundef "
+    "-Wcast-qual -Wcast-align=strict -Wstrict-prototypes -Wmissing-prototypes -Werror"
+).split()
+"""The warnings generated C is clean under, with gcc and clang."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """An instruction set as the kernels see it.
+
+    Attributes:
+        vector_bytes: width of a vector register; 0 for scalar C.
+        registers: vector registers.
+        align: what arena and blob are aligned to, in bytes.
+        flags: C flags that the generated code must be compiled with, beside ``-std=c99``.
+        requires: preprocessor macros that must be defined, or the generated file refuses to compile.
+        l1, l2: data cache sizes in bytes (0: none).
+        hosted: an operating system, plenty of memory; Winograd and halos may spend it.
+    """
+
+    name: str
+    summary: str
+    vector_bytes: int = 0
+    registers: int = 16
+    align: int = 16
+    flags: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    l1: int = 0
+    l2: int = 0
+    hosted: bool = False
+
+    @property
+    def c_flags(self) -> tuple[str, ...]:
+        """All flags of a release build, without warnings."""
+        contract = "-ffp-contract=fast" if self.vector_bytes else "-ffp-contract=off"
+        return ("-std=c99", "-O3" if self.hosted else "-O2", contract, *self.flags)
+
+
+@functools.cache
+def targets() -> dict[str, Target]:
+    """Every target by name."""
+    import mccompile.targets as package
+
+    found = {}
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        target = getattr(importlib.import_module(f"{package.__name__}.{module}"), "TARGET", None)
+        if target is not None:
+            found[target.name] = target
+    return found
+
+
+def resolve(name: str) -> Target:
+    """The target of a name; ``native`` is the best one this machine runs. UsageError for unknown names."""
+    if name == "native":
+        return _native()
+    if name not in targets():
+        raise UsageError(f"unknown target {name!r}", hint=f"known targets: native, {', '.join(sorted(targets()))}")
+    return targets()[name]
+
+
+def _native() -> Target:
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return targets()["generic"]
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
+    for name, needed in (
+        ("x86-64-v4", {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"}),
+        ("x86-64-v3", {"avx2", "fma", "f16c", "bmi2"}),
+    ):
+        if needed <= flags:
+            return targets()[name]
+    return targets()["generic"]

@@ -1,0 +1,18 @@
+"""x86-64 with AVX2 and FMA (Haswell, Zen and later)."""
+
+from __future__ import annotations
+
+from mccompile.targets.target import Target
+
+TARGET = Target(
+    name="x86-64-v3",
+    summary="AVX2 and FMA",
+    vector_bytes=32,
+    registers=16,
+    align=32,
+    flags=("-march=x86-64-v3",),
+    requires=("__AVX2__", "__FMA__"),
+    l1=32 * 1024,
+    l2=1024 * 1024,
+    hosted=True,
+)

@@ -1,0 +1,18 @@
+"""x86-64 with AVX-512 (Skylake-X, Zen 4 and later)."""
+
+from __future__ import annotations
+
+from mccompile.targets.target import Target
+
+TARGET = Target(
+    name="x86-64-v4",
+    summary="AVX-512 (F, BW, CD, DQ, VL)",
+    vector_bytes=64,
+    registers=32,
+    align=64,
+    flags=("-march=x86-64-v4",),
+    requires=("__AVX512F__", "__AVX512VL__"),
+    l1=32 * 1024,
+    l2=1024 * 1024,
+    hosted=True,
+)

@@ -1,0 +1,308 @@
+"""Reading: what is decoded, and one clear error for each way in which a file can be bad."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.onnxio import OnnxValue, limits, newest_opset, read_model, subgraphs
+
+X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
+Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+
+
+def proto(nodes: list[onnx.NodeProto], opset: int = 18, **graph: object) -> onnx.ModelProto:
+    inner = helper.make_graph(nodes, "g", [X], [Y], **graph)
+    return helper.make_model(inner, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def add(initializer: onnx.TensorProto) -> onnx.ModelProto:
+    return proto([helper.make_node("Add", ["x", "w"], ["y"])], initializer=[initializer])
+
+
+def save(model: onnx.ModelProto, folder: Path, name: str = "m.onnx") -> Path:
+    path = folder / name
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+RELU = [helper.make_node("Relu", ["x"], ["y"])]
+
+
+def test_plain_data(tmp_path: Path) -> None:
+    weights = np.arange(3, dtype=np.float32)
+    model = add(numpy_helper.from_array(weights, "w"))
+    model.graph.node[0].name = "sum"
+    model.producer_name = "me"
+    helper.set_model_props(model, {"k": "v"})
+    read = read_model(save(model, tmp_path))
+    assert read.graph.inputs == [OnnxValue("x", "f32", ("n", 3))]
+    assert read.graph.outputs == [OnnxValue("y", "f32", None)]
+    node = read.graph.nodes[0]
+    assert (node.op_type, node.domain, node.name, node.inputs, node.index) == (
+        "Add",
+        "",
+        "sum",
+        ("x", "w"),
+        0,
+    )
+    np.testing.assert_array_equal(read.graph.initializers["w"], weights)
+    assert read.opsets == {"": 18}
+    assert (read.producer, read.metadata, len(read.sha256)) == ("me", {"k": "v"}, 64)
+
+
+def test_attributes_of_every_kind(tmp_path: Path) -> None:
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["z"])], "b", [], [helper.make_empty_tensor_value_info("z")]
+    )
+    attrs = {
+        "i": 3,
+        "f": 0.5,
+        "s": "txt",
+        "is": [1, 2],
+        "fs": [0.5],
+        "ss": ["a", "b"],
+        "g": branch,
+        "gs": [branch],
+    }
+    node = helper.make_node("Op", ["x"], ["y"], domain="d", t=numpy_helper.from_array(np.eye(2)), **attrs)
+    found = read_model(save(proto([node]), tmp_path)).graph.nodes[0]
+    assert {k: found.attrs[k] for k in ("i", "f", "s", "is", "fs", "ss")} == {
+        "i": 3, "f": 0.5, "s": "txt", "is": (1, 2), "fs": (0.5,), "ss": ("a", "b"),
+    }  # fmt: skip
+    np.testing.assert_array_equal(found.attrs["t"], np.eye(2))
+    assert [g.nodes[0].op_type for g in subgraphs(found)] == ["Neg", "Neg"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"\x00\x01garbage, certainly not a network", "not a readable ONNX protobuf"),
+        (b"\x08\x08", "no ONNX graph"),
+    ],
+)
+def test_files_that_are_no_models(data: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(data)
+    with pytest.raises(CompileError, match=message):
+        read_model(path)
+
+
+def test_truncation_at_every_length(tmp_path: Path) -> None:
+    data = add(numpy_helper.from_array(np.arange(3, dtype=np.float32), "w")).SerializeToString()
+    path = tmp_path / "m.onnx"
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(CompileError):
+            read_model(path)
+
+
+def test_damage_is_an_error_or_harmless(tmp_path: Path) -> None:
+    model = add(numpy_helper.from_array(np.arange(3, dtype=np.float32), "w"))
+    model.graph.node[0].name = "sum"
+    data = model.SerializeToString()
+    path = tmp_path / "m.onnx"
+    path.write_bytes(data.replace(b"sum", b"s\xffm"))
+    with pytest.raises(CompileError, match="not UTF-8"):
+        read_model(path)
+    rng = np.random.default_rng(11)
+    refused = 0
+    for _ in range(400):
+        damaged = np.frombuffer(data, np.uint8).copy()
+        damaged[rng.integers(len(data), size=2)] = rng.integers(256, size=2)
+        path.write_bytes(damaged.tobytes())
+        try:
+            read_model(path)
+        except CompileError:
+            refused += 1
+    assert 100 < refused < 400
+
+
+def test_paths_that_are_no_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no file"):
+        read_model(tmp_path / "absent.onnx")
+    with pytest.raises(UsageError, match="is a folder"):
+        read_model(tmp_path)
+
+
+def test_opsets(tmp_path: Path) -> None:
+    for opset, message in ((6, "older than 7"), (newest_opset() + 1, "newer than")):
+        with pytest.raises(CompileError, match=message):
+            read_model(save(proto(RELU, opset), tmp_path))
+    model = proto(RELU)
+    model.opset_import[0].domain = "com.example"
+    with pytest.raises(CompileError, match=r"no ai\.onnx opset"):
+        read_model(save(model, tmp_path))
+    model.opset_import[0].domain = "ai.onnx"
+    assert read_model(save(model, tmp_path)).opsets == {"": 18}
+    with pytest.raises(CompileError, match="no nodes"):
+        read_model(save(proto([]), tmp_path))
+
+
+def test_functions_are_inlined(tmp_path: Path) -> None:
+    for opset in (18, 13):
+        mean = {"axes": [1]} if opset == 13 else {}
+        body = [
+            helper.make_node("ReduceMean", ["a"], ["m"], **mean),
+            helper.make_node("Sub", ["a", "m"], ["b"]),
+        ]
+        function = helper.make_function("my", "Centre", ["a"], ["b"], body, [helper.make_opsetid("", opset)])
+        model = proto([helper.make_node("Centre", ["x"], ["y"], domain="my")])
+        model.functions.append(function)
+        model.opset_import.append(helper.make_opsetid("my", 1))
+        nodes = read_model(save(model, tmp_path)).graph.nodes
+        assert [n.op_type for n in nodes][-2:] == ["ReduceMean", "Sub"]
+        assert "axes" not in nodes[-2].attrs
+        assert nodes[-1].outputs == ("y",)
+
+
+def test_functions_that_explode_or_recurse(tmp_path: Path) -> None:
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
+
+    def call(name: str, source: str, target: str) -> onnx.NodeProto:
+        return helper.make_node(name, [source], [target], domain="my")
+
+    model = proto([call("f0", "x", "y")])
+    model.opset_import.append(imports[1])
+    for level in range(30):
+        body = [call(f"f{level + 1}", "a", "t"), call(f"f{level + 1}", "t", "b")]
+        model.functions.append(helper.make_function("my", f"f{level}", ["a"], ["b"], body, imports))
+    last = helper.make_function("my", "f30", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], imports)
+    model.functions.append(last)
+    with pytest.raises(CompileError, match=f"more than {limits.MAX_NODES} nodes"):
+        read_model(save(model, tmp_path))
+    model.functions[-1].node[0].CopyFrom(call("f0", "a", "b"))
+    with pytest.raises(CompileError, match="calls itself"):
+        read_model(save(model, tmp_path))
+
+
+def test_node_and_depth_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_NODES", 3)
+    with pytest.raises(CompileError, match="more than 3 nodes"):
+        read_model(save(proto(RELU * 4), tmp_path))
+    monkeypatch.setattr(limits, "MAX_DEPTH", 2)
+    node = RELU[0]
+    for _ in range(3):
+        branch = helper.make_graph([node], "b", [], [Y])
+        node = helper.make_node("Wrap", ["x"], ["y"], domain="d", body=branch)
+    monkeypatch.setattr(limits, "MAX_NODES", 100)
+    with pytest.raises(CompileError, match="nested deeper than 2"):
+        read_model(save(proto([node]), tmp_path))
+
+
+def test_very_deep_nesting_is_an_error_not_a_crash(tmp_path: Path) -> None:
+    node = RELU[0].SerializeToString()
+    for _ in range(300):
+
+        def field(number: int, data: bytes) -> bytes:
+            size, length = len(data), b""
+            while size > 127:
+                length += bytes([size & 127 | 128])
+                size >>= 7
+            return bytes([number << 3 | 2]) + length + bytes([size]) + data
+
+        node = field(5, field(6, field(1, node)))  # attribute { g { node } }
+    model = proto(RELU)
+    data = model.SerializeToString()
+    path = tmp_path / "deep.onnx"
+    path.write_bytes(data + field(7, field(1, node)))
+    with pytest.raises(CompileError, match=r"protobuf|nested"):
+        read_model(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "name"),
+    [
+        (TensorProto.BFLOAT16, [1.5, -2.0, 0.0], "bfloat16"),
+        (TensorProto.FLOAT16, [1.5, -2.0, 0.0], "float16"),
+        (TensorProto.INT4, [-8, 7, 1], "int4"),
+        (TensorProto.UINT4, [0, 15, 1], "uint4"),
+        (TensorProto.INT8, [-128, 127, 0], "int8"),
+        (TensorProto.BOOL, [1, 0, 1], "bool"),
+    ],
+)
+def test_tensor_types(kind: int, values: list[float], name: str, tmp_path: Path) -> None:
+    found = read_model(save(add(helper.make_tensor("w", kind, [3], values)), tmp_path)).graph.initializers[
+        "w"
+    ]
+    assert found.dtype.name == name
+    np.testing.assert_array_equal(found.astype(np.float32), np.array(values, np.float32))
+
+
+def test_sparse_initializers(tmp_path: Path) -> None:
+    values = numpy_helper.from_array(np.array([5.0, 7.0], np.float32), "w")
+    for indices in (np.array([1, 5]), np.array([[0, 1], [1, 2]])):
+        sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(indices), [2, 3])
+        model = proto([helper.make_node("Add", ["x", "w"], ["y"])])
+        model.graph.sparse_initializer.append(sparse)
+        found = read_model(save(model, tmp_path)).graph.initializers["w"]
+        np.testing.assert_array_equal(found, np.array([[0, 5, 0], [0, 0, 7]], np.float32))
+    bad = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([1, 6])), [2, 3])
+    model.graph.sparse_initializer[0].CopyFrom(bad)
+    with pytest.raises(CompileError, match="outside"):
+        read_model(save(model, tmp_path))
+    model.graph.sparse_initializer[0].dims[:] = [1 << 40, 3]
+    with pytest.raises(CompileError, match="limit"):
+        read_model(save(model, tmp_path))
+
+
+def test_tensors_that_lie(tmp_path: Path) -> None:
+    tensor = numpy_helper.from_array(np.arange(3, dtype=np.float32), "w")
+    for dims, message in (([4], "needs 16"), ([-3], "negative"), ([1 << 50], "limit")):
+        tensor.dims[:] = dims
+        with pytest.raises(CompileError, match=message):
+            read_model(save(add(tensor), tmp_path))
+    short = helper.make_tensor("w", TensorProto.FLOAT, [3], [1, 2, 3])
+    short.dims[:] = [5]
+    with pytest.raises(CompileError, match="'w'"):
+        read_model(save(add(short), tmp_path))
+    tensor.dims[:] = [3]
+    tensor.data_type = 99
+    with pytest.raises(CompileError, match="element type 99"):
+        read_model(save(add(tensor), tmp_path))
+
+
+def external(location: str, **entries: int) -> onnx.TensorProto:
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3], data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+def test_external_data(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    (folder / "sub").mkdir(parents=True)
+    data = np.arange(4, dtype=np.float32)
+    (folder / "sub" / "w.bin").write_bytes(data.tobytes())
+    (tmp_path / "outside.bin").write_bytes(data.tobytes())
+    (folder / "link.bin").symlink_to(tmp_path / "outside.bin")
+    found = read_model(save(add(external("sub/w.bin", offset=4, length=12)), folder))
+    np.testing.assert_array_equal(found.graph.initializers["w"], data[1:])
+    for tensor, message in (
+        (external("../outside.bin"), "not a path inside"),
+        (external("sub/../../outside.bin"), "not a path inside"),
+        (external(str(tmp_path / "outside.bin")), "not a path inside"),
+        (external(""), "not a path inside"),
+        (external("link.bin"), "leads out"),
+        (external("absent.bin"), "missing"),
+        (external("sub"), "missing"),
+        (external("sub/w.bin", length=8), "its shape needs 12"),
+        (external("sub/w.bin", offset=8), "ends early"),
+        (external("sub/w.bin", offset=-4), "its shape needs 12"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            read_model(save(add(tensor), folder))
+
+
+def test_values_that_are_no_tensors(tmp_path: Path) -> None:
+    model = proto(RELU)
+    model.graph.output[0].CopyFrom(helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None))
+    assert read_model(save(model, tmp_path)).graph.outputs[0].dtype == "sequence"
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    assert read_model(save(model, tmp_path)).graph.inputs[0].shape == (None, 3)

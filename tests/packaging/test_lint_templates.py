@@ -1,0 +1,83 @@
+"""The template lint: every rule catches a planted fault, and correct text passes."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+GOOD = """\
+/* y = max(x, 0); never calls malloc() */
+static const float zero = 0.0f;
+static void {{ name }}(const float *x, float *y)
+{
+    //% for i in range(n)
+    y[{{ i }}] = x[{{ i }}] > zero ? x[{{ i }}] : zero;
+    //% endfor
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def lint() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lint_templates", ROOT / "tools" / "lint_templates.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def make_tree(root: Path, templates: dict[str, str]) -> Path:
+    (root / "runtime_c").mkdir()
+    (root / "runtime_c" / "mcc.h").write_text("/* SPDX-License-Identifier: 0BSD */\n")
+    for name, text in templates.items():
+        path = root / "kernels_templates" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_correct_tree_passes(lint: ModuleType, tmp_path: Path) -> None:
+    tree = make_tree(tmp_path, {"relu/generic.c.j2": GOOD, "_lib/avx2.h.j2": GOOD})
+    assert list(lint.lint_tree(tree)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("    float *t = malloc(4);", "allocates"),
+        ('    printf("%d", 1);', "hosted library"),
+        ("#include <stdio.h>", "firmware lacks"),
+        ("    goto end;", "jumps"),
+        ("static int counter;", "writable static"),
+        ("    static float cache[4] = {0};", "writable static"),
+        ("\tint i;", "a tab"),
+        ("int i; ", "ends in blanks"),
+        ("int " + 120 * "i" + ";", "longer than"),
+        ("{% if fast %}", "control line"),
+        ("//% if fast", "not a template"),
+    ],
+)
+def test_each_planted_fault_is_found(lint: ModuleType, tmp_path: Path, line: str, message: str) -> None:
+    tree = make_tree(tmp_path, {"relu/generic.c.j2": GOOD + line + "\n"})
+    problems = list(lint.lint_tree(tree))
+    planted = f"kernels_templates/relu/generic.c.j2:{len(GOOD.splitlines()) + 1}: "
+    assert any(p.startswith(planted) and message in p for p in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("relu/avx2.c.j2", "no generic.c.j2"), ("relu/Generic-2.c.j2", "not called")]
+)
+def test_wrong_names_are_found(lint: ModuleType, tmp_path: Path, name: str, message: str) -> None:
+    assert any(message in p for p in lint.lint_tree(make_tree(tmp_path, {name: GOOD})))
+
+
+def test_runtime_without_licence_is_found(lint: ModuleType, tmp_path: Path) -> None:
+    tree = make_tree(tmp_path, {"relu/generic.c.j2": GOOD})
+    (tree / "runtime_c" / "mcc.c").write_text("int mcc_x;\n")
+    assert any("mcc.c:1: does not say" in p for p in lint.lint_tree(tree))

@@ -1,0 +1,294 @@
+"""The allocators: known optima, random instances, sharing offers, determinism."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mccompile.ir.errors import InternalError
+from mccompile.plan.alloc.bounds import lower_bound
+from mccompile.plan.alloc.branch import branch_and_bound
+from mccompile.plan.alloc.chains import build_blocks, choose_overwrites, expand
+from mccompile.plan.alloc.check import check_plan
+from mccompile.plan.alloc.conflicts import _merged, build_conflicts
+from mccompile.plan.alloc.greedy import best_gap, first_gap, orders, peak_of
+from mccompile.plan.alloc.hillclimb import hill_climb
+from mccompile.plan.alloc.portfolio import allocate
+from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Plan, Problem
+from mccompile.plan.alloc.pushdown import push_down
+
+
+def problem_of(*lives: tuple[int, int, int], align: int = 1, overwrites=(), nears=()) -> Problem:
+    intervals = tuple(Interval(f"t{k}", b, e, n, align) for k, (b, e, n) in enumerate(lives))
+    return Problem(intervals, tuple(overwrites), tuple(nears))
+
+
+def member_plans(problem: Problem, chosen: tuple[Overwrite, ...]) -> dict[str, Plan]:
+    """A plan of every member on its own, not only of the winner."""
+    blocks = build_blocks(problem, chosen)
+    conflicts = build_conflicts(problem, blocks)
+    bound = lower_bound(problem, chosen)
+    found = {"push-down": push_down(problem, blocks)}
+    for name, order in orders(blocks).items():
+        found[f"first {name}"] = first_gap(conflicts, order)
+        found[f"best {name}"] = best_gap(conflicts, order)
+    worst = max(peak_of(conflicts, a) for a in found.values()) + 1
+    order = list(range(len(blocks)))
+    for name, addresses in (
+        ("climb", hill_climb(conflicts, order, worst, bound, 20_000, 1)),
+        ("branch", branch_and_bound(conflicts, worst, bound, 300)),
+    ):
+        if addresses is not None:
+            found[name] = addresses
+    plans = {}
+    for name, addresses in found.items():
+        offsets = expand(problem, blocks, addresses)
+        used = [*chosen, *(n for n in problem.nears if shares(problem, offsets, n))]
+        plans[name] = Plan(offsets, peak_of(conflicts, addresses), bound, name, tuple(used))
+    return plans
+
+
+def shares(problem: Problem, offsets: tuple[int, ...], near: Near) -> bool:
+    src, dst = problem.intervals[near.src], problem.intervals[near.dst]
+    low, base = offsets[near.src], offsets[near.dst]
+    return src.end - 1 == dst.begin and low < base + dst.nbytes + dst.align and base + near.distance <= low
+
+
+@st.composite
+def problems(draw: st.DrawFn, *, offers: bool, most: int = 14) -> Problem:
+    count = draw(st.integers(1, most))
+    aligns = draw(st.sampled_from([(1,), (4,), (64,), (1, 4, 16), (3, 4)]))
+    intervals = []
+    for k in range(count):
+        begin = draw(st.integers(0, 12))
+        size = draw(st.one_of(st.integers(0, 12), st.integers(0, 400)))
+        life = draw(st.integers(1, 6))
+        intervals.append(Interval(f"t{k}", begin, begin + life, size, draw(st.sampled_from(aligns))))
+    overwrites, nears = [], []
+    for s, src in enumerate(intervals if offers else ()):
+        for d, dst in enumerate(intervals):
+            if s != d and src.begin == dst.end - 1 and draw(st.booleans()):
+                overwrites.append(Overwrite(s, d, draw(st.sampled_from([0, 0, 4, 16, 64]))))
+            if s != d and dst.begin == src.end - 1 and draw(st.integers(0, 3)) == 0:
+                nears.append(Near(s, d, draw(st.sampled_from([-8, 0, 4, 32, 1000]))))
+    return Problem(tuple(intervals), tuple(overwrites), tuple(nears))
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(problems(offers=False))
+def test_every_member_is_sound_without_offers(problem: Problem) -> None:
+    for plan in member_plans(problem, ()).values():
+        check_plan(problem, plan)
+        assert plan.peak >= plan.lower_bound
+
+
+@settings(derandomize=True, max_examples=400, deadline=None)
+@given(problems(offers=True))
+def test_every_member_is_sound_with_offers(problem: Problem) -> None:
+    chosen = choose_overwrites(problem)
+    for plan in member_plans(problem, chosen).values():
+        check_plan(problem, plan)
+        assert plan.peak >= plan.lower_bound
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(problems(offers=True))
+def test_portfolio_is_never_worse_than_a_member_or_than_no_sharing(problem: Problem) -> None:
+    plan = allocate(problem, effort=0)
+    check_plan(problem, plan)
+    for links in (choose_overwrites(problem), ()):
+        others = member_plans(problem, links)
+        assert plan.peak <= min(other.peak for n, other in others.items() if n not in ("climb", "branch"))
+
+
+@settings(derandomize=True, max_examples=30, deadline=None)
+@given(problems(offers=True, most=10))
+def test_same_problem_same_plan(problem: Problem) -> None:
+    assert allocate(problem) == allocate(problem)
+
+
+def brute_force_peak(problem: Problem) -> int:
+    """The optimum of a tiny problem with sizes that are multiples of alignments, all addresses tried."""
+    best = 1 + sum(i.nbytes + i.align for i in problem.intervals)
+
+    def place(k: int, done: list[tuple[int, Interval]], peak: int) -> None:
+        nonlocal best
+        if peak >= best:
+            return
+        if k == len(problem.intervals):
+            best = peak
+            return
+        new = problem.intervals[k]
+        for address in range(0, best - new.nbytes, new.align):
+            if all(
+                address + new.nbytes <= a or a + old.nbytes <= address
+                for a, old in done
+                if old.begin < new.end and new.begin < old.end
+            ):
+                place(k + 1, [*done, (address, new)], max(peak, address + new.nbytes))
+
+    place(0, [], 0)
+    return best
+
+
+def test_branch_and_bound_finds_the_optimum() -> None:
+    rng = random.Random(5)
+    gaps = 0
+    for _ in range(60):
+        intervals = []
+        for k in range(5):
+            begin, align = rng.randrange(4), rng.choice((1, 2, 3))
+            intervals.append(
+                Interval(f"t{k}", begin, begin + rng.randint(1, 4), align * rng.randint(1, 3), align)
+            )
+        problem = Problem(tuple(intervals))
+        conflicts = build_conflicts(problem, build_blocks(problem, ()))
+        found = branch_and_bound(conflicts, 1000, 0, 100_000)
+        assert found is not None
+        optimum = brute_force_peak(problem)
+        assert peak_of(conflicts, found) == optimum
+        gaps += optimum > lower_bound(problem, ())
+    assert gaps > 0, "the sample must hold instances whose optimum is above the bound"
+
+
+def test_chain_of_layers_needs_the_two_largest_neighbours() -> None:
+    plan = allocate(problem_of((0, 2, 100), (1, 3, 400), (2, 4, 200), (3, 5, 50)))
+    assert (plan.peak, plan.lower_bound) == (600, 600)
+
+
+def test_search_finds_the_bound_where_push_down_and_all_greedy_members_miss_it() -> None:
+    problem = problem_of((3, 5, 4), (4, 6, 3), (0, 4, 4), (3, 6, 4), (4, 5, 3), (3, 4, 2))
+    assert allocate(problem, effort=0).peak > 14
+    plan = allocate(problem, effort=1)
+    assert (plan.peak, plan.lower_bound) == (14, 14)
+    blocks = build_blocks(problem, ())
+    climbed = hill_climb(build_conflicts(problem, blocks), range(len(blocks)), 100, 14, 100_000)
+    assert climbed is not None
+    assert max(a + b.nbytes for a, b in zip(climbed, blocks, strict=True)) == 14
+
+
+def test_alignment_counts_in_sizes_peak_and_bound() -> None:
+    plan = allocate(problem_of((0, 2, 490), (0, 2, 8000), align=4))
+    assert (plan.peak, plan.lower_bound) == (492 + 8000, 492 + 8000)
+    assert all(offset % 4 == 0 for offset in plan.offsets)
+
+
+def test_in_place_halves_a_chain_of_equal_tensors() -> None:
+    lives = [(k, k + 2, 64) for k in range(5)]
+    links = [Overwrite(k + 1, k) for k in range(4)]
+    plan = allocate(problem_of(*lives, overwrites=links))
+    assert (plan.peak, plan.lower_bound, len(set(plan.offsets))) == (64, 64, 1)
+    assert plan.used == tuple(links)
+    assert allocate(problem_of(*lives)).peak == 128
+
+
+def test_overwriter_with_offset_frees_head_and_tail() -> None:
+    problem = problem_of(
+        (0, 3, 100), (2, 6, 20), (3, 6, 40), (3, 6, 40), align=4, overwrites=[Overwrite(1, 0, 40)]
+    )
+    plan = allocate(problem)
+    assert (plan.peak, plan.lower_bound) == (100, 100)
+    assert plan.offsets[1] == plan.offsets[0] + 40
+    blocks = build_blocks(problem, choose_overwrites(problem))
+    fallen = push_down(problem, blocks)
+    assert max(a + b.nbytes for a, b in zip(fallen, blocks, strict=True)) == 100
+
+
+def test_offers_that_do_not_hold_are_not_taken() -> None:
+    lives = [(0, 2, 64), (1, 3, 128), (2, 4, 64), (3, 5, 64)]
+    bad = [Overwrite(1, 0), Overwrite(2, 1, 100), Overwrite(2, 0), Overwrite(3, 2, 2), Overwrite(3, 2, -4)]
+    assert choose_overwrites(problem_of(*lives, align=4, overwrites=bad)) == ()
+
+
+def test_the_larger_of_two_overwriters_wins() -> None:
+    problem = problem_of((0, 3, 64), (2, 4, 16), (2, 4, 48), overwrites=[Overwrite(1, 0), Overwrite(2, 0)])
+    assert choose_overwrites(problem) == (Overwrite(2, 0),)
+
+
+def test_link_that_breaks_alignment_further_up_the_chain_is_dropped() -> None:
+    intervals = (Interval("a", 0, 2, 64, 4), Interval("b", 1, 3, 32, 4), Interval("c", 2, 4, 16, 16))
+    problem = Problem(intervals, (Overwrite(1, 0, 4), Overwrite(2, 1, 0)))
+    assert choose_overwrites(problem) == (Overwrite(1, 0, 4),)
+    check_plan(problem, allocate(problem))
+
+
+def test_overwrites_are_refused_where_they_make_the_peak_grow() -> None:
+    """In place, `b` is pinned inside `a` with 20 bytes free on each side; what comes next wants 60."""
+    fits = problem_of((0, 3, 60), (2, 6, 20), (3, 6, 40), align=20, overwrites=[Overwrite(1, 0, 20)])
+    plan = allocate(fits)
+    assert (plan.peak, plan.used) == (80, (Overwrite(1, 0, 20),)), "on equal peaks the overwrites stay"
+    splits = problem_of((0, 3, 60), (2, 6, 20), (3, 6, 60), align=20, overwrites=[Overwrite(1, 0, 20)])
+    assert choose_overwrites(splits) == (Overwrite(1, 0, 20),)
+    plan = allocate(splits)
+    assert (plan.peak, plan.used) == (80, ())
+
+
+def test_diagonal_overlap_saves_all_but_the_distance() -> None:
+    near = Near(0, 1, 16)
+    plan = allocate(problem_of((0, 2, 100), (1, 3, 100), nears=[near]))
+    assert (plan.peak, plan.lower_bound, plan.used) == (116, 116, (near,))
+    assert plan.offsets[0] - plan.offsets[1] == 16
+
+
+def test_diagonal_offer_between_longer_lives_is_ignored() -> None:
+    plan = allocate(problem_of((0, 3, 100), (1, 3, 100), nears=[Near(0, 1, 16)]))
+    assert (plan.peak, plan.used) == (200, ())
+
+
+def test_empty_problem_and_empty_buffers() -> None:
+    assert allocate(Problem(())).peak == 0
+    plan = allocate(
+        problem_of((0, 4, 0), (1, 2, 8), (1, 2, 0), overwrites=[Overwrite(2, 1), Overwrite(0, 1)])
+    )
+    assert (plan.peak, plan.lower_bound, plan.offsets) == (8, 8, (0, 0, 0))
+
+
+@pytest.mark.parametrize("life", [(3, 3), (4, 3)])
+def test_life_that_ends_before_it_begins_is_an_error(life: tuple[int, int]) -> None:
+    with pytest.raises(InternalError, match="bad"):
+        Interval("bad", *life, 4, 1)
+
+
+def test_offer_that_names_no_interval_is_an_error() -> None:
+    with pytest.raises(InternalError, match="does not name"):
+        problem_of((0, 1, 4), overwrites=[Overwrite(0, 1)])
+
+
+def test_thousands_of_intervals_take_seconds() -> None:
+    rng = random.Random(9)
+    lives = []
+    for k in range(3000):
+        lives.append((k, k + 2 + int(rng.expovariate(0.05)), 64 * rng.randint(1, 500)))
+    links = [
+        Overwrite(s, d)
+        for d, (_, end, _) in enumerate(lives)
+        if (s := end - 1) < len(lives) and rng.random() < 0.3 and s != d
+    ]
+    problem = problem_of(*lives, align=64, overwrites=links)
+    assert len(choose_overwrites(problem)) > 100
+    started = time.process_time()
+    plan = allocate(problem, effort=0)
+    assert time.process_time() - started < 15, "generous: it takes about two seconds"
+    assert plan.peak <= 1.25 * plan.lower_bound
+
+
+def test_deep_stack_does_not_recurse() -> None:
+    """1200 intervals alive at once: push-down's search goes as deep as the stack is high."""
+    problem = problem_of(*((k, 6000, 4) for k in range(1200)))
+    blocks = build_blocks(problem, ())
+    addresses = push_down(problem, blocks)
+    assert sorted(addresses) == [4 * k for k in range(1200)]
+
+
+def test_ranges_that_touch_leave_their_border_free() -> None:
+    """x meets only b, the upper end of its block, and may lie at the low end of the block that a has left."""
+    intervals = (Interval("a", 0, 3, 24, 1), Interval("b", 2, 5, 8, 1), Interval("x", 3, 6, 16, 1))
+    problem = Problem(intervals, (Overwrite(1, 0, 16),))
+    conflicts = build_conflicts(problem, build_blocks(problem, choose_overwrites(problem)))
+    assert conflicts.rivals[1] == ((0, 0, 24),)
+    assert first_gap(conflicts, (0, 1)) == [0, 0]
+    assert _merged([(0, 8), (8, 16), (12, 20)]) == [(0, 8), (8, 20)]

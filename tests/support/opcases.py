@@ -1,0 +1,170 @@
+"""Single-operator models from samples: onnxruntime's answer, and many of them as one C library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import cffi
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+from mccompile.check.build import run_compiler
+from mccompile.check.network import aligned_bytes
+from mccompile.codegen.files import source_files
+from mccompile.codegen.kernels import helpers_used
+from mccompile.codegen.model import ModelFacts
+from mccompile.codegen.templates import indent_c, render
+from mccompile.driver import Compilation, Options, compile_program, import_graph
+from mccompile.ops.registry import FrontEnd
+from mccompile.ops.sampling import Case
+from tests.support.draw import SeededDraw
+
+ORT_OPSET = 23
+"""Newest opset that the oldest onnxruntime we test with implements in full."""
+
+
+def case_model(front_end: FrontEnd, case: Case, opset: int = ORT_OPSET) -> onnx.ModelProto:
+    """The ONNX model of one case; inputs listed as constant become initializers."""
+    names, inputs, initializers = [], [], []
+    for i, array in enumerate(case.inputs):
+        if array is None:
+            names.append("")
+            continue
+        names.append(f"x{i}")
+        if i in case.constant:
+            initializers.append(numpy_helper.from_array(np.asarray(array), f"x{i}"))
+        else:
+            inputs.append(helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(array.dtype), array.shape))
+    while names and not names[-1]:
+        names.pop()
+    outputs = [f"y{i}" for i in range(case.outputs)]
+    node = helper.make_node(front_end.op_type, names, outputs, name="node", domain=front_end.domain, **case.attrs)
+    infos = [helper.make_tensor_value_info(o, TensorProto.UNDEFINED, None) for o in outputs]
+    graph = helper.make_graph([node], "case", inputs, infos, initializers)
+    for info in infos:
+        info.ClearField("type")
+    graph.ClearField("output")
+    graph.output.extend(infos)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(front_end.domain, opset)], ir_version=10)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def ort_outputs(model: onnx.ModelProto, case: Case) -> list[np.ndarray[Any, Any]]:
+    """onnxruntime's answer, all optimisations off."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, case_inputs(case)))
+
+
+def case_inputs(case: Case) -> dict[str, np.ndarray[Any, Any]]:
+    return {
+        f"x{i}": np.asarray(a) for i, a in enumerate(case.inputs) if a is not None and i not in case.constant
+    }
+
+
+@dataclass
+class Built:
+    """One case as compiled: its facts and compilation, and onnxruntime's outputs."""
+
+    seed: int
+    case: Case
+    expected: list[np.ndarray[Any, Any]]
+    compilation: Compilation
+    facts: ModelFacts
+
+    @property
+    def label(self) -> str:
+        shapes = ["-" if a is None else f"{a.dtype}{list(a.shape)}" for a in self.case.inputs]
+        return f"seed {self.seed}: {', '.join(shapes)} {dict(self.case.attrs)}"
+
+
+def compile_case(front_end: FrontEnd, seed: int, folder: Path, options: Options) -> Built:
+    """Draw a case, ask onnxruntime, compile in memory."""
+    assert front_end.sample is not None
+    case = front_end.sample(SeededDraw(seed))
+    model = case_model(front_end, case)
+    path = folder / f"case{seed}.onnx"
+    path.write_bytes(model.SerializeToString())
+    c = import_graph(path, replace(options, name=f"case{seed}"))
+    return Built(seed, case, ort_outputs(model, case), c, compile_program(c))
+
+
+@dataclass
+class CaseLibrary:
+    """Cases compiled by one call of the C compiler."""
+
+    folder: Path
+    built: Sequence[Built]
+    flags: Sequence[str]
+    compiler: Sequence[str] = ("gcc",)
+    _ffi: Any = field(default=None, init=False)
+    _lib: Any = field(default=None, init=False)
+
+    def build(self) -> CaseLibrary:
+        parts = []
+        for b in self.built:
+            files = source_files(b.facts)
+            for name in (f"{b.facts.name}.h", "mcc.h", "mcc.c"):
+                (self.folder / name).write_bytes(files[name])
+            parts.append(indent_c(render("_model/model.c.j2", m=replace(b.facts, helpers="", vector_text=""))))
+        body = "\n".join(parts)
+        head = '#include "mcc.h"\n#include <math.h>\n#include <string.h>\n'
+        vector = next((b.facts.vector_text for b in self.built if b.facts.vector_text), "")
+        unit = self.folder / "cases.c"
+        unit.write_text(head + vector + "\n" + helpers_used(body) + "\n\n" + body)
+        library = self.folder / "cases.so"
+        command = [*self.compiler, *self.flags, "-fPIC", "-shared", "cases.c", "mcc.c", "-lm", "-o", str(library)]
+        run_compiler(command, self.folder)
+        self._ffi = cffi.FFI()
+        names = [b.facts.name for b in self.built]
+        self._ffi.cdef(
+            "typedef struct { void *arena; const void *weights; } net_t;"
+            + "".join(f"int {n}_init(net_t *, void *, const void *, size_t); int {n}_run(const net_t *);" for n in names)
+        )
+        self._lib = self._ffi.dlopen(str(library))
+        return self
+
+    def run(self, b: Built, inputs: Mapping[str, np.ndarray[Any, Any]], poison: int = 0xFF) -> list[np.ndarray[Any, Any]]:
+        """Run a case on an arena full of ``poison``; outputs in graph order."""
+        f = b.facts
+        arena = aligned_bytes(f.arena_bytes, f.align)
+        arena[:] = poison
+        blob = aligned_bytes(len(f.blob), f.align)
+        blob[:] = np.frombuffer(f.blob, dtype=np.uint8)
+        net = self._ffi.new("net_t *")
+        pointer = lambda a: self._ffi.cast("void *", a.ctypes.data)  # noqa: E731
+        assert getattr(self._lib, f"{f.name}_init")(net, pointer(arena), pointer(blob), len(f.blob)) == 0
+        for p in f.inputs:
+            raw = np.ascontiguousarray(inputs[p.name])
+            arena[p.offset : p.offset + raw.nbytes] = raw.reshape(-1).view(np.uint8)
+        status = getattr(self._lib, f"{f.name}_run")(net)
+        assert status == 0, f"{b.label}: run answered {status}"
+        outputs = []
+        for p in f.outputs:
+            dtype = next(v.dtype.numpy for v in b.compilation.graph.outputs if v.name == p.name)
+            n = p.count * dtype.itemsize
+            outputs.append(arena[p.offset : p.offset + n].copy().view(dtype).reshape(p.shape))
+        return outputs
+
+
+def mismatch(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: float) -> str:
+    """Empty if ``got`` is ``want`` within ``tolerance * max|want|`` (NaN and infinities alike), else what differs."""
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+    if want.dtype.kind != "f":
+        bad = got != want
+        return f"{bad.sum()} of {bad.size} differ: {got[bad][:4]} instead of {want[bad][:4]}" if bad.any() else ""
+    g, w = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(w)
+    if not np.array_equal(np.isnan(g), np.isnan(w)) or not np.array_equal(g[np.isinf(w)], w[np.isinf(w)]):
+        return f"NaN or infinity in other places: {got.reshape(-1)[:8]} instead of {want.reshape(-1)[:8]}"
+    scale = np.abs(w[finite]).max(initial=0)
+    error = np.abs(g[finite] - w[finite]).max(initial=0)
+    return f"error {error:.3g} on values up to {scale:.3g}" if error > tolerance * scale + 1e-30 else ""
