@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +14,18 @@ from mccompile.codegen.model import ModelFacts, model_facts, model_name
 from mccompile.importer.convert import convert
 from mccompile.importer.prepare import prepare
 from mccompile.ir.errors import CompileError, UsageError
-from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import print_graph
 from mccompile.ir.kernel_text import print_module, print_program
-from mccompile.ir.program import Program
-from mccompile.lower.lower import Lowered, lower
+from mccompile.lower.lower import lower
 from mccompile.onnxio import read_model
-from mccompile.passes.manager import PassRecord, run_passes
+from mccompile.passes.manager import run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.plan import plan
+from mccompile.report.compilation import Compilation, Options
 from mccompile.report.report import make_report, write_report
-from mccompile.targets.target import Target, resolve
+from mccompile.targets.target import resolve
 
-
-@dataclass(frozen=True)
-class Options:
-    """How to compile. See `mccompile.compile` for each field."""
-
-    target: str = "native"
-    opt_level: str = "O2"
-    dims: Mapping[str, int] = field(default_factory=dict)
-    input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    keep_inputs: bool = False
-    name: str = ""
-    embed: bool = False
-    passes: Sequence[str] | None = None
-    kernels: Mapping[str, str] = field(default_factory=dict)
+__all__ = ["Artifacts", "Compilation", "Options", "compile", "compile_files", "compile_program", "import_graph"]
 
 
 @dataclass(frozen=True)
@@ -50,23 +36,6 @@ class Artifacts:
     name: str
     report: dict[str, Any]
     notes: tuple[str, ...]
-
-
-@dataclass
-class Compilation:
-    """The state after each stage; what the report and the dumps are made from."""
-
-    source: str
-    sha256: str
-    options: Options
-    target: Target
-    graph: Graph
-    notes: list[str]
-    onnx_nodes: int = 0
-    passes: list[PassRecord] = field(default_factory=list)
-    lowered: Lowered | None = None
-    program: Program | None = None
-    facts: ModelFacts | None = None
 
 
 Observer = Callable[[str, str], None]
@@ -118,7 +87,9 @@ def compile_program(c: Compilation, observe: Observer = _nothing) -> ModelFacts:
     return c.facts
 
 
-def compile_files(path: str | Path, options: Options, observe: Observer = _nothing) -> tuple[Compilation, dict[str, bytes]]:
+def compile_files(
+    path: str | Path, options: Options, observe: Observer = _nothing
+) -> tuple[Compilation, dict[str, bytes]]:
     """A compilation and the files it makes, report included."""
     c = import_graph(path, options)
     facts = compile_program(c, observe)

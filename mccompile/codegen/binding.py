@@ -66,7 +66,7 @@ class BoundView:
         for i, f in enumerate(self.view.factors):
             stride = self.s(i)
             coordinate = _factor_c(f, str(coordinates[f.axis]))
-            if stride == "0" or coordinate == "0" or f.extent(self.view.shape) == 1 and f.div == 1 and not f.mod:
+            if stride == "0" or coordinate == "0" or (f.extent(self.view.shape) == 1 and f.div == 1 and not f.mod):
                 continue
             terms.append(coordinate if stride == "1" else f"{wrapped(coordinate)} * {stride}")
         return " + ".join(terms) or "0"
@@ -138,8 +138,7 @@ class KernelContext:
         """The C parameter list."""
         shared = bool(self.plain)
         out = []
-        inputs = [v for v in (*self.x, *self.e)]
-        for i, v in enumerate(inputs):
+        for i, v in enumerate((*self.x, *self.e)):
             if v is not None:
                 restrict = "" if i in self.plain else " MCC_RESTRICT"
                 out.append(f"const {v.ctype} *{restrict} {v.name}".replace("* ", "*").replace("*MCC", "* MCC"))
@@ -220,7 +219,7 @@ class KernelContext:
             return literal(mode == "prod", dtype)
         if dtype.is_float:
             return literal(-math.inf if mode == "max" else math.inf, dtype)
-        info = np.iinfo(dtype.numpy)
+        info = np.iinfo(dtype.numpy.name)
         return literal(int(info.min if mode == "max" else info.max), dtype)
 
     @staticmethod

@@ -45,7 +45,8 @@ def indent_c(text: str) -> str:
                 out.append("")
             continue
         if in_comment or line.startswith("#") or line == 'extern "C" {':
-            out.append(raw.rstrip() if line.startswith("#") else "    " * depth * in_comment + " " * in_comment + line)
+            pad = "    " * depth + " " if in_comment else ""
+            out.append(raw.rstrip() if line.startswith("#") else pad + line)
             in_comment = in_comment and "*/" not in line
             continue
         code = re.sub(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"', "", line)

@@ -61,7 +61,8 @@ class _Converter:
             return
         body = None
         if depth < MAX_EXPANSION:
-            body = expand_function(node, newest_opset(), [_onnx_value(n, v) for n, v in zip(node.inputs, inputs, strict=True)])
+            types = [_onnx_value(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
+            body = expand_function(node, newest_opset(), types)
         if body is None:
             raise _unsupported(node)
         self.run(body, depth + 1)
@@ -80,7 +81,8 @@ class _Converter:
 
     def _constant(self, name: str, array: np.ndarray, node: OnnxNode) -> Value:
         if dtype_of_array(array) not in DTYPES:
-            raise CompileError(f"a constant of {array.dtype} is not supported", where=f"node {node.index} {node.name!r}")
+            where = f"node {node.index} {node.name!r}"
+            raise CompileError(f"a constant of {array.dtype} is not supported", where=where)
         return self.graph.constant(name, array)
 
 

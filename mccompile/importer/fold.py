@@ -25,8 +25,9 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
     if node.domain:
         return None
     if node.op_type == "Shape" and inputs[0] is not None:
-        start, end = node.attrs.get("start", 0), node.attrs.get("end")
-        return [np.array(inputs[0].shape[start:end], dtype=np.int64)]  # type: ignore[misc]
+        start, end = node.attrs.get("start"), node.attrs.get("end")
+        chosen = slice(start if isinstance(start, int) else None, end if isinstance(end, int) else None)
+        return [np.array(inputs[0].shape[chosen], dtype=np.int64)]
     if node.op_type == "Size" and inputs[0] is not None:
         return [np.array(inputs[0].type.count, dtype=np.int64)]
     if node.op_type in _RANDOM:
@@ -56,10 +57,11 @@ def predicted_bytes(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> int:
             start, limit, delta = (float(a.reshape(-1)[0]) for a in given)
             return int(8 * abs((limit - start) / delta)) if delta else 0
         case "Pad":
-            grown = int(np.abs(given[1]).max(initial=0)) * 2
-            return given[0].itemsize * math.prod(e + grown for e in given[0].shape)
+            around = int(np.abs(given[1]).max(initial=0)) * 2
+            return 8 * math.prod(int(e) + around for e in given[0].shape)
         case "Resize":
-            return 8 * int(max((float(np.prod(a)) for a in given[1:] if a.size), default=1)) * max(given[0].size, 1)
+            grown = int(max((float(np.prod(a)) for a in given[1:] if a.size), default=1))
+            return 8 * grown * max(given[0].size, 1)
         case "OneHot":
             return 8 * given[0].size * max(int(given[1].reshape(-1)[0]), 1)
         case "EyeLike" | "MatMul" | "Gemm":

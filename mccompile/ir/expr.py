@@ -180,7 +180,7 @@ def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> 
 def saturating_cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
     """Conversion as generated C does it: float to integer saturates, NaN gives 0, integers wrap."""
     if array.dtype.kind == "f" and dtype.kind in "iu":
-        info = np.iinfo(dtype)
+        info = np.iinfo(dtype.name)
         clipped = np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), float(info.min), float(info.max))
         whole = np.trunc(clipped)
         # 2**63 - 1 is not a float64: values at or above the bound are set by hand.
@@ -220,7 +220,8 @@ class _Parser:
 
     @staticmethod
     def _lex(source: str) -> list[str]:
-        tokens, at = [], 0
+        tokens: list[str] = []
+        at = 0
         while at < len(source.rstrip()):
             m = _TOKEN.match(source, at)
             if not m:

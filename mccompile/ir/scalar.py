@@ -36,7 +36,7 @@ class ScalarFn:
 
 
 def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x), dtype=x.dtype)
 
 
 def _wrap(symbol: str) -> dict[str, str]:
@@ -83,7 +83,7 @@ def _fmod(a: Array, b: Array) -> Array:
 def _pow(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.power(a, b)
-    return np.power(a, np.maximum(b, 0)) * (b >= 0) + (b < 0) * np.where(a == 1, 1, 0).astype(a.dtype)
+    return np.where(b < 0, (a == 1).astype(a.dtype), np.power(a, np.maximum(b, 0)))
 
 
 def _round_f16(x: Array) -> Array:
@@ -99,10 +99,10 @@ def _relu(x: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    return (1 / (1 + np.exp(-x))).astype(x.dtype)
+    return np.asarray(1 / (1 + np.exp(-x)), dtype=x.dtype)
 
 
-_HELPER2 = {k: "mcc_{name}_{s}({0}, {1})" for k in "fiu"}
+_HELPER2 = dict.fromkeys("fiu", "mcc_{name}_{s}({0}, {1})")
 
 
 def _helper(name: str) -> dict[str, str]:
@@ -123,7 +123,7 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn("min", 2, np.minimum, _helper("min")),
     ScalarFn("neg", 1, np.negative, {"f": "-{0}", "i": "({t})(({u})0 - ({u}){0})"}),
     ScalarFn("abs", 1, np.abs, {"f": "fabs{f}({0})", "i": "mcc_abs_{s}({0})", "u": "{0}"}),
-    ScalarFn("sign", 1, np.sign, {k: "mcc_sign_{s}({0})" for k in "fiu"}),
+    ScalarFn("sign", 1, np.sign, dict.fromkeys("fiu", "mcc_sign_{s}({0})")),
     ScalarFn("relu", 1, _relu, {"f": "mcc_relu_{s}({0})", "i": "mcc_relu_{s}({0})", "u": "{0}"}),
     ScalarFn("sqrt", 1, np.sqrt, _libm("sqrt")),
     ScalarFn("exp", 1, np.exp, _libm("exp"), ulp=2),
@@ -155,13 +155,13 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn("isnan", 1, np.isnan, {"f": "(uint8_t)({0} != {0})"}, result="bool"),
     ScalarFn("not", 1, np.logical_not, {"b": "(uint8_t)!{0}"}, result="bool"),
     *(
-        ScalarFn(n, 2, getattr(np, "bitwise_" + n), {k: "({t})({0} " + s + " {1})" for k in "iub"})
+        ScalarFn(n, 2, getattr(np, "bitwise_" + n), dict.fromkeys("iub", "({t})({0} " + s + " {1})"))
         for n, s in _BITS.items()
     ),
     ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "({t})~{0}"}),
     ScalarFn("shl", 2, _shift(np.left_shift), {"u": "mcc_shl_{s}({0}, {1})"}),
     ScalarFn("shr", 2, _shift(np.right_shift), {"u": "mcc_shr_{s}({0}, {1})"}),
-    ScalarFn("select", 3, np.where, {k: "({0} ? {1} : {2})" for k in "fiub"}),
+    ScalarFn("select", 3, np.where, dict.fromkeys("fiub", "({0} ? {1} : {2})")),
 )
 
 FUNCTIONS: dict[str, ScalarFn] = {row.name: row for row in _ROWS}

@@ -32,7 +32,8 @@ class ReduceGeneric(Variant):
 
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op
-        assert isinstance(op, Reduce) and node.operands[0] is not None
+        assert isinstance(op, Reduce)
+        assert node.operands[0] is not None
         x, y = b.read(node.operands[0]), b.result(0)
         kept = [a for a in range(x.rank) if a not in op.axes]
         extras = [b.read(v).broadcast(y.shape) for v in node.extras]

@@ -13,8 +13,8 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, View, whole
 from mccompile.ir.op import Op
 from mccompile.ir.types import DType, TensorType, dtype_of
-from mccompile.kernels.variant import Demand, Packing
 from mccompile.kernels.registry import variant
+from mccompile.kernels.variant import Demand, Packing
 from mccompile.lower.select import Choice, choose
 from mccompile.lower.share import share_code
 from mccompile.lower.storage import Storage, assign_storage

@@ -11,6 +11,7 @@ from mccompile.kernels.registry import candidates
 from mccompile.kernels.variant import Variant
 from mccompile.targets.target import Target
 
+
 @dataclass(frozen=True)
 class Choice:
     """The variant of a node, what it is thought to cost, and why each other candidate is not it."""

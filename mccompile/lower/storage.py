@@ -44,7 +44,7 @@ def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> 
     for members in group.values():
         if len(members) > 1:
             root = next((m for m in members if m in fixed), members[0])
-            storage.root.update({m: root for m in members})
+            storage.root.update(dict.fromkeys(members, root))
     for node, wanted in demands.items():
         for demand in wanted:
             value = node.operands[demand.operand]

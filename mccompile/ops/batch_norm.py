@@ -22,7 +22,7 @@ def _sample(d: Draw) -> Case:
 def import_batch_norm(n: Import) -> None:
     """x * s + (B - mean * s) with s = scale / sqrt(var + epsilon): one multiply-add per element."""
     if n.attr("training_mode", 0):
-        raise n.error("BatchNormalization in training mode is not supported", hint="export the model for inference")
+        raise n.error("training mode is not supported", hint="export the model for inference")
     x = n.input(0)
     scale, shift, mean, var = (n.input(i) for i in range(1, 5))
     f = ex.var(0, scale.dtype)

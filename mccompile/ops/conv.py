@@ -39,9 +39,10 @@ class Conv(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, w = types
-        assert x is not None and w is not None
+        assert x is not None
+        assert w is not None
         if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or not x.dtype.is_float:
-            raise TypeRuleError(f"convolution of {x} by {w}: ranks of at least 3 and equal float types are needed")
+            raise TypeRuleError(f"{x} convolved with {w}: ranks of at least 3 and equal float types are needed")
         if x.shape[1] != w.shape[1] * self.groups or w.shape[0] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
         spatial = self.window(w.shape[2:]).output(x.shape[2:])
@@ -51,8 +52,9 @@ class Conv(Op):
         x, w = (np.asarray(a) for a in arrays)
         rank = x.ndim - 2
         pads = [(0, 0), (0, 0), *zip(self.pads[:rank], self.pads[rank:], strict=True)]
+        spatial, dtype = x.shape[2:], x.dtype
         x = np.pad(x.astype(np.promote_types(x.dtype, np.float32)), pads)
-        out = self.window(w.shape[2:]).output(np.shape(arrays[0])[2:])
+        out = self.window(w.shape[2:]).output(spatial)
         n, g = x.shape[0], self.groups
         y = np.zeros((n, g, w.shape[0] // g, *out), dtype=x.dtype)
         wg = w.reshape(g, w.shape[0] // g, *w.shape[1:]).astype(x.dtype)
@@ -63,7 +65,7 @@ class Conv(Op):
             )
             xg = x[(slice(None), slice(None), *part)].reshape(n, g, -1, math.prod(out))
             y += np.einsum("gmc,ngcp->ngmp", wg[(slice(None),) * 3 + tap], xg).reshape(y.shape)
-        return (y.reshape(n, w.shape[0], *out).astype(np.asarray(arrays[0]).dtype),)
+        return (y.reshape(n, w.shape[0], *out).astype(dtype),)
 
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         w = types[1]
@@ -89,7 +91,8 @@ def _sample(d: Draw) -> Case:
     cin = 1 if depthwise else d.int(1, 5)
     cout = d.int(1, 9) * groups
     x = (d.int(1, 2), cin * groups, *d.shape(rank, 5, 9))
-    attrs: dict[str, object] = {"group": groups, "strides": d.shape(rank, 1, 2), "dilations": d.shape(rank, 1, 2)}
+    strides, dilations = d.shape(rank, 1, 2), d.shape(rank, 1, 2)
+    attrs: dict[str, object] = {"group": groups, "strides": strides, "dilations": dilations}
     auto = d.choice(["NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"])
     if auto == "NOTSET":
         attrs["pads"] = d.shape(2 * rank, 0, 2)

@@ -187,8 +187,9 @@ def _thresholded(n: Import, v: list[ex.Expr]) -> ex.Expr:
 
 def _shrink(n: Import, v: list[ex.Expr]) -> ex.Expr:
     x, lambd, bias = v[0], n.attr("lambd", 0.5), n.attr("bias", 0.0)
-    high = ex.apply("select", ex.apply("gt", x, _const(x, lambd)), ex.apply("sub", x, _const(x, bias)), _const(x, 0))
-    return ex.apply("select", ex.apply("lt", x, _const(x, -lambd)), ex.apply("add", x, _const(x, bias)), high)
+    zero, above, below = _const(x, 0), ex.apply("gt", x, _const(x, lambd)), ex.apply("lt", x, _const(x, -lambd))
+    high = ex.apply("select", above, ex.apply("sub", x, _const(x, bias)), zero)
+    return ex.apply("select", below, ex.apply("add", x, _const(x, bias)), high)
 
 
 def _mish(x: ex.Expr) -> ex.Expr:
@@ -252,11 +253,13 @@ ROWS: tuple[Row, ...] = (
     Row("Celu", 1, _celu, ("f32",), LIBM, attrs=lambda d: {"alpha": d.choice([1.0, 0.5])}),
     Row("Selu", 1, _selu, ("f32",), LIBM),
     Row("Gelu", 1, _gelu, ("f32",), LIBM, attrs=lambda d: {"approximate": d.choice(["none", "tanh"])}),
-    Row("LeakyRelu", 1, lambda n, v: _leaky(v[0], _const(v[0], n.attr("alpha", 0.01))), ("f32", "f16"), ROUNDED,
+    Row("LeakyRelu", 1,
+        lambda n, v: _leaky(v[0], _const(v[0], n.attr("alpha", 0.01))), ("f32", "f16"), ROUNDED,
         attrs=lambda d: {"alpha": d.choice([0.01, 0.3])}),
     Row("PRelu", 2, lambda n, v: _leaky(v[0], v[1]), ("f32",), ROUNDED),
     Row("ThresholdedRelu", 1, _thresholded, ("f32",), EXACT, attrs=lambda d: {"alpha": 0.5}),
-    Row("Shrink", 1, _shrink, ("f32",), ROUNDED, attrs=lambda d: {"lambd": 0.4, "bias": d.choice([0.0, 0.2])}),
+    Row("Shrink", 1, _shrink, ("f32",), ROUNDED,
+        attrs=lambda d: {"lambd": 0.4, "bias": d.choice([0.0, 0.2])}),
     Row("HardSigmoid", 1,
         lambda n, v: _hard_sigmoid(v[0], n.attr("alpha", 0.2), n.attr("beta", 0.5)), ("f32",), ROUNDED,
         attrs=lambda d: {"alpha": d.choice([0.2, 1 / 6])}),
@@ -313,7 +316,8 @@ def _front_end(row: Row) -> FrontEnd:
         for i in range(arity):
             unidirectional = row.op_type == "PRelu" and i == 0
             s = shape if unidirectional or arity == 1 else d.broadcastable(shape)
-            inputs.append(draw(s, dtype) if draw else d.array(s, dtype, max(row.low, 0 if dtype[0] == "u" else -99), row.high))
+            low = max(row.low, 0) if dtype[0] == "u" else row.low
+            inputs.append(draw(s, dtype) if draw else d.array(s, dtype, low, row.high))
         return Case(inputs, row.attrs(d))
 
     return FrontEnd(row.op_type, convert, sample, row.tolerance or {})

@@ -31,7 +31,8 @@ class MatMul(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         a, b = types
-        assert a is not None and b is not None
+        assert a is not None
+        assert b is not None
         if a.rank < 2 or b.rank < 2 or a.dtype != b.dtype:
             raise TypeRuleError(f"{a} times {b}: equal element types and ranks of at least 2 are needed")
         m, k = a.shape[-2:][:: -1 if self.trans_a else 1]
@@ -84,7 +85,8 @@ def import_matmul(n: Import) -> None:
         n.emit(MatMul(), [a, b])
         return
     product = n.inner(MatMul(), [a, b], "matrix")
-    shape = product.shape[:-2] + (() if row else product.shape[-2:-1]) + (() if column else product.shape[-1:])
+    rows, columns = product.shape[-2:-1], product.shape[-1:]
+    shape = product.shape[:-2] + (() if row else rows) + (() if column else columns)
     n.bind(0, n.reshape(product, shape, "vector"))
 
 

@@ -37,7 +37,8 @@ class Pad(Movement):
         begin, end = self.pads[: x.rank], self.pads[x.rank :]
         if len(self.pads) != 2 * x.rank or min(self.pads, default=0) < 0:
             raise TypeRuleError(f"pads {list(self.pads)} do not fit {x}")
-        if self.mode == "reflect" and any(max(b, e) >= d for b, e, d in zip(begin, end, x.shape, strict=True) if b or e):
+        wide = any(max(b, e) >= d for b, e, d in zip(begin, end, x.shape, strict=True) if b or e)
+        if self.mode == "reflect" and wide:
             raise TypeRuleError(f"reflection by {list(self.pads)} is wider than {x}")
         return (TensorType(x.dtype, tuple(b + d + e for b, d, e in zip(begin, x.shape, end, strict=True))),)
 
@@ -84,7 +85,9 @@ def import_pad(n: Import) -> None:
     x = n.input(0)
     rank = len(x.shape)
     given = n.ints(1, "pads")
-    axes = tuple(n.axis(a, rank) for a in n.ints(3, "axes")) if n.optional(3) is not None else tuple(range(rank))
+    axes = tuple(range(rank))
+    if n.optional(3) is not None:
+        axes = tuple(n.axis(a, rank) for a in n.ints(3, "axes"))
     if len(given) != 2 * len(axes):
         raise n.error(f"{len(given)} pads for {len(axes)} axes")
     begin, end = [0] * rank, [0] * rank

@@ -63,9 +63,10 @@ class Pool(Op):
         counted = np.pad(np.ones(x.shape[2:]), [(0, 0)] * rank)
         border = [(self.pads[i], self.pads[rank + i]) for i in range(rank)]
         counted = np.pad(counted, border, constant_values=1 if self.count_pad else 0)
-        counted = np.pad(counted, [(0, max(f - c, 0)) for f, c in zip(filled.shape[2:], counted.shape, strict=True)])
-        weights = sum(self._tap(counted[None, None], tap, out) for tap in np.ndindex(*self.kernel))
-        return ((sum(taps) / weights).astype(x.dtype),)
+        beyond = [(0, max(f - c, 0)) for f, c in zip(filled.shape[2:], counted.shape, strict=True)]
+        counted = np.pad(counted, beyond)
+        weights = np.add.reduce([self._tap(counted[None, None], tap, out) for tap in np.ndindex(*self.kernel)])
+        return ((np.add.reduce(taps) / weights).astype(x.dtype),)
 
     def _tap(self, x: Array, tap: tuple[int, ...], out: tuple[int, ...]) -> Array:
         part = tuple(

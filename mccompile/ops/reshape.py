@@ -57,7 +57,8 @@ def import_flatten(n: Import) -> None:
 def _sample_squeeze(d: Draw) -> Case:
     if d.bool():
         return Case([d.array((1, d.int(1, 4), 1)), None])
-    return Case([d.array((1, d.int(1, 4), 1)), np.array([d.choice([0, 2, -1])], dtype=np.int64)], {}, frozenset({1}))
+    axes = np.array([d.choice([0, 2, -1])], dtype=np.int64)
+    return Case([d.array((1, d.int(1, 4), 1)), axes], {}, frozenset({1}))
 
 
 @onnx_op("Squeeze", sample=_sample_squeeze)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -14,29 +15,31 @@ T = TypeVar("T")
 class Draw(Protocol):
     """A source of choices. Every method is a pure function of the source's state."""
 
-    def int(self, low: int, high: int) -> int:
+    def int(self, low: builtins.int, high: builtins.int) -> builtins.int:
         """An integer in [low, high]."""
         ...
 
-    def bool(self) -> bool: ...
+    def bool(self) -> builtins.bool: ...
 
     def choice(self, options: Sequence[T]) -> T: ...
 
-    def shape(self, rank: int, low: int = 1, high: int = 5) -> tuple[int, ...]: ...
+    def shape(self, rank: builtins.int, low: builtins.int = 1, high: builtins.int = 5) -> tuple[builtins.int, ...]: ...
 
-    def array(self, shape: Sequence[int], dtype: str = "f32", low: float = -2, high: float = 2) -> Array:
+    def array(
+        self, shape: Sequence[builtins.int], dtype: str = "f32", low: float = -2, high: float = 2
+    ) -> Array:
         """Elements in [low, high]; integers are whole, bools fair."""
         ...
 
-    def special(self, shape: Sequence[int], dtype: str = "f32") -> Array:
+    def special(self, shape: Sequence[builtins.int], dtype: str = "f32") -> Array:
         """Elements that include NaN, infinities, -0, and the extremes of the type."""
         ...
 
-    def broadcastable(self, shape: Sequence[int]) -> tuple[int, ...]:
+    def broadcastable(self, shape: Sequence[builtins.int]) -> tuple[builtins.int, ...]:
         """A shape that broadcasts with ``shape`` to ``shape``: some axes 1, leading ones dropped."""
         ...
 
-    def permutation(self, n: int) -> tuple[int, ...]: ...
+    def permutation(self, n: builtins.int) -> tuple[builtins.int, ...]: ...
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ def clamp_range(start: int, stop: int, step: int, extent: int) -> tuple[int, int
 def _sample(d: Draw) -> Case:
     shape = d.shape(d.int(1, 4), 3, 7)
     axes = sorted({d.int(0, len(shape) - 1) for _ in range(2)})
-    starts, ends, steps = [], [], []
+    starts: list[int] = []
+    ends: list[int] = []
+    steps: list[int] = []
     for a in axes:
         if d.bool():
             first = d.int(0, shape[a] - 1)

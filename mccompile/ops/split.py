@@ -47,7 +47,8 @@ def _sample(d: Draw) -> Case:
     axis = d.int(-len(shape), len(shape) - 1)
     shape[axis] = sum(sizes)
     if d.bool():
-        return Case([d.array(shape), np.array(sizes, dtype=np.int64)], {"axis": axis}, frozenset({1}), len(sizes))
+        parts = np.array(sizes, dtype=np.int64)
+        return Case([d.array(shape), parts], {"axis": axis}, frozenset({1}), len(sizes))
     shape[axis] = max(shape[axis], 3)
     return Case([d.array(shape), None], {"axis": axis, "num_outputs": 2}, frozenset(), 2)
 

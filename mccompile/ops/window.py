@@ -27,7 +27,7 @@ class Window:
             reach = self.dilations[i] * (self.kernel[i] - 1) + 1
             free = spatial[i] + self.pads[i] + self.pads[n + i] - reach
             if free < 0:
-                raise TypeRuleError(f"a window of {reach} does not fit in axis {i} of {spatial[i]} with its padding")
+                raise TypeRuleError(f"a window of {reach} does not fit in axis {i} of {spatial[i]}, padded")
             count = (-(-free // self.strides[i]) if ceil else free // self.strides[i]) + 1
             if ceil and (count - 1) * self.strides[i] >= spatial[i] + self.pads[i]:
                 count -= 1

@@ -6,6 +6,7 @@ from mccompile.ir.kernel import Buffer, Call, KernelModule
 from mccompile.ir.program import PlanFacts, Program
 from mccompile.plan.alloc.portfolio import allocate
 from mccompile.plan.alloc.problem import Interval, Overwrite, Problem
+from mccompile.plan.check import check_program
 from mccompile.plan.schedule import schedule
 
 
@@ -14,7 +15,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, tuple[int, int]]:
-    """Half-open life of each arena buffer in steps: inputs from the start, outputs (and kept inputs) to the end."""
+    """Half-open life of each arena buffer: inputs from the start, outputs (and kept inputs) to the end."""
     steps = list(module.body.linear())
     end = max(len(steps), 1)
     life: dict[Buffer, tuple[int, int]] = {}
@@ -48,7 +49,8 @@ def inplace_offers(module: KernelModule, life: dict[Buffer, tuple[int, int]]) ->
             if view is None or view.buffer.space != "arena":
                 continue
             dst = view.buffer
-            only = all(v is None or v.buffer is not dst or k in step.inplace for k, v in enumerate(step.inputs))
+            elsewhere = [v for k, v in enumerate(step.inputs) if k not in step.inplace and v is not None]
+            only = all(v.buffer is not dst for v in elsewhere)
             same = dst.type.dtype == result.type.dtype and dst.nbytes == result.nbytes and dst is not result
             if only and same and life[dst][1] == t + 1 and life[dst][0] < t:
                 offers.append((result, dst))
@@ -89,4 +91,5 @@ def plan(module: KernelModule, keep_inputs: bool = False, effort: int = 1) -> Pr
     arena = round_up(max(result.peak, 1), max((b.align for b in buffers), default=1))
     program = Program(module, offsets, arena, blob_bytes, facts)
     program.verify()
+    check_program(program, keep_inputs)
     return program

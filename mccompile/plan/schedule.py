@@ -25,7 +25,7 @@ def _writes(step: Step) -> set[Buffer]:
 
 
 def _dependencies(steps: list[Step]) -> _Dependencies:
-    """A step waits for every earlier one that writes what it touches; writers of one buffer keep their order."""
+    """A step waits for earlier ones that write what it touches; so writers of one buffer keep their order."""
     waits: list[set[int]] = [set() for _ in steps]
     followers: list[set[int]] = [set() for _ in steps]
     touched = [[b for b in s.buffers() if b.space == "arena"] for s in steps]
@@ -42,7 +42,7 @@ def _dependencies(steps: list[Step]) -> _Dependencies:
 
 def peak_bytes(module: KernelModule, steps: list[Step]) -> int:
     """The most arena bytes alive at one step: what no plan of this order without overlaps can beat."""
-    begin: dict[Buffer, int] = {b: 0 for b in module.role("input")}
+    begin: dict[Buffer, int] = dict.fromkeys(module.role("input"), 0)
     end: dict[Buffer, int] = {b: len(steps) - 1 for b in module.role("output")}
     for t, step in enumerate(steps):
         for b in step.buffers():

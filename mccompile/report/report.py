@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mccompile._version import __version__
+from mccompile.codegen.model import Port
 from mccompile.ir.kernel import Buffer, Call, View, whole
 from mccompile.ir.program import Program
-
-if TYPE_CHECKING:
-    from mccompile.codegen.model import Port
-    from mccompile.driver import Compilation
+from mccompile.report.compilation import Compilation
 
 
 def _port(p: Port) -> dict[str, Any]:
@@ -85,7 +83,9 @@ def _memory(program: Program) -> dict[str, Any]:
 def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
     """The report of a finished compilation, as plain data."""
     program, facts, lowered = c.program, c.facts, c.lowered
-    assert program is not None and facts is not None and lowered is not None
+    assert program is not None
+    assert facts is not None
+    assert lowered is not None
     macs = sum(n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in c.graph.nodes)
     return {
         "mccompile": __version__,

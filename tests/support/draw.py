@@ -39,7 +39,9 @@ class SeededDraw:
         kept = tuple(shape)[self.random.randint(0, len(shape)) if self.bool() else 0 :]
         return tuple(1 if self.random.random() < 0.25 else e for e in kept)
 
-    def array(self, shape: Sequence[int], dtype: str = "f32", low: float = -2, high: float = 2) -> np.ndarray[Any, Any]:
+    def array(
+        self, shape: Sequence[int], dtype: str = "f32", low: float = -2, high: float = 2
+    ) -> np.ndarray[Any, Any]:
         target = DTYPES[dtype].numpy
         if dtype == "bool":
             return self.numpy.random(tuple(shape)) < 0.5

@@ -39,7 +39,8 @@ def case_model(front_end: FrontEnd, case: Case, opset: int = ORT_OPSET) -> onnx.
         if i in case.constant:
             initializers.append(numpy_helper.from_array(np.asarray(array), f"x{i}"))
         else:
-            inputs.append(helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(array.dtype), array.shape))
+            dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
+            inputs.append(helper.make_tensor_value_info(f"x{i}", dtype, array.shape))
     while names and not names[-1]:
         names.pop()
     outputs = [f"y{i}" for i in range(case.outputs)]
@@ -126,12 +127,15 @@ class CaseLibrary:
         names = [b.facts.name for b in self.built]
         self._ffi.cdef(
             "typedef struct { void *arena; const void *weights; } net_t;"
-            + "".join(f"int {n}_init(net_t *, void *, const void *, size_t); int {n}_run(const net_t *);" for n in names)
+            + "".join(f"int {n}_init(net_t *, void *, const void *, size_t);" for n in names)
+            + "".join(f"int {n}_run(const net_t *);" for n in names)
         )
         self._lib = self._ffi.dlopen(str(library))
         return self
 
-    def run(self, b: Built, inputs: Mapping[str, np.ndarray[Any, Any]], poison: int = 0xFF) -> list[np.ndarray[Any, Any]]:
+    def run(
+        self, b: Built, inputs: Mapping[str, np.ndarray[Any, Any]], poison: int = 0xFF
+    ) -> list[np.ndarray[Any, Any]]:
         """Run a case on an arena full of ``poison``; outputs in graph order."""
         f = b.facts
         arena = aligned_bytes(f.arena_bytes, f.align)

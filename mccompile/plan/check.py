@@ -1,0 +1,237 @@
+"""Proof that a placed program is sound, by running it on a memory that only knows which buffer each byte holds.
+
+It shares no code with the scheduler, the lifetimes or the allocators that it judges, and uses only what a
+reader of the program's text sees: steps, views, offsets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.kernel import Buffer, Call, Fill, View
+from mccompile.ir.program import Program
+
+_NOBODY: Final = -1
+Owners = np.ndarray[Any, np.dtype[np.int32]]
+
+
+def check_program(program: Program, keep_inputs: bool = False) -> None:
+    """Raise InternalError, naming step and buffers, unless the program is sound.
+
+    Verified: every address is aligned and inside of its space; blob entries do not overlap; every element a
+    step reads was written by the buffer it is read from and by nobody since (halos and tails included, for
+    kernels may read them); a call writes no byte that it reads, except through an operand offered in place,
+    at the same element; buffers that are alive together overlap only in such a call; inputs hold from the
+    start (``keep_inputs``: to the end), outputs are complete at the end.
+    """
+    _check_places(program)
+    _check_blob(program)
+    _check_lives(program, keep_inputs)
+    _Memory(program).run(keep_inputs)
+
+
+def _span(program: Program, b: Buffer) -> tuple[int, int]:
+    at = program.offsets[b]
+    return at, at + b.nbytes
+
+
+def _describe(program: Program, b: Buffer) -> str:
+    low, high = _span(program, b)
+    return f"{b.name} at [{low}, {high})"
+
+
+def _check_places(program: Program) -> None:
+    for b in program.module.buffers:
+        if b not in program.offsets:
+            raise InternalError(f"{b.name} has no address")
+        limit = program.arena_bytes if b.space == "arena" else program.blob_bytes
+        low, high = _span(program, b)
+        if low < 0 or high > limit or low % b.align or low % b.type.dtype.nbytes:
+            raise InternalError(f"{_describe(program, b)} is misaligned or leaves the {b.space} of {limit} bytes")
+
+
+def _check_blob(program: Program) -> None:
+    entries = sorted((b for b in program.module.buffers if b.space == "blob"), key=lambda b: program.offsets[b])
+    for b in entries:
+        if b.data is None or b.data.nbytes != b.nbytes:
+            raise InternalError(f"{b.name} has no data of {b.nbytes} bytes")
+    for a, b in zip(entries, entries[1:], strict=False):
+        if _span(program, a)[1] > _span(program, b)[0]:
+            raise InternalError(f"{_describe(program, a)} and {_describe(program, b)} overlap in the blob")
+
+
+def _check_lives(program: Program, keep_inputs: bool) -> None:
+    """Whole buffers: those alive at one step are disjoint, unless that step is an offered overwriting."""
+    steps = list(program.body.linear())
+    touched = [set(_touched(s)) for s in steps]
+    first: dict[Buffer, int] = {b: -1 for b in program.module.buffers if b.role == "input"}
+    last: dict[Buffer, int] = dict(first)
+    for t, buffers in enumerate(touched):
+        for b in buffers:
+            first.setdefault(b, t)
+            last[b] = t
+    for b in first:
+        if b.role == "output" or keep_inputs and b.role == "input":
+            last[b] = len(steps)
+    alive: list[Buffer] = []
+    for b in sorted(first, key=lambda b: first[b]):
+        born = first[b]
+        alive = [a for a in alive if last[a] >= born]
+        for a in alive:
+            (a_low, a_high), (b_low, b_high) = _span(program, a), _span(program, b)
+            apart = a_high <= b_low or b_high <= a_low
+            if not apart and not (last[a] == born and _overwrites(steps, born, b, a)):
+                raise InternalError(
+                    f"{_describe(program, a)} and {_describe(program, b)} overlap, both are alive at step {born}"
+                )
+        alive.append(b)
+
+
+def _touched(step: Call | Fill) -> Iterator[Buffer]:
+    views = [step.view] if isinstance(step, Fill) else [v for v in (*step.inputs, *step.results) if v is not None]
+    yield from (v.buffer for v in views if v.buffer.space == "arena")
+    if isinstance(step, Call) and step.scratch is not None:
+        yield step.scratch
+
+
+def _overwrites(steps: list[Call | Fill], t: int, result: Buffer, operand: Buffer) -> bool:
+    """True if step ``t`` offers to write ``result`` over ``operand``."""
+    step = steps[t] if 0 <= t < len(steps) else None
+    if not isinstance(step, Call) or step.results[0].buffer is not result:
+        return False
+    offered = [step.inputs[i] for i in step.inplace]
+    return any(v is not None and v.buffer is operand for v in offered)
+
+
+class _Memory:
+    """The arena in units of as many bytes as every address and element size is a multiple of."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.buffers = [b for b in program.module.buffers if b.space == "arena"]
+        self.number = {b: i for i, b in enumerate(self.buffers)}
+        sizes = [n for b in self.buffers for n in (program.offsets[b], b.type.dtype.nbytes)]
+        self.unit = math.gcd(*sizes) or 1
+        self.owners: Owners = np.full(program.arena_bytes // self.unit + 1, _NOBODY, np.int32)
+
+    def run(self, keep_inputs: bool) -> None:
+        for b in self.buffers:
+            if b.role == "input":
+                self._all(b)[...] = self.number[b]
+        for t, step in enumerate(self.program.body.linear()):
+            if isinstance(step, Fill):
+                self._write(step.view)
+            else:
+                self._call(f"step {t} ({step.kernel})", step)
+        for b in self.buffers:
+            if b.role == "output" or keep_inputs and b.role == "input":
+                self._expect(f"the {b.role} {b.name} after the last step", b, self._all(b))
+
+    def _call(self, where: str, call: Call) -> None:
+        for v in call.inputs:
+            if v is not None and v.buffer.space == "arena":
+                self._expect(f"{where} reads {v.buffer.name}", v.buffer, self._read(v))
+        regions = [(r.buffer, self._units(r)) for r in call.results]
+        if call.scratch is not None:
+            regions.append((call.scratch, self._all(call.scratch)))
+        self._check_apart(where, call, regions)
+        for r in call.results:
+            self._write(r)
+        if call.scratch is not None:
+            self._all(call.scratch)[...] = self.number[call.scratch]
+
+    def _check_apart(self, where: str, call: Call, written: list[tuple[Buffer, Owners]]) -> None:
+        """What the call writes is disjoint from itself and from what it reads, but for offered operands."""
+        for i, (b, mine) in enumerate(written):
+            for other, theirs in written[:i]:
+                if self._meet(b, mine, other, theirs):
+                    raise InternalError(f"{where} writes {b.name} and {other.name} to the same bytes")
+            for k, v in enumerate(call.inputs):
+                if v is None or v.buffer.space != "arena" or not self._meet(b, mine, v.buffer, self._read(v)):
+                    continue
+                if not (i == 0 and k in call.inplace and self._same_elements(v, call.results[0])):
+                    raise InternalError(f"{where} writes {b.name} over {v.buffer.name}, which it still reads")
+
+    def _meet(self, a: Buffer, mine: Owners, b: Buffer, theirs: Owners) -> bool:
+        """True if two regions share a unit. Regions of buffers that are apart cannot."""
+        (a_low, a_high), (b_low, b_high) = _span(self.program, a), _span(self.program, b)
+        if a_high <= b_low or b_high <= a_low:
+            return False
+        mark = np.zeros(self.owners.size, bool)
+        strided = np.lib.stride_tricks.as_strided
+        for region, write in ((mine, True), (theirs, False)):
+            start = (region.__array_interface__["data"][0] - self.owners.ctypes.data) // 4
+            shadow = strided(mark[start:], region.shape, tuple(s // 4 for s in region.strides))
+            if write:
+                shadow[...] = True
+            elif shadow.any():
+                return True
+        return False
+
+    def _same_elements(self, a: View, b: View) -> bool:
+        """True if every coordinate has one address under both views."""
+        if a.shape != b.shape or a.dtype.nbytes != b.dtype.nbytes:
+            return False
+        size = a.dtype.nbytes
+        start = [self.program.offsets[v.buffer] + v.offset * size for v in (a, b)]
+        steps = zip(_contributions(a), _contributions(b), strict=True)
+        return start[0] == start[1] and all(np.array_equal(x, y) for x, y in steps)
+
+    def _expect(self, what: str, b: Buffer, region: Owners) -> None:
+        wrong = region != self.number[b]
+        if wrong.any():
+            owner = int(region[wrong][0])
+            culprit = "nobody has written" if owner == _NOBODY else f"{self.buffers[owner].name} has overwritten"
+            raise InternalError(f"{what}, where {culprit} {int(wrong.sum()) * self.unit} of its bytes")
+
+    def _write(self, view: View) -> None:
+        self._units(view)[...] = self.number[view.buffer]
+
+    def _read(self, view: View) -> Owners:
+        """What a kernel may read: the view, or all of the buffer if that has a halo or a tail."""
+        stored = math.prod(view.buffer.type.stored_shape)
+        padded = bool(view.buffer.halo) or stored != view.buffer.type.count
+        return self._all(view.buffer) if padded else self._units(view)
+
+    def _all(self, b: Buffer) -> Owners:
+        low, high = _span(self.program, b)
+        return self.owners[low // self.unit : high // self.unit]
+
+    def _units(self, view: View) -> Owners:
+        """The units of a view's elements, as a numpy view of the memory."""
+        size = view.dtype.nbytes // self.unit
+        low, high = (n // self.unit for n in _span(self.program, view.buffer))
+        extents, strides = [], []
+        for steps in _contributions(view):
+            stride = int(steps[1] - steps[0]) if len(steps) > 1 else 0
+            if not np.array_equal(steps, stride * np.arange(len(steps))):
+                return self.owners[low:high]  # a blocked axis with a tail: taken as its whole buffer
+            extents.append(len(steps) if stride else min(len(steps), 1))
+            strides.append(stride)
+        reach = [s * (e - 1) for s, e in zip(strides, extents, strict=True)]
+        first = low + view.offset * size
+        lowest, highest = first + size * sum(min(r, 0) for r in reach), first + size * sum(max(r, 0) for r in reach)
+        if view.count and (lowest < low or highest + size > high):
+            raise InternalError(f"a view leaves {_describe(self.program, view.buffer)}")
+        if not view.count:
+            return self.owners[:0]
+        bytes_of = tuple(s * size * 4 for s in strides)
+        return np.lib.stride_tricks.as_strided(self.owners[first:], (*extents, size), (*bytes_of, 4))
+
+
+def _contributions(view: View) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+    """For each logical axis, what each coordinate adds to the element's place in the buffer."""
+    out = []
+    for axis, extent in enumerate(view.shape):
+        at = np.arange(extent, dtype=np.int64)
+        total = np.zeros(extent, np.int64)
+        for f, stride in zip(view.factors, view.strides, strict=True):
+            if f.axis == axis:
+                total += stride * ((at // f.div) % f.mod if f.mod else at // f.div)
+        out.append(total)
+    return out

@@ -1,0 +1,45 @@
+"""What was asked of a compilation, and what it knows after each stage: what reports are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mccompile.codegen.model import ModelFacts
+from mccompile.ir.graph import Graph
+from mccompile.ir.program import Program
+from mccompile.lower.lower import Lowered
+from mccompile.passes.manager import PassRecord
+from mccompile.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile. See `mccompile.compile` for each field."""
+
+    target: str = "native"
+    opt_level: str = "O2"
+    dims: Mapping[str, int] = field(default_factory=dict)
+    input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    keep_inputs: bool = False
+    name: str = ""
+    embed: bool = False
+    passes: Sequence[str] | None = None
+    kernels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Compilation:
+    """The state after each stage; what the report and the dumps are made from."""
+
+    source: str
+    sha256: str
+    options: Options
+    target: Target
+    graph: Graph
+    notes: list[str]
+    onnx_nodes: int = 0
+    passes: list[PassRecord] = field(default_factory=list)
+    lowered: Lowered | None = None
+    program: Program | None = None
+    facts: ModelFacts | None = None
