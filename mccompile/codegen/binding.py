@@ -135,19 +135,17 @@ class KernelContext:
 
     @property
     def params(self) -> str:
-        """The C parameter list."""
-        shared = bool(self.plain)
-        out = []
-        for i, v in enumerate((*self.x, *self.e)):
-            if v is not None:
-                restrict = "" if i in self.plain else " MCC_RESTRICT"
-                out.append(f"const {v.ctype} *{restrict} {v.name}".replace("* ", "*").replace("*MCC", "* MCC"))
-        for r in self.y:
-            out.append(f"{r.ctype} *{r.name}" if shared else f"{r.ctype} * MCC_RESTRICT {r.name}")
+        """The C parameter list. What shares memory with something else is not ``restrict``."""
+
+        def pointer(v: BoundView, shared: bool, const: str) -> str:
+            return f"{const}{v.ctype} *{'' if shared else 'MCC_RESTRICT '}{v.name}"
+
+        inputs = enumerate((*self.x, *self.e))
+        out = [pointer(v, i in self.plain, "const ") for i, v in inputs if v is not None]
+        out += [pointer(r, bool(self.plain), "") for r in self.y]
         if self.scratch is not None:
-            out.append(f"{self.scratch.type.dtype.c} * MCC_RESTRICT scratch")
-        out += [f"int32_t {name}" for name in self.call.args]
-        return ", ".join(out)
+            out.append(f"{self.scratch.type.dtype.c} *MCC_RESTRICT scratch")
+        return ", ".join(out + [f"int32_t {name}" for name in self.call.args])
 
     def load(self, i: int, *coordinates: str) -> str:
         """Operand ``i`` at coordinates with its prologue applied, as one C expression."""

@@ -6,6 +6,7 @@ reader of the program's text sees: steps, views, offsets.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any, Final
@@ -60,7 +61,7 @@ def _check_blob(program: Program) -> None:
     for b in entries:
         if b.data is None or b.data.nbytes != b.nbytes:
             raise InternalError(f"{b.name} has no data of {b.nbytes} bytes")
-    for a, b in zip(entries, entries[1:], strict=False):
+    for a, b in itertools.pairwise(entries):
         if _span(program, a)[1] > _span(program, b)[0]:
             raise InternalError(f"{_describe(program, a)} and {_describe(program, b)} overlap in the blob")
 
@@ -76,7 +77,7 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
             first.setdefault(b, t)
             last[b] = t
     for b in first:
-        if b.role == "output" or keep_inputs and b.role == "input":
+        if b.role == "output" or (keep_inputs and b.role == "input"):
             last[b] = len(steps)
     alive: list[Buffer] = []
     for b in sorted(first, key=lambda b: first[b]):
@@ -129,7 +130,7 @@ class _Memory:
             else:
                 self._call(f"step {t} ({step.kernel})", step)
         for b in self.buffers:
-            if b.role == "output" or keep_inputs and b.role == "input":
+            if b.role == "output" or (keep_inputs and b.role == "input"):
                 self._expect(f"the {b.role} {b.name} after the last step", b, self._all(b))
 
     def _call(self, where: str, call: Call) -> None:
@@ -206,20 +207,19 @@ class _Memory:
         """The units of a view's elements, as a numpy view of the memory."""
         size = view.dtype.nbytes // self.unit
         low, high = (n // self.unit for n in _span(self.program, view.buffer))
-        extents, strides = [], []
-        for steps in _contributions(view):
-            stride = int(steps[1] - steps[0]) if len(steps) > 1 else 0
-            if not np.array_equal(steps, stride * np.arange(len(steps))):
-                return self.owners[low:high]  # a blocked axis with a tail: taken as its whole buffer
-            extents.append(len(steps) if stride else min(len(steps), 1))
-            strides.append(stride)
+        extents = [f.extent(view.shape) for f in view.factors]
+        if math.prod(extents) != view.count:
+            return self.owners[low:high]  # an axis in blocks with a tail: taken as its whole buffer
+        strides = [s if e > 1 else 0 for s, e in zip(view.strides, extents, strict=True)]
+        extents = [e if s else min(e, 1) for s, e in zip(strides, extents, strict=True)]
         reach = [s * (e - 1) for s, e in zip(strides, extents, strict=True)]
         first = low + view.offset * size
-        lowest, highest = first + size * sum(min(r, 0) for r in reach), first + size * sum(max(r, 0) for r in reach)
-        if view.count and (lowest < low or highest + size > high):
-            raise InternalError(f"a view leaves {_describe(self.program, view.buffer)}")
+        lowest = first + size * sum(min(r, 0) for r in reach)
+        highest = first + size * sum(max(r, 0) for r in reach)
         if not view.count:
             return self.owners[:0]
+        if lowest < low or highest + size > high:
+            raise InternalError(f"a view leaves {_describe(self.program, view.buffer)}")
         bytes_of = tuple(s * size * 4 for s in strides)
         return np.lib.stride_tricks.as_strided(self.owners[first:], (*extents, size), (*bytes_of, 4))
 

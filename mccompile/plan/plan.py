@@ -17,7 +17,7 @@ def round_up(value: int, multiple: int) -> int:
 def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, tuple[int, int]]:
     """Half-open life of each arena buffer: inputs from the start, outputs (and kept inputs) to the end."""
     steps = list(module.body.linear())
-    end = max(len(steps), 1)
+    end = len(steps) + 1  # one past the last step, which must not overwrite what the caller will read
     life: dict[Buffer, tuple[int, int]] = {}
     for t, step in enumerate(steps):
         for b in step.buffers():

@@ -1,0 +1,85 @@
+"""What README and CONTRIBUTING show is what the project does: their code is run, their file blocks are the files."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mccompile
+from tests._skips import needs_tool
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+
+MAIN = r"""
+#include <stdio.h>
+int classify(const float pixels[64]);
+int start(void);
+int main(void)
+{
+    float pixels[64];
+    if (start() != 0) { return 2; }
+    for (int i = 0; i < 64; ++i) { if (scanf("%f", &pixels[i]) != 1) { return 3; } }
+    printf("%d\n", classify(pixels));
+    return 0;
+}
+"""
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.S | re.M)
+
+
+def test_the_firmware_example_classifies_a_picture(tmp_path: Path) -> None:
+    import numpy as np
+
+    needs_tool("gcc")
+    digits = ROOT / "examples" / "digits"
+    out = tmp_path / "out"
+    mccompile.compile(digits / "digits.onnx", out, target="generic", embed=True)
+    (example,) = blocks(README, "c")
+    (tmp_path / "app.c").write_text(example)
+    (tmp_path / "main.c").write_text(MAIN)
+    sources = [tmp_path / "app.c", tmp_path / "main.c", out / "digits.c", out / "digits_blob.c", out / "mcc.c"]
+    program = tmp_path / "app"
+    command = ["gcc", "-std=c99", "-O2", "-Wall", "-Werror", f"-I{out}", *map(str, sources), "-lm", "-o", str(program)]
+    subprocess.run(command, check=True)
+    image = np.load(digits / "test_images.npy")[0]
+    pixels = " ".join(str(int(p)) for p in image.reshape(-1))
+    done = subprocess.run([program], input=pixels, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == int(np.load(digits / "test_labels.npy")[0])
+
+
+def test_the_python_example_runs(tmp_path: Path) -> None:
+    (example,) = blocks(README, "python")
+    code = example.replace("build/readme", str(tmp_path / "out"))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "bytes of RAM" in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"\]\(([\w./-]+)\)", README + CONTRIBUTING))))
+def test_links_lead_somewhere(name: str) -> None:
+    assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"^\$ make (\w+)", README + CONTRIBUTING, re.M))))
+def test_make_targets_exist(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)
+
+
+@pytest.mark.parametrize("path", re.findall(r"^`([\w./]+)`:\n\n```", CONTRIBUTING, re.M))
+def test_files_shown_in_contributing_are_the_files(path: str) -> None:
+    shown = re.search(rf"^`{re.escape(path)}`:\n\n```\w*\n(.*?)^```", CONTRIBUTING, re.S | re.M)
+    assert shown is not None
+    assert shown[1] == (ROOT / path).read_text()
+
+
+def test_contributing_shows_an_operator_a_pass_and_a_kernel() -> None:
+    shown = re.findall(r"^`([\w./]+)`:\n\n```", CONTRIBUTING, re.M)
+    assert {p.split("/")[0] for p in shown} >= {"mccompile", "kernels_templates", "tests"}

@@ -1,0 +1,54 @@
+"""Storage layouts: every kernel reads and writes any layout, for logical shapes never depend on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mccompile.ir.types import TensorType, parse_layout
+from tests.support.graphs import compile_graph, parse, run_graph
+from tests.support.opcases import mismatch
+
+LAYOUTS = ["", ":nhwc", ":nchw4c", ":nchw16c", ":(3,2,1,0)"]
+
+
+@pytest.mark.parametrize("first", LAYOUTS)
+@pytest.mark.parametrize("second", LAYOUTS)
+def test_convolution_pool_and_map_in_any_layouts(first: str, second: str, tmp_path: Path) -> None:
+    """5 and 6 channels: blocks of 4 and 16 have tails, which may hold anything."""
+    graph = parse(
+        f"""graph @net(%x: f32[2,5,7,6], %w: f32[6,5,3,3], %b: f32[6,1,1]) {{
+          %a = map(%x) {{expr={{x0}}}} : f32[2,5,7,6]{first}
+          %c = conv(%a, %w) {{strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)}} with(%b)
+               post0{{ relu(acc + x0) }} : f32[2,6,7,6]{second}
+          %p = pool(%c) {{mode='max', kernel=(2, 2), strides=(2, 2), pads=(0, 0, 1, 0), dilations=(1, 1)}}
+               : f32[2,6,4,3]{first}
+          %y = map(%p) {{expr={{x0 * x0}}}} : f32[2,6,4,3]
+          return %y }}"""
+    )
+    rng = np.random.default_rng(1)
+    inputs = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs}
+    (got,) = run_graph(compile_graph(graph), tmp_path, inputs)
+    assert not mismatch(got, graph.evaluate(inputs)["y"], 1e-6)
+
+
+def test_relayout_keeps_every_element(tmp_path: Path) -> None:
+    graph = parse(
+        """graph @net(%x: i32[1,19,3,2]) {
+          %a = map(%x) {expr={x0}} : i32[1,19,3,2]:nchw16c
+          %b = map(%a) {expr={x0}} : i32[1,19,3,2]:nhwc
+          %y = map(%b) {expr={x0}} : i32[1,19,3,2]
+          return %y }"""
+    )
+    x = np.arange(19 * 6, dtype=np.int32).reshape(1, 19, 3, 2)
+    (got,) = run_graph(compile_graph(graph), tmp_path, {"x": x})
+    assert not mismatch(got, x, 0)
+
+
+def test_stored_shape_rounds_blocks_up() -> None:
+    layout = parse_layout("nchw16c")
+    t = TensorType(parse("graph @g(%x: f32[1]) { return %x }").inputs[0].dtype, (1, 19, 3, 2), layout)
+    assert t.stored_shape == (1, 2, 3, 2, 16)
+    assert t.nbytes == 4 * 192
