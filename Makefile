@@ -61,6 +61,7 @@ check: .venv/.stamp-dev
 	$(BIN)/python tools/lint_templates.py
 
 docs: .venv/.stamp-dev
+	$(BIN)/python tools/show_files.py
 	$(BIN)/mccompile ops --markdown > docs/operators.md.new && mv docs/operators.md.new docs/operators.md
 
 wheel: .venv/.stamp-dev

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shlex
@@ -24,6 +25,22 @@ def c_compiler() -> list[str]:
     raise CompileError("no C compiler was found", hint="install gcc or clang, or set CC")
 
 
+def compiler_version(command: Sequence[str]) -> str:
+    """What a compiler says of itself: tells clang from gcc behind the name cc, and one release from the next."""
+    return _version(tuple(command))
+
+
+@functools.cache
+def _version(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True)
+    except OSError as e:
+        raise CompileError(
+            f"the C compiler {shlex.join(command)!r} cannot be run: {e.strerror}", hint="set CC to gcc or clang"
+        ) from e
+    return done.stdout
+
+
 def cache_dir() -> Path:
     """Where built libraries are kept: $MCC_CACHE, or the user's cache folder."""
     if os.environ.get("MCC_CACHE"):
@@ -40,20 +57,38 @@ def run_compiler(command: Sequence[str], cwd: Path) -> None:
         raise CompileError(f"the C compiler failed: {shlex.join(command)}\n{shown}")
 
 
-def build_library(sources: Sequence[Path], flags: Sequence[str], include: Path) -> Path:
-    """The shared library of C files; equal sources, headers, flags and compiler are built once."""
-    command = [*c_compiler(), *flags, "-fPIC", "-shared", "-I", str(include)]
-    key = hashlib.sha256(shlex.join([c for c in command if c != str(include)]).encode())
-    for path in sorted([*sources, *include.glob("*.h")]):
-        key.update(path.name.encode() + b"\0" + path.read_bytes())
+def build_library(sources: Sequence[Path], flags: Sequence[str], *include: Path) -> Path:
+    """The shared library of C files; equal sources, headers, flags and compiler are built once.
+
+    Args:
+        sources: C files.
+        flags: for compiler and linker; paths among them are not looked into.
+        include: folders of headers; the compiler runs in the first.
+
+    Raises:
+        CompileError: no compiler, what it complains about, or a cache folder that cannot be written.
+    """
+    compiler = c_compiler()
+    key = hashlib.sha256(shlex.join([*compiler, *flags]).encode() + compiler_version(compiler).encode())
+    headers = [path for folder in include for path in sorted(folder.glob("*.h"))]
+    for path in [*sorted(sources), *headers]:
+        key.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     library = cache_dir() / f"{key.hexdigest()[:32]}.so"
-    if not library.exists():
+    if library.exists():
+        return library
+    try:
         library.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(suffix=".so", dir=library.parent)
-        os.close(handle)
-        try:
-            run_compiler([*command, *map(str, sources), "-lm", "-o", name], include)
-            os.replace(name, library)
-        finally:
-            Path(name).unlink(missing_ok=True)
+    except OSError as e:
+        raise CompileError(
+            f"the cache folder {library.parent} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
+        ) from e
+    os.close(handle)
+    places = [part for folder in include for part in ("-I", str(folder))]
+    command = [*compiler, *flags, "-fPIC", "-shared", *places, *map(str, sources), "-lm", "-o", name]
+    try:
+        run_compiler(command, include[0])
+        os.replace(name, library)
+    finally:
+        Path(name).unlink(missing_ok=True)
     return library

@@ -78,7 +78,6 @@ class BoundView:
     def walk(self) -> str:
         """The C index under loops ``i0 i1 ...`` over the stored axes, whatever the layout."""
         terms = [f"i{i} * {self.s(i)}" if self.s(i) != "1" else f"i{i}" for i in range(len(self.view.factors))]
-        terms += [str(self.view.offset)] if self.view.offset else []
         return " + ".join(terms) or "0"
 
     def stored(self, value: str) -> str:
@@ -190,6 +189,13 @@ class KernelContext:
             emitter.lines.append(f"const {body.dtype.c} {name} = {result};")
             result = name
         return "\n".join([*emitter.lines, self.store(0, result, *coordinates)])
+
+    @staticmethod
+    def define(name: str, body: ex.Expr, *values: str) -> str:
+        """Statements that declare ``name`` as ``body``, whose variable ``i`` stands for the C text ``values[i]``."""
+        emitter = Emitter(lambda i: wrapped(values[i]), prefix=f"{name}_")
+        result = emitter.emit(body)
+        return "\n".join([*emitter.lines, f"const {body.dtype.c} {name} = {result};"])
 
     def _leaf(self, value: str, coordinates: Sequence[str]) -> Callable[[int], str]:
         return lambda i: wrapped(value) if i == ex.ACC else self.e[i].load(*coordinates)

@@ -84,6 +84,10 @@ class Emitter:
         self._done: dict[ex.Expr, str] = {}
         self._uses: Counter[ex.Expr] = Counter()
 
+    def ctype(self, dtype: DType) -> str:
+        """The C type of a local."""
+        return dtype.c
+
     def emit(self, expr: ex.Expr) -> str:
         self._count(expr)
         return _bare(self._walk(expr))
@@ -101,7 +105,7 @@ class Emitter:
         simple = isinstance(e, ex.Num) or re.fullmatch(r"\w+", text)
         if self.locals and self._uses[e] > 1 and not simple:
             name = f"{self.prefix}{len(self.lines)}"
-            self.lines.append(f"const {e.dtype.c} {name} = {_bare(text)};")
+            self.lines.append(f"const {self.ctype(e.dtype)} {name} = {_bare(text)};")
             text = name
         self._done[e] = text
         return text

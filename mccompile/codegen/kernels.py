@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.templates import environment, indent_c, render
+from mccompile.codegen.vectors import Vectors
 from mccompile.ir.kernel import Call, Fill, View, number_names, whole
 from mccompile.ir.program import Program
+from mccompile.targets.target import Target
 
 _PLACEHOLDER = "KERNEL_NAME"
 
@@ -40,15 +43,25 @@ def _fill_text(step: Fill) -> str:
     return render("fill/generic.c.j2", fn=_PLACEHOLDER, y=view, value=value)
 
 
-def _call_text(context: KernelContext, target: object) -> str:
+def _call_text(context: KernelContext, target: Target) -> str:
     family, variant = context.call.kernel.split(".")
     return render(
         f"{family}/{variant}.c.j2",
         fn=_PLACEHOLDER, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
+        v=Vectors(context, target.lanes),
     )  # fmt: skip
 
 
-def render_kernels(program: Program, target: object) -> tuple[list[Kernel], list[Invocation]]:
+def _call(step: Call, program: Program, target: Target) -> tuple[KernelContext, str]:
+    """The context and text of a call, without the C parameters that its template turned out not to print."""
+    context = KernelContext(step, program.shared_inputs(step))
+    text = _call_text(context, target)
+    words = Counter(re.findall(r"\w+", text)) if step.args else {}
+    printed = tuple(a for a in step.args if words[a] > 1)
+    return (context, text) if printed == step.args else _call(replace(step, args=printed), program, target)
+
+
+def render_kernels(program: Program, target: Target) -> tuple[list[Kernel], list[Invocation]]:
     """The distinct kernels in order of first use, and one invocation per step."""
     by_text: dict[str, Kernel] = {}
     invocations: list[Invocation] = []
@@ -58,8 +71,8 @@ def render_kernels(program: Program, target: object) -> tuple[list[Kernel], list
             pointers: tuple[View, ...] = (step.view,)
             numbers: tuple[int, ...] = ()
         else:
-            context = KernelContext(step, program.shared_inputs(step))
-            text, name = _call_text(context, target), step.kernel
+            context, text = _call(step, program, target)
+            step, name = context.call, step.kernel
             scratch = () if step.scratch is None else (_scratch_view(step),)
             pointers = (*(v for _, v in context.pointers()), *scratch)
             values = number_names(step)
@@ -78,20 +91,26 @@ def _scratch_view(step: Call) -> View:
     return whole(step.scratch)
 
 
-def helpers_used(text: str) -> str:
-    """The helper functions of ``_lib/scalar.c.j2`` that ``text`` calls, and those they call, in file order."""
-    source = environment().get_template("_lib/scalar.c.j2").render()
+def helpers_used(text: str, target: Target) -> str:
+    """The helpers of ``_lib/`` that ``text`` uses (vector primitives sized for the target), and those they use."""
+    sources = [environment().get_template("_lib/scalar.c.j2").render()]
+    if target.lanes:
+        vector = environment().get_template("_lib/vector.c.j2")
+        sources.append(vector.render(target=target, lanes=target.lanes))
     blocks = {
         m[1]: block.strip()
+        for source in sources
         for block in re.split(r"\n(?=/\* helper )", source)
         if (m := re.match(r"/\* helper (\w+)", block))
     }
+    words = {name: set(re.findall(r"\w+", block)) for name, block in blocks.items()}
+    used = set(re.findall(r"\w+", text))
     wanted: set[str] = set()
-    queue = [n for n in blocks if re.search(rf"\b{n}\(", text)]
+    queue = [n for n in blocks if n in used]
     while queue:
         name = queue.pop()
         if name not in wanted:
             wanted.add(name)
-            queue += [n for n in blocks if n != name and re.search(rf"\b{n}\(", blocks[name])]
+            queue += [n for n in blocks if n != name and n in words[name]]
     chosen = [re.sub(r"^/\* helper (\w+): ?", "/* ", b, count=1) for n, b in blocks.items() if n in wanted]
-    return "\n\n".join(chosen)
+    return "\n\n".join(b.replace(" mcc_masked */", " */") for b in chosen)

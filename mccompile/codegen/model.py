@@ -10,7 +10,7 @@ import numpy as np
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
 from mccompile.codegen.kernels import Invocation, Kernel, helpers_used, render_kernels
-from mccompile.codegen.names import comment, identifier, unique_identifiers
+from mccompile.codegen.names import comment, string_literal, unique_identifiers
 from mccompile.codegen.templates import indent_c
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.kernel_text import print_program
@@ -56,7 +56,7 @@ class Port:
 
     @property
     def c_string(self) -> str:
-        return comment(self.name).replace('"', "'")
+        return string_literal(self.name)
 
     @property
     def bytes(self) -> str:
@@ -114,7 +114,6 @@ class ModelFacts:
     steps: list[Step]
     kernels: list[KernelText]
     helpers: str
-    vector_text: str
     uses_math: bool
     checked: bool
     id_bytes: str
@@ -182,7 +181,7 @@ def _step(number: int, call: Invocation, ids: dict[str, str]) -> Step:
     if isinstance(step, Call):
         label, views = _origins(step.origins) or step.op.name, step.results
     else:
-        label, views = f"fill {comment(step.view.buffer.name)}", ()
+        label, views = f"fill {comment(step.view.buffer.name)}", (step.view,)
     traced = tuple(dict.fromkeys(ids[v.buffer.name] for v in views))
     return Step(number, f"{call.kernel.name}({', '.join(arguments)})", label, call.kernel.checked, traced)
 
@@ -217,7 +216,7 @@ def model_facts(program: Program, target: Target, source: str, sha256: str, keep
     blob = write_blob(_payload(program, total), tensors, program_id, target.align)
     steps = [_step(i, c, ids) for i, c in enumerate(calls)]
     body = "\n".join(k.text for k in kernels)
-    helpers = helpers_used(body)
+    helpers = helpers_used(body, target)
     return ModelFacts(
         name=program.name,
         version=__version__,
@@ -240,15 +239,9 @@ def model_facts(program: Program, target: Target, source: str, sha256: str, keep
         steps=steps,
         kernels=_kernel_texts(kernels, calls),
         helpers=indent_c(helpers) if helpers else "",
-        vector_text="",
         uses_math=bool(re.search(r"\b(INFINITY|NAN|[a-z0-9]+f?\()", helpers + body)),
         checked=any(s.checked for s in steps),
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,
         blob_tensors=tensors,
     )
-
-
-def model_name(name: str) -> str:
-    """The prefix of everything generated: a C identifier made of a model's or file's name."""
-    return identifier(name).lower()

@@ -1,45 +1,93 @@
-"""C identifiers for ONNX names: unique, no keywords, stable."""
+"""C identifiers, comments and string literals for ONNX names: identifiers are unique, no keywords, stable."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
-_KEYWORDS = set(
+_KEYWORDS: Final = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "alignas alignof and and_eq asm bitand bitor bool catch class compl constexpr const_cast decltype delete "
-    "dynamic_cast explicit export false friend mutable namespace new noexcept not not_eq nullptr operator or or_eq "
-    "private protected public reinterpret_cast static_assert static_cast template this thread_local throw true try "
-    "typeid typename using virtual wchar_t xor xor_eq linux unix main bytes align_".split()
+    "alignas alignof and and_eq asm bitand bitor bool catch char8_t char16_t char32_t class co_await co_return "
+    "co_yield compl concept consteval constexpr constinit const_cast decltype delete dynamic_cast explicit export "
+    "false friend mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
+    "reinterpret_cast requires static_assert static_cast template this thread_local throw true try typeid typename "
+    "using virtual wchar_t xor xor_eq linux unix main bytes".split()
 )
+_MACRO: Final = re.compile(
+    r"NULL|NAN|INFINITY|EOF|BUFSIZ|RAND_MAX|errno|std(in|out|err)|I|complex|assert|HUGE_VALF?L?|math_errhandling|"
+    r"(U?INT|SIZE|SSIZE|PTRDIFF|U?CHAR|SCHAR|U?SHRT|U?LONG|U?LLONG|WCHAR|WINT|SIG_ATOMIC)\w*_(MAX|MIN)|"
+    r"(U?INT_(MAX|MIN))|(FP|FLT|DBL|LDBL|M|MCC|SEEK|CHAR)_\w+"
+)
+"""Object-like macros of the standard headers and of mcc.h: they would be replaced wherever they stand."""
+
+_HEADERS: Final = (
+    "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg "
+    "stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings tgmath threads time uchar wchar wctype "
+    "unistd memory endian alloca malloc features"
+).split()
+_TYPES: Final = (
+    "int8 int16 int32 int64 uint8 uint16 uint32 uint64 intmax uintmax intptr uintptr size ssize ptrdiff off time "
+    "clock div ldiv lldiv fpos mode pid dev ino uid gid id key float double max_align sig_atomic regex locale"
+).split()
+_MODEL_NAMES: Final = frozenset([*_HEADERS, *_TYPES, "example_main", "test", "report", "cmakelists"])
+"""Prefixes whose files or types (``<name>.h``, ``<name>_t``) would hide those of the system or of ours."""
+
+MAX_IDENTIFIER: Final = 48
+"""With prefix and number still among the 63 characters that C99 compilers tell apart."""
+MAX_COMMENT: Final = 300
+MAX_STRING_BYTES: Final = 2000
+"""Of a name in a string literal; C99 compilers need to take no more than 4095 characters."""
 
 
 def identifier(name: str) -> str:
-    """``name`` with every other character as ``_``; keywords and leading digits get a ``_`` around."""
+    """``name`` with every other character as ``_``, cut to `MAX_IDENTIFIER`; a ``_`` ends keywords and macros."""
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
-    text = re.sub(r"__+", "_", text).strip("_") or "t"
+    text = re.sub(r"__+", "_", text).strip("_")[:MAX_IDENTIFIER].strip("_") or "t"
     if text[0].isdigit():
         text = "t" + text
-    return text + "_" if text in _KEYWORDS else text
+    return text + "_" if text in _KEYWORDS or _MACRO.fullmatch(text) else text
+
+
+def model_name(name: str) -> str:
+    """The prefix of everything generated and the files' name, made of a model's or file's name.
+
+    Lower case; never a name of the standard library's headers and types or of the runtime.
+    """
+    text = identifier(name.lower()).rstrip("_")
+    taken = text in _KEYWORDS or text in _MODEL_NAMES or re.match(r"mcc(_|$)", text)
+    return f"net_{text}" if taken else text
 
 
 def unique_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
-    """An identifier for each name, duplicates numbered in order. C compares all characters, linkers may not."""
-    used = set(taken)
+    """An identifier for each name, duplicates numbered in order.
+
+    They differ in more than upper and lower case, for macros are made of them.
+    """
+    used = {t.lower() for t in taken}
     table: dict[str, str] = {}
     for name in names:
         base = identifier(name)
         text, n = base, 1
-        while text in used:
+        while text.lower() in used:
             n += 1
-            text = f"{base}_{n}"
-        used.add(text)
+            text = f"{base.rstrip('_')}_{n}"
+        used.add(text.lower())
         table[name] = text
     return table
 
 
 def comment(text: str) -> str:
-    """``text`` so that it cannot end or nest a C comment, nor continue a line."""
-    safe = text.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/").replace("??", "? ?")
-    return "".join(c if c.isprintable() else "?" for c in safe)
+    """``text`` so that it cannot end or nest a C comment, continue a line or hold a trigraph; cut if very long."""
+    safe = "".join(c if c.isprintable() else "?" for c in text[: MAX_COMMENT + 1]).replace("\\", "|")
+    if len(safe) > MAX_COMMENT:
+        safe = safe[: MAX_COMMENT - 3] + "..."
+    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", safe)
+
+
+def string_literal(text: str) -> str:
+    """The inside of a C string literal that is ``text`` in UTF-8, cut to `MAX_STRING_BYTES`."""
+    cut = text.encode()[:MAX_STRING_BYTES].decode(errors="ignore").encode()
+    plain = set(range(0x20, 0x7F)) - set(b'"\\?')
+    return "".join(chr(b) if b in plain else f"\\{b:03o}" for b in cut)

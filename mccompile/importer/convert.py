@@ -69,7 +69,13 @@ class _Converter:
 
     def _convert(self, node: OnnxNode, inputs: list[Value | None]) -> None:
         view = Import(self.graph, node, inputs)
-        front_ends()[(node.domain, node.op_type)].convert(view)
+        try:
+            front_ends()[(node.domain, node.op_type)].convert(view)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as e:
+            raise view.error(
+                f"the node cannot be converted: {e}",
+                "it may break a rule of its operator: onnx.checker.check_model(path, full_check=True) tells",
+            ) from e
         for name, value in zip(node.outputs, view.outputs, strict=True):
             if not name:
                 continue

@@ -14,7 +14,7 @@ from mccompile.onnxio import OnnxNode, evaluate_node, newest_opset
 MAX_FOLDED_BYTES = 256 * 1024 * 1024
 """A folded constant may not be larger: hostile models ask for terabytes in a few bytes."""
 
-_RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
+RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
 
 
 def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> list[np.ndarray] | None:
@@ -30,7 +30,7 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
         return [np.array(inputs[0].shape[chosen], dtype=np.int64)]
     if node.op_type == "Size" and inputs[0] is not None:
         return [np.array(inputs[0].type.count, dtype=np.int64)]
-    if node.op_type in _RANDOM:
+    if node.op_type in RANDOM:
         return None
     if any(v is not None and v not in graph.constants for v in inputs):
         return None

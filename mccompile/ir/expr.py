@@ -166,7 +166,7 @@ def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> 
             case Var(index=index, dtype=dtype):
                 return np.asarray(values(index)).astype(target(dtype))
             case Num(dtype=dtype):
-                return np.asarray(e.value, dtype=target(dtype))
+                return np.asarray(e.value, dtype=dtype.numpy).astype(target(dtype))  # 0.1 is the f32 nearest to it
             case Convert(dtype=dtype, operand=operand):
                 return saturating_cast(walk(operand), target(dtype))
             case Apply(fn=fn, operands=operands):
@@ -198,6 +198,8 @@ def text(expr: Expr) -> str:
             return "acc" if index == ACC else f"x{index}"
         case Num(dtype=dtype, text=literal):
             return literal if dtype in (F32, BOOL) else f"{dtype}({literal})"
+        case Convert(dtype=dtype, operand=Num(dtype=DType(name="f32"), text=literal)):
+            return f"{dtype}(f32({literal}))"  # i32(1) would be a number of that type
         case Convert(dtype=dtype, operand=operand):
             return f"{dtype}({text(operand)})"
         case Apply(fn=fn, operands=operands):
@@ -275,9 +277,15 @@ class _Parser:
     def call(self, name: str) -> Expr:
         self.take("(")
         if name in DTYPES and re.match(r"-?(\d|inf$|nan$)", self.peek()) and self.tokens[self.at + 1] == ")":
-            literal = self.take()
+            typed = Num(DTYPES[name], self.take())
             self.take(")")
-            return Num(DTYPES[name], literal)
+            try:
+                known = typed.dtype != BOOL and typed.value is not None
+            except ValueError:
+                known = False
+            if not known:
+                raise ValueError(f"{typed.text} is no number of type {name}")
+            return typed
         args = [self.sum()]
         while self.peek() == ",":
             self.take()

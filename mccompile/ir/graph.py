@@ -236,7 +236,7 @@ class Graph:
             if isinstance(data, np.ndarray) and (data.shape != v.shape or dtype_of(data) != v.dtype):
                 raise InternalError(f"constant {v} has elements of {data.dtype}{list(data.shape)}")
         for node in self.nodes:
-            _verify_node(node, defined)
+            verify_node(node, defined)
             defined.update(node.results)
             names.extend(r.name for r in node.results)
         for v in self.outputs:
@@ -263,7 +263,8 @@ class Graph:
         return {v.name: values[v] for v in shown}
 
 
-def _verify_node(node: Node, defined: set[Value]) -> None:
+def verify_node(node: Node, defined: set[Value]) -> None:
+    """Raises InternalError where a node reads what is not defined or its types are not those of its rule."""
     for v in node.inputs:
         if v not in defined:
             raise InternalError(f"{node.where} reads %{v.name} before it is defined")
@@ -271,6 +272,8 @@ def _verify_node(node: Node, defined: set[Value]) -> None:
         types = node.infer()
     except (TypeRuleError, ValueError, IndexError) as e:
         raise InternalError(f"{node.where}: {e}") from e
+    if len(types) != len(node.results):
+        raise InternalError(f"{node.where}: {len(node.results)} results but its rule gives {len(types)}")
     for inferred, r in zip(types, node.results, strict=True):
         r.type.verify()
         if (inferred.dtype, inferred.shape) != (r.dtype, r.shape):

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Digest, Graph, Node, Value
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Digest, Graph, Node, Value, verify_node
 from mccompile.ir.op import Op, op_text
 from mccompile.ir.scalar import Array
-from mccompile.ir.scan import Scanner, literal, name_text, origins_text, split_items
+from mccompile.ir.scan import MALFORMED, Scanner, literal, name_text, origins_text, reason, split_items
 from mccompile.ir.types import DTYPES, DType, TensorType, parse_layout
 
 INLINE_LIMIT = 32
@@ -75,25 +76,51 @@ def arrays(graph: Graph) -> dict[str, Array]:
 
 def parse_op(name: str, attributes: str, lookup: OpLookup, types: list[TensorType | None]) -> Op:
     """An operator from its name and the text between the braces; ``types`` are its operands'."""
-    cls = lookup(name)
-    known = {f.name for f in dataclasses.fields(cls)}
+    return lookup(name)(**parse_fields(lookup(name), name, attributes, lambda i: _operand_dtype(types, i)))
+
+
+def parse_fields(cls: type, name: str, source: str, variable: Callable[[int], DType]) -> dict[str, Any]:
+    """The fields of a dataclass from ``key=value, ...``; ``variable`` types the variables of expressions.
+
+    Raises ValueError for a field that ``cls`` (called ``name`` in the message) has not, or that is missing.
+    """
+    known = {f.name: f for f in dataclasses.fields(cls)}
     kwargs: dict[str, Any] = {}
-    for item in split_items(attributes):
+    for item in split_items(source):
         key, _, value = item.partition("=")
-        if key not in known:
-            raise ValueError(f"{name} has no attribute {key!r}")
-        if value.startswith("{"):
-            kwargs[key] = ex.parse(value[1:-1], lambda i: _operand_dtype(types, i))
-        else:
-            kwargs[key] = literal(value)
-    return cls(**kwargs)
+        if key not in known or key in kwargs:
+            raise ValueError(f"{name} has no attribute {key!r}" if key not in known else f"{key!r} is given twice")
+        expression = value.startswith("{") and value.endswith("}")
+        kwargs[key] = ex.parse(value[1:-1], variable) if expression else literal(value)
+    for key, f in known.items():
+        if key not in kwargs and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise ValueError(f"{name} needs attribute {key!r}")
+    return kwargs
 
 
 def _operand_dtype(types: list[TensorType | None], index: int) -> DType:
-    t = types[index]
+    t = types[index] if index < len(types) else None
     if t is None:
         raise ValueError(f"x{index} reads an absent operand")
     return t.dtype
+
+
+def parse_type(s: Scanner) -> TensorType:
+    """``dtype[extents]`` and the layout, if there is one on the line."""
+    dtype = DTYPES.get(s.pattern(r"\w+", "an element type"))
+    if dtype is None:
+        raise s.error("unknown element type")
+    body = s.balanced("[")
+    layout = None
+    if s.accept(":", newlines=False):
+        layout = s.pattern(r"\([^)\n]*\)|\w+", "a layout")
+    try:
+        shape = tuple(int(e) for e in body.split(",")) if body.strip() else ()
+        type_ = TensorType(dtype, shape, None if layout is None else parse_layout(layout))
+        type_.verify()
+    except MALFORMED as e:
+        raise s.error(f"not a type: {reason(e)}") from e
+    return type_
 
 
 class _GraphParser:
@@ -103,17 +130,6 @@ class _GraphParser:
         self.data = data
         self.values: dict[str, Value] = {}
         self.graph = Graph("")
-
-    def type(self) -> TensorType:
-        dtype = DTYPES.get(self.s.pattern(r"\w+", "an element type"))
-        if dtype is None:
-            raise self.s.error("unknown element type")
-        body = self.s.balanced("[")
-        shape = tuple(int(e) for e in body.split(",")) if body.strip() else ()
-        layout = None
-        if self.s.accept(":", newlines=False):
-            layout = parse_layout(self.s.pattern(r"\([^)]*\)|\w+", "a layout"))
-        return TensorType(dtype, shape, layout)
 
     def result_name(self) -> str:
         self.s.expect("%")
@@ -151,10 +167,16 @@ class _GraphParser:
                 self.s.expect(",")
             name = self.result_name()
             self.s.expect(":")
-            self.graph.inputs.append(self.define(name, self.type()))
+            self.graph.inputs.append(self.define(name, parse_type(self.s)))
         self.s.expect("{")
         while not self.s.accept("return"):
-            self.statement()
+            self.s.skip()
+            start = self.s.at
+            try:
+                self.statement()
+            except MALFORMED as e:
+                self.s.at = start
+                raise self.s.error(reason(e)) from e
         while not self.s.accept("}"):
             if self.graph.outputs:
                 self.s.expect(",")
@@ -178,9 +200,11 @@ class _GraphParser:
         self.s.skip()
         elements = self.s.balanced("[") if self.s.source.startswith("[", self.s.at) else None
         self.s.expect(":")
-        value = self.define(name, self.type())
+        value = self.define(name, parse_type(self.s))
         if elements is not None:
             items = [literal(e) for e in split_items(elements)]
+            if len(items) != value.type.count:
+                raise ValueError(f"{len(items)} elements for a constant of type {value.type}")
             array = np.array(items, dtype=value.dtype.numpy).reshape(value.shape)
             self.graph.constants[value] = array
             return
@@ -202,25 +226,23 @@ class _GraphParser:
             self.s.expect("(")
             extras = [v for v in self.use_list(")") if v is not None]
         types = [None if v is None else v.type for v in operands]
-        try:
-            op = parse_op(op_name, attributes, self.lookup, types)
-            node = Node(op, operands, [], extras)
-            self.bodies(node)
-        except (ValueError, KeyError, TypeError) as e:
-            raise self.s.error(str(e)) from e
+        op = parse_op(op_name, attributes, self.lookup, types)
+        node = Node(op, operands, [], extras)
+        self.bodies(node)
         self.s.expect(":")
         for i, name in enumerate(names):
             if i:
                 self.s.expect(",")
-            node.results.append(self.define(name, self.type()))
+            node.results.append(self.define(name, parse_type(self.s)))
         node.origins = self.s.origins()
+        verify_node(node, set(node.inputs))
         self.graph.nodes.append(node)
 
     def bodies(self, node: Node) -> None:
         extra_types = [v.type.dtype for v in node.extras]
         while self.s.accept("pre"):
             i = self.s.integer()
-            operand = node.operands[i]
+            operand = node.operands[i] if 0 <= i < len(node.operands) else None
             if operand is None:
                 raise ValueError(f"pre{i} on an absent operand")
             node.pre[i] = self.body(extra_types, operand.dtype)
@@ -228,11 +250,19 @@ class _GraphParser:
         raw = node.op.infer(*node.operand_types()) if self.peek("post") else ()
         while self.s.accept("post"):
             i = self.s.integer()
+            if not 0 <= i < len(raw):
+                raise ValueError(f"post{i} of {len(raw)} results")
             node.post[i] = self.body(extra_types, raw[i].dtype)
 
     def body(self, extras: list[DType], own: DType) -> ex.Expr:
         source = self.s.balanced("{")
-        return ex.parse(source, lambda i: own if i == ex.ACC else extras[i])
+
+        def variable(i: int) -> DType:
+            if i >= len(extras):
+                raise ValueError(f"x{i} is read, but there are {len(extras)} extra operands")
+            return own if i == ex.ACC else extras[i]
+
+        return ex.parse(source, variable)
 
     def peek(self, text: str) -> bool:
         self.s.skip()
@@ -244,8 +274,12 @@ def parse_graph(
 ) -> Graph:
     """Parse a graph. ``lookup`` maps an operator's name to its class; ``data`` holds large constants.
 
-    Raises CompileError with the line where the text is wrong, InternalError where the graph is.
+    Raises CompileError with the line where the text or the graph is wrong.
     """
-    graph = _GraphParser(source, lookup, data or {}, path).parse()
-    graph.verify()
+    parser = _GraphParser(source, lookup, data or {}, path)
+    graph = parser.parse()
+    try:
+        graph.verify()
+    except InternalError as e:
+        raise parser.s.error(str(e)) from e
     return graph

@@ -3,12 +3,20 @@
 Grammar (printing and parsing in `kernel_text`)::
 
     module  = "kernels" "@" name "target=" name "{" {buffer} {step} "}"
-    buffer  = "buffer" name ":" type space "align=" int ["halo=" pairs "fill=" num] ["role=" role] ["sha256=" hex]
-    space   = "arena" ["@" int] | "blob" ["@" int]        (the offset stands in program IR only)
-    step    = "call" kernel [attributes] [params] "(" [view {"," view}] ")" ["with" "(" ... ")"] {pre} {post}
-              "->" view {"," view} ["scratch" name] ["inplace" ints] ["args" names] [origins]
+    buffer  = "buffer" name ":" type space "align=" int ["halo=" "(" int ":" int {"," int ":" int} ")" "fill=" num]
+              ["role=" role] ["sha256=" hex]
+    space   = ("arena" | "blob") ["@" int]                (the offset stands in program IR only)
+    step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
+              ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
+              "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["args" "(" names ")"]
+              [";" origin {"+" origin}]
             | "fill" view num
-    view    = name ["+" int] "[" ints "]" ["{" strides "}"] [":" layout]
+            | "{" {step} "}"
+    operand = view | "_"                                  (absent)
+    view    = name [["+" int] "[" ints "]" "{" strides "}" [":" layout]]     (a name alone: the whole tensor)
+
+The element type after ``post`` is that of ``acc``: what the kernel computes, before it is stored.
+``sha256`` stands for the elements of a blob buffer, which are kept beside the text.
 """
 
 from __future__ import annotations
@@ -261,26 +269,31 @@ class KernelModule:
             for b in step.buffers():
                 if b not in known:
                     raise InternalError(f"buffer {b.name} is not declared")
-            views = [step.view] if isinstance(step, Fill) else [*step.inputs, *step.results]
-            for view in views:
-                if view is not None:
-                    _verify_view(view)
-            if isinstance(step, Fill):
-                written.add(step.view.buffer)
-                continue
-            for v in step.inputs:
-                if v is not None and v.buffer not in written:
-                    raise InternalError(f"{step.kernel} reads {v.buffer.name} before it is written")
-            for v in step.results:
-                if v.buffer.space != "arena":
-                    raise InternalError(f"{step.kernel} writes {v.buffer.name}, which is not in the arena")
-                written.add(v.buffer)
+            verify_step(step, written)
         for b in self.role("output"):
             if b not in written:
                 raise InternalError(f"output {b.name} is never written")
 
 
+def verify_step(step: Call | Fill, written: set[Buffer]) -> None:
+    """Raises InternalError if a view leaves its buffer or is read before it is ``written``; adds what it writes."""
+    for view in [step.view] if isinstance(step, Fill) else [*step.inputs, *step.results]:
+        if view is not None:
+            _verify_view(view)
+    reads = () if isinstance(step, Fill) else step.inputs
+    for v in reads:
+        if v is not None and v.buffer not in written:
+            raise InternalError(f"{v.buffer.name} is read before it is written")
+    for v in (step.view,) if isinstance(step, Fill) else step.results:
+        if v.buffer.space != "arena":
+            raise InternalError(f"{v.buffer.name} is written, which is not in the arena")
+        written.add(v.buffer)
+
+
 def _verify_view(view: View) -> None:
+    stored = sorted((f.axis, f.div, f.mod) for f in view.factors)
+    if len(view.strides) != len(stored) or {axis for axis, _, _ in stored} != set(range(view.rank)):
+        raise InternalError(f"a view of {view.buffer.name} has {view.rank} axes and {len(view.strides)} strides")
     low = high = view.offset
     for f, s in zip(view.factors, view.strides, strict=True):
         reach = s * (f.extent(view.shape) - 1)

@@ -1,29 +1,41 @@
-"""Text of kernel and program IR (grammar in `kernel` and `program`)."""
+"""Prints kernel and program IR (grammar in `kernel` and `program`); `kernel_parse` is the inverse."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph_text import digest
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, View, whole
 from mccompile.ir.op import dataclass_text, op_text
-from mccompile.ir.program import Program
+from mccompile.ir.program import PlanFacts, Program
+from mccompile.ir.scalar import Array
 from mccompile.ir.scan import name_text, origins_text
-from mccompile.ir.types import layout_text, row_major
+from mccompile.ir.types import DType, layout_text, row_major
 
 
 def _ints(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
 
 
+def _number(value: float) -> str:
+    """A fill value: a Python literal, whole if it is an int."""
+    return str(int(value)) if isinstance(value, int) else repr(float(value))
+
+
+def buffer_name(buffer: Buffer) -> str:
+    """A buffer's name; one that is called ``_`` is quoted, for that means an absent operand."""
+    return json.dumps(buffer.name) if buffer.name == "_" else name_text(buffer.name)
+
+
 def buffer_text(b: Buffer, offset: int | None, digests: bool) -> str:
-    text = f"  buffer {name_text(b.name)} : {b.type} {b.space}"
+    text = f"  buffer {buffer_name(b)} : {b.type} {b.space}"
     text += "" if offset is None else f" @{offset}"
     text += f" align={b.align}"
     if b.halo:
         pairs = ",".join(f"{lo}:{hi}" for lo, hi in b.halo)
-        text += f" halo=({pairs}) fill={b.fill!r}"
+        text += f" halo=({pairs}) fill={_number(b.fill)}"
     text += f" role={b.role}" if b.role else ""
     if b.data is not None and digests:
         text += f" sha256={digest(b.data)}"
@@ -34,13 +46,25 @@ def view_text(view: View | None) -> str:
     """A view; strides, offset and layout only where they differ from those of the whole buffer."""
     if view is None:
         return "_"
-    text = name_text(view.buffer.name)
+    text = buffer_name(view.buffer)
     plain = whole(view.buffer)
     if view == plain:
         return text
     text += f"+{view.offset}" if view.offset else ""
     text += f"[{_ints(view.shape)}]{{{_ints(view.strides)}}}"
     return text if view.factors == row_major(view.rank) else f"{text}:{layout_text(view.factors)}"
+
+
+def _acc_dtype(body: ex.Expr) -> DType | None:
+    """The type of ``acc`` in an epilogue, None if it is not read."""
+    if isinstance(body, ex.Var):
+        return body.dtype if body.index == ex.ACC else None
+    return next((found for a in body.args if (found := _acc_dtype(a))), None)
+
+
+def _post_text(i: int, body: ex.Expr) -> str:
+    dtype = _acc_dtype(body)
+    return f" post{i}{f':{dtype}' if dtype else ''}{{ {ex.text(body)} }}"
 
 
 def call_text(call: Call) -> str:
@@ -50,10 +74,10 @@ def call_text(call: Call) -> str:
     text += f" ({', '.join(map(view_text, call.reads))})"
     if call.extras:
         text += f" with({', '.join(map(view_text, call.extras))})"
-    for key, bodies in (("pre", call.pre), ("post", call.post)):
-        text += "".join(f" {key}{i}{{ {ex.text(body)} }}" for i, body in bodies)
+    text += "".join(f" pre{i}{{ {ex.text(body)} }}" for i, body in call.pre)
+    text += "".join(_post_text(i, body) for i, body in call.post)
     text += f" -> {', '.join(map(view_text, call.results))}"
-    text += f" scratch {name_text(call.scratch.name)}" if call.scratch else ""
+    text += f" scratch {buffer_name(call.scratch)}" if call.scratch else ""
     text += f" inplace({_ints(call.inplace)})" if call.inplace else ""
     text += f" args({','.join(call.args)})" if call.args else ""
     return text + origins_text(call.origins)
@@ -66,7 +90,7 @@ def _block_lines(block: Block, depth: int) -> list[str]:
         if isinstance(step, Block):
             lines += [pad + "{", *_block_lines(step, depth + 1), pad + "}"]
         elif isinstance(step, Fill):
-            lines.append(f"{pad}fill {view_text(step.view)} {step.value!r}")
+            lines.append(f"{pad}fill {view_text(step.view)} {_number(step.value)}")
         else:
             lines.append(pad + call_text(step))
     return lines
@@ -83,6 +107,21 @@ def print_module(m: KernelModule) -> str:
 
 
 def print_program(p: Program, digests: bool = True) -> str:
-    """The text of a program. Without ``digests`` it does not depend on the values of the weights."""
-    head = f"program @{name_text(p.name)} target={p.module.target} arena={p.arena_bytes} blob={p.blob_bytes} {{"
-    return "\n".join([head, *_module_lines(p.module, p.offsets, digests)])
+    """The text of a program.
+
+    Without ``digests`` it says nothing about the values of the weights, nor what the planner reports.
+    """
+    head = f"program @{name_text(p.name)} target={p.module.target} arena={p.arena_bytes} blob={p.blob_bytes}"
+    facts = f" {facts_text(p.facts)}" if digests else ""
+    return "\n".join([f"{head}{facts} {{", *_module_lines(p.module, p.offsets, digests)])
+
+
+def facts_text(f: PlanFacts) -> str:
+    text = f"peak={f.peak} bound={f.lower_bound} naive={f.naive} algorithm={name_text(f.algorithm)}"
+    pairs = ", ".join(f"{name_text(a)} over {name_text(b)}" for a, b in f.inplace)
+    return f"{text} inplace({pairs})" if pairs else text
+
+
+def module_arrays(m: KernelModule) -> dict[str, Array]:
+    """The elements of the blob's buffers by name: the content of ``<file>.npz``."""
+    return {b.name: b.data for b in m.buffers if b.data is not None}

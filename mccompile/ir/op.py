@@ -67,7 +67,7 @@ def dataclass_text(item: Any) -> str:
     return ", ".join(
         f"{f.name}={attribute_text(getattr(item, f.name))}"
         for f in dataclasses.fields(item)
-        if f.default is dataclasses.MISSING or getattr(item, f.name) != f.default
+        if f.default is dataclasses.MISSING or repr(getattr(item, f.name)) != repr(f.default)  # -0.0 equals 0.0
     )
 
 

@@ -2,12 +2,14 @@
 
 The text is that of kernel IR, headed ``program`` with the sizes, each buffer followed by ``@ offset``::
 
-    program = "program" "@" name "target=" name "arena=" int "blob=" int "{" {buffer} {step} "}"
+    program = "program" "@" name "target=" name "arena=" int "blob=" int [facts] "{" {buffer} {step} "}"
+    facts   = "peak=" int "bound=" int "naive=" int "algorithm=" name ["inplace" "(" pair {"," pair} ")"]
+    pair    = name "over" name                            (the first was written over the second)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Block, Buffer, Call, KernelModule
@@ -33,7 +35,6 @@ class Program:
     arena_bytes: int
     blob_bytes: int
     facts: PlanFacts
-    notes: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -88,7 +89,11 @@ class Program:
         """Raises InternalError where an offset is missing, misaligned, or out of its space."""
         self.module.verify()
         for b in self.module.buffers:
-            limit = self.arena_bytes if b.space == "arena" else self.blob_bytes
-            at = self.offsets.get(b, -1)
-            if at < 0 or at % b.align or at + b.nbytes > limit:
-                raise InternalError(f"{b.name} at {at} is misaligned or outside of the {b.space} of {limit} bytes")
+            self.verify_place(b)
+
+    def verify_place(self, b: Buffer) -> None:
+        """Raises InternalError if a buffer's offset is missing, misaligned, or out of its space."""
+        limit = self.arena_bytes if b.space == "arena" else self.blob_bytes
+        at = self.offsets.get(b, -1)
+        if at < 0 or at % b.align or at + b.nbytes > limit:
+            raise InternalError(f"{b.name} at {at} is misaligned or outside of the {b.space} of {limit} bytes")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ class ScalarFn:
     """One scalar function.
 
     ``result`` is "same" (the type of the last operand) or "bool". ``ulp`` bounds the C result's distance
-    from the exact value in units in the last place of f32 (0: exactly rounded or exact).
+    from the exact value in units in the last place of f32 (0: exactly rounded or exact). ``vector`` is the C
+    over vectors of f32 ("f") and over masks ("b") of `_lib/vector.c.j2`; without one, lanes go one by one.
     """
 
     name: str
@@ -33,6 +34,7 @@ class ScalarFn:
     result: str = "same"
     infix: str = ""
     ulp: float = 0
+    vector: dict[str, str] = field(default_factory=dict)
 
 
 def _erf(x: Array) -> Array:
@@ -87,7 +89,8 @@ def _pow(a: Array, b: Array) -> Array:
 
 
 def _round_f16(x: Array) -> Array:
-    return x.astype(np.float16).astype(x.dtype)
+    # float64 is a wide evaluation, in which no storage rounds.
+    return x if x.dtype == np.float64 else x.astype(np.float16).astype(x.dtype)
 
 
 def _shift(op: Callable[[Array, Array], Array]) -> Callable[..., Array]:
@@ -112,20 +115,20 @@ def _helper(name: str) -> dict[str, str]:
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 
 _ROWS: tuple[ScalarFn, ...] = (
-    ScalarFn("add", 2, np.add, _wrap("+"), infix="+"),
-    ScalarFn("sub", 2, np.subtract, _wrap("-"), infix="-"),
-    ScalarFn("mul", 2, np.multiply, _wrap("*"), infix="*"),
-    ScalarFn("div", 2, _int_div, {**_helper("div"), "f": "{0} / {1}"}, infix="/"),
+    ScalarFn("add", 2, np.add, _wrap("+"), infix="+", vector={"f": "{0} + {1}"}),
+    ScalarFn("sub", 2, np.subtract, _wrap("-"), infix="-", vector={"f": "{0} - {1}"}),
+    ScalarFn("mul", 2, np.multiply, _wrap("*"), infix="*", vector={"f": "{0} * {1}"}),
+    ScalarFn("div", 2, _int_div, {**_helper("div"), "f": "{0} / {1}"}, infix="/", vector={"f": "{0} / {1}"}),
     ScalarFn("mod", 2, _int_mod, _helper("mod")),
     ScalarFn("fmod", 2, _fmod, {**_helper("rem"), "f": "fmod{f}({0}, {1})"}),
     ScalarFn("pow", 2, _pow, {**_helper("pow"), "f": "pow{f}({0}, {1})"}, ulp=16),
-    ScalarFn("max", 2, np.maximum, _helper("max")),
-    ScalarFn("min", 2, np.minimum, _helper("min")),
-    ScalarFn("neg", 1, np.negative, {"f": "-{0}", "i": "({t})(({u})0 - ({u}){0})"}),
-    ScalarFn("abs", 1, np.abs, {"f": "fabs{f}({0})", "i": "mcc_abs_{s}({0})", "u": "{0}"}),
+    ScalarFn("max", 2, np.maximum, _helper("max"), vector={"f": "mcc_vmax({0}, {1})"}),
+    ScalarFn("min", 2, np.minimum, _helper("min"), vector={"f": "mcc_vmin({0}, {1})"}),
+    ScalarFn("neg", 1, np.negative, {"f": "-{0}", "i": "({t})(({u})0 - ({u}){0})"}, vector={"f": "-{0}"}),
+    ScalarFn("abs", 1, np.abs, {"f": "fabs{f}({0})", "i": "mcc_abs_{s}({0})", "u": "{0}"}, vector={"f": "mcc_vabs({0})"}),
     ScalarFn("sign", 1, np.sign, dict.fromkeys("fiu", "mcc_sign_{s}({0})")),
-    ScalarFn("relu", 1, _relu, {"f": "mcc_relu_{s}({0})", "i": "mcc_relu_{s}({0})", "u": "{0}"}),
-    ScalarFn("sqrt", 1, np.sqrt, _libm("sqrt")),
+    ScalarFn("relu", 1, _relu, {"f": "mcc_relu_{s}({0})", "i": "mcc_relu_{s}({0})", "u": "{0}"}, vector={"f": "mcc_vrelu({0})"}),
+    ScalarFn("sqrt", 1, np.sqrt, _libm("sqrt"), vector={"f": "mcc_vsqrt({0})"}),
     ScalarFn("exp", 1, np.exp, _libm("exp"), ulp=2),
     ScalarFn("log", 1, np.log, _libm("log"), ulp=2),
     ScalarFn("sin", 1, np.sin, _libm("sin"), ulp=2),
@@ -147,21 +150,24 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn("ceil", 1, np.ceil, {**_libm("ceil"), "i": "{0}", "u": "{0}"}),
     ScalarFn("rne", 1, np.rint, {"f": "mcc_rne_{s}({0})"}),
     ScalarFn("round_f16", 1, _round_f16, {"f": "mcc_f16_to_f32(mcc_f32_to_f16({0}))"}),
-    ScalarFn("eq", 2, np.equal, _compare("=="), result="bool"),
-    ScalarFn("lt", 2, np.less, _compare("<"), result="bool"),
-    ScalarFn("le", 2, np.less_equal, _compare("<="), result="bool"),
-    ScalarFn("gt", 2, np.greater, _compare(">"), result="bool"),
-    ScalarFn("ge", 2, np.greater_equal, _compare(">="), result="bool"),
-    ScalarFn("isnan", 1, np.isnan, {"f": "(uint8_t)({0} != {0})"}, result="bool"),
-    ScalarFn("not", 1, np.logical_not, {"b": "(uint8_t)!{0}"}, result="bool"),
+    ScalarFn("eq", 2, np.equal, _compare("=="), result="bool", vector={"f": "{0} == {1}"}),
+    ScalarFn("lt", 2, np.less, _compare("<"), result="bool", vector={"f": "{0} < {1}"}),
+    ScalarFn("le", 2, np.less_equal, _compare("<="), result="bool", vector={"f": "{0} <= {1}"}),
+    ScalarFn("gt", 2, np.greater, _compare(">"), result="bool", vector={"f": "{0} > {1}"}),
+    ScalarFn("ge", 2, np.greater_equal, _compare(">="), result="bool", vector={"f": "{0} >= {1}"}),
+    ScalarFn("isnan", 1, np.isnan, {"f": "(uint8_t)({0} != {0})"}, result="bool", vector={"f": "{0} != {0}"}),
+    ScalarFn("not", 1, np.logical_not, {"b": "(uint8_t)!{0}"}, result="bool", vector={"b": "~{0}"}),
     *(
-        ScalarFn(n, 2, getattr(np, "bitwise_" + n), dict.fromkeys("iub", "({t})({0} " + s + " {1})"))
+        ScalarFn(
+            n, 2, getattr(np, "bitwise_" + n),
+            dict.fromkeys("iub", "({t})({0} " + s + " {1})"), vector={"b": "{0} " + s + " {1}"},
+        )  # fmt: skip
         for n, s in _BITS.items()
     ),
     ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "({t})~{0}"}),
     ScalarFn("shl", 2, _shift(np.left_shift), {"u": "mcc_shl_{s}({0}, {1})"}),
     ScalarFn("shr", 2, _shift(np.right_shift), {"u": "mcc_shr_{s}({0}, {1})"}),
-    ScalarFn("select", 3, np.where, dict.fromkeys("fiub", "({0} ? {1} : {2})")),
+    ScalarFn("select", 3, np.where, dict.fromkeys("fiub", "({0} ? {1} : {2})"), vector={"f": "mcc_vselect({0}, {1}, {2})"}),
 )
 
 FUNCTIONS: dict[str, ScalarFn] = {row.name: row for row in _ROWS}

@@ -7,10 +7,20 @@ import json
 import re
 from typing import Any
 
-from mccompile.ir.errors import CompileError
+from mccompile.ir.errors import CompileError, InternalError
+from mccompile.ir.op import TypeRuleError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./]+\Z")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+MALFORMED = (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, InternalError, TypeRuleError)
+"""What parts of a malformed text make constructors and verifiers raise; parsers add the line."""
+
+
+def reason(error: BaseException) -> str:
+    """The message of an exception, without the quotes that KeyError puts around it."""
+    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
 
 
 def name_text(name: str) -> str:
@@ -70,7 +80,11 @@ class Scanner:
     def name(self) -> str:
         self.skip()
         if self.source.startswith('"', self.at):
-            return str(json.loads(self.pattern(r'"(?:[^"\\]|\\.)*"', "a name")))
+            quoted = self.pattern(r'"(?:[^"\\\n]|\\.)*"', "a name")
+            try:
+                return str(json.loads(quoted))
+            except ValueError as e:
+                raise self.error(f"{quoted} is no JSON string") from e
         return self.pattern(r"[A-Za-z0-9_./]+", "a name")
 
     def integer(self) -> int:

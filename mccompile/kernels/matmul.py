@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import View
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32, row_major
+from mccompile.kernels.tiles import Tile, best_tile, merge
 from mccompile.kernels.variant import Builder, Variant
+from mccompile.ops.matmul import MatMul
+from mccompile.targets.target import Target
 
 
 class MatMulGeneric(Variant):
@@ -23,4 +34,82 @@ def batched(view: View, result: View) -> View:
     return view.broadcast((*result.shape[:-2], *view.shape[-2:]))
 
 
-VARIANTS = (MatMulGeneric(),)
+@dataclass(frozen=True)
+class PackedColumns:
+    """A matrix [K, N] (``transposed``: [N, K]) as blocks of columns, [N/width][K][width], zeros behind column N."""
+
+    width: int
+    transposed: bool
+
+    def pack(self, array: Array) -> Array:
+        matrix = array.reshape(array.shape[-2:])
+        matrix = matrix.T if self.transposed else matrix
+        k, n = matrix.shape
+        blocks = -(-n // self.width)
+        padded = np.zeros((k, blocks * self.width), dtype=array.dtype)
+        padded[:, :n] = matrix
+        return padded.reshape(k, blocks, self.width).transpose(1, 0, 2)
+
+
+class MatMulPacked(Variant):
+    """Tiles of rows by vectors of columns; the constant second operand is packed by blocks of columns."""
+
+    ops = ("matmul",)
+    kernel = "matmul.packed"
+    params = Tile
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        a, w = node.operands
+        assert a is not None and w is not None
+        if not target.lanes:
+            return "the target has no vectors"
+        if node.pre:
+            return "an operand has a prologue"
+        if not a.dtype == w.dtype == F32:
+            return "only f32 is vectorised"
+        if math.prod(w.shape[:-2]) != 1:
+            return "there are several second operands"
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "a layout is not row-major"
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        return self._tile(node, target)[0]
+
+    @staticmethod
+    def _tile(node: Node, target: Target) -> tuple[float, Tile]:
+        op, a = node.op, node.operands[0]
+        assert isinstance(op, MatMul) and a is not None
+        shape = node.results[0].shape
+        return best_tile(math.prod(shape[:-1]), shape[-1], a.shape[-2 if op.trans_a else -1], target)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        a, w = node.operands
+        assert isinstance(op, MatMul) and a is not None and w is not None
+        result = b.result(0)
+        left = batched(b.read(a), result)
+        if op.trans_a:
+            left = swapped(left)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        views = merge([left, result, *extras], range(result.rank - 1))
+        if isinstance(views, str):
+            raise InternalError(views)
+        left, result, *extras = views
+        _, tile = self._tile(node, b.target)
+        packed = b.packed(w, PackedColumns(tile.width, op.trans_b))
+        b.call(self.kernel, [left, packed], [result], params=tile, extras=extras)
+
+
+def swapped(view: View) -> View:
+    """The view with its last two axes exchanged."""
+    strides, shape = view.axis_strides(), view.shape
+    return View(
+        view.buffer, (*shape[:-2], shape[-1], shape[-2]), row_major(view.rank),
+        (*strides[:-2], strides[-1], strides[-2]), view.offset,
+    )  # fmt: skip
+
+
+VARIANTS = (MatMulGeneric(), MatMulPacked())

@@ -24,6 +24,7 @@ class Params:
 class ReduceGeneric(Variant):
     ops = ("reduce",)
     kernel = "reduce.generic"
+    params = Params
 
     def supports(self, node: Node, target: Target) -> str:
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):

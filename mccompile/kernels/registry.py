@@ -42,4 +42,12 @@ def variant(kernel: str) -> Variant:
     for v in (v for family in _families().values() for v in family):
         if v.kernel == kernel:
             return v
-    return {v.kernel: v for v in candidates(op)}[kernel]
+    found = {v.kernel: v for v in candidates(op)}
+    if kernel not in found:
+        raise KeyError(f"unknown kernel {kernel!r}")
+    return found[kernel]
+
+
+def params_of(kernel: str) -> type | None:
+    """The dataclass of a kernel's parameters, None if it has none. KeyError if there is no such kernel."""
+    return variant(kernel).params

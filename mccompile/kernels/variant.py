@@ -37,6 +37,10 @@ class Builder(Protocol):
         """The view of a value in memory; a constant is stored in the blob as it is."""
         ...
 
+    def is_constant(self, value: Value) -> bool:
+        """Whether `packed` may be asked for: the elements are known."""
+        ...
+
     def result(self, index: int) -> View:
         """The view of a result of the node."""
         ...
@@ -82,6 +86,10 @@ class Variant:
 
     ops: ClassVar[tuple[str, ...]] = ()
     kernel: ClassVar[str] = ""
+    params: ClassVar[type | None] = None
+    """The frozen dataclass of the ``params`` it gives to its calls; None if it gives none."""
+    packs: ClassVar[tuple[int, ...]] = ()
+    """Operands that must be constants, because they are rearranged at compile time."""
     may_share: ClassVar[bool] = True
     """Whether the template prints every extent and stride by `BoundView.e` and `index`: then -Os may share it."""
 

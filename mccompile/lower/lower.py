@@ -12,7 +12,7 @@ from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, View, whole
 from mccompile.ir.op import Op
-from mccompile.ir.types import DType, TensorType, dtype_of
+from mccompile.ir.types import DType, TensorType, dtype_of, row_major
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
 from mccompile.lower.select import Choice, choose
@@ -86,7 +86,7 @@ class _Builder:
                 if count:
                     shape = tuple(count if a == axis else e for a, e in enumerate(extents))
                     offset = sum((first if a == axis else s) * strides[a] for a, s in enumerate(start))
-                    slab = View(buffer, shape, tuple(buffer.type.factors), strides, offset)
+                    slab = View(buffer, shape, row_major(len(shape)), strides, offset)
                     self.steps.append(Fill(slab, buffer.fill))
             start[axis] = lo
             extents[axis] -= lo + hi
@@ -102,6 +102,9 @@ class _Builder:
         if isinstance(reshaped, str):
             raise InternalError(f"%{value.name} is no view of its root: {reshaped}")
         return reshaped
+
+    def is_constant(self, value: Value) -> bool:
+        return value in self.graph.constants
 
     def read_halo(self, demand: Demand) -> View:
         """The view of an operand whose negative and overhanging coordinates are its halo.
@@ -216,7 +219,7 @@ def lower(
         if node.op.name == "reshape":
             continue
         try:
-            choices[node] = choose(node, target, force or {})
+            choices[node] = choose(node, target, force or {}, graph.constants)
         except CompileError as e:
             errors.append(e)
     if errors:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from mccompile.onnxio.dtypes import dtype_bits, dtype_name, dtype_number, dtype_of_array, numpy_dtype
-from mccompile.onnxio.evaluate import evaluate_node
+from mccompile.onnxio.evaluate import evaluate_model, evaluate_node
 from mccompile.onnxio.functions import expand_function
 from mccompile.onnxio.infer import infer_types
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, OnnxValue, node_label, subgraphs
 from mccompile.onnxio.read import read_model
 from mccompile.onnxio.schema import (
     attribute_default,
+    has_reference,
     is_function,
     newest_opset,
     op_names,
     since_version,
     versions,
 )
-from mccompile.onnxio.write import extract_with_outputs, tensor_names, write_model
+from mccompile.onnxio.variants import jitter_weights, widen_f16
+from mccompile.onnxio.write import extract_with_outputs, model_to_bytes, tensor_names, write_model
 
 __all__ = [
     "AttrValue",
@@ -29,11 +31,15 @@ __all__ = [
     "dtype_name",
     "dtype_number",
     "dtype_of_array",
+    "evaluate_model",
     "evaluate_node",
     "expand_function",
     "extract_with_outputs",
+    "has_reference",
     "infer_types",
     "is_function",
+    "jitter_weights",
+    "model_to_bytes",
     "newest_opset",
     "node_label",
     "numpy_dtype",
@@ -43,5 +49,6 @@ __all__ = [
     "subgraphs",
     "tensor_names",
     "versions",
+    "widen_f16",
     "write_model",
 ]

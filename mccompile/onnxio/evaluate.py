@@ -1,7 +1,8 @@
-"""Evaluate one node in its canonical (newest) form, by ONNX's own reference implementation."""
+"""Evaluate a node or a model in canonical (newest) form, by ONNX's own reference implementation."""
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,9 +15,10 @@ from onnx.reference import ReferenceEvaluator
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.dtypes import dtype_name, dtype_of_array, numpy_dtype
-from mccompile.onnxio.model import OnnxNode, OnnxValue, node_label
+from mccompile.onnxio.model import OnnxModel, OnnxNode, OnnxValue, node_label
 from mccompile.onnxio.proto import node_to_proto, value_to_proto
 from mccompile.onnxio.schema import newest_opset
+from mccompile.onnxio.write import model_to_bytes
 
 
 def evaluate_node(
@@ -59,6 +61,36 @@ def evaluate_node(
         shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
         reason = f"{type(error).__name__}: {error}"
         raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
+
+
+def evaluate_model(
+    model: OnnxModel, inputs: Mapping[str, np.ndarray], names: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Values of a model's main graph by name.
+
+    Args:
+        model: of the newest opset; the reference implementation is only trusted on the newest forms.
+        inputs: one array per graph input, by name.
+        names: graph outputs or values that nodes of the main graph compute.
+
+    Raises:
+        CompileError: if the reference implementation cannot evaluate the model.
+    """
+    info = model.graph.value_info
+    wanted = [info.get(name, OnnxValue(name, "unknown")) for name in dict.fromkeys(names)]
+    changed = dataclasses.replace(model, graph=dataclasses.replace(model.graph, outputs=wanted))
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            results = ReferenceEvaluator(onnx.ModelProto.FromString(model_to_bytes(changed))).run(
+                None, dict(inputs)
+            )
+        found = zip(wanted, results, strict=True)
+        return {v.name: _as_array(r, None if v.dtype == "unknown" else v.dtype) for v, r in found}
+    except Exception as error:
+        raise CompileError(
+            f"onnx.reference cannot evaluate the model: {type(error).__name__}: {error}", where=model.path
+        ) from error
 
 
 def _single_node_model(node: OnnxNode, outer: Mapping[str, np.ndarray], opset: int) -> onnx.ModelProto:

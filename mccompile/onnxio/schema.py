@@ -64,3 +64,24 @@ def attribute_default(op: str, attribute: str) -> int | float | str | None:
     if isinstance(value, bytes):
         return value.decode()
     return value if isinstance(value, int | float | str) else None
+
+
+def has_reference(op: str) -> bool:
+    """Whether onnx.reference computes an ai.onnx operator whose inputs and outputs can be tensors of numbers."""
+    if not versions(op):
+        return False
+    from onnx.reference.ops import load_op
+
+    schema: Any = onnx.defs.get_schema(op, newest_opset(), "")
+    if any(a.type in (onnx.defs.OpSchema.AttrType.GRAPH, onnx.defs.OpSchema.AttrType.GRAPHS)
+           for a in schema.attributes.values()):  # fmt: skip
+        return False
+    numbers = ("tensor(float)", "tensor(int64)", "tensor(bool)", "tensor(uint8)", "tensor(int8)")
+    for formal in [*schema.inputs, *schema.outputs]:
+        if not any(t in formal.types for t in numbers):
+            return False
+    try:
+        load_op("", op, newest_opset())
+    except Exception:
+        return False
+    return True

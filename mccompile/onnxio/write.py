@@ -32,7 +32,7 @@ def model_to_bytes(model: OnnxModel) -> bytes:
     )
     proto.opset_import.extend(opset_imports(model))
     helper.set_model_props(proto, model.metadata)
-    return _serialize(proto)
+    return serialize(proto)
 
 
 def opset_imports(model: OnnxModel) -> list[onnx.OperatorSetIdProto]:
@@ -69,7 +69,7 @@ def extract_with_outputs(path: str | Path, names: list[str]) -> bytes:
         if name not in present:
             proto.graph.output.append(onnx.ValueInfoProto(name=name))
     _embed_external(proto.graph, path)
-    return _serialize(proto)
+    return serialize(proto)
 
 
 def _embed_external(graph: onnx.GraphProto, path: Path) -> None:
@@ -86,7 +86,8 @@ def _embed_external(graph: onnx.GraphProto, path: Path) -> None:
             tensor.CopyFrom(tensor_to_proto(decode_tensor(tensor, path.parent, path.name), name))
 
 
-def _serialize(proto: onnx.ModelProto) -> bytes:
+def serialize(proto: onnx.ModelProto) -> bytes:
+    """The bytes of a protobuf; `CompileError` above its 2 GiB."""
     try:
         return bytes(proto.SerializeToString())
     except (EncodeError, ValueError) as error:

@@ -102,6 +102,11 @@ class Import:
         """Emit a node whose only result is not an output of the ONNX node."""
         return self._emit(op, operands, [f"{self.node.outputs[0]}.{suffix}"], **bodies)[0]
 
+    def inners(self, op: Op, operands: Sequence[Value | None], suffixes: Sequence[str]) -> list[Value]:
+        """Emit a node with one result per suffix, none of which is an output of the ONNX node."""
+        base = next((name for name in self.node.outputs if name), self.node.name)
+        return self._emit(op, operands, [f"{base}.{suffix}" for suffix in suffixes])
+
     def emit(
         self,
         op: Op,

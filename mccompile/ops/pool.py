@@ -1,4 +1,4 @@
-"""Pooling over sliding windows (ONNX operators MaxPool, AveragePool, LpPool)."""
+"""Pooling over sliding windows (ONNX operators MaxPool, AveragePool)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mccompile.ops.window import Window, read_window
 
 @dataclass(frozen=True)
 class Pool(Op):
-    """Operand x[N, C, spatial...]; result [N, C, windows...]; ``mode`` is "max" or "average".
+    """Operand x[N, C, spatial...]; result [N, C, windows...]; ``mode`` is "max", "average" or "sum".
 
     ``count_pad`` lets an average count the padding (not what lies beyond it, which ``ceil`` may reach).
     """
@@ -60,6 +60,8 @@ class Pool(Op):
         taps = [self._tap(filled, tap, out) for tap in np.ndindex(*self.kernel)]
         if self.mode == "max":
             return (np.maximum.reduce(taps).astype(x.dtype),)
+        if self.mode == "sum":
+            return (np.add.reduce(taps).astype(x.dtype),)
         counted = np.pad(np.ones(x.shape[2:]), [(0, 0)] * rank)
         border = [(self.pads[i], self.pads[rank + i]) for i in range(rank)]
         counted = np.pad(counted, border, constant_values=1 if self.count_pad else 0)

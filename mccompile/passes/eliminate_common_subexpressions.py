@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
+
+import numpy as np
+
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import attributes
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewriter import Rewriter
 
 
 def run(graph: Graph, remarks: Remarks) -> int:
-    """Compute nodes of equal operator, operands and bodies once; store equal constants once."""
-    changes = _merge_constants(graph)
+    """Compute nodes of equal operator, operands and bodies once; store equal constants once. Exact."""
+    r = Rewriter(graph)
+    changes = _merge_constants(r)
     seen: dict[object, Node] = {}
-    for node in list(graph.nodes):
-        key = (
-            node.op, tuple(node.operands), tuple(node.extras),
-            tuple(sorted(node.pre.items())), tuple(sorted(node.post.items())),
-            tuple(r.type for r in node.results),
-        )  # fmt: skip
-        twin = seen.setdefault(key, node)
-        if twin is node or any(r in graph.outputs for r in node.results):
+    for node in r.nodes():
+        twin = seen.setdefault(_key(node), node)
+        if twin is node:
+            continue
+        if any(r.is_output(v) for v in node.results):
+            remarks.miss(f"computed {node.where} by {twin.where}", "its result is an output")
             continue
         for old, new in zip(node.results, twin.results, strict=True):
-            graph.replace(old, new)
-        graph.nodes.remove(node)
+            r.replace(old, new)
+        r.erase(node)
         remarks.hit(f"{node.where} is computed by {twin.where}")
         changes += 1
+    r.finish()
     return changes
 
 
-def _merge_constants(graph: Graph) -> int:
+def _key(node: Node) -> object:
+    """What equal nodes agree in. Attributes are compared by text: 0.0 equals -0.0 and 1, but says something else."""
+    attrs = tuple(v if isinstance(v, ex.Expr) else repr(v) for v in attributes(node.op).values())
+    return (
+        type(node.op), attrs, tuple(node.operands), tuple(node.extras),
+        tuple(sorted(node.pre.items())), tuple(sorted(node.post.items())), tuple(r.type for r in node.results),
+    )  # fmt: skip
+
+
+def _merge_constants(r: Rewriter) -> int:
     seen: dict[object, Value] = {}
     changes = 0
-    for value in list(graph.constants):
-        data = graph.array(value)
-        twin = seen.setdefault((value.type, data.tobytes()), value)
-        if twin is not value and value not in graph.outputs:
-            graph.replace(value, twin)
-            del graph.constants[value]
+    for value, data in list(r.graph.constants.items()):
+        content = hashlib.sha256(data.tobytes()).digest() if isinstance(data, np.ndarray) else data
+        twin = seen.setdefault((value.type, content), value)
+        if twin is not value and not r.is_output(value):
+            r.replace(value, twin)
+            del r.graph.constants[value]
             changes += 1
     return changes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,54 +10,77 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
+from mccompile.ir.types import DType
+from mccompile.ops.conv import Conv
+from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.ops.map import Map
+from mccompile.ops.matmul import MatMul
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewriter import Rewriter
 
 
 @dataclass(frozen=True)
 class _Affine:
-    """result = value * scale + shift, both constants that broadcast to the result; None: absent."""
+    """value * scale + shift in float64, both constants that broadcast to the value; None: absent."""
 
-    scale: Array | None
-    shift: Array | None
+    scale: Array | None = None
+    shift: Array | None = None
 
 
 def run(graph: Graph, remarks: Remarks) -> int:
-    """Fold x * s + b after a convolution or matrix product into its weights. Rounding changes by an ulp or two."""
-    changes = 0
-    for node in list(graph.nodes):
-        if isinstance(node.op, Map) and node in graph.nodes:
-            changes += _fold(graph, node, remarks)
+    """Fold x * s + b after a convolution or matrix product into its weights and bias.
+
+    Not exact: products and sums of constants are rounded once more, which moves results by an ulp or two.
+    """
+    r = Rewriter(graph)
+    changes = sum(_fold(r, node, remarks) for node in r.nodes() if isinstance(node.op, Map))
+    r.finish()
     return changes
 
 
-def _fold(graph: Graph, node: Node, remarks: Remarks) -> int:
-    users, producers = graph.users(), graph.producers()
-    variable = [v for v in node.operands if v not in graph.constants and v is not None]
-    producer = producers.get(variable[0]) if len(variable) == 1 else None
-    if producer is None or producer.op.name not in ("conv", "conv_transpose", "matmul"):
+def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
+    variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
+    producer = r.producer(variable[0]) if len(variable) == 1 else None
+    if producer is None or not isinstance(producer.op, Conv | ConvTranspose | MatMul) or node.post or node.pre:
         return 0
-    value = producer.result
-    affine = _match(graph, node, value)
     what = f"folded {node.where} into the weights of {producer.where}"
-    if affine is None or affine.scale is None or value.dtype.name == "f16":
+    affine = _affine_map(r.graph, node, variable[0])
+    if affine is None:
         return 0
-    weights = producer.operands[1]
-    if value in graph.outputs or len(users[value]) != 1 or value.shape != node.result.shape:
-        remarks.miss(what, "its result is needed elsewhere or is broadcast")
-    elif weights is None or weights not in graph.constants:
-        remarks.miss(what, "its weights are no constant")
-    elif producer.pre or not _is_bias(producer.post.get(0)):
-        remarks.miss(what, "it has another epilogue already")
-    else:
-        scale = _per_weight(producer, affine.scale, graph.array(weights))
-        if scale is None:
-            remarks.miss(what, "the scale does not vary by output channel alone")
-            return 0
-        _rewrite(graph, producer, node, affine, graph.array(weights) * scale)
-        remarks.hit(what)
-        return 1
-    return 0
+    reason = _obstacle(r, node, producer, affine)
+    if reason:
+        remarks.miss(what, reason)
+        return 0
+    weights = _scaled_weights(r.graph, producer, affine.scale)
+    bias = _moved_bias(r.graph, producer, affine)
+    if not all(a is None or np.isfinite(a).all() for a in (weights, bias)):
+        remarks.miss(what, "a scaled weight would not be finite")
+        return 0
+    _rewrite(r, producer, affine, weights, bias)
+    r.take_over(producer, node)
+    remarks.hit(what)
+    return 1
+
+
+def _obstacle(r: Rewriter, node: Node, producer: Node, affine: _Affine) -> str:
+    value, weights = producer.result, producer.operands[1]
+    if not r.is_private(value):
+        return "its result is needed elsewhere"
+    if value.shape != node.result.shape or value.type.layout != node.result.type.layout:
+        return "its result is broadcast"
+    if value.dtype != node.result.dtype or value.dtype.kind != "f" or value.dtype.name == "f16":
+        return f"{value.dtype} to {node.result.dtype} would be rounded in another way"
+    if producer.pre or not _is_bias(producer.post.get(0)):
+        return "it has another epilogue already"
+    if affine.scale is None:
+        return ""
+    if weights is None or weights not in r.graph.constants:
+        return "its weights are no constant"
+    if not r.is_private(weights):
+        return "its weights are shared with another node"
+    if _per_weight(producer, affine.scale, len(weights.shape), weights.shape[0]) is None:
+        return "the scale does not vary by output channel alone"
+    return ""
 
 
 def _is_bias(body: ex.Expr | None) -> bool:
@@ -69,91 +93,134 @@ def _is_bias(body: ex.Expr | None) -> bool:
     return False
 
 
-def _match(graph: Graph, node: Node, value: Value) -> _Affine | None:
-    """The scale and shift of a map that multiplies ``value`` by a constant, adds one, or both."""
+# -- what a map does to its variable operand ---------------------------------------------------------------
+def _affine_map(graph: Graph, node: Node, value: Value) -> _Affine | None:
+    """The scale and shift of a map that does nothing else to ``value``."""
     assert isinstance(node.op, Map)
-
-    def constant(e: ex.Expr) -> Array | None:
-        if isinstance(e, ex.Num):
-            return np.asarray(e.value, dtype=np.float64)
-        if isinstance(e, ex.Var):
-            operand = node.operands[e.index]
-            if operand in graph.constants and operand is not None:
-                return graph.array(operand).astype(np.float64)
+    if not value.dtype.is_float:
         return None
 
-    def is_value(e: ex.Expr) -> bool:
-        return isinstance(e, ex.Var) and node.operands[e.index] is value
+    def leaf(index: int) -> _Affine:
+        operand = node.operands[index]
+        assert operand is not None
+        if operand is value:
+            return _Affine(np.ones(()))
+        return _Affine(None, graph.array(operand).astype(np.float64))
 
-    def product(e: ex.Expr) -> Array | None:
-        if isinstance(e, ex.Apply) and e.fn in ("mul", "div"):
-            a, b = e.operands
-            if is_value(a) and (c := constant(b)) is not None:
-                return 1 / c if e.fn == "div" else c
-            if e.fn == "mul" and is_value(b):
-                return constant(a)
+    with np.errstate(all="ignore"):
+        found = _affine(node.op.expr, leaf)
+    if found is None or (found.scale is None and found.shift is None):
         return None
+    unscaled = found.scale is not None and bool(np.all(found.scale == 1))
+    return _Affine(None if unscaled else found.scale, found.shift)
 
-    body = node.op.expr
-    if (scale := product(body)) is not None:
-        return _Affine(scale, None)
-    if isinstance(body, ex.Apply) and body.fn in ("add", "sub"):
-        a, b = body.operands
-        sign = -1 if body.fn == "sub" else 1
-        if (scale := product(a)) is not None and (shift := constant(b)) is not None:
-            return _Affine(scale, sign * shift)
-        if sign == 1 and (scale := product(b)) is not None and (shift := constant(a)) is not None:
-            return _Affine(scale, shift)
+
+def _affine(e: ex.Expr, leaf: Callable[[int], _Affine]) -> _Affine | None:
+    """An expression as scale * value + shift; a constant has no scale. None if it is anything else."""
+    match e:
+        case ex.Var(index=index):
+            return leaf(index)
+        case ex.Num() if e.dtype.is_float:
+            return _Affine(None, np.asarray(e.value, dtype=np.float64))
+        case ex.Apply(fn=("add" | "sub" | "mul" | "div") as fn, operands=(left, right)):
+            a, b = _affine(left, leaf), _affine(right, leaf)
+            return None if a is None or b is None else _combine(fn, a, b)
     return None
 
 
-def _per_weight(producer: Node, scale: Array, weights: Array) -> Array | None:
-    """The scale in the shape that multiplies the weights, or None if it varies along another axis."""
-    rank = len(producer.result.shape)
-    axis = rank - 1 if producer.op.name == "matmul" else 1
-    full = scale.reshape((1,) * (rank - scale.ndim) + scale.shape) if scale.ndim <= rank else None
-    if full is None or any(e != 1 and a != axis for a, e in enumerate(full.shape)):
+def _combine(fn: str, a: _Affine, b: _Affine) -> _Affine | None:
+    if fn in ("add", "sub"):
+        return _Affine(_sum(fn, a.scale, b.scale), _sum(fn, a.shift, b.shift))
+    if fn == "mul" and a.scale is None:
+        a, b = b, a
+    if b.scale is not None or b.shift is None:
         return None
-    flat = full.reshape(-1)
-    if producer.op.name == "conv":
-        return flat.reshape((-1,) + (1,) * (weights.ndim - 1))
-    if producer.op.name == "conv_transpose":
-        groups = int(getattr(producer.op, "groups", 1))
-        if flat.size == 1:
-            return flat.reshape((1,) * weights.ndim)
-        if groups > 1:
-            per_group = flat.reshape(groups, 1, -1, *(1,) * (weights.ndim - 2))
-            spread = np.broadcast_to(per_group, (groups, weights.shape[0] // groups, *per_group.shape[2:]))
-            return spread.reshape(weights.shape[0], *per_group.shape[2:])
-        return flat.reshape((1, -1) + (1,) * (weights.ndim - 2))
-    if getattr(producer.op, "trans_b", False):
-        return flat.reshape(-1, 1)
-    return flat
+    factor = b.shift if fn == "mul" else 1 / b.shift
+    scaled = [None if part is None else part * factor for part in (a.scale, a.shift)]
+    return _Affine(scaled[0], scaled[1])
 
 
-def _rewrite(graph: Graph, producer: Node, node: Node, affine: _Affine, weights: Array) -> None:
+def _sum(fn: str, a: Array | None, b: Array | None) -> Array | None:
+    if b is None:
+        return a
+    signed = -b if fn == "sub" else b
+    return signed if a is None else a + signed
+
+
+# -- what becomes of the weights ---------------------------------------------------------------------------
+def _per_weight(producer: Node, scale: Array, rank: int, rows: int) -> Array | None:
+    """The scale in a shape that multiplies the weights of ``rank`` axes (``rows``: the first one's extent),
+    or None if it varies along another axis than that of the output channels."""
+    out_rank = len(producer.result.shape)
+    axis = out_rank - 1 if isinstance(producer.op, MatMul) else 1
+    full = (1,) * (out_rank - np.ndim(scale)) + np.shape(scale)
+    if len(full) != out_rank or any(e != 1 and a != axis for a, e in enumerate(full)):
+        return None
+    flat = np.reshape(scale, -1)
+    if flat.size == 1:
+        return flat.reshape((1,) * rank)
+    if isinstance(producer.op, MatMul):
+        return flat.reshape(-1, 1) if producer.op.trans_b else flat
+    ones = (1,) * (rank - 2)
+    if isinstance(producer.op, Conv):
+        return flat.reshape(-1, 1, *ones)
+    assert isinstance(producer.op, ConvTranspose)
+    groups = producer.op.groups
+    return np.repeat(flat.reshape(groups, -1), rows // groups, axis=0).reshape(rows, -1, *ones)
+
+
+def _scaled_weights(graph: Graph, producer: Node, scale: Array | None) -> Array | None:
+    """The new weights, None if they stay."""
+    weights = producer.operands[1]
+    if scale is None or weights is None:
+        return None
+    factor = _per_weight(producer, scale, len(weights.shape), weights.shape[0])
+    assert factor is not None
+    return _rounded(graph.array(weights).astype(np.float64) * factor, weights.dtype)
+
+
+def _moved_bias(graph: Graph, producer: Node, affine: _Affine) -> Array | None:
+    """The new bias where it is a constant; None if there is none, or it is computed at run time."""
+    total = affine.shift
+    if producer.post:
+        bias = producer.extras[0]
+        if bias not in graph.constants:
+            return None
+        scaled = graph.array(bias).astype(np.float64) * (1 if affine.scale is None else affine.scale)
+        total = scaled if total is None else scaled + total
+    return None if total is None else _rounded(total, producer.result.dtype)
+
+
+def _rounded(a: Array, dtype: DType) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(a).astype(dtype.numpy)
+
+
+def _rewrite(r: Rewriter, producer: Node, affine: _Affine, weights: Array | None, bias: Array | None) -> None:
     """Scaled weights; the bias becomes bias * scale + shift."""
     old = producer.operands[1]
-    assert old is not None and affine.scale is not None
-    dtype = producer.result.dtype
-    producer.operands[1] = graph.constant(f"{old.name}.scaled", weights.astype(dtype.numpy))
-    if producer.post and producer.extras[0] not in graph.constants:
-        bias = producer.extras[0]
-        scale = graph.constant(f"{old.name}.scale", affine.scale.astype(dtype.numpy))
-        body = ex.apply("add", ex.acc(dtype), ex.apply("mul", ex.var(0, dtype), ex.var(1, dtype)))
-        producer.extras = [bias, scale]
+    assert old is not None
+    graph, dtype = r.graph, producer.result.dtype
+    operands = list(producer.operands)
+    if weights is not None:
+        operands[1] = graph.constant(f"{old.name}.scaled", weights)
+    extras: list[Value] = []
+    body: ex.Expr = ex.acc(dtype)
+
+    def read(value: Value) -> ex.Expr:
+        extras.append(value)
+        return ex.var(len(extras) - 1, dtype)
+
+    if bias is not None:
+        body = ex.apply("add", body, read(graph.constant(f"{old.name}.bias", bias)))
+    elif producer.post:
+        term = read(producer.extras[0])
+        if affine.scale is not None:
+            scale = graph.constant(f"{old.name}.scale", _rounded(affine.scale, dtype))
+            term = ex.apply("mul", term, read(scale))
+        body = ex.apply("add", body, term)
         if affine.shift is not None:
-            producer.extras.append(graph.constant(f"{old.name}.shift", affine.shift.astype(dtype.numpy)))
-            body = ex.apply("add", body, ex.var(2, dtype))
-        producer.post[0] = body
-    else:
-        bias64 = graph.array(producer.extras[0]).astype(np.float64) * affine.scale if producer.post else None
-        shift = affine.shift
-        total = shift if bias64 is None else bias64 + (0 if shift is None else shift)
-        producer.post, producer.extras = {}, []
-        if total is not None:
-            producer.extras = [graph.constant(f"{old.name}.bias", np.asarray(total).astype(dtype.numpy))]
-            producer.post = {0: ex.apply("add", ex.acc(dtype), ex.var(0, dtype))}
-    producer.results = node.results
-    producer.origins = tuple(dict.fromkeys(producer.origins + node.origins))
-    graph.nodes.remove(node)
+            shift = graph.constant(f"{old.name}.shift", _rounded(affine.shift, dtype))
+            body = ex.apply("add", body, read(shift))
+    producer.post = {} if isinstance(body, ex.Var) else {0: body}
+    r.rewire(producer, operands, extras)

@@ -4,61 +4,105 @@ from __future__ import annotations
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Kind
+from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ops.map import Map
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewriter import Rewriter
 
 MAX_SIZE = 64
 """Functions in one expression, counted as a tree: shared parts are printed once but walked often."""
 
 MAX_OPERANDS = 8
 
+MAX_REPEATED = 3
+"""Functions of an expression that may be computed once for each of several readers."""
+
 
 def run(graph: Graph, remarks: Remarks) -> int:
-    """Fuse a map into the maps that read it, if they are its only readers and have its shape."""
-    changes = 0
-    for node in list(graph.nodes):
-        if isinstance(node.op, Map) and node in graph.nodes:
-            changes += _absorb_producers(graph, node, remarks)
+    """Fuse a map into the maps that read it, if they have its shape. Exact."""
+    r = Rewriter(graph)
+    changes = sum(_absorb_producers(r, node, remarks) for node in r.nodes() if isinstance(node.op, Map))
+    r.finish()
     return changes
 
 
-def _absorb_producers(graph: Graph, node: Node, remarks: Remarks) -> int:
+def _absorb_producers(r: Rewriter, node: Node, remarks: Remarks) -> int:
     changes = 0
-    while (producer := _fusable(graph, node, remarks)) is not None:
-        _fuse(graph, producer, node)
-        changes += 1
-    return changes
-
-
-def _fusable(graph: Graph, node: Node, remarks: Remarks) -> Node | None:
-    producers, users = graph.producers(), graph.users()
-    assert isinstance(node.op, Map)
-    for value in node.operands:
-        producer = producers.get(value) if value is not None else None
-        if producer is None or value is None or not isinstance(producer.op, Map):
-            continue
-        what = f"fused {producer.where} into {node.where}"
-        if value in graph.outputs or len(users[value]) != 1:
-            remarks.miss(what, "its result is needed elsewhere")
-        elif value.shape != node.result.shape or value.type.layout != node.result.type.layout:
-            remarks.miss(what, "it would be computed more than once per element")
-        elif size(producer.op.expr) + size(node.op.expr) > MAX_SIZE:
-            remarks.miss(what, f"the expression would exceed {MAX_SIZE} functions")
-        elif len({*producer.operands, *node.operands}) > MAX_OPERANDS + 1:
-            remarks.miss(what, f"it would read more than {MAX_OPERANDS} operands")
+    refused: set[Value] = set()
+    while True:
+        for value in node.operands:
+            producer = r.producer(value)
+            if value is None or value in refused or producer is None or not isinstance(producer.op, Map):
+                continue
+            what = f"fused {producer.where} into {node.where}"
+            reason = _obstacle(r, producer, node, value)
+            if not reason:
+                _fuse(r, producer, node)
+                remarks.hit(what)
+                changes += 1
+                break
+            remarks.miss(what, reason)
+            refused.add(value)
         else:
-            remarks.hit(what)
-            return producer
-    return None
+            return changes
+
+
+def _obstacle(r: Rewriter, producer: Node, node: Node, value: Value) -> str:
+    assert isinstance(producer.op, Map)
+    assert isinstance(node.op, Map)
+    if producer.post or producer.pre or node.pre:
+        return "it has an epilogue or a prologue"
+    if not r.is_private(value) and not _repeats_cheaply(r, producer, value):
+        return "its result is needed elsewhere"
+    if value.shape != node.result.shape or value.type.layout != node.result.type.layout:
+        return "it would be computed more than once per element"
+    times = sum(reads(node.op.expr, i) for i, v in enumerate(node.operands) if v is value)
+    if size(node.op.expr) + times * size(producer.op.expr) > MAX_SIZE:
+        return f"the expression would exceed {MAX_SIZE} functions"
+    if len({*producer.operands, *node.operands}) > MAX_OPERANDS + 1:
+        return f"it would read more than {MAX_OPERANDS} operands"
+    return ""
+
+
+def _repeats_cheaply(r: Rewriter, producer: Node, value: Value) -> bool:
+    """True if every reader can compute ``value`` for itself with less traffic: it is a little arithmetic on
+    one operand of full size, and all readers are maps of its shape, so that it need not be stored."""
+    assert isinstance(producer.op, Map)
+    if r.is_output(value) or size(producer.op.expr) > MAX_REPEATED or not is_cheap(producer.op.expr):
+        return False
+    full = [v for v in producer.operands if v is not None and v.type.count == value.type.count]
+    if len(full) > 1 or any(_takes_epilogue(r, v) for v in full):
+        return False
+    return all(isinstance(u.op, Map) and u.result.shape == value.shape for u in r.users(value))
+
+
+def _takes_epilogue(r: Rewriter, value: Value) -> bool:
+    """True if the map that reads ``value`` can become part of the kernel that makes it, which is better."""
+    producer = r.producer(value)
+    return producer is not None and producer.op.kind in (Kind.COMPLEX, Kind.REDUCTION) and r.is_private(value)
 
 
 def size(e: ex.Expr) -> int:
-    """The number of functions in an expression."""
+    """The number of functions in an expression, counted as a tree."""
     return (not isinstance(e, ex.Var | ex.Num)) + sum(size(a) for a in e.args)
 
 
-def _fuse(graph: Graph, producer: Node, node: Node) -> None:
-    assert isinstance(producer.op, Map) and isinstance(node.op, Map)
+def reads(e: ex.Expr, index: int) -> int:
+    """How often an expression, as a tree, reads a variable."""
+    return (isinstance(e, ex.Var) and e.index == index) + sum(reads(a, index) for a in e.args)
+
+
+def is_cheap(e: ex.Expr) -> bool:
+    """True for arithmetic of a few instructions; library functions and divisions are not cheap."""
+    if isinstance(e, ex.Apply) and (FUNCTIONS[e.fn].ulp or e.fn in ("div", "mod", "fmod", "sqrt", "round_f16")):
+        return False
+    return all(is_cheap(a) for a in e.args)
+
+
+def _fuse(r: Rewriter, producer: Node, node: Node) -> None:
+    assert isinstance(producer.op, Map)
+    assert isinstance(node.op, Map)
     operands: list[Value] = []
 
     def index(v: Value | None) -> int:
@@ -68,8 +112,7 @@ def _fuse(graph: Graph, producer: Node, node: Node) -> None:
         return operands.index(v)
 
     inner = ex.substitute(producer.op.expr, lambda v: ex.var(index(producer.operands[v.index]), v.dtype))
-    stored = producer.result.dtype
-    if stored.name == "f16":
+    if producer.result.dtype.name == "f16":
         inner = ex.apply("round_f16", inner)
 
     def replace(v: ex.Var) -> ex.Expr:
@@ -77,6 +120,7 @@ def _fuse(graph: Graph, producer: Node, node: Node) -> None:
         return inner if operand is producer.result else ex.var(index(operand), v.dtype)
 
     node.op = Map(ex.substitute(node.op.expr, replace), node.op.storage)
-    node.operands = list(operands)
+    r.rewire(node, operands)
     node.origins = tuple(dict.fromkeys(producer.origins + node.origins))
-    graph.nodes.remove(producer)
+    if not r.users(producer.result):
+        r.erase(producer)

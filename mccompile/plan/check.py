@@ -59,8 +59,8 @@ def _check_places(program: Program) -> None:
 def _check_blob(program: Program) -> None:
     entries = sorted((b for b in program.module.buffers if b.space == "blob"), key=lambda b: program.offsets[b])
     for b in entries:
-        if b.data is None or b.data.nbytes != b.nbytes:
-            raise InternalError(f"{b.name} has no data of {b.nbytes} bytes")
+        if b.data is not None and b.data.nbytes != b.nbytes:
+            raise InternalError(f"{b.name} has {b.data.nbytes} bytes of data, not {b.nbytes}")
     for a, b in itertools.pairwise(entries):
         if _span(program, a)[1] > _span(program, b)[0]:
             raise InternalError(f"{_describe(program, a)} and {_describe(program, b)} overlap in the blob")

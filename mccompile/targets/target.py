@@ -15,7 +15,7 @@ STRICT_WARNINGS = (
     "-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wdouble-promotion -Wshadow -Wvla -Wundef "
     "-Wcast-qual -Wcast-align=strict -Wstrict-prototypes -Wmissing-prototypes -Werror"
 ).split()
-"""The warnings generated C is clean under, with gcc and clang."""
+"""The warnings generated C is clean under, with gcc; `strict_warnings` gives those of other compilers."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,25 @@ class Target:
     hosted: bool = False
 
     @property
+    def lanes(self) -> int:
+        """Floats in a vector register; 0 for scalar C."""
+        return self.vector_bytes // 4
+
+    @property
     def c_flags(self) -> tuple[str, ...]:
         """All flags of a release build, without warnings."""
         contract = "-ffp-contract=fast" if self.vector_bytes else "-ffp-contract=off"
         return ("-std=c99", "-O3" if self.hosted else "-O2", contract, *self.flags)
+
+
+def strict_warnings(compiler: str) -> list[str]:
+    """`STRICT_WARNINGS` as a compiler spells them: a name with "clang" in it means clang, all others gcc.
+
+    clang's plain -Wcast-align is gcc's strict one, which clang 14 does not know by that name.
+    """
+    if "clang" not in compiler:
+        return list(STRICT_WARNINGS)
+    return ["-Wcast-align" if flag == "-Wcast-align=strict" else flag for flag in STRICT_WARNINGS]
 
 
 @functools.cache
@@ -72,15 +87,24 @@ def resolve(name: str) -> Target:
     return targets()[name]
 
 
+_X86_LEVELS = (
+    ("x86-64-v4", frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"})),
+    ("x86-64-v3", frozenset({"avx2", "fma", "f16c", "bmi2"})),
+)
+"""Targets, the best first, and the flags of /proc/cpuinfo that they need beside those of the levels below."""
+
+
 def _native() -> Target:
+    return next((targets()[name] for name, _ in _X86_LEVELS if runs_here(name)), targets()["generic"])
+
+
+def runs_here(name: str) -> bool:
+    """False where this machine lacks, or may lack, instructions of a target: they would end the process."""
+    levels = [level for level, _ in _X86_LEVELS]
+    if name not in levels:
+        return True
     if platform.machine() not in ("x86_64", "AMD64"):
-        return targets()["generic"]
+        return False
     cpuinfo = Path("/proc/cpuinfo")
     flags = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
-    for name, needed in (
-        ("x86-64-v4", {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"}),
-        ("x86-64-v3", {"avx2", "fma", "f16c", "bmi2"}),
-    ):
-        if needed <= flags:
-            return targets()[name]
-    return targets()["generic"]
+    return all(needed <= flags for _, needed in _X86_LEVELS[levels.index(name) :])

@@ -1,39 +1,43 @@
-"""Graphs given as text, compiled and run: for tests of what no ONNX model says, such as layouts."""
+"""Graphs of the IR in tests: inputs for them, and how far their outputs are apart."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from mccompile.codegen.model import model_facts
 from mccompile.ir.graph import Graph
-from mccompile.ir.graph_text import parse_graph
-from mccompile.lower.lower import lower
-from mccompile.ops.registry import lookup
-from mccompile.ops.sampling import Case
-from mccompile.plan.plan import plan
-from mccompile.report.compilation import Compilation, Options
-from mccompile.targets.target import STRICT_WARNINGS, resolve
-from tests.support.opcases import Built, CaseLibrary
+from tests.support.draw import SeededDraw
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
-def parse(text: str, data: dict[str, np.ndarray[Any, Any]] | None = None) -> Graph:
-    return parse_graph(text, lookup, data)
+def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Elements in [-2, 2] (unsigned integers in [0, 2]) for every input of a graph."""
+    draw = SeededDraw(seed)
+    return {v.name: draw.array(v.shape, v.dtype.name, 0 if v.dtype.kind == "u" else -2) for v in graph.inputs}
 
 
-def compile_graph(graph: Graph, target: str = "generic", kernels: dict[str, str] | None = None) -> Built:
-    """A graph through lowering, planner and code generation, with no passes."""
-    t = resolve(target)
-    c = Compilation(graph.name, "", Options(target), t, graph, [])
-    c.lowered = lower(graph, t, kernels or {})
-    c.program = plan(c.lowered.module)
-    c.facts = model_facts(c.program, t, graph.name, "", False)
-    return Built(0, Case([]), [], c, c.facts)
+def difference(want: Arrays, got: Arrays, floor: float = 1e-30) -> float:
+    """The largest distance of two sets of outputs relative to the largest value of each output (at least ``floor``).
 
-
-def run_graph(built: Built, folder: Path, inputs: dict[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """Build with strict warnings and run on a poisoned arena."""
-    flags = [*built.compilation.target.c_flags, *STRICT_WARNINGS]
-    return CaseLibrary(folder, [built], flags).build().run(built, inputs)
+    Infinite where names, shapes or types differ, where NaN or infinities are in other places, or where
+    integers are not equal.
+    """
+    if list(want) != list(got):
+        return float("inf")
+    worst = 0.0
+    for w, g in zip(want.values(), got.values(), strict=True):
+        if w.shape != g.shape or w.dtype != g.dtype:
+            return float("inf")
+        if w.dtype.kind != "f":
+            worst = max(worst, 0.0 if np.array_equal(w, g) else float("inf"))
+            continue
+        finite = np.isfinite(w)
+        if not np.array_equal(w[~finite], g[~finite], equal_nan=True) or not np.isfinite(g[finite]).all():
+            return float("inf")
+        w64, g64 = w[finite].astype(np.float64), g[finite].astype(np.float64)
+        scale = np.abs(w64).max(initial=floor)
+        worst = max(worst, float(np.abs(w64 - g64).max(initial=0) / scale))
+    return worst

@@ -114,12 +114,12 @@ class CaseLibrary:
             files = source_files(b.facts)
             for name in (f"{b.facts.name}.h", "mcc.h", "mcc.c"):
                 (self.folder / name).write_bytes(files[name])
-            parts.append(indent_c(render("_model/model.c.j2", m=replace(b.facts, helpers="", vector_text=""))))
+            parts.append(indent_c(render("_model/model.c.j2", m=replace(b.facts, helpers=""))))
         body = "\n".join(parts)
         head = '#include "mcc.h"\n#include <math.h>\n#include <string.h>\n'
-        vector = next((b.facts.vector_text for b in self.built if b.facts.vector_text), "")
+        helpers = helpers_used(body, self.built[0].compilation.target)
         unit = self.folder / "cases.c"
-        unit.write_text(head + vector + "\n" + helpers_used(body) + "\n\n" + body)
+        unit.write_text(head + helpers + "\n\n" + body)
         library = self.folder / "cases.so"
         command = [*self.compiler, *self.flags, "-fPIC", "-shared", "cases.c", "mcc.c", "-lm", "-o", str(library)]
         run_compiler(command, self.folder)

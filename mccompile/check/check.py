@@ -1,0 +1,302 @@
+"""Compiles a model, builds and runs its C, and says whether it computes what the reference computes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mccompile import driver
+from mccompile.check.build import c_compiler, compiler_version
+from mccompile.check.compare import F16_FACTOR, Comparison, compare
+from mccompile.check.memory import Fences
+from mccompile.check.network import Array, Network
+from mccompile.check.reference import Expected, Judge, open_judge, random_inputs
+from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace
+from mccompile.driver import Compilation, Options
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.graph import Graph
+from mccompile.onnxio import tensor_names
+from mccompile.targets.target import strict_warnings
+
+POISON = 0xFF
+"""What arenas are full of before a run: NaN as float, -1 as integer, far out of range as index."""
+
+MAX_SHOWN = 6
+"""Outputs of one run that are listed; the rest is counted."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what its inputs were, and each output against what was expected."""
+
+    label: str
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(c.ok for c in self.comparisons)
+
+    def lines(self) -> list[str]:
+        bad = [c for c in self.comparisons if not c.ok]
+        good = [c for c in self.comparisons if c.ok]
+        shown = [*bad, *good][:MAX_SHOWN]
+        lines = [f"{self.label}: {'ok' if self.ok else 'FAILED'}"]
+        lines += [f"  {'ok  ' if c.ok else 'FAIL'} {c.name} {c.type}: {c.text()}" for c in shown]
+        left = len(self.comparisons) - len(shown)
+        return lines + ([f"  and {left} more, {max(len(bad) - len(shown), 0)} of them wrong"] if left else [])
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What `check` found.
+
+    Attributes:
+        model, target, judge: what was checked, for what, against what.
+        runs: the runs with their comparisons.
+        faults: what else is wrong: warnings of the C compiler, results that depend on what memory held before.
+        trace: the layers, if they were asked for.
+        notes: what was decided for the user.
+    """
+
+    model: str
+    target: str
+    judge: str
+    runs: tuple[Run, ...]
+    faults: tuple[str, ...] = ()
+    trace: Trace | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return all(r.ok for r in self.runs) and not self.faults and (self.trace is None or self.trace.ok)
+
+    def lines(self) -> list[str]:
+        """What to show a user, at most about 25 lines."""
+        lines = [f"{self.model} for {self.target}, against {self.judge}"]
+        lines += [f"note: {note}" for note in self.notes[:3]]
+        for run in self.runs:
+            lines += run.lines()
+        lines += [line for fault in self.faults for line in f"FAIL {fault}".splitlines()[:4]]
+        if self.trace is not None:
+            lines += _trace_lines(self.trace)
+        return [*lines, "ok" if self.ok else "FAILED: the generated C is wrong"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`."""
+        return {
+            "model": self.model,
+            "target": self.target,
+            "judge": self.judge,
+            "ok": self.ok,
+            "runs": [
+                {"label": r.label, "ok": r.ok, "outputs": [c.to_json() for c in r.comparisons]}
+                for r in self.runs
+            ],
+            "faults": list(self.faults),
+            "trace": self.trace.to_json() if self.trace else None,
+            "notes": list(self.notes),
+        }
+
+
+def _trace_lines(found: Trace) -> list[str]:
+    wrong = [layer for layer in found.layers if not layer.comparison.ok]
+    head = f"layers: {len(found.layers)} compared, {len(wrong)} diverge"
+    lines = [head + (f", {len(found.skipped)} without a counterpart" if found.skipped else "")]
+    if found.first is not None:
+        lines += [f"  first: {found.first.text()}", f"    {found.first.comparison.text()}"]
+    if found.worst is not None:
+        lines += [f"  worst: {found.worst.text()}", f"    {found.worst.comparison.text()}"]
+    return lines
+
+
+@dataclass(frozen=True)
+class _Case:
+    label: str
+    inputs: Mapping[str, Array]
+    expected: Expected
+
+
+def check(
+    model: Path,
+    options: Options,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    expect: Mapping[str, Array] | None = None,
+    per_layer: bool = False,
+    seed: int = 0,
+) -> CheckResult:
+    """Compile a model into a temporary folder, build it with strict warnings, run it and compare.
+
+    The first run finds its arena full of 0xFF, the second, on other inputs, as the first has left it, and it has
+    to give the same bytes as on an arena full of 0xFF again.
+
+    Args:
+        model: the .onnx file.
+        options: how to compile; the target has to be one that this machine runs.
+        inputs: arrays by ONNX name; random ones (`random_inputs`) of ``seed`` and ``seed + 1`` if absent.
+        expect: outputs by ONNX name, all or some, that replace the reference; needs ``inputs``.
+        per_layer: also compare each inner value that exists both in the ONNX model and in the generated code.
+        seed: of random inputs.
+
+    Returns:
+        The result, whether good or bad.
+
+    Raises:
+        UsageError: inputs or expected outputs that do not fit the model.
+        CompileError: the model cannot be compiled, the C cannot be built, or the reference cannot run.
+    """
+    if expect is not None and inputs is None:
+        raise UsageError("expected outputs need the inputs they belong to", hint="give --inputs as well")
+    with tempfile.TemporaryDirectory(prefix="mccompile-check-") as folder:
+        compilation, files = driver.compile_files(model, options)
+        out = Path(folder) / compilation.graph.name
+        driver.write_folder(out, files)
+        return check_folder(model, compilation, out, inputs=inputs, expect=expect, per_layer=per_layer, seed=seed)
+
+
+def check_folder(
+    model: Path,
+    compilation: Compilation,
+    out: Path,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    expect: Mapping[str, Array] | None = None,
+    per_layer: bool = False,
+    seed: int = 0,
+) -> CheckResult:
+    """As `check`, for files that lie in ``out`` already."""
+    graph = compilation.graph
+    fences = Fences()
+    network, faults = _build(out, fences)
+    judge = _judge(model, compilation, network, per_layer) if expect is None or per_layer else None
+    cases = _cases(graph, judge, inputs, expect, seed)
+    factor = tolerance_factor(graph)
+    runs, unstable = _run_all(network, cases, factor, compilation.options.keep_inputs)
+    if not fences.intact():
+        unstable.append("a kernel writes outside of the arena")
+    layers = None
+    if per_layer:
+        traced = Network(out, hooks=TRACE_HOOKS, allocate=fences.allocate)
+        traced.arena[:] = POISON
+        assert judge is not None
+        expected = cases[0].expected if expect is None else judge.run(cases[0].inputs)
+        layers = trace(traced, cases[0].inputs, expected, factor)
+    return CheckResult(
+        model=f"{graph.name} ({compilation.source})",
+        target=f"{compilation.target.name} -{compilation.options.opt_level}",
+        judge="the given outputs" if expect is not None or judge is None else judge.engine,
+        runs=tuple(runs),
+        faults=(*faults, *unstable),
+        trace=layers,
+        notes=tuple(compilation.notes),
+    )
+
+
+def tolerance_factor(graph: Graph) -> float:
+    """What the tolerance is multiplied by: more where anything is stored as f16."""
+    values = [*graph.inputs, *graph.constants, *(r for n in graph.nodes for r in n.results)]
+    return F16_FACTOR if any(v.dtype.name == "f16" for v in values) else 1.0
+
+
+def _build(out: Path, fences: Fences) -> tuple[Network, list[str]]:
+    """The network, built with warnings as errors; if there are any, without, and a fault that shows them."""
+    version = compiler_version(c_compiler())
+    try:
+        flags = tuple(strict_warnings(version.lower()))
+        return Network(out, flags, allocate=fences.allocate), []
+    except CompileError as e:
+        if isinstance(e, UsageError):
+            raise
+        network = Network(out, allocate=fences.allocate)
+        return network, [f"the C does not build without warnings: {e}"]
+
+
+def _judge(model: Path, c: Compilation, network: Network, per_layer: bool) -> Judge:
+    outputs = [v.name for v in c.graph.outputs]
+    inner: list[str] = []
+    if per_layer:
+        computed = set(tensor_names(model))
+        inner = [name for name in last_writes(network.report) if name in computed]
+    return open_judge(model, outputs, inner, c.options.dims, c.options.input_shapes)
+
+
+def _cases(
+    graph: Graph,
+    judge: Judge | None,
+    inputs: Mapping[str, Array] | None,
+    expect: Mapping[str, Array] | None,
+    seed: int,
+) -> list[_Case]:
+    if inputs is None:
+        assert judge is not None
+        types = {v.name: v.type for v in graph.inputs}
+        drawn = [random_inputs(types, s) for s in (seed, seed + 1)]
+        return [_Case(f"random inputs, seed {seed + i}", x, judge.run(x)) for i, x in enumerate(drawn)]
+    _require_inputs(graph, inputs)
+    if expect is None:
+        assert judge is not None
+        return [_Case("given inputs", inputs, judge.run(inputs))]
+    names = [v.name for v in graph.outputs]
+    unknown = sorted(set(expect) - set(names))
+    if unknown or not expect:
+        raise UsageError(
+            f"expected outputs {unknown} are no outputs of the model" if unknown else "no outputs are expected",
+            hint=f"its outputs are {', '.join(names)}",
+        )
+    return [_Case("given inputs", inputs, Expected({n: np.asarray(expect[n]) for n in expect}, {}))]
+
+
+def _require_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
+    """UsageError unless there is exactly one array of the right shape and type for each input of the model."""
+    types = {v.name: v.type for v in graph.inputs}
+    missing, unknown = [n for n in types if n not in inputs], [n for n in inputs if n not in types]
+    if missing or unknown:
+        raise UsageError(
+            "; ".join(
+                [f"no array is given for input {n!r}" for n in missing]
+                + [f"the model has no input {n!r}" for n in unknown]
+            ),
+            hint=f"its inputs are {', '.join(f'{n} {t}' for n, t in types.items())}",
+        )
+    for name, t in types.items():
+        given = np.asarray(inputs[name])
+        if given.shape != t.shape or given.dtype != t.dtype.numpy:
+            raise UsageError(f"input {name!r} is {given.dtype}{list(given.shape)}, but the model takes {t}")
+
+
+def _run_all(
+    network: Network, cases: list[_Case], factor: float, keep_inputs: bool
+) -> tuple[list[Run], list[str]]:
+    """Each case on the arena as it is (0xFF at first), then once more on 0xFF: the same bytes have to come out."""
+    runs: list[Run] = []
+    faults: list[str] = []
+    network.arena[:] = POISON
+    results: list[dict[str, Array]] = []
+    for case in cases if len(cases) > 1 else cases * 2:
+        results.append(network.run(case.inputs))
+        if keep_inputs and any(not _same(network.inputs[n], a) for n, a in case.inputs.items()):
+            faults.append("a run changes its inputs, which keep_inputs forbids")
+    for case, got in zip(cases, results, strict=False):
+        wanted = case.expected.values.items()
+        noise = case.expected.noise
+        runs.append(
+            Run(case.label, tuple(compare(n, got[n], a, noise.get(n), factor) for n, a in wanted if n in got))
+        )
+    network.arena[:] = POISON
+    again = network.run(cases[-1].inputs)
+    moved = [n for n, a in results[-1].items() if not _same(a, again[n])]
+    if moved:
+        faults.append(f"output {', '.join(moved)} depends on what the arena holds before the run")
+    return runs, faults
+
+
+def _same(a: Array, b: Array) -> bool:
+    """True if two arrays are the same bytes, NaN included."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == np.ascontiguousarray(b).tobytes()
+
+

@@ -1,0 +1,179 @@
+"""The tolerance rule: how far generated code may be from the reference, channel by channel.
+
+For floats ``|y - ref| <= f * (1e-4 * max|ref slice| + 1e-6 * max|ref|) + noise``, where a slice is one channel, so that
+small outputs do not hide behind large ones, and f is 1, or 50 for models in f16. Noise comes from how far the
+reference is from itself when it computes in another order or precision: 8 times the most in the slice, but at least
+the most in the tensor, for where Relu has made a channel 0 the channel has none to show. Integers and booleans are
+exact; NaN and infinities have to be in the same places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+OF_SLICE = 1e-4
+OF_TENSOR = 1e-6
+OF_NOISE = 8.0
+F16_FACTOR = 50.0
+"""What a model that stores f16 anywhere may be off beside noise, compared with one in f32."""
+
+
+def channel_axis(rank: int) -> int | None:
+    """The axis whose positions are judged apart: axis 1, which is the last one of two; none below two axes."""
+    return 1 if rank >= 2 else None
+
+
+def tolerances(want: Array, noise: Array | None = None, factor: float = 1.0) -> Array:
+    """The error allowed in each channel of a reference: float64, one entry if there is no channel axis.
+
+    Args:
+        want: the reference; of NaN and infinities none counts for the maxima.
+        noise: the reference's own uncertainty, shaped like ``want``; None if it is not known.
+        factor: multiplies the relative terms (`F16_FACTOR`).
+    """
+    axis = channel_axis(want.ndim)
+    channels = 1 if axis is None else want.shape[axis]
+    if want.dtype.kind != "f":
+        return np.zeros(channels)
+    size = _channel_max(want, axis)
+    own = np.zeros(channels) if noise is None else _channel_max(noise, axis)
+    shown = np.maximum(OF_NOISE * own, own.max(initial=0.0))
+    return np.asarray(factor * (OF_SLICE * size + OF_TENSOR * size.max(initial=0.0)) + shown)
+
+
+def _channel_max(array: Array, axis: int | None) -> Array:
+    """max|finite elements| of each channel."""
+    wide = np.abs(array.astype(np.float64))
+    wide[~np.isfinite(wide)] = 0.0
+    if axis is None:
+        return wide.max(initial=0.0).reshape(1)
+    return np.asarray(wide.max(axis=tuple(i for i in range(array.ndim) if i != axis), initial=0.0))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One tensor against its reference.
+
+    Attributes:
+        name: the tensor's ONNX name.
+        type: element type and shape of the reference, as text.
+        problem: why nothing can be compared (another shape, another element type); else "".
+        differing: elements out of tolerance, of ``count``.
+        error, allowed: at the worst element, which is the one furthest out of tolerance; an error is infinite
+            where one side is NaN or infinite and the other is not.
+        index: of the worst element; ``channel`` its position on the channel axis, None if there is none.
+        got, want: the values there.
+    """
+
+    name: str
+    type: str
+    problem: str = ""
+    differing: int = 0
+    count: int = 0
+    error: float = 0.0
+    allowed: float = 0.0
+    index: tuple[int, ...] = ()
+    channel: int | None = None
+    got: float = 0.0
+    want: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.problem and self.differing == 0
+
+    @property
+    def ratio(self) -> float:
+        """Error in units of what is allowed; more than 1 is out of tolerance."""
+        if self.problem:
+            return np.inf
+        if self.allowed > 0:
+            return self.error / self.allowed
+        return np.inf if self.error > 0 else 0.0
+
+    def text(self) -> str:
+        """One line, without the name."""
+        if self.problem:
+            return self.problem
+        if not self.differing:
+            return f"error {self.error:.3g}, allowed {self.allowed:.3g}" if self.allowed else "equal"
+        at = f"[{','.join(map(str, self.index))}]"
+        if self.channel is not None:
+            at += f" (channel {self.channel})"
+        return (
+            f"{self.got:.9g} instead of {self.want:.9g} at {at}, allowed error {self.allowed:.3g}; "
+            f"{self.differing} of {self.count} elements differ"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; numbers that JSON has not are text."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "ok": self.ok,
+            "problem": self.problem,
+            "differing": self.differing,
+            "count": self.count,
+            "error": json_number(self.error),
+            "allowed": json_number(self.allowed),
+            "index": list(self.index),
+            "channel": self.channel,
+            "got": json_number(self.got),
+            "want": json_number(self.want),
+        }
+
+
+def json_number(value: float) -> float | str:
+    """``value``, or the text of what JSON cannot say: nan, inf, -inf."""
+    return value if np.isfinite(value) else str(value)
+
+
+def compare(
+    name: str, got: Array, want: Array, noise: Array | None = None, factor: float = 1.0
+) -> Comparison:
+    """Judge ``got`` by the rule. Shapes and element types have to be equal."""
+    kind = f"{want.dtype.name}[{','.join(map(str, want.shape))}]"
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return Comparison(name, kind, f"{got.dtype.name}[{','.join(map(str, got.shape))}] instead of {kind}")
+    if want.size == 0:
+        return Comparison(name, kind)
+    axis = channel_axis(want.ndim)
+    limit = tolerances(want, noise, factor)
+    if axis is not None:
+        limit = limit.reshape([-1 if i == axis else 1 for i in range(want.ndim)])
+    limit = np.broadcast_to(limit, want.shape)
+    error = _errors(got, want)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(error > 0, error / limit, 0.0)
+    bad = error > limit
+    worst = np.unravel_index(int(np.argmax(ratio if ratio.any() else error)), want.shape)
+    index = tuple(int(i) for i in worst)
+    return Comparison(
+        name=name,
+        type=kind,
+        differing=int(bad.sum()),
+        count=want.size,
+        error=float(error[worst]),
+        allowed=float(limit[worst]),
+        index=index,
+        channel=None if axis is None else index[axis],
+        got=float(got[worst]),
+        want=float(want[worst]),
+    )
+
+
+def _errors(got: Array, want: Array) -> Array:
+    """|got - want| in float64; infinite where only one of the two is NaN or infinite, or their signs differ."""
+    if want.dtype.kind != "f":
+        # Beyond 2^53 the float64 difference of unequal integers may be 0, and of wrapped ones anything.
+        apart = np.abs(got.astype(np.float64) - want.astype(np.float64))
+        return np.where(got == want, 0.0, np.maximum(apart, 1.0))
+    g, w = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(g - w)
+    same = (g == w) | (np.isnan(g) & np.isnan(w))
+    return np.where(same, 0.0, np.where(np.isfinite(error), error, np.inf))

@@ -1,0 +1,151 @@
+"""Writes `test_<model>.c`: inputs and expected outputs in C, for a firmware's own tests, where there is no Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mccompile.check.check import tolerance_factor
+from mccompile.check.compare import channel_axis, tolerances
+from mccompile.check.reference import open_judge, random_inputs
+from mccompile.codegen.blob import declare_c
+from mccompile.codegen.model import Port
+from mccompile.codegen.templates import indent_c, render
+from mccompile.driver import Compilation
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.types import DTYPES
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+MAX_BYTES = 2 * 1024 * 1024
+"""Of inputs and expected outputs together; their text in C is about five times as large."""
+
+PER_LINE = 8
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An input or expected output as the template prints it: literals by line, the tolerance of each channel.
+
+    Element i belongs to channel ``i / inner % channels``.
+    """
+
+    port: Port
+    lines: list[str]
+    allowed: list[str]
+    inner: int = 1
+
+    @property
+    def exact(self) -> bool:
+        return not DTYPES[self.port.dtype].is_float
+
+    @property
+    def channels(self) -> int:
+        return len(self.allowed)
+
+
+def golden_files(
+    compilation: Compilation,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    noise: Mapping[str, Array] | None = None,
+) -> dict[str, bytes]:
+    """`test_<model>.c` for a finished compilation.
+
+    Args:
+        inputs, outputs: an array for each input and output of the model, by ONNX name.
+        noise: of the outputs, where it is known (see `compare.tolerances`).
+
+    Raises:
+        UsageError: an array is missing, or of another shape or element type.
+        CompileError: more than `MAX_BYTES` of arrays.
+    """
+    facts = compilation.facts
+    assert facts is not None
+    given = [_array(p, inputs, "input") for p in facts.inputs]
+    wanted = [_array(p, outputs, "output") for p in facts.outputs]
+    total = sum(a.nbytes for a in (*given, *wanted))
+    if total > MAX_BYTES:
+        raise CompileError(
+            f"a golden test of {total} bytes of inputs and outputs is too large: at most {MAX_BYTES}",
+            where=compilation.source,
+            hint="compare with `mccompile check --inputs --expect` instead",
+        )
+    factor = tolerance_factor(compilation.graph)
+    samples = []
+    for port, array in zip(facts.outputs, wanted, strict=True):
+        allowed = tolerances(array, (noise or {}).get(port.name), factor)
+        axis = channel_axis(array.ndim)
+        inner = 1 if axis is None else int(np.prod(array.shape[axis + 1 :], dtype=np.int64))
+        samples.append(Sample(port, literals(array), [float(a).hex() for a in allowed], inner))
+    feeds = [Sample(p, literals(a), []) for p, a in zip(facts.inputs, given, strict=True)]
+    text = render(
+        "_model/test_model.c.j2",
+        m=facts,
+        blob_declaration=declare_c(f"{facts.name}_blob", facts.blob),
+        inputs=feeds,
+        outputs=samples,
+        uses_math=any("NAN" in x or "INFINITY" in x for s in (*feeds, *samples) for x in s.lines),
+        float_types=sorted({p.dtype for p in facts.outputs if DTYPES[p.dtype].is_float}),
+        exact_types=sorted({p.c for p in facts.outputs if not DTYPES[p.dtype].is_float}),
+    )
+    return {f"test_{facts.name}.c": indent_c(text).encode()}
+
+
+def reference_golden(model: Path, seed: int = 0) -> Callable[[Compilation], dict[str, bytes]]:
+    """For `driver.compile`'s ``extra``: a golden test on random inputs, with the reference's outputs."""
+
+    def files(c: Compilation) -> dict[str, bytes]:
+        names = [v.name for v in c.graph.outputs]
+        judge = open_judge(model, names, (), c.options.dims, c.options.input_shapes)
+        inputs = random_inputs({v.name: v.type for v in c.graph.inputs}, seed)
+        expected = judge.run(inputs)
+        return golden_files(c, inputs, expected.values, expected.noise)
+
+    return files
+
+
+def _array(port: Port, arrays: Mapping[str, Array], what: str) -> Array:
+    if port.name not in arrays:
+        raise UsageError(f"no array is given for {what} {port.name!r}")
+    array = np.asarray(arrays[port.name])
+    if array.shape != port.shape or array.dtype != DTYPES[port.dtype].numpy:
+        raise UsageError(f"{what} {port.name!r} is {array.dtype}{list(array.shape)}, not {port.shape_text}")
+    return array
+
+
+def literals(array: Array) -> list[str]:
+    """C initialisers of an array's elements in row-major order, `PER_LINE` to a line; f16 as its bits."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.dtype == np.float16:
+        words = [f"0x{bits:04X}u" for bits in flat.view(np.uint16).tolist()]
+    elif flat.dtype.kind == "f":
+        suffix = "f" if flat.dtype == np.float32 else ""
+        words = [_float_literal(x, suffix) for x in flat.astype(np.float64).tolist()]
+    elif flat.dtype.kind == "b":
+        words = ["1u" if x else "0u" for x in flat.tolist()]
+    else:
+        words = [_int_literal(x, flat.dtype) for x in flat.tolist()]
+    return [", ".join(words[i : i + PER_LINE]) for i in range(0, len(words), PER_LINE)]
+
+
+def _float_literal(x: float, suffix: str) -> str:
+    """Hexadecimal, so that not one bit depends on the C compiler's rounding."""
+    if np.isnan(x):
+        return "NAN"
+    if np.isinf(x):
+        return "INFINITY" if x > 0 else "-INFINITY"
+    return x.hex() + suffix
+
+
+def _int_literal(x: int, dtype: np.dtype[Any]) -> str:
+    """The least value of a signed type is no literal in C: its minus sign is an operator."""
+    if dtype.kind == "u":
+        return f"UINT64_C({x})" if dtype.itemsize == 8 else f"{x}u"
+    if dtype.itemsize == 8:
+        return f"(-INT64_C({-(x + 1)}) - 1)" if x == np.iinfo(np.int64).min else f"INT64_C({x})"
+    return "(-2147483647 - 1)" if x == np.iinfo(np.int32).min else str(x)

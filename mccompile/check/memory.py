@@ -1,0 +1,66 @@
+"""Memory for networks that run in this process: aligned, or ending where the next byte may not be touched."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mccompile.ir.errors import InternalError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+Allocate = Callable[[int, int], Array]
+"""(bytes, alignment) -> bytes that live as long as the array or a view of it."""
+
+_PROT_NONE = 0
+
+
+def aligned_bytes(count: int, align: int) -> Array:
+    """``count`` zero bytes whose first is at a multiple of ``align``."""
+    raw = np.zeros(count + align, dtype=np.uint8)
+    start = -raw.ctypes.data % align
+    return raw[start : start + count]
+
+
+FENCE_BYTES = 64 * 1024
+_FENCE = 0xA5
+
+
+class Fences:
+    """Allocates like `aligned_bytes` between two stretches of known bytes, which tell of writes past either end."""
+
+    def __init__(self) -> None:
+        self._fences: list[Array] = []
+
+    def allocate(self, count: int, align: int) -> Array:
+        whole = aligned_bytes(count + 2 * FENCE_BYTES, align)
+        self._fences += [whole[:FENCE_BYTES], whole[FENCE_BYTES + count :]]
+        for fence in self._fences[-2:]:
+            fence[:] = _FENCE
+        return whole[FENCE_BYTES : FENCE_BYTES + count]
+
+    def intact(self) -> bool:
+        """False if anything was written beside the memory given out."""
+        return all(bool((fence == _FENCE).all()) for fence in self._fences)
+
+
+def guarded_bytes(count: int, align: int) -> Array:
+    """As `aligned_bytes`, but close before a page without access: reading past the end ends the process.
+
+    Fewer than ``align`` bytes lie between, none if ``count`` is a multiple of it. POSIX only.
+    """
+    page = mmap.PAGESIZE
+    used = -(-(count + align) // page) * page
+    memory = mmap.mmap(-1, used + page)
+    raw = np.frombuffer(memory, dtype=np.uint8)
+    base = raw.ctypes.data
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(base + used), ctypes.c_size_t(page), _PROT_NONE):
+        raise InternalError(f"mprotect failed with errno {ctypes.get_errno()}")
+    start = used - count
+    start -= (base + start) % align
+    return raw[start : start + count]

@@ -1,0 +1,168 @@
+"""The judge: what a model's outputs and inner values should be, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mccompile.importer.prepare import prepare
+from mccompile.ir.errors import CompileError
+from mccompile.ir.types import TensorType
+from mccompile.onnxio import OnnxModel, evaluate_model, extract_with_outputs, jitter_weights, read_model, widen_f16
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Values by ONNX name, and the noise of those where it is known (see `compare.tolerances`)."""
+
+    values: dict[str, Array]
+    noise: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class OnnxRuntime:
+    """onnxruntime on one thread: without graph optimisations, which is the reference, and in ``others`` ways, whose
+    greatest distance from it is the noise: with all optimisations; with weights that are one unit in the last place
+    off, which shows what is ill-conditioned; and models with f16 in f32."""
+
+    engine: str
+    names: tuple[str, ...]
+    plain: Any
+    others: tuple[Any, ...]
+
+    def run(self, inputs: Mapping[str, Array]) -> Expected:
+        """CompileError if onnxruntime cannot run the model on these inputs."""
+        try:
+            values = _values(self.plain, self.names, inputs)
+        except Exception as e:
+            raise _refused("onnxruntime", e) from e
+        noise: dict[str, Array] = {}
+        for session in self.others:
+            for name, array in _values(session, self.names, inputs).items():
+                if array.dtype.kind == "f" and array.shape == values[name].shape:
+                    noise[name] = np.maximum(noise.get(name, 0.0), _distance(array, values[name]))
+        return Expected(values, noise)
+
+
+@dataclass(frozen=True)
+class OnnxReference:
+    """onnx.reference on our canonical form: of the old forms of BatchNormalization and Softmax it makes other
+    operators. It has no noise to offer."""
+
+    engine: str
+    names: tuple[str, ...]
+    model: OnnxModel
+
+    def run(self, inputs: Mapping[str, Array]) -> Expected:
+        """CompileError if the reference cannot evaluate the model."""
+        return Expected(evaluate_model(self.model, inputs, self.names), {})
+
+
+Judge = OnnxRuntime | OnnxReference
+
+
+def open_judge(
+    path: Path,
+    outputs: Sequence[str],
+    inner: Sequence[str] = (),
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Judge:
+    """onnxruntime if it is installed and knows the model, else onnx.reference.
+
+    Args:
+        path: the .onnx file.
+        outputs: names of its graph outputs.
+        inner: values computed in its main graph that are wanted as well; those that are gone in the canonical
+            form are left out where onnx.reference judges.
+        dims, input_shapes: how symbolic dims were bound.
+    """
+    names = tuple(dict.fromkeys([*outputs, *inner]))
+    why = "onnxruntime is not installed"
+    try:
+        import onnxruntime
+    except ImportError:
+        pass
+    else:
+        data = extract_with_outputs(path, [n for n in inner if n not in outputs])
+        try:
+            plain = _session(onnxruntime, data, optimise=False)
+        except Exception as e:
+            why = f"onnxruntime cannot load the model: {_first_line(e)}"
+        else:
+            return OnnxRuntime(f"onnxruntime {onnxruntime.__version__}", names, plain, _others(onnxruntime, data))
+    model = prepare(read_model(path), dims, input_shapes).model
+    known = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
+    return OnnxReference(f"onnx.reference ({why})", tuple(n for n in names if n in known), model)
+
+
+def _session(onnxruntime: Any, model: bytes, optimise: bool) -> Any:
+    options = onnxruntime.SessionOptions()
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimise else level.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _others(onnxruntime: Any, model: bytes) -> tuple[Any, ...]:
+    """The sessions that give noise; one that cannot be made is left out."""
+    sessions = []
+    for data, optimise in ((model, True), (jitter_weights(model), False), (widen_f16(model), False)):
+        try:
+            if data is not None:
+                sessions.append(_session(onnxruntime, data, optimise))
+        except Exception:
+            continue
+    return tuple(sessions)
+
+
+def _values(session: Any, names: Sequence[str], inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Run a session, which may take an f16 input in f32."""
+    wide = {v.name for v in session.get_inputs() if v.type == "tensor(float)"}
+    feeds = {n: np.asarray(a, np.float32) if n in wide and a.dtype == np.float16 else a for n, a in inputs.items()}
+    return dict(zip(names, session.run(list(names), feeds), strict=True))
+
+
+def _distance(a: Array, b: Array) -> Array:
+    """|a - b| in float64, 0 where that is no number (NaN and infinities on either side)."""
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(np.abs(a.astype(np.float64) - b.astype(np.float64)), nan=0.0, posinf=0.0)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _refused(engine: str, error: Exception) -> CompileError:
+    return CompileError(
+        f"{engine} cannot run the model on these inputs: {_first_line(error)}",
+        hint="random inputs do not suit every model: give real ones (--inputs)",
+    )
+
+
+def random_inputs(types: Mapping[str, TensorType], seed: int) -> dict[str, Array]:
+    """Inputs by name: the same ones for the same types and seed.
+
+    Floats are normal(0, 1). 8- and 16-bit integers are uniform in 0..127, as pixels and quantised data may be.
+    32- and 64-bit integers are 0 or 1: mostly they are indices, lengths or masks, where more may be out of
+    range. Booleans are fair coins.
+    """
+    rng = np.random.default_rng(seed)
+    inputs: dict[str, Array] = {}
+    for name, t in types.items():
+        if t.dtype.is_float:
+            array = rng.standard_normal(t.shape)
+        elif t.dtype.kind == "b" or t.dtype.nbytes > 2:
+            array = rng.integers(0, 2, t.shape)
+        else:
+            array = rng.integers(0, 128, t.shape)
+        inputs[name] = np.asarray(array).astype(t.dtype.numpy)
+    return inputs

@@ -1,0 +1,51 @@
+"""`mccompile check`: does the generated C compute what the reference computes?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mccompile.cli import options as o
+
+CHECK_FAILED = 3
+
+
+@click.command(short_help="Build the generated C, run it, compare with the reference.")
+@o.MODEL
+@o.build_options
+@click.option("--inputs", type=click.Path(path_type=Path), metavar="X.npz",
+              help="Inputs by name.  [default: seeded random numbers]")
+@click.option("--expect", type=click.Path(path_type=Path), metavar="Y.npz",
+              help="Expected outputs by name.  [default: onnxruntime's, or onnx.reference's]")
+@click.option("--per-layer", is_flag=True, help="Also compare inner values: the first and the worst that differ.")
+@click.option("--seed", default=0, show_default=True, help="Seed of random inputs.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@o.JSON
+def check(
+    model: Path, inputs: Path | None, expect: Path | None, per_layer: bool, seed: int, quiet: bool, as_json: bool,
+    **build: Any,
+) -> int:  # fmt: skip
+    """Compile MODEL, build the C with the system's compiler, run it and compare with the reference."""
+    from mccompile.check.check import check as run
+    from mccompile.ir.errors import UsageError
+    from mccompile.ir.files import SUFFIX, read_arrays
+
+    if model.suffix == SUFFIX:
+        raise UsageError("check needs the .onnx model: it compares with what that computes")
+    options = o.make_options(build)
+    result = run(
+        model,
+        options,
+        inputs=None if inputs is None else read_arrays(inputs),
+        expect=None if expect is None else read_arrays(expect),
+        per_layer=per_layer,
+        seed=seed,
+    )
+    if as_json:
+        click.echo(json.dumps(result.to_json(), indent=1))
+    elif not quiet or not result.ok:
+        click.echo("\n".join(result.lines()))
+    return 0 if result.ok else CHECK_FAILED

@@ -1,0 +1,89 @@
+"""`mccompile opt`: the pass-by-pass tool. Reads a model or IR text, runs passes, prints IR text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mccompile.cli import options as o
+
+if TYPE_CHECKING:
+    from mccompile.ir.files import IR
+
+
+def _list_passes(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from mccompile.passes.manager import passes
+    from mccompile.passes.pipeline import PIPELINES
+
+    width = max(map(len, passes()))
+    for name, run in passes().items():
+        levels = " ".join(f"-{level}" for level, names in PIPELINES.items() if name in names)
+        text = (run.__doc__ or "").strip().split("\n")[0]
+        click.echo(f"{name:{width}}  {text}" + (f"  [{levels}]" if levels else ""))
+    ctx.exit()
+
+
+@click.command(short_help="Run passes on a model or IR text and print the IR.")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("-p", "--passes", "names", default="", metavar="PASS,..", help="Passes to run, in order.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="OUT.mcir",
+              help="Write the text here, and large constants into an .npz beside it.  [default: stdout]")
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_passes,
+              help="List the passes and the levels they run at.")
+@click.option("--time", "timed", is_flag=True, help="Say on stderr how long each pass took and what it changed.")
+@click.option("--remarks", is_flag=True, help="Say on stderr what each pass did, and did not and why.")
+@o.model_options
+def opt(file: Path, names: str, out: Path | None, timed: bool, remarks: bool, **dims: Any) -> None:
+    """Run passes on FILE (.onnx or .mcir) and print the IR; kernel and program IR is verified and printed."""
+    from mccompile.ir.errors import UsageError
+    from mccompile.ir.files import SUFFIX, save, text_of
+
+    if out is not None and out.suffix != SUFFIX:
+        raise UsageError(f"the name of '{out}' has to end in {SUFFIX}")
+    ir, seconds = _read(file, dims)
+    if timed:
+        click.echo(f"{1000 * seconds:9.1f} ms  read", err=True)
+    wanted = [n.strip() for n in names.split(",") if n.strip()]
+    _run(ir, wanted, timed, remarks)
+    if out is None:
+        click.echo(text_of(ir), nl=False)
+    else:
+        save(out, ir)
+
+
+def _read(file: Path, dims: dict[str, Any]) -> tuple[IR, float]:
+    """The IR of a file, and the seconds that took."""
+    import time
+
+    from mccompile import driver
+    from mccompile.ir.errors import UsageError
+    from mccompile.ir.files import SUFFIX
+
+    start = time.perf_counter()
+    if file.suffix == SUFFIX:
+        if dims["dims"] or dims["input_shapes"]:
+            raise UsageError(f"the extents in {file.name} are fixed")
+        ir = driver.load_ir(file)
+    else:
+        ir = driver.import_graph(file, driver.Options(target="generic", **dims)).graph
+    return ir, time.perf_counter() - start
+
+
+def _run(ir: IR, names: list[str], timed: bool, remarks: bool) -> None:
+    from mccompile.ir.errors import UsageError
+    from mccompile.ir.graph import Graph
+    from mccompile.passes.manager import run_passes
+
+    if not names:
+        return
+    if not isinstance(ir, Graph):
+        raise UsageError("passes run on graphs, this is a later stage", hint="without -p it is verified and printed")
+    for record in run_passes(ir, names):
+        if timed:
+            click.echo(f"{1000 * record.seconds:9.1f} ms  {record.name}: {record.changes} changes", err=True)
+        if remarks:
+            click.echo("\n".join([f"{record.name}:", *(f"  {line}" for line in record.remarks)]), err=True)

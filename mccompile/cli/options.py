@@ -1,0 +1,162 @@
+"""Options that several commands have, and the types of their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from mccompile.driver import Options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LEVELS = ("0", "1", "2", "3", "s")
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """Bytes: ``65536``, ``64K``, ``1.5M``; a K is 1024 bytes, ``KB`` and ``KiB`` mean the same."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
+        if not m:
+            self.fail(f"'{value}' is no size; give bytes or a number with K or M, such as 64K", param, ctx)
+        return int(float(m[1]) * _UNITS[m[2].upper()])
+
+
+class Level(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """An optimisation level: what follows -O."""
+
+    name = "level"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        level = str(value).removeprefix("O")
+        if level not in LEVELS:
+            known = ", ".join(f"-O{known}" for known in LEVELS)
+            self.fail(f"unknown level '{value}'; the levels are {known}", param, ctx)
+        return f"O{level}"
+
+
+class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """``name=value``; the name may contain ``=`` itself."""
+
+    name = "name=value"
+
+    def __init__(self, example: str) -> None:
+        self.example = example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = str(value).rpartition("=")
+        if not equals or not name or not text:
+            self.fail(f"'{value}' has to be like {self.example}", param, ctx)
+        return name, text
+
+
+def _number(text: str) -> Any:
+    """An int if it is one; anything else goes on as text, to be refused where its meaning is known."""
+    return int(text) if re.fullmatch(r"-?\d+", text.strip()) else text.strip()
+
+
+def _dims(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]) -> dict[str, int]:
+    return {name: _number(text) for name, text in _once(value, param)}
+
+
+def _shapes(
+    ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]
+) -> dict[str, list[int]]:
+    return {name: [_number(e) for e in text.split(",")] for name, text in _once(value, param)}
+
+
+def _plain(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return dict(_once(value, param))
+
+
+def _once(pairs: tuple[tuple[str, str], ...], param: click.Parameter) -> tuple[tuple[str, str], ...]:
+    names = [name for name, _ in pairs]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise click.BadParameter(f"'{twice[0]}' is given twice", param=param)
+    return pairs
+
+
+def model_options(command: F) -> F:
+    """How a model's open extents are bound."""
+    for option in reversed(
+        (
+            click.option("--dim", "dims", metavar="NAME=VALUE", type=Pair("batch=1"), multiple=True, callback=_dims,
+                         help="Extent of a symbolic dimension (repeatable)."),
+            click.option("--input-shape", "input_shapes", metavar="NAME=D0,D1,..", type=Pair("x=1,3,224,224"),
+                         multiple=True, callback=_shapes, help="Whole shape of an input (repeatable)."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def build_options(command: F) -> F:
+    """How to compile."""
+    for option in reversed(
+        (
+            click.option("--target", default="native", metavar="NAME", show_default=True,
+                         help="What the C is for: see 'mccompile targets'."),
+            click.option("-O", "--opt-level", "opt_level", type=Level(), default="2", metavar="LEVEL",
+                         help="0, 1, 2, 3, or s for size.  [default: 2]"),
+            model_options,
+            click.option("--keep-inputs", is_flag=True,
+                         help="Do not reuse the memory of inputs: run may be repeated on them."),
+            click.option("--kernel", "kernels", metavar="OP=KERNEL", type=Pair("conv=conv.generic"), multiple=True,
+                         callback=_plain, help="Use this kernel for an operator where it can be used (repeatable)."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def limit_options(command: F) -> F:
+    """What the device has."""
+    for option in reversed(
+        (
+            click.option("--ram", type=Size(), metavar="SIZE", help="Fail if the arena needs more, such as 64K."),
+            click.option("--flash", type=Size(), metavar="SIZE", help="Fail if the weights need more."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+MODEL = click.argument("model", type=click.Path(path_type=Path), metavar="MODEL")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON on stdout, and nothing else.")
+
+
+def make_options(build: dict[str, Any], **more: Any) -> Options:
+    """`driver.Options` from the values of `build_options`. UsageError for a kernel that does not exist."""
+    from mccompile.driver import Options
+
+    options = Options(**build, **more)
+    _require_kernels(options.kernels)
+    return options
+
+
+def _require_kernels(kernels: Any) -> None:
+    if not kernels:
+        return
+    from mccompile.ir.errors import UsageError
+    from mccompile.kernels.registry import candidates
+    from mccompile.ops.registry import operators
+
+    for op, kernel in kernels.items():
+        if op not in operators():
+            raise UsageError(f"unknown operator {op!r}", hint=f"the operators are: {', '.join(operators())}")
+        known = [v.kernel for v in candidates(op)]
+        if kernel not in known:
+            raise UsageError(f"{op} has no kernel {kernel!r}", hint=f"its kernels are: {', '.join(known)}")

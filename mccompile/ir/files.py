@@ -1,0 +1,116 @@
+"""IR in files: the text, and the elements of large constants in ``<file>.npz`` beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.graph import Graph
+from mccompile.ir.graph_text import OpLookup, arrays, parse_graph, print_graph
+from mccompile.ir.kernel import KernelModule
+from mccompile.ir.kernel_parse import ParamsLookup, parse_module, parse_program
+from mccompile.ir.kernel_text import module_arrays, print_module, print_program
+from mccompile.ir.program import Program
+from mccompile.ir.scalar import Array
+
+IR: TypeAlias = Graph | KernelModule | Program
+SUFFIX = ".mcir"
+
+
+def text_of(ir: IR) -> str:
+    """The text of any of the three IRs."""
+    if isinstance(ir, Graph):
+        return print_graph(ir)
+    return print_program(ir) if isinstance(ir, Program) else print_module(ir)
+
+
+def arrays_of(ir: IR) -> dict[str, Array]:
+    """The elements that the text shows by digest only, by name."""
+    if isinstance(ir, Graph):
+        return arrays(ir)
+    return module_arrays(ir.module if isinstance(ir, Program) else ir)
+
+
+def arrays_path(path: Path) -> Path:
+    return path.with_suffix(".npz")
+
+
+def save(path: Path, ir: IR) -> None:
+    """Write the text, and the arrays beside it if there are any. CompileError where that fails."""
+    try:
+        _replace(path, text_of(ir).encode())
+        data = arrays_of(ir)
+        if data:
+            _write_arrays(arrays_path(path), data)
+        else:
+            arrays_path(path).unlink(missing_ok=True)  # those of another text would not fit
+    except OSError as e:
+        raise CompileError(f"cannot write {path}: {e.strerror or e}") from e
+
+
+def _replace(path: Path, data: bytes) -> None:
+    stage = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        stage.write_bytes(data)
+        stage.replace(path)
+    finally:
+        stage.unlink(missing_ok=True)
+
+
+def _write_arrays(path: Path, data: Mapping[str, Array]) -> None:
+    """An .npz. Not by `numpy.savez`, which takes names as keywords (one may be ``file``) and stamps the time."""
+    stage = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(stage, "w") as archive:
+            for name, array in data.items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
+        stage.replace(path)
+    finally:
+        stage.unlink(missing_ok=True)
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz by name. UsageError if there is no such file, CompileError if it cannot be read."""
+    if not path.exists():
+        raise UsageError(f"there is no file '{path}'")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array without a name")
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as e:
+        hint = "an .npz is written with numpy.savez"
+        raise CompileError(f"the arrays cannot be read: {e}", where=str(path), hint=hint) from e
+
+
+def load(path: Path, ops: OpLookup, params: ParamsLookup) -> IR:
+    """Read a text of any of the three IRs, with the arrays if they lie beside it.
+
+    Raises UsageError if there is no such file, CompileError with file and line where it is malformed.
+    """
+    if not path.is_file():
+        raise UsageError(f"there is no file '{path}'")
+    try:
+        source = path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise UsageError(f"'{path}' cannot be read: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise CompileError("the file is no text", where=str(path), hint="an .mcir file is IR as text") from e
+    data = read_arrays(arrays_path(path)) if arrays_path(path).exists() else {}
+    kind = re.match(r"(?:\s|//[^\n]*\n)*(\w*)", source)
+    match kind[1] if kind else "":
+        case "graph":
+            return parse_graph(source, ops, data, str(path))
+        case "kernels":
+            return parse_module(source, ops, params, data, str(path))
+        case "program":
+            return parse_program(source, ops, params, data, str(path))
+    raise CompileError("the text has to begin with 'graph', 'kernels' or 'program'", where=f"{path}:1")

@@ -1,0 +1,157 @@
+"""The families of gathers, scatters and running sums: how their loops are merged and what they may overwrite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import View
+from mccompile.kernels.loops import collapse
+from mccompile.kernels.reduction import axes_of, join_axes
+from mccompile.kernels.variant import Builder, Variant
+from mccompile.ops.gather import Gather
+from mccompile.ops.indices import REDUCTIONS
+from mccompile.ops.insert import Insert
+from mccompile.ops.scatter_elements import ScatterElements
+from mccompile.ops.scatter_nd import ScatterND
+from mccompile.ops.take import affine_maps
+from mccompile.targets.target import Target
+
+
+class _Plain(Variant):
+    """Base of the families whose templates have neither prologue nor epilogue."""
+
+    def supports(self, node: Node, target: Target) -> str:
+        return f"{self.kernel} carries no prologue or epilogue" if node.pre or node.post else ""
+
+
+@dataclass(frozen=True)
+class GatherParams:
+    """``outer``: how many axes of the data's view lie before the indexed one."""
+
+    outer: int
+
+
+class GatherGeneric(_Plain):
+    ops = ("gather",)
+    kernel = "gather.generic"
+
+    def supports(self, node: Node, target: Target) -> str:
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "gather needs row-major operands"
+        return super().supports(node, target)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op, (data, indices) = node.op, node.operands
+        assert isinstance(op, Gather)
+        assert data is not None
+        assert indices is not None
+        x, i, y = b.read(data), b.read(indices), b.result(0)
+        before, after = list(range(op.axis)), list(range(op.axis + i.rank, y.rank))
+        outer = _merged(axes_of(x, before), axes_of(y, before))
+        many = _merged(i, axes_of(y, list(range(op.axis, op.axis + i.rank))))
+        inner = _merged(axes_of(x, list(range(op.axis + 1, x.rank))), axes_of(y, after))
+        source = join_axes(join_axes(outer[0], axes_of(x, [op.axis])), inner[0])
+        target = join_axes(join_axes(outer[1], many[1]), inner[1])
+        b.call(self.kernel, [source, many[0]], [target], params=GatherParams(outer[0].rank))
+
+
+def _merged(a: View, b: View) -> list[View]:
+    views = collapse([a, b])
+    if isinstance(views, str):
+        raise InternalError(views)
+    return views
+
+
+class GatherElementsGeneric(_Plain):
+    ops = ("gather_elements",)
+    kernel = "gather_elements.generic"
+
+
+class GatherNDGeneric(_Plain):
+    ops = ("gather_nd",)
+    kernel = "gather_nd.generic"
+
+
+@dataclass(frozen=True)
+class ScatterParams:
+    """``mode``: the reduction as `reduce` names it, empty where updates replace."""
+
+    mode: str
+
+
+class _Scatter(_Plain):
+    """The result may lie where the data lies: then nothing but the updates is written."""
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        assert isinstance(op, ScatterElements | ScatterND)
+        x, indices, updates = (b.read(v) for v in node.inputs)
+        y = b.result(0)
+        inplace = (0,) if x.same_elements(y) else ()
+        params = ScatterParams(REDUCTIONS[op.reduction])
+        b.call(self.kernel, [x, indices, updates], [y], params=params, inplace=inplace)
+
+
+class ScatterElementsGeneric(_Scatter):
+    ops = ("scatter_elements",)
+    kernel = "scatter_elements.generic"
+
+
+class ScatterNDGeneric(_Scatter):
+    ops = ("scatter_nd",)
+    kernel = "scatter_nd.generic"
+
+
+@dataclass(frozen=True)
+class InsertParams:
+    """Where updates go, in elements of the result: ``offset``, and a step per axis of the updates' view."""
+
+    offset: int
+    steps: tuple[int, ...]
+
+
+class InsertGeneric(_Plain):
+    """The result may lie where the data lies, as it may for scatters."""
+
+    ops = ("insert",)
+    kernel = "insert.generic"
+
+    def supports(self, node: Node, target: Target) -> str:
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "insert needs row-major operands"
+        return super().supports(node, target)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        assert isinstance(node.op, Insert)
+        x, updates = (b.read(v) for v in node.inputs)
+        y = b.result(0)
+        places = y.walk(affine_maps(node.op.maps), updates.shape)
+        if isinstance(places, str):
+            raise InternalError(places)
+        updates, places = _merged(updates, places)
+        params = InsertParams(places.offset - y.offset, places.axis_strides())
+        inplace = (0,) if x.same_elements(y) else ()
+        source, target = _merged(x, y)
+        b.call(self.kernel, [source, updates], [target], params=params, inplace=inplace)
+
+
+class CumSumGeneric(_Plain):
+    ops = ("cum_sum",)
+    kernel = "cum_sum.generic"
+
+    def lower(self, node: Node, b: Builder) -> None:
+        (x,), y = (b.read(v) for v in node.inputs), b.result(0)
+        b.call(self.kernel, [x], [y], inplace=(0,) if x.same_elements(y) else ())
+
+
+VARIANTS = (
+    GatherGeneric(),
+    GatherElementsGeneric(),
+    GatherNDGeneric(),
+    ScatterElementsGeneric(),
+    ScatterNDGeneric(),
+    InsertGeneric(),
+    CumSumGeneric(),
+)

@@ -1,0 +1,125 @@
+"""Register tiles of products: rows that share each loaded vector, by vectors that share each broadcast scalar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mccompile.ir.kernel import View
+from mccompile.ir.types import row_major
+from mccompile.kernels.loops import collapse
+from mccompile.targets.target import Target
+
+LATENCY = 4
+"""Cycles from one multiply-add to the next on the same accumulator (Zen 4, Skylake)."""
+FMA_LANES = 16
+"""Multiply-adds of f32 per cycle: two units of 256 bits or one of 512 (Zen 4)."""
+TILE_CYCLES = 20
+"""Call, loop set-up and epilogue of a tile, beside its stores."""
+MAX_ROWS = 16
+MAX_VECTORS = 8
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of an axis walked in steps of ``size``: tiles of one extent."""
+
+    start: int
+    stop: int
+    size: int
+
+
+def segments(extent: int, size: int) -> tuple[Segment, ...]:
+    """An axis as whole tiles and what is left."""
+    whole = extent // size * size
+    parts = (Segment(0, whole, size), Segment(whole, extent, extent - whole))
+    return tuple(s for s in parts if s.stop > s.start)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Parameters of a tiled kernel: ``rows`` x ``vectors`` accumulators of ``lanes`` floats."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        """Floats of a tile's row."""
+        return self.vectors * self.lanes
+
+    def down(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.rows)
+
+    def along(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.width)
+
+
+def fits(rows: int, vectors: int, target: Target, spare: int = 0) -> bool:
+    """True if the accumulators, a vector for each column, one broadcast and ``spare`` registers do not spill."""
+    return rows * vectors + vectors + 1 + spare <= target.registers
+
+
+def step_cycles(rows: int, vectors: int, lanes: int, load: float = 1.0) -> float:
+    """Cycles of one step of the reduction: multiply-adds, their latency, or loads (two per cycle, 32 bytes each).
+
+    ``load`` is the number of loads that a vector takes. Loads are never hidden altogether: a quarter is added.
+    """
+    loads = (vectors * max(lanes / 8, 1) * load + rows) / 2
+    return max(rows * vectors * lanes / FMA_LANES, LATENCY, loads) + loads / 4
+
+
+def tile_cycles(
+    rows: Iterable[Segment], vectors: Iterable[tuple[int, int]], steps: int, lanes: int, load: float = 1.0
+) -> float:
+    """Cycles of all tiles; ``vectors`` are (tiles, vectors per tile), ``steps`` the length of the reduction."""
+    columns = list(vectors)
+    total = 0.0
+    for r in rows:
+        for count, n in columns:
+            one = steps * step_cycles(r.size, n, lanes, load) + 2 * r.size * n + TILE_CYCLES
+            total += (r.stop - r.start) // r.size * count * one
+    return total
+
+
+def columns(extent: int, width: int, lanes: int) -> list[tuple[int, int]]:
+    """(tiles, vectors per tile) of an axis of floats cut in tiles of ``width``."""
+    return [((s.stop - s.start) // s.size, -(-s.size // lanes)) for s in segments(extent, width)]
+
+
+def best_tile(extent: int, width: int, steps: int, target: Target) -> tuple[float, Tile]:
+    """The cheapest tile for ``extent`` rows of ``width`` floats, and its cycles; of equals the largest."""
+    lanes = target.lanes
+    found = []
+    for rows in range(1, min(extent, MAX_ROWS) + 1):
+        for vectors in range(1, min(-(-width // lanes), MAX_VECTORS) + 1):
+            if fits(rows, vectors, target):
+                cycles = tile_cycles(segments(extent, rows), columns(width, vectors * lanes, lanes), steps, lanes)
+                found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
+    cycles, _, tile = min(found, key=lambda f: f[:2])
+    return cycles, tile
+
+
+def merge(views: Sequence[View], axes: range) -> list[View] | str:
+    """The views with a run of axes, of equal extents in all of them, merged to as few as possible, at least one.
+
+    Returns the reason if a view's layout is blocked.
+    """
+    if any(not v.linear for v in views):
+        return "the layout is blocked"
+    strides = [v.axis_strides() for v in views]
+    parts = [
+        View(v.buffer, v.shape[axes.start : axes.stop], row_major(len(axes)), s[axes.start : axes.stop], v.offset)
+        for v, s in zip(views, strides, strict=True)
+    ]
+    merged = collapse(parts)
+    if isinstance(merged, str):
+        return merged
+    out = []
+    for v, s, m in zip(views, strides, merged, strict=True):
+        extents, steps = (m.shape, m.strides) if m.rank else ((1,), (0,))
+        shape = (*v.shape[: axes.start], *extents, *v.shape[axes.stop :])
+        stride = (*s[: axes.start], *steps, *s[axes.stop :])
+        out.append(View(v.buffer, shape, row_major(len(shape)), stride, v.offset))
+    return out

@@ -1,0 +1,31 @@
+"""The family of `topk`: a heap of the best indices so far, whose root is the worst of them."""
+
+from __future__ import annotations
+
+from mccompile.ir.graph import Node
+from mccompile.ir.types import I32
+from mccompile.kernels.variant import Builder, Variant
+from mccompile.ops.topk import TopK
+from mccompile.targets.target import Target
+
+
+class TopKGeneric(Variant):
+    ops = ("topk",)
+    kernel = "topk.generic"
+
+    def supports(self, node: Node, target: Target) -> str:
+        if node.pre:
+            return "a prologue is not supported"
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "top-k needs row-major operands"
+        return ""
+
+    def lower(self, node: Node, b: Builder) -> None:
+        (x,) = node.operands
+        assert x is not None
+        assert isinstance(node.op, TopK)
+        scratch = b.scratch(node.op.k, I32)
+        b.call(self.kernel, [b.read(x)], [b.result(0), b.result(1)], scratch=scratch)
+
+
+VARIANTS = (TopKGeneric(),)

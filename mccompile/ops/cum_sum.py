@@ -1,0 +1,55 @@
+"""CumSum: running sums along an axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.op import Op
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+
+
+@dataclass(frozen=True)
+class CumSum(Op):
+    """Sums up to each element along ``axis``, without it if ``exclusive``, from the end if ``reverse``."""
+
+    name = "cum_sum"
+
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        return (TensorType(x.dtype, x.shape),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        given = np.asarray(arrays[0])
+        x = np.flip(given, self.axis) if self.reverse else given
+        total = np.cumsum(x.astype(np.float32) if x.dtype == np.float16 else x, axis=self.axis, dtype=None)
+        if self.exclusive:
+            total = np.concatenate(
+                [np.zeros_like(total.take([0], self.axis)), total.take(range(total.shape[self.axis] - 1), self.axis)],
+                self.axis,
+            )
+        return ((np.flip(total, self.axis) if self.reverse else total).astype(given.dtype),)
+
+
+def _sample(d: Draw) -> Case:
+    shape = d.shape(d.int(1, 4), 1, 7)
+    axis = np.array(d.int(-len(shape), len(shape) - 1), dtype=d.choice([np.int32, np.int64]))
+    x = d.array(shape, d.choice(["f32", "i32", "i64"]))
+    return Case([x, axis], {"exclusive": d.int(0, 1), "reverse": d.int(0, 1)}, frozenset({1}))
+
+
+@onnx_op("CumSum", sample=_sample, tolerance={"f32": 2e-6})
+def import_cum_sum(n: Import) -> None:
+    x = n.input(0)
+    axis = n.axis(int(n.const(1, "axis").reshape(-1)[0]), len(x.shape))
+    n.emit(CumSum(axis, bool(n.attr("exclusive", 0)), bool(n.attr("reverse", 0))), [x])

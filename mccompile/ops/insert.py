@@ -1,0 +1,54 @@
+"""`insert`: a copy of an operand in which a box of elements, at affine coordinates, is replaced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.affine import positions
+from mccompile.ir.graph import Value
+from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.take import Maps, affine_maps, require_inside
+
+
+@dataclass(frozen=True)
+class Insert(Op):
+    """Result = data; then result[maps(i)] = updates[i]. No two i have one place."""
+
+    name = "insert"
+
+    maps: Maps
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        x, updates = types
+        assert x is not None
+        assert updates is not None
+        require_inside(self.maps, updates.shape, x)
+        if updates.dtype != x.dtype:
+            raise TypeRuleError(f"updates {updates} do not fit {x}")
+        return (TensorType(x.dtype, x.shape),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        x, updates = (np.asarray(a) for a in arrays)
+        result = np.array(x)
+        result[positions(affine_maps(self.maps), updates.shape)] = updates
+        return (result,)
+
+
+def emit_insert(n: Import, maps: Maps | None, updates: Value) -> bool:
+    """Let output 0 be input 0 with ``updates`` inserted; False if the places are not affine or not distinct."""
+    if maps is None:
+        return False
+    shape = n.input(0).shape
+    places = np.ravel_multi_index(positions(affine_maps(maps), updates.shape), shape).reshape(-1)
+    if np.array_equal(places, np.arange(n.input(0).type.count)):
+        n.bind(0, n.reshape(updates, shape, "replaced"))
+    elif np.unique(places).size == places.size:
+        n.emit(Insert(maps), [n.input(0), updates])
+    else:
+        return False
+    return True

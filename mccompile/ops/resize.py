@@ -1,0 +1,234 @@
+"""Resampling along axes by tables of indices and weights made at compile time (ONNX operator Resize)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.affine import Move, combine, loop
+from mccompile.ir.graph import Value
+from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32, TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.movement import Movement
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.resize_tables import CROP, MODES, NEAREST_MODES, AxisTable, Sampling, axis_table
+from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.slice import Slice
+
+
+@dataclass(frozen=True)
+class Resize(Op):
+    """Result = sum over taps of weight * operand, separately along each of ``axes``.
+
+    Operands: x; then per axis indices i32[extent, taps]; then, if ``weighted``, per axis weights[extent, taps]
+    of the compute type. If ``partial``, an element with a negative first index along any axis is ``outside``.
+    """
+
+    name = "resize"
+    kind = Kind.COMPLEX
+
+    axes: tuple[int, ...]
+    weighted: bool = False
+    partial: bool = False
+    outside: float = 0.0
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        x, *tables = types
+        assert x is not None
+        shape = list(x.shape)
+        n = len(self.axes)
+        if len(tables) != n * (2 if self.weighted else 1):
+            raise TypeRuleError(f"{n} axes need as many tables, not {len(tables)}")
+        for i, table in enumerate(tables):
+            assert table is not None
+            dtype = "i32" if i < n else x.dtype.compute.name
+            if table.dtype.name != dtype or table.rank != 2:
+                raise TypeRuleError(f"{table} is no table of {dtype}")
+            shape[self.axes[i % n]] = table.shape[0]
+        return (TensorType(x.dtype, tuple(shape)),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        x, *tables = (np.asarray(a) for a in arrays)
+        n = len(self.axes)
+        y = x.astype(np.promote_types(x.dtype, np.float32)) if self.weighted else x
+        missing = np.zeros((1,) * x.ndim, dtype=bool)
+        for i, axis in enumerate(self.axes):
+            index = tables[i]
+            spread = [-1 if a == axis else 1 for a in range(x.ndim)]
+            missing = missing | (index[:, 0] < 0).reshape(spread)
+            taps = [y.take(np.maximum(index[:, t], 0), axis) for t in range(index.shape[1])]
+            if self.weighted:
+                weights = tables[n + i].astype(y.dtype)
+                taps = [taps[t] * weights[:, t].reshape(spread) for t in range(len(taps))]
+            y = np.add.reduce(taps) if len(taps) > 1 else taps[0]
+        return (np.where(missing, np.asarray(self.outside, dtype=y.dtype), y).astype(x.dtype),)
+
+
+@dataclass(frozen=True)
+class Repeat(Movement):
+    """Each element ``counts[axis]`` times in a row along each axis: nearest upsampling by whole factors."""
+
+    name = "repeat"
+
+    counts: tuple[int, ...]
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        if len(self.counts) != x.rank or min(self.counts, default=1) < 1:
+            raise TypeRuleError(f"counts {list(self.counts)} do not fit {x}")
+        return (TensorType(x.dtype, tuple(e * c for e, c in zip(x.shape, self.counts, strict=True))),)
+
+    def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:
+        shape = types[0].shape
+        loops = tuple(e for pair in zip(shape, self.counts, strict=True) for e in pair)
+        rank = len(loops)
+        src = tuple(loop(2 * a, rank) for a in range(len(shape)))
+        dst = tuple(combine(rank, {2 * a: c, 2 * a + 1: 1}) for a, c in enumerate(self.counts))
+        return (Move(0, 0, loops, src, dst),)
+
+
+def _sample(d: Draw) -> Case:
+    mode = d.choice(["nearest", "nearest", "linear", "cubic"])
+    transform = d.choice([*MODES, CROP])
+    attrs: dict[str, object] = {"mode": mode, "coordinate_transformation_mode": transform}
+    if mode == "nearest":
+        attrs["nearest_mode"] = d.choice(NEAREST_MODES)
+    spatial = 3 if mode != "cubic" and d.int(0, 3) == 0 else 2
+    dtype = "i32" if mode == "nearest" and d.bool() else "f32"
+    x = d.array((d.int(1, 2), d.int(1, 3), *d.shape(spatial, 2, 7)), dtype)
+    if mode == "cubic":
+        attrs |= {"cubic_coeff_a": d.choice([-0.75, -0.5]), "exclude_outside": d.int(0, 1)}
+    if mode != "nearest" and spatial == 2 and transform != CROP:
+        attrs["antialias"] = d.int(0, 1)
+    axes = tuple(range(2, x.ndim)) if transform == CROP or d.bool() else ()
+    resized = [(1 if a < 2 and not axes else 0) for a in range(0 if not axes else 2, x.ndim)]
+    roi, scales, sizes = None, None, None
+    if transform == CROP:
+        starts = [d.choice([0.0, 0.25, -0.125]) for _ in resized]
+        roi = np.array([*starts, *(d.choice([1.0, 0.75, 1.25]) for _ in resized)], dtype=np.float32)
+        attrs["extrapolation_value"] = d.choice([0.0, 10.0])
+    if axes:
+        attrs["axes"] = axes
+    given = x.shape[2:] if axes else x.shape
+    if d.bool():
+        scales = np.array([1.0 if r else d.choice([2.0, 3.0, 0.5, 1.3, 0.7, 2.5]) for r in resized], dtype=np.float32)
+    else:
+        sizes = np.array([e if r else e + d.choice([-1, 1, 2, 5, e]) for e, r in zip(given, resized, strict=True)])
+        if axes and transform != CROP:
+            attrs["keep_aspect_ratio_policy"] = d.choice(["stretch", "not_larger", "not_smaller"])
+    # onnxruntime has the weights of antialias from a chain of f32 operations, we from f64.
+    tolerance = 2e-5 if attrs.get("antialias") else None
+    return Case([x, roi, scales, sizes], attrs, frozenset({1, 2, 3}), tolerance=tolerance)
+
+
+@onnx_op("Resize", sample=_sample, tolerance={"f32": 3e-6, "f16": 2e-3})
+def import_resize(n: Import) -> None:
+    tables = _tables(n)
+    x = n.input(0)
+    if n.attr("mode", "nearest") == "nearest":
+        x, tables = _as_movement(n, x, tables)
+    if not tables:
+        n.bind(0, x)
+        return
+    axes = tuple(sorted(tables))
+    chosen = [tables[a] for a in axes]
+    weighted = n.attr("mode", "nearest") != "nearest"
+    whole = weighted and not x.dtype.is_float
+    compute = F32 if whole else x.dtype.compute
+    operands = [x, *(n.constant("index", t.index) for t in chosen)]
+    if weighted:
+        operands += [n.constant("weight", t.weight.astype(compute.numpy)) for t in chosen]
+    partial = any((t.index < 0).any() for t in chosen)
+    op = Resize(axes, weighted, partial, n.attr("extrapolation_value", 0.0) if partial else 0.0)
+    bodies = ex.convert(ex.acc(x.dtype), F32), ex.convert(ex.acc(F32), x.dtype)
+    n.emit(op, operands, pre={0: bodies[0]} if whole else {}, post={0: bodies[1]} if whole else {})
+
+
+def _tables(n: Import) -> dict[int, AxisTable]:
+    """The tables of the axes that change."""
+    x = n.input(0)
+    rank = len(x.shape)
+    mode, transform = n.attr("mode", "nearest"), n.attr("coordinate_transformation_mode", "half_pixel")
+    if mode not in ("nearest", "linear", "cubic") or transform not in (*MODES, CROP):
+        raise n.error(f"Resize with mode {mode!r} and coordinates {transform!r} is not supported")
+    nearest = n.attr("nearest_mode", "round_prefer_floor")
+    if nearest not in NEAREST_MODES:
+        raise n.error(f"nearest_mode {nearest!r} is unknown")
+    axes = tuple(n.axis(a, rank) for a in n.attr("axes", tuple(range(rank))))
+    scales, extents = _targets(n, axes)
+    roi = [0.0] * len(axes) + [1.0] * len(axes)
+    if transform == CROP:
+        roi = [float(v) for v in n.const(1, "roi").reshape(-1)]
+        if len(roi) != 2 * len(axes):
+            raise n.error(f"roi of {len(roi)} numbers does not fit {len(axes)} axes")
+    found = {}
+    for i, a in enumerate(axes):
+        sampling = Sampling(
+            mode, transform, nearest, n.attr("cubic_coeff_a", -0.75), bool(n.attr("exclude_outside", 0)),
+            bool(n.attr("antialias", 0)), roi[i], roi[len(axes) + i],
+        )  # fmt: skip
+        table = axis_table(sampling, x.shape[a], extents[i], scales[i])
+        if not table.is_identity(x.shape[a]):
+            found[a] = table
+    return found
+
+
+def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float], list[int]]:
+    """Scale (f32) and result extent per axis of ``axes``, from whichever of scales and sizes is given."""
+    x = n.input(0)
+    given = [x.shape[a] for a in axes]
+    if n.optional(2) is not None and n.input(2).type.count:
+        factors = n.const(2, "scales").reshape(-1).astype(np.float32)
+        if len(factors) != len(axes) or (factors <= 0).any():
+            raise n.error(f"scales {factors.tolist()} must be {len(axes)} positive numbers")
+        extents = [int(np.floor(f * np.float32(e))) for f, e in zip(factors, given, strict=True)]
+    else:
+        sizes = n.ints(3, "sizes")
+        if len(sizes) != len(axes):
+            raise n.error(f"sizes {list(sizes)} must be {len(axes)} numbers")
+        factors = np.asarray(np.array(sizes, dtype=np.float32) / np.array(given, dtype=np.float32))
+        extents = list(sizes)
+        policy = n.attr("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            common = factors.min() if policy == "not_larger" else factors.max()
+            factors = np.full_like(factors, common)
+            extents = [math.floor(float(np.float32(common * np.float32(e))) + 0.5) for e in given]
+    if min(extents, default=1) < 1:
+        raise n.error(f"Resize to extents {extents} leaves no elements")
+    return [float(f) for f in factors], extents
+
+
+def _as_movement(n: Import, x: Value, tables: dict[int, AxisTable]) -> tuple[Value, dict[int, AxisTable]]:
+    """Nearest by whole factors is data movement: steps are a slice, repetitions a repeat. Returns what is left."""
+    rank, left = len(x.shape), dict(tables)
+    starts, steps, extents = [0] * rank, [1] * rank, list(x.shape)
+    counts = [1] * rank
+    for a, table in tables.items():
+        index = table.index[:, 0]
+        count = len(index) // x.shape[a]
+        if (step := _even_step(index)) is not None:
+            starts[a], steps[a], extents[a] = int(index[0]), step, len(index)
+        elif count and np.array_equal(index, np.arange(len(index)) // count) and len(index) % x.shape[a] == 0:
+            counts[a] = count
+        else:
+            continue
+        del left[a]
+    if tuple(extents) != x.shape:
+        x = n.inner(Slice(tuple(starts), tuple(steps), tuple(extents)), [x], "steps")
+    if any(c > 1 for c in counts):
+        x = n.inner(Repeat(tuple(counts)), [x], "repeat")
+    return x, left
+
+
+def _even_step(index: Array) -> int | None:
+    """The step between indices that are all valid and evenly apart by at least 1."""
+    if index.min() < 0:
+        return None
+    steps = set(np.diff(index).tolist()) or {1}
+    return int(steps.pop()) if len(steps) == 1 and min(steps) > 0 else None

@@ -1,0 +1,74 @@
+"""ReverseSequence: the first elements of each sequence of a batch in reverse order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from mccompile.ir.affine import Move, box
+from mccompile.ir.op import TypeRuleError
+from mccompile.ir.types import TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.movement import Movement
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+
+
+@dataclass(frozen=True)
+class ReverseSequence(Movement):
+    """Sequence i of ``batch_axis`` has its first ``lengths[i]`` elements of ``time_axis`` reversed."""
+
+    name = "reverse_sequence"
+
+    lengths: tuple[int, ...]
+    batch_axis: int
+    time_axis: int
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        if self.batch_axis == self.time_axis or len(self.lengths) != x.shape[self.batch_axis]:
+            raise TypeRuleError(f"{len(self.lengths)} lengths on axis {self.batch_axis} do not fit {x}")
+        if not all(0 <= e <= x.shape[self.time_axis] for e in self.lengths):
+            raise TypeRuleError(f"lengths {list(self.lengths)} are outside of axis {self.time_axis} of {x}")
+        return (x,)
+
+    def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:
+        moves = []
+        whole, start = types[0].shape[self.time_axis], 0
+        for length, run in groupby(e if e > 1 else 0 for e in self.lengths):
+            count = len(list(run))
+            if length:
+                moves.append(self._move(types[0], (start, count), (length - 1, -1), (0, length)))
+            if length < whole:
+                moves.append(self._move(types[0], (start, count), (length, 1), (length, whole - length)))
+            start += count
+        return tuple(moves)
+
+    def _move(
+        self, x: TensorType, batch: tuple[int, int], source: tuple[int, int], target: tuple[int, int]
+    ) -> Move:
+        """Sequences ``batch`` (first, count): times ``target`` (first, count) from ``source`` (first, step)."""
+        extents, src, dst = list(x.shape), [(0, 1)] * x.rank, [(0, 1)] * x.rank
+        extents[self.batch_axis], extents[self.time_axis] = batch[1], target[1]
+        src[self.batch_axis] = dst[self.batch_axis] = (batch[0], 1)
+        src[self.time_axis], dst[self.time_axis] = source, (target[0], 1)
+        return box(tuple(extents), tuple(src), tuple(dst))
+
+
+def _sample(d: Draw) -> Case:
+    shape = d.shape(d.int(2, 4), 1, 5)
+    time = d.int(0, 1)
+    lengths = np.array([d.int(1, shape[time]) for _ in range(shape[1 - time])], dtype=np.int64)
+    attrs = {"time_axis": time, "batch_axis": 1 - time}
+    return Case([d.array(shape, d.choice(["f32", "i64", "f16"])), lengths], attrs, frozenset({1}))
+
+
+@onnx_op("ReverseSequence", sample=_sample, tolerance={})
+def import_reverse_sequence(n: Import) -> None:
+    x = n.input(0)
+    rank = len(x.shape)
+    batch, time = n.axis(n.attr("batch_axis", 1), rank), n.axis(n.attr("time_axis", 0), rank)
+    n.emit(ReverseSequence(n.ints(1, "sequence_lens"), batch, time), [x])

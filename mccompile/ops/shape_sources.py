@@ -1,0 +1,55 @@
+"""The operators that answer a question about shapes, or make a tensor of a shape: known at import or refused."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.ir.types import DTYPES
+from mccompile.onnxio import dtype_name
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+
+
+def _refuse(n: Import) -> None:
+    """The importer folds the operator when its inputs are constants, so that one of them here is not."""
+    for i, value in enumerate(n.inputs):
+        if value is not None:
+            n.const(i, n.op_type.lower())
+    raise n.error(f"{n.op_type} is supported where its result is known at compile time only")
+
+
+@onnx_op("Shape")
+def import_shape(n: Import) -> None:
+    start, end = n.attr("start", 0), n.attr("end")
+    n.fold(np.array(n.input(0).shape[start:end], dtype=np.int64))
+
+
+@onnx_op("Size")
+def import_size(n: Import) -> None:
+    n.fold(np.array(n.input(0).type.count, dtype=np.int64))
+
+
+@onnx_op("ConstantOfShape")
+def import_constant_of_shape(n: Import) -> None:
+    _refuse(n)
+
+
+@onnx_op("Range")
+def import_range(n: Import) -> None:
+    _refuse(n)
+
+
+def _sample_eye(d: Draw) -> Case:
+    x = d.array(d.shape(2), d.choice(["f32", "i64"]))
+    return Case([x], {"k": d.int(-3, 3), **({"dtype": 1} if d.bool() else {})})
+
+
+@onnx_op("EyeLike", sample=_sample_eye, tolerance={})
+def import_eye_like(n: Import) -> None:
+    """Only the shape and the element type of the input count, and they are known."""
+    x = n.input(0)
+    name = dtype_name(n.attr("dtype")) if n.attr("dtype") is not None else x.dtype.name
+    if len(x.shape) != 2 or name not in DTYPES:
+        raise n.error(f"EyeLike of {x.type} as {name} is not supported")
+    n.fold(np.eye(*x.shape, k=n.attr("k", 0), dtype=DTYPES[name].numpy))

@@ -1,0 +1,148 @@
+"""Simplifies scalar expressions by rules that are exact, NaN, infinities and signs of zero included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.types import DType
+
+
+def simplify(expr: ex.Expr) -> ex.Expr:
+    """The expression after every rule of this module, from the leaves up; the same object if none applies."""
+    done: dict[ex.Expr, ex.Expr] = {}
+
+    def walk(e: ex.Expr) -> ex.Expr:
+        if e not in done:
+            done[e] = step(e)
+        return done[e]
+
+    def step(e: ex.Expr) -> ex.Expr:
+        match e:
+            case ex.Apply(fn=fn, operands=operands):
+                return _apply(ex.apply(fn, *map(walk, operands)))
+            case ex.Convert(dtype=dtype, operand=operand):
+                return _convert(walk(operand), dtype)
+        return e
+
+    result = walk(expr)
+    return expr if result == expr else result
+
+
+def _apply(e: ex.Apply) -> ex.Expr:
+    if all(isinstance(a, ex.Num) for a in e.operands):
+        return _folded(e)
+    rule = _RULES.get(e.fn)
+    return e if rule is None else rule(e)
+
+
+def _folded(e: ex.Expr) -> ex.Expr:
+    """A function of numbers is a number: numpy's, as in constant folding."""
+    value = ex.evaluate(e, lambda i: np.zeros(()))
+    return ex.num(value.reshape(()).item(), e.dtype)
+
+
+def _is(e: ex.Expr, value: float) -> bool:
+    """True for the number ``value``; a zero must have the same sign."""
+    if not isinstance(e, ex.Num) or e.value != value:
+        return False
+    return math.copysign(1, e.value) == math.copysign(1, value)
+
+
+def _add(e: ex.Apply) -> ex.Expr:
+    """x + -0.0 is x for floats (x + 0.0 is not: -0.0 becomes 0.0); x + 0 is x for integers."""
+    zero = -0.0 if e.dtype.is_float else 0
+    a, b = e.operands
+    if _is(b, zero):
+        return a
+    return b if _is(a, zero) else e
+
+
+def _sub(e: ex.Apply) -> ex.Expr:
+    """x - 0.0 is x for floats (x - -0.0 is not: -0.0 becomes 0.0) and x - 0 for integers."""
+    return e.operands[0] if _is(e.operands[1], 0) else e
+
+
+def _mul(e: ex.Apply) -> ex.Expr:
+    """x * 1 is x. x * 0 stays: it is NaN for NaN and infinities."""
+    a, b = e.operands
+    if _is(b, 1):
+        return a
+    return b if _is(a, 1) else e
+
+
+def _div(e: ex.Apply) -> ex.Expr:
+    """x / 1 is x; division of floats by a power of two whose inverse is a normal number is a multiplication."""
+    a, b = e.operands
+    if _is(b, 1):
+        return a
+    if isinstance(b, ex.Num) and b.dtype.is_float and math.isfinite(b.value):
+        mantissa, exponent = math.frexp(b.value)
+        if abs(mantissa) == 0.5 and -120 < exponent < 120:
+            return ex.apply("mul", a, ex.num(1 / b.value, b.dtype))
+    return e
+
+
+def _select(e: ex.Apply) -> ex.Expr:
+    """A choice between equal things, or by a constant, is no choice."""
+    condition, a, b = e.operands
+    if isinstance(condition, ex.Num):
+        return a if condition.value else b
+    return a if a == b else e
+
+
+def _involution(e: ex.Apply) -> ex.Expr:
+    """-(-x) and not(not(x)) are x."""
+    (a,) = e.operands
+    return a.args[0] if isinstance(a, ex.Apply) and a.fn == e.fn else e
+
+
+def _idempotent(e: ex.Apply) -> ex.Expr:
+    """f(f(x)) is f(x) for relu, abs, sign, the roundings."""
+    (a,) = e.operands
+    return a if isinstance(a, ex.Apply) and a.fn == e.fn else e
+
+
+_RULES: dict[str, Callable[[ex.Apply], ex.Expr]] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "select": _select,
+    "neg": _involution,
+    "not": _involution,
+    **dict.fromkeys(("relu", "abs", "sign", "floor", "ceil", "rne", "round_f16"), _idempotent),
+}
+
+
+def _convert(operand: ex.Expr, dtype: DType) -> ex.Expr:
+    """A chain A -> B -> C is A -> C if B holds every A, or if all are integers and C is no wider than B.
+
+    Where A and C are integers and B is a float, C must hold every A too: float to integer saturates, integer
+    to integer wraps. A bool is excepted: to it everything but 0 is true.
+    """
+    if isinstance(operand, ex.Num):
+        return _folded(ex.convert(operand, dtype))
+    if isinstance(operand, ex.Convert):
+        source, middle = operand.operand.dtype, operand.dtype
+        kinds = {source.kind, middle.kind, dtype.kind}
+        narrowing = kinds <= {"i", "u"} and dtype.nbytes <= middle.nbytes
+        saturates = middle.is_float and not source.is_float and dtype.kind in "iu" and not holds(dtype, source)
+        if narrowing or (holds(middle, source) and not saturates):
+            return ex.convert(operand.operand, dtype)
+    return ex.convert(operand, dtype)
+
+
+def holds(wide: DType, narrow: DType) -> bool:
+    """True if every value of ``narrow`` is one of ``wide``."""
+    if wide == narrow or narrow.kind == "b":
+        return True
+    if wide.is_float:
+        mantissa = {"f16": 11, "f32": 24, "f64": 53}[wide.name]
+        return narrow.nbytes < wide.nbytes if narrow.is_float else 8 * narrow.nbytes <= mantissa
+    if narrow.is_float or wide.kind == "b" or (narrow.kind == "i" and wide.kind == "u"):
+        return False
+    return wide.nbytes > narrow.nbytes

@@ -1,0 +1,129 @@
+"""A graph under change: who makes and who reads each value, kept up to date so that a pass stays linear."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from mccompile.ir.graph import Graph, Node, Value
+
+
+class Rewriter:
+    """Producers and users of the values of a graph while a pass changes it.
+
+    A pass walks `nodes`, changes them through the methods below, and calls `finish` at the end. In between
+    ``graph.nodes`` may hold erased nodes, and nodes may stand before what they read.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._producer = graph.producers()
+        self._users = {v: dict.fromkeys(nodes) for v, nodes in graph.users().items()}
+        self._outputs = set(graph.outputs)
+        self._erased: set[Node] = set()
+
+    def nodes(self) -> Iterator[Node]:
+        """The nodes in their order at the start, without those erased meanwhile."""
+        return (n for n in self.graph.nodes if n not in self._erased)
+
+    # -- questions ---------------------------------------------------------------------------------------
+    def producer(self, value: Value | None) -> Node | None:
+        """The node that makes ``value``; None for inputs, constants and absent operands."""
+        return None if value is None else self._producer.get(value)
+
+    def users(self, value: Value) -> list[Node]:
+        """The nodes that read ``value``, each once."""
+        return list(self._users.get(value, ()))
+
+    def is_output(self, value: Value) -> bool:
+        return value in self._outputs
+
+    def is_private(self, value: Value) -> bool:
+        """True if exactly one node reads ``value`` and it is no output."""
+        return value not in self._outputs and len(self._users.get(value, ())) == 1
+
+    # -- changes -----------------------------------------------------------------------------------------
+    def rewire(
+        self, node: Node, operands: Sequence[Value | None] | None = None, extras: Sequence[Value] | None = None
+    ) -> None:
+        """Let ``node`` read other operands, other extra operands, or both."""
+        before = set(node.inputs)
+        if operands is not None:
+            node.operands = list(operands)
+        if extras is not None:
+            node.extras = list(extras)
+        after = dict.fromkeys(node.inputs)
+        for v in before.difference(after):
+            del self._users[v][node]
+        for v in after:
+            self._users.setdefault(v, {})[node] = None
+
+    def set_results(self, node: Node, results: Sequence[Value]) -> None:
+        """Let ``node`` make other values; who made them before must be erased or given others too."""
+        for v in node.results:
+            if self._producer.get(v) is node:
+                del self._producer[v]
+        node.results = list(results)
+        for v in node.results:
+            self._producer[v] = node
+
+    def replace(self, old: Value, new: Value) -> None:
+        """Let every node that reads ``old``, which is no output, read ``new``."""
+        for node in self.users(old):
+            self.rewire(
+                node,
+                [new if v is old else v for v in node.operands],
+                [new if v is old else v for v in node.extras],
+            )
+
+    def erase(self, node: Node) -> None:
+        """Drop a node whose results nothing reads, or another node makes now."""
+        self._erased.add(node)
+        for v in dict.fromkeys(node.inputs):
+            del self._users[v][node]
+        for v in node.results:
+            if self._producer.get(v) is node:
+                del self._producer[v]
+
+    def take_over(self, node: Node, last: Node) -> None:
+        """Let ``node``, which now also does what ``last`` did, make its results; ``last`` goes."""
+        results = last.results
+        self.erase(last)
+        self.set_results(node, results)
+        node.origins = tuple(dict.fromkeys(node.origins + last.origins))
+
+    def bypass(self, node: Node, source: Value) -> bool:
+        """Drop a node whose only result equals ``source``. False if its result must stay a value of its own:
+        an output that is an input, a constant, or another output."""
+        (result,) = node.results
+        if not self.is_output(result):
+            self.replace(result, source)
+            self.erase(node)
+            return True
+        producer = self.producer(source)
+        if producer is None or self.is_output(source):
+            return False
+        self.erase(node)
+        self.set_results(producer, [result if r is source else r for r in producer.results])
+        self.replace(source, result)
+        return True
+
+    def finish(self) -> None:
+        """Put the nodes in an order in which each comes after what it reads; else the order stays."""
+        nodes = list(self.nodes())
+        position = {n: i for i, n in enumerate(nodes)}
+        waits: list[int] = []
+        for n in nodes:
+            before = {self._producer[v] for v in n.inputs if v in self._producer}
+            waits.append(len(before))
+        ready = [i for i, count in enumerate(waits) if count == 0]
+        order: list[Node] = []
+        while ready:
+            node = nodes[heapq.heappop(ready)]
+            order.append(node)
+            for follower in {u for r in node.results for u in self._users.get(r, ())}:
+                i = position[follower]
+                waits[i] -= 1
+                if waits[i] == 0:
+                    heapq.heappush(ready, i)
+        self.graph.nodes = order

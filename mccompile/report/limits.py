@@ -1,0 +1,54 @@
+"""Whether a compilation fits a device, and if not, by how much and because of which tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mccompile.ir.errors import CompileError
+from mccompile.report.compilation import Compilation
+from mccompile.report.report import make_report
+from mccompile.report.summary import peak_text
+
+MAX_SHOWN = 5
+
+
+def misfits(report: Mapping[str, Any], largest: Mapping[str, int], ram: int | None, flash: int | None) -> list[str]:
+    """One paragraph for each memory that is too small (bytes; None: no limit); empty if everything fits.
+
+    ``largest`` are the sizes of weights by name.
+    """
+    found = []
+    arena, blob = report["memory"]["arena_bytes"], report["blob_bytes"]
+    if ram is not None and arena > ram:
+        found.append(
+            f"it does not fit in RAM: the arena takes {arena:,} bytes, {arena - ram:,} more than the {ram:,} "
+            f"of --ram\n  peak: {peak_text(report)}"
+        )
+    if flash is not None and blob > flash:
+        top = sorted(largest.items(), key=lambda w: (-w[1], w[0]))[:MAX_SHOWN]
+        found.append(
+            f"it does not fit in flash: the weights take {blob:,} bytes, {blob - flash:,} more than the {flash:,} "
+            f"of --flash, and the code comes on top\n"
+            f"  largest: {', '.join(f'{name} {size:,}' for name, size in top)}"
+        )
+    return found
+
+
+def weight_sizes(c: Compilation) -> dict[str, int]:
+    """Bytes of each blob entry by name."""
+    assert c.program is not None
+    return {b.name: b.nbytes for b in c.program.blob()}
+
+
+def require_fit(c: Compilation, ram: int | None, flash: int | None) -> None:
+    """CompileError unless the arena fits in ``ram`` bytes and the blob in ``flash`` bytes (None: no limit)."""
+    if ram is None and flash is None:
+        return
+    found = misfits(make_report(c, {}), weight_sizes(c), ram, flash)
+    if found:
+        raise CompileError(
+            "\n".join(found),
+            where=c.source,
+            hint="a smaller or quantised model, smaller extents (--dim, --input-shape), or without --keep-inputs",
+        )

@@ -1,0 +1,102 @@
+"""What is said after a build, in at most 25 lines, from report.json alone."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MAX_LINES = 25
+WIDTH = 110
+INDENT = 18
+MAX_NOTES = 5
+MAX_ALIVE = 6
+
+Report = Mapping[str, Any]
+
+
+def size_text(count: int) -> str:
+    """Bytes as a person reads them: ``98,624 bytes (96.3 KiB)``."""
+    if count < 1024:
+        return f"{count} bytes"
+    if count < 1024**2:
+        return f"{count:,} bytes ({count / 1024:.1f} KiB)"
+    return f"{count:,} bytes ({count / 1024**2:.2f} MiB)"
+
+
+def _row(label: str, text: str, lines: int = 2) -> list[str]:
+    """A labelled row of at most ``lines`` lines."""
+    wrapped = textwrap.wrap(
+        text, WIDTH - INDENT, break_long_words=True, break_on_hyphens=False, max_lines=lines, placeholder=" ..."
+    )
+    head = [f"  {label:<{INDENT - 2}}{wrapped[0] if wrapped else ''}".rstrip()]
+    return head + [" " * INDENT + w for w in wrapped[1:]]
+
+
+def peak_text(report: Report) -> str:
+    """The step at which most of the arena is alive, and what is alive then, larger ones first."""
+    memory = report["memory"]
+    alive = sorted(memory["alive_at_peak"], key=lambda b: (-b["bytes"], b["name"]))
+    shown = ", ".join(f"{b['name']} {b['bytes']:,}" for b in alive[:MAX_ALIVE])
+    more = f" and {len(alive) - MAX_ALIVE} more" if len(alive) > MAX_ALIVE else ""
+    at = memory["peak_step"]
+    if not report["steps"]:
+        return f"{shown}{more}"
+    step = report["steps"][at]
+    onnx = f" of {'+'.join(step['onnx'])}" if step["onnx"] else ""
+    return f"step {at}, {step['kernel']}{onnx}; alive: {shown}{more}"
+
+
+def _arena(report: Report) -> list[str]:
+    memory = report["memory"]
+    bound, gap = memory["lower_bound_bytes"], memory["gap_percent"]
+    against = "the lower bound" if gap == 0 else f"{gap} % above the lower bound of {bound:,}"
+    naive = f"; {memory['naive_bytes']:,} without reuse" if memory["naive_bytes"] > memory["peak_bytes"] else ""
+    rows = _row("arena (RAM)", f"{size_text(memory['arena_bytes'])}, {against}{naive}")
+    if memory["scratch_bytes"]:
+        rows += _row("  scratch", f"at most {size_text(memory['scratch_bytes'])} of it at once")
+    return rows + _row("  peak", peak_text(report), 3)
+
+
+def _kernels(report: Report) -> list[str]:
+    calls = Counter(step["kernel"] for step in report["steps"])
+    distinct = report["kernels"]
+    parts = ", ".join(f"{name} x{n}" for name, n in sorted(distinct.items(), key=lambda k: (-k[1], k[0])))
+    head = f"{sum(distinct.values())} C functions for {sum(calls.values())} steps: "
+    return _row("kernels", head + parts, 3)
+
+
+def summary(report: Report, out: str) -> str:
+    """The summary of a build into folder ``out``: at most `MAX_LINES` lines."""
+    model, target = report["model"], report["target"]
+    lines = [f"{model['name']}: {model['file']} for {target['name']}, -{report['options']['opt_level']}"]
+    if report["macs"] is not None:
+        lines += _row("MACs", f"{report['macs']:,}")
+    lines += _row("weights (flash)", f"{size_text(report['weights_bytes'])}; the blob has {report['blob_bytes']:,}")
+    lines += _arena(report)
+    lines += _kernels(report)
+    for label in ("inputs", "outputs"):
+        ports = [f"{p['name']} {p['dtype']}[{','.join(map(str, p['shape']))}]" for p in report[label]]
+        lines += _row(label, ", ".join(ports))
+    lines += _row("files", f"{out}: {' '.join([*report['files'], 'report.json'])}", 3)
+    notes = [f"note: {note}" for note in report["notes"]]
+    room = MAX_LINES - len(lines)
+    return "\n".join(lines + _first(notes, min(room, MAX_NOTES)))
+
+
+def _first(lines: Sequence[str], room: int) -> list[str]:
+    """As many lines as there is room for; the last one says how many were left out."""
+    if len(lines) <= room:
+        return [textwrap.shorten(line, WIDTH, placeholder=" ...") for line in lines]
+    return [*_first(lines[: room - 1], room - 1), f"and {len(lines) - room + 1} more notes, see report.json"]
+
+
+def pass_lines(report: Report, remarks: bool) -> list[str]:
+    """What each pass did; with ``remarks`` also each thing it did, or did not do and why."""
+    lines = ["passes:"]
+    for p in report["passes"]:
+        lines.append(f"  {p['name']}: {p['changes']} changes")
+        if remarks:
+            lines += [f"    {remark}" for remark in p["remarks"]]
+    return lines

@@ -1,0 +1,172 @@
+"""The checker on good models, and on models whose generated C was spoiled: it has to find every planted fault."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from mccompile.check.check import CheckResult, check, check_folder
+from mccompile.driver import Compilation, Options
+from mccompile.ir.errors import UsageError
+from tests._skips import needs_shared
+from tests.check.conftest import GENERIC, compile_to, save, small_net, spoil, step_writing
+
+F32 = TensorProto.FLOAT
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    return small_net(tmp_path / "small.onnx")
+
+
+def spoiled(net: Path, tensor: str, statement: str, per_layer: bool = False, before: bool = False) -> CheckResult:
+    """Check with a statement put behind the step that completes a tensor."""
+    out = net.parent / "out"
+    c = compile_to(net, out)
+    report = json.loads((out / "report.json").read_text())
+    spoil(out, c.graph.name, statement, step_writing(report, tensor), before)
+    return check_folder(net, c, out, per_layer=per_layer)
+
+
+@pytest.mark.parametrize("level", ["O0", "O2", "Os"])
+def test_a_good_model_passes(net: Path, level: str) -> None:
+    result = check(net, Options(target="generic", opt_level=level), per_layer=True)
+    assert result.ok, result.lines()
+    assert len(result.runs) == 2
+    assert "onnxruntime" in result.judge
+    assert result.trace is not None
+    assert {"left", "y"} <= {layer.name for layer in result.trace.layers}
+    assert result.trace.first is None
+    assert len(result.lines()) <= 25
+    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["ok"] is True
+
+
+def test_a_wrong_kernel_is_found_and_named(net: Path) -> None:
+    result = spoiled(net, "left", "RESULT[40] += 0.01f;", per_layer=True)
+    assert not result.ok
+    assert not any(run.ok for run in result.runs)
+    assert result.trace is not None and result.trace.first is not None
+    first = result.trace.first
+    assert (first.name, first.nodes) == ("left", ("left/conv",))
+    assert first.comparison.differing == 1
+    assert first.comparison.channel == 1
+    text = "\n".join(result.lines())
+    assert "FAILED" in text
+    assert "first: left (@" in text
+    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["trace"]["first"] == "left"
+
+
+def test_the_first_layer_of_a_fused_model_is_the_one_that_was_fused(net: Path) -> None:
+    result = spoiled(net, "relu", "RESULT[70] += 5.0f;", per_layer=True)
+    assert result.trace is not None and result.trace.first is not None
+    assert result.trace.first.name == "relu"
+    assert result.trace.first.nodes == ("first/conv", "first/relu")
+    assert result.trace.worst is not None
+    assert result.trace.worst.comparison.ratio >= result.trace.first.comparison.ratio
+
+
+def test_nan_is_found(net: Path) -> None:
+    result = spoiled(net, "y", "RESULT[2] = 0.0f / (RESULT[2] - RESULT[2]);")
+    assert not result.ok
+    comparison = result.runs[0].comparisons[0]
+    assert (comparison.index, comparison.error) == ((0, 2), np.inf)
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_what_depends_on_the_arena_before_the_run_is_found(net: Path) -> None:
+    """Right on an arena full of 0xFF, wrong on what a run leaves behind."""
+    out = net.parent / "out"
+    c = compile_to(net, out)
+    report = json.loads((out / "report.json").read_text())
+    tensors = {t["name"]: t for t in report["memory"]["tensors"]}
+    behind_input = tensors["x"]["offset"] + tensors["x"]["bytes"]
+    place = next(t["offset"] for t in tensors.values() if t["offset"] >= behind_input)
+    spoil(out, c.graph.name, f"const unsigned stale = a->bytes[{place}];", 0, before=True)
+    spoil(out, c.graph.name, "if (stale != 0xFFu) { RESULT[0] += 1.0f; }", step_writing(report, "y"))
+    result = check_folder(net, c, out)
+    assert result.runs[0].ok
+    assert not result.runs[1].ok
+    assert any("depends on what the arena holds" in f for f in result.faults)
+
+
+def test_a_write_outside_of_the_arena_is_found(net: Path) -> None:
+    far = "{ volatile size_t far_ = sizeof(*a) + 100u; ((uint8_t *)a)[far_] = 1u; }"
+    result = spoiled(net, "y", far)
+    assert all(run.ok for run in result.runs)
+    assert result.faults == ("a kernel writes outside of the arena",)
+    assert not result.ok
+
+
+def test_a_warning_of_the_compiler_is_a_fault(net: Path) -> None:
+    result = spoiled(net, "y", "{ int lost = 3; }")
+    assert all(run.ok for run in result.runs)
+    assert not result.ok
+    assert any("without warnings" in f and "lost" in f for f in result.faults)
+
+
+def test_an_input_that_was_to_be_kept_is_watched(net: Path) -> None:
+    out = net.parent / "out"
+    c = compile_to(net, out, Options(target="generic", keep_inputs=True))
+    assert check_folder(net, c, out).ok
+    report = json.loads((out / "report.json").read_text())
+    spoil(out, c.graph.name, "a->x.v[0] += 1.0f;", step_writing(report, "y"))
+    assert any("keep_inputs" in f for f in check_folder(net, c, out).faults)
+
+
+def given(c: Compilation | None = None) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(9).standard_normal((1, 2, 6, 6)).astype(np.float32)}
+
+
+def test_given_outputs_replace_the_reference(net: Path) -> None:
+    import onnxruntime
+
+    (y,) = onnxruntime.InferenceSession(str(net)).run(None, given())
+    good = check(net, GENERIC, inputs=given(), expect={"y": y}, per_layer=True)
+    assert good.ok, good.lines()
+    assert good.judge == "the given outputs"
+    y[0, 3] += 0.01
+    bad = check(net, GENERIC, inputs=given(), expect={"y": y})
+    assert not bad.ok
+    assert bad.runs[0].comparisons[0].index == (0, 3)
+
+
+def test_arguments_that_do_not_fit_are_usage_errors(net: Path) -> None:
+    y = np.zeros((1, 5), np.float32)
+    with pytest.raises(UsageError, match="need the inputs"):
+        check(net, GENERIC, expect={"y": y})
+    with pytest.raises(UsageError, match=r"expected outputs \['z'\]"):
+        check(net, GENERIC, inputs=given(), expect={"z": y})
+    with pytest.raises(UsageError, match="no array is given for input 'x'"):
+        check(net, GENERIC, inputs={"other": y})
+    with pytest.raises(UsageError, match="float64"):
+        check(net, GENERIC, inputs={"x": given()["x"].astype(np.float64)})
+
+
+def test_many_outputs_stay_within_25_lines(tmp_path: Path) -> None:
+    names = [f"y{i}" for i in range(12)]
+    nodes = [helper.make_node("Mul", ["x", f"c{i}"], [n]) for i, n in enumerate(names)]
+    weights = {f"c{i}": np.float32(i + 1).reshape(1) for i in range(12)}
+    out = {n: (F32, [4]) for n in names}
+    model = save(tmp_path / "many.onnx", nodes, {"x": (F32, [4])}, out, weights)
+    x = {"x": np.ones(4, np.float32)}
+    result = check(model, GENERIC, inputs=x, expect={n: np.zeros(4, np.float32) for n in names}, per_layer=True)
+    assert not result.ok
+    assert len(result.lines()) <= 25
+    assert "and 6 more, 6 of them wrong" in "\n".join(result.lines())
+
+
+@pytest.mark.parametrize("name", ["mnist8", "dtln_stage2"])
+def test_real_models_agree_with_stored_outputs_and_by_layer(name: str) -> None:
+    folder = needs_shared(f"models/{name}")
+    ports = json.loads((folder / "io.json").read_text())
+    inputs = {p["name"]: np.load(folder / f"input_{i}.npy") for i, p in enumerate(ports["inputs"])}
+    outputs = {p["name"]: np.load(folder / f"output_{i}.npy") for i, p in enumerate(ports["outputs"])}
+    result = check(folder / "model.onnx", GENERIC, inputs=inputs, expect=outputs, per_layer=True)
+    assert result.ok, result.lines()
+    assert result.trace is not None
+    assert len(result.trace.layers) >= 4
+    assert not result.trace.skipped

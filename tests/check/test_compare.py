@@ -1,0 +1,76 @@
+"""The tolerance rule: what it lets pass, and that it lets nothing else pass."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from mccompile.check.compare import F16_FACTOR, compare, tolerances
+
+
+def test_small_channels_do_not_hide_behind_large_ones() -> None:
+    want = np.ones((1, 2, 4, 4), np.float32)
+    want[:, 0] = 100.0
+    got = want.copy()
+    got[0, 1, 2, 3] += 1e-3
+    found = compare("y", got, want)
+    assert not found.ok
+    assert (found.index, found.channel, found.differing) == ((0, 1, 2, 3), 1, 1)
+    assert "[0,1,2,3] (channel 1)" in found.text()
+    got = want.copy()
+    got[0, 0, 2, 3] += 5e-3
+    assert compare("y", got, want).ok
+
+
+def test_allowed_error_is_the_documented_sum() -> None:
+    want = np.array([[2.0, -50.0, 0.0]], np.float32)
+    noise = np.array([[0.0, 1e-3, 0.0]])
+    base = np.array([2e-4 + 5e-5, 5e-3 + 5e-5, 5e-5])
+    np.testing.assert_allclose(tolerances(want), base)
+    np.testing.assert_allclose(tolerances(want, noise), base + [1e-3, 8e-3, 1e-3])
+    np.testing.assert_allclose(tolerances(want, noise, F16_FACTOR), 50 * base + [1e-3, 8e-3, 1e-3])
+
+
+def test_rank_one_is_one_slice() -> None:
+    assert compare("y", np.array([1e-3, 100], np.float32), np.array([0, 100], np.float32)).ok
+    assert not compare("y", np.array([[1e-3, 100]], np.float32), np.array([[0, 100]], np.float32)).ok
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "ok"),
+    [
+        (np.nan, np.nan, True),
+        (np.nan, 1.0, False),
+        (1.0, np.nan, False),
+        (np.inf, np.inf, True),
+        (np.inf, -np.inf, False),
+        (np.inf, 1.0, False),
+        (3.4e38, np.inf, False),
+    ],
+)
+def test_special_values_have_to_be_in_the_same_places(got: float, want: float, ok: bool) -> None:
+    g, w = np.array([2.0, got], np.float32), np.array([2.0, want], np.float32)
+    found = compare("y", g, w)
+    assert found.ok is ok
+    assert ok or found.index == (1,)
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_nan_does_not_hide_another_difference() -> None:
+    want = np.array([np.nan, 1.0], np.float32)
+    assert not compare("y", np.array([np.nan, 1.5], np.float32), want).ok
+
+
+def test_integers_and_booleans_are_exact() -> None:
+    big = np.array([2**62, -(2**63)], np.int64)
+    assert compare("y", big, big).ok
+    assert compare("y", big + 1, big).differing == 2
+    assert compare("y", np.array([True, False]), np.array([True, True])).differing == 1
+
+
+def test_other_shapes_and_types_are_no_match() -> None:
+    a = np.zeros((2, 3), np.float32)
+    assert "float32[3,2] instead of float32[2,3]" in compare("y", a.reshape(3, 2), a).text()
+    assert not compare("y", a.astype(np.float64), a).ok

@@ -1,0 +1,102 @@
+"""The judge: onnxruntime and its noise, the fallback on our canonical form, and the random inputs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from mccompile.check.reference import OnnxReference, OnnxRuntime, open_judge, random_inputs
+from mccompile.ir.errors import CompileError
+from mccompile.ir.types import DTYPES, TensorType
+from tests.check.conftest import save, small_net
+
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def old_forms(path: Path) -> Path:
+    """BatchNormalization and Softmax as opset 9 has them: what onnx.reference gets wrong."""
+    rng = np.random.default_rng(0)
+    weights = {n: rng.random(3).astype(np.float32) + 0.5 for n in ("scale", "b", "mean", "var")}
+    nodes = [
+        helper.make_node("BatchNormalization", ["x", "scale", "b", "mean", "var"], ["n"]),
+        helper.make_node("Softmax", ["n"], ["y"]),
+    ]
+    return save(path, nodes, {"x": (F32, [2, 3, 4])}, {"y": (F32, [2, 3, 4])}, weights, opset=9)
+
+
+def test_the_fallback_agrees_with_onnxruntime_on_old_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = old_forms(tmp_path / "m.onnx")
+    x = {"x": np.random.default_rng(1).standard_normal((2, 3, 4)).astype(np.float32)}
+    judge = open_judge(path, ["y"], ["n"])
+    assert isinstance(judge, OnnxRuntime)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    fallback = open_judge(path, ["y"], ["n"])
+    assert isinstance(fallback, OnnxReference)
+    assert "not installed" in fallback.engine
+    one, two = judge.run(x).values, fallback.run(x).values
+    assert set(one) == set(two) == {"y", "n"}
+    for name in one:
+        assert two[name].dtype == np.float32
+        np.testing.assert_allclose(two[name], one[name], rtol=1e-5, atol=1e-6)
+    assert fallback.run(x).noise == {}
+
+
+def test_noise_shows_what_is_ill_conditioned(tmp_path: Path) -> None:
+    """x * w - x * w': a difference of nearly equal numbers is as sure as its operands, not as its own size."""
+    w = np.linspace(1, 2, 32).astype(np.float32).reshape(1, 32)
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["a"]),
+        helper.make_node("Mul", ["x", "v"], ["b"]),
+        helper.make_node("Sub", ["a", "b"], ["y"]),
+    ]
+    v = np.nextafter(w, np.float32(3))
+    path = save(tmp_path / "m.onnx", nodes, {"x": (F32, [1, 32])}, {"y": (F32, [1, 32])}, {"w": w, "v": v})
+    found = open_judge(path, ["y"], ["a"]).run({"x": np.full((1, 32), 1000, np.float32)})
+    assert found.noise["y"].max() >= np.abs(found.values["y"]).max() * 0.5
+    assert 0 < found.noise["a"].max() <= 1e-6 * found.values["a"].max()
+
+
+def test_f16_noise_is_what_f32_would_have_kept(tmp_path: Path) -> None:
+    f16 = TensorProto.FLOAT16
+    nodes = [helper.make_node("Add", ["x", "c"], ["y"])]
+    c = np.full(4, 2048, np.float16)
+    path = save(tmp_path / "m.onnx", nodes, {"x": (f16, [4])}, {"y": (f16, [4])}, {"c": c})
+    found = open_judge(path, ["y"]).run({"x": np.array([0, 1, 2, 3], np.float16)})
+    assert found.values["y"].dtype == np.float16
+    np.testing.assert_array_equal(found.noise["y"], [0, 1, 0, 1])
+
+
+def test_a_model_that_cannot_run_on_the_inputs_is_a_clear_error(tmp_path: Path) -> None:
+    table = np.zeros((2, 3), np.float32)
+    nodes = [helper.make_node("Gather", ["t", "i"], ["y"])]
+    path = save(tmp_path / "m.onnx", nodes, {"i": (I64, [1])}, {"y": (F32, [1, 3])}, {"t": table})
+    judge = open_judge(path, ["y"])
+    with pytest.raises(CompileError, match="cannot run the model on these inputs") as caught:
+        judge.run({"i": np.array([7])})
+    assert "--inputs" in caught.value.hint
+
+
+def test_inner_values_are_the_nodes_results(tmp_path: Path) -> None:
+    path = small_net(tmp_path / "m.onnx")
+    x = random_inputs({"x": TensorType(DTYPES["f32"], (1, 2, 6, 6))}, 0)
+    found = open_judge(path, ["y"], ["relu", "conv", "y"]).run(x).values
+    assert list(found) == ["y", "relu", "conv"]
+    np.testing.assert_array_equal(found["relu"], np.maximum(found["conv"], 0))
+
+
+def test_random_inputs_are_as_documented() -> None:
+    types = {n: TensorType(d, (500,)) for n, d in DTYPES.items()} | {"scalar": TensorType(DTYPES["i64"], ())}
+    one, two, other = random_inputs(types, 5), random_inputs(types, 5), random_inputs(types, 6)
+    for name, t in types.items():
+        assert one[name].dtype == t.dtype.numpy
+        assert one[name].shape == t.shape
+        np.testing.assert_array_equal(one[name], two[name])
+    assert not np.array_equal(one["f32"], other["f32"])
+    assert abs(one["f32"].std() - 1) < 0.2
+    assert set(one["i64"].tolist()) == {0, 1}
+    assert one["u8"].min() >= 0
+    assert one["i8"].max() > 64

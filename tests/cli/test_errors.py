@@ -1,0 +1,219 @@
+"""Bad input: one clear message each, exit code 1 or 2, no traceback, nothing half-written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from onnx import TensorProto, helper
+
+from tests.cli.conftest import Run, floats, save, spawn
+
+RELU = helper.make_node("Relu", ["x"], ["y"], name="act")
+
+
+def truncated(folder: Path) -> Path:
+    whole = save(folder / "m.onnx", [RELU], [floats("x", [1, 4])])
+    whole.write_bytes(whole.read_bytes()[:-7])
+    return whole
+
+
+def no_protobuf(folder: Path) -> Path:
+    path = folder / "m.onnx"
+    path.write_text("this is no model\n" * 20)
+    return path
+
+
+def empty(folder: Path) -> Path:
+    path = folder / "m.onnx"
+    path.touch()
+    return path
+
+
+def unknown_operator(folder: Path) -> Path:
+    nodes = [
+        helper.make_node("Frobnicate", ["x"], ["f"], name="first"),
+        helper.make_node("Twiddle", ["f"], ["y"], name="second"),
+    ]
+    return save(folder / "m.onnx", nodes, [floats("x", [1, 4])])
+
+
+def missing_dim(folder: Path) -> Path:
+    return save(folder / "m.onnx", [RELU], [floats("x", [1, "width"])])
+
+
+def string_input(folder: Path) -> Path:
+    node = helper.make_node("Identity", ["x"], ["y"])
+    return save(folder / "m.onnx", [node], [helper.make_tensor_value_info("x", TensorProto.STRING, [1])])
+
+
+def cyclic(folder: Path) -> Path:
+    nodes = [
+        helper.make_node("Add", ["x", "b"], ["a"], name="one"),
+        helper.make_node("Relu", ["a"], ["b"], name="two"),
+        helper.make_node("Relu", ["b"], ["y"], name="three"),
+    ]
+    return save(folder / "m.onnx", nodes, [floats("x", [1, 4])])
+
+
+def undefined(folder: Path) -> Path:
+    return save(folder / "m.onnx", [helper.make_node("Add", ["x", "z"], ["y"])], [floats("x", [1, 4])])
+
+
+def wrong_rank(folder: Path) -> Path:
+    nodes = [helper.make_node("Conv", ["x", "x"], ["y"], name="conv")]
+    return save(folder / "m.onnx", nodes, [floats("x", [1, 4])])
+
+
+MODELS: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "truncated": (truncated, "not a readable ONNX"),
+    "no protobuf": (no_protobuf, "ONNX"),
+    "empty": (empty, "empty"),
+    "unknown operator": (unknown_operator, "Frobnicate"),
+    "missing dim": (missing_dim, "--dim width=N"),
+    "string input": (string_input, "string"),
+    "cycle": (cyclic, "cycle"),
+    "undefined value": (undefined, "'z'"),
+    "wrong rank": (wrong_rank, "node 0 'conv' Conv(f32[1,4], f32[1,4])"),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_bad_models(run: Run, tmp_path: Path, case: str) -> None:
+    make, expected = MODELS[case]
+    path = make(tmp_path)
+    result = run(path, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    clear(result.stderr, expected)
+    assert result.stdout == ""
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def clear(stderr: str, expected: str) -> None:
+    """One message that says what is expected, and no sign of Python."""
+    assert expected in stderr
+    assert stderr.startswith("error: ")
+    assert stderr.count("error: ") == 1
+    for sign in ("Traceback", "internal error", 'File "'):
+        assert sign not in stderr
+
+
+def test_all_unsupported_nodes_are_named(run: Run, tmp_path: Path) -> None:
+    result = run(unknown_operator(tmp_path), "-o", tmp_path / "out")
+    assert "Frobnicate" in result.stderr
+    assert "Twiddle" in result.stderr
+
+
+USAGE: dict[str, tuple[list[str], str]] = {
+    "no file": (["nothing.onnx", "-o", "out"], "there is no file"),
+    "folder": ([".", "-o", "out"], "folder"),
+    "target": (["small.onnx", "-o", "out", "--target", "z80"], "known targets"),
+    "level": (["small.onnx", "-o", "out", "-O7"], "the levels are"),
+    "pass": (["small.onnx", "-o", "out", "--print-after", "dream"], "unknown pass"),
+    "opt pass": (["opt", "small.onnx", "-p", "dream"], "known passes"),
+    "opt out": (["opt", "small.onnx", "-o", "x.txt"], ".mcir"),
+    "rank": (["small.onnx", "-o", "out", "--input-shape", "x=2,4,1"], "2 axes"),
+    "extent": (["small.onnx", "-o", "out", "--input-shape", "x=3,4"], "axis 0"),
+    "input name": (["small.onnx", "-o", "out", "--input-shape", "z=3,4"], "no graph input named 'z'"),
+    "input word": (["small.onnx", "-o", "out", "--input-shape", "x=3,four"], "whole number"),
+    "input form": (["small.onnx", "-o", "out", "--input-shape", "x"], "has to be like"),
+    "dim name": (["small.onnx", "-o", "out", "--dim", "n=3"], "no graph input has a dim"),
+    "dim twice": (["small.onnx", "-o", "out", "--dim", "n=3", "--dim", "n=4"], "given twice"),
+    "out is a file": (["small.onnx", "-o", "small.onnx"], "is a file"),
+    "ram": (["small.onnx", "-o", "out", "--ram", "lots"], "is no size"),
+    "operator": (["small.onnx", "-o", "out", "--kernel", "fold=x"], "unknown operator"),
+    "kernel": (["small.onnx", "-o", "out", "--kernel", "matmul=x"], "matmul.generic"),
+    "option": (["small.onnx", "-o", "out", "--fast"], "--fast"),
+    "no out": (["small.onnx"], "-o"),
+    "command": (["inspct", "small.onnx"], "did you mean 'inspect'"),
+    "two models": (["small.onnx", "small.onnx", "-o", "out"], "unexpected extra argument"),
+    "inputs": (["small.onnx", "-o", "out", "--inputs", "x.npz"], "--golden"),
+    "dump": (["small.onnx", "-o", "out", "--dump-dir", "small.onnx"], "cannot be made"),
+    "check inputs": (["check", "small.onnx", "--inputs", "x.npz"], "there is no file"),
+}
+
+
+@pytest.mark.parametrize("case", USAGE)
+def test_wrong_usage(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    monkeypatch.chdir(model.parent)
+    args, expected = USAGE[case]
+    result = run(*args)
+    assert result.exit_code == 2
+    clear(result.stderr, expected)
+    assert [p.name for p in model.parent.iterdir()] == ["small.onnx"]
+
+
+def test_dim_range_is_refused_clearly(run: Run, tmp_path: Path) -> None:
+    result = run(missing_dim(tmp_path), "-o", tmp_path / "out", "--dim", "width=1..128")
+    assert result.exit_code == 2
+    clear(result.stderr, "range (1..128)")
+
+
+def test_unwritable_folder(run: Run, model: Path) -> None:
+    before = model.read_bytes()
+    result = run(model, "-o", model / "out")  # a file is no place for a folder, even for root
+    assert result.exit_code == 1
+    clear(result.stderr, "cannot write to")
+    assert model.read_bytes() == before
+
+
+def test_failed_write_leaves_nothing(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.write_bytes
+
+    def full(self: Path, data: bytes) -> int:
+        if self.suffix == ".mcb":
+            raise OSError(28, "No space left on device")
+        return real(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    result = run(model, "-o", model.parent / "out")
+    assert result.exit_code == 1
+    clear(result.stderr, "No space left on device")
+    assert [p.name for p in model.parent.iterdir()] == ["small.onnx"]
+
+
+def test_a_failure_keeps_what_was_there(run: Run, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(model, "-o", out).exit_code == 0
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    assert run(model, "-o", out, "--ram", "16").exit_code == 1
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+
+
+def test_internal_errors_are_called_bugs(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("mccompile.driver.plan", broken)
+    result = run(model, "-o", model.parent / "out")
+    assert result.exit_code == 1
+    assert "internal error: ZeroDivisionError: planted" in result.stderr
+    assert "please report" in result.stderr
+    assert "Traceback" not in result.stderr
+    monkeypatch.setenv("MCC_DEBUG", "1")
+    result = run(model, "-o", model.parent / "out")
+    assert "Traceback" in result.stderr
+    assert result.exit_code == 1
+    assert [p.name for p in model.parent.iterdir()] == ["small.onnx"]
+
+
+def test_interrupt(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mccompile.driver.plan", interrupted)
+    result = run(model, "-o", model.parent / "out")
+    assert result.exit_code == 130
+    assert "Traceback" not in result.output
+    assert [p.name for p in model.parent.iterdir()] == ["small.onnx"]
+
+
+def test_closed_pipe(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = spawn(["ops", "--json"], stdout=writer, cwd=tmp_path)
+    os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 141

@@ -1,0 +1,83 @@
+"""The bytes that are generated depend on model and options alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mccompile
+from tests._skips import REPOSITORY
+from tests.support.real_models import real_models
+from tests.support.small_models import MODELS, write_model
+
+DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
+COMPILE = """\
+import sys
+import mccompile
+names, options = sys.argv[1].split(), {"target": sys.argv[2], "opt_level": sys.argv[3], "embed": True}
+for name in names:
+    mccompile.compile(name, "out_" + name.split("/")[-1], **options)
+"""
+ENVIRONMENTS = (
+    {"PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC", "HOME": "/"},
+    {"PYTHONHASHSEED": "4242", "LC_ALL": "C.UTF-8", "TZ": "Pacific/Chatham", "COLUMNS": "40"},
+)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def _compile_elsewhere(
+    models: list[Path], target: str, level: str, folder: Path, environment: dict[str, str]
+) -> None:
+    folder.mkdir(parents=True)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHON", "TZ"))}
+    command = [sys.executable, "-c", COMPILE, " ".join(map(str, models)), target, level]
+    path = {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run(command, cwd=folder, env=clean | path | environment, check=True)
+
+
+@pytest.mark.parametrize("level", ["O0", "O2", "Os"])
+@pytest.mark.parametrize("target", ["generic", "native"])
+def test_same_bytes_in_other_folders_and_environments(target: str, level: str, tmp_path: Path) -> None:
+    models = [DIGITS, *(write_model(name, tmp_path) for name in MODELS)]
+    real = [m.path for m in real_models() if m.name in ("kws_dscnn_fp32", "sww_dscnn1d_fp32")]
+    folders = [tmp_path / "one", tmp_path / "two" / "further" / "down"]
+    for folder, environment in zip(folders, ENVIRONMENTS, strict=True):
+        _compile_elsewhere(models + real, target, level, folder, environment)
+    first, second = map(_files, folders)
+    assert len(first) >= 9 * len(models)
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+    for name, data in first.items():
+        assert str(tmp_path).encode() not in data, f"{name} tells where it was made"
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+def test_a_compilation_leaves_no_trace_in_the_process(target: str, tmp_path: Path) -> None:
+    """A, B, A, and B on its own in another process."""
+    a, b = write_model("residual", tmp_path), write_model("conv_padding", tmp_path)
+    results = []
+    for i, model in enumerate((a, b, a, b)):
+        out = tmp_path / f"out{i}"
+        mccompile.compile(model, out, target=target, embed=True)
+        results.append(_files(out))
+    assert results[0] == results[2]
+    assert results[1] == results[3]
+    _compile_elsewhere([b], target, "O2", tmp_path / "alone", ENVIRONMENTS[0])
+    assert _files(tmp_path / "alone" / f"out_{b.name}") == results[1]
+
+
+def test_other_options_give_other_bytes(tmp_path: Path) -> None:
+    """The comparisons above would not notice a compiler that ignores what it is given."""
+    model = write_model("residual", tmp_path)
+    seen = set()
+    for i, (target, level) in enumerate([("generic", "O0"), ("generic", "O2"), ("x86-64-v3", "O2")]):
+        mccompile.compile(model, tmp_path / f"out{i}", target=target, opt_level=level)
+        seen.add((tmp_path / f"out{i}" / "residual.c").read_bytes())
+    assert len(seen) == 3

@@ -1,0 +1,150 @@
+"""ONNX names of any kind become C that compiles, and stay what they are in tables and reports."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mccompile
+from mccompile.codegen.names import (
+    MAX_IDENTIFIER,
+    comment,
+    identifier,
+    model_name,
+    string_literal,
+    unique_identifiers,
+)
+from mccompile.targets.target import resolve, strict_warnings
+from tests._skips import needs_tool
+
+HOSTILE = (
+    "*/ int injected = 1; /*",
+    "*\\",
+    "/\\*",
+    "what??/",
+    "???/ ???/",
+    "a\nb",
+    "\n\n/",
+    "\r\\\n#error",
+    'quote"s \\" %s %d %n',
+    "end\\",
+    "größe/µ",
+    "名前",
+    "\u202egnp",
+    "{ } {{ x }} {% endfor %}",
+    "//% for",
+    "x" * 5000,
+    "x" * 5000 + "y",
+)
+WORDS = (
+    *("int", "class", "NULL", "NAN", "INT32_MAX", "errno", "bytes", "main", "linux", "I", "and", "concept"),
+    *("a", "A", "a.b", "a_b", "a-b", "a__b", "_a_b_", "a_b_2", "0", "1.5", "...", "__", "end_", "at_", "guard_", "v"),
+    *("net", "st", "w", "y0", "x0", "expect", "payload", "arena", "weights", "mcc_status", "MCC_OK", "pad0_"),
+)
+
+
+def _model(names: Sequence[str]) -> onnx.ModelProto:
+    """x + 1 for each name as the input; outputs, weights and nodes are named alike."""
+    inputs, outputs, nodes, weights = [], [], [], []
+    for i, name in enumerate(names):
+        inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [i % 3 + 1]))
+        outputs.append(helper.make_tensor_value_info(f"{name} ", TensorProto.FLOAT, [i % 3 + 1]))
+        weights.append(numpy_helper.from_array(np.arange(i % 3 + 1, dtype=np.float32), f" {name}"))
+        nodes.append(helper.make_node("Add", [name, f" {name}"], [f"{name} "], name=name))
+    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _runs(path: Path, names: Sequence[str], out: Path, compiler: str) -> None:
+    mccompile.compile(path, out, target="generic", opt_level="O0", embed=True)
+    name = next(out.glob("*.mcb")).stem
+    flags = [*resolve("generic").c_flags, *strict_warnings(compiler)]
+    sources = [f"{name}.c", f"{name}_blob.c", "mcc.c", "example_main.c"]
+    subprocess.run([compiler, *flags, "-I.", *sources, "-lm", "-o", "example"], cwd=out, check=True)
+    subprocess.run(["./example"], cwd=out, check=True, capture_output=True)
+    network = mccompile.load(out)
+    assert list(network.inputs) == list(names)
+    assert list(network.outputs) == [f"{n} " for n in names]
+    given = {n: np.full(a.shape, i, np.float32) for i, (n, a) in enumerate(network.inputs.items())}
+    for i, value in enumerate(network.run(given).values()):
+        np.testing.assert_array_equal(value, np.arange(i % 3 + 1) + np.float32(i))
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("names", [HOSTILE, WORDS, HOSTILE + WORDS], ids=["hostile", "words", "together"])
+def test_tensor_and_node_names(names: tuple[str, ...], compiler: str, tmp_path: Path) -> None:
+    path = tmp_path / "names.onnx"
+    onnx.save(_model(names), path)
+    _runs(path, names, tmp_path / "out", needs_tool(compiler))
+    text = (tmp_path / "out" / "names.c").read_text() + (tmp_path / "out" / "names.h").read_text()
+    code = re.sub(r'/\*.*?\*/|"(\\.|[^"\\])*"', "", text, flags=re.DOTALL)
+    assert not re.search(r"\bint injected", code)
+
+
+def test_tensor_table_holds_the_onnx_names(tmp_path: Path) -> None:
+    names = (*HOSTILE[:-2], *WORDS)
+    path = tmp_path / "names.onnx"
+    onnx.save(_model(names), path)
+    mccompile.compile(path, tmp_path / "out", target="generic")
+    (tmp_path / "out" / "print.c").write_text(
+        '#include <stdio.h>\n#include "names.h"\nint main(void)\n{\n'
+        "    for (int i = 0; i < NAMES_INPUTS; ++i) {\n        fputs(names_inputs[i].name, stdout);\n"
+        "        putchar(0);\n    }\n    return 0;\n}\n"
+    )
+    command = [needs_tool("gcc"), "-std=c99", "print.c", "names.c", "mcc.c", "-lm", "-o", "print"]
+    subprocess.run(command, cwd=tmp_path / "out", check=True)
+    printed = subprocess.run(["./print"], cwd=tmp_path / "out", check=True, capture_output=True).stdout
+    assert printed.decode().split("\0")[:-1] == list(names)
+
+
+MODEL_NAMES = (
+    *("math", "stdio", "string", "mcc", "mcc_blob", "MCC", "int32", "size", "float", "time", "main", "example_main"),
+    *("9lives", "größe", "a b-c.d", "___", "Int", "x" * 200, "NULL", "class", "assert", "errno", "test"),
+)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_model_names(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.onnx"
+    onnx.save(_model(["x"]), path)
+    _runs(path, ["x"], tmp_path / "out", needs_tool("gcc"))
+    report = mccompile.load(tmp_path / "out").report
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", report["model"]["name"])
+    header = tmp_path / "out" / f"{report['model']['name']}.h"
+    as_cpp = [needs_tool("g++"), "-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++"]
+    subprocess.run([*as_cpp, str(header), "-Wno-pragma-once-outside-header"], check=True)
+
+
+def test_identifiers_are_unique_beyond_case_and_short() -> None:
+    names = [*HOSTILE, *WORDS, "X" * 5000, "Int", "INT"]
+    table = unique_identifiers(names, taken=("end_",))
+    assert list(table) == names
+    assert len({i.lower() for i in table.values()}) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", i) and len(i) <= MAX_IDENTIFIER + 6 for i in table.values())
+    assert identifier("conv1/Conv+relu") == "conv1_Conv_relu"
+    assert model_name("KWS-small") == "kws_small"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_comments_stay_comments(name: str) -> None:
+    text = comment(name)
+    assert not re.search(r"\*/|/\*|\?\?|\\|[\x00-\x1f\x7f]|\u202e", text)
+    assert len(text) <= 300
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "tab\t", "é" * 1500])
+def test_string_literals_are_what_they_say(name: str) -> None:
+    text = string_literal(name)
+    assert re.fullmatch(r'(?:[ !#-\[\]-~]|\\[0-7]{3})*', text)
+    assert "?" not in text
+    value = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), text.encode())
+    assert name.encode().startswith(value)
+    assert len(value) == len(name.encode()) or 1990 < len(value) <= 2000
+    value.decode()

@@ -1,0 +1,163 @@
+"""Every kernel variant, forced on networks around its tiles: against onnxruntime and against the generic kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import mccompile
+from mccompile.driver import Options, compile_program, import_graph
+from mccompile.ir.kernel import Call
+from mccompile.ops.sampling import Case
+from mccompile.targets.target import STRICT_WARNINGS, resolve, runs_here, strict_warnings, targets
+from tests._skips import REPOSITORY, needs_tool
+from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, VariantCase, matmul
+from tests.kernels.halos import FREE, HALOS
+from tests.support.harness import SANITIZERS, SPLIT, build
+from tests.support.opcases import Built, CaseLibrary, mismatch
+
+Array = np.ndarray[Any, np.dtype[Any]]
+CASES = [*MATMULS, *POINTWISE, *DIRECT, *HALOS, *FREE]
+VECTOR_TARGETS = sorted(name for name, t in targets().items() if t.lanes)
+TOLERANCE = 5e-6
+GUARDED = [MATMULS[3], MATMULS[-3], POINTWISE[0], POINTWISE[-2], *DIRECT[6:8], DIRECT[-3], *HALOS[2:6], FREE[0]]
+
+
+def needs_target(name: str) -> str:
+    if not runs_here(name):
+        pytest.skip(f"needs a processor of {name}")
+    return name
+
+
+def inputs_of(model: onnx.ModelProto, seed: int) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input}
+    return {name: rng.uniform(-2, 2, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def ort_run(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Array]:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, inputs))
+
+
+def compiled(case: VariantCase, number: int, target: str, folder: Path, force: dict[str, str]) -> Built:
+    path = folder / f"case{number}.onnx"
+    path.write_bytes(case.model().SerializeToString())
+    c = import_graph(path, Options(target=target, name=f"case{number}", kernels=force))
+    return Built(number, Case([]), [], c, compile_program(c))
+
+
+def kernels_of(built: Built) -> set[str]:
+    assert built.compilation.program is not None
+    return {s.kernel for s in built.compilation.program.body.linear() if isinstance(s, Call)}
+
+
+def library(cases: Sequence[VariantCase], target: str, folder: Path, generic: bool = False) -> CaseLibrary:
+    folder.mkdir()
+    family = {c.kernel.split(".")[0] for c in cases}
+    plain = {op: f"{op}.generic" for op in family}
+    built = [compiled(c, i, target, folder, plain if generic else c.force) for i, c in enumerate(cases)]
+    return CaseLibrary(folder, built, [*resolve(target).c_flags, *STRICT_WARNINGS]).build()
+
+
+@pytest.mark.parametrize("target", VECTOR_TARGETS)
+def test_forced_variants_agree(target: str, tmp_path: Path) -> None:
+    """On an arena full of 0xFF, twice with other inputs; the kernel that was forced is the one that ran."""
+    needs_target(target)
+    forced = library(CASES, target, tmp_path / "forced")
+    generic = library(CASES, target, tmp_path / "generic", generic=True)
+    for case, built, plain in zip(CASES, forced.built, generic.built, strict=True):
+        assert case.kernel in kernels_of(built), case.name
+        assert case.kernel not in kernels_of(plain), case.name
+        model = case.model()
+        for seed in (1, 2):
+            inputs = inputs_of(model, seed)
+            want = ort_run(model, inputs)
+            for got, other, expected in zip(
+                forced.run(built, inputs), generic.run(plain, inputs), want, strict=True
+            ):
+                assert not mismatch(got, expected, TOLERANCE), f"{case.name}: {mismatch(got, expected, TOLERANCE)}"
+                assert not mismatch(got, other, TOLERANCE), f"{case.name}: not as the generic kernel"
+
+
+@pytest.mark.parametrize("target", VECTOR_TARGETS)
+def test_vector_epilogues_keep_special_values(target: str, tmp_path: Path) -> None:
+    """x * 1 is x, whatever it is: NaN, infinities and zeros reach the epilogues as they are."""
+    needs_target(target)
+    cases = [matmul((6, 1), 19, tail) for tail in ("clip", "masks", "roots", "residual", "swish")]
+    forced = library(cases, target, tmp_path / "forced")
+    generic = library(cases, target, tmp_path / "generic", generic=True)
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0], dtype=np.float32)
+    for case, built, plain in zip(cases, forced.built, generic.built, strict=True):
+        inputs = inputs_of(case.model(), 3)
+        inputs["x0"] = special.reshape(6, 1)
+        (got,), (want,) = forced.run(built, inputs), generic.run(plain, inputs)
+        assert np.isnan(want).any(), case.name
+        assert not mismatch(got, want, TOLERANCE), f"{case.name}: {mismatch(got, want, TOLERANCE)}"
+
+
+def test_every_variant_has_a_case() -> None:
+    """A template that no case forces is not tested."""
+    templates = (REPOSITORY / "kernels_templates").glob("[a-z]*/*.c.j2")
+    variants = {f"{p.parent.name}.{p.name.removesuffix('.c.j2')}" for p in templates}
+    assert {v for v in variants if not v.endswith(".generic")} == {c.kernel for c in CASES}
+
+
+@pytest.mark.parametrize("target", VECTOR_TARGETS)
+def test_tiles_end_before_at_and_behind_extents(target: str, tmp_path: Path) -> None:
+    """The cases reach tiles that fit exactly, that leave a rest, and that are larger than the extent, in both axes."""
+    seen: dict[str, set[tuple[int, bool]]] = {}
+    for i, case in enumerate(CASES):
+        program = compiled(case, i, target, tmp_path, case.force).compilation.program
+        assert program is not None
+        for step in program.body.linear():
+            if isinstance(step, Call) and step.kernel == case.kernel and step.params is not None:
+                shape, tile = step.results[0].shape, step.params
+                rows = shape[-2] if case.kernel == "matmul.packed" else shape[1] // getattr(step.op, "groups", 1)
+                fit = seen.setdefault(case.kernel, set())
+                fit |= {(0, rows % tile.rows == 0), (1, shape[-1] % tile.width == 0), (2, shape[-1] < tile.width)}
+    for kernel, fits in seen.items():
+        assert fits == {(axis, fit) for axis in (0, 1, 2) for fit in (False, True)}, kernel
+
+
+@pytest.mark.parametrize("target", VECTOR_TARGETS)
+@pytest.mark.parametrize("case", GUARDED, ids=lambda c: c.name)
+def test_no_access_outside_of_the_tensors(case: VariantCase, target: str, tmp_path: Path) -> None:
+    """Between forbidden pages, at the least alignment, and with a poisoned guard around each tensor."""
+    needs_target(target)
+    compiler = needs_tool("gcc")
+    model = case.model()
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target=target, kernels=case.force)
+    runs = [inputs_of(model, seed) for seed in (1, 2)]
+    wanted = [ort_run(model, inputs) for inputs in runs]
+    plain = build(tmp_path / "out", (), compiler)
+    split = build(tmp_path / "out", [*SANITIZERS, SPLIT, "-O1"], compiler)
+    for harness, places in ((plain, ("low", "high", "odd")), (split, ("odd",))):
+        for place in places:
+            for got, want in zip(harness.run(place, runs), wanted, strict=True):
+                for a, b in zip(got.values(), want, strict=True):
+                    assert not mismatch(a, b, TOLERANCE), f"{place}: {mismatch(a, b, TOLERANCE)}"
+
+
+@pytest.mark.parametrize("target", VECTOR_TARGETS)
+def test_clang_accepts_the_vector_text(target: str, tmp_path: Path) -> None:
+    needs_target(target)
+    clang = needs_tool("clang")
+    cases = [matmul((4, 1), 18, "masks"), matmul((4, 1), 18, "roots"), *DIRECT[6:8], *DIRECT[12:16], POINTWISE[0]]
+    built = [compiled(c, i, target, tmp_path, c.force) for i, c in enumerate(cases)]
+    flags = [*resolve(target).c_flags, *strict_warnings("clang")]
+    lib = CaseLibrary(tmp_path, built, flags, (clang,)).build()
+    for case, b in zip(cases, built, strict=True):
+        model = case.model()
+        inputs = inputs_of(model, 1)
+        (got,), (want,) = lib.run(b, inputs), ort_run(model, inputs)
+        assert not mismatch(got, want, TOLERANCE), f"{case.name}: {mismatch(got, want, TOLERANCE)}"

@@ -1,0 +1,165 @@
+"""Random graphs: no pass, no level, no printing and no generated code changes what a graph means."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mccompile.driver import Compilation, Options, compile_program
+from mccompile.ir.graph import Graph
+from mccompile.ir.graph_text import arrays, parse_graph, print_graph
+from mccompile.ops.registry import lookup
+from mccompile.ops.sampling import Case
+from mccompile.passes.manager import passes, run_passes
+from mccompile.passes.pipeline import PIPELINES
+from mccompile.targets.target import STRICT_WARNINGS, resolve
+from tests.support.draw import SeededDraw
+from tests.support.graphs import difference, random_inputs
+from tests.support.opcases import Built, CaseLibrary
+from tests.support.random_graphs import random_graph
+
+SEEDS = range(200)
+C_SEEDS = range(48)
+LEVELS = ("O0", "O3", "Os")
+
+CONSTANTS_ROUNDED = {"fold-constants": 1e-6, "canonicalize": 1e-6, "fold-affine": 1e-5}
+"""Passes that compute constants, which are f32: so far may the meaning in float64 move. The others keep it."""
+
+ROUNDED_ONCE = 2e-2
+"""Graphs with f16: fused operators round once where they rounded each time."""
+
+
+def _has_half(graph: Graph) -> bool:
+    values = [*graph.inputs, *(r for n in graph.nodes for r in n.results)]
+    return any(v.dtype.name == "f16" for v in values)
+
+
+@pytest.mark.parametrize("name", sorted(passes()))
+def test_each_pass_keeps_the_meaning(name: str) -> None:
+    changes = 0
+    for seed in SEEDS:
+        drawn = random_graph(seed)
+        graph, wide = drawn.graph, drawn.graph.evaluate(drawn.inputs, wide=True)
+        narrow = graph.evaluate(drawn.inputs)
+        (record,) = run_passes(graph, [name])
+        changes += record.changes
+        error = difference(wide, graph.evaluate(drawn.inputs, wide=True), floor=1)
+        assert error <= CONSTANTS_ROUNDED.get(name, 1e-9), f"seed {seed}: {error}\n{print_graph(graph)}"
+        if name == "fold-affine" or (name == "fuse-epilogues" and _has_half(graph)):
+            continue
+        same = difference(narrow, graph.evaluate(drawn.inputs))
+        assert same == 0, f"seed {seed} is off by {same} in f32\n{print_graph(graph)}"
+    assert changes > 5, f"{name} changed next to nothing: the graphs do not test it"
+
+
+@pytest.mark.parametrize("level", sorted(PIPELINES))
+def test_each_level_keeps_the_meaning_and_the_interface(level: str) -> None:
+    for seed in SEEDS:
+        drawn = random_graph(seed)
+        graph, before = drawn.graph, drawn.graph.evaluate(drawn.inputs, wide=True)
+        signature = [(v.name, v.type) for v in (*graph.inputs, *graph.outputs)]
+        run_passes(graph, PIPELINES[level])
+        assert [(v.name, v.type) for v in (*graph.inputs, *graph.outputs)] == signature, f"seed {seed}"
+        error = difference(before, graph.evaluate(drawn.inputs, wide=True), floor=1)
+        assert error < 2e-5, f"seed {seed}: {error}\n{print_graph(graph)}"
+
+
+@pytest.mark.parametrize("level", ["O0", "O3"])
+def test_text_round_trips(level: str) -> None:
+    for seed in SEEDS:
+        drawn = random_graph(seed)
+        run_passes(drawn.graph, PIPELINES[level])
+        text = print_graph(drawn.graph)
+        again = parse_graph(text, lookup, arrays(drawn.graph))
+        assert print_graph(again) == text
+        assert difference(drawn.graph.evaluate(drawn.inputs), again.evaluate(drawn.inputs)) == 0, f"seed {seed}"
+
+
+def test_a_pass_is_idempotent_on_what_the_pipeline_leaves() -> None:
+    """Cleaning a second time finds nothing: the pipeline's order leaves no work behind."""
+    left = 0
+    for seed in SEEDS:
+        graph = random_graph(seed).graph
+        run_passes(graph, PIPELINES["O2"])
+        left += sum(r.changes for r in run_passes(graph, PIPELINES["O1"]))
+    assert left <= len(SEEDS) // 10
+
+
+# -- generated C -------------------------------------------------------------------------------------------
+def _compiled(seed: int, level: str, nodes: int) -> Built:
+    graph = random_graph(seed, nodes).graph
+    graph.name = f"g{seed}_{level.lower()}"
+    options = Options(target="generic", opt_level=level)
+    c = Compilation(f"seed{seed}", "0" * 64, options, resolve("generic"), graph, [])
+    return Built(seed, Case([]), [], c, compile_program(c))
+
+
+def _check_c(seeds: Sequence[int], folder: Path, nodes: int = 12) -> None:
+    """Every level of every seed in one C file; each is run twice, on an arena of 0xFF and other inputs."""
+    built = [_compiled(seed, level, nodes) for seed in seeds for level in LEVELS]
+    flags = [f for f in resolve("generic").c_flags if not f.startswith("-O")]
+    library = CaseLibrary(folder, built, [*flags, "-O1", *STRICT_WARNINGS]).build()
+    references = {seed: random_graph(seed, nodes) for seed in seeds}
+    for b in built:
+        drawn = references[b.seed]
+        for inputs in (drawn.inputs, {n: -a for n, a in drawn.inputs.items()}):
+            want = drawn.graph.evaluate(inputs)
+            got = dict(zip(want, library.run(b, inputs), strict=True))
+            error = difference(want, got, floor=1)
+            bound = ROUNDED_ONCE if _has_half(drawn.graph) else 1e-4
+            assert error < bound, f"{b.facts.name}: {error}\n{print_graph(drawn.graph)}"
+
+
+def test_generated_c_means_the_same_at_every_level(tmp_path: Path) -> None:
+    _check_c(C_SEEDS, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 1400, 40))
+def test_generated_c_means_the_same_on_many_larger_graphs(first: int, tmp_path: Path) -> None:
+    _check_c(range(first, first + 40), tmp_path, nodes=25)
+
+
+@pytest.mark.slow
+def test_passes_in_any_order_keep_the_meaning() -> None:
+    """Ten passes drawn at random, on 1000 graphs."""
+    for seed in range(5000, 6000):
+        drawn = random_graph(seed, 20)
+        graph, before = drawn.graph, drawn.graph.evaluate(drawn.inputs, wide=True)
+        draw = SeededDraw(seed)
+        names = [draw.choice(sorted(passes())) for _ in range(10)]
+        run_passes(graph, names)
+        error = difference(before, graph.evaluate(drawn.inputs, wide=True), floor=1)
+        assert error < 5e-5, f"seed {seed}, {names}: {error}"
+
+
+# -- the tests themselves ----------------------------------------------------------------------------------
+def test_graphs_have_what_they_are_meant_to_have() -> None:
+    drawn = [random_graph(seed).graph for seed in SEEDS]
+    names = {n.op.name for g in drawn for n in g.nodes}
+    assert {"conv", "conv_transpose", "matmul", "pool", "reduce", "map", "concat", "slice", "split", "pad"} <= names
+    assert {"f16", "f32", "i32", "i64"} <= {v.dtype.name for g in drawn for v in g.outputs}
+    assert sum(len(g.outputs) > 1 for g in drawn) > 30
+    assert sum(any(len(users) > 1 for users in g.users().values()) for g in drawn) > 60
+
+
+def test_a_planted_wrong_pass_is_found() -> None:
+    found = 0
+    for seed in SEEDS:
+        drawn = random_graph(seed)
+        before = drawn.graph.evaluate(drawn.inputs, wide=True)
+        spoiled = copy.deepcopy(drawn.graph)
+        for v, a in spoiled.constants.items():
+            if v.dtype.is_float and isinstance(a, np.ndarray):
+                spoiled.constants[v] = a * a.dtype.type(1.01)
+        found += difference(before, spoiled.evaluate(drawn.inputs, wide=True), floor=1) > 1e-4
+    assert found > 40
+
+
+def test_random_inputs_are_reproducible() -> None:
+    graph = random_graph(3).graph
+    assert difference(random_inputs(graph, 5), random_inputs(graph, 5)) == 0

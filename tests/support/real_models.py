@@ -1,0 +1,128 @@
+"""The real networks under MCC_SHARED: what they hold, their stored inputs and outputs, what is later work in them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tests._skips import REPOSITORY
+
+Array = np.ndarray[Any, np.dtype[Any]]
+SHARED = Path(os.environ.get("MCC_SHARED", REPOSITORY.parent / "shared"))
+LATER = frozenset(
+    "If Loop Scan SequenceAt SequenceConstruct SequenceEmpty SequenceInsert SequenceErase SequenceLength "
+    "SplitToSequence ConcatFromSequence NonMaxSuppression NonZero GridSample QuantizeLinear DequantizeLinear "
+    "DynamicQuantizeLinear QLinearConv QLinearMatMul ConvInteger MatMulInteger".split()
+)
+"""Operators of ai.onnx that are later work; so is every operator of another domain."""
+
+
+@dataclass(frozen=True)
+class RealModel:
+    """A network with inputs and outputs in graph order.
+
+    ``noise`` is, for each output, how far onnxruntime is from itself; ``outputs`` and ``noise`` are empty where
+    nothing is stored. ``later`` tells that it has features that are later work.
+    """
+
+    name: str
+    path: Path
+    macs: int
+    half: bool
+    later: bool
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+    @property
+    def shapes(self) -> dict[str, list[int]]:
+        return {n: list(a.shape) for n, a in self.inputs().items()}
+
+    def _arrays(self, names: tuple[str, ...], kind: str) -> dict[str, Array]:
+        if self.path.name == "model.onnx":
+            return {n: np.load(self.path.with_name(f"{kind}_{i}.npy")) for i, n in enumerate(names)}
+        stored = np.load(self.path.with_suffix(f".{kind}.npy"))
+        return {names[0]: stored[:1]}
+
+    def inputs(self) -> dict[str, Array]:
+        return self._arrays(self.input_names, "input")
+
+    def outputs(self) -> dict[str, Array]:
+        return self._arrays(self.output_names, "output")
+
+    def noise(self) -> dict[str, float]:
+        entry = _manifest(self.path)
+        if "io_outputs" in entry:
+            return {o["name"]: float(o["ort_opt_maxabs"]) for o in entry["io_outputs"]}
+        return {self.output_names[0]: float(entry["max_abs_diff"]["ort_opt_vs_noopt"])}
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    if path.name == "model.onnx":
+        manifest = json.loads((path.parent.parent / "manifest.json").read_text())
+        return next(m for m in manifest["models"] if m["name"] == path.parent.name)
+    return json.loads((path.parent / "manifest.json").read_text())[path.stem]
+
+
+def _networks() -> Iterator[RealModel]:
+    for entry in json.loads((SHARED / "models" / "manifest.json").read_text())["models"]:
+        foreign = any(":" in op for op in entry["ops"])
+        yield RealModel(
+            name=entry["name"],
+            path=SHARED / "models" / entry["name"] / "model.onnx",
+            macs=entry["macs"],
+            half=entry["fp16"],
+            later=foreign or entry["quantized"] != "none" or not LATER.isdisjoint(entry["ops"]),
+            input_names=tuple(i["name"] for i in entry["io_inputs"]),
+            output_names=tuple(o["name"] for o in entry["io_outputs"]),
+        )
+
+
+def _tiny() -> Iterator[RealModel]:
+    for name, entry in json.loads((SHARED / "mlperf_tiny" / "manifest.json").read_text()).items():
+        if name.endswith("_fp32"):
+            path = SHARED / "mlperf_tiny" / f"{name}.onnx"
+            yield RealModel(name, path, 0, False, False, (entry["input"][0],), (entry["output"][0],))
+
+
+def real_models() -> list[RealModel]:
+    """All of them, by name; none where MCC_SHARED has none."""
+    found: list[RealModel] = []
+    if (SHARED / "models" / "manifest.json").exists():
+        found += _networks()
+    if (SHARED / "mlperf_tiny" / "manifest.json").exists():
+        found += _tiny()
+    return sorted(found, key=lambda m: m.name)
+
+
+def unsupported_nodes(path: Path) -> list[onnx.NodeProto]:
+    """The nodes of the main graph that are later work; what only prepares constants is folded and does not count."""
+    graph = onnx.load(path).graph
+    constant = {w.name for w in graph.initializer}
+    found = []
+    for node in graph.node:
+        foreign = node.domain not in ("", "ai.onnx")
+        if not foreign and all(i in constant for i in node.input if i) and node.op_type not in ("If", "Loop", "Scan"):
+            constant.update(node.output)
+        elif foreign or node.op_type in LATER:
+            found.append(node)
+    return found
+
+
+def perturbed(inputs: dict[str, Array], seed: int = 5) -> dict[str, Array]:
+    """Other inputs of the same kind: floats moved by a tenth, integers rotated so that indices stay in range."""
+    random = np.random.default_rng(seed)
+    moved = {}
+    for name, array in inputs.items():
+        if array.dtype.kind == "f":
+            scale = float(np.abs(array[np.isfinite(array)]).max(initial=0)) or 1.0
+            moved[name] = (array + 0.1 * scale * random.standard_normal(array.shape)).astype(array.dtype)
+        else:
+            moved[name] = np.roll(array, 1)
+    return moved
