@@ -13,6 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 LINE_LENGTH = 120
 LICENCE = "SPDX-License-Identifier: 0BSD"
 LIBRARY = "_lib"
+FILES = "_model"
+HOST_PROGRAMS = {"example_main.c.j2", "test_model.c.j2"}
+"""What runs on a host and prints: the rules of firmware do not hold for it."""
 
 FORBIDDEN = {
     r"\b(malloc|calloc|realloc|free|alloca)\s*\(": "allocates memory",
@@ -31,7 +34,7 @@ def without_comments(text: str) -> str:
     return COMMENT.sub(lambda found: "\n" * found.group().count("\n"), text)
 
 
-def lint_text(text: str) -> Iterator[tuple[int, str]]:
+def lint_text(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
     """(line, what is wrong) by the rules that templates and the runtime share."""
     for number, line in enumerate(text.splitlines(), 1):
         if "\t" in line:
@@ -40,14 +43,14 @@ def lint_text(text: str) -> Iterator[tuple[int, str]]:
             yield number, "ends in blanks"
         if len(line) > LINE_LENGTH:
             yield number, f"is longer than {LINE_LENGTH} characters"
-    for number, line in enumerate(without_comments(text).splitlines(), 1):
+    for number, line in enumerate(without_comments(text).splitlines() if firmware else (), 1):
         for pattern, what in FORBIDDEN.items():
             if re.search(pattern, line):
                 yield number, what
 
 
-def lint_template(text: str) -> Iterator[tuple[int, str]]:
-    """(line, what is wrong) for one kernel template."""
+def lint_template(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
+    """(line, what is wrong) for one template."""
     environment = jinja2.Environment(line_statement_prefix="//%", autoescape=False)
     try:
         environment.parse(text)
@@ -56,7 +59,7 @@ def lint_template(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("{%"):
             yield number, "writes a control line as {% %}: use //%"
-    yield from lint_text(text)
+    yield from lint_text(text, firmware)
 
 
 def lint_runtime(text: str) -> Iterator[tuple[int, str]]:
@@ -71,12 +74,13 @@ def lint_tree(root: Path) -> Iterator[str]:
     templates = root / "kernels_templates"
     for folder in sorted(p for p in templates.iterdir() if p.is_dir()):
         where = folder.relative_to(root)
-        if folder.name != LIBRARY and not (folder / "generic.c.j2").exists():
+        kernels = folder.name not in (LIBRARY, FILES)
+        if kernels and not (folder / "generic.c.j2").exists():
             yield f"{where}: has no generic.c.j2, which exists before any fast variant"
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-            if folder.name != LIBRARY and not TEMPLATE_NAME.fullmatch(path.name):
+            if kernels and not TEMPLATE_NAME.fullmatch(path.name):
                 yield f"{path.relative_to(root)}: is not called <variant>.c.j2"
-            for number, what in lint_template(path.read_text(encoding="utf-8")):
+            for number, what in lint_template(path.read_text(encoding="utf-8"), path.name not in HOST_PROGRAMS):
                 yield f"{path.relative_to(root)}:{number}: {what}"
     for path in sorted((root / "runtime_c").glob("*.[ch]")):
         for number, what in lint_runtime(path.read_text(encoding="utf-8")):

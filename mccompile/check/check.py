@@ -84,7 +84,7 @@ class CheckResult:
         lines += [line for fault in self.faults for line in f"FAIL {fault}".splitlines()[:4]]
         if self.trace is not None:
             lines += _trace_lines(self.trace)
-        return [*lines, "ok" if self.ok else "FAILED: the generated C is wrong"]
+        return [*lines, "ok" if self.ok else "FAILED"]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""

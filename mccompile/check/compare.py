@@ -1,10 +1,10 @@
 """The tolerance rule: how far generated code may be from the reference, channel by channel.
 
-For floats ``|y - ref| <= f * (1e-4 * max|ref slice| + 1e-6 * max|ref|) + noise``, where a slice is one channel, so that
-small outputs do not hide behind large ones, and f is 1, or 50 for models in f16. Noise comes from how far the
-reference is from itself when it computes in another order or precision: 8 times the most in the slice, but at least
-the most in the tensor, for where Relu has made a channel 0 the channel has none to show. Integers and booleans are
-exact; NaN and infinities have to be in the same places.
+For floats ``|y - ref| <= f * (1e-4 * max|ref slice| + 1e-6 * max|ref|) + noise``, where a slice is one channel, so
+that small outputs do not hide behind large ones, and f is 1, or 50 for models in f16. Noise comes from how far the
+reference is from itself when it computes in another order or precision: 8 times the most in the slice, but at
+least the most in the tensor, for a channel that Relu has made 0 has none to show. Integers and booleans are exact;
+NaN and infinities have to be in the same places.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ def tolerances(want: Array, noise: Array | None = None, factor: float = 1.0) -> 
     size = _channel_max(want, axis)
     own = np.zeros(channels) if noise is None else _channel_max(noise, axis)
     shown = np.maximum(OF_NOISE * own, own.max(initial=0.0))
-    return np.asarray(factor * (OF_SLICE * size + OF_TENSOR * size.max(initial=0.0)) + shown)
+    allowed: Array = factor * (OF_SLICE * size + OF_TENSOR * size.max(initial=0.0)) + shown
+    return allowed
 
 
 def _channel_max(array: Array, axis: int | None) -> Array:
     """max|finite elements| of each channel."""
-    wide = np.abs(array.astype(np.float64))
+    wide = np.array(np.abs(array.astype(np.float64)))  # of a scalar, abs gives no array
     wide[~np.isfinite(wide)] = 0.0
     if axis is None:
-        return wide.max(initial=0.0).reshape(1)
+        return np.array([wide.max(initial=0.0)])
     return np.asarray(wide.max(axis=tuple(i for i in range(array.ndim) if i != axis), initial=0.0))
 
 
@@ -143,8 +144,7 @@ def compare(
         return Comparison(name, kind)
     axis = channel_axis(want.ndim)
     limit = tolerances(want, noise, factor)
-    if axis is not None:
-        limit = limit.reshape([-1 if i == axis else 1 for i in range(want.ndim)])
+    limit = limit.reshape([-1 if i == axis else 1 for i in range(want.ndim)])
     limit = np.broadcast_to(limit, want.shape)
     error = _errors(got, want)
     with np.errstate(divide="ignore", invalid="ignore"):

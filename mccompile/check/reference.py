@@ -159,10 +159,10 @@ def random_inputs(types: Mapping[str, TensorType], seed: int) -> dict[str, Array
     inputs: dict[str, Array] = {}
     for name, t in types.items():
         if t.dtype.is_float:
-            array = rng.standard_normal(t.shape)
+            array: Array = np.asarray(rng.standard_normal(t.shape))
         elif t.dtype.kind == "b" or t.dtype.nbytes > 2:
-            array = rng.integers(0, 2, t.shape)
+            array = np.asarray(rng.integers(0, 2, t.shape))
         else:
-            array = rng.integers(0, 128, t.shape)
-        inputs[name] = np.asarray(array).astype(t.dtype.numpy)
+            array = np.asarray(rng.integers(0, 128, t.shape))
+        inputs[name] = array.astype(t.dtype.numpy)
     return inputs

@@ -19,7 +19,9 @@ _HERE = Path(__file__).parent
 TRACE_HOOKS = Hooks(
     header=_HERE / "trace_hooks.h",
     sources=(_HERE / "trace_hooks.c",),
-    cdef="""typedef struct { const void *data; void *copy; size_t bytes; unsigned step; unsigned hits; } mcc_trace_slot;
+    cdef="""typedef struct {
+        const void *data; void *copy; size_t bytes; unsigned step; unsigned hits;
+    } mcc_trace_slot;
     void mcc_trace_into(mcc_trace_slot *, size_t);""",
 )
 """Networks that `capture` runs are built with these."""

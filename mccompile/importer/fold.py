@@ -64,9 +64,11 @@ def predicted_bytes(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> int:
             return 8 * grown * max(given[0].size, 1)
         case "OneHot":
             return 8 * given[0].size * max(int(given[1].reshape(-1)[0]), 1)
+        case "DequantizeLinear" | "QuantizeLinear":
+            return 8 * given[0].size
         case "EyeLike" | "MatMul" | "Gemm":
             return 8 * math.prod(max(a.size, 1) for a in given[:2]) if len(given) > 1 else 8 * total
         case _:  # broadcasting: at most the product of the extents
             ranks = max((a.ndim for a in given), default=0)
-            extents = [max((a.shape[i - ranks] for a in given if a.ndim >= ranks - i), default=1) for i in range(ranks)]
+            extents = [max(a.shape[i] for a in given if a.ndim >= -i) for i in range(-ranks, 0)]
             return max(8 * math.prod(extents), 8 * total)

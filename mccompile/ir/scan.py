@@ -105,6 +105,7 @@ class Scanner:
             self.at += 1
             if depth == 0:
                 return self.source[start : self.at - 1]
+        self.at = start
         raise self.error(f"{opening!r} is never closed")
 
     def origins(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class GatherParams:
 class GatherGeneric(_Plain):
     ops = ("gather",)
     kernel = "gather.generic"
+    params = GatherParams
 
     def supports(self, node: Node, target: Target) -> str:
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
@@ -84,6 +85,8 @@ class ScatterParams:
 class _Scatter(_Plain):
     """The result may lie where the data lies: then nothing but the updates is written."""
 
+    params = ScatterParams
+
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op
         assert isinstance(op, ScatterElements | ScatterND)
@@ -117,6 +120,7 @@ class InsertGeneric(_Plain):
 
     ops = ("insert",)
     kernel = "insert.generic"
+    params = InsertParams
 
     def supports(self, node: Node, target: Target) -> str:
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):

@@ -24,6 +24,8 @@ class Params:
 
 
 class _Rows(Variant):
+    params = Params
+
     def supports(self, node: Node, target: Target) -> str:
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
             return "normalisation needs row-major operands"

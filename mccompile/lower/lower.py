@@ -230,7 +230,7 @@ def lower(
         builder.node = node
         if node in choices:
             choices[node].variant.lower(node, builder)
-        elif storage.root.get(node.result) is None:
+        elif storage.of(node.result) is not storage.of(node.inputs[0]):
             _copy_reshape(node, builder)
     steps = builder.steps
     if share:

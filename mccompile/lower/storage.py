@@ -20,6 +20,10 @@ class Storage:
     root: dict[Value, Value] = field(default_factory=dict)
     halo: dict[Value, Demand] = field(default_factory=dict)
 
+    def of(self, value: Value) -> Value:
+        """The value that the buffer of ``value`` is named after."""
+        return self.root.get(value, value)
+
 
 def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> Storage:
     """Reshapes share their operand's buffer unless both ends are fixed (inputs, outputs, constants).

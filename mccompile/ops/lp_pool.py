@@ -47,12 +47,7 @@ def import_lp_pool(n: Import) -> None:
     n.emit(op, [x], pre=pre, post=post)
 
 
-def _sample_global(d: Draw) -> Case:
-    x = d.array((d.int(1, 2), d.int(1, 4), *d.shape(d.int(1, 3), 1, 7)))
-    return Case([x], {"p": d.int(1, 3)})
-
-
-@onnx_op("GlobalLpPool", sample=_sample_global, tolerance={"f32": 4e-6, "f16": 4e-3})
+@onnx_op("GlobalLpPool", tolerance={"f32": 4e-6, "f16": 4e-3})
 def import_global_lp_pool(n: Import) -> None:
     x = n.input(0)
     pre, post = _power(n, x.dtype)

@@ -140,11 +140,12 @@ def _statistics(n: Import, x: Value, axes: tuple[int, ...], epsilon: float) -> t
     count = ex.num(math.prod(x.shape[a] for a in axes), dtype)
     mean = ex.apply("div", ex.acc(dtype), count)
     middle = n.inner(Reduce("sum", axes), [x], "mean", post={0: mean})
-    d = ex.apply("sub", ex.acc(dtype), ex.var(0, dtype))
+    shifted = n.inner(Map(ex.apply("sub", ex.var(0, dtype), ex.var(1, dtype))), [x, middle], "centred")
+    a = ex.acc(dtype)
     root = ex.apply("sqrt", ex.apply("add", mean, ex.num(epsilon, dtype)))
     inverse = ex.apply("div", ex.num(1, dtype), root)
-    bodies = {"extras": [middle], "pre": {0: ex.apply("mul", d, d)}, "post": {0: inverse}}
-    return middle, n.inner(Reduce("sum", axes), [x], "inverse", **bodies)
+    bodies = {"pre": {0: ex.apply("mul", a, a)}, "post": {0: inverse}}
+    return middle, n.inner(Reduce("sum", axes), [shifted], "inverse", **bodies)
 
 
 def _sample_rms(d: Draw) -> Case:

@@ -101,26 +101,29 @@ def _sample(d: Draw) -> Case:
         attrs["nearest_mode"] = d.choice(NEAREST_MODES)
     spatial = 3 if mode != "cubic" and d.int(0, 3) == 0 else 2
     dtype = "i32" if mode == "nearest" and d.bool() else "f32"
-    x = d.array((d.int(1, 2), d.int(1, 3), *d.shape(spatial, 2, 7)), dtype)
+    x = d.array((d.int(1, 2), d.int(1, 3), *d.shape(spatial, 1, 7)), dtype)
     if mode == "cubic":
         attrs |= {"cubic_coeff_a": d.choice([-0.75, -0.5]), "exclude_outside": d.int(0, 1)}
     if mode != "nearest" and spatial == 2 and transform != CROP:
         attrs["antialias"] = d.int(0, 1)
     axes = tuple(range(2, x.ndim)) if transform == CROP or d.bool() else ()
-    resized = [(1 if a < 2 and not axes else 0) for a in range(0 if not axes else 2, x.ndim)]
+    kept = [a < 2 for a in range(2 if axes else 0, x.ndim)]
     roi, scales, sizes = None, None, None
     if transform == CROP:
-        starts = [d.choice([0.0, 0.25, -0.125]) for _ in resized]
-        roi = np.array([*starts, *(d.choice([1.0, 0.75, 1.25]) for _ in resized)], dtype=np.float32)
+        starts = [d.choice([0.0, 0.25, -0.125]) for _ in kept]
+        roi = np.array([*starts, *(d.choice([1.0, 0.75, 1.25]) for _ in kept)], dtype=np.float32)
         attrs["extrapolation_value"] = d.choice([0.0, 10.0])
     if axes:
         attrs["axes"] = axes
     given = x.shape[2:] if axes else x.shape
     if d.bool():
-        scales = np.array([1.0 if r else d.choice([2.0, 3.0, 0.5, 1.3, 0.7, 2.5]) for r in resized], dtype=np.float32)
+        factors = [d.choice([2.0, 3.0, 1.3, 2.5] if e == 1 else [2.0, 3.0, 0.5, 1.3, 0.7, 2.5]) for e in given]
+        scales = np.array([1.0 if k else f for f, k in zip(factors, kept, strict=True)], dtype=np.float32)
     else:
-        sizes = np.array([e if r else e + d.choice([-1, 1, 2, 5, e]) for e, r in zip(given, resized, strict=True)])
-        if axes and transform != CROP:
+        grown = [d.choice([1, 2, 5, e] if e == 1 else [-1, 1, 2, 5, e]) for e in given]
+        more = [0 if k else g for g, k in zip(grown, kept, strict=True)]
+        sizes = np.array(given) + np.array(more)
+        if axes and transform != CROP and 1 not in given:
             attrs["keep_aspect_ratio_policy"] = d.choice(["stretch", "not_larger", "not_smaller"])
     # onnxruntime has the weights of antialias from a chain of f32 operations, we from f64.
     tolerance = 2e-5 if attrs.get("antialias") else None
@@ -131,8 +134,7 @@ def _sample(d: Draw) -> Case:
 def import_resize(n: Import) -> None:
     tables = _tables(n)
     x = n.input(0)
-    if n.attr("mode", "nearest") == "nearest":
-        x, tables = _as_movement(n, x, tables)
+    x, tables = _as_movement(n, x, tables, n.attr("mode", "nearest") == "nearest")
     if not tables:
         n.bind(0, x)
         return
@@ -167,6 +169,8 @@ def _tables(n: Import) -> dict[int, AxisTable]:
         roi = [float(v) for v in n.const(1, "roi").reshape(-1)]
         if len(roi) != 2 * len(axes):
             raise n.error(f"roi of {len(roi)} numbers does not fit {len(axes)} axes")
+    if extents == [x.shape[a] for a in axes] and transform != CROP:
+        return {}  # onnxruntime copies, even where a scale of 1.1 would resample to the same extent
     found = {}
     for i, a in enumerate(axes):
         sampling = Sampling(
@@ -204,15 +208,24 @@ def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float], list[int]]:
     return [float(f) for f in factors], extents
 
 
-def _as_movement(n: Import, x: Value, tables: dict[int, AxisTable]) -> tuple[Value, dict[int, AxisTable]]:
-    """Nearest by whole factors is data movement: steps are a slice, repetitions a repeat. Returns what is left."""
+def _as_movement(
+    n: Import, x: Value, tables: dict[int, AxisTable], nearest: bool
+) -> tuple[Value, dict[int, AxisTable]]:
+    """The value after the axes that need data movement only, and the tables of the others.
+
+    A single element is repeated in every mode; nearest by whole factors is a slice or a repeat.
+    """
     rank, left = len(x.shape), dict(tables)
     starts, steps, extents = [0] * rank, [1] * rank, list(x.shape)
     counts = [1] * rank
     for a, table in tables.items():
         index = table.index[:, 0]
         count = len(index) // x.shape[a]
-        if (step := _even_step(index)) is not None:
+        if x.shape[a] == 1 and index.min() >= 0:
+            counts[a] = len(index)
+        elif not nearest:
+            continue
+        elif (step := _even_step(index)) is not None:
             starts[a], steps[a], extents[a] = int(index[0]), step, len(index)
         elif count and np.array_equal(index, np.arange(len(index)) // count) and len(index) % x.shape[a] == 0:
             counts[a] = count

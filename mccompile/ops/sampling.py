@@ -23,10 +23,16 @@ class Draw(Protocol):
 
     def choice(self, options: Sequence[T]) -> T: ...
 
-    def shape(self, rank: builtins.int, low: builtins.int = 1, high: builtins.int = 5) -> tuple[builtins.int, ...]: ...
+    def shape(
+        self, rank: builtins.int, low: builtins.int = 1, high: builtins.int = 5
+    ) -> tuple[builtins.int, ...]: ...
 
     def array(
-        self, shape: Sequence[builtins.int], dtype: str = "f32", low: float = -2, high: float = 2
+        self,
+        shape: Sequence[builtins.int],
+        dtype: str = "f32",
+        low: builtins.float = -2,
+        high: builtins.float = 2,
     ) -> Array:
         """Elements in [low, high]; integers are whole, bools fair."""
         ...

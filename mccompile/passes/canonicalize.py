@@ -59,10 +59,8 @@ def _moves_nothing(r: Rewriter, node: Node) -> bool:
 
 def _stays(maps: tuple[Affine, ...], loops: Shape) -> bool:
     """True if coordinate a is loop a, whatever is said of loops that run once."""
-    return all(
-        m.const == 0 and all(extent == 1 or coef == (k == a) for k, (coef, extent) in enumerate(zip(m.coefs, loops, strict=True)))
-        for a, m in enumerate(maps)
-    )
+    long = [k for k, extent in enumerate(loops) if extent > 1]
+    return all(m.const == 0 and all(m.coefs[k] == (k == a) for k in long) for a, m in enumerate(maps))
 
 
 def _reshapes_to_its_own_shape(r: Rewriter, node: Node) -> bool:

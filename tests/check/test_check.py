@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -45,11 +46,22 @@ def test_a_good_model_passes(net: Path, level: str) -> None:
     assert json.loads(json.dumps(result.to_json(), allow_nan=False))["ok"] is True
 
 
+def test_without_onnxruntime_the_fallback_judges(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    result = check(net, GENERIC, per_layer=True)
+    assert result.ok, result.lines()
+    assert "onnx.reference" in result.judge
+    assert result.trace is not None
+    assert len(result.trace.layers) >= 3
+    assert not spoiled(net, "left", "RESULT[40] += 0.01f;").ok
+
+
 def test_a_wrong_kernel_is_found_and_named(net: Path) -> None:
     result = spoiled(net, "left", "RESULT[40] += 0.01f;", per_layer=True)
     assert not result.ok
     assert not any(run.ok for run in result.runs)
-    assert result.trace is not None and result.trace.first is not None
+    assert result.trace is not None
+    assert result.trace.first is not None
     first = result.trace.first
     assert (first.name, first.nodes) == ("left", ("left/conv",))
     assert first.comparison.differing == 1
@@ -62,7 +74,8 @@ def test_a_wrong_kernel_is_found_and_named(net: Path) -> None:
 
 def test_the_first_layer_of_a_fused_model_is_the_one_that_was_fused(net: Path) -> None:
     result = spoiled(net, "relu", "RESULT[70] += 5.0f;", per_layer=True)
-    assert result.trace is not None and result.trace.first is not None
+    assert result.trace is not None
+    assert result.trace.first is not None
     assert result.trace.first.name == "relu"
     assert result.trace.first.nodes == ("first/conv", "first/relu")
     assert result.trace.worst is not None

@@ -29,8 +29,9 @@ def test_allowed_error_is_the_documented_sum() -> None:
     noise = np.array([[0.0, 1e-3, 0.0]])
     base = np.array([2e-4 + 5e-5, 5e-3 + 5e-5, 5e-5])
     np.testing.assert_allclose(tolerances(want), base)
-    np.testing.assert_allclose(tolerances(want, noise), base + [1e-3, 8e-3, 1e-3])
-    np.testing.assert_allclose(tolerances(want, noise, F16_FACTOR), 50 * base + [1e-3, 8e-3, 1e-3])
+    shown = np.array([1e-3, 8e-3, 1e-3])  # at least the most of the tensor, 8 times the most of the slice
+    np.testing.assert_allclose(tolerances(want, noise), base + shown)
+    np.testing.assert_allclose(tolerances(want, noise, F16_FACTOR), 50 * base + shown)
 
 
 def test_rank_one_is_one_slice() -> None:

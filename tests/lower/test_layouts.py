@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from mccompile.ir.graph import Graph
+from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.types import TensorType, parse_layout
-from tests.support.graphs import compile_graph, parse, run_graph
-from tests.support.opcases import mismatch
+from mccompile.ops.registry import lookup
+from mccompile.targets.target import STRICT_WARNINGS
+from tests.support.compiled import compiled_graph
+from tests.support.opcases import CaseLibrary, mismatch
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def parse(text: str) -> Graph:
+    return parse_graph(text, lookup)
+
+
+def run(graph: Graph, folder: Path, inputs: Arrays) -> list[np.ndarray[Any, Any]]:
+    """The outputs of a graph compiled as it is, built with strict warnings, on a poisoned arena."""
+    built = compiled_graph(graph, "O0", "net")
+    flags = [*built.compilation.target.c_flags, *STRICT_WARNINGS]
+    return CaseLibrary(folder, [built], flags).build().run(built, inputs)
+
 
 LAYOUTS = ["", ":nhwc", ":nchw4c", ":nchw16c", ":(3,2,1,0)"]
 
@@ -30,7 +49,7 @@ def test_convolution_pool_and_map_in_any_layouts(first: str, second: str, tmp_pa
     )
     rng = np.random.default_rng(1)
     inputs = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs}
-    (got,) = run_graph(compile_graph(graph), tmp_path, inputs)
+    (got,) = run(graph, tmp_path, inputs)
     assert not mismatch(got, graph.evaluate(inputs)["y"], 1e-6)
 
 
@@ -43,7 +62,7 @@ def test_relayout_keeps_every_element(tmp_path: Path) -> None:
           return %y }"""
     )
     x = np.arange(19 * 6, dtype=np.int32).reshape(1, 19, 3, 2)
-    (got,) = run_graph(compile_graph(graph), tmp_path, {"x": x})
+    (got,) = run(graph, tmp_path, {"x": x})
     assert not mismatch(got, x, 0)
 
 

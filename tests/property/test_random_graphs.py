@@ -9,17 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import arrays, parse_graph, print_graph
 from mccompile.ops.registry import lookup
-from mccompile.ops.sampling import Case
 from mccompile.passes.manager import passes, run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.targets.target import STRICT_WARNINGS, resolve
+from tests.support.compiled import compiled_graph
 from tests.support.draw import SeededDraw
 from tests.support.graphs import difference, random_inputs
-from tests.support.opcases import Built, CaseLibrary
+from tests.support.opcases import CaseLibrary
 from tests.support.random_graphs import random_graph
 
 SEEDS = range(200)
@@ -28,6 +27,9 @@ LEVELS = ("O0", "O3", "Os")
 
 CONSTANTS_ROUNDED = {"fold-constants": 1e-6, "canonicalize": 1e-6, "fold-affine": 1e-5}
 """Passes that compute constants, which are f32: so far may the meaning in float64 move. The others keep it."""
+
+HALF_CONSTANTS_ROUNDED = 4e-3
+"""The same where a constant may be f16."""
 
 ROUNDED_ONCE = 2e-2
 """Graphs with f16: fused operators round once where they rounded each time."""
@@ -48,7 +50,10 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
         (record,) = run_passes(graph, [name])
         changes += record.changes
         error = difference(wide, graph.evaluate(drawn.inputs, wide=True), floor=1)
-        assert error <= CONSTANTS_ROUNDED.get(name, 1e-9), f"seed {seed}: {error}\n{print_graph(graph)}"
+        bound = CONSTANTS_ROUNDED.get(name, 1e-9)
+        if bound > 1e-9 and _has_half(graph):
+            bound = HALF_CONSTANTS_ROUNDED
+        assert error <= bound, f"seed {seed}: {error}\n{print_graph(graph)}"
         if name == "fold-affine" or (name == "fuse-epilogues" and _has_half(graph)):
             continue
         same = difference(narrow, graph.evaluate(drawn.inputs))
@@ -65,7 +70,8 @@ def test_each_level_keeps_the_meaning_and_the_interface(level: str) -> None:
         run_passes(graph, PIPELINES[level])
         assert [(v.name, v.type) for v in (*graph.inputs, *graph.outputs)] == signature, f"seed {seed}"
         error = difference(before, graph.evaluate(drawn.inputs, wide=True), floor=1)
-        assert error < 2e-5, f"seed {seed}: {error}\n{print_graph(graph)}"
+        bound = HALF_CONSTANTS_ROUNDED if _has_half(drawn.graph) else 2e-5
+        assert error < bound, f"seed {seed}: {error}\n{print_graph(graph)}"
 
 
 @pytest.mark.parametrize("level", ["O0", "O3"])
@@ -90,17 +96,13 @@ def test_a_pass_is_idempotent_on_what_the_pipeline_leaves() -> None:
 
 
 # -- generated C -------------------------------------------------------------------------------------------
-def _compiled(seed: int, level: str, nodes: int) -> Built:
-    graph = random_graph(seed, nodes).graph
-    graph.name = f"g{seed}_{level.lower()}"
-    options = Options(target="generic", opt_level=level)
-    c = Compilation(f"seed{seed}", "0" * 64, options, resolve("generic"), graph, [])
-    return Built(seed, Case([]), [], c, compile_program(c))
-
-
 def _check_c(seeds: Sequence[int], folder: Path, nodes: int = 12) -> None:
     """Every level of every seed in one C file; each is run twice, on an arena of 0xFF and other inputs."""
-    built = [_compiled(seed, level, nodes) for seed in seeds for level in LEVELS]
+    built = [
+        compiled_graph(random_graph(seed, nodes).graph, level, f"g{seed}_{level.lower()}", seed)
+        for seed in seeds
+        for level in LEVELS
+    ]
     flags = [f for f in resolve("generic").c_flags if not f.startswith("-O")]
     library = CaseLibrary(folder, built, [*flags, "-O1", *STRICT_WARNINGS]).build()
     references = {seed: random_graph(seed, nodes) for seed in seeds}
@@ -116,6 +118,23 @@ def _check_c(seeds: Sequence[int], folder: Path, nodes: int = 12) -> None:
 
 def test_generated_c_means_the_same_at_every_level(tmp_path: Path) -> None:
     _check_c(C_SEEDS, tmp_path)
+
+
+def test_an_output_that_is_a_reshape_of_an_output_is_copied(tmp_path: Path) -> None:
+    """Both have memory of their own, also where a third value is a reshape of the second."""
+    text = """graph @g(%x: f32[6]) {
+      %a = map(%x) {expr={relu(x0)}} : f32[6]
+      %b = reshape(%a) {shape=(6, 1)} : f32[6,1]
+      %c = reshape(%b) {shape=(1, 6)} : f32[1,6]
+      %d = matmul(%b, %c) : f32[6,6]
+      return %a, %b, %d
+    }"""
+    built = [compiled_graph(parse_graph(text, lookup), level, f"g_{level.lower()}") for level in LEVELS]
+    library = CaseLibrary(tmp_path, built, [*resolve("generic").c_flags, *STRICT_WARNINGS]).build()
+    inputs = {"x": SeededDraw(0).array((6,))}
+    want = parse_graph(text, lookup).evaluate(inputs)
+    for b in built:
+        assert difference(want, dict(zip(want, library.run(b, inputs), strict=True))) < 1e-6
 
 
 @pytest.mark.slow
@@ -134,7 +153,7 @@ def test_passes_in_any_order_keep_the_meaning() -> None:
         names = [draw.choice(sorted(passes())) for _ in range(10)]
         run_passes(graph, names)
         error = difference(before, graph.evaluate(drawn.inputs, wide=True), floor=1)
-        assert error < 5e-5, f"seed {seed}, {names}: {error}"
+        assert error < (HALF_CONSTANTS_ROUNDED if _has_half(graph) else 5e-5), f"seed {seed}, {names}: {error}"
 
 
 # -- the tests themselves ----------------------------------------------------------------------------------

@@ -172,7 +172,8 @@ class RandomGraph:
         node = self.d.choice(self.graph.nodes)
         self.count += 1
         names = [f"v{self.count}_{i}" for i in range(len(node.results))]
-        twins = [self._constant(self.arrays[v]) if v in self.graph.constants and self.d.bool() else v for v in node.operands]
+        known = self.graph.constants
+        twins = [self._constant(self.arrays[v]) if v in known and self.d.bool() else v for v in node.operands]
         made = self.graph.emit(node.op, twins, names, extras=node.extras, pre=node.pre, post=node.post)
         self.arrays.update(zip(made, self.graph.nodes[-1].evaluate(self.arrays), strict=True))
         return made
@@ -325,8 +326,9 @@ class RandomGraph:
         assert v is not None
         a = self.d.int(0, len(v.shape) - 1)
         like = (*v.shape[:a], *v.shape[a + 1 :])
+        rank = len(v.shape)
         other = self._pick(
-            lambda w: w.dtype == v.dtype and len(w.shape) == len(v.shape) and (*w.shape[:a], *w.shape[a + 1 :]) == like
+            lambda w: w.dtype == v.dtype and len(w.shape) == rank and (*w.shape[:a], *w.shape[a + 1 :]) == like
         )
         assert other is not None
         return self._apply("Concat", [v, other], axis=a)

@@ -1,0 +1,101 @@
+"""Normalisations and softmax beyond the drawn samples: special values, long sums, float64, rare outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mccompile.driver import Options, compile_program, import_graph
+from mccompile.ir.op import Op
+from mccompile.ops.conv_transpose import ConvTranspose
+from mccompile.ops.normalize import Normalize
+from mccompile.ops.registry import front_ends
+from mccompile.ops.resize import Resize
+from mccompile.ops.sampling import Case
+from mccompile.ops.softmax import Softmax
+from tests.support.opcases import Built, CaseLibrary, case_inputs, case_model, mismatch, ort_outputs
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def run(op_type: str, case: Case, folder: Path, target: str = "generic") -> tuple[list[Array], list[Array]]:
+    """Outputs of generated C and of onnxruntime, which has GlobalLpPool up to opset 21 only."""
+    model = case_model(front_ends()["", op_type], case, opset=21)
+    path = folder / "case.onnx"
+    path.write_bytes(model.SerializeToString())
+    c = import_graph(path, Options(target=target, name="case0"))
+    built = Built(0, case, ort_outputs(model, case), c, compile_program(c))
+    library = CaseLibrary(folder, [built], c.target.c_flags).build()
+    return library.run(built, case_inputs(case)), built.expected
+
+
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax"])
+def test_nan_spoils_its_row_only(op_type: str, tmp_path: Path) -> None:
+    x = np.random.default_rng(1).uniform(-3, 3, (3, 70)).astype(np.float32)
+    x[1, 4] = np.nan
+    x[2, 5] = -np.inf
+    (got,), (want,) = run(op_type, Case([x]), tmp_path)
+    assert np.isnan(got[1]).all()
+    assert not mismatch(got, want, 1e-6)
+
+
+def test_softmax_of_large_values_does_not_overflow(tmp_path: Path) -> None:
+    x = np.array([[1e4, 1e4 - 1, -1e4], [3e38, -3e38, 3e38]], dtype=np.float32)
+    (got,), (want,) = run("Softmax", Case([x]), tmp_path)
+    assert np.isfinite(got).all()
+    assert not mismatch(got, want, 1e-6)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_global_lp_pool(p: int, tmp_path: Path) -> None:
+    x = np.random.default_rng(p).uniform(-2, 2, (2, 3, 7, 5)).astype(np.float32)
+    (got,), (want,) = run("GlobalLpPool", Case([x], {"p": p}), tmp_path)
+    assert not mismatch(got, want, 4e-6)
+
+
+def test_layer_normalization_gives_its_statistics(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    x, scale = rng.uniform(-2, 6, (4, 3, 33)).astype(np.float32), rng.uniform(-1, 1, 33).astype(np.float32)
+    got, want = run("LayerNormalization", Case([x, scale], {"axis": -1}, outputs=3), tmp_path)
+    assert [not mismatch(g, w, 4e-6) for g, w in zip(got, want, strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+@pytest.mark.parametrize("shape", [(1, 1, 400, 400), (1, 2, 65, 1), (1, 1, 64, 64)])
+def test_long_sums_keep_their_precision(shape: tuple[int, ...], target: str, tmp_path: Path) -> None:
+    """A mean far from 0: onnxruntime itself is off by 1e-5 to 2e-5 of the deviation here."""
+    x = np.random.default_rng(5).uniform(99, 101, shape).astype(np.float32)
+    one, zero = np.ones(shape[1], dtype=np.float32), np.zeros(shape[1], dtype=np.float32)
+    (got,), _ = run("InstanceNormalization", Case([x, one, zero]), tmp_path, target=target)
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean((2, 3), keepdims=True)
+    exact = centred / np.sqrt(np.square(centred).mean((2, 3), keepdims=True) + 1e-5)
+    assert np.abs(got - exact).max() < 1e-5
+
+
+CASES: list[tuple[Op, tuple[Array, ...]]] = [
+    (Softmax(1), (np.array([[1.0, 2.0, 3.0]]),)),
+    (Softmax(1, "log"), (np.array([[1.0, 2.0, 3.0]]),)),
+    (Normalize((1,), 1e-5), (np.array([[1.0, 2.0, 4.0]]),)),
+    (Normalize((1,), 1e-5, center=False), (np.array([[1.0, 2.0, 4.0]]),)),
+    (
+        ConvTranspose((2,), (0, 0), (1,), (0,)),
+        (np.arange(1.0, 5).reshape(1, 1, 4) / 3, np.arange(1.0, 4).reshape(1, 1, 3) / 7),
+    ),
+    (
+        Resize((1,), weighted=True),
+        (np.array([[1.0, 2.0]]) / 3, np.array([[0, 1]], dtype=np.int32), np.array([[0.25, 0.75]], dtype=np.float32)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("op", "operands"), CASES, ids=lambda c: c.name if isinstance(c, Op) else "")
+def test_float64_is_computed_in_float64(op: Op, operands: tuple[Array, ...]) -> None:
+    """Against the same operator in numpy's long double: an f32 on the way would show at 1e-8."""
+    (double,) = op.evaluate(*operands)
+    (longer,) = op.evaluate(*(a.astype(np.longdouble) if a.dtype == np.float64 else a for a in operands))
+    assert double.dtype == np.float64
+    assert np.abs(double - longer).max() < 1e-14
