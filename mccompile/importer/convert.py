@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mccompile.importer.fold import fold_node
-from mccompile.importer.prepare import Prepared
+from mccompile.importer.prepare import Prepared, not_tensors
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
@@ -125,6 +125,7 @@ def convert(prepared: Prepared, name: str) -> Graph:
             converter.poisoned.add(key)
             converter.errors.append(CompileError(f"initializer {key!r} of {array.dtype} is not supported"))
     converter.run(source.nodes)
+    converter.errors += [CompileError(rule) for rule in not_tensors("output", source.outputs)]
     if converter.errors:
         raise _joined(converter.errors)
     _bind_outputs(graph, converter.values, [v.name for v in source.outputs])
@@ -140,7 +141,7 @@ def _joined(errors: list[CompileError]) -> CompileError:
     lines = dict.fromkeys(f"{e.where}: {e.rule}" if e.where else e.rule for e in errors)
     hints = dict.fromkeys(e.hint for e in errors if e.hint)
     return CompileError(
-        f"{len(lines)} nodes cannot be compiled:\n" + "\n".join(f"  {line}" for line in lines),
+        "the model cannot be compiled:\n" + "\n".join(f"  {line}" for line in lines),
         hint="; ".join(hints),
     )
 

@@ -54,38 +54,39 @@ def prepare(
 
     Raises:
         UsageError: names or values in `dims` or `input_shapes` that do not fit the model.
-        CompileError: what makes the model unusable: cycles, undefined values, unbound extents, inputs or
-        outputs that
-            are no tensors, ...
+        CompileError: what makes the model unusable: cycles, undefined values, unbound extents, inputs that are no
+            tensors, ... Outputs that are none are left to the conversion, which reports their nodes as well.
     """
     graph = name_nodes(lift_constants(model.graph))
     # Before IR version 4 every initializer had to be listed as an input, too.
     inputs = [value for value in graph.inputs if value.name not in graph.initializers]
     graph = dataclasses.replace(graph, inputs=inputs)
-    _require_tensors(graph.inputs, graph.outputs)
+    _require_tensors(graph.inputs)
     graph = sort_graph(unique_inner_values(graph))
     bound, bindings = bind_dims(graph.inputs, graph.outputs, dims or {}, input_shapes or {})
     outputs = [bindings.resolve(value) for value in graph.outputs]
     graph = remove_dead(dataclasses.replace(graph, inputs=bound, outputs=outputs))
     typed = infer_types(dataclasses.replace(model, graph=graph))
-    _require_tensors([], [typed.graph.value_info.get(value.name, value) for value in typed.graph.outputs])
-    done = canonicalize(typed)
+    inferred = typed.graph.value_info
+    outputs = [v if v.dtype in _NOT_ACCEPTED else inferred.get(v.name, v) for v in typed.graph.outputs]
+    done = canonicalize(dataclasses.replace(typed, graph=dataclasses.replace(typed.graph, outputs=outputs)))
     done = dataclasses.replace(done, graph=remove_dead(done.graph))
     return Prepared(done, bound, bindings.notes, dict(bindings.symbols))
 
 
-def _require_tensors(inputs: Sequence[OnnxValue], outputs: Sequence[OnnxValue]) -> None:
-    wrong = [
-        f"{kind} '{value.name}' is of type {value.dtype}"
-        for kind, values in (("input", inputs), ("output", outputs))
-        for value in values
-        if value.dtype in _NOT_ACCEPTED
-    ]
+def _require_tensors(inputs: Sequence[OnnxValue]) -> None:
+    wrong = not_tensors("input", inputs)
     if wrong:
-        raise CompileError(
-            f"graph inputs and outputs have to be tensors of numbers: {'; '.join(wrong)}",
-            hint="export the model without them",
-        )
+        raise CompileError("; ".join(wrong), hint="export the model without them")
     untyped = [value.name for value in inputs if value.dtype == "unknown"]
     if untyped:
         raise CompileError(f"graph inputs without an element type: {', '.join(untyped)}")
+
+
+def not_tensors(kind: str, values: Sequence[OnnxValue]) -> list[str]:
+    """A sentence for each value that is no tensor of numbers; ``kind`` is "input" or "output"."""
+    return [
+        f"{kind} {value.name!r} is of type {value.dtype}, not a tensor of numbers"
+        for value in values
+        if value.dtype in _NOT_ACCEPTED
+    ]

@@ -125,9 +125,15 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn("max", 2, np.maximum, _helper("max"), vector={"f": "mcc_vmax({0}, {1})"}),
     ScalarFn("min", 2, np.minimum, _helper("min"), vector={"f": "mcc_vmin({0}, {1})"}),
     ScalarFn("neg", 1, np.negative, {"f": "-{0}", "i": "({t})(({u})0 - ({u}){0})"}, vector={"f": "-{0}"}),
-    ScalarFn("abs", 1, np.abs, {"f": "fabs{f}({0})", "i": "mcc_abs_{s}({0})", "u": "{0}"}, vector={"f": "mcc_vabs({0})"}),
+    ScalarFn(
+        "abs", 1, np.abs, {"f": "fabs{f}({0})", "i": "mcc_abs_{s}({0})", "u": "{0}"},
+        vector={"f": "mcc_vabs({0})"},
+    ),
     ScalarFn("sign", 1, np.sign, dict.fromkeys("fiu", "mcc_sign_{s}({0})")),
-    ScalarFn("relu", 1, _relu, {"f": "mcc_relu_{s}({0})", "i": "mcc_relu_{s}({0})", "u": "{0}"}, vector={"f": "mcc_vrelu({0})"}),
+    ScalarFn(
+        "relu", 1, _relu, {"f": "mcc_relu_{s}({0})", "i": "mcc_relu_{s}({0})", "u": "{0}"},
+        vector={"f": "mcc_vrelu({0})"},
+    ),
     ScalarFn("sqrt", 1, np.sqrt, _libm("sqrt"), vector={"f": "mcc_vsqrt({0})"}),
     ScalarFn("exp", 1, np.exp, _libm("exp"), ulp=2, vector={"f": "mcc_vexp({0})"}),
     ScalarFn("log", 1, np.log, _libm("log"), ulp=2),
@@ -161,13 +167,15 @@ _ROWS: tuple[ScalarFn, ...] = (
         ScalarFn(
             n, 2, getattr(np, "bitwise_" + n),
             dict.fromkeys("iub", "({t})({0} " + s + " {1})"), vector={"b": "{0} " + s + " {1}"},
-        )  # fmt: skip
+        )
         for n, s in _BITS.items()
     ),
     ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "({t})~{0}"}),
     ScalarFn("shl", 2, _shift(np.left_shift), {"u": "mcc_shl_{s}({0}, {1})"}),
     ScalarFn("shr", 2, _shift(np.right_shift), {"u": "mcc_shr_{s}({0}, {1})"}),
-    ScalarFn("select", 3, np.where, dict.fromkeys("fiub", "({0} ? {1} : {2})"), vector={"f": "mcc_vselect({0}, {1}, {2})"}),
+    ScalarFn(
+        "select", 3, np.where, dict.fromkeys("fiub", "({0} ? {1} : {2})"), vector={"f": "mcc_vselect({0}, {1}, {2})"}
+    ),
 )
 
 FUNCTIONS: dict[str, ScalarFn] = {row.name: row for row in _ROWS}

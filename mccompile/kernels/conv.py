@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,7 +71,8 @@ def _vectorizable(node: Node, target: Target) -> str:
 
 def _operands(node: Node) -> tuple[Value, Value]:
     x, w = node.operands
-    assert x is not None and w is not None
+    assert x is not None
+    assert w is not None
     return x, w
 
 
@@ -172,14 +174,18 @@ class ConvDirect(Variant):
         w = _operands(node)[1]
         n, channels, *spatial = node.results[0].shape
         height, width = (1, *spatial)[-2:]
-        strides, dilations = (1, *op.strides)[-2:], (1, *op.dilations)[-2:]
-        kernel, pads = (1, *w.shape[2:])[-2:], (0, *op.pads[: len(spatial)])[-2:]
         cycles, rows, vectors, lines = best_window(
-            channels // op.groups, height, width, math.prod(w.shape[1:]), strides[1], target
+            channels // op.groups, height, width, math.prod(w.shape[1:]), op.strides[-1], target
         )
         return n * op.groups * cycles, WindowTile(
-            rows, vectors, target.lanes, lines, pads, strides, dilations, kernel
+            rows, vectors, target.lanes, lines, _pair(op.pads[: len(spatial)], 0),
+            _pair(op.strides), _pair(op.dilations), _pair(w.shape[2:]),
         )  # fmt: skip
+
+
+def _pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
+    """Numbers of two spatial axes; of one axis, ``missing`` stands for the axis before it."""
+    return (missing, *values)[-2], values[-1]
 
 
 def best_window(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
@@ -18,13 +18,19 @@ from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
 
+def _operands(node: Node) -> tuple[Value, Value]:
+    a, w = node.operands
+    assert a is not None
+    assert w is not None
+    return a, w
+
+
 class MatMulGeneric(Variant):
     ops = ("matmul",)
     kernel = "matmul.generic"
 
     def lower(self, node: Node, b: Builder) -> None:
-        a, w = node.operands
-        assert a is not None and w is not None
+        a, w = _operands(node)
         result = b.result(0)
         b.call(self.kernel, [batched(b.read(a), result), batched(b.read(w), result)], [result])
 
@@ -61,8 +67,7 @@ class MatMulPacked(Variant):
     may_share = False
 
     def supports(self, node: Node, target: Target) -> str:
-        a, w = node.operands
-        assert a is not None and w is not None
+        a, w = _operands(node)
         if not target.lanes:
             return "the target has no vectors"
         if node.pre:
@@ -80,15 +85,15 @@ class MatMulPacked(Variant):
 
     @staticmethod
     def _tile(node: Node, target: Target) -> tuple[float, Tile]:
-        op, a = node.op, node.operands[0]
-        assert isinstance(op, MatMul) and a is not None
+        op, (a, _) = node.op, _operands(node)
+        assert isinstance(op, MatMul)
         shape = node.results[0].shape
         return best_tile(math.prod(shape[:-1]), shape[-1], a.shape[-2 if op.trans_a else -1], target)
 
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op
-        a, w = node.operands
-        assert isinstance(op, MatMul) and a is not None and w is not None
+        a, w = _operands(node)
+        assert isinstance(op, MatMul)
         result = b.result(0)
         left = batched(b.read(a), result)
         if op.trans_a:

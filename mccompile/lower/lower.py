@@ -13,6 +13,7 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, View, whole
 from mccompile.ir.op import Op
 from mccompile.ir.types import DType, TensorType, dtype_of, row_major
+from mccompile.kernels.loops import collapse
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
 from mccompile.lower.select import Choice, choose
@@ -87,7 +88,7 @@ class _Builder:
                     shape = tuple(count if a == axis else e for a, e in enumerate(extents))
                     offset = sum((first if a == axis else s) * strides[a] for a, s in enumerate(start))
                     slab = View(buffer, shape, row_major(len(shape)), strides, offset)
-                    self.steps.append(Fill(slab, buffer.fill))
+                    self.fill(slab, buffer.fill)
             start[axis] = lo
             extents[axis] -= lo + hi
 
@@ -149,7 +150,8 @@ class _Builder:
         return self._buffer(name, TensorType(dtype, (count,)), "arena", role="scratch")
 
     def fill(self, view: View, value: float) -> None:
-        self.steps.append(Fill(view, value))
+        merged = collapse([view])
+        self.steps.append(Fill(view if isinstance(merged, str) else merged[0], value))
 
     def call(
         self,

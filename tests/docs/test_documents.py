@@ -47,7 +47,8 @@ def test_the_firmware_example_classifies_a_picture(tmp_path: Path) -> None:
     (tmp_path / "main.c").write_text(MAIN)
     sources = [tmp_path / "app.c", tmp_path / "main.c", out / "digits.c", out / "digits_blob.c", out / "mcc.c"]
     program = tmp_path / "app"
-    command = ["gcc", "-std=c99", "-O2", "-Wall", "-Werror", f"-I{out}", *map(str, sources), "-lm", "-o", str(program)]
+    flags = ["-std=c99", "-O2", "-Wall", "-Werror", f"-I{out}"]
+    command = ["gcc", *flags, *map(str, sources), "-lm", "-o", str(program)]
     subprocess.run(command, check=True)
     image = np.load(digits / "test_images.npy")[0]
     pixels = " ".join(str(int(p)) for p in image.reshape(-1))

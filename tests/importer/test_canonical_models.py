@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from mccompile.importer.prepare import Prepared, prepare
-from mccompile.ir.errors import CompileError
 from mccompile.onnxio import newest_opset, read_model, write_model
 
 SHARED = Path(os.environ.get("MCC_SHARED", Path(__file__).parents[2] / ".." / "shared"))
@@ -35,10 +34,6 @@ def prepared(path: Path) -> Prepared:
     "path", [*MODELS, *TINY], ids=lambda p: p.parent.name if p.stem == "model" else p.stem
 )
 def test_every_network_is_prepared(path: Path) -> None:
-    if path.parent.name == "rf_iris":
-        with pytest.raises(CompileError, match="'output_probability' is of type sequence"):
-            prepared(path)
-        return
     done = prepared(path)
     graph = done.model.graph
     assert done.model.opsets[""] == newest_opset()

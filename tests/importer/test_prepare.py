@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mccompile.importer.convert import convert
 from mccompile.importer.prepare import Prepared, prepare
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio import OnnxGraph, OnnxModel, OnnxNode, OnnxValue, newest_opset, subgraphs
@@ -250,11 +251,10 @@ def test_only_tensors_of_numbers() -> None:
         bad = model(RELU)
         bad.graph.outputs[0] = OnnxValue("y", dtype)
         with pytest.raises(CompileError, match=f"output 'y' is of type {dtype}"):
-            prepare(bad)
+            convert(prepare(bad), "net")
+    sequence = OnnxModel(
+        OnnxGraph("g", [OnnxValue("x", "f32", (2,))], [OnnxValue("y", "unknown")],
+        [node("SequenceConstruct", "x x", "y")]), {"": newest_opset()},
+    )  # fmt: skip
     with pytest.raises(CompileError, match="output 'y' is of type sequence"):
-        prepare(
-            OnnxModel(
-                OnnxGraph("g", [OnnxValue("x", "f32", (2,))], [OnnxValue("y", "unknown")],
-                [node("SequenceConstruct", "x x", "y")]), {"": newest_opset()},
-            )
-        )  # fmt: skip
+        convert(prepare(sequence), "net")

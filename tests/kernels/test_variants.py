@@ -145,7 +145,7 @@ def test_every_variant_has_a_case() -> None:
 
 @pytest.mark.parametrize("target", VECTOR_TARGETS)
 def test_tiles_end_before_at_and_behind_extents(target: str, tmp_path: Path) -> None:
-    """The cases reach tiles that fit exactly, that leave a rest, and that are larger than the extent, in both axes."""
+    """The cases reach tiles that fit exactly, that leave a rest, and that are larger than the extent."""
     seen: dict[str, set[tuple[int, bool]]] = {}
     for i, case in enumerate(CASES):
         program = compiled(case, i, target, tmp_path, case.force).compilation.program
