@@ -15,6 +15,7 @@ from mccompile.codegen.templates import indent_c
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program
+from mccompile.ir.scalar import FUNCTIONS
 from mccompile.targets.target import Target
 
 ABI_VERSION = 1
@@ -114,7 +115,7 @@ class ModelFacts:
     steps: list[Step]
     kernels: list[KernelText]
     helpers: str
-    uses_math: bool
+    headers: tuple[str, ...]
     checked: bool
     id_bytes: str
     blob: bytes
@@ -204,6 +205,16 @@ def _payload(program: Program, total: int) -> bytes:
     return bytes(data)
 
 
+_LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}
+
+
+def _headers(text: str) -> tuple[str, ...]:
+    """The standard headers that kernels and helpers need."""
+    words = set(re.findall(r"\w+", text))
+    needs_math = words & {"INFINITY", "NAN", *_LIBM, *(f"{name}f" for name in _LIBM)}
+    return tuple(h for h, needed in (("math.h", needs_math), ("string.h", words & {"memcpy"})) if needed)
+
+
 def model_facts(program: Program, target: Target, source: str, sha256: str, keep_inputs: bool) -> ModelFacts:
     """The facts of a placed program. ``source`` is the model's file name, for the headers."""
     kernels, calls = render_kernels(program, target)
@@ -239,7 +250,7 @@ def model_facts(program: Program, target: Target, source: str, sha256: str, keep
         steps=steps,
         kernels=_kernel_texts(kernels, calls),
         helpers=indent_c(helpers) if helpers else "",
-        uses_math=bool(re.search(r"\b(INFINITY|NAN|[a-z0-9]+f?\()", helpers + body)),
+        headers=_headers(helpers + body),
         checked=any(s.checked for s in steps),
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,

@@ -49,6 +49,8 @@ def indent_c(text: str) -> str:
             out.append(raw.rstrip() if line.startswith("#") else pad + line)
             in_comment = in_comment and "*/" not in line
             continue
+        if depth == 0 and line.startswith("/*") and out and out[-1] in ("}", "#endif"):
+            out.append("")
         code = re.sub(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"', "", line)
         closing = len(code) - len(code.lstrip("}"))
         out.append("    " * max(depth - closing, 0) + line)

@@ -143,8 +143,8 @@ def _bind_batch(inputs: Sequence[OnnxValue], outputs: Sequence[OnnxValue], bindi
     for value in inputs:
         _bind_axis(value, 0, 1, bindings)
     name = next(iter(names), None)
-    label, option = (f"batch '{name}'", f"--dim {name}=N") if name else ("batch", "--input-shape")
-    bindings.notes.append(f"the {label} (axis 0 of every input) is set to 1; another size: {option}")
+    label, option = (f"batch '{name}'", f"--dim {name}=8") if name else ("batch", "--input-shape")
+    bindings.notes.append(f"the {label} (axis 0 of every input) is set to 1; for another size, say {option}")
 
 
 def _require_bound(inputs: Sequence[OnnxValue]) -> None:

@@ -65,7 +65,7 @@ def predicted_bytes(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> int:
         case "OneHot":
             return 8 * given[0].size * max(int(given[1].reshape(-1)[0]), 1)
         case "DequantizeLinear" | "QuantizeLinear":
-            return 8 * given[0].size
+            return 8 * int(given[0].size)
         case "EyeLike" | "MatMul" | "Gemm":
             return 8 * math.prod(max(a.size, 1) for a in given[:2]) if len(given) > 1 else 8 * total
         case _:  # broadcasting: at most the product of the extents

@@ -52,7 +52,7 @@ class ScatterND(Op):
 
 def _sample(d: Draw) -> Case:
     shape = d.shape(d.int(1, 4))
-    reduction = d.choice(["none", "add", "mul", "max", "min"])
+    reduction = d.choice(["none", "none", "none", "add", "mul", "max", "min"])
     lead = d.shape(d.int(0, 2), 1, 3) if reduction != "none" else ()  # duplicates would leave the result to chance
     indices = tuples(d, shape, 0, lead)
     if reduction == "none" and d.bool():  # a box, as slice assignment is exported
@@ -62,7 +62,7 @@ def _sample(d: Draw) -> Case:
         lead = indices.shape[:-1]
     dtype = d.choice(["f32", "i64", "i32"])
     updates = d.array(lead + shape[indices.shape[-1] :], dtype)
-    constant = d.choice([frozenset[int](), frozenset({1}), frozenset({0})])
+    constant = d.choice([frozenset[int](), frozenset({1}), frozenset({1}), frozenset({0})])
     return Case([d.array(shape, dtype), indices, updates], {"reduction": reduction}, constant)
 
 
