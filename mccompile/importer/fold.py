@@ -47,7 +47,7 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
 def predicted_bytes(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> int:
     """An upper bound of what a node makes of its inputs, known before it runs."""
     given = [a for a in arrays if a is not None]
-    total = sum(a.nbytes for a in given)
+    total = int(sum(a.nbytes for a in given))
     match node.op_type:
         case "ConstantOfShape" | "Expand" | "Reshape":
             return max(8 * math.prod(max(int(e), 1) for e in given[-1].reshape(-1)), total)
@@ -70,5 +70,5 @@ def predicted_bytes(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> int:
             return 8 * math.prod(max(a.size, 1) for a in given[:2]) if len(given) > 1 else 8 * total
         case _:  # broadcasting: at most the product of the extents
             ranks = max((a.ndim for a in given), default=0)
-            extents = [max(a.shape[i] for a in given if a.ndim >= -i) for i in range(-ranks, 0)]
-            return max(8 * math.prod(extents), 8 * total)
+            extents: list[int] = [max(a.shape[i] for a in given if a.ndim >= -i) for i in range(-ranks, 0)]
+            return 8 * max(math.prod(extents), total)

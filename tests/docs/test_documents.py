@@ -56,6 +56,25 @@ def test_the_firmware_example_classifies_a_picture(tmp_path: Path) -> None:
     assert int(done.stdout) == int(np.load(digits / "test_labels.npy")[0])
 
 
+def test_the_sizes_on_a_cortex_m4_are_as_stated(tmp_path: Path) -> None:
+    needs_tool("arm-none-eabi-gcc")
+    artifacts = mccompile.compile(ROOT / "examples/digits/digits.onnx", tmp_path / "out", "generic", "Os")
+    cpu = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]
+    sizes = []
+    for name in ("digits", "mcc"):
+        command = ["arm-none-eabi-gcc", *cpu, "-std=c99", "-Os", "-ffp-contract=off", "-c", f"{name}.c"]
+        subprocess.run(command, cwd=tmp_path / "out", check=True)
+        size = subprocess.check_output(["arm-none-eabi-size", f"{name}.o"], cwd=tmp_path / "out", text=True)
+        sizes.append(int(size.split("\n")[1].split()[0]))
+    weights, ram = artifacts.report["weights_bytes"], artifacts.report["memory"]["arena_bytes"]
+    stated = re.search(
+        r"M4: ([\d.]+) KiB of code, ([\d.]+) KiB of runtime, (\d+) KiB of weights, ([\d.]+) KiB\s+of RAM", README
+    )
+    assert stated is not None
+    measured = [f"{sizes[0] / 1024:.1f}", f"{sizes[1] / 1024:.1f}", f"{weights / 1024:.0f}", f"{ram / 1024:.1f}"]
+    assert list(stated.groups()) == measured
+
+
 def test_the_python_example_runs(tmp_path: Path) -> None:
     (example,) = blocks(README, "python")
     code = example.replace("build/readme", str(tmp_path / "out"))
