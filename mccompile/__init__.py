@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mccompile._version import __version__
 
@@ -27,6 +27,11 @@ def compile(
     name: str = "",
     embed: bool = False,
     kernels: Mapping[str, str] | None = None,
+    exact: bool = False,
+    memory: Mapping[str, int] | None = None,
+    ram: int | None = None,
+    split_kernels: bool = False,
+    constants: Mapping[str, Any] | None = None,
 ) -> Artifacts:
     """Compile an ONNX model into a folder of C99.
 
@@ -41,6 +46,13 @@ def compile(
         name: prefix of everything generated; by default the file's name.
         embed: also write the weights as a C array.
         kernels: operator -> kernel that must be used where it supports the node (``conv`` -> ``conv.generic``).
+        exact: leave out every optimisation that may change how a result is rounded.
+        memory: several memories for the arena, name -> bytes, the fastest first: the hottest tensors go there.
+        ram: bytes that the arena should not exceed; if it does, slower ways that take less are tried. It is no
+            error if they are of no use: see ``report["memory"]["arena_bytes"]``.
+        split_kernels: one C file per kernel.
+        constants: value of inputs that are the same in every run, by name: a number or an array. The network has
+            no such inputs then, and what depends on them is computed when it is compiled.
 
     Raises:
         mccompile.ir.errors.CompileError: the model cannot be compiled; says where, which rule, what to do.
@@ -49,17 +61,20 @@ def compile(
     from mccompile import driver
 
     options = driver.Options(
-        target, opt_level, dims or {}, input_shapes or {}, keep_inputs, name, embed, None, kernels or {}
-    )
+        target, opt_level, dims or {}, input_shapes or {}, keep_inputs, name, embed, None, kernels or {}, exact,
+        tuple((memory or {}).items()), ram, split_kernels, constants=constants or {},
+    )  # fmt: skip
     return driver.compile(model, out_dir, options)
 
 
-def load(out_dir: str | Path) -> Network:
+def load(out_dir: str | Path, model: str = "") -> Network:
     """Build the C of a folder made by `compile` (cached by content) and load it.
+
+    ``model`` is the name of one, where the folder holds several.
 
     Raises:
         mccompile.ir.errors.CompileError: no C compiler, or the C does not build.
     """
     from mccompile.check.network import Network
 
-    return Network(Path(out_dir))
+    return Network(Path(out_dir), model=model)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mccompile.codegen.files import source_files
+from mccompile.codegen.files import Project, make_project, project_files, source_files
+from mccompile.codegen.kernels import KernelPool
+from mccompile.codegen.library import make_library
 from mccompile.codegen.model import ModelFacts, model_facts
 from mccompile.codegen.names import model_name
 from mccompile.importer.convert import convert
@@ -22,13 +25,16 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.program import Program
 from mccompile.kernels.registry import params_of
 from mccompile.lower.lower import Lowered, lower
+from mccompile.lower.share import share_modules
 from mccompile.onnxio import read_model
 from mccompile.ops.registry import lookup
-from mccompile.passes.manager import run_passes
+from mccompile.passes.manager import exact_only, run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.check import check_program
-from mccompile.plan.plan import plan
+from mccompile.plan.fit import Room, plan_to_fit
+from mccompile.plan.forward import forward
 from mccompile.report.compilation import Compilation, Options
+from mccompile.report.project import project_report
 from mccompile.report.report import make_report, write_report
 from mccompile.targets.target import Target, resolve
 
@@ -36,9 +42,11 @@ __all__ = [
     "Artifacts",
     "Compilation",
     "Options",
+    "ProjectArtifacts",
     "compile",
     "compile_files",
     "compile_program",
+    "compile_project",
     "import_graph",
     "load_ir",
     "open_model",
@@ -55,6 +63,15 @@ class Artifacts:
     name: str
     report: dict[str, Any]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProjectArtifacts:
+    """What the compilation of several models made: the folder, the prefix of what they share, the report."""
+
+    out_dir: Path
+    name: str
+    report: dict[str, Any]
 
 
 Observer = Callable[[str, IR], None]
@@ -77,8 +94,9 @@ def open_model(path: str | Path, options: Options) -> Compilation:
 
 
 def _resume(path: Path, options: Options) -> Compilation:
-    if options.dims or options.input_shapes:
-        raise UsageError(f"the extents in {path.name} are fixed", hint="--dim and --input-shape are for .onnx files")
+    if options.dims or options.input_shapes or options.constants:
+        hint = "--dim, --input-shape and --constant are for .onnx files"
+        raise UsageError(f"the inputs of {path.name} are fixed", hint=hint)
     ir = load_ir(path)
     graph = ir if isinstance(ir, Graph) else Graph(ir.name)
     graph.name = model_name(options.name or graph.name)
@@ -118,7 +136,8 @@ def _target_of(ir: IR, options: Options) -> Target:
 def import_graph(path: str | Path, options: Options) -> Compilation:
     """Read a model and turn it into graph IR. Raises CompileError, UsageError."""
     model = read_model(path)
-    prepared = prepare(model, dict(options.dims), {k: list(v) for k, v in options.input_shapes.items()})
+    shapes = {k: list(v) for k, v in options.input_shapes.items()}
+    prepared = prepare(model, dict(options.dims), shapes, options.constants)
     name = model_name(options.name or _default_name(Path(path)))
     return Compilation(
         source=Path(path).name,
@@ -141,21 +160,68 @@ def optimize(c: Compilation, observe: Observer = _nothing) -> None:
     if c.options.opt_level not in PIPELINES:
         raise UsageError(f"unknown level {c.options.opt_level!r}", hint=f"known levels: {', '.join(PIPELINES)}")
     names = PIPELINES[c.options.opt_level] if c.options.passes is None else c.options.passes
-    c.passes = run_passes(c.graph, names, observe)
+    c.passes = run_passes(c.graph, exact_only(names) if c.options.exact else names, observe)
 
 
-def compile_program(c: Compilation, observe: Observer = _nothing) -> ModelFacts:
-    """Every stage that is not done yet, up to the facts of the files; memory only, nothing is written."""
+def compile_program(
+    c: Compilation, observe: Observer = _nothing, pool: KernelPool | None = None
+) -> ModelFacts:
+    """Every stage that is not done yet, up to the facts of the files; memory only, nothing is written.
+
+    ``pool`` takes the kernels where other models share them, or they are in files of their own.
+    """
+    place_program(c, observe)
+    assert c.program is not None
+    c.facts = model_facts(c.program, c.target, c.source, c.sha256, c.options.keep_inputs, pool)
+    return c.facts
+
+
+def place_program(c: Compilation, observe: Observer = _nothing) -> None:
+    """Every stage that is not done yet, up to the planned program."""
+    _require_memory(c.options)
     if c.lowered is None:
         observe("import", c.graph)
         optimize(c, observe)
-        c.lowered = lower(c.graph, c.target, c.options.kernels, share=c.options.opt_level == "Os")
+        c.lowered = _lower(c)
     observe("lower", c.lowered.module)
-    if c.program is None:
-        c.program = plan(c.lowered.module, c.options.keep_inputs)
-    observe("plan", c.program)
-    c.facts = model_facts(c.program, c.target, c.source, c.sha256, c.options.keep_inputs)
-    return c.facts
+    program = c.program or _place(c)
+    observe("plan", program)
+
+
+def _require_memory(options: Options) -> None:
+    names = [name for name, _ in options.memory]
+    for name, size in options.memory:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise UsageError(f"{name!r} is no name for a memory", hint="lower case letters and digits, such as dtcm")
+        if names.count(name) > 1:
+            raise UsageError(f"the memory {name} is given twice")
+        if size < 1:
+            raise UsageError(f"the memory {name} has {size} bytes")
+
+
+def _lower(c: Compilation, arena_first: bool = False) -> Lowered:
+    lowered = lower(c.graph, c.target, c.options.kernels, arena_first=arena_first)
+    if c.options.opt_level != "O0":
+        lowered.forwarding = forward(lowered.module, c.target, c.options.keep_inputs)
+    if c.options.opt_level == "Os":
+        share_modules([lowered.module])
+    return lowered
+
+
+def _place(c: Compilation) -> Program:
+    """Give everything an address; where memory is short, in kernels that need less of it."""
+    assert c.lowered is not None
+    work: dict[tuple[str, ...], int] = {}
+    for n in c.graph.nodes:
+        macs = n.op.macs(n.operand_types(), [r.type for r in n.results])
+        work[n.origins] = work.get(n.origins, 0) + macs
+    leaner = (lambda: _lower(c, arena_first=True)) if c.graph.nodes else None
+    room = Room(c.options.keep_inputs, c.options.memory, c.options.ram)
+    fitted = plan_to_fit(c.lowered, leaner, room, work)
+    c.lowered, c.program = fitted.lowered, fitted.program
+    if fitted.note:
+        c.notes.append(fitted.note)
+    return c.program
 
 
 def compile_files(
@@ -163,8 +229,11 @@ def compile_files(
 ) -> tuple[Compilation, dict[str, bytes]]:
     """A compilation and the files it makes, report included."""
     c = open_model(path, options)
-    facts = compile_program(c, observe)
-    files = source_files(facts, options.embed)
+    pool = KernelPool(c.graph.name, external=True) if options.split_kernels else None
+    facts = compile_program(c, observe, pool)
+    if pool is not None:
+        c.library = make_library(pool, [facts], c.target, split=True)
+    files = source_files(facts, options.embed, c.library)
     files["report.json"] = write_report(make_report(c, files))
     return c, files
 
@@ -184,6 +253,84 @@ def compile(
     files |= extra(c)
     write_folder(Path(out_dir), files)
     return Artifacts(Path(out_dir), c.graph.name, make_report(c, files), tuple(c.notes))
+
+
+def compile_project(
+    models: Sequence[str | Path],
+    out_dir: str | Path,
+    options: Options,
+    observe: Observer = _nothing,
+    extra: Callable[[Path, Compilation], dict[str, bytes]] = lambda path, c: {},
+    accept: Callable[[dict[str, Any]], None] = lambda report: None,
+) -> ProjectArtifacts:
+    """Compile several models into one folder, with ``options.project`` as the prefix of the kernels they share.
+
+    ``extra`` may add files for each model, ``accept`` sees the report and may raise. Either every file is written or
+    none.
+
+    Raises:
+        UsageError: no name for the project, or two models or files of one name.
+        CompileError: as `compile`, for the first model that cannot be compiled.
+    """
+    project, compilations = _link([Path(m) for m in models], options, observe)
+    files = project_files(project, options.embed)
+    for path, c in zip(models, compilations, strict=True):
+        files |= extra(Path(path), c)
+    report = project_report(project, compilations, files)
+    files["report.json"] = write_report(report)
+    accept(report)
+    write_folder(Path(out_dir), files)
+    return ProjectArtifacts(Path(out_dir), project.name, report)
+
+
+def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[Project, list[Compilation]]:
+    """All models up to the facts of their files, with their kernels in one pool."""
+    if not options.project or options.name:
+        raise UsageError(
+            "several models need the name of their project and none of their own",
+            hint="give --project NAME; each model is called as its file is",
+        )
+    name = model_name(options.project)
+    compilations = [open_model(p, o) for p, o in zip(paths, _options_of(paths, options), strict=True)]
+    names = [c.graph.name for c in compilations]
+    twice = sorted({n for n in [*names, name] if [*names, name].count(n) > 1})
+    if twice:
+        raise UsageError(
+            f"two models, or a model and the project, would be called {', '.join(twice)}",
+            hint="the names are those of the files",
+        )
+    for c in compilations:
+        place_program(c, observe)
+    if options.opt_level == "Os":
+        share_modules([c.program.module for c in compilations if c.program is not None])
+    pool = KernelPool(name, external=True)
+    facts = [compile_program(c, pool=pool) for c in compilations]
+    library = make_library(pool, facts, compilations[0].target, options.split_kernels)
+    return make_project(name, facts, library, options.share_arena), compilations
+
+
+def _options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
+    """The options of each model: those dims and shapes that it has. UsageError for one that none has."""
+    known = [_open_names(p) for p in paths]
+    for what, given in (("dim", options.dims), ("input", options.input_shapes), ("input", options.constants)):
+        strange = [n for n in given if not any(n in names for names in known)]
+        if strange:
+            raise UsageError(f"no model has {'an' if what == 'input' else 'a'} {what} {strange[0]!r}")
+    for names in known:
+        yield replace(
+            options,
+            dims={n: v for n, v in options.dims.items() if n in names},
+            input_shapes={n: v for n, v in options.input_shapes.items() if n in names},
+            constants={n: v for n, v in options.constants.items() if n in names},
+        )
+
+
+def _open_names(path: Path) -> frozenset[str]:
+    """The names of a model's inputs and of their symbolic dims."""
+    if path.suffix == ir_files.SUFFIX:
+        return frozenset()
+    inputs = read_model(path).graph.inputs
+    return frozenset(n for v in inputs for n in (v.name, *(e for e in v.shape or () if isinstance(e, str))))
 
 
 def write_folder(out: Path, files: Mapping[str, bytes]) -> None:

@@ -182,7 +182,7 @@ def check_folder(
     layers = None
     if per_layer:
         traced = Network(out, hooks=TRACE_HOOKS, allocate=fences.allocate)
-        traced.arena[:] = POISON
+        traced.fill_arenas(POISON)
         assert judge is not None
         expected = cases[0].expected if expect is None else judge.run(cases[0].inputs)
         layers = trace(traced, cases[0].inputs, expected, factor)
@@ -222,7 +222,7 @@ def _judge(model: Path, c: Compilation, network: Network, per_layer: bool) -> Ju
     if per_layer:
         computed = set(tensor_names(model))
         inner = [name for name in last_writes(network.report) if name in computed]
-    return open_judge(model, outputs, inner, c.options.dims, c.options.input_shapes)
+    return open_judge(model, outputs, inner, c.options.dims, c.options.input_shapes, c.options.constants)
 
 
 def _cases(
@@ -275,7 +275,7 @@ def _run_all(
     """Each case on the arena as it is (0xFF at first), then once more on 0xFF: the same bytes have to come out."""
     runs: list[Run] = []
     faults: list[str] = []
-    network.arena[:] = POISON
+    network.fill_arenas(POISON)
     results: list[dict[str, Array]] = []
     for case in cases if len(cases) > 1 else cases * 2:
         results.append(network.run(case.inputs))
@@ -287,7 +287,7 @@ def _run_all(
         runs.append(
             Run(case.label, tuple(compare(n, got[n], a, noise.get(n), factor) for n, a in wanted if n in got))
         )
-    network.arena[:] = POISON
+    network.fill_arenas(POISON)
     again = network.run(cases[-1].inputs)
     moved = [n for n, a in results[-1].items() if not _same(a, again[n])]
     if moved:

@@ -86,6 +86,7 @@ def golden_files(
     text = render(
         "_model/test_model.c.j2",
         m=facts,
+        sources=f"{facts.name}.c{', the kernels' if facts.kernels_header else ''} and mcc.c",
         blob_declaration=declare_c(f"{facts.name}_blob", facts.blob),
         inputs=feeds,
         outputs=samples,
@@ -101,7 +102,7 @@ def reference_golden(model: Path, seed: int = 0) -> Callable[[Compilation], dict
 
     def files(c: Compilation) -> dict[str, bytes]:
         names = [v.name for v in c.graph.outputs]
-        judge = open_judge(model, names, (), c.options.dims, c.options.input_shapes)
+        judge = open_judge(model, names, (), c.options.dims, c.options.input_shapes, c.options.constants)
         inputs = random_inputs({v.name: v.type for v in c.graph.inputs}, seed)
         expected = judge.run(inputs)
         return golden_files(c, inputs, expected.values, expected.noise)

@@ -39,8 +39,11 @@ class Hooks:
     cdef: str
 
 
-def read_report(out_dir: Path) -> dict[str, Any]:
-    """report.json of a folder made by mccompile. UsageError if there is none or it is damaged."""
+def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
+    """report.json of a folder made by mccompile; of a project's, the part of one model.
+
+    UsageError if there is none or it is damaged, or if it is not clear which ``model`` is meant.
+    """
     path = out_dir / "report.json"
     if not path.is_file():
         raise UsageError(f"{out_dir} holds no report.json", hint="give a folder made by mccompile")
@@ -48,16 +51,31 @@ def read_report(out_dir: Path) -> dict[str, Any]:
         report = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as e:
         raise UsageError(f"{path} is damaged: {e}", hint="compile the model again") from e
+    if isinstance(report, dict) and isinstance(report.get("models"), dict):
+        report = _model_report(report["models"], out_dir, model)
+    elif model and isinstance(report, dict) and report.get("model", {}).get("name", model) != model:
+        raise UsageError(f"{out_dir} holds no model {model!r}", hint=f"it holds {report['model']['name']}")
     wanted = ("model", "target", "memory", "inputs", "outputs")
     if not isinstance(report, dict) or any(key not in report for key in wanted):
         raise UsageError(f"{path} is no report of this mccompile", hint="compile the model again")
     return report
 
 
+def _model_report(reports: dict[str, Any], out_dir: Path, model: str) -> Any:
+    hint = f"the models there are {', '.join(reports)}"
+    if not model and len(reports) != 1:
+        raise UsageError(f"{out_dir} holds several models: which one?", hint=hint)
+    name = model or next(iter(reports))
+    if name not in reports:
+        raise UsageError(f"{out_dir} holds no model {name!r}", hint=hint)
+    return reports[name]
+
+
 class Network:
     """A network that is ready to run.
 
-    ``inputs`` and ``outputs`` map ONNX names to numpy views into ``arena``, in graph order; the views keep the
+    ``inputs`` and ``outputs`` map ONNX names to numpy views into ``arenas`` (by name of the memory; most networks
+    have one, called ""), in graph order; the views keep the
     arena's memory alive, also after the network is gone. Writing the inputs and calling `invoke` is all there
     is to it. Without ``keep_inputs`` a run may overwrite the inputs, and in any case the next run overwrites the
     outputs. Several networks are independent of each other; one network belongs to one thread at a time.
@@ -67,6 +85,7 @@ class Network:
         flags: C flags behind those of the target.
         hooks: C to build in.
         allocate: where arena and blob come from (`guarded_bytes` finds reads past their ends).
+        model: which one, where the folder holds several.
 
     Raises:
         UsageError: ``out_dir`` holds no compiled model.
@@ -75,6 +94,7 @@ class Network:
 
     report: dict[str, Any]
     name: str
+    arenas: dict[str, Array]
     inputs: dict[str, Array]
     outputs: dict[str, Array]
 
@@ -85,32 +105,51 @@ class Network:
         *,
         hooks: Hooks | None = None,
         allocate: Allocate = aligned_bytes,
+        model: str = "",
     ) -> None:
-        self.report = read_report(out_dir)
+        self.report = read_report(out_dir, model)
         self.name = self.report["model"]["name"]
         target = self.report["target"]["name"]
         if not runs_here(target):
             raise CompileError(
                 f"this machine does not run code for target {target}", hint="compile for the target native"
             )
-        library = _library(out_dir, self.name, [*self.report["target"]["c_flags"], *flags], hooks)
+        sources = self.report.get("sources", [f"{self.name}.c", "mcc.c"])
+        library = _library(out_dir, sources, [*self.report["target"]["c_flags"], *flags], hooks)
         align = int(self.report["target"]["align"])
-        self._arena = allocate(int(self.report["memory"]["arena_bytes"]), align)
+        memory = self.report["memory"]
+        regions = memory.get("regions", [{"name": "", "arena_bytes": memory["arena_bytes"]}])
+        self.arenas = {r["name"]: allocate(int(r["arena_bytes"]), align) for r in regions}
         data = _read(out_dir / f"{self.name}.mcb")
         self._blob = allocate(len(data), align)
         self._blob[:] = np.frombuffer(data, dtype=np.uint8)
-        self.ffi, self.lib = _open(library, self.name, hooks)
+        self.ffi, self.lib = _open(library, self.name, len(self.arenas), hooks)
         self._net = self.ffi.new("net_t *")
         self._run = getattr(self.lib, f"{self.name}_run")
         init = getattr(self.lib, f"{self.name}_init")
-        self._expect_ok(init(self._net, self.pointer(self._arena), self.pointer(self._blob), len(data)), "init")
+        arenas = [self.pointer(a) for a in self.arenas.values()]
+        self._expect_ok(init(self._net, *arenas, self.pointer(self._blob), len(data)), "init")
         self.inputs = {p["name"]: self._view(p) for p in self.report["inputs"]}
         self.outputs = {p["name"]: self._view(p) for p in self.report["outputs"]}
 
     @property
     def arena(self) -> Array:
-        """The arena's bytes. Every one but the inputs' may hold anything before a run."""
-        return self._arena
+        """The arena's bytes. Every one but the inputs' may hold anything before a run.
+
+        UsageError where it lies in several memories: `arenas` are these.
+        """
+        if len(self.arenas) != 1:
+            raise UsageError(f"the arena of {self.name} lies in {', '.join(self.arenas)}", hint="see Network.arenas")
+        return next(iter(self.arenas.values()))
+
+    def fill_arenas(self, byte: int) -> None:
+        """Set every byte of the arena, inputs included, in all its memories."""
+        for arena in self.arenas.values():
+            arena[:] = byte
+
+    def tensor_bytes(self, place: Mapping[str, Any]) -> Array:
+        """The arena from the first byte of a tensor or port of the report."""
+        return self.arenas[place.get("region", "")][place["offset"] :]
 
     def pointer(self, array: Array) -> Any:
         """An array's address for C; the caller keeps the array alive."""
@@ -120,7 +159,7 @@ class Network:
         dtype = DTYPES[port["dtype"]].numpy
         shape = tuple(port["shape"])
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return self._arena[port["offset"] : port["offset"] + nbytes].view(dtype).reshape(shape)
+        return self.tensor_bytes(port)[:nbytes].view(dtype).reshape(shape)
 
     def _expect_ok(self, status: int, what: str) -> None:
         if status != 0:
@@ -163,8 +202,8 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"{path} cannot be read: {e.strerror}", hint="compile the model again") from e
 
 
-def _library(out_dir: Path, name: str, flags: list[str], hooks: Hooks | None) -> Path:
-    sources = [out_dir / f"{name}.c", out_dir / "mcc.c"]
+def _library(out_dir: Path, names: list[str], flags: list[str], hooks: Hooks | None) -> Path:
+    sources = [out_dir / name for name in names]
     for path in sources:
         if not path.is_file():
             raise UsageError(f"{path} is missing", hint="compile the model again")
@@ -174,14 +213,14 @@ def _library(out_dir: Path, name: str, flags: list[str], hooks: Hooks | None) ->
     return build_library([*sources, *hooks.sources], [*flags, define], out_dir, hooks.header.parent)
 
 
-def _open(library: Path, name: str, hooks: Hooks | None) -> tuple[Any, Any]:
-    """The library in cffi's ABI mode: (ffi, lib)."""
+def _open(library: Path, name: str, arenas: int, hooks: Hooks | None) -> tuple[Any, Any]:
+    """The library of a network of so many arenas in cffi's ABI mode: (ffi, lib)."""
     import cffi
 
     ffi = cffi.FFI()
     ffi.cdef(
-        f"""typedef struct {{ void *arena; const void *weights; }} net_t;
-        int {name}_init(net_t *, void *, const void *, size_t);
+        f"""typedef struct {{ void *arenas[{arenas}]; const void *weights; }} net_t;
+        int {name}_init(net_t *, {"void *, " * arenas}const void *, size_t);
         int {name}_run(const net_t *);
         const char *mcc_status_text(int);
         {hooks.cdef if hooks else ""}"""

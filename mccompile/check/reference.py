@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mccompile.importer.fixed import Fixed, fixed_arrays
 from mccompile.importer.prepare import prepare
 from mccompile.ir.errors import CompileError
 from mccompile.ir.types import TensorType
@@ -35,9 +36,11 @@ class OnnxRuntime:
     names: tuple[str, ...]
     plain: Any
     others: tuple[Any, ...]
+    fixed: Mapping[str, Array] = field(default_factory=dict)
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
+        inputs = {**inputs, **self.fixed}
         try:
             values = _values(self.plain, self.names, inputs)
         except Exception as e:
@@ -73,6 +76,7 @@ def open_judge(
     inner: Sequence[str] = (),
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
 ) -> Judge:
     """onnxruntime if it is installed and knows the model, else onnx.reference.
 
@@ -82,6 +86,7 @@ def open_judge(
         inner: values computed in its main graph that are wanted as well; those that are gone in the canonical
             form are left out where onnx.reference judges.
         dims, input_shapes: how symbolic dims were bound.
+        constants: the values of inputs that were fixed when the model was compiled.
     """
     names = tuple(dict.fromkeys([*outputs, *inner]))
     why = "onnxruntime is not installed"
@@ -96,8 +101,10 @@ def open_judge(
         except Exception as e:
             why = f"onnxruntime cannot load the model: {_first_line(e)}"
         else:
-            return OnnxRuntime(f"onnxruntime {onnxruntime.__version__}", names, plain, _others(onnxruntime, data))
-    model = prepare(read_model(path), dims, input_shapes).model
+            fixed = fixed_arrays(read_model(path).graph.inputs, constants) if constants else {}
+            engine = f"onnxruntime {onnxruntime.__version__}"
+            return OnnxRuntime(engine, names, plain, _others(onnxruntime, data), fixed)
+    model = prepare(read_model(path), dims, input_shapes, constants).model
     known = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
     return OnnxReference(f"onnx.reference ({why})", tuple(n for n in names if n in known), model)
 

@@ -114,7 +114,7 @@ def capture(network: Network, inputs: Mapping[str, Array], names: Iterable[str])
     copies = {name: np.zeros(sizes[name]["bytes"], np.uint8) for name in wanted}
     slots = network.ffi.new("mcc_trace_slot[]", max(len(wanted), 1))
     for slot, name in zip(slots, wanted, strict=False):
-        slot.data = network.pointer(network.arena[sizes[name]["offset"] :])
+        slot.data = network.pointer(network.tensor_bytes(sizes[name]))
         slot.copy = network.pointer(copies[name])
         slot.bytes = sizes[name]["bytes"]
         slot.step = last[name]

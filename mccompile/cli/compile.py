@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 
 @click.command("compile", short_help="Compile a model (the word may be left out).")
-@o.MODEL
+@click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="MODEL...")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="OUT", help="Folder to write.")
 @o.build_options
 @o.limit_options
 @click.option("--name", default="", metavar="NAME",
               help="Prefix of all that is generated.  [default: the file's name]")
+@click.option("--project", default="", metavar="NAME",
+              help="Prefix of what several models share: kernels, and the arena with --share-arena.")
+@click.option("--share-arena", is_flag=True, help="The models of a project run in one arena, one after the other.")
+@click.option("--split-kernels", is_flag=True, help="Write a C file for each kernel.")
 @click.option("--embed", is_flag=True, help="Also write the weights as a C array.")
 @click.option("--golden", type=click.Path(path_type=Path), metavar="DIR",
               help="Write test_<model>.c into DIR: inputs and expected outputs, for tests without Python.")
@@ -35,43 +39,73 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="Also print what passes did and which kernels were chosen.")
 @o.JSON
 def compile_(
-    model: Path, out: Path, ram: int | None, flash: int | None, name: str, embed: bool, golden: Path | None,
-    inputs: Path | None, print_after: tuple[str, ...], print_after_all: bool, dump_dir: Path | None, remarks: bool,
-    quiet: bool, verbose: bool, as_json: bool, **build: Any,
+    models: tuple[Path, ...], out: Path, ram: int | None, flash: int | None, name: str, project: str,
+    share_arena: bool, split_kernels: bool, embed: bool, golden: Path | None, inputs: Path | None,
+    print_after: tuple[str, ...], print_after_all: bool, dump_dir: Path | None, remarks: bool, quiet: bool,
+    verbose: bool, as_json: bool, **build: Any,
 ) -> None:  # fmt: skip
-    """Compile MODEL (.onnx, or IR text in .mcir to be resumed) into the folder OUT."""
+    """Compile MODEL (.onnx, or IR text in .mcir to be resumed) into the folder OUT; several as one --project."""
     from mccompile import driver
     from mccompile.cli.watch import Watch
-    from mccompile.ir.errors import UsageError
-    from mccompile.report.limits import require_fit
-    from mccompile.report.summary import pass_lines, summary
+    from mccompile.report.limits import require_fit, require_project_fit
+    from mccompile.report.project import project_summary
+    from mccompile.report.summary import summary
 
-    if inputs is not None and golden is None:
-        raise UsageError("--inputs is of use only with --golden")
-    options = o.make_options(build, name=name, embed=embed)
+    several = len(models) > 1 or bool(project)
+    _require_sense(several, share_arena, inputs, golden)
+    options = o.make_options(
+        build, name=name, embed=embed, ram=ram, split_kernels=split_kernels, project=project, share_arena=share_arena
+    )
     tests: dict[str, bytes] = {}
 
-    def accept(c: Compilation) -> dict[str, bytes]:
+    def extra(model: Path, c: Compilation) -> dict[str, bytes]:
         """Called before anything is written: what does not fit leaves no trace."""
-        require_fit(c, ram, flash)
+        if not several:
+            require_fit(c, ram, flash)
         if golden is not None:
             tests.update(_golden(model, c, inputs))
         return tests if golden is not None and _same(golden, out) else {}
 
+    def fits(report: dict[str, Any]) -> None:
+        require_project_fit(report, ram, flash)
+
     with Watch(options, print_after, print_after_all, dump_dir, quiet or as_json) as watch:
-        artifacts = driver.compile(model, out, options, watch, accept)
+        if several:
+            report = driver.compile_project(models, out, options, watch, extra, fits).report
+        else:
+            report = driver.compile(models[0], out, options, watch, lambda c: extra(models[0], c)).report
     if golden is not None and not _same(golden, out):
         driver.write_folder(golden, tests)
     if as_json:
-        click.echo(json.dumps(artifacts.report, indent=1))
-    elif not quiet:
-        click.echo(summary(artifacts.report, str(out)))
+        click.echo(json.dumps(report, indent=1))
+        return
+    if not quiet:
+        click.echo(project_summary(report, str(out)) if several else summary(report, str(out)))
         if golden is not None and not _same(golden, out):
             click.echo(f"  golden test     {golden}: {' '.join(tests)}")
-    if (remarks or verbose) and not as_json:
-        click.echo("\n".join(pass_lines(artifacts.report, remarks)))
-    if verbose and not as_json:
-        click.echo("\n".join(_choice_lines(artifacts.report)))
+    for one in report["models"].values() if several else [report]:
+        _print_more(one, remarks, verbose)
+
+
+def _require_sense(several: bool, share_arena: bool, inputs: Path | None, golden: Path | None) -> None:
+    """UsageError for options that do not go together."""
+    from mccompile.ir.errors import UsageError
+
+    if inputs is not None and golden is None:
+        raise UsageError("--inputs is of use only with --golden")
+    if inputs is not None and several:
+        raise UsageError("--inputs is for the golden test of one model")
+    if share_arena and not several:
+        raise UsageError("--share-arena is for several models")
+
+
+def _print_more(report: dict[str, Any], remarks: bool, verbose: bool) -> None:
+    from mccompile.report.summary import pass_lines
+
+    if remarks or verbose:
+        click.echo("\n".join(pass_lines(report, remarks)))
+    if verbose:
+        click.echo("\n".join(_choice_lines(report)))
 
 
 def _same(a: Path, b: Path) -> bool:
@@ -90,7 +124,7 @@ def _golden(model: Path, c: Compilation, inputs: Path | None) -> dict[str, bytes
     graph = c.graph
     given = random_inputs({v.name: v.type for v in graph.inputs}, 0) if inputs is None else read_arrays(inputs)
     names = [v.name for v in graph.outputs]
-    judge = open_judge(model, names, (), c.options.dims, c.options.input_shapes)
+    judge = open_judge(model, names, (), c.options.dims, c.options.input_shapes, c.options.constants)
     expected = judge.run(given).values
     return golden_files(c, given, {n: expected[n] for n in names})
 

@@ -30,7 +30,7 @@ def inspect(model: Path, ram: int | None, flash: int | None, as_json: bool, **bu
 
     read = read_model(model)
     facts = _contents(read, model)
-    facts |= _compiled(model, o.make_options(build), ram, flash)
+    facts |= _compiled(model, o.make_options(build, ram=ram), ram, flash)
     click.echo(json.dumps(facts, indent=1) if as_json else "\n".join(_lines(facts)))
     asked = ram is not None or flash is not None
     return 1 if asked and (facts["misfits"] or facts["error"]) else 0

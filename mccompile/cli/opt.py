@@ -65,7 +65,7 @@ def _read(file: Path, dims: dict[str, Any]) -> tuple[IR, float]:
 
     start = time.perf_counter()
     if file.suffix == SUFFIX:
-        if dims["dims"] or dims["input_shapes"]:
+        if any(dims.values()):
             raise UsageError(f"the extents in {file.name} are fixed")
         ir = driver.load_ir(file)
     else:

@@ -32,6 +32,25 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer versi
         return int(float(m[1]) * _UNITS[m[2].upper()])
 
 
+class Memory(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """``name:size,name:size``: several memories, the fastest first."""
+
+    name = "memory"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[tuple[str, int], ...]:
+        if isinstance(value, tuple):
+            return value
+        found = []
+        for part in str(value).split(","):
+            name, colon, size = part.strip().partition(":")
+            if not colon or not name:
+                self.fail(f"'{part}' has to be like dtcm:64K", param, ctx)
+            found.append((name, Size().convert(size, param, ctx)))
+        return tuple(found)
+
+
 class Level(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
     """An optimisation level: what follows -O."""
 
@@ -77,6 +96,27 @@ def _shapes(
     return {name: [_number(e) for e in text.split(",")] for name, text in _once(value, param)}
 
 
+def _constants(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    return {name: _constant(text.strip(), param) for name, text in _once(value, param)}
+
+
+def _constant(text: str, param: click.Parameter) -> Any:
+    """A number, true or false, or the array in a file."""
+    if text.endswith(".npy"):
+        import numpy as np
+
+        try:
+            return np.load(text, allow_pickle=False)
+        except (OSError, ValueError) as e:
+            raise click.BadParameter(f"{text} cannot be read: {e}", param=param) from e
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
+    except ValueError:
+        raise click.BadParameter(f"'{text}' is neither a number nor an .npy file", param=param) from None
+
+
 def _plain(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return dict(_once(value, param))
 
@@ -97,6 +137,9 @@ def model_options(command: F) -> F:
                          help="Extent of a symbolic dimension (repeatable)."),
             click.option("--input-shape", "input_shapes", metavar="NAME=D0,D1,..", type=Pair("x=1,3,224,224"),
                          multiple=True, callback=_shapes, help="Whole shape of an input (repeatable)."),
+            click.option("--constant", "constants", metavar="NAME=VALUE", type=Pair("sr=16000"), multiple=True,
+                         callback=_constants,
+                         help="Fix an input to a number, or to the array in an .npy file (repeatable)."),
         )
     ):  # fmt: skip
         command = option(command)
@@ -114,6 +157,10 @@ def build_options(command: F) -> F:
             model_options,
             click.option("--keep-inputs", is_flag=True,
                          help="Do not reuse the memory of inputs: run may be repeated on them."),
+            click.option("--memory", type=Memory(), default=(), metavar="NAME:SIZE,..",
+                         help="Put the arena in several memories, fastest first: dtcm:64K,sram:256K."),
+            click.option("--exact", is_flag=True,
+                         help="Leave out every optimisation that may change how a result is rounded."),
             click.option("--kernel", "kernels", metavar="OP=KERNEL", type=Pair("conv=conv.generic"), multiple=True,
                          callback=_plain, help="Use this kernel for an operator where it can be used (repeatable)."),
         )
@@ -126,10 +173,11 @@ def limit_options(command: F) -> F:
     """What the device has."""
     for option in reversed(
         (
-            click.option("--ram", type=Size(), metavar="SIZE", help="Fail if the arena needs more, such as 64K."),
+            click.option("--ram", type=Size(), metavar="SIZE",
+                         help="Try harder, then fail, if the arena needs more, such as 64K."),
             click.option("--flash", type=Size(), metavar="SIZE", help="Fail if the weights need more."),
         )
-    ):
+    ):  # fmt: skip
         command = option(command)
     return command
 

@@ -10,6 +10,7 @@ from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.templates import environment, indent_c, render
 from mccompile.codegen.vectors import Vectors
+from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, View, number_names, whole
 from mccompile.ir.program import Program
 from mccompile.targets.target import Target
@@ -25,6 +26,42 @@ class Kernel:
     kernel: str
     text: str
     checked: bool
+
+    @property
+    def prototype(self) -> str:
+        """The declaration of a kernel with an external name."""
+        found = re.search(rf"^(?:void|mcc_status) {self.name}\([^{{]*\)", self.text, re.MULTILINE)
+        if found is None:
+            raise InternalError(f"{self.kernel} does not define {self.name}")
+        return found[0] + ";"
+
+
+class KernelPool:
+    """Kernels by text, for one program or for several that share them.
+
+    ``prefix`` begins their names. ``external`` ones can be called from other files.
+    """
+
+    def __init__(self, prefix: str, external: bool = False) -> None:
+        self.prefix = prefix
+        self.external = external
+        self._by_text: dict[str, Kernel] = {}
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """In order of first use."""
+        return list(self._by_text.values())
+
+    def intern(self, text: str, kernel: str) -> Kernel:
+        """The C function of a rendered text, made on first sight."""
+        if text not in self._by_text:
+            fn = f"{self.prefix}_k{len(self._by_text)}_{kernel.split('.')[0]}"
+            body = indent_c(text.replace(_PLACEHOLDER, fn))
+            checked = "static mcc_status" in body
+            if self.external:
+                body = re.sub(rf"^static (?=(?:void|mcc_status) {fn}\()", "", body, flags=re.MULTILINE)
+            self._by_text[text] = Kernel(fn, kernel, body, checked)
+        return self._by_text[text]
 
 
 @dataclass(frozen=True)
@@ -61,9 +98,11 @@ def _call(step: Call, program: Program, target: Target) -> tuple[KernelContext, 
     return (context, text) if printed == step.args else _call(replace(step, args=printed), program, target)
 
 
-def render_kernels(program: Program, target: Target) -> tuple[list[Kernel], list[Invocation]]:
-    """The distinct kernels in order of first use, and one invocation per step."""
-    by_text: dict[str, Kernel] = {}
+def render_kernels(
+    program: Program, target: Target, pool: KernelPool | None = None
+) -> tuple[list[Kernel], list[Invocation]]:
+    """The distinct kernels in order of first use, and one invocation per step. They are added to ``pool``."""
+    pool = pool or KernelPool(program.name)
     invocations: list[Invocation] = []
     for step in program.body.linear():
         if isinstance(step, Fill):
@@ -77,13 +116,8 @@ def render_kernels(program: Program, target: Target) -> tuple[list[Kernel], list
             pointers = (*(v for _, v in context.pointers()), *scratch)
             values = number_names(step)
             numbers = tuple(values[a] for a in step.args)
-        if text not in by_text:
-            family = name.split(".")[0]
-            fn = f"{program.name}_k{len(by_text)}_{family}"
-            body = indent_c(text.replace(_PLACEHOLDER, fn))
-            by_text[text] = Kernel(fn, name, body, "static mcc_status" in body)
-        invocations.append(Invocation(by_text[text], step, pointers, numbers))
-    return list(by_text.values()), invocations
+        invocations.append(Invocation(pool.intern(text, name), step, pointers, numbers))
+    return list(dict.fromkeys(i.kernel for i in invocations)), invocations
 
 
 def _scratch_view(step: Call) -> View:

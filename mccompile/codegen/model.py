@@ -9,7 +9,7 @@ import numpy as np
 
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
-from mccompile.codegen.kernels import Invocation, Kernel, helpers_used, render_kernels
+from mccompile.codegen.kernels import Invocation, Kernel, KernelPool, helpers_used, render_kernels
 from mccompile.codegen.names import comment, string_literal, unique_identifiers
 from mccompile.codegen.templates import indent_c
 from mccompile.ir.kernel import Buffer, Call, View
@@ -39,17 +39,41 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Arena:
+    """The activations in one memory: a C type, the pointer to it in the network's struct, and a local in ``run``.
+
+    ``memory`` says which memory that is, where there are several.
+    """
+
+    type: str
+    field: str
+    local: str
+    bytes_macro: str
+    check: str
+    bytes: int
+    memory: str
+    members: list[Member]
+    used: bool = True
+
+
+@dataclass(frozen=True)
 class Port:
     """An input or output: its C name, its arena member, and its ONNX type."""
 
     name: str
     id: str
+    region: str
     member: str
     c: str
     dtype: str
     shape: tuple[int, ...]
     count: int
     offset: int
+
+    @property
+    def arena(self) -> str:
+        """The field of the network's struct that points to the memory it lies in."""
+        return f"arena_{self.region}" if self.region else "arena"
 
     @property
     def comment(self) -> str:
@@ -85,6 +109,7 @@ class Step:
 
 @dataclass(frozen=True)
 class KernelText:
+    name: str
     kernel: str
     text: str
     users: str
@@ -110,10 +135,11 @@ class ModelFacts:
     weights_read: bool
     inputs: list[Port]
     outputs: list[Port]
-    arena: list[Member]
+    arenas: list[Arena]
     weights: list[Member]
     steps: list[Step]
     kernels: list[KernelText]
+    kernels_header: str
     helpers: str
     headers: tuple[str, ...]
     checked: bool
@@ -126,6 +152,15 @@ class ModelFacts:
         return self.name.upper()
 
     @property
+    def init_parameters(self) -> str:
+        arenas = "".join(f"{a.type} *{a.field}, " for a in self.arenas)
+        return f"{self.name}_t *net, {arenas}const void *blob, size_t blob_bytes"
+
+    @property
+    def arena_arguments(self) -> str:
+        return ", ".join(f"&{a.field}" for a in self.arenas)
+
+    @property
     def guard(self) -> str:
         return f"{self.upper}_H"
 
@@ -134,10 +169,28 @@ def _origins(names: tuple[str, ...]) -> str:
     return comment("+".join(names))
 
 
-def _arena_members(program: Program, ids: dict[str, str]) -> list[Member]:
+def _arenas(program: Program, ids: dict[str, str], calls: str) -> list[Arena]:
+    """One arena, or one for each memory the program uses. ``calls`` is all that ``run`` calls."""
+    name, upper = program.name, program.name.upper()
+    if not program.regions:
+        members = _arena_members(program, ids, program.arena())
+        macro, check = f"{upper}_ARENA_BYTES", f"{name}_arena_size"
+        return [Arena(f"{name}_arena", "arena", "a", macro, check, program.arena_bytes, "", members)]
+    arenas = []
+    for r in program.regions:
+        members = _arena_members(program, ids, [b for b in program.arena() if b.region == r.name])
+        macro, check = f"{upper}_ARENA_{r.name.upper()}_BYTES", f"{name}_size_of_arena_{r.name}"
+        kind, local = f"{name}_arena_{r.name}", f"a_{r.name}"
+        memory = f"{r.name}, of {r.limit} bytes"
+        used = f"{local}->" in calls
+        arenas.append(Arena(kind, f"arena_{r.name}", local, macro, check, r.nbytes, memory, members, used))
+    return arenas
+
+
+def _arena_members(program: Program, ids: dict[str, str], buffers: list[Buffer]) -> list[Member]:
     lives = program.lives()
     members = []
-    for b in program.arena():
+    for b in buffers:
         at, (first, last) = program.offsets[b], lives[b]
         label = comment(b.name) + (f", {b.role}" if b.role else "")
         label += ", with halo" if b.halo else ""
@@ -161,7 +214,7 @@ def _weight_members(program: Program, ids: dict[str, str]) -> tuple[list[Member]
 
 
 def _port(b: Buffer, id_: str, member: str, offset: int) -> Port:
-    return Port(b.name, id_, member, b.type.dtype.c, b.type.dtype.name, b.type.shape, b.type.count, offset)
+    return Port(b.name, id_, b.region, member, b.type.dtype.c, b.type.dtype.name, b.type.shape, b.type.count, offset)
 
 
 def _ports(program: Program, role: str, ids: dict[str, str]) -> list[Port]:
@@ -170,10 +223,15 @@ def _ports(program: Program, role: str, ids: dict[str, str]) -> list[Port]:
     return [_port(b, own[b.name], ids[b.name], program.offsets[b]) for b in buffers]
 
 
+def _member(b: Buffer, ids: dict[str, str]) -> str:
+    """The array of a buffer, as ``run`` names it."""
+    if b.space == "blob":
+        return f"w->{ids[b.name]}"
+    return f"a{'_' if b.region else ''}{b.region}->{ids[b.name]}.v"
+
+
 def _pointer(view: View, ids: dict[str, str]) -> str:
-    space = "w->" if view.buffer.space == "blob" else "a->"
-    member = ids[view.buffer.name] + ("" if view.buffer.space == "blob" else ".v")
-    return space + member + (f" + {view.offset}" if view.offset else "")
+    return _member(view.buffer, ids) + (f" + {view.offset}" if view.offset else "")
 
 
 def _step(number: int, call: Invocation, ids: dict[str, str]) -> Step:
@@ -183,7 +241,7 @@ def _step(number: int, call: Invocation, ids: dict[str, str]) -> Step:
         label, views = _origins(step.origins) or step.op.name, step.results
     else:
         label, views = f"fill {comment(step.view.buffer.name)}", (step.view,)
-    traced = tuple(dict.fromkeys(ids[v.buffer.name] for v in views))
+    traced = tuple(dict.fromkeys(_member(v.buffer, ids) for v in views))
     return Step(number, f"{call.kernel.name}({', '.join(arguments)})", label, call.kernel.checked, traced)
 
 
@@ -192,7 +250,7 @@ def _kernel_texts(kernels: list[Kernel], calls: list[Invocation]) -> list[Kernel
     for k in kernels:
         users = [f"@{i}" for i, c in enumerate(calls) if c.kernel is k]
         shown = ", ".join(users[:12]) + (f" and {len(users) - 12} more" if len(users) > 12 else "")
-        texts.append(KernelText(k.kernel, k.text.rstrip(), f"steps {shown}"))
+        texts.append(KernelText(k.name, k.kernel, k.text.rstrip(), f"steps {shown}"))
     return texts
 
 
@@ -208,16 +266,28 @@ def _payload(program: Program, total: int) -> bytes:
 _LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}
 
 
-def _headers(text: str) -> tuple[str, ...]:
+def headers_used(text: str) -> tuple[str, ...]:
     """The standard headers that kernels and helpers need."""
     words = set(re.findall(r"\w+", text))
     needs_math = words & {"INFINITY", "NAN", *_LIBM, *(f"{name}f" for name in _LIBM)}
     return tuple(h for h, needed in (("math.h", needs_math), ("string.h", words & {"memcpy"})) if needed)
 
 
-def model_facts(program: Program, target: Target, source: str, sha256: str, keep_inputs: bool) -> ModelFacts:
-    """The facts of a placed program. ``source`` is the model's file name, for the headers."""
-    kernels, calls = render_kernels(program, target)
+def model_facts(
+    program: Program,
+    target: Target,
+    source: str,
+    sha256: str,
+    keep_inputs: bool,
+    pool: KernelPool | None = None,
+) -> ModelFacts:
+    """The facts of a placed program.
+
+    Args:
+        source: the model's file name, for the headers.
+        pool: where its kernels are kept; if they are external, the model's file does not hold them.
+    """
+    kernels, calls = render_kernels(program, target, pool)
     ids = unique_identifiers((b.name for b in program.module.buffers), taken=("end_",))
     weights, total = _weight_members(program, ids)
     tensors = tuple(
@@ -226,7 +296,8 @@ def model_facts(program: Program, target: Target, source: str, sha256: str, keep
     program_id = blob_id(print_program(program, digests=False), tensors, total, target.align)
     blob = write_blob(_payload(program, total), tensors, program_id, target.align)
     steps = [_step(i, c, ids) for i, c in enumerate(calls)]
-    body = "\n".join(k.text for k in kernels)
+    elsewhere = pool is not None and pool.external
+    body = "" if elsewhere else "\n".join(k.text for k in kernels)
     helpers = helpers_used(body, target)
     return ModelFacts(
         name=program.name,
@@ -245,12 +316,13 @@ def model_facts(program: Program, target: Target, source: str, sha256: str, keep
         weights_read=any("w->" in s.call for s in steps),
         inputs=_ports(program, "input", ids),
         outputs=_ports(program, "output", ids),
-        arena=_arena_members(program, ids),
+        arenas=_arenas(program, ids, " ".join(s.call for s in steps)),
         weights=weights,
         steps=steps,
         kernels=_kernel_texts(kernels, calls),
+        kernels_header=f"{pool.prefix}_kernels.h" if pool is not None and elsewhere else "",
         helpers=indent_c(helpers) if helpers else "",
-        headers=_headers(helpers + body),
+        headers=headers_used(helpers + body),
         checked=any(s.checked for s in steps),
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,

@@ -67,17 +67,36 @@ class Vectors:
         """Statements that apply the epilogue of result ``r`` to ``count`` lanes and store them.
 
         The lanes lie at ``coordinates`` and behind on the last axis. What has no vector form (functions of
-        libm, integers, conversions, odd strides) goes through the scalar epilogue, lane by lane.
+        libm, integers, conversions) goes through the scalar epilogue, lane by lane.
         """
         y = self.context.y[r]
         body = dict(self.context.call.post).get(r)
-        if y.dtype != F32 or _step(y.view) != 1 or (body is not None and not self._vectorizable(body)):
+        if y.dtype != F32 or (body is not None and not self._vectorizable(body)):
             return self._store_lanes(r, value, count, coordinates)
         emitter = VectorEmitter(self._leaf(value, count, coordinates))
         result = value if body is None else emitter.emit(body)
-        at = f"&{y.name}[{y.index(*coordinates)}]"
-        put = f"mcc_vstore({at}, {result});" if count == self.lanes else f"mcc_vstore_n({at}, {result}, {count});"
+        at = y.index(*coordinates)
+        if _step(y.view) != 1:
+            put = self._scatter(y, result, count, coordinates)
+        elif count == self.lanes:
+            put = f"mcc_vstore(&{y.name}[{at}], {result});"
+        else:
+            put = f"mcc_vstore_n(&{y.name}[{at}], {result}, {count});"
         return "\n".join(["{", *emitter.lines, put, "}"]) if emitter.lines else put
+
+    def _scatter(self, y: BoundView, value: str, count: int, coordinates: tuple[str, ...]) -> str:
+        """Statements that store lanes of their final value far apart."""
+        at = y.index(*coordinates[:-1], f"{coordinates[-1]} + lane")
+        lines = [
+            "{",
+            f"float lanes[{self.lanes}];",
+            f"mcc_vstore(lanes, {value});",
+            f"for (int32_t lane = 0; lane < {count}; ++lane) {{",
+            f"{y.name}[{at}] = lanes[lane];",
+            "}",
+            "}",
+        ]
+        return "\n".join(lines)
 
     def _store_lanes(self, r: int, value: str, count: int, coordinates: tuple[str, ...]) -> str:
         at = (*coordinates[:-1], f"{coordinates[-1]} + lane")

@@ -6,13 +6,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mccompile.importer.fold import fold_node
+from mccompile.importer import control, sequences
+from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node
 from mccompile.importer.prepare import Prepared, not_tensors
+from mccompile.importer.sequences import Known, require_tensor
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES, TensorType
-from mccompile.onnxio import OnnxNode, OnnxValue, dtype_of_array, expand_function, is_function, newest_opset
+from mccompile.onnxio import (
+    OnnxGraph,
+    OnnxNode,
+    OnnxValue,
+    dtype_of_array,
+    expand_function,
+    is_function,
+    newest_opset,
+)
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import front_ends
@@ -23,16 +33,19 @@ MAX_EXPANSION = 16
 
 @dataclass
 class _Converter:
-    """Walks the nodes in order; ``values`` maps ONNX names to graph values.
+    """Walks the nodes in order; ``values`` maps ONNX names to graph values, and to sequences of them.
 
-    Names in ``poisoned`` come from nodes that could not be converted; what depends on them is only checked
-    for being known, so that one run reports every unsupported node.
+    ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded. Names in ``poisoned`` come
+    from nodes that could not be converted; what depends on them is only checked for being known, so that one run
+    reports every unsupported node.
     """
 
     graph: Graph
-    values: dict[str, Value] = field(default_factory=dict)
+    values: dict[str, Known] = field(default_factory=dict)
     poisoned: set[str] = field(default_factory=set)
     errors: list[CompileError] = field(default_factory=list)
+    unrolled: int = 0
+    folded_bytes: int = 0
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
@@ -42,21 +55,44 @@ class _Converter:
                 self.errors.append(e)
                 self.poisoned.update(o for o in node.outputs if o)
 
+    def define_constants(self, graph: OnnxGraph) -> None:
+        """Give the initializers of a graph, nested or not, their values."""
+        for key, array in graph.initializers.items():
+            if dtype_of_array(array) in DTYPES:
+                self.values[key] = self.graph.constant(key, array)
+            else:
+                self.poisoned.add(key)
+                self.errors.append(CompileError(f"initializer {key!r} of {array.dtype} is not supported"))
+
     def _node(self, node: OnnxNode, depth: int) -> None:
-        key = (node.domain, node.op_type)
         if any(i in self.poisoned for i in node.inputs):
-            self.poisoned.update(o for o in node.outputs if o)
-            if key not in front_ends() and not _is_expandable(node):
-                self.errors.append(_unsupported(node))
+            self._skip(node)
             return
-        inputs = [self.values[i] if i else None for i in node.inputs]
+        known = [self.values[i] if i else None for i in node.inputs]
+        if not node.domain and node.op_type in control.OPERATORS:
+            control.inline(self, node, known, depth)
+        elif sequences.takes_sequences(node, known):
+            self.values[node.outputs[0]] = sequences.resolve(self.graph, node, known)
+        else:
+            named = zip(node.inputs, known, strict=True)
+            self._tensors(node, [None if v is None else require_tensor(node, n, v) for n, v in named], depth)
+
+    def _skip(self, node: OnnxNode) -> None:
+        """A node that reads what could not be converted; it is an error of its own only if nothing knows it."""
+        self.poisoned.update(o for o in node.outputs if o)
+        ours = sequences.takes_sequences(node, [None]) or (not node.domain and node.op_type in control.OPERATORS)
+        if not (ours or (node.domain, node.op_type) in front_ends() or _is_expandable(node)):
+            self.errors.append(_unsupported(node))
+
+    def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         folded = fold_node(self.graph, node, inputs)
         if folded is not None:
+            self._count(node, folded)
             for name, array in zip(node.outputs, folded, strict=False):
                 if name:
                     self.values[name] = self._constant(name, array, node)
             return
-        if key in front_ends():
+        if (node.domain, node.op_type) in front_ends():
             self._convert(node, inputs)
             return
         body = None
@@ -66,6 +102,14 @@ class _Converter:
         if body is None:
             raise _unsupported(node)
         self.run(body, depth + 1)
+
+    def _count(self, node: OnnxNode, folded: list[np.ndarray]) -> None:
+        self.folded_bytes += sum(a.nbytes for a in folded)
+        if self.folded_bytes > MAX_FOLDED_TOTAL_BYTES:
+            raise CompileError(
+                f"all that is folded would take more than {MAX_FOLDED_TOTAL_BYTES} bytes",
+                where=f"node {node.index} {node.name!r} {node.op_type}",
+            )
 
     def _convert(self, node: OnnxNode, inputs: list[Value | None]) -> None:
         view = Import(self.graph, node, inputs)
@@ -118,12 +162,7 @@ def convert(prepared: Prepared, name: str) -> Graph:
         value = graph.value(given.name, _tensor_type(given))
         graph.inputs.append(value)
         converter.values[given.name] = value
-    for key, array in source.initializers.items():
-        if dtype_of_array(array) in DTYPES:
-            converter.values[key] = graph.constant(key, array)
-        else:
-            converter.poisoned.add(key)
-            converter.errors.append(CompileError(f"initializer {key!r} of {array.dtype} is not supported"))
+    converter.define_constants(source)
     converter.run(source.nodes)
     converter.errors += [CompileError(rule) for rule in not_tensors("output", source.outputs)]
     if converter.errors:
@@ -155,11 +194,13 @@ def _tensor_type(value: OnnxValue) -> TensorType:
     return TensorType(DTYPES[value.dtype], shape)
 
 
-def _bind_outputs(graph: Graph, values: dict[str, Value], names: list[str]) -> None:
+def _bind_outputs(graph: Graph, values: dict[str, Known], names: list[str]) -> None:
     """Give each output a value of its own, named as the output: inputs, constants and twins are copied."""
     produced = {r for n in graph.nodes for r in n.results}
     for name in names:
         value = values[name]
+        if isinstance(value, tuple):
+            raise CompileError(f"output {name!r} is a sequence, not a tensor of numbers")
         if value.type.count == 0:
             raise CompileError(f"output {name!r} of shape {list(value.shape)} has no elements")
         if value not in produced or value in graph.outputs:

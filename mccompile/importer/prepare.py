@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mccompile.importer.canonical import canonicalize
 from mccompile.importer.dims import bind_dims
+from mccompile.importer.fixed import Fixed, fix_inputs
 from mccompile.importer.scopes import (
     lift_constants,
     name_nodes,
@@ -44,6 +45,7 @@ def prepare(
     model: OnnxModel,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    constants: Mapping[str, Fixed] | None = None,
 ) -> Prepared:
     """Order, close, bind and canonicalize a model.
 
@@ -51,19 +53,23 @@ def prepare(
         model: as read.
         dims: extents of symbolic dims, by name.
         input_shapes: whole shapes, by input name.
+        constants: values of inputs that are to be constants, by input name.
 
     Raises:
-        UsageError: names or values in `dims` or `input_shapes` that do not fit the model.
+        UsageError: names or values in `dims`, `input_shapes` or `constants` that do not fit the model.
         CompileError: what makes the model unusable: cycles, undefined values, unbound extents, inputs that are no
             tensors, ... Outputs that are none are left to the conversion, which reports their nodes as well.
     """
-    graph = name_nodes(lift_constants(model.graph))
+    fixed, known_dims = fix_inputs(model.graph, constants or {})
+    graph = name_nodes(lift_constants(fixed))
     # Before IR version 4 every initializer had to be listed as an input, too.
     inputs = [value for value in graph.inputs if value.name not in graph.initializers]
     graph = dataclasses.replace(graph, inputs=inputs)
     _require_tensors(graph.inputs)
     graph = sort_graph(unique_inner_values(graph))
-    bound, bindings = bind_dims(graph.inputs, graph.outputs, dims or {}, input_shapes or {})
+    symbols = {d for v in graph.inputs for d in v.shape or () if isinstance(d, str)}
+    known_dims = {name: extent for name, extent in known_dims.items() if name in symbols}
+    bound, bindings = bind_dims(graph.inputs, graph.outputs, {**known_dims, **(dims or {})}, input_shapes or {})
     outputs = [bindings.resolve(value) for value in graph.outputs]
     graph = remove_dead(dataclasses.replace(graph, inputs=bound, outputs=outputs))
     typed = infer_types(dataclasses.replace(model, graph=graph))

@@ -115,7 +115,7 @@ class Node:
                 a = self._apply(self.pre[i], a, values, wide)
             arrays.append(a)
         with np.errstate(all="ignore"):
-            results = list(self.op.evaluate(*arrays))
+            results = list(self.op.evaluate_wide(*arrays) if wide else self.op.evaluate(*arrays))
         for i, body in self.post.items():
             results[i] = self._apply(body, results[i], values, wide)
         return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
@@ -139,13 +139,15 @@ class Graph:
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array | Digest] = {}
         self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}
 
     def value(self, name: str, type_: TensorType) -> Value:
         """A new value; the name is made unique by a number if it is taken."""
-        unique, n = name, 1
+        unique, n = name, self._numbers.get(name, 1)
         while unique in self._names:
             n += 1
             unique = f"{name}.{n}"
+        self._numbers[name] = n
         self._names.add(unique)
         return Value(unique, type_)
 

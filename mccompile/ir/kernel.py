@@ -5,10 +5,10 @@ Grammar (printing and parsing in `kernel_text`)::
     module  = "kernels" "@" name "target=" name "{" {buffer} {step} "}"
     buffer  = "buffer" name ":" type space "align=" int ["halo=" "(" int ":" int {"," int ":" int} ")" "fill=" num]
               ["role=" role] ["sha256=" hex]
-    space   = ("arena" | "blob") ["@" int]                (the offset stands in program IR only)
+    space   = ("arena" ["." region] | "blob") ["@" int]   (region and offset stand in program IR only)
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
-              "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["args" "(" names ")"]
+              "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["near" "(" int ":" int ")"] ["args" "(" names ")"]
               [";" origin {"+" origin}]
             | "fill" view num
             | "{" {step} "}"
@@ -40,7 +40,8 @@ class Buffer:
     """A stretch of memory: a tensor's stored extents, with a halo of ``fill`` around them.
 
     ``space`` is "arena" or "blob"; ``role`` is "input", "output", "scratch" or "" (a temporary or weights).
-    ``data`` holds a blob buffer's elements.
+    ``data`` holds a blob buffer's elements. ``region`` is the memory that the planner chose where the arena has
+    several, else "".
     """
 
     name: str
@@ -51,6 +52,7 @@ class Buffer:
     fill: float = 0
     role: str = ""
     data: Array | None = None
+    region: str = ""
 
     @property
     def extents(self) -> Shape:
@@ -183,8 +185,9 @@ class Call:
 
     ``reads`` are the operands (None: absent), ``extras`` what prologues and epilogues read, already
     broadcast. ``inplace`` lists the inputs (operands, then extras) that results[0] may overwrite, because
-    the kernel reads each element before it writes the same one. ``args`` names the numbers that are C
-    parameters instead of literals. ``step`` numbers follow from the position in the program.
+    the kernel reads each element before it writes the same one. ``near`` is an operand and a distance: the
+    operand's buffer may lie over that of results[0] from as many bytes behind its beginning on, because what
+    the kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals. ``step`` numbers follow from the position in the program.
     """
 
     kernel: str
@@ -199,6 +202,7 @@ class Call:
     inplace: tuple[int, ...] = ()
     args: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    near: tuple[int, int] | None = None
 
     @property
     def inputs(self) -> tuple[View | None, ...]:

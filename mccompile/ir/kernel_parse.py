@@ -10,7 +10,7 @@ from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph_text import OpLookup, digest, parse_fields, parse_type
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, View, verify_step, whole
 from mccompile.ir.op import Op
-from mccompile.ir.program import PlanFacts, Program
+from mccompile.ir.program import PlanFacts, Program, Region
 from mccompile.ir.scalar import Array
 from mccompile.ir.scan import MALFORMED, Scanner, literal, reason
 from mccompile.ir.types import DTYPES, DType, parse_layout, row_major
@@ -38,6 +38,7 @@ class _Parser:
         self.offsets: dict[Buffer, int] = {}
         self.lines: dict[Buffer, int] = {}
         self.written: set[Buffer] = set()
+        self.regions: tuple[Region, ...] = ()
 
     def located(self, parse: Callable[[], T]) -> T:
         """What ``parse`` gives; what it raises becomes an error on the line where it began."""
@@ -63,6 +64,24 @@ class _Parser:
     def number(self, key: str) -> int:
         self.s.expect(f"{key}=")
         return int(self.s.pattern(r"\d+", "a number of bytes"))
+
+    def memories(self) -> tuple[Region, ...]:
+        """The regions of an arena that has several memories."""
+        found: dict[str, Region] = {}
+        if self.s.accept("regions"):
+            self.s.expect("(")
+            while not self.s.accept(")"):
+                if found:
+                    self.s.expect(",")
+                name = self.s.pattern(r"[a-z]\w*", "a region")
+                self.s.expect("=")
+                used = int(self.s.pattern(r"\d+", "a number of bytes"))
+                self.s.expect("/")
+                limit = int(self.s.pattern(r"\d+", "a number of bytes"))
+                if name in found:
+                    raise self.s.error(f"region {name} is given twice")
+                found[name] = Region(name, used, limit)
+        return tuple(found.values())
 
     def facts(self, arena_bytes: int) -> PlanFacts:
         if not self.peek("peak="):
@@ -105,6 +124,7 @@ class _Parser:
         self.s.expect(":")
         type_ = parse_type(self.s)
         space = self.one_of("a space", _SPACES)
+        region = self.region() if placed and space == "arena" else ""
         offset = 0
         if placed:
             self.s.expect("@")
@@ -113,7 +133,7 @@ class _Parser:
         align = self.s.integer()
         if align < 1:
             raise ValueError(f"an alignment of {align}")
-        buffer = Buffer(name, type_, space, align)
+        buffer = Buffer(name, type_, space, align, region=region)
         if self.s.accept("halo="):
             buffer.halo = self.halo(len(type_.factors))
             self.s.expect("fill=")
@@ -128,6 +148,14 @@ class _Parser:
         self.offsets[buffer] = offset
         self.lines[buffer] = line
         self.module.buffers.append(buffer)
+
+    def region(self) -> str:
+        """The region behind a space; there is one exactly if the program has several."""
+        known = [r.name for r in self.regions]
+        name = self.s.pattern(r"\w+", "a region") if self.adjacent(".") and self.s.accept(".") else ""
+        if name not in (known or [""]):
+            raise ValueError(f"{name!r} is no region of the program: {', '.join(known) or 'it has but one arena'}")
+        return name
 
     def one_of(self, what: str, words: tuple[str, ...]) -> str:
         word = self.s.pattern(r"\w+", what)
@@ -189,6 +217,7 @@ class _Parser:
             results.append(self.view())
         scratch = self.named() if self.s.accept("scratch") else None
         inplace = tuple(int(i) for i in self.items("inplace"))
+        near = self.near(len(reads))
         args = tuple(self.items("args"))
         if any(not 0 <= i < len(reads) + len(extras) for i in inplace):
             raise ValueError(f"inplace{inplace} of {len(reads) + len(extras)} inputs")
@@ -200,8 +229,16 @@ class _Parser:
 
         return Call(
             kernel, self.op(op_name, attributes, variable), self.parameters(kernel, params), reads, tuple(results),
-            extras, pre, post, scratch, inplace, args, self.s.origins(),
+            extras, pre, post, scratch, inplace, args, self.s.origins(), near,
         )  # fmt: skip
+
+    def near(self, operands: int) -> tuple[int, int] | None:
+        if not self.s.accept("near"):
+            return None
+        operand, distance = (int(n) for n in self.s.balanced("(").split(":"))
+        if not 0 <= operand < operands or distance < 0:
+            raise ValueError(f"near({operand}:{distance}) of {operands} operands")
+        return operand, distance
 
     def op(self, name: str, attributes: str, variable: Callable[[int], DType]) -> Op:
         cls = self.ops(name)
@@ -340,9 +377,10 @@ def parse_program(
     parser = _Parser(source, ops, params, data or {}, path)
     parser.head("program")
     arena, blob = parser.number("arena"), parser.number("blob")
+    parser.regions = parser.memories()
     facts = parser.facts(arena)
     parser.body(placed=True)
-    program = Program(parser.module, parser.offsets, arena, blob, facts)
+    program = Program(parser.module, parser.offsets, arena, blob, facts, parser.regions)
     for b in parser.module.buffers:
         try:
             program.verify_place(b)

@@ -30,7 +30,7 @@ def buffer_name(buffer: Buffer) -> str:
 
 
 def buffer_text(b: Buffer, offset: int | None, digests: bool) -> str:
-    text = f"  buffer {buffer_name(b)} : {b.type} {b.space}"
+    text = f"  buffer {buffer_name(b)} : {b.type} {b.space}" + (f".{b.region}" if b.region else "")
     text += "" if offset is None else f" @{offset}"
     text += f" align={b.align}"
     if b.halo:
@@ -79,6 +79,7 @@ def call_text(call: Call) -> str:
     text += f" -> {', '.join(map(view_text, call.results))}"
     text += f" scratch {buffer_name(call.scratch)}" if call.scratch else ""
     text += f" inplace({_ints(call.inplace)})" if call.inplace else ""
+    text += f" near({call.near[0]}:{call.near[1]})" if call.near else ""
     text += f" args({','.join(call.args)})" if call.args else ""
     return text + origins_text(call.origins)
 
@@ -112,6 +113,8 @@ def print_program(p: Program, digests: bool = True) -> str:
     Without ``digests`` it says nothing about the values of the weights, nor what the planner reports.
     """
     head = f"program @{name_text(p.name)} target={p.module.target} arena={p.arena_bytes} blob={p.blob_bytes}"
+    if p.regions:
+        head += f" regions({', '.join(f'{r.name}={r.nbytes}/{r.limit}' for r in p.regions)})"
     facts = f" {facts_text(p.facts)}" if digests else ""
     return "\n".join([f"{head}{facts} {{", *_module_lines(p.module, p.offsets, digests)])
 

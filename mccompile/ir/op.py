@@ -45,6 +45,10 @@ class Op:
         """The meaning on numpy arrays, in the arrays' own precision."""
         raise NotImplementedError
 
+    def evaluate_wide(self, *arrays: Array | None) -> tuple[Array, ...]:
+        """`evaluate` with floats in float64 also where no operand is one."""
+        return self.evaluate(*arrays)
+
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         """Multiply-adds of Conv, Gemm, MatMul and RNN kernels; 0 for everything else."""
         return 0

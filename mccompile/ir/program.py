@@ -2,7 +2,9 @@
 
 The text is that of kernel IR, headed ``program`` with the sizes, each buffer followed by ``@ offset``::
 
-    program = "program" "@" name "target=" name "arena=" int "blob=" int [facts] "{" {buffer} {step} "}"
+    program = "program" "@" name "target=" name "arena=" int "blob=" int [regions] [facts] "{" {buffer} {step} "}"
+    regions = "regions" "(" region {"," region} ")"       (fastest first; only if the arena lies in several memories)
+    region  = name "=" int "/" int                        (bytes used, bytes there are)
     facts   = "peak=" int "bound=" int "naive=" int "algorithm=" name ["inplace" "(" pair {"," pair} ")"]
     pair    = name "over" name                            (the first was written over the second)
 """
@@ -26,15 +28,29 @@ class PlanFacts:
     inplace: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class Region:
+    """A memory that holds a part of the arena: what the plan uses of it, and what it has, in bytes."""
+
+    name: str
+    nbytes: int
+    limit: int
+
+
 @dataclass
 class Program:
-    """What codegen prints, one to one. ``offsets`` are bytes in the arena or the blob's payload."""
+    """What codegen prints, one to one.
+
+    ``offsets`` are bytes in the buffer's region of the arena or in the blob's payload. ``regions``, fastest first,
+    are empty where the arena is one; else ``arena_bytes`` is their sum.
+    """
 
     module: KernelModule
     offsets: dict[Buffer, int]
     arena_bytes: int
     blob_bytes: int
     facts: PlanFacts
+    regions: tuple[Region, ...] = ()
 
     @property
     def name(self) -> str:
@@ -45,9 +61,18 @@ class Program:
         return self.module.body
 
     def arena(self) -> list[Buffer]:
-        """The arena's buffers by address, larger first."""
+        """The arena's buffers by region and address, larger first."""
         inside = [b for b in self.module.buffers if b.space == "arena"]
-        return sorted(inside, key=lambda b: (self.offsets[b], -b.nbytes, b.name))
+        rank = {r.name: i for i, r in enumerate(self.regions)}
+        return sorted(inside, key=lambda b: (rank.get(b.region, 0), self.offsets[b], -b.nbytes, b.name))
+
+    def space_bytes(self, b: Buffer) -> int:
+        """The size of what a buffer's offset counts in: its region, the arena or the blob; 0 if that is unknown."""
+        if b.space == "blob":
+            return self.blob_bytes
+        if b.region or self.regions:
+            return next((r.nbytes for r in self.regions if r.name == b.region), 0)
+        return self.arena_bytes
 
     def blob(self) -> list[Buffer]:
         """The blob's buffers by address."""
@@ -71,29 +96,35 @@ class Program:
         return lives
 
     def shared_inputs(self, call: Call) -> frozenset[int]:
-        """The inputs of a call that share bytes with one of its results: these are not ``restrict``."""
+        """The inputs of a call that share bytes with one of its results: these are not ``restrict``.
+
+        Two views of one buffer share none, for a call never writes what it reads unless in place.
+        """
         shared = set()
         for i, view in enumerate(call.inputs):
             if view is not None and view.buffer.space == "arena":
                 for r in call.results:
-                    if self.overlap(view.buffer, r.buffer):
+                    if self.overlap(view.buffer, r.buffer) and (view.buffer is not r.buffer or i in call.inplace):
                         shared.add(i)
         return frozenset(shared)
 
     def overlap(self, a: Buffer, b: Buffer) -> bool:
         """True if two arena buffers share bytes."""
         at, bt = self.offsets[a], self.offsets[b]
-        return a.space == b.space and at < bt + b.nbytes and bt < at + a.nbytes
+        return (a.space, a.region) == (b.space, b.region) and at < bt + b.nbytes and bt < at + a.nbytes
 
     def verify(self) -> None:
         """Raises InternalError where an offset is missing, misaligned, or out of its space."""
         self.module.verify()
+        if self.regions and sum(r.nbytes for r in self.regions) != self.arena_bytes:
+            raise InternalError(f"the regions do not add up to the {self.arena_bytes} bytes of the arena")
         for b in self.module.buffers:
             self.verify_place(b)
 
     def verify_place(self, b: Buffer) -> None:
         """Raises InternalError if a buffer's offset is missing, misaligned, or out of its space."""
-        limit = self.arena_bytes if b.space == "arena" else self.blob_bytes
+        limit = self.space_bytes(b)
         at = self.offsets.get(b, -1)
         if at < 0 or at % b.align or at + b.nbytes > limit:
-            raise InternalError(f"{b.name} at {at} is misaligned or outside of the {b.space} of {limit} bytes")
+            space = b.region or b.space
+            raise InternalError(f"{b.name} at {at} is misaligned or outside of the {space} of {limit} bytes")

@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import View
+from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.tiles import (
@@ -25,7 +25,8 @@ from mccompile.kernels.tiles import (
     segments,
     tile_cycles,
 )
-from mccompile.kernels.variant import Builder, Demand, Variant
+from mccompile.kernels.variant import Builder, Demand, Variant, lines_broken
+from mccompile.kernels.windows import Order, distance
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
@@ -34,9 +35,40 @@ LOADS = {1: 1.5, 2: 4.0}
 Any other stride takes one for each lane."""
 
 
+SMALL = 1 << 16
+"""Elements of results for which a plane may count."""
+
+
 class ConvGeneric(Variant):
     ops = ("conv",)
     kernel = "conv.generic"
+    params = Order
+    rereads = (0,)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        x, w = _operands(node)
+        b.call(self.kernel, [b.read(x), b.read(w)], [b.result(0)], params=Order())
+
+    @staticmethod
+    def may_stash(call: Call) -> bool:
+        """Whether results may take the place of their operands, pixel by pixel, with `Order.stash`."""
+        op, (x, w), y = call.op, call.reads[:2], call.results[0]
+        if not isinstance(op, Conv) or x is None or w is None or x.dtype != y.dtype or call.pre or call.scratch:
+            return False
+        pointwise = set(w.shape[2:]) <= {1} and set(op.strides) <= {1} and not any(op.pads) and op.groups == 1
+        return pointwise and x.same_elements(y)
+
+    def near(self, call: Call) -> int | None:
+        op, w = call.op, call.reads[1]
+        assert isinstance(op, Conv)
+        assert isinstance(call.params, Order)
+        assert w is not None
+        own = w.shape[0] // op.groups
+        whole = own == w.shape[0] and not call.params.channels_last
+        if call.params.stash or (whole and call.results[0].count > SMALL):
+            return None  # the last channel still takes all of the operand: hardly more than its own plane is saved
+        channels = np.arange(w.shape[0]) // own * w.shape[1]
+        return distance(call, op.window(w.shape[2:]), channels, call.params.channels_last)
 
 
 @dataclass(frozen=True)
@@ -111,6 +143,9 @@ class ConvPointwise(Variant):
         packed = b.packed(w, PackedChannels(tile.rows))
         b.call(self.kernel, [source, packed], [result], params=tile, extras=extras)
 
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after)
+
 
 @dataclass(frozen=True)
 class WindowTile(Tile):
@@ -158,14 +193,19 @@ class ConvDirect(Variant):
 
     def lower(self, node: Node, b: Builder) -> None:
         _, w = _operands(node)
+        source = b.read_halo(self.demands(node)[0])  # first: a copy frees the operand before the result is begun
         result = b.result(0)
-        source = b.read_halo(self.demands(node)[0])
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         op = node.op
         assert isinstance(op, Conv)
         _, tile = self._tile(node, b.target)
         packed = b.packed(w, PackedChannels(tile.rows, op.groups))
         b.call(self.kernel, [plane(source), packed], [plane(result)], params=tile, extras=list(map(plane, extras)))
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        if any(v is not None and v.buffer.halo for v in before.reads if v not in after.reads):
+            return "conv.direct reads the halo of its operand"
+        return lines_broken(before, after)
 
     @staticmethod
     def _tile(node: Node, target: Target) -> tuple[float, WindowTile]:

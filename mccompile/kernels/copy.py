@@ -16,6 +16,7 @@ from mccompile.targets.target import Target
 class CopyGeneric(Variant):
     ops = tuple(name for name, op in operators().items() if issubclass(op, Movement))
     kernel = "copy.generic"
+    elementwise = True
 
     def supports(self, node: Node, target: Target) -> str:
         if node.pre or node.post:

@@ -10,6 +10,7 @@ from mccompile.kernels.variant import Builder, Variant
 class MapGeneric(Variant):
     ops = ("map",)
     kernel = "map.generic"
+    elementwise = True
 
     def lower(self, node: Node, b: Builder) -> None:
         result = b.result(0)

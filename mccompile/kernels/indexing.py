@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import View
+from mccompile.ir.kernel import Call, View
 from mccompile.kernels.loops import collapse
 from mccompile.kernels.reduction import axes_of, join_axes
 from mccompile.kernels.variant import Builder, Variant
@@ -139,6 +139,11 @@ class InsertGeneric(_Plain):
         inplace = (0,) if x.same_elements(y) else ()
         source, target = _merged(x, y)
         b.call(self.kernel, [source, updates], [target], params=params, inplace=inplace)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        if before.results != after.results:
+            return "the places of insert.generic are those of its result's strides"
+        return super().refuses(before, after, target)
 
 
 class CumSumGeneric(_Plain):

@@ -9,11 +9,11 @@ import numpy as np
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import View
+from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.tiles import Tile, best_tile, merge
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.kernels.variant import Builder, Variant, lines_broken
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
@@ -28,6 +28,7 @@ def _operands(node: Node) -> tuple[Value, Value]:
 class MatMulGeneric(Variant):
     ops = ("matmul",)
     kernel = "matmul.generic"
+    rereads = (0, 1)
 
     def lower(self, node: Node, b: Builder) -> None:
         a, w = _operands(node)
@@ -106,6 +107,9 @@ class MatMulPacked(Variant):
         _, tile = self._tile(node, b.target)
         packed = b.packed(w, PackedColumns(tile.width, op.trans_b))
         b.call(self.kernel, [left, packed], [result], params=tile, extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after, reads=False)
 
 
 def swapped(view: View) -> View:

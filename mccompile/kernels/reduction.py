@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import View
@@ -36,14 +37,19 @@ class ReduceGeneric(Variant):
         assert isinstance(op, Reduce)
         assert node.operands[0] is not None
         x, y = b.read(node.operands[0]), b.result(0)
-        kept = [a for a in range(x.rank) if a not in op.axes]
-        extras = [b.read(v).broadcast(y.shape) for v in node.extras]
+        kept, reduced = [a for a in range(x.rank) if a not in op.axes], list(op.axes)
+        early = set().union(*map(ex.variables, node.pre.values()))
+        # What a prologue reads lies beside the operand, what an epilogue reads beside the result.
+        extras = [b.read(v).broadcast(x.shape if i in early else y.shape) for i, v in enumerate(node.extras)]
         outer = collapse([axes_of(v, kept) for v in (x, y, *extras)])
-        inner = collapse([axes_of(x, list(op.axes))])
+        beside = [v for i, v in enumerate(extras) if i in early]
+        inner = collapse([axes_of(v, reduced) for v in (x, *beside)])
         if isinstance(outer, str) or isinstance(inner, str):
             raise InternalError("reduction of a blocked layout")
-        both = join_axes(outer[0], inner[0])
-        b.call(self.kernel, [both], [outer[1]], params=Params(outer[0].rank), extras=outer[2:])
+        rows = iter(inner)
+        both = join_axes(outer[0], next(rows))
+        read = [join_axes(v, next(rows)) if i in early else v for i, v in enumerate(outer[2:])]
+        b.call(self.kernel, [both], [outer[1]], params=Params(outer[0].rank), extras=read)
 
 
 def axes_of(view: View, axes: list[int]) -> View:

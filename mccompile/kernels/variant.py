@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Buffer, Halo, View
+from mccompile.ir.kernel import Buffer, Call, Halo, View
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
@@ -93,6 +93,12 @@ class Variant:
     may_share: ClassVar[bool] = True
     """Whether the template prints every extent and stride by `BoundView.e` and `index`: then -Os may share it."""
 
+    elementwise: ClassVar[bool] = False
+    """Whether all views of a call have one shape, whose axes mean nothing: they may be cut and merged at will, and
+    the result may overwrite any input that lies alike."""
+    rereads: ClassVar[tuple[int, ...]] = ()
+    """Operands whose elements are read many times: where there is a cache, neighbours are to stay neighbours."""
+
     def supports(self, node: Node, target: Target) -> str:
         """Empty if the variant can compute the node, else the reason why not."""
         return ""
@@ -110,3 +116,48 @@ class Variant:
         """Emit the calls that compute the node: by default one, with every operand as it is stored."""
         reads = [None if v is None else b.read(v) for v in node.operands]
         b.call(self.kernel, reads, [b.result(i) for i in range(len(node.results))])
+
+    def near(self, call: Call) -> int | None:
+        """How many bytes behind the beginning of result 0's buffer that of operand 0 may begin, though they overlap:
+        nothing is overwritten before it is read. None if the kernel makes no such offer."""
+        return None
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        """Why a call of this kernel cannot, or should not, be given other views of equal extents; empty if it can.
+
+        The generic templates index through any strides. A variant that assumes more says so here.
+        """
+        if not self.kernel.endswith(".generic"):
+            return f"{self.kernel} is made for the views it was given"
+        for i in self.rereads if target.hosted else ():
+            x, y = before.reads[i], after.reads[i]
+            if x is None or y is None or x.count * x.dtype.nbytes <= target.l1 // 2:
+                continue
+            if scattered(x, y):
+                return f"{self.kernel} would read far apart what it reads many times"
+        return ""
+
+
+def scattered(before: View, after: View) -> bool:
+    """True if neighbours on the last axis were neighbours in memory, and are no more."""
+    return innermost_stride(before) in (0, 1) and innermost_stride(after) not in (0, 1)
+
+
+def innermost_stride(view: View) -> int | None:
+    """How far apart neighbours on the last axis of more than one element lie; None if the layout is blocked."""
+    if not view.linear:
+        return None
+    steps = [s for s, e in zip(view.axis_strides(), view.shape, strict=True) if e != 1]
+    return steps[-1] if steps else 1
+
+
+def lines_broken(before: Call, after: Call, reads: bool = True) -> str:
+    """Why vectors along the last axis of extras, and with ``reads`` of operand 0, could be loaded no more.
+
+    Results may lie anywhere: what is stored once is stored lane by lane, as a copy would.
+    """
+    old = (before.reads[0] if reads else None, *before.extras)
+    new = (after.reads[0] if reads else None, *after.extras)
+    if any(a is not None and b is not None and scattered(a, b) for a, b in zip(old, new, strict=True)):
+        return f"{before.kernel} wants neighbours on the last axis to be neighbours in memory"
+    return ""

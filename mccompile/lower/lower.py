@@ -14,10 +14,8 @@ from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, V
 from mccompile.ir.op import Op
 from mccompile.ir.types import DType, TensorType, dtype_of, row_major
 from mccompile.kernels.loops import collapse
-from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
 from mccompile.lower.select import Choice, choose
-from mccompile.lower.share import share_code
 from mccompile.lower.storage import Storage, assign_storage
 from mccompile.targets.target import Target
 
@@ -25,12 +23,26 @@ MAX_ELEMENTS = 2**31 - 1
 """Generated C indexes with int32_t."""
 
 
+@dataclass(frozen=True)
+class Forwarding:
+    """What memory forwarding did: copies and the bytes they write, the planned peak, each before and after.
+
+    ``kept`` are the copies that are left: (what, why).
+    """
+
+    copies: tuple[int, int]
+    copied_bytes: tuple[int, int]
+    peak: tuple[int, int]
+    kept: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass
 class Lowered:
-    """A kernel module and the choice made for each node, by result name."""
+    """A kernel module, the choice made for each node, by result name, and what became of the copies."""
 
     module: KernelModule
     choices: dict[str, Choice] = field(default_factory=dict)
+    forwarding: Forwarding | None = None
 
 
 class _Builder:
@@ -207,11 +219,14 @@ def covers(have: Halo, need: Halo) -> bool:
 
 
 def lower(
-    graph: Graph, target: Target, force: Mapping[str, str] | None = None, share: bool = False
+    graph: Graph,
+    target: Target,
+    force: Mapping[str, str] | None = None,
+    arena_first: bool = False,
 ) -> Lowered:
     """Lower a verified graph. ``force`` maps operators to kernels that must be used where supported.
 
-    ``share`` makes numbers parameters where kernels become equal by it.
+    ``arena_first`` prefers kernels that take less of the arena to faster ones.
 
     Raises CompileError naming every node no kernel supports.
     """
@@ -221,7 +236,7 @@ def lower(
         if node.op.name == "reshape":
             continue
         try:
-            choices[node] = choose(node, target, force or {}, graph.constants)
+            choices[node] = choose(node, target, force or {}, graph.constants, arena_first)
         except CompileError as e:
             errors.append(e)
     if errors:
@@ -234,10 +249,7 @@ def lower(
             choices[node].variant.lower(node, builder)
         elif storage.of(node.result) is not storage.of(node.inputs[0]):
             _copy_reshape(node, builder)
-    steps = builder.steps
-    if share:
-        steps = share_code(steps, lambda kernel: variant(kernel).may_share)
-    builder.module.body = Block(tuple(steps))
+    builder.module.body = Block(tuple(builder.steps))
     builder.module.verify()
     return Lowered(builder.module, {n.results[0].name: c for n, c in choices.items()})
 

@@ -21,14 +21,17 @@ class Choice:
     others: tuple[tuple[str, str], ...]
 
 
-def choose(node: Node, target: Target, force: Mapping[str, str], constants: Container[Value]) -> Choice:
+def choose(
+    node: Node, target: Target, force: Mapping[str, str], constants: Container[Value], arena_first: bool = False
+) -> Choice:
     """The variant for a node. ``force`` maps an operator to the kernel that must be used where supported.
 
-    ``constants`` are the values whose elements are known, which some variants rearrange.
+    ``constants`` are the values whose elements are known, which some variants rearrange. With ``arena_first`` a
+    variant that wants a halo around an operand is taken only where there is no other.
 
     Raises CompileError if no variant supports the node.
     """
-    ranked: list[tuple[float, int, Variant]] = []
+    ranked: list[tuple[bool, float, int, Variant]] = []
     rejected: list[tuple[str, str]] = []
     for rank, variant in enumerate(candidates(node.op.name)):
         variable = [i for i in variant.packs if node.operands[i] not in constants]
@@ -36,12 +39,17 @@ def choose(node: Node, target: Target, force: Mapping[str, str], constants: Cont
         if reason:
             rejected.append((variant.kernel, reason))
         else:
-            ranked.append((variant.cost(node, target), rank, variant))
+            halo = arena_first and any(lo or hi for d in variant.demands(node) for lo, hi in d.halo)
+            ranked.append((halo, variant.cost(node, target), rank, variant))
     if not ranked:
         reasons = "; ".join(f"{kernel}: {reason}" for kernel, reason in rejected)
         raise CompileError(f"no kernel supports this node ({reasons})", where=node.where)
-    ranked.sort(key=lambda r: r[:2])
-    wanted = [r for r in ranked if r[2].kernel == force.get(node.op.name)]
-    cost, _, best = (wanted or ranked)[0]
-    slower = [(v.kernel, f"about {c:.0f} cycles") for c, _, v in ranked if v is not best]
+    ranked.sort(key=lambda r: r[:3])
+    wanted = [r for r in ranked if r[3].kernel == force.get(node.op.name)]
+    _, cost, _, best = (wanted or ranked)[0]
+    slower = [
+        (v.kernel, "its halo takes memory" if halo else f"about {c:.0f} cycles")
+        for halo, c, _, v in ranked
+        if v is not best
+    ]
     return Choice(best, cost, (*slower, *rejected))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 
-from mccompile.ir.kernel import Call, Fill, View, number_names
+from mccompile.ir.kernel import Block, Call, Fill, KernelModule, View, number_names
+from mccompile.kernels.registry import variant
 
 
 def _form(view: View | None) -> object:
@@ -34,3 +36,11 @@ def share_code(steps: Sequence[Call | Fill], may_share: Callable[[str], bool]) -
         differing = tuple(n for n in numbers[0] if len({table[n] for table in numbers}) > 1)
         args.update({id(c): differing for c in calls})
     return [replace(s, args=args[id(s)]) if isinstance(s, Call) and id(s) in args else s for s in steps]
+
+
+def share_modules(modules: Sequence[KernelModule]) -> None:
+    """Set ``args`` throughout modules that are to share kernels; views must be final, for their numbers decide."""
+    bodies = [list(m.body.linear()) for m in modules]
+    shared = iter(share_code(list(chain.from_iterable(bodies)), lambda kernel: variant(kernel).may_share))
+    for m, body in zip(modules, bodies, strict=True):
+        m.body = Block(tuple(islice(shared, len(body))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mccompile.onnxio.dtypes import dtype_bits, dtype_name, dtype_number, dtype_of_array, numpy_dtype
-from mccompile.onnxio.evaluate import evaluate_model, evaluate_node
+from mccompile.onnxio.evaluate import evaluate_model, evaluate_node, result_bytes
 from mccompile.onnxio.functions import expand_function
 from mccompile.onnxio.infer import infer_types
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, OnnxValue, node_label, subgraphs
@@ -45,6 +45,7 @@ __all__ = [
     "numpy_dtype",
     "op_names",
     "read_model",
+    "result_bytes",
     "since_version",
     "subgraphs",
     "tensor_names",

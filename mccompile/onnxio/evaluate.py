@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.dtypes import dtype_name, dtype_of_array, numpy_dtype
 from mccompile.onnxio.model import OnnxModel, OnnxNode, OnnxValue, node_label
-from mccompile.onnxio.proto import node_to_proto, value_to_proto
+from mccompile.onnxio.proto import node_to_proto, value_from_proto, value_to_proto
 from mccompile.onnxio.schema import newest_opset
 from mccompile.onnxio.write import model_to_bytes
 
@@ -61,6 +62,24 @@ def evaluate_node(
         shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
         reason = f"{type(error).__name__}: {error}"
         raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
+
+
+def result_bytes(node: OnnxNode, inputs: Sequence[np.ndarray | None], opset: int) -> int | None:
+    """The bytes of a node's results by ONNX's shape inference; None where that needs the elements of its inputs."""
+    feeds = {f"//in{i}": array for i, array in enumerate(inputs) if array is not None}
+    renamed = tuple(f"//in{i}" if array is not None else "" for i, array in enumerate(inputs))
+    outputs = tuple(f"//out{i}" if name else "" for i, name in enumerate(node.outputs))
+    single = OnnxNode(node.op_type, renamed, outputs, node.domain, node.name, node.attrs)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(_single_node_model(single, feeds, opset))
+    except Exception:
+        return None
+    total = 0
+    for value in map(value_from_proto, inferred.graph.output):
+        if value.shape is None or not all(isinstance(e, int) for e in value.shape) or value.dtype == "unknown":
+            return None
+        total += math.prod(e for e in value.shape if isinstance(e, int)) * numpy_dtype(value.dtype).itemsize
+    return total
 
 
 def evaluate_model(

@@ -15,6 +15,9 @@ from mccompile.onnxio.write import opset_imports
 _SMALL = 64
 
 
+_OTHERS = ("sequence", "optional", "map", "sparse", "opaque")
+
+
 def infer_types(model: OnnxModel) -> OnnxModel:
     """The model with `value_info` filled, in nested graphs too, by what ONNX infers from the graph inputs.
 
@@ -49,6 +52,26 @@ def _skeleton(graph: OnnxGraph) -> OnnxGraph:
         inputs=[*graph.inputs, *(OnnxValue(k, dtype_of_array(a), a.shape) for k, a in large.items())],
         outputs=[OnnxValue(value.name, "unknown") for value in graph.outputs],
         initializers={name: array for name, array in graph.initializers.items() if name not in large},
+        nodes=[_tensors_alone(node) for node in graph.nodes],
+    )
+
+
+def _tensors_alone(node: OnnxNode) -> OnnxNode:
+    """The node with sequences and the like untyped in nested graphs: their types cannot be written."""
+    nested = {k: _without_others(v) for k, v in node.attrs.items() if isinstance(v, OnnxGraph)}
+    return dataclasses.replace(node, attrs={**node.attrs, **nested}) if nested else node
+
+
+def _without_others(graph: OnnxGraph) -> OnnxGraph:
+    def tensor(value: OnnxValue) -> OnnxValue:
+        return OnnxValue(value.name, "unknown") if value.dtype in _OTHERS else value
+
+    return dataclasses.replace(
+        graph,
+        inputs=[tensor(v) for v in graph.inputs],
+        outputs=[tensor(v) for v in graph.outputs],
+        value_info={name: tensor(v) for name, v in graph.value_info.items()},
+        nodes=[_tensors_alone(node) for node in graph.nodes],
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import BOOL, I64, TensorType
 from mccompile.ops.frontend import Import
@@ -22,6 +22,7 @@ class ArgReduce(Op):
     """
 
     name = "arg_reduce"
+    kind = Kind.REDUCTION
 
     mode: str
     axis: int

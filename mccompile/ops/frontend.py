@@ -79,7 +79,7 @@ class Import:
         if value not in self.graph.constants:
             raise self.error(
                 f"input {i} ({what}) must be a constant, but %{value.name} is computed at run time",
-                hint="fix the shapes with --dim or make the input an initializer",
+                hint="fix the shapes with --dim, or the graph input it depends on with --constant",
             )
         return self.graph.array(value)
 

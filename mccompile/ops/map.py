@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +36,12 @@ class Map(Op):
         return (TensorType(dtype, broadcast_shapes(*(t.shape for t in known))),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        return self._evaluate(arrays, any(a is not None and a.dtype == np.float64 for a in arrays))
+
+    def evaluate_wide(self, *arrays: Array | None) -> tuple[Array, ...]:
+        return self._evaluate(arrays, True)
+
+    def _evaluate(self, arrays: Sequence[Array | None], wide: bool) -> tuple[Array, ...]:
         known = [np.asarray(a) for a in arrays]
-        wide = any(a.dtype == np.float64 for a in known)
         result = ex.evaluate(self.expr, lambda i: known[i], wide)
         return (np.broadcast_to(result, np.broadcast_shapes(*(a.shape for a in known))),)

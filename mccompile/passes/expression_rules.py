@@ -106,12 +106,57 @@ def _idempotent(e: ex.Apply) -> ex.Expr:
     return a if isinstance(a, ex.Apply) and a.fn == e.fn else e
 
 
+def _bound(e: ex.Apply) -> tuple[ex.Expr, ex.Num] | None:
+    """(what is bounded, the number) of a max or min with one number that is not NaN."""
+    a, b = e.operands
+    value, number = (b, a) if isinstance(a, ex.Num) else (a, b)
+    return (value, number) if isinstance(number, ex.Num) and number.value == number.value else None
+
+
+def _clip(e: ex.Apply) -> ex.Expr:
+    """Bounds that say nothing go: infinite ones, and those within which a value was bounded already."""
+    found = _bound(e)
+    if found is None:
+        return e
+    value, number = found
+    none = -math.inf if e.fn == "max" else math.inf
+    if number.dtype.is_float and number.value == none:
+        return value
+    inner = _bound(value) if isinstance(value, ex.Apply) and value.fn in ("max", "min") else None
+    if inner is None or not isinstance(value, ex.Apply):
+        return e
+    if value.fn == e.fn:
+        return _joined_bounds(e, inner[0], inner[1], number)
+    deeper = _bound(inner[0]) if isinstance(inner[0], ex.Apply) and inner[0].fn == e.fn else None
+    if deeper is None:
+        return e
+    # max(min(max(x, l), h), m) is at least the smaller of l and h: m is idle below that.
+    idle = all(_beyond(e.fn, known, number) for known in (deeper[1], inner[1]))
+    return value if idle else e
+
+
+def _beyond(fn: str, known: ex.Num, number: ex.Num) -> bool:
+    """True if a value bounded by ``known`` is within ``number`` too; zeros of two signs tell nothing."""
+    if known.value == number.value:
+        return known == number
+    return known.value > number.value if fn == "max" else known.value < number.value
+
+
+def _joined_bounds(e: ex.Apply, value: ex.Expr, a: ex.Num, b: ex.Num) -> ex.Expr:
+    """max(max(x, a), b) is max(x, the larger), and so for min."""
+    if _beyond(e.fn, a, b):
+        return ex.apply(e.fn, value, a)
+    return ex.apply(e.fn, value, b) if _beyond(e.fn, b, a) else e
+
+
 _RULES: dict[str, Callable[[ex.Apply], ex.Expr]] = {
     "add": _add,
     "sub": _sub,
     "mul": _mul,
     "div": _div,
     "select": _select,
+    "max": _clip,
+    "min": _clip,
     "neg": _involution,
     "not": _involution,
     **dict.fromkeys(("relu", "abs", "sign", "floor", "ceil", "rne", "round_f16"), _idempotent),

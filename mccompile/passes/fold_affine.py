@@ -18,9 +18,11 @@ from mccompile.ops.matmul import MatMul
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewriter import Rewriter
 
+ROUNDS = True
+
 
 @dataclass(frozen=True)
-class _Affine:
+class Affine:
     """value * scale + shift in float64, both constants that broadcast to the value; None: absent."""
 
     scale: Array | None = None
@@ -44,7 +46,7 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     if producer is None or not isinstance(producer.op, Conv | ConvTranspose | MatMul) or node.post or node.pre:
         return 0
     what = f"folded {node.where} into the weights of {producer.where}"
-    affine = _affine_map(r.graph, node, variable[0])
+    affine = affine_map(r.graph, node, variable[0])
     if affine is None:
         return 0
     reason = _obstacle(r, node, producer, affine)
@@ -62,7 +64,7 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     return 1
 
 
-def _obstacle(r: Rewriter, node: Node, producer: Node, affine: _Affine) -> str:
+def _obstacle(r: Rewriter, node: Node, producer: Node, affine: Affine) -> str:
     value, weights = producer.result, producer.operands[1]
     if not r.is_private(value):
         return "its result is needed elsewhere"
@@ -70,7 +72,7 @@ def _obstacle(r: Rewriter, node: Node, producer: Node, affine: _Affine) -> str:
         return "its result is broadcast"
     if value.dtype != node.result.dtype or value.dtype.kind != "f" or value.dtype.name == "f16":
         return f"{value.dtype} to {node.result.dtype} would be rounded in another way"
-    if producer.pre or not _is_bias(producer.post.get(0)):
+    if producer.pre or not is_bias(producer.post.get(0)):
         return "it has another epilogue already"
     if affine.scale is None:
         return ""
@@ -83,7 +85,7 @@ def _obstacle(r: Rewriter, node: Node, producer: Node, affine: _Affine) -> str:
     return ""
 
 
-def _is_bias(body: ex.Expr | None) -> bool:
+def is_bias(body: ex.Expr | None) -> bool:
     """True for no epilogue, and for ``acc + x0``."""
     match body:
         case None:
@@ -94,50 +96,50 @@ def _is_bias(body: ex.Expr | None) -> bool:
 
 
 # -- what a map does to its variable operand ---------------------------------------------------------------
-def _affine_map(graph: Graph, node: Node, value: Value) -> _Affine | None:
+def affine_map(graph: Graph, node: Node, value: Value) -> Affine | None:
     """The scale and shift of a map that does nothing else to ``value``."""
     assert isinstance(node.op, Map)
     if not value.dtype.is_float:
         return None
 
-    def leaf(index: int) -> _Affine:
+    def leaf(index: int) -> Affine:
         operand = node.operands[index]
         assert operand is not None
         if operand is value:
-            return _Affine(np.ones(()))
-        return _Affine(None, graph.array(operand).astype(np.float64))
+            return Affine(np.ones(()))
+        return Affine(None, graph.array(operand).astype(np.float64))
 
     with np.errstate(all="ignore"):
         found = _affine(node.op.expr, leaf)
     if found is None or (found.scale is None and found.shift is None):
         return None
     unscaled = found.scale is not None and bool(np.all(found.scale == 1))
-    return _Affine(None if unscaled else found.scale, found.shift)
+    return Affine(None if unscaled else found.scale, found.shift)
 
 
-def _affine(e: ex.Expr, leaf: Callable[[int], _Affine]) -> _Affine | None:
+def _affine(e: ex.Expr, leaf: Callable[[int], Affine]) -> Affine | None:
     """An expression as scale * value + shift; a constant has no scale. None if it is anything else."""
     match e:
         case ex.Var(index=index):
             return leaf(index)
         case ex.Num() if e.dtype.is_float:
-            return _Affine(None, np.asarray(e.value, dtype=np.float64))
+            return Affine(None, np.asarray(e.value, dtype=np.float64))
         case ex.Apply(fn=("add" | "sub" | "mul" | "div") as fn, operands=(left, right)):
             a, b = _affine(left, leaf), _affine(right, leaf)
             return None if a is None or b is None else _combine(fn, a, b)
     return None
 
 
-def _combine(fn: str, a: _Affine, b: _Affine) -> _Affine | None:
+def _combine(fn: str, a: Affine, b: Affine) -> Affine | None:
     if fn in ("add", "sub"):
-        return _Affine(_sum(fn, a.scale, b.scale), _sum(fn, a.shift, b.shift))
+        return Affine(_sum(fn, a.scale, b.scale), _sum(fn, a.shift, b.shift))
     if fn == "mul" and a.scale is None:
         a, b = b, a
     if b.scale is not None or b.shift is None:
         return None
     factor = b.shift if fn == "mul" else 1 / b.shift
     scaled = [None if part is None else part * factor for part in (a.scale, a.shift)]
-    return _Affine(scaled[0], scaled[1])
+    return Affine(scaled[0], scaled[1])
 
 
 def _sum(fn: str, a: Array | None, b: Array | None) -> Array | None:
@@ -176,10 +178,10 @@ def _scaled_weights(graph: Graph, producer: Node, scale: Array | None) -> Array 
         return None
     factor = _per_weight(producer, scale, len(weights.shape), weights.shape[0])
     assert factor is not None
-    return _rounded(graph.array(weights).astype(np.float64) * factor, weights.dtype)
+    return rounded(graph.array(weights).astype(np.float64) * factor, weights.dtype)
 
 
-def _moved_bias(graph: Graph, producer: Node, affine: _Affine) -> Array | None:
+def _moved_bias(graph: Graph, producer: Node, affine: Affine) -> Array | None:
     """The new bias where it is a constant; None if there is none, or it is computed at run time."""
     total = affine.shift
     if producer.post:
@@ -188,15 +190,15 @@ def _moved_bias(graph: Graph, producer: Node, affine: _Affine) -> Array | None:
             return None
         scaled = graph.array(bias).astype(np.float64) * (1 if affine.scale is None else affine.scale)
         total = scaled if total is None else scaled + total
-    return None if total is None else _rounded(total, producer.result.dtype)
+    return None if total is None else rounded(total, producer.result.dtype)
 
 
-def _rounded(a: Array, dtype: DType) -> Array:
+def rounded(a: Array, dtype: DType) -> Array:
     with np.errstate(over="ignore"):
         return np.asarray(a).astype(dtype.numpy)
 
 
-def _rewrite(r: Rewriter, producer: Node, affine: _Affine, weights: Array | None, bias: Array | None) -> None:
+def _rewrite(r: Rewriter, producer: Node, affine: Affine, weights: Array | None, bias: Array | None) -> None:
     """Scaled weights; the bias becomes bias * scale + shift."""
     old = producer.operands[1]
     assert old is not None
@@ -216,11 +218,11 @@ def _rewrite(r: Rewriter, producer: Node, affine: _Affine, weights: Array | None
     elif producer.post:
         term = read(producer.extras[0])
         if affine.scale is not None:
-            scale = graph.constant(f"{old.name}.scale", _rounded(affine.scale, dtype))
+            scale = graph.constant(f"{old.name}.scale", rounded(affine.scale, dtype))
             term = ex.apply("mul", term, read(scale))
         body = ex.apply("add", body, term)
         if affine.shift is not None:
-            shift = graph.constant(f"{old.name}.shift", _rounded(affine.shift, dtype))
+            shift = graph.constant(f"{old.name}.shift", rounded(affine.shift, dtype))
             body = ex.apply("add", body, read(shift))
     producer.post = {} if isinstance(body, ex.Var) else {0: body}
     r.rewire(producer, operands, extras)

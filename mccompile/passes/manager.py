@@ -53,6 +53,18 @@ def passes() -> dict[str, Pass]:
     return found
 
 
+@functools.cache
+def rounding() -> frozenset[str]:
+    """The passes that may change how results are rounded: those whose module says ``ROUNDS = True``."""
+    modules = {name: importlib.import_module(run.__module__) for name, run in passes().items()}
+    return frozenset(name for name, module in modules.items() if getattr(module, "ROUNDS", False))
+
+
+def exact_only(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``names`` that keep every bit."""
+    return tuple(n for n in names if n not in rounding())
+
+
 def run_passes(
     graph: Graph, names: Sequence[str], after: Callable[[str, Graph], None] = lambda name, graph: None
 ) -> list[PassRecord]:

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Op
 
 
 class Rewriter:
@@ -21,12 +22,16 @@ class Rewriter:
         self._users = {v: dict.fromkeys(nodes) for v, nodes in graph.users().items()}
         self._outputs = set(graph.outputs)
         self._erased: set[Node] = set()
+        self._before: dict[Node, list[Node]] = {}
 
     def nodes(self) -> Iterator[Node]:
         """The nodes in their order at the start, without those erased meanwhile."""
         return (n for n in self.graph.nodes if n not in self._erased)
 
     # -- questions ---------------------------------------------------------------------------------------
+    def is_erased(self, node: Node) -> bool:
+        return node in self._erased
+
     def producer(self, value: Value | None) -> Node | None:
         """The node that makes ``value``; None for inputs, constants and absent operands."""
         return None if value is None else self._producer.get(value)
@@ -76,6 +81,16 @@ class Rewriter:
                 [new if v is old else v for v in node.extras],
             )
 
+    def insert(self, before: Node, op: Op, operands: Sequence[Value | None], name: str) -> Value:
+        """The result of a new node that stands before another one, with its origins; `nodes` does not show it."""
+        node = Node(op, list(operands), [], origins=before.origins)
+        node.results = [self.graph.value(name, t) for t in node.infer()]
+        self._before.setdefault(before, []).append(node)
+        self._producer[node.result] = node
+        for v in dict.fromkeys(node.inputs):
+            self._users.setdefault(v, {})[node] = None
+        return node.result
+
     def erase(self, node: Node) -> None:
         """Drop a node whose results nothing reads, or another node makes now."""
         self._erased.add(node)
@@ -110,7 +125,7 @@ class Rewriter:
 
     def finish(self) -> None:
         """Put the nodes in an order in which each comes after what it reads; else the order stays."""
-        nodes = list(self.nodes())
+        nodes = [n for kept in self.graph.nodes for n in (*self._before.get(kept, ()), kept) if n not in self._erased]
         position = {n: i for i, n in enumerate(nodes)}
         waits: list[int] = []
         for n in nodes:

@@ -18,18 +18,22 @@ from mccompile.ir.kernel import Buffer, Call, Fill, View
 from mccompile.ir.program import Program
 
 _NOBODY: Final = -1
+_APART: Final = 4096
+"""A multiple of every alignment: where a region begins tells nothing of what is aligned in it."""
 Owners = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def check_program(program: Program, keep_inputs: bool = False) -> None:
     """Raise InternalError, naming step and buffers, unless the program is sound.
 
-    Verified: every address is aligned and inside of its space; blob entries do not overlap; every element a
-    step reads was written by the buffer it is read from and by nobody since (halos and tails included, for
-    kernels may read them); a call writes no byte that it reads, except through an operand offered in place,
-    at the same element; buffers that are alive together overlap only in such a call; inputs hold from the
-    start (``keep_inputs``: to the end), outputs are complete at the end.
+    Verified: every address is aligned and inside of its space (its region, where the arena has several, none of
+    which takes more than there is); blob entries do not overlap; every element a step reads was written by the
+    buffer it is read from and by nobody since (halos and tails included, for kernels may read them); a call
+    writes no byte that it reads, except through an operand offered in place, at the same element, or one that
+    lies as far behind the result as the call asks for; buffers that are alive together overlap only in such a
+    call; inputs hold from the start (``keep_inputs``: to the end), outputs are complete at the end.
     """
+    _check_regions(program)
     _check_places(program)
     _check_blob(program)
     _check_lives(program, keep_inputs)
@@ -37,23 +41,56 @@ def check_program(program: Program, keep_inputs: bool = False) -> None:
 
 
 def _span(program: Program, b: Buffer) -> tuple[int, int]:
-    at = program.offsets[b]
+    """A buffer's bytes, those of an arena of several regions as if these lay one after the other."""
+    at = program.offsets[b] + (_base(program, b.region) if b.region else 0)
     return at, at + b.nbytes
 
 
+def _base(program: Program, region: str) -> int:
+    """Where a region begins if each lies behind the one before."""
+    at = 0
+    for r in program.regions:
+        if r.name == region:
+            break
+        at += -(-r.nbytes // _APART) * _APART
+    return at
+
+
 def _describe(program: Program, b: Buffer) -> str:
-    low, high = _span(program, b)
-    return f"{b.name} at [{low}, {high})"
+    at = program.offsets[b]
+    return f"{b.name} at {b.region}[{at}, {at + b.nbytes})"
 
 
 def _check_places(program: Program) -> None:
     for b in program.module.buffers:
         if b not in program.offsets:
             raise InternalError(f"{b.name} has no address")
-        limit = program.arena_bytes if b.space == "arena" else program.blob_bytes
-        low, high = _span(program, b)
+        limit = _limit(program, b)
+        low, high = program.offsets[b], program.offsets[b] + b.nbytes
         if low < 0 or high > limit or low % b.align or low % b.type.dtype.nbytes:
             raise InternalError(f"{_describe(program, b)} is misaligned or leaves the {b.space} of {limit} bytes")
+
+
+def _check_regions(program: Program) -> None:
+    names = [r.name for r in program.regions]
+    if len(set(names)) != len(names):
+        raise InternalError("two regions share a name")
+    for r in program.regions:
+        if r.nbytes > r.limit:
+            raise InternalError(f"region {r.name} takes {r.nbytes} bytes of {r.limit}")
+    if names and sum(r.nbytes for r in program.regions) != program.arena_bytes:
+        raise InternalError(f"the regions do not add up to the {program.arena_bytes} bytes of the arena")
+
+
+def _limit(program: Program, b: Buffer) -> int:
+    if b.space == "blob":
+        return program.blob_bytes
+    if not program.regions and not b.region:
+        return program.arena_bytes
+    sizes = [r.nbytes for r in program.regions if r.name == b.region]
+    if not sizes:
+        raise InternalError(f"{b.name} lies in region {b.region!r}, which the program does not have")
+    return sizes[0]
 
 
 def _check_blob(program: Program) -> None:
@@ -86,7 +123,8 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
         for a in alive:
             (a_low, a_high), (b_low, b_high) = _span(program, a), _span(program, b)
             apart = a_high <= b_low or b_high <= a_low
-            if not apart and not (last[a] == born and _overwrites(steps, born, b, a)):
+            allowed = _overwrites(steps, born, b, a) or _follows(program, steps, born, b, a)
+            if not apart and not (last[a] == born and allowed):
                 raise InternalError(
                     f"{_describe(program, a)} and {_describe(program, b)} overlap, both are alive at step {born}"
                 )
@@ -109,6 +147,21 @@ def _overwrites(steps: list[Call | Fill], t: int, result: Buffer, operand: Buffe
     return any(v is not None and v.buffer is operand for v in offered)
 
 
+def _follows(program: Program, steps: list[Call | Fill], t: int, result: Buffer, operand: Buffer) -> bool:
+    """True if step ``t`` offers to write ``result`` as far before ``operand`` as it lies, or farther."""
+    step = steps[t] if 0 <= t < len(steps) else None
+    if not isinstance(step, Call) or step.near is None or step.results[0].buffer is not result:
+        return False
+    i, distance = step.near
+    view = step.reads[i]
+    others = [v for k, v in enumerate(step.inputs) if k != i and v is not None]
+    if view is None or view.buffer is not operand or len(step.results) > 1:
+        return False
+    if any(v.buffer is operand for v in others):
+        return False
+    return _span(program, operand)[0] >= _span(program, result)[0] + distance
+
+
 class _Memory:
     """The arena in units of as many bytes as every address and element size is a multiple of."""
 
@@ -116,9 +169,10 @@ class _Memory:
         self.program = program
         self.buffers = [b for b in program.module.buffers if b.space == "arena"]
         self.number = {b: i for i, b in enumerate(self.buffers)}
-        sizes = [n for b in self.buffers for n in (program.offsets[b], b.type.dtype.nbytes)]
+        sizes = [n for b in self.buffers for n in (_span(program, b)[0], b.type.dtype.nbytes)]
         self.unit = math.gcd(*sizes) or 1
-        self.owners: Owners = np.full(program.arena_bytes // self.unit + 1, _NOBODY, np.int32)
+        end = _base(program, "") if program.regions else program.arena_bytes
+        self.owners: Owners = np.full(end // self.unit + 1, _NOBODY, np.int32)
 
     def run(self, keep_inputs: bool) -> None:
         for b in self.buffers:
@@ -155,7 +209,8 @@ class _Memory:
             for k, v in enumerate(call.inputs):
                 if v is None or v.buffer.space != "arena" or not self._meet(b, mine, v.buffer, self._read(v)):
                     continue
-                if not (i == 0 and k in call.inplace and self._same_elements(v, call.results[0])):
+                behind = _follows(self.program, [call], 0, b, v.buffer)
+                if not (i == 0 and (behind or (k in call.inplace and self._same_elements(v, call.results[0])))):
                     raise InternalError(f"{where} writes {b.name} over {v.buffer.name}, which it still reads")
 
     def _meet(self, a: Buffer, mine: Owners, b: Buffer, theirs: Owners) -> bool:
@@ -179,7 +234,7 @@ class _Memory:
         if a.shape != b.shape or a.dtype.nbytes != b.dtype.nbytes:
             return False
         size = a.dtype.nbytes
-        start = [self.program.offsets[v.buffer] + v.offset * size for v in (a, b)]
+        start = [_span(self.program, v.buffer)[0] + v.offset * size for v in (a, b)]
         steps = zip(_contributions(a), _contributions(b), strict=True)
         return start[0] == start[1] and all(np.array_equal(x, y) for x, y in steps)
 
@@ -194,9 +249,12 @@ class _Memory:
         self._units(view)[...] = self.number[view.buffer]
 
     def _read(self, view: View) -> Owners:
-        """What a kernel may read: the view, or all of the buffer if that has a halo or a tail."""
-        stored = math.prod(view.buffer.type.stored_shape)
-        padded = bool(view.buffer.halo) or stored != view.buffer.type.count
+        """What a kernel may read: the view, or all of the buffer if that has a halo or a tail.
+
+        A part of a tensor has no halo: who reads one, reads nothing beside it.
+        """
+        stored, count = math.prod(view.buffer.type.stored_shape), view.buffer.type.count
+        padded = (bool(view.buffer.halo) and view.count == count) or stored != count
         return self._all(view.buffer) if padded else self._units(view)
 
     def _all(self, b: Buffer) -> Owners:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from mccompile.ir.kernel import Buffer, Call, KernelModule
 from mccompile.ir.program import PlanFacts, Program
 from mccompile.plan.alloc.portfolio import allocate
-from mccompile.plan.alloc.problem import Interval, Overwrite, Problem
+from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Problem
 from mccompile.plan.check import check_program
+from mccompile.plan.regions import Memory, Placement, Work, place_regions
 from mccompile.plan.schedule import schedule
 
 
@@ -15,7 +18,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, tuple[int, int]]:
-    """Half-open life of each arena buffer: inputs from the start, outputs (and kept inputs) to the end."""
+    """Half-open life of each arena buffer: inputs from before the first step, outputs and kept inputs to the end."""
     steps = list(module.body.linear())
     end = len(steps) + 1  # one past the last step, which must not overwrite what the caller will read
     life: dict[Buffer, tuple[int, int]] = {}
@@ -25,7 +28,7 @@ def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, t
                 life[b] = (life.get(b, (t, t))[0], t + 1)
     for b in module.buffers:
         if b.role == "input":
-            life[b] = (0, end if keep_inputs else life.get(b, (0, 1))[1])
+            life[b] = (-1, end if keep_inputs else life.get(b, (0, 1))[1])
         elif b.role == "output":
             life[b] = (life.get(b, (0, 0))[0], end)
     return life
@@ -57,6 +60,33 @@ def inplace_offers(module: KernelModule, life: dict[Buffer, tuple[int, int]]) ->
     return offers
 
 
+def near_offers(module: KernelModule, life: dict[Buffer, tuple[int, int]]) -> list[tuple[Buffer, Buffer, int]]:
+    """(operand, result, distance) where a call may write its result over what it has read of a dying operand."""
+    offers = []
+    for t, step in enumerate(module.body.linear()):
+        if not isinstance(step, Call) or step.near is None or len(step.results) != 1:
+            continue
+        i, distance = step.near
+        view, result = step.reads[i], step.results[0].buffer
+        others = [v.buffer for k, v in enumerate(step.inputs) if k != i and v is not None]
+        if view is None or view.buffer.space != "arena" or view.buffer in (*others, result):
+            continue
+        if life[result][0] == t and life[view.buffer][1] == t + 1:
+            step_bytes = math.gcd(view.buffer.align, result.align)  # both addresses are multiples of it
+            offers.append((view.buffer, result, round_up(distance, step_bytes)))
+    return offers
+
+
+def memory_problem(module: KernelModule, life: dict[Buffer, tuple[int, int]]) -> tuple[Problem, dict[Buffer, int]]:
+    """What the allocators are asked, and the number of each buffer in it."""
+    buffers = [b for b in module.buffers if b in life]
+    index = {b: i for i, b in enumerate(buffers)}
+    intervals = tuple(Interval(b.name, *life[b], max(b.nbytes, 1), b.align) for b in buffers)
+    overwrites = tuple(Overwrite(index[src], index[dst]) for src, dst in inplace_offers(module, life))
+    nears = tuple(Near(index[src], index[dst], distance) for src, dst, distance in near_offers(module, life))
+    return Problem(intervals, overwrites, nears), index
+
+
 def place_blob(module: KernelModule) -> tuple[dict[Buffer, int], int]:
     """Offsets of the weights in order of first use, so that they are read forward."""
     used: dict[Buffer, None] = {}
@@ -71,25 +101,53 @@ def place_blob(module: KernelModule) -> tuple[dict[Buffer, int], int]:
     return offsets, at
 
 
-def plan(module: KernelModule, keep_inputs: bool = False, effort: int = 1) -> Program:
-    """Order the steps and give every buffer an address; the plan is checked independently."""
-    module = schedule(module)
+def plan(
+    module: KernelModule, keep_inputs: bool = False, effort: int = 1, memory: Memory = (), work: Work | None = None
+) -> Program:
+    """Order the steps and give every buffer an address; the plan is checked independently.
+
+    Args:
+        effort: as for `allocate` and `best_order`.
+        memory: where the arena lies in several memories: their names and sizes, fastest first.
+        work: multiply-adds of ONNX nodes, for the choice among these.
+
+    Raises:
+        CompileError: ``memory`` is too small.
+    """
+    module = schedule(module, keep_inputs, effort)
     life = lifetimes(module, keep_inputs)
-    buffers = [b for b in module.buffers if b in life]
-    index = {b: i for i, b in enumerate(buffers)}
-    intervals = tuple(Interval(b.name, *life[b], max(b.nbytes, 1), b.align) for b in buffers)
-    overwrites = tuple(Overwrite(index[src], index[dst]) for src, dst in inplace_offers(module, life))
-    result = allocate(Problem(intervals, overwrites), effort)
+    for b in module.buffers:
+        b.region = ""
+    problem, index = memory_problem(module, life)
+    if memory:
+        return _place(module, place_regions(module, problem, index, memory, work, effort), keep_inputs)
+    intervals = problem.intervals
+    result = allocate(problem, effort)
     offsets, blob_bytes = place_blob(module)
     offsets.update({b: result.offsets[i] for b, i in index.items()})
     module.buffers = [b for b in module.buffers if b in offsets]
     taken = tuple(
-        (intervals[o.src].name, intervals[o.dst].name) for o in result.used if isinstance(o, Overwrite)
+        (intervals[a].name, intervals[b].name)
+        for a, b in ((o.src, o.dst) if isinstance(o, Overwrite) else (o.dst, o.src) for o in result.used)
     )
     naive = sum(i.nbytes for i in intervals)
     facts = PlanFacts(result.peak, result.lower_bound, naive, result.algorithm, taken)
-    arena = round_up(max(result.peak, 1), max((b.align for b in buffers), default=1))
+    arena = round_up(max(result.peak, 1), max((b.align for b in index), default=1))
     program = Program(module, offsets, arena, blob_bytes, facts)
+    program.verify()
+    check_program(program, keep_inputs)
+    return program
+
+
+def _place(module: KernelModule, placed: Placement, keep_inputs: bool) -> Program:
+    """The program of an arena in several memories."""
+    for b, region in placed.region_of.items():
+        b.region = region
+    offsets, blob_bytes = place_blob(module)
+    offsets.update(placed.offsets)
+    module.buffers = [b for b in module.buffers if b in offsets]
+    arena = sum(r.nbytes for r in placed.regions)
+    program = Program(module, offsets, arena, blob_bytes, placed.facts, placed.regions)
     program.verify()
     check_program(program, keep_inputs)
     return program

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from mccompile.codegen.library import Library
 from mccompile.codegen.model import ModelFacts
 from mccompile.ir.graph import Graph
 from mccompile.ir.program import Program
@@ -15,7 +17,10 @@ from mccompile.targets.target import Target
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile. See `mccompile.compile` for each field."""
+    """How to compile. See `mccompile.compile` for each field.
+
+    ``project`` is the prefix of what several models share, ``share_arena`` lets them lie over one another.
+    """
 
     target: str = "native"
     opt_level: str = "O2"
@@ -26,6 +31,13 @@ class Options:
     embed: bool = False
     passes: Sequence[str] | None = None
     kernels: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = False
+    memory: tuple[tuple[str, int], ...] = ()
+    ram: int | None = None
+    split_kernels: bool = False
+    project: str = ""
+    share_arena: bool = False
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -43,3 +55,4 @@ class Compilation:
     lowered: Lowered | None = None
     program: Program | None = None
     facts: ModelFacts | None = None
+    library: Library | None = None

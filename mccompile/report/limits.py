@@ -35,6 +35,26 @@ def misfits(report: Mapping[str, Any], largest: Mapping[str, int], ram: int | No
     return found
 
 
+def require_project_fit(report: Mapping[str, Any], ram: int | None, flash: int | None) -> None:
+    """CompileError unless the arenas of all models together fit in ``ram`` and their blobs in ``flash`` bytes."""
+    facts, models = report["project"], report["models"]
+    blobs = {name: r["blob_bytes"] for name, r in models.items()}
+    arenas = {name: r["memory"]["arena_bytes"] for name, r in models.items()}
+    hint = "a larger budget, smaller models" + ("" if facts["share_arena"] else ", or --share-arena")
+    for what, option, total, limit, parts in (
+        ("arenas", "--ram", facts["arena_bytes"], ram, arenas),
+        ("weights", "--flash", sum(blobs.values()), flash, blobs),
+    ):
+        if limit is not None and total > limit:
+            sizes = ", ".join(f"{name} {size:,}" for name, size in parts.items())
+            raise CompileError(
+                f"the project does not fit: its {what} take {total:,} bytes, {total - limit:,} more than the "
+                f"{limit:,} of {option}\n  models: {sizes}",
+                where=facts["name"],
+                hint=hint,
+            )
+
+
 def weight_sizes(c: Compilation) -> dict[str, int]:
     """Bytes of each blob entry by name."""
     assert c.program is not None
@@ -45,8 +65,11 @@ def require_fit(c: Compilation, ram: int | None, flash: int | None) -> None:
     """CompileError unless the arena fits in ``ram`` bytes and the blob in ``flash`` bytes (None: no limit)."""
     if ram is None and flash is None:
         return
-    found = misfits(make_report(c, {}), weight_sizes(c), ram, flash)
+    report = make_report(c, {})
+    found = misfits(report, weight_sizes(c), ram, flash)
     if found:
+        if ram is not None and c.options.ram == ram and report["memory"]["arena_bytes"] > ram:
+            found.append("  tried in vain: a longer search of the planner, kernels without halos")
         raise CompileError(
             "\n".join(found),
             where=c.source,

@@ -5,17 +5,27 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from mccompile._version import __version__
+from mccompile.codegen.files import c_sources
 from mccompile.codegen.model import Port
 from mccompile.ir.kernel import Buffer, Call, View, whole
 from mccompile.ir.program import Program
+from mccompile.lower.lower import Forwarding
 from mccompile.report.compilation import Compilation
+from mccompile.report.traffic import traffic
 
 
 def _port(p: Port) -> dict[str, Any]:
-    return {"name": p.name, "c_name": p.id, "dtype": p.dtype, "shape": list(p.shape), "offset": p.offset}
+    port = {"name": p.name, "c_name": p.id, "dtype": p.dtype, "shape": list(p.shape), "offset": p.offset}
+    return port | _region(p.region)
+
+
+def _region(name: str) -> dict[str, Any]:
+    """The memory that an offset counts in; nothing where there is but one."""
+    return {"region": name} if name else {}
 
 
 def _view(view: View) -> dict[str, Any]:
@@ -74,9 +84,35 @@ def _memory(program: Program) -> dict[str, Any]:
         "peak_step": step,
         "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in alive],
         "tensors": [
-            {"name": b.name, "offset": program.offsets[b], "bytes": b.nbytes, "role": b.role}
+            {"name": b.name, "offset": program.offsets[b], "bytes": b.nbytes, "role": b.role} | _region(b.region)
             for b in program.arena()
         ],
+    } | ({"regions": _regions(program)} if program.regions else {})
+
+
+def _regions(program: Program) -> list[dict[str, Any]]:
+    """Each memory of the arena, fastest first: what it has, what is used, and by how many tensors."""
+    return [
+        {
+            "name": r.name,
+            "arena_bytes": r.nbytes,
+            "limit_bytes": r.limit,
+            "tensors": sum(b.region == r.name for b in program.arena()),
+        }
+        for r in program.regions
+    ]
+
+
+def _copies(f: Forwarding) -> dict[str, Any]:
+    """What memory forwarding did: copies and the bytes they write, before and after; why each that is left is."""
+    return {
+        "before": f.copies[0],
+        "after": f.copies[1],
+        "bytes_before": f.copied_bytes[0],
+        "bytes_after": f.copied_bytes[1],
+        "peak_before": f.peak[0],
+        "peak_after": f.peak[1],
+        "kept": [list(k) for k in f.kept],
     }
 
 
@@ -87,7 +123,8 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
     assert facts is not None
     assert lowered is not None
     macs = sum(n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in c.graph.nodes)
-    return {
+    split = {"sources": c_sources(facts, c.library)} if c.library is not None else {}
+    return split | {
         "mccompile": __version__,
         "model": {"file": c.source, "sha256": c.sha256, "onnx_nodes": c.onnx_nodes, "name": c.graph.name},
         "target": {
@@ -105,6 +142,8 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "blob_bytes": len(facts.blob),
         "graph_nodes": len(c.graph.nodes),
         "kernels": dict(sorted(Counter(k.kernel for k in facts.kernels).items())),
+        "traffic": asdict(traffic(program.module)),
+        "copies": None if lowered.forwarding is None else _copies(lowered.forwarding),
         "steps": _steps(program),
         "tensors": _tensors(program),
         "choices": {

@@ -25,7 +25,7 @@ def size_text(count: int) -> str:
     return f"{count:,} bytes ({count / 1024**2:.2f} MiB)"
 
 
-def _row(label: str, text: str, lines: int = 2) -> list[str]:
+def row(label: str, text: str, lines: int = 2) -> list[str]:
     """A labelled row of at most ``lines`` lines."""
     wrapped = textwrap.wrap(
         text, WIDTH - INDENT, break_long_words=True, break_on_hyphens=False, max_lines=lines, placeholder=" ..."
@@ -53,10 +53,13 @@ def _arena(report: Report) -> list[str]:
     bound, gap = memory["lower_bound_bytes"], memory["gap_percent"]
     against = "the lower bound" if gap == 0 else f"{gap} % above the lower bound of {bound:,}"
     naive = f"; {memory['naive_bytes']:,} without reuse" if memory["naive_bytes"] > memory["peak_bytes"] else ""
-    rows = _row("arena (RAM)", f"{size_text(memory['arena_bytes'])}, {against}{naive}")
+    rows = row("arena (RAM)", f"{size_text(memory['arena_bytes'])}, {against}{naive}")
+    for r in memory.get("regions", ()):
+        count = f"{r['tensors']} tensor{'s' * (r['tensors'] != 1)}"
+        rows += row(f"  {r['name']}", f"{size_text(r['arena_bytes'])} of {r['limit_bytes']:,}, {count}", 1)
     if memory["scratch_bytes"]:
-        rows += _row("  scratch", f"at most {size_text(memory['scratch_bytes'])} of it at once")
-    return rows + _row("  peak", peak_text(report), 3)
+        rows += row("  scratch", f"at most {size_text(memory['scratch_bytes'])} of it at once")
+    return rows + row("  peak", peak_text(report), 3)
 
 
 def _kernels(report: Report) -> list[str]:
@@ -64,7 +67,16 @@ def _kernels(report: Report) -> list[str]:
     distinct = report["kernels"]
     parts = ", ".join(f"{name} x{n}" for name, n in sorted(distinct.items(), key=lambda k: (-k[1], k[0])))
     head = f"{sum(distinct.values())} C functions for {sum(calls.values())} steps: "
-    return _row("kernels", head + parts, 3)
+    return row("kernels", head + parts, 3) + _copies(report)
+
+
+def _copies(report: Report) -> list[str]:
+    """What became of copies, in a row, if there were any."""
+    copies = report["copies"]
+    if not copies or not copies["before"]:
+        return []
+    left = f"{copies['after']} left ({copies['bytes_after']:,} bytes)" if copies["after"] else "none left"
+    return row("  copies", f"{copies['before']} of {copies['bytes_before']:,} bytes before forwarding, {left}", 1)
 
 
 def summary(report: Report, out: str) -> str:
@@ -72,14 +84,14 @@ def summary(report: Report, out: str) -> str:
     model, target = report["model"], report["target"]
     lines = [f"{model['name']}: {model['file']} for {target['name']}, -{report['options']['opt_level']}"]
     if report["macs"] is not None:
-        lines += _row("MACs", f"{report['macs']:,}")
-    lines += _row("weights (flash)", f"{size_text(report['weights_bytes'])}; the blob has {report['blob_bytes']:,}")
+        lines += row("MACs", f"{report['macs']:,}")
+    lines += row("weights (flash)", f"{size_text(report['weights_bytes'])}; the blob has {report['blob_bytes']:,}")
     lines += _arena(report)
     lines += _kernels(report)
     for label in ("inputs", "outputs"):
         ports = [f"{p['name']} {p['dtype']}[{','.join(map(str, p['shape']))}]" for p in report[label]]
-        lines += _row(label, ", ".join(ports))
-    lines += _row("files", f"{out}: {' '.join([*report['files'], 'report.json'])}", 3)
+        lines += row(label, ", ".join(ports))
+    lines += row("files", f"{out}: {' '.join([*report['files'], 'report.json'])}", 3)
     notes = [f"note: {note}" for note in report["notes"]]
     room = MAX_LINES - len(lines)
     return "\n".join(lines + _first(notes, min(room, MAX_NOTES)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -122,8 +123,8 @@ def test_print_after(run: Run, model: Path, tmp_path: Path) -> None:
         "// after lower",
         "// after plan",
     ]
-    note = run(model, "-o", tmp_path / "out", "--print-after", "fuse-maps", "-O0", "-q")
-    assert "not run at this level: fuse-maps" in note.stderr
+    note = run(model, "-o", tmp_path / "out", "--print-after", "fuse-groups", "-O0", "-q")
+    assert "not run at this level: fuse-groups" in note.stderr
 
 
 def test_dump_and_resume(run: Run, model: Path, tmp_path: Path) -> None:
@@ -188,18 +189,18 @@ def test_resumed_program_is_proved_again(run: Run, model: Path, tmp_path: Path) 
 
 def test_opt(run: Run, model: Path, tmp_path: Path) -> None:
     before = run("opt", model)
-    after = run("opt", model, "-p", "fold-constants,fuse-maps,fuse-epilogues", "--time", "--remarks")
+    after = run("opt", model, "-p", "fold-constants,fuse-groups", "--time", "--remarks")
     assert before.stdout.count(" = map(") == 2
     assert after.stdout.count(" = map(") == 0
     assert "post0{" in after.stdout
-    assert "fuse-epilogues: " in after.stderr
+    assert "fuse-groups: " in after.stderr
     assert " ms  " in after.stderr
     saved = run("opt", model, "-o", tmp_path / "m.mcir")
     assert saved.stdout == ""
     assert (tmp_path / "m.mcir").read_text() == before.stdout
     with np.load(tmp_path / "m.npz") as arrays:
         assert arrays.files == ["w"]
-    again = run("opt", tmp_path / "m.mcir", "-p", "fold-constants,fuse-maps,fuse-epilogues")
+    again = run("opt", tmp_path / "m.mcir", "-p", "fold-constants,fuse-groups")
     assert again.stdout == after.stdout
 
 
@@ -306,3 +307,30 @@ def test_names_that_cannot_be_printed(tmp_path: Path) -> None:
     assert isinstance(onnx.load(model), onnx.ModelProto)
     done = spawn([model, "-o", tmp_path / "out", "--print-after-all"], env={"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
+
+
+def test_memories_on_the_command_line(run: Run, model: Path, tmp_path: Path) -> None:
+    done = run(model, "-o", tmp_path / "out", "--target", "generic", "--memory", "dtcm:512,sram:1K")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^    (dtcm|sram) +\d+ bytes of (512|1,024), \d+ tensors?$", done.output, re.MULTILINE)
+    for wrong in ("dtcm", "dtcm:", ":64K", "dtcm:64Q", "dtcm:1K,dtcm:2K", "Dtcm:1K", "dtcm:0"):
+        assert run(model, "-o", tmp_path / "new", "--memory", wrong).exit_code == 2, wrong
+    small = run(model, "-o", tmp_path / "new", "--target", "generic", "--memory", "dtcm:64,sram:96")
+    assert small.exit_code == 1
+    assert "peak: step" in small.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_options_of_projects_on_the_command_line(run: Run, model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.onnx"
+    other.write_bytes(model.read_bytes())
+    for wrong in ([model, other], [model, "--share-arena"], [model, other, "--project", "p", "--name", "x"]):
+        done = run(*wrong, "-o", tmp_path / "out")
+        assert done.exit_code == 2, done.output
+        assert not (tmp_path / "out").exists()
+    done = run(model, other, "-o", tmp_path / "out", "--project", "p", "--json")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    assert list(report["models"]) == ["small", "other"]
+    assert report["project"]["kernels"] < report["project"]["kernels_unshared"]
+    assert run(model, "-o", tmp_path / "one", "--project", "p").exit_code == 0

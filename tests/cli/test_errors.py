@@ -128,7 +128,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "option": (["small.onnx", "-o", "out", "--fast"], "--fast"),
     "no out": (["small.onnx"], "-o"),
     "command": (["inspct", "small.onnx"], "did you mean 'inspect'"),
-    "two models": (["small.onnx", "small.onnx", "-o", "out"], "unexpected extra argument"),
+    "two models": (["small.onnx", "small.onnx", "-o", "out"], "--project"),
     "inputs": (["small.onnx", "-o", "out", "--inputs", "x.npz"], "--golden"),
     "dump": (["small.onnx", "-o", "out", "--dump-dir", "small.onnx"], "cannot be made"),
     "check inputs": (["check", "small.onnx", "--inputs", "x.npz"], "there is no file"),
@@ -186,7 +186,7 @@ def test_internal_errors_are_called_bugs(run: Run, model: Path, monkeypatch: pyt
     def broken(*args: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("mccompile.driver.plan", broken)
+    monkeypatch.setattr("mccompile.driver.plan_to_fit", broken)
     result = run(model, "-o", model.parent / "out")
     assert result.exit_code == 1
     assert "internal error: ZeroDivisionError: planted" in result.stderr
@@ -203,7 +203,7 @@ def test_interrupt(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mccompile.driver.plan", interrupted)
+    monkeypatch.setattr("mccompile.driver.plan_to_fit", interrupted)
     result = run(model, "-o", model.parent / "out")
     assert result.exit_code == 130
     assert "Traceback" not in result.output

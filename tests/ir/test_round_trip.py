@@ -23,6 +23,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32
 from mccompile.kernels.registry import params_of
 from mccompile.lower.lower import lower
+from mccompile.lower.share import share_modules
 from mccompile.ops.draw import SeededDraw
 from mccompile.ops.registry import front_ends, lookup
 from mccompile.plan.plan import plan
@@ -52,7 +53,9 @@ def round_trip(c: Compilation) -> None:
     graph_round_trip(c)
     optimize(c)
     graph_round_trip(c)
-    c.lowered = lower(c.graph, c.target, share=c.options.opt_level == "Os")
+    c.lowered = lower(c.graph, c.target)
+    if c.options.opt_level == "Os":
+        share_modules([c.lowered.module])
     printed = text_of(c.lowered.module)
     assert text_of(parse_module(printed, lookup, params_of, arrays_of(c.lowered.module))) == printed
     c.program = plan(c.lowered.module)

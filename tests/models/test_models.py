@@ -23,7 +23,8 @@ MODELS = real_models()
 NOW = [m for m in MODELS if not m.later]
 BIG_MACS = 500_000_000
 CLANG = ("mnist8", "go1_policy", "kws_dscnn_fp32", "dtln_stage2", "squeezenet_fp16")
-ABOVE_BOUND: dict[str, str] = {}
+_SLIDING = "results slide below their operands, layer after layer; the bound does not add up how far"
+ABOVE_BOUND: dict[str, str] = dict.fromkeys(("kws_dscnn_fp32", "nilm_conv1d", "yunet_n_320"), _SLIDING)
 """Networks whose arena is larger than the lower bound, and why."""
 
 pytestmark = pytest.mark.skipif(not MODELS, reason="needs models/manifest.json under MCC_SHARED")

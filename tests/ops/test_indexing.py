@@ -101,7 +101,7 @@ def test_scattering_into_memory_that_is_not_needed_again_does_not_copy(kernel: s
     path = build_model(tmp_path / "m.onnx", nodes, inputs, {})
     mccompile.compile(path, tmp_path / "out", target="generic", name="m")
     net = mccompile.load(tmp_path / "out")
-    assert net.report["memory"]["in_place"] == [["y", "data"]]
+    assert ["y", "data"] in net.report["memory"]["in_place"]
     for scale in (0.1, -0.2):
         given = {**inputs, "x": DATA * np.float32(scale)}
         assert not mismatch(net.run(given)["y"], expect(path, given), 1e-6)

@@ -40,9 +40,9 @@ def _chain(nodes: int) -> Graph:
 
 def test_a_graph_of_2000_nodes_takes_less_than_two_seconds() -> None:
     graph = _chain(2000)
-    start = time.perf_counter()
+    start = time.process_time()
     run_passes(graph, PIPELINES["O3"])
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert len(graph.nodes) <= 600
 
 
@@ -51,9 +51,9 @@ def test_four_times_the_graph_takes_about_four_times_as_long() -> None:
         best = 1e9
         for _ in range(3):
             graph = _chain(nodes)
-            start = time.perf_counter()
+            start = time.process_time()
             run_passes(graph, PIPELINES["O3"])
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
     assert seconds(2000) < 10 * seconds(500)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
-import mccompile.lower.lower as lowering
+import mccompile.lower.share as sharing
 from mccompile.codegen.binding import KernelContext
 from mccompile.codegen.kernels import _call_text
 from mccompile.driver import Options
@@ -90,7 +90,7 @@ CompileAll = Callable[[Sequence[FrontEnd]], list[tuple[str, Built]]]
 @pytest.fixture
 def shared_cases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CompileAll:
     """Compiles cases of front ends with all numbers forced to be parameters."""
-    monkeypatch.setattr(lowering, "share_code", _all_numbers)
+    monkeypatch.setattr(sharing, "share_code", _all_numbers)
 
     def compile_all(chunk: Sequence[FrontEnd]) -> list[tuple[str, Built]]:
         options = Options(target="generic", opt_level="Os")

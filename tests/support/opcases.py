@@ -172,3 +172,14 @@ def mismatch(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: f
     scale = np.abs(w[finite]).max(initial=0)
     error = np.abs(g[finite] - w[finite]).max(initial=0)
     return f"error {error:.3g} on values up to {scale:.3g}" if error > tolerance * scale + 1e-30 else ""
+
+
+def agreement(front_end: FrontEnd, b: Built, outputs: Sequence[np.ndarray[Any, Any]]) -> str:
+    """Empty if a case's outputs are onnxruntime's within the operator's tolerance, else what differs."""
+    for got, want in zip(outputs, b.expected, strict=True):
+        dtype = {"float32": "f32", "float16": "f16"}.get(want.dtype.name, "")
+        tolerance = front_end.tolerance.get(dtype, 0.0) if b.case.tolerance is None else b.case.tolerance
+        fault = mismatch(got, want, tolerance)
+        if fault:
+            return f"{front_end.op_type} {b.label}: {fault}"
+    return ""

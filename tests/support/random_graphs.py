@@ -20,6 +20,7 @@ from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import front_ends
 from tests.support.draw import SeededDraw
+from tests.support.idioms import IDIOMS
 
 LIMIT = 16.0
 MAX_COUNT = 600
@@ -65,30 +66,30 @@ class RandomGraph:
         self.pool.append(value)
         self.arrays[value] = self.d.array(shape, self.dtype)
 
-    def _constant(self, array: np.ndarray[Any, Any]) -> Value:
+    def constant(self, array: np.ndarray[Any, Any]) -> Value:
         self.count += 1
         value = self.graph.constant(f"c{self.count}", array)
         self.arrays[value] = array
         return value
 
-    def _weights(self, shape: tuple[int, ...], dtype: str, fan: int) -> Value:
+    def make_weights(self, shape: tuple[int, ...], dtype: str, fan: int) -> Value:
         """Weights of a shape; one time in three those another node has already."""
         same = [w for w in self.weights if w.shape == shape and w.dtype.name == dtype]
         if same and self.d.int(0, 2) == 0:
             return self.d.choice(same)
         bound = 2 / math.sqrt(fan) if DTYPES[dtype].is_float else 2
-        self.weights.append(self._constant(self.d.array(shape, dtype, -bound, bound)))
+        self.weights.append(self.constant(self.d.array(shape, dtype, -bound, bound)))
         return self.weights[-1]
 
-    def _ints(self, *values: int) -> Value:
-        return self._constant(np.array(values, dtype=np.int64))
+    def ints(self, *values: int) -> Value:
+        return self.constant(np.array(values, dtype=np.int64))
 
-    def _pick(self, suits: Callable[[Value], bool] = lambda v: True) -> Value | None:
+    def pick(self, suits: Callable[[Value], bool] = lambda v: True) -> Value | None:
         """A value of the pool; late ones more often."""
         found = [v for v in self.pool if suits(v)]
         return None if not found else self.d.choice(found[-4:] if self.d.bool() else found)
 
-    def _apply(self, op: str, inputs: Sequence[Value | None], outputs: int = 1, **attrs: Any) -> list[Value]:
+    def apply(self, op: str, inputs: Sequence[Value | None], outputs: int = 1, **attrs: Any) -> list[Value]:
         """The results of an ONNX operator; evaluated at once, squashed where they grow too large."""
         self.count += 1
         names = tuple(f"v{self.count}" + (f"_{i}" if outputs > 1 else "") for i in range(outputs))
@@ -108,7 +109,7 @@ class RandomGraph:
         array = self.arrays[value]
         if not value.dtype.is_float or (np.isfinite(array).all() and np.abs(array).max(initial=0) < LIMIT):
             return value
-        return self._apply("Tanh" if np.isfinite(array).all() else "Softsign", [value])[0]
+        return self.apply("Tanh" if np.isfinite(array).all() else "Softsign", [value])[0]
 
     def _outputs(self) -> None:
         """One to four distinct outputs; the last value is one of them. An input or a constant is copied."""
@@ -127,43 +128,43 @@ class RandomGraph:
 
     # -- kinds of nodes: each gives the values it made, none where nothing fits ---------------------------
     def unary(self) -> list[Value]:
-        v = self._pick()
+        v = self.pick()
         assert v is not None
         if v.dtype.is_float:
-            return self._apply(self.d.choice(_UNARY), [v])
-        return self._apply(self.d.choice(["Abs", "Neg", "Relu"]), [v])
+            return self.apply(self.d.choice(_UNARY), [v])
+        return self.apply(self.d.choice(["Abs", "Neg", "Relu"]), [v])
 
     def clip(self) -> list[Value]:
-        v = self._pick()
+        v = self.pick()
         assert v is not None
         bounds = [self.d.array((), v.dtype.name, low, low + 1) for low in (-2, 1)]
-        return self._apply("Clip", [v, *map(self._constant, bounds)])
+        return self.apply("Clip", [v, *map(self.constant, bounds)])
 
     def binary(self) -> list[Value]:
         """With another value that broadcasts, a constant of lower rank, or the value itself."""
-        v = self._pick()
+        v = self.pick()
         assert v is not None
         way = self.d.int(0, 5)
         other: Value | None = v
         if way < 3:
-            other = self._pick(lambda w: w.dtype == v.dtype and _fits(w.shape, v.shape))
+            other = self.pick(lambda w: w.dtype == v.dtype and _fits(w.shape, v.shape))
         elif way < 5:
             shape = self.d.broadcastable(v.shape)
             whole = self.d.array(shape, v.dtype.name)
-            other = self._constant(whole if self.d.bool() else np.full_like(whole, self.d.choice([0, -0.0, 1, 2])))
+            other = self.constant(whole if self.d.bool() else np.full_like(whole, self.d.choice([0, -0.0, 1, 2])))
         assert other is not None
         pair = [v, other] if self.d.bool() else [other, v]
-        return self._apply(self.d.choice(_BINARY), pair)
+        return self.apply(self.d.choice(_BINARY), pair)
 
     def on_constants(self) -> list[Value]:
         """A value and what is computed of constants."""
-        v = self._pick()
+        v = self.pick()
         assert v is not None
-        low = [self._constant(self.d.array(self.d.broadcastable(v.shape), v.dtype.name)) for _ in range(2)]
-        (made,) = self._apply(self.d.choice(["Abs", "Neg", "Relu"]), low[:1])
+        low = [self.constant(self.d.array(self.d.broadcastable(v.shape), v.dtype.name)) for _ in range(2)]
+        (made,) = self.apply(self.d.choice(["Abs", "Neg", "Relu"]), low[:1])
         if _fits(made.shape, low[1].shape):
-            (made,) = self._apply(self.d.choice(_BINARY), [made, low[1]])
-        return self._apply(self.d.choice(_BINARY), [v, made]) if _fits(v.shape, made.shape) else []
+            (made,) = self.apply(self.d.choice(_BINARY), [made, low[1]])
+        return self.apply(self.d.choice(_BINARY), [v, made]) if _fits(v.shape, made.shape) else []
 
     def again(self) -> list[Value]:
         """What a node computes, a second time; some of its operands may be equal constants of their own."""
@@ -173,7 +174,7 @@ class RandomGraph:
         self.count += 1
         names = [f"v{self.count}_{i}" for i in range(len(node.results))]
         known = self.graph.constants
-        twins = [self._constant(self.arrays[v]) if v in known and self.d.bool() else v for v in node.operands]
+        twins = [self.constant(self.arrays[v]) if v in known and self.d.bool() else v for v in node.operands]
         made = self.graph.emit(node.op, twins, names, extras=node.extras, pre=node.pre, post=node.post)
         self.arrays.update(zip(made, self.graph.nodes[-1].evaluate(self.arrays), strict=True))
         return made
@@ -184,30 +185,30 @@ class RandomGraph:
         if made and self.d.bool():
             made = self._norm(made[0])
         if made and self.d.bool():
-            made = self._apply(self.d.choice(_UNARY), made)
-        other = self._pick(lambda w: bool(made) and w.dtype == made[0].dtype and w.shape == made[0].shape)
-        return self._apply("Add", [*made, other]) if other is not None and self.d.bool() else made
+            made = self.apply(self.d.choice(_UNARY), made)
+        other = self.pick(lambda w: bool(made) and w.dtype == made[0].dtype and w.shape == made[0].shape)
+        return self.apply("Add", [*made, other]) if other is not None and self.d.bool() else made
 
     def batch_norm(self) -> list[Value]:
-        v = self._pick(lambda w: w.dtype.is_float and len(w.shape) >= 2)
+        v = self.pick(lambda w: w.dtype.is_float and len(w.shape) >= 2)
         return [] if v is None else self._norm(v)
 
     def _norm(self, v: Value) -> list[Value]:
         c = (v.shape[1],)
         stats = [self.d.array(c, v.dtype.name, low, 1) for low in (0.2, -1, -1, 0.3)]
-        return self._apply("BatchNormalization", [v, *map(self._constant, stats)])
+        return self.apply("BatchNormalization", [v, *map(self.constant, stats)])
 
     def scale_and_shift(self) -> list[Value]:
         """Per channel, as several operators."""
-        v = self._pick(lambda w: w.dtype.is_float and len(w.shape) >= 3)
+        v = self.pick(lambda w: w.dtype.is_float and len(w.shape) >= 3)
         if v is None:
             return []
         c = (v.shape[1],) + (1,) * (len(v.shape) - 2)
-        made = self._apply("Mul", [v, self._constant(self.d.array(c, v.dtype.name, 0.3, 1.5))])
-        return self._apply(self.d.choice(["Add", "Sub"]), [*made, self._constant(self.d.array(c, v.dtype.name))])
+        made = self.apply("Mul", [v, self.constant(self.d.array(c, v.dtype.name, 0.3, 1.5))])
+        return self.apply(self.d.choice(["Add", "Sub"]), [*made, self.constant(self.d.array(c, v.dtype.name))])
 
     def conv(self) -> list[Value]:
-        v = self._pick(lambda w: w.dtype.is_float and len(w.shape) in (3, 4))
+        v = self.pick(lambda w: w.dtype.is_float and len(w.shape) in (3, 4))
         if v is None:
             return []
         rank, c = len(v.shape) - 2, v.shape[1]
@@ -217,84 +218,84 @@ class RandomGraph:
         pads = tuple(k // 2 for k in kernel) * 2
         if self.d.int(0, 3) == 0:
             around = (0, 0, *pads[:rank]) * 2
-            (v,) = self._apply("Pad", [v, self._ints(*around)])
+            (v,) = self.apply("Pad", [v, self.ints(*around)])
             pads = (0,) * (2 * rank)
-        w = self._weights((cout, c // groups, *kernel), v.dtype.name, c // groups * math.prod(kernel))
-        bias = self._constant(self.d.array((cout,), v.dtype.name)) if self.d.bool() else None
+        w = self.make_weights((cout, c // groups, *kernel), v.dtype.name, c // groups * math.prod(kernel))
+        bias = self.constant(self.d.array((cout,), v.dtype.name)) if self.d.bool() else None
         strides = self.d.shape(rank, 1, 2)
-        return self._apply("Conv", [v, w, bias], group=groups, pads=pads, strides=strides)
+        return self.apply("Conv", [v, w, bias], group=groups, pads=pads, strides=strides)
 
     def conv_transpose(self) -> list[Value]:
-        v = self._pick(lambda w: w.dtype.is_float and len(w.shape) in (3, 4) and w.type.count < 100)
+        v = self.pick(lambda w: w.dtype.is_float and len(w.shape) in (3, 4) and w.type.count < 100)
         if v is None:
             return []
         rank, c = len(v.shape) - 2, v.shape[1]
         groups = 2 if c % 2 == 0 and self.d.bool() else 1
-        w = self._weights((c, self.d.int(1, 3), *(2,) * rank), v.dtype.name, c * 2**rank)
-        return self._apply("ConvTranspose", [v, w], group=groups, strides=(2,) * rank)
+        w = self.make_weights((c, self.d.int(1, 3), *(2,) * rank), v.dtype.name, c * 2**rank)
+        return self.apply("ConvTranspose", [v, w], group=groups, strides=(2,) * rank)
 
     def matmul(self) -> list[Value]:
-        v = self._pick(lambda w: len(w.shape) >= 2)
+        v = self.pick(lambda w: len(w.shape) >= 2)
         if v is None:
             return []
         if self.d.int(0, 3) == 0:
             perm = (*range(len(v.shape) - 2), len(v.shape) - 1, len(v.shape) - 2)
-            (other,) = self._apply("Transpose", [v], perm=perm)
-            return self._apply("MatMul", [v, other])
+            (other,) = self.apply("Transpose", [v], perm=perm)
+            return self.apply("MatMul", [v, other])
         k = v.shape[-1]
-        return self._apply("MatMul", [v, self._weights((k, self.d.int(1, 6)), v.dtype.name, k)])
+        return self.apply("MatMul", [v, self.make_weights((k, self.d.int(1, 6)), v.dtype.name, k)])
 
     def gemm(self) -> list[Value]:
-        v = self._pick(lambda w: w.dtype.is_float and len(w.shape) == 2)
+        v = self.pick(lambda w: w.dtype.is_float and len(w.shape) == 2)
         if v is None:
             return []
         ta, tb, n = self.d.int(0, 1), self.d.int(0, 1), self.d.int(1, 6)
         m, k = v.shape[:: -1 if ta else 1]
-        w = self._weights((n, k) if tb else (k, n), v.dtype.name, k)
+        w = self.make_weights((n, k) if tb else (k, n), v.dtype.name, k)
         shape = self.d.choice([(n,), (1, n), (m, 1), (m, n), ()])
-        bias = self._constant(self.d.array(shape, v.dtype.name)) if self.d.bool() else None
-        return self._apply("Gemm", [v, w, bias], transA=ta, transB=tb, alpha=self.d.choice([1.0, 1.0, 0.5]))
+        bias = self.constant(self.d.array(shape, v.dtype.name)) if self.d.bool() else None
+        return self.apply("Gemm", [v, w, bias], transA=ta, transB=tb, alpha=self.d.choice([1.0, 1.0, 0.5]))
 
     def window(self) -> list[Value]:
-        v = self._pick(lambda w: w.dtype.is_float and len(w.shape) in (3, 4) and min(w.shape[2:]) >= 2)
+        v = self.pick(lambda w: w.dtype.is_float and len(w.shape) in (3, 4) and min(w.shape[2:]) >= 2)
         if v is None:
             return []
         rank = len(v.shape) - 2
         kernel = self.d.shape(rank, 1, 2)
         pads = tuple(self.d.int(0, k - 1) for k in kernel * 2)
         op = self.d.choice(["MaxPool", "AveragePool"])
-        return self._apply(op, [v], kernel_shape=kernel, strides=self.d.shape(rank, 1, 2), pads=pads)
+        return self.apply(op, [v], kernel_shape=kernel, strides=self.d.shape(rank, 1, 2), pads=pads)
 
     def reduce(self) -> list[Value]:
-        v = self._pick(lambda w: len(w.shape) >= 1)
+        v = self.pick(lambda w: len(w.shape) >= 1)
         assert v is not None
         axes = sorted({self.d.int(0, len(v.shape) - 1) for _ in range(2)})
         ops = ["ReduceSum", "ReduceMax"]
         if v.dtype.name == "f32":
             ops += ["ReduceMean", "ReduceMean", "ReduceL1", "ReduceSumSquare"]
-        return self._apply(self.d.choice(ops), [v, self._ints(*axes)], keepdims=self.d.int(0, 1))
+        return self.apply(self.d.choice(ops), [v, self.ints(*axes)], keepdims=self.d.int(0, 1))
 
     def variance(self) -> list[Value]:
         """mean((x - mean(x))^2): a square before a sum, a value read twice."""
-        v = self._pick(lambda w: w.dtype.name == "f32" and len(w.shape) >= 1)
+        v = self.pick(lambda w: w.dtype.name == "f32" and len(w.shape) >= 1)
         if v is None:
             return []
-        axis = self._ints(len(v.shape) - 1)
-        (mean,) = self._apply("ReduceMean", [v, axis], keepdims=1)
-        (centred,) = self._apply("Sub", [v, mean])
-        (square,) = self._apply("Mul", [centred, centred])
-        return [centred, *self._apply("ReduceMean", [square, axis], keepdims=1)]
+        axis = self.ints(len(v.shape) - 1)
+        (mean,) = self.apply("ReduceMean", [v, axis], keepdims=1)
+        (centred,) = self.apply("Sub", [v, mean])
+        (square,) = self.apply("Mul", [centred, centred])
+        return [centred, *self.apply("ReduceMean", [square, axis], keepdims=1)]
 
     def transpose(self) -> list[Value]:
-        v = self._pick()
+        v = self.pick()
         assert v is not None
-        (once,) = self._apply("Transpose", [v], perm=self.d.permutation(len(v.shape)))
+        (once,) = self.apply("Transpose", [v], perm=self.d.permutation(len(v.shape)))
         if self.d.bool():
-            return self._apply("Transpose", [once], perm=self.d.permutation(len(v.shape)))
+            return self.apply("Transpose", [once], perm=self.d.permutation(len(v.shape)))
         return [once]
 
     def reshape(self) -> list[Value]:
-        v = self._pick()
+        v = self.pick()
         assert v is not None
         shape = list(v.shape)
         if len(shape) >= 2 and self.d.bool():
@@ -302,52 +303,55 @@ class RandomGraph:
             shape[a : a + 2] = [shape[a] * shape[a + 1]]
         else:
             shape.insert(self.d.int(0, len(shape)), 1)
-        return self._apply("Reshape", [v, self._ints(*shape)]) if len(shape) <= 5 else []
+        return self.apply("Reshape", [v, self.ints(*shape)]) if len(shape) <= 5 else []
 
     def slice(self) -> list[Value]:
-        v = self._pick(lambda w: len(w.shape) >= 1)
+        v = self.pick(lambda w: len(w.shape) >= 1)
         assert v is not None
         a = self.d.int(0, len(v.shape) - 1)
         start = self.d.int(0, v.shape[a] - 1)
         step = self.d.choice([1, 1, 2, -1])
         end = -(2**31) if step < 0 else v.shape[a]
-        return self._apply("Slice", [v, *map(self._ints, (start, end, a, step))])
+        return self.apply("Slice", [v, *map(self.ints, (start, end, a, step))])
 
     def split(self) -> list[Value]:
-        v = self._pick(lambda w: len(w.shape) >= 1 and max(w.shape) >= 2)
+        v = self.pick(lambda w: len(w.shape) >= 1 and max(w.shape) >= 2)
         if v is None:
             return []
         a = v.shape.index(max(v.shape))
         cut = self.d.int(1, v.shape[a] - 1)
-        return self._apply("Split", [v, self._ints(cut, v.shape[a] - cut)], outputs=2, axis=a)
+        return self.apply("Split", [v, self.ints(cut, v.shape[a] - cut)], outputs=2, axis=a)
 
     def concat(self) -> list[Value]:
-        v = self._pick(lambda w: len(w.shape) >= 1)
+        v = self.pick(lambda w: len(w.shape) >= 1)
         assert v is not None
         a = self.d.int(0, len(v.shape) - 1)
         like = (*v.shape[:a], *v.shape[a + 1 :])
         rank = len(v.shape)
-        other = self._pick(
+        other = self.pick(
             lambda w: w.dtype == v.dtype and len(w.shape) == rank and (*w.shape[:a], *w.shape[a + 1 :]) == like
         )
         assert other is not None
-        return self._apply("Concat", [v, other], axis=a)
+        return self.apply("Concat", [v, other], axis=a)
 
     def cast(self) -> list[Value]:
-        v = self._pick()
+        v = self.pick()
         assert v is not None
         targets = ["f32", "f16"] if v.dtype.is_float else ["i32", "i64", "f32"]
         if not v.dtype.is_float and np.abs(self.arrays[v]).max(initial=0) > LIMIT:
             targets = ["i32", "i64"]
-        return self._apply("Cast", [v], to=_ONNX_NUMBER[self.d.choice(targets)])
+        return self.apply("Cast", [v], to=_ONNX_NUMBER[self.d.choice(targets)])
+
+    def idiom(self) -> list[Value]:
+        return self.d.choice(IDIOMS)(self)
 
     def where(self) -> list[Value]:
         """A choice by a comparison of integers."""
-        v = self._pick(lambda w: not w.dtype.is_float)
+        v = self.pick(lambda w: not w.dtype.is_float)
         if v is None:
             return []
-        (mask,) = self._apply("Less", [v, self._constant(self.d.array((), v.dtype.name))])
-        return self._apply("Where", [mask, v, self._constant(self.d.array((), v.dtype.name))])
+        (mask,) = self.apply("Less", [v, self.constant(self.d.array((), v.dtype.name))])
+        return self.apply("Where", [mask, v, self.constant(self.d.array((), v.dtype.name))])
 
 
 def _fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -365,6 +369,7 @@ _KINDS: tuple[Callable[[RandomGraph], list[Value]], ...] = (
     RandomGraph.clip, RandomGraph.batch_norm, RandomGraph.conv_transpose, RandomGraph.gemm,
     RandomGraph.window, RandomGraph.reduce, RandomGraph.variance, RandomGraph.transpose,
     RandomGraph.slice, RandomGraph.split, RandomGraph.concat, RandomGraph.cast, RandomGraph.where,
+    *(RandomGraph.idiom,) * 6,
 )  # fmt: skip
 
 

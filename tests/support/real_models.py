@@ -17,11 +17,15 @@ from tests._skips import REPOSITORY
 Array = np.ndarray[Any, np.dtype[Any]]
 SHARED = Path(os.environ.get("MCC_SHARED", REPOSITORY.parent / "shared"))
 LATER = frozenset(
-    "If Loop Scan SequenceAt SequenceConstruct SequenceEmpty SequenceInsert SequenceErase SequenceLength "
-    "SplitToSequence ConcatFromSequence NonMaxSuppression NonZero GridSample QuantizeLinear DequantizeLinear "
+    "If Loop Scan NonMaxSuppression NonZero GridSample QuantizeLinear DequantizeLinear "
     "DynamicQuantizeLinear QLinearConv QLinearMatMul ConvInteger MatMulInteger".split()
 )
 """Operators of ai.onnx that are later work; so is every operator of another domain."""
+CONTROL = frozenset(("If", "Loop", "Scan"))
+"""Those of them that are no work at all where their course is known when the network is compiled."""
+OFF_FLOAT64 = {"magika_v3": 9.4e-6}
+"""How far the stored outputs are from those in float64, where onnxruntime's two runs agree in the same error: the
+variances of this network are E[x^2] - E[x]^2, which cancels; generated code computes them from x - E[x]."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,9 @@ class RealModel:
         return self._arrays(self.output_names, "output")
 
     def noise(self) -> dict[str, float]:
-        entry = _manifest(self.path)
+        entry, least = _manifest(self.path), OFF_FLOAT64.get(self.name, 0.0)
         if "io_outputs" in entry:
-            return {o["name"]: float(o["ort_opt_maxabs"]) for o in entry["io_outputs"]}
+            return {o["name"]: max(least, float(o["ort_opt_maxabs"])) for o in entry["io_outputs"]}
         return {self.output_names[0]: float(entry["max_abs_diff"]["ort_opt_vs_noopt"])}
 
 
@@ -113,6 +117,25 @@ def unsupported_nodes(path: Path) -> list[onnx.NodeProto]:
         elif foreign or node.op_type in LATER:
             found.append(node)
     return found
+
+
+def deciding_inputs(path: Path) -> tuple[str, ...]:
+    """The inputs of one element that conditions and trip counts of the main graph depend on; none if a network has
+    operators of `LATER` besides."""
+    graph = onnx.load(path).graph
+    if any(node.op_type not in CONTROL for node in unsupported_nodes(path)):
+        return ()
+    producer = {o: node for node in graph.node for o in node.output}
+    single = {i.name for i in graph.input if all(d.dim_value == 1 for d in i.type.tensor_type.shape.dim)}
+    counts = {"If": 1, "Loop": 2}
+    pending = [i for node in graph.node for i in node.input[: counts.get(node.op_type, 0)] if i]
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name not in seen:
+            seen.add(name)
+            pending += producer[name].input if name in producer else []
+    return tuple(sorted(seen & single))
 
 
 def perturbed(inputs: dict[str, Array], seed: int = 5) -> dict[str, Array]:

@@ -1,6 +1,8 @@
-"""The least arena any plan can reach: the live bytes at the worst moment."""
+"""A lower bound of the arena that any plan needs: the live bytes at the worst moment, or a stack of overlaps."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from mccompile.plan.alloc.problem import Overwrite, Problem, near_holds, padded
 
@@ -8,9 +10,21 @@ from mccompile.plan.alloc.problem import Overwrite, Problem, near_holds, padded
 def lower_bound(problem: Problem, chosen_overwrites: tuple[Overwrite, ...]) -> int:
     """Most live bytes over time; each overwritten chain and each possible diagonal overlap is counted once.
 
+    Overlaps one after the other stand on each other's shoulders, which may need more than any moment.
     Sizes are rounded up to alignment. Holds for any plan that uses a subset of `chosen_overwrites`.
     """
     sizes = [padded(interval) for interval in problem.intervals]
+    saved: dict[tuple[int, int], int] = {}
+    distances: dict[tuple[int, int], int] = {}
+    for link in chosen_overwrites:
+        saved[link.src, link.dst] = sizes[link.src]
+        distances[link.src, link.dst] = -link.offset
+    for near in problem.nears:
+        if near_holds(problem, near):
+            pair = (near.dst, near.src)
+            distances[pair] = min(near.distance, distances.get(pair, near.distance))
+            overlap = max(0, min(sizes[near.src], sizes[near.dst], sizes[near.dst] - near.distance))
+            saved[pair] = max(saved.get(pair, 0), overlap)
     change: dict[int, int] = {}
 
     def add(begin: int, end: int, nbytes: int) -> None:
@@ -19,20 +33,60 @@ def lower_bound(problem: Problem, chosen_overwrites: tuple[Overwrite, ...]) -> i
 
     for interval, size in zip(problem.intervals, sizes, strict=True):
         add(interval.begin, interval.end, size)
-    saved: dict[tuple[int, int], int] = {}
-    for link in chosen_overwrites:
-        saved[link.src, link.dst] = sizes[link.src]
-    for near in problem.nears:
-        if near_holds(problem, near):
-            overlap = max(0, min(sizes[near.src], sizes[near.dst], sizes[near.dst] - near.distance))
-            pair = (near.dst, near.src)
-            saved[pair] = max(saved.get(pair, 0), overlap)
     for (born, _), nbytes in saved.items():
         begin = problem.intervals[born].begin
         add(begin, begin + 1, -nbytes)
-    # A single buffer bounds too where several diagonal offers make the sum weak.
-    live, most = 0, max(sizes, default=0)
+    live, needs = 0, {}
     for time in sorted(change):
         live += change[time]
-        most = max(most, live)
-    return most
+        needs[time] = live
+    # A single buffer bounds too where several diagonal offers make the sum weak.
+    most = max([*needs.values(), *sizes], default=0)
+    begins = [interval.begin for interval in problem.intervals]
+    links = [
+        _Link(src, dst, distance, needs[begins[dst]] + saved[dst, src])
+        for (dst, src), distance in distances.items()
+        if begins[src] < begins[dst]
+    ]
+    return max([most, *(_chain_need(chain, sizes) for chain in _chains(links))])
+
+
+@dataclass(frozen=True)
+class _Link:
+    """An offer: the sides are apart, which takes `apart` bytes, or `src`, which dies, is `distance` above `dst`."""
+
+    src: int
+    dst: int
+    distance: int
+    apart: int
+
+
+def _chains(links: list[_Link]) -> list[list[_Link]]:
+    """The links in chains, as long as can be, in which one's `dst` is the next one's `src`."""
+    by_src = {link.src: link for link in links}
+    inner = {link.dst for link in links}
+    chains = []
+    for link in links:
+        if link.src not in inner:
+            chain = [link]
+            while (following := by_src.get(chain[-1].dst)) is not None:
+                chain.append(following)
+            chains.append(chain)
+    return chains
+
+
+def _chain_need(chain: list[_Link], sizes: list[int]) -> int:
+    """The least peak of the buffers of a chain, over all ways to take some links and to have the others apart."""
+    buffers = [chain[0].src, *(link.dst for link in chain)]
+    # ended[k]: the least peak where a run of taken links ends at buffer k.
+    ended: list[int] = []
+    for last in range(len(buffers)):
+        address, need = 0, sizes[buffers[last]]
+        ways = []
+        for first in range(last, -1, -1):
+            if first < last:
+                address = max(0, address + chain[first].distance)
+                need = max(need, address + sizes[buffers[first]])
+            ways.append(max(need, ended[first - 1], chain[first - 1].apart) if first else need)
+        ended.append(min(ways))
+    return ended[-1]

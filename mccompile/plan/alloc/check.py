@@ -12,7 +12,7 @@ def check_plan(problem: Problem, plan: Plan) -> None:
     Verified: one aligned address per interval; intervals alive together are disjoint in their bytes (rounded
     up to alignment) unless an offer allows it that is listed in `plan.used`, made by the problem and true of
     the addresses; an overwriter lies inside what it overwrites; the peak is the highest byte; the lower bound
-    is at most what is live.
+    is at most what is live (the peak, where there are diagonal offers).
     """
     if len(plan.offsets) != len(problem.intervals):
         raise InternalError(f"plan has {len(plan.offsets)} addresses for {len(problem.intervals)} intervals")
@@ -26,7 +26,8 @@ def check_plan(problem: Problem, plan: Plan) -> None:
     top = max((span[1] for span, i in zip(spans, problem.intervals, strict=True) if i.nbytes > 0), default=0)
     if plan.peak != top:
         raise InternalError(f"plan says peak {plan.peak}, its highest byte is {top}")
-    live = _most_live_bytes(problem.intervals, spans)
+    # Diagonal overlaps one above the other need more than is live at any moment.
+    live = top if problem.nears else _most_live_bytes(problem.intervals, spans)
     if not 0 <= plan.lower_bound <= live:
         raise InternalError(f"plan says lower bound {plan.lower_bound}, but only {live} bytes are ever live")
 

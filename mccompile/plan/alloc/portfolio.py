@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mccompile.plan.alloc.bounds import lower_bound
-from mccompile.plan.alloc.branch import branch_and_bound
 from mccompile.plan.alloc.chains import Block, build_blocks, choose_overwrites, expand
 from mccompile.plan.alloc.check import check_plan
 from mccompile.plan.alloc.conflicts import Conflicts, build_conflicts
@@ -15,12 +14,13 @@ from mccompile.plan.alloc.greedy import best_gap, first_gap, orders, peak_of
 from mccompile.plan.alloc.hillclimb import hill_climb
 from mccompile.plan.alloc.problem import Near, Overwrite, Plan, Problem, near_holds, padded
 from mccompile.plan.alloc.pushdown import push_down
+from mccompile.plan.alloc.stack import bottom_up
 
 GREEDY_STEPS = 6_000_000
 """Rivals looked at by all greedy members together; on very large problems the last orders are left out."""
 
-CLIMB_STEPS = 6_000_000
-BRANCH_NODES = 4_000
+STACK_STEPS = 8_000_000
+CLIMB_STEPS = 1_000_000
 
 Member = tuple[str, Callable[[int], list[int] | None]]
 """A name, and a function from the peak to beat to addresses of the blocks or None."""
@@ -99,11 +99,11 @@ def _ignore_peak(
 def _search_members(variant: _Variant, effort: int) -> Iterator[Member]:
     conflicts, bound = variant.conflicts, variant.bound
     scale = 8 ** (effort - 1)
-    yield "branch and bound", lambda peak: branch_and_bound(conflicts, peak, bound, BRANCH_NODES * scale)
     named = orders(variant.blocks)
     for seed, name in enumerate(("crowd-size", "crowd-life")):
         climb = partial(_climb, conflicts, named[name], bound, CLIMB_STEPS * scale // 2, seed)
         yield f"hill-climb from {name}", climb
+    yield "bottom-up", lambda peak: bottom_up(variant.problem, conflicts, peak, bound, STACK_STEPS * scale)
 
 
 def _climb(

@@ -21,42 +21,45 @@ from mccompile.plan.alloc.conflicts import Conflicts
 from mccompile.plan.alloc.problem import Problem
 from mccompile.plan.alloc.sections import Ints, Sections, build_sections
 
-LOWNESS = (16, 5, 48, 2, 0, 1)
+LOWNESS = (16, 40, 100)
 """How much a low floor counts against little slack when the next section is chosen, in sixteenths."""
 
-SOFTNESS = (100, 20)
+PULL = (0, 1, 2, 4)
+"""How much the distance in time from a drawn section counts: the full span as much as so many capacities."""
+
+SOFTNESS = (100, 20, 50, 300)
 """Slack below capacity / this hardly differs from none."""
 
+NOISE = 2
+"""By how many 1024ths the cost of a choice is disturbed, either way."""
+
 AMBITION = (Fraction(1, 2), Fraction(9, 10), Fraction(3, 4))
-"""How much of the gap between the bound and the best peak a restart leaves to its capacity."""
+"""The capacity a restart tries, from the bound to the best peak."""
 
 FIRST_FAILURES = 40
-PATIENCE = 24
+PATIENCE = 300
 """Restarts before the number of failures that ends one is doubled."""
 
 NODE_STEPS = 700
 ENTRIES_PER_STEP = 32
 """A step is some 0.1 microseconds; a node costs so many, and so many array entries are one."""
 
-WEIGHT = 64
-CHARGE = 16
 SCALE = 1 << 40
 
 
 @dataclass
 class _Attempt:
-    """One search for one capacity. Weights of sections grow where the search fails."""
+    """One search for one capacity."""
 
     s: Sections
     capacity: int
     lowness: int
+    bias: Ints  # [S]
     soft: int
     noise: int
     rng: random.Random
     failures_left: int
-    weights: Ints
     steps: int = 0
-    charge: int = CHARGE
     path: list[tuple[int, int]] = field(default_factory=list)
 
     def run(self) -> list[int] | None:
@@ -91,7 +94,6 @@ class _Attempt:
             slack, floors = self.slack(lowest, waiting)
             if (slack < 0).any() or (lowest + s.sizes)[unplaced].max() > self.capacity:
                 self.failures_left -= 1
-                self.weights[slack < 0] += self.charge
                 return
             choices = self.choices(lowest, unplaced, slack, floors)
             if not len(choices):
@@ -126,8 +128,8 @@ class _Attempt:
         room = np.minimum.reduceat(tops.take(s.by_block) - s.block_lows, s.block_starts)
         ready = unplaced & (room > lowest)
         has_ready = np.logical_or.reduceat(ready.take(s.blocks), s.starts)
-        urgency = (16 * (slack + self.soft) + self.lowness * floors).astype(np.int64) * WEIGHT // self.weights
-        section = int(np.where(has_ready, urgency, SCALE * SCALE >> 20).argmin())
+        urgency = 16 * slack.astype(np.int64) + self.lowness * floors.astype(np.int64) + self.bias
+        section = int(np.where(has_ready, urgency, np.iinfo(np.int64).max).argmin())
         members = s.members[section]
         return members[ready[members]]
 
@@ -141,13 +143,10 @@ class _Attempt:
         floors = np.minimum.reduceat(moved.take(s.blocks, axis=1) + s.lows, s.starts, axis=1)
         left = waiting - s.demand[choices]
         slack = self.capacity + s.credit - np.minimum(floors, self.capacity) - left
-        full = slack < 0
         cost = (SCALE // (np.maximum(slack, 0) + self.soft).astype(np.int64)).sum(axis=1)
         if self.noise:
             cost = cost // 1024 * [1024 + self.rng.randint(-self.noise, self.noise) for _ in choices]
-        hopeless = full.any(axis=1)
-        if hopeless.any():
-            self.weights += self.charge * full.sum(axis=0) // len(choices)
+        hopeless = (slack < 0).any(axis=1)
         order = np.argsort(cost, kind="stable")
         for rank, k in enumerate(order):
             if not hopeless[k]:
@@ -179,21 +178,11 @@ def bottom_up(
     if s is None:
         return None
     rng = random.Random(seed)
-    weights = np.full(len(s.starts), WEIGHT, np.int64)
     best: list[int] | None = None
     low, high, steps, restart = -(-bound // s.unit), -(-peak // s.unit), 0, 0
     while low < high and steps < budget:
         capacity = low + int((high - 1 - low) * AMBITION[restart % len(AMBITION)])
-        attempt = _Attempt(
-            s,
-            capacity,
-            LOWNESS[restart % len(LOWNESS)],
-            max(1, capacity // SOFTNESS[restart // len(LOWNESS) % len(SOFTNESS)]),
-            0 if restart < len(LOWNESS) * len(SOFTNESS) else 50,
-            rng,
-            FIRST_FAILURES << restart // PATIENCE,
-            weights,
-        )
+        attempt = _attempt(s, capacity, restart, rng)
         found = attempt.run()
         steps += attempt.steps
         restart += 1
@@ -202,5 +191,22 @@ def bottom_up(
             high = max(address + size for address, size in zip(found, s.sizes.tolist(), strict=True))
         elif attempt.failures_left > 0:
             low = capacity + 1
-        weights -= (weights - WEIGHT) // 8
     return best
+
+
+def _attempt(s: Sections, capacity: int, restart: int, rng: random.Random) -> _Attempt:
+    """The first restarts are the plain forms of the search, later ones are drawn."""
+    plain = restart < len(LOWNESS)
+    count = len(s.starts)
+    distance = np.abs(np.arange(count) - rng.randrange(count))
+    pull = 0 if plain else rng.choice(PULL)
+    return _Attempt(
+        s,
+        capacity,
+        lowness=LOWNESS[restart] if plain else rng.choice(LOWNESS),
+        bias=distance * (16 * capacity * pull) // count,
+        soft=max(1, capacity // (SOFTNESS[0] if plain else rng.choice(SOFTNESS))),
+        noise=0 if plain else NOISE,
+        rng=rng,
+        failures_left=FIRST_FAILURES << min(restart // PATIENCE, 20),
+    )

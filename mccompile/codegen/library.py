@@ -1,0 +1,97 @@
+"""Kernels in files of their own, with external names: for several models that share them, or one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mccompile._version import __version__
+from mccompile.codegen.kernels import Kernel, KernelPool, helpers_used
+from mccompile.codegen.model import ModelFacts, headers_used
+from mccompile.codegen.templates import indent_c, render
+from mccompile.targets.target import Target
+
+
+@dataclass(frozen=True)
+class LibraryKernel:
+    """A kernel as printed, and the steps of each model that call it."""
+
+    kernel: Kernel
+    users: str
+
+
+@dataclass(frozen=True)
+class LibraryFile:
+    """A C file of kernels: what it includes, the helpers it needs, the kernels."""
+
+    name: str
+    headers: tuple[str, ...]
+    helpers: str
+    kernels: tuple[LibraryKernel, ...]
+
+
+@dataclass(frozen=True)
+class Library:
+    """``<prefix>_kernels.h`` and the C files behind it."""
+
+    prefix: str
+    version: str
+    models: tuple[str, ...]
+    target: str
+    c_flags: str
+    requires: tuple[str, ...]
+    kernels: tuple[LibraryKernel, ...]
+    files: tuple[LibraryFile, ...]
+
+    @property
+    def header(self) -> str:
+        return kernels_header(self.prefix)
+
+    @property
+    def guard(self) -> str:
+        return f"{self.prefix.upper()}_KERNELS_H"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.files)
+
+
+def kernels_header(prefix: str) -> str:
+    """The name of the header that declares a library's kernels."""
+    return f"{prefix}_kernels.h"
+
+
+def make_library(pool: KernelPool, models: Sequence[ModelFacts], target: Target, split: bool) -> Library:
+    """The kernels that ``models`` were rendered with; ``split`` gives each a file of its own."""
+    users = _users(models)
+    kernels = tuple(LibraryKernel(k, users.get(k.name, "")) for k in pool.kernels)
+    if split:
+        files = tuple(_file(f"{k.kernel.name}.c", (k,), target) for k in kernels)
+    else:
+        files = (_file(f"{pool.prefix}_kernels.c", kernels, target),)
+    names = tuple(m.name for m in models)
+    flags = " ".join(target.c_flags)
+    return Library(pool.prefix, __version__, names, target.name, flags, target.requires, kernels, files)
+
+
+def _users(models: Sequence[ModelFacts]) -> Mapping[str, str]:
+    """By name of a kernel: which steps of which models call it."""
+    users: dict[str, list[str]] = {}
+    for m in models:
+        for k in m.kernels:
+            users.setdefault(k.name, []).append(f"{m.name} {k.users}")
+    return {name: "; ".join(texts) for name, texts in users.items()}
+
+
+def _file(name: str, kernels: tuple[LibraryKernel, ...], target: Target) -> LibraryFile:
+    body = "\n".join(k.kernel.text for k in kernels)
+    helpers = helpers_used(body, target)
+    return LibraryFile(name, headers_used(helpers + body), indent_c(helpers) if helpers else "", kernels)
+
+
+def library_files(library: Library) -> dict[str, str]:
+    """The text of the header and of each C file, by name."""
+    files = {library.header: indent_c(render("_model/kernels.h.j2", lib=library))}
+    for f in library.files:
+        files[f.name] = indent_c(render("_model/kernels.c.j2", lib=library, file=f))
+    return files

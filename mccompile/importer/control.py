@@ -1,0 +1,212 @@
+"""If, Loop and Scan whose course is known at compile time: the branch is inlined, the iterations are unrolled.
+
+Names are unique over all nested graphs of a prepared model, so a nested graph is walked in the same table of names
+as the graph around it; an iteration defines the names of the body anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from mccompile.importer.sequences import Known, require_tensor, stack, take_range
+from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph, Value
+from mccompile.ir.types import DTYPES
+from mccompile.onnxio import OnnxGraph, OnnxNode, subgraphs
+from mccompile.ops.frontend import Import
+
+OPERATORS = frozenset({"If", "Loop", "Scan"})
+
+MAX_UNROLLED_NODES = 10_000
+"""ONNX nodes that all unrolled loops of a model may become together."""
+
+
+class Walker(Protocol):
+    """What the importer offers: its table of names, and the walk over nodes."""
+
+    graph: Graph
+    values: dict[str, Known]
+    poisoned: set[str]
+    errors: list[CompileError]
+    unrolled: int
+
+    def run(self, nodes: list[OnnxNode], depth: int = 0) -> None: ...
+
+    def define_constants(self, graph: OnnxGraph) -> None: ...
+
+
+def inline(w: Walker, node: OnnxNode, inputs: Sequence[Known | None], depth: int) -> None:
+    """Define the outputs of an If, Loop or Scan. CompileError if its course depends on data."""
+    bodies = {"If": _if, "Loop": _loop, "Scan": _scan}
+    tensors = [v if isinstance(v, Value) else None for v in inputs]
+    results = bodies[node.op_type](w, Import(w.graph, node, tensors), inputs, depth)
+    if results is None:
+        w.poisoned.update(o for o in node.outputs if o)
+        return
+    if len(results) < len(node.outputs):
+        raise _broken(node, f"it has {len(node.outputs)} outputs, its graph {len(results)}")
+    w.values.update({name: value for name, value in zip(node.outputs, results, strict=False) if name})
+
+
+def _broken(node: OnnxNode, rule: str, hint: str = "") -> CompileError:
+    return CompileError(f"{node.op_type}: {rule}", where=f"node {node.index} {node.name!r}", hint=hint)
+
+
+def _course(w: Walker, n: Import, value: Value, what: str) -> np.ndarray:
+    """The value of a condition or trip count; CompileError if it is not known."""
+    if value in w.graph.constants:
+        return w.graph.array(value).reshape(-1)
+    names = _inputs_behind(w.graph, value)
+    options = " ".join(f"--constant {name}=VALUE" for name in names[:3])
+    raise _broken(
+        n.node,
+        f"{what} %{value.name} is computed at run time" + (f" from {', '.join(names)}" if names else ""),
+        f"fix what it depends on: {options}" if options else "",
+    )
+
+
+def _inputs_behind(graph: Graph, value: Value) -> list[str]:
+    """The graph inputs that a value depends on."""
+    producers, seen, pending = graph.producers(), {value}, [value]
+    while pending:
+        node = producers.get(pending.pop())
+        for v in node.inputs if node is not None else ():
+            if v not in seen:
+                seen.add(v)
+                pending.append(v)
+    return [v.name for v in graph.inputs if v in seen]
+
+
+def _body(node: OnnxNode, name: str) -> OnnxGraph:
+    body = node.attrs.get(name)
+    if not isinstance(body, OnnxGraph):
+        raise _broken(node, f"attribute {name!r} is missing")
+    return body
+
+
+def _walk(w: Walker, body: OnnxGraph, depth: int) -> list[Known] | None:
+    """The outputs of a nested graph; None if some of its nodes cannot be converted."""
+    before = len(w.errors)
+    w.run(body.nodes, depth)
+    names = [v.name for v in body.outputs]
+    if len(w.errors) > before or any(name in w.poisoned for name in names):
+        return None
+    return [w.values[name] for name in names]
+
+
+def _if(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
+    chosen = bool(_course(w, n, n.input(0), "the condition")[0])
+    branch = _body(n.node, "then_branch" if chosen else "else_branch")
+    w.define_constants(branch)
+    return _walk(w, branch, depth)
+
+
+# -- Loop --------------------------------------------------------------------------------------------------
+def _loop(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
+    body = _body(n.node, "body")
+    trips = None if n.optional(0) is None else int(_course(w, n, n.input(0), "the trip count")[0])
+    going = n.optional(1) is None or bool(_course(w, n, n.input(1), "the condition")[0])
+    carried: list[Known] = [v for v in inputs[2:] if v is not None]
+    if len(body.inputs) != len(carried) + 2 or len(body.outputs) <= len(carried):
+        raise _broken(n.node, "the inputs of its body do not match its own")
+    scans: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
+    w.define_constants(body)
+    done = 0
+    while going and (trips is None or done < trips):
+        _require_small(w, n, body, 1 if trips is None else trips - done)
+        start: list[Known] = [n.constant("i", np.array(done, np.int64)), n.constant("going", np.array(True))]
+        w.values.update({v.name: known for v, known in zip(body.inputs, [*start, *carried], strict=True)})
+        results = _iterate(w, body, depth)
+        if results is None:
+            return None
+        going = bool(_course(w, n, require_tensor(n.node, "the condition", results[0]), "the condition")[0])
+        carried, rows = results[1 : 1 + len(carried)], results[1 + len(carried) :]
+        for column, row in zip(scans, rows, strict=True):
+            column.append(require_tensor(n.node, "a scan output", row))
+        done += 1
+    return [*carried, *(_stacked(n, column, body, i, 0, len(scans)) for i, column in enumerate(scans))]
+
+
+def _iterate(w: Walker, body: OnnxGraph, depth: int) -> list[Known] | None:
+    w.poisoned.difference_update(o for node in body.nodes for o in node.outputs)
+    return _walk(w, body, depth)
+
+
+def _require_small(w: Walker, n: Import, body: OnnxGraph, iterations: int) -> None:
+    """Count one iteration; CompileError as soon as all that are to come would be too many nodes."""
+    size = max(_size(body), 1)
+    if w.unrolled + iterations * size > MAX_UNROLLED_NODES:
+        raise _broken(
+            n.node,
+            f"unrolled it would be more than {MAX_UNROLLED_NODES} nodes ({iterations} iterations of {size} are left)",
+            "a smaller trip count, or export the model without the loop",
+        )
+    w.unrolled += size
+
+
+def _size(graph: OnnxGraph) -> int:
+    return sum(1 + sum(_size(inner) for inner in subgraphs(node)) for node in graph.nodes)
+
+
+def _stacked(n: Import, rows: list[Value], body: OnnxGraph, i: int, axis: int, count: int) -> Value:
+    """Scan output ``i`` of ``count``: its rows along a new axis; without an iteration, an array of no elements."""
+    if rows:
+        return stack(n, rows, axis, f"scan{i}")
+    stated = body.outputs[len(body.outputs) - count + i]
+    extents = [e for e in stated.shape or () if isinstance(e, int)]
+    if stated.shape is None or len(extents) != len(stated.shape) or stated.dtype not in DTYPES:
+        raise _broken(n.node, f"it has no iterations, and nothing says what shape {stated.name!r} has")
+    empty = np.zeros((*extents[:axis], 0, *extents[axis:]), DTYPES[stated.dtype].numpy)
+    return n.constant(f"scan{i}", empty)
+
+
+# -- Scan --------------------------------------------------------------------------------------------------
+def _scan(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
+    body, count = _body(n.node, "body"), int(n.required("num_scan_inputs"))
+    given = [require_tensor(n.node, "an input", v) for v in inputs if v is not None]
+    states: list[Known] = list(given[: len(given) - count])
+    sources = given[len(given) - count :]
+    if len(body.inputs) != len(given) or len(body.outputs) < len(states):
+        raise _broken(n.node, "the inputs of its body do not match its own")
+    outs = len(body.outputs) - len(states)
+    axes = [n.axis(a, len(v.shape)) for a, v in zip(n.attr("scan_input_axes", (0,) * count), sources, strict=True)]
+    backwards = n.attr("scan_input_directions", (0,) * count)
+    lengths = {v.shape[a] for v, a in zip(sources, axes, strict=True)}
+    if len(lengths) != 1:
+        raise _broken(n.node, f"its inputs are scanned along axes of different extents {sorted(lengths)}")
+    (length,) = lengths
+    scans: list[list[Value]] = [[] for _ in range(outs)]
+    w.define_constants(body)
+    for i in range(length):
+        _require_small(w, n, body, length - i)
+        rows = [
+            _row(n, v, a, length - 1 - i if back else i)
+            for v, a, back in zip(sources, axes, backwards, strict=True)
+        ]
+        w.values.update({v.name: known for v, known in zip(body.inputs, [*states, *rows], strict=True)})
+        results = _iterate(w, body, depth)
+        if results is None:
+            return None
+        states = results[: len(states)]
+        for column, row in zip(scans, results[len(states) :], strict=True):
+            column.append(require_tensor(n.node, "a scan output", row))
+    return [*states, *_scanned(n, scans, body)]
+
+
+def _row(n: Import, value: Value, axis: int, at: int) -> Value:
+    part = take_range(n, value, axis, at, 1, f"row{at}")
+    return n.reshape(part, (*value.shape[:axis], *value.shape[axis + 1 :]), f"item{at}")
+
+
+def _scanned(n: Import, scans: list[list[Value]], body: OnnxGraph) -> list[Value]:
+    directions = n.attr("scan_output_directions", (0,) * len(scans))
+    axes = n.attr("scan_output_axes", (0,) * len(scans))
+    found = []
+    for i, rows in enumerate(scans):
+        rank = len(rows[0].shape) + 1 if rows else 1
+        ordered = rows[::-1] if directions[i] else rows
+        found.append(_stacked(n, ordered, body, i, n.axis(axes[i], rank), len(scans)))
+    return found

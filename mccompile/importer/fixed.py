@@ -1,0 +1,65 @@
+"""Graph inputs that are given a value at compile time: they become constants."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mccompile.ir.errors import UsageError
+from mccompile.onnxio import OnnxGraph, OnnxValue, numpy_dtype
+
+Fixed: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | float | int | bool"
+"""An array, or a number for an input of one element."""
+
+
+def fix_inputs(graph: OnnxGraph, values: Mapping[str, Fixed]) -> tuple[OnnxGraph, dict[str, int]]:
+    """The graph with some inputs as constants, and the symbolic dims that their shapes bind.
+
+    Raises:
+        UsageError: an input that does not exist, a value that does not fit its element type or shape.
+    """
+    if not values:
+        return graph, {}
+    arrays = fixed_arrays([v for v in graph.inputs if v.name not in graph.initializers], values)
+    dims: dict[str, int] = {}
+    for value in graph.inputs:
+        if value.name in arrays:
+            for dim, extent in zip(value.shape or (), arrays[value.name].shape, strict=False):
+                if isinstance(dim, str):
+                    dims[dim] = extent
+    inputs = [v for v in graph.inputs if v.name not in arrays]
+    return dataclasses.replace(graph, inputs=inputs, initializers={**graph.initializers, **arrays}), dims
+
+
+def fixed_arrays(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> dict[str, np.ndarray]:
+    """The values in the element types and shapes of the inputs that they are for. Raises UsageError."""
+    known = {v.name: v for v in inputs}
+    for name in values:
+        if name not in known:
+            raise UsageError(f"there is no graph input named '{name}'", hint=f"the inputs are: {', '.join(known)}")
+    return {name: _typed(known[name], np.asarray(given)) for name, given in values.items()}
+
+
+def _typed(value: OnnxValue, given: np.ndarray) -> np.ndarray:
+    dtype = numpy_dtype(value.dtype)
+    if given.dtype.kind not in "biuf" or dtype.kind not in "biuf":
+        raise UsageError(f"the constant for input '{value.name}' is no array of numbers")
+    with np.errstate(all="ignore"):
+        typed = given.astype(dtype)
+    exact = dtype.kind == "f" or np.array_equal(typed.astype(np.float64), given.astype(np.float64))
+    if not exact or (dtype.kind == "b" and given.dtype.kind == "f"):
+        raise UsageError(f"the constant for input '{value.name}' does not fit its element type {value.dtype}")
+    shape = value.shape
+    if shape is not None and not typed.shape and all(not isinstance(d, int) or d == 1 for d in shape):
+        typed = typed.reshape((1,) * len(shape))
+    fits = shape is None or (
+        len(shape) == typed.ndim
+        and all(not isinstance(d, int) or d == e for d, e in zip(shape, typed.shape, strict=True))
+    )
+    if not fits:
+        wanted = ", ".join("?" if d is None else str(d) for d in shape or ())
+        raise UsageError(f"input '{value.name}' has the shape [{wanted}], the constant for it {list(typed.shape)}")
+    return typed

@@ -1,0 +1,170 @@
+"""Sequences of tensors, which exist at compile time only: tuples of graph values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph, Value
+from mccompile.onnxio import OnnxNode
+from mccompile.ops.concat import Concat
+from mccompile.ops.frontend import Import
+from mccompile.ops.slice import Slice
+
+Known = Value | tuple[Value, ...]
+"""What an ONNX name stands for: a tensor or a sequence of tensors."""
+
+
+def takes_sequences(node: OnnxNode, inputs: Sequence[Known | None]) -> bool:
+    """True for the operators of this module, and for Identity of a sequence."""
+    if node.domain:
+        return False
+    return node.op_type in _OPERATORS or (node.op_type == "Identity" and isinstance(inputs[0], tuple))
+
+
+def resolve(graph: Graph, node: OnnxNode, inputs: Sequence[Known | None]) -> Known:
+    """The result of a node that makes or reads a sequence. CompileError where it depends on data."""
+    if node.op_type == "Identity":
+        assert isinstance(inputs[0], tuple)
+        return inputs[0]
+    n = Import(graph, node, [v if isinstance(v, Value) else None for v in inputs])
+    return _OPERATORS[node.op_type](n, inputs)
+
+
+def stack(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
+    """Tensors of one shape along a new axis."""
+    first = parts[0]
+    if any(p.shape != first.shape or p.dtype != first.dtype for p in parts):
+        raise n.error(f"tensors of different types, {first.type} and others, cannot be stacked")
+    shape = (*first.shape[:axis], 1, *first.shape[axis:])
+    return join(n, [n.reshape(p, shape, f"{suffix}.{i}") for i, p in enumerate(parts)], axis, suffix)
+
+
+def join(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
+    """Tensors one after the other along an axis; constants make a constant."""
+    kept = [p for p in parts if p.type.count] or list(parts[:1])
+    if len(kept) == 1:
+        return kept[0]
+    if all(p in n.graph.constants for p in kept):
+        return n.constant(suffix, np.concatenate([n.graph.array(p) for p in kept], axis))
+    return n.inner(Concat(axis), kept, suffix)
+
+
+def take_range(n: Import, x: Value, axis: int, start: int, count: int, suffix: str) -> Value:
+    """``count`` elements of an axis from ``start``."""
+    if x in n.graph.constants or count == 0:
+        array = n.graph.array(x) if count else np.zeros(x.shape, x.dtype.numpy)
+        return n.constant(suffix, array[(slice(None),) * axis + (slice(start, start + count),)])
+    if count == x.shape[axis]:
+        return x
+    starts = tuple(start if a == axis else 0 for a in range(len(x.shape)))
+    extents = tuple(count if a == axis else e for a, e in enumerate(x.shape))
+    return n.inner(Slice(starts, (1,) * len(starts), extents), [x], suffix)
+
+
+# -- operators ---------------------------------------------------------------------------------------------
+def _sequence(n: Import, inputs: Sequence[Known | None]) -> tuple[Value, ...]:
+    if not isinstance(inputs[0], tuple):
+        raise n.error("input 0 must be a sequence")
+    return inputs[0]
+
+
+def _tensor(n: Import, inputs: Sequence[Known | None], i: int) -> Value:
+    value = inputs[i] if i < len(inputs) else None
+    if not isinstance(value, Value):
+        raise n.error(f"input {i} must be a tensor")
+    return value
+
+
+def _position(n: Import, inputs: Sequence[Known | None], i: int, default: int, last: int) -> int:
+    """The position that input ``i`` states, counted from the end if negative."""
+    if i >= len(inputs) or inputs[i] is None:
+        return default
+    at = int(n.const(i, "position").reshape(-1)[0])
+    if not -last - 1 <= at <= last:
+        raise n.error(f"position {at} is outside of a sequence of {last + 1}")
+    return at + last + 1 if at < 0 else at
+
+
+def _construct(n: Import, inputs: Sequence[Known | None]) -> Known:
+    return tuple(_tensor(n, inputs, i) for i in range(len(inputs)))
+
+
+def _insert(n: Import, inputs: Sequence[Known | None]) -> Known:
+    items, new = _sequence(n, inputs), _tensor(n, inputs, 1)
+    if len(inputs) < 3 or inputs[2] is None:
+        return (*items, new)
+    at = int(n.const(2, "position").reshape(-1)[0])
+    if not -len(items) <= at <= len(items):
+        raise n.error(f"position {at} is outside of a sequence of {len(items)}")
+    at = at + len(items) if at < 0 else at
+    return (*items[:at], new, *items[at:])
+
+
+def _erase(n: Import, inputs: Sequence[Known | None]) -> Known:
+    items = _sequence(n, inputs)
+    at = _position(n, inputs, 1, len(items) - 1, len(items) - 1)
+    return (*items[:at], *items[at + 1 :])
+
+
+def _at(n: Import, inputs: Sequence[Known | None]) -> Known:
+    items = _sequence(n, inputs)
+    return items[_position(n, inputs, 1, 0, len(items) - 1)]
+
+
+def _length(n: Import, inputs: Sequence[Known | None]) -> Known:
+    return n.constant("length", np.array(len(_sequence(n, inputs)), np.int64))
+
+
+def _split(n: Import, inputs: Sequence[Known | None]) -> Known:
+    x = _tensor(n, inputs, 0)
+    axis = n.axis(n.attr("axis", 0), len(x.shape))
+    extent, drop = x.shape[axis], False
+    if len(inputs) < 2 or inputs[1] is None:
+        sizes, drop = (1,) * extent, not n.attr("keepdims", 1)
+    elif n.input(1).shape:
+        sizes = n.ints(1, "split")
+    else:
+        size = n.ints(1, "split")[0]
+        if size < 1:
+            raise n.error(f"parts of {size} elements")
+        sizes = tuple(min(size, extent - at) for at in range(0, extent, size))
+    if sum(sizes) != extent or min(sizes, default=0) < 0:
+        raise n.error(f"parts {list(sizes)} do not make up axis {axis} of {x.type}")
+    starts = accumulate(sizes, initial=0)
+    parts = [take_range(n, x, axis, s, c, f"part{i}") for i, (s, c) in enumerate(zip(starts, sizes, strict=False))]
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    return tuple(n.reshape(p, shape, f"item{i}") if drop else p for i, p in enumerate(parts))
+
+
+def _concat(n: Import, inputs: Sequence[Known | None]) -> Known:
+    items, new = _sequence(n, inputs), bool(n.attr("new_axis", 0))
+    if not items:
+        raise n.error("an empty sequence has no concatenation")
+    axis = n.axis(n.required("axis"), len(items[0].shape) + new)
+    return stack(n, items, axis, "joined") if new else join(n, items, axis, "joined")
+
+
+_OPERATORS: dict[str, Callable[[Import, Sequence[Known | None]], Known]] = {
+    "SequenceEmpty": lambda n, inputs: (),
+    "SequenceConstruct": _construct,
+    "SequenceInsert": _insert,
+    "SequenceErase": _erase,
+    "SequenceAt": _at,
+    "SequenceLength": _length,
+    "SplitToSequence": _split,
+    "ConcatFromSequence": _concat,
+}
+
+
+def require_tensor(node: OnnxNode, name: str, value: Known) -> Value:
+    """A value that must be no sequence."""
+    if isinstance(value, tuple):
+        raise CompileError(
+            f"{name!r} is a sequence of {len(value)} tensors, {node.op_type} needs a tensor",
+            where=f"node {node.index} {node.name!r}",
+        )
+    return value

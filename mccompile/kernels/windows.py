@@ -1,0 +1,82 @@
+"""Sliding windows computed in a fixed order: how far behind its reads a kernel writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.scalar import Array
+from mccompile.ops.window import Window
+
+MOST_ELEMENTS = 1 << 20
+"""Results of more elements are not looked at: memory is not what their targets lack."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """``channels_last``: results are written pixel by pixel, all channels of one in a row; else channel by channel.
+
+    Each element is written when all that it takes has been read, before anything for the next is. With ``stash``
+    the results of a pixel are kept until all of them are known, so that they may take the place of what they were
+    computed from.
+    """
+
+    channels_last: bool = False
+    stash: bool = False
+
+
+def channels_innermost(view: View) -> bool:
+    """True if the channels of a pixel lie closer to each other than pixels do."""
+    if view.rank < 3:
+        return False
+    strides = view.axis_strides()
+    pixels = [s for s, e in zip(strides[2:], view.shape[2:], strict=True) if e > 1]
+    return view.shape[1] > 1 and bool(pixels) and all(strides[1] < s for s in pixels)
+
+
+def distance(call: Call, window: Window, channels: Array, channels_last: bool) -> int | None:
+    """The least distance in bytes of operand 0 behind result 0 at which nothing is overwritten before it is read.
+
+    Args:
+        call: its result has axes batch, channel, space; each written once, in the order of ``channels_last``.
+        channels: the lowest channel of the operand that each channel of the result takes.
+
+    Returns:
+        None if the two must lie apart.
+    """
+    x, y = call.reads[0], call.results[0]
+    assert x is not None
+    strides = (*x.axis_strides(), *y.axis_strides()) if x.linear and y.linear else (-1,)
+    if min(strides) < 0 or not 0 < y.count <= MOST_ELEMENTS or len(call.results) > 1 or x.buffer.halo:
+        return None
+    written = _places(y, [np.arange(e) for e in y.shape]) * y.dtype.nbytes
+    lowest = [np.arange(x.shape[0]), channels, *(_first_taps(window, a, y, x) for a in range(x.rank - 2))]
+    read = _places(x, lowest) * x.dtype.nbytes
+    if channels_last:
+        written, read = (np.moveaxis(a, 1, -1) for a in (written, read))
+    after = np.minimum.accumulate(read.reshape(-1)[::-1])[::-1][1:]
+    gap = int((written.reshape(-1)[:-1] + y.dtype.nbytes - after).max(initial=0))
+    return max(gap, 0) if gap < y.buffer.nbytes else None
+
+
+def _places(view: View, coordinates: Sequence[Array]) -> Array:
+    """The place in the buffer of each element at the grid of some coordinates per axis."""
+    total = np.full((1,) * view.rank, view.offset, np.int64)
+    for axis, (stride, at) in enumerate(zip(view.axis_strides(), coordinates, strict=True)):
+        total = total + (at * stride).reshape([-1 if a == axis else 1 for a in range(view.rank)])
+    return total
+
+
+def _first_taps(window: Window, a: int, y: View, x: View) -> Array:
+    """For each coordinate of the result along a spatial axis, the lowest of the operand in its window.
+
+    A window altogether in the padding counts as if it read the first element.
+    """
+    start = np.arange(y.shape[2 + a]) * window.strides[a] - window.pads[a]
+    skipped = -(np.minimum(start, 0) // window.dilations[a])
+    first = start + skipped * window.dilations[a]
+    inside = (skipped < window.kernel[a]) & (first < x.shape[2 + a])
+    return np.where(inside, first, 0)

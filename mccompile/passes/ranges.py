@@ -1,0 +1,247 @@
+"""Ranges of values, channel by channel: interval arithmetic over scalar expressions.
+
+A range whose ends are equal is a value known at compile time. Ends are float64; arithmetic that rounds at run time
+widens a range by more than the rounding can be, fused multiply-adds included. NaN is not covered: a range says what
+a value is if no NaN goes in.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.scalar import FUNCTIONS, Array
+from mccompile.ir.types import BOOL, DType
+
+_EXACT = 2.0**53
+"""Integers beyond this are not float64."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """``low <= value <= high`` for each channel; both arrays have one element per channel."""
+
+    low: Array
+    high: Array
+
+    @property
+    def known(self) -> Array:
+        """True for the channels of one value."""
+        return np.asarray((self.low == self.high) & np.isfinite(self.low))
+
+    @property
+    def zero(self) -> Array:
+        """True for the channels that are 0."""
+        return np.asarray((self.low == 0) & (self.high == 0))
+
+    def whole(self) -> Range:
+        """The range of all channels together, as one channel."""
+        return Range(self.low.min(keepdims=True), self.high.max(keepdims=True))
+
+    def over(self, count: int) -> Range:
+        """The range of one channel, ``count`` times."""
+        return Range(np.repeat(self.low, count), np.repeat(self.high, count))
+
+    def with_zero(self) -> Range:
+        return Range(np.minimum(self.low, 0), np.maximum(self.high, 0))
+
+
+def anything(dtype: DType, count: int = 1) -> Range:
+    """What is known of elements of ``dtype`` of which nothing is known."""
+    low, high = -np.inf, np.inf
+    if dtype == BOOL:
+        low, high = 0.0, 1.0
+    elif not dtype.is_float:
+        info = np.iinfo(dtype.numpy.name)
+        low, high = float(info.min), float(info.max)
+    return Range(np.full(count, low), np.full(count, high))
+
+
+def of_array(array: Array, axis: int | None) -> Range:
+    """The range of a constant's elements along ``axis``, of all of them for None. NaN makes it unbounded."""
+    flat = array.astype(np.float64).reshape(1, -1) if axis is None else _rows(array.astype(np.float64), axis)
+    missing = np.isnan(flat).any(1)
+    return Range(np.where(missing, -np.inf, flat.min(1)), np.where(missing, np.inf, flat.max(1)))
+
+
+def _rows(array: Array, axis: int) -> Array:
+    return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+
+
+def step(dtype: DType) -> float:
+    """More than the relative error of one rounded operation; 0 for integers."""
+    return {"f16": 2.0**-9, "f32": 2.0**-22, "f64": 2.0**-50}.get(dtype.name, 0.0)
+
+
+def widened(low: Array, high: Array, by: Array | float) -> Range:
+    return Range(low - by, high + by)
+
+
+def of_expression(body: ex.Expr, variable: Callable[[int], Range]) -> Range:
+    """The range of an expression; ``variable`` gives those of its variables (`ex.ACC` too)."""
+
+    @functools.cache
+    def walk(e: ex.Expr) -> Range:
+        match e:
+            case ex.Var(index=index):
+                return variable(index)
+            case ex.Num():
+                value = np.array([float(e.value)])
+                return Range(value, value) if not np.isnan(value[0]) else anything(e.dtype)
+            case ex.Convert(operand=operand):
+                return _converted(walk(operand), operand.dtype, e.dtype)
+            case ex.Apply(operands=operands):
+                return _applied(e, [walk(a) for a in operands])
+        return anything(e.dtype)
+
+    with np.errstate(all="ignore"):
+        return walk(body)
+
+
+def _converted(a: Range, source: DType, target: DType) -> Range:
+    """Conversions never fall, but integers that wrap do, and what is not 0 becomes true."""
+    if target == BOOL:
+        return Range(np.where(a.known & (a.low != 0), 1.0, 0.0), np.where(a.zero, 0.0, 1.0))
+    if not source.is_float and not target.is_float:
+        return _fitting(a.low, a.high, target)
+    ends = (a.low, a.high)
+    if source.is_float:
+        ends = (a.low.astype(source.numpy), a.high.astype(source.numpy))
+    low, high = (ex.saturating_cast(end, target.numpy).astype(np.float64) for end in ends)
+    return Range(low, high)
+
+
+def stored(a: Range, dtype: DType) -> Range:
+    """The range after elements were stored as ``dtype``: f16 rounds."""
+    if dtype.name != "f16":
+        return a
+    with np.errstate(over="ignore"):
+        return Range(a.low.astype(np.float16).astype(np.float64), a.high.astype(np.float16).astype(np.float64))
+
+
+def _fitting(low: Array, high: Array, dtype: DType) -> Range:
+    """A range of integers, unbounded where they may wrap or are too large to be told apart."""
+    free = anything(dtype)
+    fits = (low >= free.low) & (high <= free.high) & (np.abs(low) <= _EXACT) & (np.abs(high) <= _EXACT)
+    return Range(np.where(fits, low, free.low), np.where(fits, high, free.high))
+
+
+def _applied(e: ex.Apply, args: list[Range]) -> Range:
+    """A function: of known values as the function itself says, else by the rule of the function."""
+    rule = _RULES.get(e.fn)
+    found = anything(e.dtype) if rule is None else rule(e.operands[-1].dtype, *args)
+    count = max(found.low.size, *(a.low.size for a in args))
+    low, high = (np.broadcast_to(end, count) for end in (found.low, found.high))
+    known = functools.reduce(np.logical_and, (a.known for a in args))
+    if not known.any():
+        return Range(low, high)
+    values = [a.low.astype(o.dtype.numpy) for a, o in zip(args, e.operands, strict=True)]
+    point = np.broadcast_to(np.asarray(FUNCTIONS[e.fn].numpy(*values)).astype(np.float64), count)
+    known = np.broadcast_to(known, count) & ~np.isnan(point)
+    return Range(np.where(known, point, low), np.where(known, point, high))
+
+
+def _rounded(dtype: DType, low: Array, high: Array, size: Array) -> Range:
+    """Ends of an operation that rounds: widened for floats, checked for overflow for integers."""
+    low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    if not dtype.is_float:
+        return _fitting(low, high, dtype)
+    by = np.where(np.isfinite(size), size, 0) * step(dtype)
+    return widened(low, high, by)
+
+
+def _size(a: Range) -> Array:
+    return np.maximum(np.abs(a.low), np.abs(a.high))
+
+
+def _add(dtype: DType, a: Range, b: Range) -> Range:
+    return _rounded(dtype, a.low + b.low, a.high + b.high, _size(a) + _size(b))
+
+
+def _sub(dtype: DType, a: Range, b: Range) -> Range:
+    return _rounded(dtype, a.low - b.high, a.high - b.low, _size(a) + _size(b))
+
+
+def _corners(dtype: DType, a: Range, b: Range, fn: Callable[[Array, Array], Array]) -> Range:
+    ends = np.broadcast_arrays(*(fn(p, q) for p in (a.low, a.high) for q in (b.low, b.high)))
+    found = np.stack(ends)
+    unclear = np.isnan(found).any(0)  # 0 * inf
+    low = np.where(unclear, -np.inf, found.min(0))
+    high = np.where(unclear, np.inf, found.max(0))
+    return _rounded(dtype, low, high, np.abs(found).max(0))
+
+
+def _mul(dtype: DType, a: Range, b: Range) -> Range:
+    return _corners(dtype, a, b, np.multiply)
+
+
+def _div(dtype: DType, a: Range, b: Range) -> Range:
+    count = max(a.low.size, b.low.size)
+    free = anything(dtype, count)
+    if not dtype.is_float:
+        return free
+    found = _corners(dtype, a, b, np.divide)
+    apart = (b.low > 0) | (b.high < 0)
+    return Range(np.where(apart, found.low, free.low), np.where(apart, found.high, free.high))
+
+
+def _max(dtype: DType, a: Range, b: Range) -> Range:
+    return Range(np.maximum(a.low, b.low), np.maximum(a.high, b.high))
+
+
+def _min(dtype: DType, a: Range, b: Range) -> Range:
+    return Range(np.minimum(a.low, b.low), np.minimum(a.high, b.high))
+
+
+def _neg(dtype: DType, a: Range) -> Range:
+    return Range(-a.high, -a.low) if dtype.is_float else _fitting(-a.high, -a.low, dtype)
+
+
+def _abs(dtype: DType, a: Range) -> Range:
+    inside = (a.low <= 0) & (a.high >= 0)
+    low, high = np.where(inside, 0, np.minimum(np.abs(a.low), np.abs(a.high))), _size(a)
+    return Range(low, high) if dtype.is_float else _fitting(low, high, dtype)
+
+
+def _select(dtype: DType, condition: Range, a: Range, b: Range) -> Range:
+    return Range(np.minimum(a.low, b.low), np.maximum(a.high, b.high))
+
+
+def _rising(fn: Callable[[Array], Array]) -> Callable[[DType, Range], Range]:
+    """A function without rounding that never falls."""
+    return lambda dtype, a: Range(fn(a.low), fn(a.high))
+
+
+def _within(low: float, high: float) -> Callable[[DType, Range], Range]:
+    return lambda dtype, a: Range(np.full_like(a.low, low), np.full_like(a.low, high))
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, 0)
+
+
+_RULES: dict[str, Callable[..., Range]] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "max": _max,
+    "min": _min,
+    "neg": _neg,
+    "abs": _abs,
+    "select": _select,
+    "relu": _rising(_relu),
+    "rne": _rising(np.rint),
+    "floor": _rising(np.floor),
+    "ceil": _rising(np.ceil),
+    "sign": _within(-1, 1),
+    "sigmoid": _within(0, 1),
+    "tanh": _within(-1, 1),
+    "erf": _within(-1, 1),
+    "sin": _within(-1, 1),
+    "cos": _within(-1, 1),
+}

@@ -1,0 +1,274 @@
+"""Execution orders of steps: what peak each needs, and bounded searches for one that needs less.
+
+Steps are taken in units: a fill stays right in front of the step that touches its buffer next. Sets of units
+and the users of a buffer are bit masks. The peak of an order counts a result that may overwrite a dying
+operand once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule
+
+Step = Call | Fill
+
+BEAM_STATES = 8_000
+"""States that one search looks at for effort 1; the beam is as wide as that allows."""
+
+WIDEST_BEAM = 256
+
+MOST_READY = 48
+"""Ready units that a state looks at, first in file order."""
+
+
+Offer = tuple[int, tuple[tuple[int, int], ...]]
+"""A unit's result, and the operands it may overlap where they die: (buffer, bytes that both may use)."""
+
+
+@dataclass(frozen=True)
+class OrderProblem:
+    """Units in file order, by number; buffers by number. `steps[u]` are the steps of unit u in order."""
+
+    steps: tuple[tuple[int, ...], ...]
+    waits: tuple[int, ...]  # units that come before
+    followers: tuple[tuple[int, ...], ...]
+    touched: tuple[tuple[int, ...], ...]  # buffers of each unit
+    nbytes: tuple[int, ...]
+    users: tuple[int, ...]  # units that touch a buffer
+    is_input: tuple[bool, ...]
+    is_kept: tuple[bool, ...]  # alive to the end
+    offers: tuple[Offer, ...]  # per unit
+
+    @property
+    def first_live(self) -> int:
+        """Bytes of the inputs, which are there from the start."""
+        return sum(n for n, here in zip(self.nbytes, self.is_input, strict=True) if here)
+
+    def run(self, live: int, done: int, unit: int) -> tuple[int, int]:
+        """The bytes that `unit` needs alive after `done`, and those it leaves, if `live` are there before."""
+        left = ~(done | 1 << unit)
+        born = dead = 0
+        for b in self.touched[unit]:
+            if not self.users[b] & done and not self.is_input[b]:
+                born += self.nbytes[b]
+            if not self.users[b] & left and not self.is_kept[b]:
+                dead += self.nbytes[b]
+        saved = 0
+        result, operands = self.offers[unit]
+        if operands and not self.users[result] & done:
+            for b, shared in operands:
+                if shared > saved and not self.users[b] & left and not self.is_kept[b]:
+                    saved = shared
+        return live + born - saved, live + born - dead
+
+    def peak(self, order: Iterable[int]) -> int:
+        """The most bytes alive at once."""
+        live, done = self.first_live, 0
+        most = live
+        for unit in order:
+            need, live = self.run(live, done, unit)
+            most = max(most, need)
+            done |= 1 << unit
+        return most
+
+    def floor(self) -> int:
+        """Bytes that every order needs: the inputs, and each unit's own buffers with those kept from before."""
+        most = self.first_live
+        for unit, buffers in enumerate(self.touched):
+            _, operands = self.offers[unit]
+            own = sum(self.nbytes[b] for b in buffers) - max((shared for _, shared in operands), default=0)
+            most = max(most, own)
+        return most
+
+
+def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) -> OrderProblem:
+    """The units of `steps` and what they touch."""
+    units = _units(steps)
+    number: dict[Buffer, int] = {}
+    for buffer in (*module.role("input"), *(b for s in steps for b in s.buffers() if b.space == "arena")):
+        number.setdefault(buffer, len(number))
+    buffers = list(number)
+    users = [0] * len(buffers)
+    waits = [0] * len(units)
+    written: dict[int, int] = {}
+    touched: list[tuple[int, ...]] = []
+    for u, members in enumerate(units):
+        mine = list(dict.fromkeys(number[b] for t in members for b in steps[t].buffers() if b.space == "arena"))
+        touched.append(tuple(mine))
+        for b in mine:
+            users[b] |= 1 << u
+            waits[u] |= written.get(b, 0)
+        for t in members:
+            for w in (number[b] for b in _writes(steps[t])):
+                written[w] = written.get(w, 0) | 1 << u
+        waits[u] &= ~(1 << u)
+    followers: list[list[int]] = [[] for _ in units]
+    for u, mask in enumerate(waits):
+        for before in _bits(mask):
+            followers[before].append(u)
+    return OrderProblem(
+        steps=tuple(map(tuple, units)),
+        waits=tuple(waits),
+        followers=tuple(map(tuple, followers)),
+        touched=tuple(touched),
+        nbytes=tuple(b.nbytes for b in buffers),
+        users=tuple(users),
+        is_input=tuple(b.role == "input" for b in buffers),
+        is_kept=tuple(b.role == "output" or (keep_inputs and b.role == "input") for b in buffers),
+        offers=tuple(_offer([steps[t] for t in members], number) for members in units),
+    )
+
+
+def _writes(step: Step) -> list[Buffer]:
+    if isinstance(step, Fill):
+        return [step.view.buffer]
+    return [v.buffer for v in step.results] + ([step.scratch] if step.scratch else [])
+
+
+def _bits(mask: int) -> list[int]:
+    return [k for k, digit in enumerate(reversed(bin(mask)[2:])) if digit == "1"]
+
+
+def _units(steps: list[Step]) -> list[list[int]]:
+    """Steps by unit, in file order of what follows the fills; fills that nothing follows stand alone."""
+    waiting: dict[Buffer, list[int]] = {}
+    units: list[list[int]] = []
+    for t, step in enumerate(steps):
+        if isinstance(step, Fill):
+            waiting.setdefault(step.view.buffer, []).append(t)
+            continue
+        fills = [f for b in step.buffers() for f in waiting.pop(b, ())]
+        units.append([*sorted(fills), t])
+    return units + list(waiting.values())
+
+
+def _offer(members: list[Step], number: dict[Buffer, int]) -> Offer:
+    """What the result of a unit may overlap: operands to be overwritten in place, or behind the reading."""
+    call = members[-1]
+    if not isinstance(call, Call) or len(call.results) != 1:
+        return 0, ()
+    result = call.results[0].buffer
+    if any(result in s.buffers() for s in members[:-1]):
+        return number[result], ()
+    shared: dict[Buffer, int] = {}
+    for b in _alone(call, call.inplace):
+        if (b.type.dtype, b.nbytes) == (result.type.dtype, result.nbytes):
+            shared[b] = result.nbytes
+    if call.near is not None:
+        operand, distance = call.near
+        for b in _alone(call, (operand,)):
+            diagonal = min(b.nbytes, result.nbytes, result.nbytes - distance)
+            shared[b] = max(shared.get(b, 0), diagonal)
+    return number[result], tuple((number[b], n) for b, n in shared.items() if b is not result and n > 0)
+
+
+def _alone(call: Call, operands: tuple[int, ...]) -> list[Buffer]:
+    """The arena buffers of these operands that no other operand reads."""
+    elsewhere = {v.buffer for k, v in enumerate(call.inputs) if v is not None and k not in operands}
+    views = [call.inputs[i] for i in operands]
+    return [v.buffer for v in views if v is not None and v.buffer.space == "arena" and v.buffer not in elsewhere]
+
+
+def greedy_order(p: OrderProblem) -> list[int]:
+    """Of the ready units always the one that leaves the fewest bytes alive; ties by file order."""
+    return beam_order(p, 1, 0)
+
+
+def depth_first_order(p: OrderProblem) -> list[int]:
+    """From the last units backwards: what a unit waits for comes right before it."""
+    order: list[int] = []
+    seen: set[int] = set()
+    for final in range(len(p.steps)):
+        if p.followers[final]:
+            continue
+        stack = [(final, iter(_bits(p.waits[final])))]
+        seen.add(final)
+        while stack:
+            unit, rest = stack[-1]
+            following = next((w for w in rest if w not in seen), None)
+            if following is None:
+                order.append(unit)
+                stack.pop()
+            else:
+                seen.add(following)
+                stack.append((following, iter(_bits(p.waits[following]))))
+    return order
+
+
+@dataclass(slots=True)
+class _State:
+    peak: int
+    live: int
+    done: int
+    ready: tuple[int, ...]
+    unit: int
+    before: _State | None
+
+
+def beam_order(p: OrderProblem, width: int, floor: int) -> list[int]:
+    """List scheduling that keeps `width` states per length; peaks up to `floor` count alike.
+
+    Two states with the same units done have the same future, so only the one of lower peak is kept.
+    """
+    count = len(p.steps)
+    ready = tuple(u for u in range(count) if not p.waits[u])
+    states = [_State(max(floor, p.first_live), p.first_live, 0, ready, -1, None)]
+    for _ in range(count):
+        reached: dict[int, _State] = {}
+        for state in states:
+            for unit in state.ready[:MOST_READY]:
+                need, live = p.run(state.live, state.done, unit)
+                done = state.done | 1 << unit
+                peak = max(state.peak, need)
+                old = reached.get(done)
+                if old is None or peak < old.peak:
+                    reached[done] = _State(peak, live, done, (), unit, state)
+        # Sorting is stable and states are reached in file order, which so breaks ties.
+        states = sorted(reached.values(), key=lambda s: (s.peak, s.live))[:width]
+        for state in states:
+            assert state.before is not None
+            freed = [f for f in p.followers[state.unit] if not p.waits[f] & ~state.done]
+            state.ready = tuple(sorted({*state.before.ready, *freed} - {state.unit}))
+    order: list[int] = []
+    last: _State | None = states[0]
+    while last is not None and last.before is not None:
+        order.append(last.unit)
+        last = last.before
+    return order[::-1]
+
+
+def _reversed(p: OrderProblem) -> OrderProblem:
+    """The problem backwards in time; without in-place offers, which hold in one direction only."""
+    return replace(
+        p,
+        waits=tuple(sum(1 << f for f in after) for after in p.followers),
+        followers=tuple(tuple(_bits(mask)) for mask in p.waits),
+        is_input=p.is_kept,
+        is_kept=p.is_input,
+        offers=((0, ()),) * len(p.steps),
+    )
+
+
+def best_order(p: OrderProblem, effort: int = 1) -> list[int]:
+    """The order of least peak of those tried: file order, which wins ties, greedy, depth-first, beams.
+
+    Beams run forwards and backwards in time; without ``effort`` there are none, each further level looks at
+    4 times as many states.
+    """
+    best = list(range(len(p.steps)))
+    least, floor = p.peak(best), p.floor()
+    if least > floor:
+        for order in (greedy_order(p), depth_first_order(p)):
+            if (peak := p.peak(order)) < least:
+                best, least = order, peak
+    width = min(WIDEST_BEAM << effort, BEAM_STATES * 4 ** (effort - 1) // max(1, len(p.steps))) if effort else 0
+    if least > floor and width > 1:
+        # Below the floor peaks do not matter; a level half way up lets the beam think ahead of it.
+        tries = [(p, floor, 1), (_reversed(p), floor, -1), (p, (floor + least) // 2, 1)]
+        for problem, level, direction in tries:
+            order = beam_order(problem, width, level)[::direction]
+            if (peak := p.peak(order)) < least:
+                best, least = order, peak
+    return best

@@ -1,0 +1,132 @@
+"""Calls on other views: what a call becomes when a buffer it touches is seen through a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mccompile.ir.kernel import Buffer, Call, View
+from mccompile.ir.types import row_major
+from mccompile.kernels.loops import collapse
+from mccompile.kernels.registry import variant
+from mccompile.plan.views import Refined, cut, seen_through
+from mccompile.targets.target import Target
+
+COPY = "copy.generic"
+
+
+def rebound(
+    call: Call, buffer: Buffer, near: View, far: View, target: Target, *, writes: bool, beside: bool = False
+) -> Call | str:
+    """``call`` with its views of ``buffer`` seen through the copy ``near`` <-> ``far``.
+
+    ``beside``: other copies fill other parts of the buffer; views that meet none of this one's stay.
+    Returns the reason if the kernel cannot take the views.
+    """
+    views: list[View | None] = [*call.inputs, *call.results]
+    refined: list[Refined | View | None] = list(views)
+    for k, v in enumerate(views):
+        if v is None or v.buffer is not buffer or (k >= len(call.inputs) and not writes):
+            continue
+        found = seen_through(v, near, far)
+        if isinstance(found, str):
+            if beside and _apart(v, near):
+                continue
+            return found
+        refined[k] = found
+    own = variant(call.kernel)
+    whole = [r.whole if isinstance(r, Refined) else r for r in refined]
+    if own.elementwise:
+        cut_views = _cut_alike(refined)
+        if isinstance(cut_views, str):
+            return cut_views
+        collapsed = collapse(_in_result_order(cut_views))
+        if isinstance(collapsed, str):
+            return collapsed
+        whole = list(collapsed)
+    elif any(w is None and r is not None for w, r in zip(whole, refined, strict=True)):
+        return f"{call.kernel} would need more axes"
+    after = _with_views(call, whole)
+    return own.refuses(call, after, target) or after
+
+
+def _in_result_order(views: list[View]) -> list[View]:
+    """The views with their axes in the order in which the last one, the result, lies in memory."""
+    steps = views[-1].axis_strides()
+    order = sorted(range(len(steps)), key=lambda a: -abs(steps[a]))
+    return [
+        replace(v, shape=tuple(v.shape[a] for a in order), factors=row_major(len(order)),
+                strides=tuple(v.axis_strides()[a] for a in order))
+        for v in views
+    ]  # fmt: skip
+
+
+def _with_views(call: Call, views: Sequence[View | None]) -> Call:
+    """The call on other views; it may overwrite what it could before, where that lies alike still."""
+    n = len(call.inputs)
+    inputs = views[:n]
+    results = tuple(v for v in views[n:] if v is not None)
+    offered = range(n) if variant(call.kernel).elementwise else call.inplace
+    inplace = tuple(k for k in offered if (v := inputs[k]) is not None and v.same_elements(results[0]))
+    extras = tuple(v for v in inputs[len(call.reads) :] if v is not None)
+    return replace(
+        call, reads=tuple(inputs[: len(call.reads)]), extras=extras, results=results,
+        inplace=() if call.kernel == COPY else inplace,
+    )  # fmt: skip
+
+
+def _cut_alike(refined: Sequence[Refined | View | None]) -> list[View] | str:
+    """Views of one shape, with the axes cut in all of them where they are cut in one."""
+    views = [r.view if isinstance(r, Refined) else r for r in refined if r is not None]
+    if any(v.shape != views[0].shape for v in views):
+        return "its views differ in extents"
+    parts: list[tuple[int, ...]] = [(e,) for e in views[0].shape]
+    for r in refined:
+        if isinstance(r, Refined):
+            for axis, found in enumerate(r.parts):
+                extents = tuple(e for e, _ in found)
+                if len(extents) == 1 or extents == parts[axis]:
+                    continue
+                if len(parts[axis]) > 1:
+                    return "two operands would cut an axis in different ways"
+                parts[axis] = extents
+    out = []
+    for r in refined:
+        if isinstance(r, Refined):
+            out.append(_cut_refined(r, parts))
+        elif r is not None:
+            if not r.linear:
+                return "the layout is blocked"
+            out.append(cut(r, parts))
+    return out
+
+
+def _cut_refined(r: Refined, parts: Sequence[tuple[int, ...]]) -> View:
+    """A refined view with the given cuts, of which its own are some."""
+    shape: list[int] = []
+    strides: list[int] = []
+    for own, extents in zip(r.parts, parts, strict=True):
+        if len(own) == len(extents):
+            strides += [s for _, s in own]
+        else:
+            step = own[0][1]
+            inner = 1
+            steps = []
+            for extent in reversed(extents):
+                steps.append(step * inner)
+                inner *= extent
+            strides += reversed(steps)
+        shape += extents
+    flat = View(r.view.buffer, (), (), (), r.offset)
+    return replace(flat, shape=tuple(shape), factors=row_major(len(shape)), strides=tuple(strides))
+
+
+def _apart(a: View, b: View) -> bool:
+    """True if two views of one buffer certainly have no element in common."""
+    (a_low, a_high), (b_low, b_high) = _range(a), _range(b)
+    return a_high < b_low or b_high < a_low
+
+
+def _range(v: View) -> tuple[int, int]:
+    reach = [s * (f.extent(v.shape) - 1) for f, s in zip(v.factors, v.strides, strict=True)]
+    return v.offset + sum(min(r, 0) for r in reach), v.offset + sum(max(r, 0) for r in reach)

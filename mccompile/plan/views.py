@@ -1,0 +1,129 @@
+"""Views seen through a copy: the same elements, addressed where the copy takes them from or puts them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mccompile.ir.kernel import View
+from mccompile.ir.types import row_major
+
+Parts = tuple[tuple[int, int], ...]
+"""(extent, stride) of what an axis becomes, outermost first."""
+
+
+@dataclass(frozen=True)
+class Refined:
+    """A view whose axes may have been cut in several: ``parts`` by axis, extents multiplying to the axis's own."""
+
+    view: View
+    parts: tuple[Parts, ...]
+    offset: int
+
+    @property
+    def whole(self) -> View | None:
+        """The view with the axes it had, None if one of them was cut."""
+        if any(len(p) != 1 for p in self.parts):
+            return None
+        shape, strides = (tuple(p[0][k] for p in self.parts) for k in (0, 1))
+        return View(self.view.buffer, shape, row_major(len(shape)), strides, self.offset)
+
+
+@dataclass
+class _Digits:
+    """The axes of a copy's near side, in which places are written as numbers are in mixed radix."""
+
+    extents: list[int]
+    near: list[int]
+    far: list[int]
+    used: list[int]
+
+    def holding(self, stride: int) -> int | None:
+        """The axis of the largest stride that divides into ``stride``."""
+        fits = [j for j, d in enumerate(self.near) if d <= stride and stride % d == 0]
+        return max(fits, key=lambda j: self.near[j], default=None)
+
+
+def seen_through(view: View, near: View, far: View) -> Refined | str:
+    """``view``, which addresses elements of ``near``, as a view of the elements at the same coordinates of ``far``.
+
+    ``near`` and ``far`` are the two sides of a copy, of one shape. Returns the reason if some element of
+    ``view`` lies outside of ``near``, or the places do not follow one stride per axis.
+    """
+    digits = _digits(near, far)
+    if isinstance(digits, str) or not view.linear:
+        return digits if isinstance(digits, str) else "the layout is blocked"
+    strides = view.axis_strides()
+    rest = view.offset - near.offset + sum(s * (e - 1) for s, e in zip(strides, view.shape, strict=True) if s < 0)
+    offset = far.offset
+    for j in sorted(range(len(digits.near)), key=lambda j: -digits.near[j]):
+        digits.used[j], rest = divmod(rest, digits.near[j])
+        offset += digits.used[j] * digits.far[j]
+    if rest or any(not 0 <= u < e for u, e in zip(digits.used, digits.extents, strict=True)):
+        return "it reads or writes beside what is copied"
+    parts = []
+    for extent, stride in zip(view.shape, strides, strict=True):
+        found = _axis(extent, abs(stride), digits)
+        if isinstance(found, str):
+            return found
+        if stride < 0:
+            offset += sum(s * (e - 1) for e, s in found)
+            found = tuple((e, -s) for e, s in found)
+        parts.append(found)
+    return Refined(View(far.buffer, view.shape, view.factors, view.strides), tuple(parts), offset)
+
+
+def _digits(near: View, far: View) -> _Digits | str:
+    if not near.linear or not far.linear:
+        return "the layout is blocked"
+    axes = [a for a in zip(near.shape, near.axis_strides(), far.axis_strides(), strict=True) if a[0] != 1]
+    reach = 0
+    for extent, stride, _ in sorted(axes, key=lambda a: a[1]):
+        if stride <= reach:
+            return "the copied elements do not lie in nested strides"
+        reach += stride * (extent - 1)
+    return _Digits([a[0] for a in axes], [a[1] for a in axes], [a[2] for a in axes], [0] * len(axes))
+
+
+def _axis(extent: int, stride: int, digits: _Digits) -> Parts | str:
+    """What one axis of a view becomes: in one piece, or cut where it runs over several axes of the copy."""
+    if extent == 1 or stride == 0:
+        return ((extent, 0),)
+    parts: list[tuple[int, int]] = []
+    while True:
+        j = digits.holding(stride)
+        if j is None:
+            return "its steps are none of the copy's"
+        step, n = stride // digits.near[j], digits.extents[j]
+        if digits.used[j] + step * (extent - 1) < n:
+            digits.used[j] += step * (extent - 1)
+            parts.append((extent, step * digits.far[j]))
+            return _joined(parts)
+        count = n // step
+        if count < 2 or n % step or digits.used[j] >= step or extent % count or extent == count:
+            return "it runs over the borders of what is copied"
+        digits.used[j] += step * (count - 1)
+        parts.append((count, step * digits.far[j]))
+        extent, stride = extent // count, n * digits.near[j]
+
+
+def _joined(inner_first: list[tuple[int, int]]) -> Parts:
+    """Parts, outermost first; neighbours that are contiguous are one."""
+    out: list[tuple[int, int]] = []
+    for extent, stride in reversed(inner_first):
+        if out and out[-1][1] == stride * extent:
+            out[-1] = (out[-1][0] * extent, stride)
+        else:
+            out.append((extent, stride))
+    return tuple(out)
+
+
+def cut(view: View, parts: list[tuple[int, ...]]) -> View:
+    """The view with each axis cut into parts of the given extents, outermost first."""
+    shape: list[int] = []
+    strides: list[int] = []
+    for stride, extents in zip(view.axis_strides(), parts, strict=True):
+        for i, extent in enumerate(extents):
+            shape.append(extent)
+            strides.append(stride * math.prod(extents[i + 1 :]))
+    return View(view.buffer, tuple(shape), row_major(len(shape)), tuple(strides), view.offset)

@@ -1,0 +1,56 @@
+"""The report of several models that were compiled together, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mccompile._version import __version__
+from mccompile.codegen.files import Project, c_sources
+from mccompile.report.compilation import Compilation
+from mccompile.report.report import make_report
+from mccompile.report.summary import MAX_LINES, row, size_text
+
+
+def project_report(p: Project, compilations: Sequence[Compilation], files: Mapping[str, bytes]) -> dict[str, Any]:
+    """What the models share, and the report of each by name."""
+    reports = {}
+    for c, m in zip(compilations, p.models, strict=True):
+        reports[m.name] = make_report(c, {}) | {"sources": c_sources(m, p.library)}
+    called = sum(len(m.kernels) for m in p.models)
+    arenas = [r["memory"]["arena_bytes"] for r in reports.values()]
+    shared = sum(max(a.bytes for _, a in s.members) for s in p.shared)
+    return {
+        "mccompile": __version__,
+        "project": {
+            "name": p.name,
+            "kernels": len(p.library.kernels),
+            "kernels_unshared": called,
+            "share_arena": bool(p.shared),
+            "arena_bytes": shared if p.shared else sum(arenas),
+            "arena_bytes_unshared": sum(arenas),
+        },
+        "models": reports,
+        "files": {name: len(data) for name, data in sorted(files.items()) if name != "report.json"},
+    }
+
+
+def project_summary(report: Mapping[str, Any], out: str) -> str:
+    """The summary of a project in folder ``out``: at most `MAX_LINES` lines."""
+    facts, models = report["project"], report["models"]
+    first = next(iter(models.values()))
+    lines = [f"{facts['name']}: {len(models)} models for {first['target']['name']}, -{first['options']['opt_level']}"]
+    for name, r in models.items():
+        weights, arena = size_text(r["weights_bytes"]), size_text(r["memory"]["arena_bytes"])
+        macs = "" if r["macs"] is None else f"{r['macs']:,} MACs, "
+        lines += row("model", f"{name}: {macs}weights {weights}, arena {arena}")
+    room = MAX_LINES - 8
+    if len(lines) > room:
+        lines = [*lines[:room], "  model           ... and more, see report.json"]
+    together = "one after the other in one arena" if facts["share_arena"] else "each in its own arena"
+    lines += row("arena (RAM)", f"{size_text(facts['arena_bytes'])}, {together}")
+    saved = facts["kernels_unshared"] - facts["kernels"]
+    lines += row("kernels", f"{facts['kernels']} C functions, {saved} fewer than in separate builds")
+    notes = [f"note: {name}: {note}" for name, r in models.items() for note in r["notes"]]
+    lines += row("files", f"{out}: {' '.join([*report['files'], 'report.json'])}", 3)
+    return "\n".join(lines + notes[: MAX_LINES - len(lines)])

@@ -1,0 +1,171 @@
+"""Execution orders: dependencies kept, fills in place, peaks as the lifetimes say, the optimum of small graphs."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, whole
+from mccompile.ir.types import F32, TensorType
+from mccompile.plan.alloc.bounds import lower_bound
+from mccompile.plan.alloc.chains import choose_overwrites
+from mccompile.plan.alloc.problem import Interval, Overwrite, Problem
+from mccompile.plan.orders import beam_order, best_order, depth_first_order, greedy_order, order_problem
+from mccompile.plan.plan import inplace_offers, lifetimes
+from mccompile.plan.schedule import schedule
+
+
+@dataclass(frozen=True)
+class _Op:
+    """Stands for an operator; the planner does not look at it."""
+
+    name: str = "op"
+
+
+def buffer(name: str, floats: int, role: str = "") -> Buffer:
+    return Buffer(name, TensorType(F32, (floats,)), "arena", 4, role=role)
+
+
+def call(result: Buffer, *operands: Buffer, inplace: tuple[int, ...] = ()) -> Call:
+    return Call("k.generic", _Op(), None, tuple(map(whole, operands)), (whole(result),), inplace=inplace)  # type: ignore[arg-type]
+
+
+def module_of(*steps: Call | Fill) -> KernelModule:
+    buffers = dict.fromkeys(b for s in steps for b in s.buffers())
+    return KernelModule("m", "generic", list(buffers), Block(steps))
+
+
+def bound_of(module: KernelModule, keep_inputs: bool = False) -> int:
+    """The allocator's own lower bound of a module as it is ordered."""
+    life = lifetimes(module, keep_inputs)
+    index = {b: k for k, b in enumerate(life)}
+    intervals = tuple(Interval(b.name, *life[b], b.nbytes, 4) for b in life)
+    offers = tuple(Overwrite(index[s], index[d]) for s, d in inplace_offers(module, life))
+    problem = Problem(intervals, offers)
+    return lower_bound(problem, choose_overwrites(problem))
+
+
+def random_module(rng: random.Random, count: int) -> KernelModule:
+    known = [buffer("x", rng.randint(1, 9), "input")]
+    steps: list[Call | Fill] = []
+    for k in range(count):
+        operands = rng.sample(known[-6:], min(len(known[-6:]), rng.choice((1, 1, 2))))
+        floats = operands[0].elements if rng.random() < 0.4 else rng.randint(1, 9)
+        result = buffer(f"t{k}", floats, "output" if k == count - 1 else "")
+        if rng.random() < 0.2:
+            steps.insert(rng.randint(0, len(steps)), Fill(whole(result), 0.0))
+        steps.append(call(result, *operands, inplace=(0,) if rng.random() < 0.5 else ()))
+        known.append(result)
+    return module_of(*steps)
+
+
+def optimum(module: KernelModule, keep_inputs: bool) -> int:
+    """The least peak of all topological orders of the units."""
+    p = order_problem(module, list(module.body.linear()), keep_inputs)
+    best = 1 << 40
+
+    def follow(live: int, done: int, peak: int) -> None:
+        nonlocal best
+        if peak >= best:
+            return
+        ready = [u for u in range(len(p.steps)) if not done >> u & 1 and not p.waits[u] & ~done]
+        if not ready:
+            best = peak
+        for u in ready:
+            need, left = p.run(live, done, u)
+            follow(left, done | 1 << u, max(peak, need))
+
+    follow(p.first_live, 0, p.first_live)
+    return best
+
+
+@pytest.mark.parametrize("keep_inputs", [False, True])
+def test_small_graphs_reach_the_optimum(keep_inputs: bool) -> None:
+    rng = random.Random(4)
+    gained = 0
+    for _ in range(60):
+        module = random_module(rng, 9)
+        steps = list(module.body.linear())
+        p = order_problem(module, steps, keep_inputs)
+        order = best_order(p)
+        assert p.peak(order) == optimum(module, keep_inputs)
+        plain = (range(len(order)), greedy_order(p), depth_first_order(p))
+        gained += p.peak(order) < min(map(p.peak, plain))
+    assert gained, "the sample must hold graphs on which the beams find more"
+
+
+def test_orders_keep_dependencies_and_fills_in_front() -> None:
+    rng = random.Random(8)
+    for _ in range(40):
+        module = random_module(rng, 30)
+        steps = list(module.body.linear())
+        scheduled = schedule(module)
+        assert sorted(map(id, scheduled.body.linear())) == sorted(map(id, steps))
+        scheduled.verify()
+        done: set[Buffer] = set()
+        for step in scheduled.body.linear():
+            if isinstance(step, Call):
+                done.add(step.results[0].buffer)
+            else:
+                assert step.view.buffer not in done, "a background is filled before anything is written on it"
+
+
+def test_every_search_gives_a_topological_order() -> None:
+    rng = random.Random(2)
+    for _ in range(20):
+        p = order_problem(module := random_module(rng, 25), list(module.body.linear()), False)
+        for order in (greedy_order(p), depth_first_order(p), beam_order(p, 5, 0), best_order(p)):
+            done = 0
+            for u in order:
+                assert not p.waits[u] & ~done
+                done |= 1 << u
+            assert done == (1 << len(p.steps)) - 1
+
+
+@pytest.mark.parametrize("keep_inputs", [False, True])
+def test_peak_is_the_lower_bound_of_the_allocator(keep_inputs: bool) -> None:
+    """Up to operands that two results want: the allocator gives each to one, a step counts its own."""
+    rng = random.Random(11)
+    for _ in range(60):
+        module = random_module(rng, 12)
+        p = order_problem(module, list(module.body.linear()), keep_inputs)
+        order = best_order(p)
+        steps = tuple(module.body.linear())
+        body = Block(tuple(steps[t] for u in order for t in p.steps[u]))
+        ordered = KernelModule("m", "generic", module.buffers, body)
+        assert p.peak(order) == bound_of(ordered, keep_inputs)
+        assert p.floor() <= p.peak(order)
+
+
+def test_branches_run_one_after_the_other() -> None:
+    """File order computes both wide tensors before it reduces either."""
+    x, y = buffer("x", 1, "input"), buffer("y", 2, "output")
+    wide = [buffer(f"w{k}", 100) for k in range(3)]
+    thin = [buffer(f"n{k}", 1) for k in range(3)]
+    steps = [call(w, x) for w in wide] + [call(n, w) for n, w in zip(thin, wide, strict=True)] + [call(y, *thin)]
+    module = module_of(*steps)
+    assert bound_of(module) == 4 * 301
+    assert bound_of(schedule(module)) == 4 * 103
+
+
+def test_order_that_is_best_already_stays() -> None:
+    x, a, y = buffer("x", 4, "input"), buffer("a", 4), buffer("y", 4, "output")
+    module = module_of(call(a, x), call(y, a))
+    assert schedule(module) is module
+
+
+def test_same_module_same_order() -> None:
+    rng = random.Random(6)
+    module = random_module(rng, 60)
+    p = order_problem(module, list(module.body.linear()), False)
+    assert best_order(p) == best_order(order_problem(module, list(module.body.linear()), False))
+
+
+def test_thousands_of_steps_take_seconds() -> None:
+    module = random_module(random.Random(1), 3000)
+    started = time.process_time()
+    schedule(module)
+    assert time.process_time() - started < 10, "generous: it takes about one second"

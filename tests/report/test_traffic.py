@@ -1,0 +1,53 @@
+"""Kernel launches and bytes moved: counted on modules whose numbers are known, and less after fusion."""
+
+from __future__ import annotations
+
+from mccompile.ir.graph import Graph
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.kernel import Buffer, View, whole
+from mccompile.ir.types import F32, TensorType, row_major
+from mccompile.lower.lower import lower
+from mccompile.ops.registry import lookup
+from mccompile.passes.manager import run_passes
+from mccompile.passes.pipeline import PIPELINES
+from mccompile.report.traffic import traffic, view_bytes
+from mccompile.targets.target import resolve
+
+TEXT = """graph @g(%x: f32[4,6], %b: f32[6]) {
+  %t = transpose(%x) {perm=(1, 0)} : f32[6,4]
+  %m = matmul(%x, %t) : f32[4,4]
+  %r = map(%m) {expr={relu(x0)}} : f32[4,4]
+  %a = map(%x, %b) {expr={(x0 + x1)}} : f32[4,6]
+  return %r, %a
+}"""
+
+
+def _graph() -> Graph:
+    return parse_graph(TEXT, lookup)
+
+
+def test_reads_and_writes_of_each_call_are_counted_once() -> None:
+    t = traffic(lower(_graph(), resolve("generic")).module)
+    assert t.launches == 4
+    assert t.transposes == 1
+    assert t.moved_bytes == 2 * 24 * 4
+    # transpose 24; matmul 24 + 24; relu 16; sum 24 + 6, whose second operand is repeated
+    assert t.read_bytes == 4 * (24 + 48 + 16 + 30)
+    assert t.written_bytes == 4 * (24 + 16 + 16 + 24)
+    assert t.bytes == t.read_bytes + t.written_bytes
+
+
+def test_a_broadcast_counts_its_elements_once_and_no_view_counts_more_than_its_buffer() -> None:
+    buffer = Buffer("b", TensorType(F32, (5,)), "arena", 16)
+    assert view_bytes(whole(buffer).broadcast((7, 5))) == 20
+    assert view_bytes(View(buffer, (3, 3), row_major(2), (1, 1))) == 20  # windows that overlap
+    assert view_bytes(View(buffer, (2,), row_major(1), (2,))) == 8
+
+
+def test_fusion_moves_fewer_bytes() -> None:
+    graph = _graph()
+    before = traffic(lower(graph, resolve("generic")).module)
+    run_passes(graph, PIPELINES["O2"])
+    after = traffic(lower(graph, resolve("generic")).module)
+    assert after.launches < before.launches
+    assert after.bytes <= before.bytes - 4 * 2 * 16
