@@ -8,7 +8,8 @@ Grammar (printing and parsing in `kernel_text`)::
     space   = ("arena" ["." region] | "blob") ["@" int]   (region and offset stand in program IR only)
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
-              "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["near" "(" int ":" int ")"] ["args" "(" names ")"]
+              "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["near" "(" int ":" int ")"]
+              ["args" "(" names ")"]
               [";" origin {"+" origin}]
             | "fill" view num
             | "{" {step} "}"
@@ -187,7 +188,8 @@ class Call:
     broadcast. ``inplace`` lists the inputs (operands, then extras) that results[0] may overwrite, because
     the kernel reads each element before it writes the same one. ``near`` is an operand and a distance: the
     operand's buffer may lie over that of results[0] from as many bytes behind its beginning on, because what
-    the kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals. ``step`` numbers follow from the position in the program.
+    the kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals.
+    ``step`` numbers follow from the position in the program.
     """
 
     kernel: str

@@ -45,7 +45,10 @@ def save(
 
 
 def small_net(path: Path) -> Path:
-    """conv+relu -> two branches -> concat (several writers) -> reshape -> gemm: x f32[1,2,6,6] -> y f32[1,5]."""
+    """conv+relu -> two branches -> concat (several writers) -> reshape -> gemm: x f32[1,2,6,6] -> y f32[1,5].
+
+    One branch, ``left``, is an output as well, so that it has memory of its own.
+    """
     rng = np.random.default_rng(3)
 
     def f32(*shape: int) -> np.ndarray[Any, Any]:
@@ -62,9 +65,8 @@ def small_net(path: Path) -> Path:
     ]
     weights = {"w0": f32(4, 2, 3, 3), "b0": f32(4), "w1": f32(3, 4, 3, 3), "w2": f32(7 * 36, 5), "b2": f32(5)}
     weights["shape"] = np.array([1, -1], np.int64)
-    return save(
-        path, nodes, {"x": (TensorProto.FLOAT, [1, 2, 6, 6])}, {"y": (TensorProto.FLOAT, [1, 5])}, weights
-    )
+    outputs = {"y": (TensorProto.FLOAT, [1, 5]), "left": (TensorProto.FLOAT, [1, 3, 6, 6])}
+    return save(path, nodes, {"x": (TensorProto.FLOAT, [1, 2, 6, 6])}, outputs, weights)
 
 
 def compile_to(model: Path, out: Path, options: Options = GENERIC) -> Compilation:
