@@ -32,23 +32,31 @@ def _list_passes(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 @click.option("-p", "--passes", "names", default="", metavar="PASS,..", help="Passes to run, in order.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), metavar="OUT.mcir",
               help="Write the text here, and large constants into an .npz beside it.  [default: stdout]")
+@click.option("--dot", type=click.Path(path_type=Path), metavar="OUT.dot", help="Also draw it: text for Graphviz.")
+@click.option("--onnx", "onnx_file", type=click.Path(path_type=Path), metavar="OUT.onnx",
+              help="Also draw it: an ONNX file that viewers as Netron open, not to be run.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_passes,
               help="List the passes and the levels they run at.")
 @click.option("--time", "timed", is_flag=True, help="Say on stderr how long each pass took and what it changed.")
 @click.option("--remarks", is_flag=True, help="Say on stderr what each pass did, and did not and why.")
 @o.model_options
-def opt(file: Path, names: str, out: Path | None, timed: bool, remarks: bool, **dims: Any) -> None:
+def opt(
+    file: Path, names: str, out: Path | None, dot: Path | None, onnx_file: Path | None, timed: bool, remarks: bool,
+    **dims: Any,
+) -> None:  # fmt: skip
     """Run passes on FILE (.onnx or .mcir) and print the IR; kernel and program IR is verified and printed."""
     from mccompile.ir.errors import UsageError
     from mccompile.ir.files import SUFFIX, save, text_of
 
     if out is not None and out.suffix != SUFFIX:
         raise UsageError(f"the name of '{out}' has to end in {SUFFIX}")
+    _check_pictures(file, dot, onnx_file)
     ir, seconds = _read(file, dims)
     if timed:
         click.echo(f"{1000 * seconds:9.1f} ms  read", err=True)
     wanted = [n.strip() for n in names.split(",") if n.strip()]
     _run(ir, wanted, timed, remarks)
+    _draw(ir, dot, onnx_file)
     if out is None:
         click.echo(text_of(ir), nl=False)
     else:
@@ -71,6 +79,34 @@ def _read(file: Path, dims: dict[str, Any]) -> tuple[IR, float]:
     else:
         ir = driver.import_graph(file, driver.Options(target="generic", **dims)).graph
     return ir, time.perf_counter() - start
+
+
+def _check_pictures(file: Path, dot: Path | None, onnx_file: Path | None) -> None:
+    from mccompile.ir.errors import UsageError
+
+    if dot is not None and dot.suffix not in (".dot", ".gv"):
+        raise UsageError(f"the name of '{dot}' has to end in .dot or .gv")
+    if onnx_file is not None and onnx_file.suffix != ".onnx":
+        raise UsageError(f"the name of '{onnx_file}' has to end in .onnx")
+    if onnx_file is not None and onnx_file.resolve() == file.resolve():
+        raise UsageError(f"'{onnx_file}' is the model itself", hint="what --onnx writes cannot be run or compiled")
+
+
+def _draw(ir: IR, dot: Path | None, onnx_file: Path | None) -> None:
+    from mccompile.ir.errors import CompileError
+
+    try:
+        if dot is not None:
+            from mccompile.report.dot import dot_text
+
+            dot.write_text(dot_text(ir), encoding="utf-8")
+        if onnx_file is not None:
+            from mccompile.onnxio import write_model
+            from mccompile.report.netron import netron_model
+
+            write_model(netron_model(ir), onnx_file, value_info=True)
+    except OSError as e:
+        raise CompileError(f"cannot write {e.filename}: {e.strerror or e}") from e
 
 
 def _run(ir: IR, names: list[str], timed: bool, remarks: bool) -> None:

@@ -133,13 +133,15 @@ class GraphReader:
         raise CompileError(f"attribute '{proto.name}' is of a kind that is not supported", where=label)
 
 
-def graph_to_proto(graph: OnnxGraph) -> onnx.GraphProto:
-    """A graph as protobuf. `value_info` is left out: it is a hint, and often a wrong one."""
+def graph_to_proto(graph: OnnxGraph, value_info: bool = False) -> onnx.GraphProto:
+    """A graph as protobuf. `value_info` is left out unless asked for: it is a hint, and often a wrong one."""
     proto = onnx.GraphProto(name=graph.name or "graph")
     proto.input.extend(value_to_proto(value) for value in graph.inputs)
     proto.output.extend(value_to_proto(value) for value in graph.outputs)
     proto.node.extend(node_to_proto(node) for node in graph.nodes)
     proto.initializer.extend(tensor_to_proto(array, name) for name, array in graph.initializers.items())
+    if value_info:
+        proto.value_info.extend(value_to_proto(value) for value in graph.value_info.values())
     return proto
 
 

@@ -18,17 +18,17 @@ from mccompile.onnxio.tensors import decode_tensor
 _OLDEST_IR = 4
 
 
-def write_model(model: OnnxModel, path: str | Path) -> None:
+def write_model(model: OnnxModel, path: str | Path, value_info: bool = False) -> None:
     """Write a model as one .onnx file, all weights inside; `CompileError` above protobuf's 2 GiB."""
-    Path(path).write_bytes(model_to_bytes(model))
+    Path(path).write_bytes(model_to_bytes(model, value_info))
 
 
-def model_to_bytes(model: OnnxModel) -> bytes:
-    """A model as the bytes of an .onnx file."""
+def model_to_bytes(model: OnnxModel, value_info: bool = False) -> bytes:
+    """A model as the bytes of an .onnx file, with the types of inner values if asked for."""
     proto = onnx.ModelProto(
         ir_version=max(_OLDEST_IR, helper.find_min_ir_version_for(opset_imports(model), ignore_unknown=True)),
         producer_name="mccompile",
-        graph=graph_to_proto(model.graph),
+        graph=graph_to_proto(model.graph, value_info),
     )
     proto.opset_import.extend(opset_imports(model))
     helper.set_model_props(proto, model.metadata)

@@ -137,7 +137,7 @@ def given(c: Compilation | None = None) -> dict[str, np.ndarray]:
 def test_given_outputs_replace_the_reference(net: Path) -> None:
     import onnxruntime
 
-    y, left = onnxruntime.InferenceSession(str(net)).run(None, given())
+    y, _ = onnxruntime.InferenceSession(str(net)).run(None, given())
     good = check(net, GENERIC, inputs=given(), expect={"y": y}, per_layer=True)
     assert good.ok, good.lines()
     assert good.judge == "the given outputs"

@@ -23,9 +23,6 @@ LATER = frozenset(
 """Operators of ai.onnx that are later work; so is every operator of another domain."""
 CONTROL = frozenset(("If", "Loop", "Scan"))
 """Those of them that are no work at all where their course is known when the network is compiled."""
-OFF_FLOAT64 = {"magika_v3": 9.4e-6}
-"""How far the stored outputs are from those in float64, where onnxruntime's two runs agree in the same error: the
-variances of this network are E[x^2] - E[x]^2, which cancels; generated code computes them from x - E[x]."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,9 @@ class RealModel:
         return self._arrays(self.output_names, "output")
 
     def noise(self) -> dict[str, float]:
-        entry, least = _manifest(self.path), OFF_FLOAT64.get(self.name, 0.0)
+        entry = _manifest(self.path)
         if "io_outputs" in entry:
-            return {o["name"]: max(least, float(o["ort_opt_maxabs"])) for o in entry["io_outputs"]}
+            return {o["name"]: float(o["ort_opt_maxabs"]) for o in entry["io_outputs"]}
         return {self.output_names[0]: float(entry["max_abs_diff"]["ort_opt_vs_noopt"])}
 
 
