@@ -141,12 +141,13 @@ class _Steps:
     def _fill(self, number: int, step: Fill) -> Box:
         facts: dict[str, Fact] = {"step": number, "value": attribute_text(step.value)}
         facts.update(self._result_facts([step.view]))
-        return Box("fill", (), (self._write(step.view),), facts)
+        return Box("fill", (), (self._write(step.view, ".fill"),), facts)
 
     def _call(self, number: int, call: Call) -> Box:
         facts: dict[str, Fact] = {"step": number, "kernel_name": call.kernel, **_op_facts(call.op)}
-        if call.params is not None:
-            facts["params"] = dataclass_text(call.params)
+        params = "" if call.params is None else dataclass_text(call.params)
+        if params:
+            facts["params"] = params
         facts.update(_body_facts(call.pre, call.post))
         facts["reads"] = tuple(self._place(v) for v in call.reads)
         if call.extras:
@@ -155,6 +156,8 @@ class _Steps:
         if call.scratch:
             facts["scratch"] = f"{self._place(whole(call.scratch))}: {call.scratch.nbytes} bytes"
         facts.update(self._shared_facts(call))
+        if call.args:
+            facts["args"] = call.args
         facts.update(_origin_facts(call.origins))
         inputs = tuple(name for v in call.inputs for name in self._read(v))
         return Box(call.op.name, inputs, tuple(self._write(v) for v in call.results), facts)
@@ -167,13 +170,14 @@ class _Steps:
         return facts
 
     def _shared_facts(self, call: Call) -> dict[str, Fact]:
-        """``inplace``: inputs that the result may overwrite; ``overwrites``: those it does in this plan."""
+        """``inplace``: inputs the result may overwrite; ``shares_memory``: those whose buffers it does lie over."""
         facts: dict[str, Fact] = {}
-        if call.inplace:
-            facts["inplace"] = tuple(self._place(call.inputs[i]) for i in call.inplace)
+        offered = [v for v in (call.inputs[i] for i in call.inplace) if v is not None and v.buffer.space == "arena"]
+        if offered:
+            facts["inplace"] = tuple(map(self._place, offered))
         shared = sorted(self.program.shared_inputs(call)) if self.program else []
         if shared:
-            facts["overwrites"] = tuple(self._place(call.inputs[i]) for i in shared)
+            facts["shares_memory"] = tuple(self._place(call.inputs[i]) for i in shared)
         return facts
 
     def _place(self, view: View | None) -> str:
@@ -185,8 +189,11 @@ class _Steps:
         return f"{text} @{self.offsets[b]}" if b in self.offsets else text
 
     def _read(self, view: View | None) -> list[str]:
+        """The names of what a view reads: parts it touches, and all of a buffer with a halo, outside of views."""
         if view is None:
             return [""]
+        if view.buffer.halo:
+            return [part.name for part in self.parts.get(view.buffer, [])]
         low, high = _reach(view)
         names = []
         for part in self.parts.get(view.buffer, []):
@@ -195,16 +202,16 @@ class _Steps:
                 names.append(part.name)
         return names
 
-    def _write(self, view: View) -> str:
+    def _write(self, view: View, suffix: str = "") -> str:
         """The name of what a step writes; it hides what was written to the same elements before."""
         b = view.buffer
         before = self.parts.get(b, [])
         covers = view.count >= b.elements
         kept = [] if covers else [part for part in before if not part.view.same_elements(view)]
-        name, n = b.name, 1
-        while name in self.picture.types or (n > 1 and name in self.taken):
+        name, n = b.name + suffix, 1
+        while name in self.picture.types or (name != b.name and name in self.taken):
             n += 1
-            name = f"{b.name}.{n}"
+            name = f"{b.name}{suffix}.{n}"
         self.picture.types[name] = b.type if view.shape == b.type.shape else TensorType(view.dtype, view.shape)
         self.parts[b] = [*kept, _Part(name, view)]
         return name

@@ -23,6 +23,7 @@ MODELS = real_models()
 NOW = [m for m in MODELS if not m.later]
 BIG_MACS = 500_000_000
 CLANG = ("mnist8", "go1_policy", "kws_dscnn_fp32", "dtln_stage2", "squeezenet_fp16")
+
 pytestmark = pytest.mark.skipif(not MODELS, reason="needs models/manifest.json under MCC_SHARED")
 
 
