@@ -158,6 +158,9 @@ def instance_tables(efforts: list[int]) -> tuple[str, str]:
 def main() -> None:
     efforts = [int(a) for a in sys.argv[1:]] or [0, 1, 2]
     rows, left = networks()
+    if not rows:
+        print(f"no networks under {SHARED}: {OUT.name} stays as it is", file=sys.stderr)
+        return
     shown, kept = network_tables(rows, left)
     print(shown)
     more_shown, more_kept = instance_tables(efforts)

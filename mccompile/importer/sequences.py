@@ -22,7 +22,7 @@ def takes_sequences(node: OnnxNode, inputs: Sequence[Known | None]) -> bool:
     """True for the operators of this module, and for Identity of a sequence."""
     if node.domain:
         return False
-    return node.op_type in _OPERATORS or (node.op_type == "Identity" and isinstance(inputs[0], tuple))
+    return node.op_type in OPERATORS or (node.op_type == "Identity" and isinstance(inputs[0], tuple))
 
 
 def resolve(graph: Graph, node: OnnxNode, inputs: Sequence[Known | None]) -> Known:
@@ -31,7 +31,7 @@ def resolve(graph: Graph, node: OnnxNode, inputs: Sequence[Known | None]) -> Kno
         assert isinstance(inputs[0], tuple)
         return inputs[0]
     n = Import(graph, node, [v if isinstance(v, Value) else None for v in inputs])
-    return _OPERATORS[node.op_type](n, inputs)
+    return OPERATORS[node.op_type](n, inputs)
 
 
 def stack(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
@@ -148,7 +148,7 @@ def _concat(n: Import, inputs: Sequence[Known | None]) -> Known:
     return stack(n, items, axis, "joined") if new else join(n, items, axis, "joined")
 
 
-_OPERATORS: dict[str, Callable[[Import, Sequence[Known | None]], Known]] = {
+OPERATORS: dict[str, Callable[[Import, Sequence[Known | None]], Known]] = {
     "SequenceEmpty": lambda n, inputs: (),
     "SequenceConstruct": _construct,
     "SequenceInsert": _insert,

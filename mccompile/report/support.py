@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.importer import control, sequences
 from mccompile.importer.fold import RANDOM, fold_node
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
@@ -86,6 +87,10 @@ def support_of(domain: str, name: str) -> Row:
     label = f"{domain}:{name}" if domain else name
     if not domain and name in ALWAYS_FOLDED:
         return Row(label, Status.FOLDED, "always known at compile time")
+    if not domain and name in control.OPERATORS:
+        return Row(label, Status.FOLDED, "inlined or unrolled: its condition or trip count has to be known")
+    if not domain and name in sequences.OPERATORS:
+        return Row(label, Status.FOLDED, "its sequence has to have a known length")
     found = front_ends().get((domain, name))
     if found is not None:
         how, dtypes = _observed(found)

@@ -252,7 +252,8 @@ def test_ops(run: Run) -> None:
     assert {"f32", "i32"} <= set(rows["Add"]["dtypes"])
     assert rows["Shape"]["status"] == "folded"
     assert rows["CenterCropPad"]["status"] == "expanded"
-    assert rows["SequenceAt"]["status"] == "no"
+    assert rows["SequenceAt"]["status"] == rows["Loop"]["status"] == "folded"
+    assert rows["NonZero"]["status"] == "folded"
     markdown = run("ops", "--markdown").stdout
     table = [line for line in markdown.splitlines() if line.startswith("| ")]
     assert len(table) == len(rows) + 1
