@@ -145,7 +145,6 @@ class ModelFacts:
     checked: bool
     id_bytes: str
     blob: bytes
-    blob_tensors: tuple[BlobTensor, ...]
 
     @property
     def upper(self) -> str:
@@ -326,5 +325,4 @@ def model_facts(
         checked=any(s.checked for s in steps),
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,
-        blob_tensors=tensors,
     )

@@ -33,11 +33,5 @@ class UsageError(CompileError):
     exit_code = 2
 
 
-class CheckError(CompileError):
-    """The generated code disagrees with the reference. Exit code 3."""
-
-    exit_code = 3
-
-
 class InternalError(Exception):
     """An invariant of the compiler does not hold: always our bug, never the user's."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node, Value
+from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
@@ -25,7 +25,7 @@ from mccompile.kernels.tiles import (
     segments,
     tile_cycles,
 )
-from mccompile.kernels.variant import Builder, Demand, Variant, lines_broken
+from mccompile.kernels.variant import Builder, Demand, Variant, lines_broken, operand_pair
 from mccompile.kernels.windows import Order, distance
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
@@ -46,7 +46,7 @@ class ConvGeneric(Variant):
     rereads = (0,)
 
     def lower(self, node: Node, b: Builder) -> None:
-        x, w = _operands(node)
+        x, w = operand_pair(node)
         b.call(self.kernel, [b.read(x), b.read(w)], [b.result(0)], params=Order())
 
     @staticmethod
@@ -89,7 +89,7 @@ class PackedChannels:
 
 def _vectorizable(node: Node, target: Target) -> str:
     """Why a convolution has no vector form at all; empty if it may have one."""
-    x, w = _operands(node)
+    x, w = operand_pair(node)
     if not target.lanes:
         return "the target has no vectors"
     if node.pre:
@@ -99,13 +99,6 @@ def _vectorizable(node: Node, target: Target) -> str:
     if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
         return "a layout is not row-major"
     return ""
-
-
-def _operands(node: Node) -> tuple[Value, Value]:
-    x, w = node.operands
-    assert x is not None
-    assert w is not None
-    return x, w
 
 
 class ConvPointwise(Variant):
@@ -120,7 +113,7 @@ class ConvPointwise(Variant):
     def supports(self, node: Node, target: Target) -> str:
         op = node.op
         assert isinstance(op, Conv)
-        if op.groups != 1 or any(k != 1 for k in _operands(node)[1].shape[2:]):
+        if op.groups != 1 or any(k != 1 for k in operand_pair(node)[1].shape[2:]):
             return "it is not 1x1 in one group"
         if any(op.pads) or any(s != 1 for s in op.strides):
             return "it has padding or strides"
@@ -128,11 +121,11 @@ class ConvPointwise(Variant):
 
     def cost(self, node: Node, target: Target) -> float:
         n, channels, *spatial = node.results[0].shape
-        cycles, _ = best_tile(channels, math.prod(spatial), _operands(node)[1].shape[1], target)
+        cycles, _ = best_tile(channels, math.prod(spatial), operand_pair(node)[1].shape[1], target)
         return n * cycles
 
     def lower(self, node: Node, b: Builder) -> None:
-        x, w = _operands(node)
+        x, w = operand_pair(node)
         result = b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         views = merge([b.read(x), result, *extras], range(2, result.rank))
@@ -180,7 +173,7 @@ class ConvDirect(Variant):
     def demands(self, node: Node) -> tuple[Demand, ...]:
         op = node.op
         assert isinstance(op, Conv)
-        x, w = _operands(node)
+        x, w = operand_pair(node)
         halo = [(0, 0), (0, 0)]
         for i, out in enumerate(node.results[0].shape[2:]):
             reach = (out - 1) * op.strides[i] + (w.shape[2 + i] - 1) * op.dilations[i] + 1
@@ -188,11 +181,11 @@ class ConvDirect(Variant):
         return (Demand(0, tuple(halo)),)
 
     def cost(self, node: Node, target: Target) -> float:
-        copied = sum(_operands(node)[0].type.count for lo, hi in self.demands(node)[0].halo if lo or hi)
+        copied = sum(operand_pair(node)[0].type.count for lo, hi in self.demands(node)[0].halo if lo or hi)
         return self._tile(node, target)[0] + 0.25 * copied
 
     def lower(self, node: Node, b: Builder) -> None:
-        _, w = _operands(node)
+        _, w = operand_pair(node)
         source = b.read_halo(self.demands(node)[0])  # first: a copy frees the operand before the result is begun
         result = b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
@@ -211,7 +204,7 @@ class ConvDirect(Variant):
     def _tile(node: Node, target: Target) -> tuple[float, WindowTile]:
         op = node.op
         assert isinstance(op, Conv)
-        w = _operands(node)[1]
+        w = operand_pair(node)[1]
         n, channels, *spatial = node.results[0].shape
         height, width = (1, *spatial)[-2:]
         cycles, rows, vectors, lines = best_window(

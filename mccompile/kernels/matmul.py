@@ -8,21 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node, Value
+from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.tiles import Tile, best_tile, merge
-from mccompile.kernels.variant import Builder, Variant, lines_broken
+from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
-
-
-def _operands(node: Node) -> tuple[Value, Value]:
-    a, w = node.operands
-    assert a is not None
-    assert w is not None
-    return a, w
 
 
 class MatMulGeneric(Variant):
@@ -31,7 +24,7 @@ class MatMulGeneric(Variant):
     rereads = (0, 1)
 
     def lower(self, node: Node, b: Builder) -> None:
-        a, w = _operands(node)
+        a, w = operand_pair(node)
         result = b.result(0)
         b.call(self.kernel, [batched(b.read(a), result), batched(b.read(w), result)], [result])
 
@@ -68,7 +61,7 @@ class MatMulPacked(Variant):
     may_share = False
 
     def supports(self, node: Node, target: Target) -> str:
-        a, w = _operands(node)
+        a, w = operand_pair(node)
         if not target.lanes:
             return "the target has no vectors"
         if node.pre:
@@ -86,14 +79,14 @@ class MatMulPacked(Variant):
 
     @staticmethod
     def _tile(node: Node, target: Target) -> tuple[float, Tile]:
-        op, (a, _) = node.op, _operands(node)
+        op, (a, _) = node.op, operand_pair(node)
         assert isinstance(op, MatMul)
         shape = node.results[0].shape
         return best_tile(math.prod(shape[:-1]), shape[-1], a.shape[-2 if op.trans_a else -1], target)
 
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op
-        a, w = _operands(node)
+        a, w = operand_pair(node)
         assert isinstance(op, MatMul)
         result = b.result(0)
         left = batched(b.read(a), result)

@@ -161,3 +161,11 @@ def lines_broken(before: Call, after: Call, reads: bool = True) -> str:
     if any(a is not None and b is not None and scattered(a, b) for a, b in zip(old, new, strict=True)):
         return f"{before.kernel} wants neighbours on the last axis to be neighbours in memory"
     return ""
+
+
+def operand_pair(node: Node) -> tuple[Value, Value]:
+    """The two operands of a node that has exactly two, none absent."""
+    first, second = node.operands
+    assert first is not None
+    assert second is not None
+    return first, second

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from mccompile.plan.alloc.chains import Block
 from mccompile.plan.alloc.conflicts import Conflicts
 
-Placer = Callable[[Conflicts, Sequence[int]], list[int]]
-
 UNPLACED = -1
 
 
