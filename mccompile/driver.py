@@ -160,7 +160,7 @@ def optimize(c: Compilation, observe: Observer = _nothing) -> None:
     if c.options.opt_level not in PIPELINES:
         raise UsageError(f"unknown level {c.options.opt_level!r}", hint=f"known levels: {', '.join(PIPELINES)}")
     names = PIPELINES[c.options.opt_level] if c.options.passes is None else c.options.passes
-    c.passes = run_passes(c.graph, exact_only(names) if c.options.exact else names, observe)
+    c.passes = run_passes(c.graph, exact_only(names) if c.options.exact else names, observe, c.target)
 
 
 def compile_program(

@@ -131,12 +131,10 @@ def helpers_used(text: str, target: Target) -> str:
     if target.lanes:
         vector = environment().get_template("_lib/vector.c.j2")
         sources.append(vector.render(target=target, lanes=target.lanes))
-    blocks = {
-        m[1]: block.strip()
-        for source in sources
-        for block in re.split(r"\n(?=/\* helper )", source)
-        if (m := re.match(r"/\* helper (\w+)", block))
-    }
+    blocks: dict[str, str] = {}
+    for block in re.split(r"\n(?=/\* helper )", "\n".join(sources)):
+        if m := re.match(r"/\* helper (\w+)", block):
+            blocks.setdefault(m[1], block.strip())
     words = {name: set(re.findall(r"\w+", block)) for name, block in blocks.items()}
     used = set(re.findall(r"\w+", text))
     wanted: set[str] = set()

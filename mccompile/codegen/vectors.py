@@ -12,6 +12,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, F32, DType
+from mccompile.kernels.tiles import HALF_LANES
 
 
 class VectorEmitter(Emitter):
@@ -53,6 +54,14 @@ class Vectors:
         """``count`` lanes as whole vectors and the rest."""
         whole, rest = divmod(count, self.lanes)
         return [self.lanes] * whole + ([rest] if rest else [])
+
+    def half(self, count: int) -> bool:
+        """Whether ``count`` lanes are held in a vector of half the width."""
+        return self.lanes >= HALF_LANES and count <= self.lanes // 2
+
+    def whole(self, value: str, count: int) -> str:
+        """A value of ``count`` lanes, which may be in half a vector, in a whole one."""
+        return f"mcc_widen({value})" if self.half(count) else value
 
     def read(self, pointer: str, count: int, step: int = 1) -> str:
         """A vector of ``count`` floats ``step`` apart; nothing else is touched."""

@@ -110,6 +110,10 @@ class View:
         table = {f.axis: s for f, s in zip(self.factors, self.strides, strict=True)}
         return tuple(table[a] for a in range(self.rank))
 
+    def in_axis_order(self) -> View:
+        """The same view with its strides in the order of the axes. InternalError unless `linear`."""
+        return View(self.buffer, self.shape, row_major(self.rank), self.axis_strides(), self.offset)
+
     @property
     def dense(self) -> bool:
         """True if the view covers its whole buffer in row-major order without a halo."""
@@ -151,9 +155,14 @@ class View:
 
     def reshape(self, shape: Shape) -> View | str:
         """The view under another shape of as many elements, or the reason why there is none."""
-        if not self.linear or not self._contiguous(self.axis_strides()):
-            return "the elements are not contiguous in row-major order"
-        return View(self.buffer, shape, row_major(len(shape)), _dense_strides(shape), self.offset)
+        if not self.linear:
+            return "the layout is blocked"
+        if self._contiguous(self.axis_strides()):
+            return View(self.buffer, shape, row_major(len(shape)), _dense_strides(shape), self.offset)
+        strides = _split(_runs(self.shape, self.axis_strides()), shape)
+        if strides is None:
+            return "the elements do not follow one stride per axis"
+        return View(self.buffer, shape, row_major(len(shape)), strides, self.offset)
 
     def walk(self, maps: tuple[Affine, ...], loops: Shape) -> View | str:
         """The view of a loop nest: loop coordinates in, elements at the mapped coordinates out."""
@@ -173,11 +182,50 @@ def _dense_strides(extents: Shape) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def _runs(shape: Shape, strides: tuple[int, ...]) -> list[tuple[int, int]]:
+    """(extent, stride) of axes of more than one element; neighbours that one stride walks through are one."""
+    runs: list[tuple[int, int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        if runs and runs[-1][1] == stride * extent and extent != 1:
+            runs[-1] = (runs[-1][0] * extent, stride)
+        elif extent != 1:
+            runs.append((extent, stride))
+    return runs
+
+
+def _split(runs: list[tuple[int, int]], shape: Shape) -> tuple[int, ...] | None:
+    """The strides of axes that ``runs`` are cut into, None if an axis would take from two runs."""
+    left = iter(runs)
+    extent, stride = 1, 0
+    strides = []
+    for e in shape:
+        if e == 1:
+            strides.append(0)
+            continue
+        if extent == 1:
+            extent, stride = next(left)
+        if extent % e:
+            return None
+        extent //= e
+        strides.append(stride * extent)
+    return tuple(strides)
+
+
 def whole(buffer: Buffer) -> View:
     """The view of a buffer's tensor: the inside of its halo, in the tensor's layout."""
     strides = _dense_strides(buffer.extents)
     offset = sum(lo * s for (lo, _), s in zip(buffer.halo, strides, strict=False))
     return View(buffer, buffer.type.shape, buffer.type.factors, strides, offset)
+
+
+def stored_alike(a: TensorType, b: TensorType) -> bool:
+    """True if a tensor and its reshape have their elements in the same places."""
+    if a.layout is None and b.layout is None:
+        return True
+    if not a.linear or not b.linear:
+        return False
+    seen, own = whole(Buffer("", a, "arena", 1)).reshape(b.shape), whole(Buffer("", b, "arena", 1))
+    return not isinstance(seen, str) and seen.same_elements(own.in_axis_order())
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,17 @@ class Kind(Enum):
     OPAQUE = "opaque"
 
 
+class Layouts(Enum):
+    """How an operator's operands and results may be stored (the interface of OneFlow's auto-NHWC).
+
+    FIXED: row-major. ANY: each in any order of its axes. ALIKE: likewise, and best all in the same order.
+    """
+
+    FIXED = "fixed"
+    ANY = "any"
+    ALIKE = "alike"
+
+
 class TypeRuleError(Exception):
     """An operator's type rule is broken; the caller adds where."""
 
@@ -36,6 +47,13 @@ class Op:
 
     name: ClassVar[str] = ""
     kind: ClassVar[Kind] = Kind.OPAQUE
+    layouts: ClassVar[Layouts] = Layouts.FIXED
+    wants_channels_last: ClassVar[bool] = False
+    """Whether its kernels are at their best where neighbours in memory are channels."""
+
+    def binds(self, types: Sequence[TensorType | None]) -> bool:
+        """Whether operands and results are to be stored alike; ``types`` are those of the operands."""
+        return self.layouts is Layouts.ALIKE
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         """Result types for operand types (None: an absent optional operand). Raises TypeRuleError."""

@@ -172,6 +172,11 @@ class TensorType:
         return self.layout if self.layout is not None else row_major(self.rank)
 
     @property
+    def linear(self) -> bool:
+        """True if no axis is split in blocks: each coordinate has one stride."""
+        return all(f.div == 1 and not f.mod for f in self.factors)
+
+    @property
     def stored_shape(self) -> Shape:
         return tuple(f.extent(self.shape) for f in self.factors)
 

@@ -241,7 +241,7 @@ def best_window(
     return cycles, rows, vectors, lines
 
 
-def _areas(lines: tuple[Segment, ...], along: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _areas(lines: tuple[Segment, ...], along: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """(tiles, vectors per tile) of tiles of several lines."""
     return [((s.stop - s.start) // s.size * count, s.size * n) for s in lines for count, n in along]
 

@@ -21,8 +21,8 @@ class CopyGeneric(Variant):
     def supports(self, node: Node, target: Target) -> str:
         if node.pre or node.post:
             return "movement carries no prologue or epilogue"
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
-            return "movement needs row-major operands"
+        if any(not v.type.linear for v in (*node.inputs, *node.results)):
+            return "movement needs layouts without blocks"
         return ""
 
     def lower(self, node: Node, b: Builder) -> None:

@@ -12,7 +12,7 @@ from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
-from mccompile.kernels.tiles import Tile, best_tile, merge
+from mccompile.kernels.tiles import PackedTile, Tile, best_tile, merge, pitch
 from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
@@ -36,19 +36,30 @@ def batched(view: View, result: View) -> View:
 
 @dataclass(frozen=True)
 class PackedColumns:
-    """A matrix [K, N] (``transposed``: [N, K]) as blocks of columns, [N/width][K][width], zeros behind column N."""
+    """A matrix [K, N] (``transposed``: [N, K]) as blocks of columns, [N/width][K][width], one after the other.
+
+    The last block is as wide as the rest of the columns needs, in vectors of ``lanes``, with zeros behind column N.
+    """
 
     width: int
     transposed: bool
+    lanes: int
 
     def pack(self, array: Array) -> Array:
         matrix = array.reshape(array.shape[-2:])
-        matrix = matrix.T if self.transposed else matrix
-        k, n = matrix.shape
-        blocks = -(-n // self.width)
-        padded = np.zeros((k, blocks * self.width), dtype=array.dtype)
-        padded[:, :n] = matrix
-        return padded.reshape(k, blocks, self.width).transpose(1, 0, 2)
+        return pack_columns(matrix.T if self.transposed else matrix, self.width, self.lanes)
+
+
+def pack_columns(matrix: Array, width: int, lanes: int) -> Array:
+    """The flat blocks of columns of a matrix [K, N]."""
+    k, n = matrix.shape
+    blocks = []
+    for start in range(0, n, width):
+        part = matrix[:, start : start + width]
+        block = np.zeros((k, pitch(part.shape[1], lanes)), dtype=matrix.dtype)
+        block[:, : part.shape[1]] = part
+        blocks.append(block.reshape(-1))
+    return np.concatenate(blocks)
 
 
 class MatMulPacked(Variant):
@@ -56,7 +67,7 @@ class MatMulPacked(Variant):
 
     ops = ("matmul",)
     kernel = "matmul.packed"
-    params = Tile
+    params = PackedTile
     packs = (1,)
     may_share = False
 
@@ -82,7 +93,7 @@ class MatMulPacked(Variant):
         op, (a, _) = node.op, operand_pair(node)
         assert isinstance(op, MatMul)
         shape = node.results[0].shape
-        return best_tile(math.prod(shape[:-1]), shape[-1], a.shape[-2 if op.trans_a else -1], target)
+        return best_tile(math.prod(shape[:-1]), shape[-1], a.shape[-2 if op.trans_a else -1], target, packed=True)
 
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op
@@ -98,11 +109,28 @@ class MatMulPacked(Variant):
             raise InternalError(views)
         left, result, *extras = views
         _, tile = self._tile(node, b.target)
-        packed = b.packed(w, PackedColumns(tile.width, op.trans_b))
-        b.call(self.kernel, [left, packed], [result], params=tile, extras=extras)
+        packed = b.packed(w, PackedColumns(tile.width, op.trans_b, tile.lanes))
+        b.call(self.kernel, [left, packed], [result], params=in_chunks(tile, left, b.target), extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
+
+
+def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:
+    """The tile with chunks of rows of the operand [..., M, K] that fit a quarter of the second cache.
+
+    Where all rows fit half of it, weights are read once instead.
+    """
+    row_bytes = left.shape[-1] * left.dtype.nbytes
+    axis, inner = 0, math.prod(left.shape[1:-1])
+    room = target.l2 // 2 if left.shape[0] * inner * row_bytes <= target.l2 // 2 else target.l2 // 4
+    while axis < left.rank - 2 and inner * row_bytes > room:
+        axis += 1
+        inner //= left.shape[axis]
+    chunk = max(room // (inner * row_bytes), 1)
+    if axis == left.rank - 2:
+        chunk = max(chunk // tile.rows, 1) * tile.rows
+    return PackedTile(tile.rows, tile.vectors, tile.lanes, axis, min(chunk, left.shape[axis]))
 
 
 def swapped(view: View) -> View:

@@ -28,7 +28,7 @@ class ReduceGeneric(Variant):
     params = Params
 
     def supports(self, node: Node, target: Target) -> str:
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if any(not v.type.linear for v in (*node.inputs, *node.results)):
             return "reduction needs row-major operands"
         return ""
 

@@ -27,8 +27,8 @@ class _Rows(Variant):
     params = Params
 
     def supports(self, node: Node, target: Target) -> str:
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
-            return "normalisation needs row-major operands"
+        if any(not v.type.linear for v in (*node.inputs, *node.results)):
+            return "normalisation needs layouts without blocks"
         return ""
 
     def lower(self, node: Node, b: Builder) -> None:

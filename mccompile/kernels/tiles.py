@@ -18,6 +18,8 @@ TILE_CYCLES = 20
 """Call, loop set-up and epilogue of a tile, beside its stores."""
 MAX_ROWS = 16
 MAX_VECTORS = 8
+HALF_LANES = 16
+"""From so many lanes on, a last vector that is at most half full is one of half the width, which takes half the time."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,39 @@ class Tile:
         return segments(extent, self.width)
 
 
+@dataclass(frozen=True)
+class PackedTile(Tile):
+    """A tile whose columns are packed weights; rows are taken in chunks of ``chunk`` along row axis ``axis``.
+
+    All columns are done for a chunk before the next one: what a chunk reads is to stay in the second cache.
+    """
+
+    axis: int = 0
+    chunk: int = 0
+
+    def pieces(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.chunk)
+
+    def pitch(self, size: int) -> int:
+        """Floats of a packed row of ``size`` columns."""
+        return pitch(size, self.lanes)
+
+
+def pitch(size: int, lanes: int) -> int:
+    """``size`` rounded up to whole vectors, or to a half one where there are such."""
+    step = lanes // 2 if lanes >= HALF_LANES else lanes
+    return -(-size // step) * step
+
+
 def fits(rows: int, vectors: int, target: Target, spare: int = 0) -> bool:
-    """True if the accumulators, a vector for each column, one broadcast and ``spare`` registers do not spill."""
-    return rows * vectors + vectors + 1 + spare <= target.registers
+    """True if the accumulators, a vector for each column, one broadcast and ``spare`` registers do not spill.
+
+    Without multiply-add in one instruction a product takes a register of its own.
+    """
+    return rows * vectors + vectors + 1 + spare + (not target.fma) <= target.registers
 
 
-def step_cycles(rows: int, vectors: int, lanes: int, load: float = 1.0) -> float:
+def step_cycles(rows: int, vectors: float, lanes: int, load: float = 1.0) -> float:
     """Cycles of one step of the reduction: multiply-adds, their latency, or loads (two per cycle, 32 bytes each).
 
     ``load`` is the number of loads that a vector takes. Loads are never hidden altogether: a quarter is added.
@@ -71,7 +100,7 @@ def step_cycles(rows: int, vectors: int, lanes: int, load: float = 1.0) -> float
 
 
 def tile_cycles(
-    rows: Iterable[Segment], vectors: Iterable[tuple[int, int]], steps: int, lanes: int, load: float = 1.0
+    rows: Iterable[Segment], vectors: Iterable[tuple[int, float]], steps: int, lanes: int, load: float = 1.0
 ) -> float:
     """Cycles of all tiles; ``vectors`` are (tiles, vectors per tile), ``steps`` the length of the reduction."""
     columns = list(vectors)
@@ -83,19 +112,28 @@ def tile_cycles(
     return total
 
 
-def columns(extent: int, width: int, lanes: int) -> list[tuple[int, int]]:
+def columns(extent: int, width: int, lanes: int) -> list[tuple[int, float]]:
     """(tiles, vectors per tile) of an axis of floats cut in tiles of ``width``."""
     return [((s.stop - s.start) // s.size, -(-s.size // lanes)) for s in segments(extent, width)]
 
 
-def best_tile(extent: int, width: int, steps: int, target: Target) -> tuple[float, Tile]:
-    """The cheapest tile for ``extent`` rows of ``width`` floats, and its cycles; of equals the largest."""
+def packed_columns(extent: int, width: int, lanes: int) -> list[tuple[int, float]]:
+    """`columns` whose last vector may be a half one."""
+    return [((s.stop - s.start) // s.size, pitch(s.size, lanes) / lanes) for s in segments(extent, width)]
+
+
+def best_tile(extent: int, width: int, steps: int, target: Target, packed: bool = False) -> tuple[float, Tile]:
+    """The cheapest tile for ``extent`` rows of ``width`` floats, and its cycles; of equals the largest.
+
+    With ``packed`` the floats are weights, padded to whole or half vectors.
+    """
     lanes = target.lanes
+    cut = packed_columns if packed else columns
     found = []
     for rows in range(1, min(extent, MAX_ROWS) + 1):
         for vectors in range(1, min(-(-width // lanes), MAX_VECTORS) + 1):
             if fits(rows, vectors, target):
-                cycles = tile_cycles(segments(extent, rows), columns(width, vectors * lanes, lanes), steps, lanes)
+                cycles = tile_cycles(segments(extent, rows), cut(width, vectors * lanes, lanes), steps, lanes)
                 found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
     cycles, _, tile = min(found, key=lambda f: f[:2])
     return cycles, tile

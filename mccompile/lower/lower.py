@@ -80,7 +80,7 @@ class _Builder:
         root = self.storage.root.get(value, value)
         if root not in self._arena:
             demand = self.storage.halo.get(root)
-            halo, fill = (demand.halo, demand.fill) if demand else ((), 0.0)
+            halo, fill = (stored_halo(demand.halo, root.type), demand.fill) if demand else ((), 0.0)
             self._arena[root] = self._buffer(root.name, root.type, "arena", halo=halo, fill=fill, role=role)
             if halo:
                 self._fill_halo(self._arena[root])
@@ -132,7 +132,8 @@ class _Builder:
         have = self.storage.halo.get(value)
         if have is not None and have.fill == demand.fill and covers(have.halo, demand.halo):
             return view
-        copy = self._buffer(f"{value.name}.halo", value.type, "arena", halo=demand.halo, fill=demand.fill)
+        halo = stored_halo(demand.halo, value.type)
+        copy = self._buffer(f"{value.name}.halo", value.type, "arena", halo=halo, fill=demand.fill)
         self._fill_halo(copy)
         self.steps.append(
             Call("copy.generic", self.node.op, None, (view,), (whole(copy),), origins=self.node.origins)
@@ -214,6 +215,11 @@ class _AsIs:
         return array
 
 
+def stored_halo(halo: Halo, type_: TensorType) -> Halo:
+    """A halo per logical axis in the order in which axes are stored."""
+    return tuple(halo[f.axis] for f in type_.factors)
+
+
 def covers(have: Halo, need: Halo) -> bool:
     return bool(have) and all(h[0] >= n[0] and h[1] >= n[1] for h, n in zip(have, need, strict=True))
 
@@ -258,7 +264,10 @@ def _copy_reshape(node: Node, b: _Builder) -> None:
     """A reshape that cannot share memory (both ends are inputs or outputs) copies its elements."""
     (operand,) = node.inputs
     source, result = b.read(operand), b.result(0)
-    flat = [v.reshape((v.count,)) for v in (source, result)]
-    if isinstance(flat[0], str) or isinstance(flat[1], str):
-        raise InternalError(f"{node.where}: a reshape of what is not row-major")
-    b.call("copy.generic", [flat[0]], [flat[1]])
+    forward, backward = source.reshape(result.shape), result.reshape(source.shape)
+    if not isinstance(backward, str):
+        b.call("copy.generic", [source], [backward])
+    elif not isinstance(forward, str):
+        b.call("copy.generic", [forward], [result])
+    else:
+        raise InternalError(f"{node.where}: neither end can be seen as the other")

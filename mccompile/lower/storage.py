@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.kernel import stored_alike
 from mccompile.kernels.variant import Demand
 
 
@@ -41,7 +42,7 @@ def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> 
         members = group.setdefault(source, [source])
         if result in fixed and any(m in fixed for m in members):
             continue
-        if result.type.layout is not None or source.type.layout is not None:
+        if not stored_alike(source.type, result.type):
             continue
         members.append(result)
         group[result] = members

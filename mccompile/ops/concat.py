@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from mccompile.ir.affine import Move, box
-from mccompile.ir.op import TypeRuleError
+from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
@@ -19,6 +19,7 @@ class Concat(Movement):
     """Operands equal in every extent but that of ``axis``."""
 
     name = "concat"
+    layouts = Layouts.ALIKE
 
     axis: int
 

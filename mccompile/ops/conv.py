@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
-from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
@@ -28,11 +28,18 @@ class Conv(Op):
 
     name = "conv"
     kind = Kind.COMPLEX
+    layouts = Layouts.ANY
+    wants_channels_last = True
 
     strides: tuple[int, ...]
     pads: tuple[int, ...]
     dilations: tuple[int, ...]
     groups: int = 1
+
+    def binds(self, types: Sequence[TensorType | None]) -> bool:
+        """A depthwise convolution reads each channel where it writes it; else operands are only broadcast."""
+        w = types[1]
+        return self.groups > 1 and w is not None and w.shape[1] == 1
 
     def window(self, kernel: Sequence[int]) -> Window:
         return Window(tuple(kernel), self.strides, self.dilations, self.pads)

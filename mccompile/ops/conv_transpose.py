@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 from mccompile.ops.conv import emit_with_bias
@@ -27,6 +27,8 @@ class ConvTranspose(Op):
 
     name = "conv_transpose"
     kind = Kind.COMPLEX
+    layouts = Layouts.ANY
+    wants_channels_last = True
 
     strides: tuple[int, ...]
     pads: tuple[int, ...]

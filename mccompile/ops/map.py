@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DTYPES, TensorType, broadcast_shapes
 
@@ -22,6 +22,7 @@ class Map(Op):
 
     name = "map"
     kind = Kind.INJECTIVE
+    layouts = Layouts.ALIKE
 
     expr: ex.Expr
     storage: str = ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.affine import Move, positions
-from mccompile.ir.op import Kind, Op
+from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType, dtype_of
 
@@ -17,6 +17,7 @@ class Movement(Op):
     """Base of the movement operators. One kernel family (`copy`) serves them all."""
 
     kind = Kind.INJECTIVE
+    layouts = Layouts.ANY
 
     def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:
         """The moves; those of one result write disjoint elements."""

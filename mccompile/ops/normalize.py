@@ -9,7 +9,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
-from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, DType, TensorType
 from mccompile.ops.frontend import Import
@@ -23,15 +23,17 @@ from mccompile.ops.sampling import Case, Draw
 class Normalize(Op):
     """(x - mean) / sqrt(mean((x - mean)^2) + epsilon) over ``axes``; without ``center`` the mean counts as 0.
 
-    Scale and bias are the epilogue.
+    With ``floor`` the mean square is not increased by epsilon but at least that. Scale and bias are the epilogue.
     """
 
     name = "normalize"
     kind = Kind.COMPLEX
+    layouts = Layouts.ALIKE
 
     axes: tuple[int, ...]
     epsilon: float
     center: bool = True
+    floor: bool = False
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
@@ -46,7 +48,8 @@ class Normalize(Op):
         if self.center:
             d = d - d.mean(self.axes, keepdims=True)
         # As the C does, epsilon is rounded to the precision of the sum.
-        variance = np.square(d).mean(self.axes, keepdims=True) + d.dtype.type(self.epsilon)
+        square, epsilon = np.square(d).mean(self.axes, keepdims=True), d.dtype.type(self.epsilon)
+        variance = np.maximum(square, epsilon) if self.floor else square + epsilon
         return ((d / np.sqrt(variance)).astype(x.dtype),)
 
 

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from mccompile.ir.affine import Move, box
-from mccompile.ir.op import TypeRuleError
+from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
@@ -22,6 +22,7 @@ class Pad(Movement):
     """``pads`` holds all begins, then all ends, none negative; ``value`` is for mode constant."""
 
     name = "pad"
+    layouts = Layouts.ALIKE
 
     pads: tuple[int, ...]
     mode: str = "constant"

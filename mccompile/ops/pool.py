@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
@@ -24,6 +24,7 @@ class Pool(Op):
 
     name = "pool"
     kind = Kind.REDUCTION
+    layouts = Layouts.ALIKE
 
     mode: str
     kernel: tuple[int, ...]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.op import Kind, Op
+from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
@@ -29,6 +29,7 @@ class Reduce(Op):
 
     name = "reduce"
     kind = Kind.REDUCTION
+    layouts = Layouts.ALIKE
 
     mode: str
     axes: tuple[int, ...]

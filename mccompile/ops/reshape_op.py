@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 
@@ -18,6 +18,7 @@ class Reshape(Op):
 
     name = "reshape"
     kind = Kind.INJECTIVE
+    layouts = Layouts.ANY
 
     shape: tuple[int, ...]
 

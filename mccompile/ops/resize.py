@@ -10,7 +10,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Move, combine, loop
 from mccompile.ir.graph import Value
-from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, TensorType
 from mccompile.ops.frontend import Import
@@ -31,6 +31,7 @@ class Resize(Op):
 
     name = "resize"
     kind = Kind.COMPLEX
+    layouts = Layouts.ALIKE
 
     axes: tuple[int, ...]
     weighted: bool = False
@@ -74,6 +75,7 @@ class Repeat(Movement):
     """Each element ``counts[axis]`` times in a row along each axis: nearest upsampling by whole factors."""
 
     name = "repeat"
+    layouts = Layouts.ALIKE
 
     counts: tuple[int, ...]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.affine import Move, box
-from mccompile.ir.op import TypeRuleError
+from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
@@ -20,6 +20,7 @@ class Slice(Movement):
     """Result index i of an axis is operand index start + i * step, for i < extent."""
 
     name = "slice"
+    layouts = Layouts.ALIKE
 
     starts: tuple[int, ...]
     steps: tuple[int, ...]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
@@ -22,6 +22,7 @@ class Softmax(Op):
 
     name = "softmax"
     kind = Kind.COMPLEX
+    layouts = Layouts.ALIKE
 
     axis: int
     mode: str = "soft"

@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 
 from mccompile.ir.affine import Move, box
-from mccompile.ir.op import TypeRuleError
+from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
@@ -21,6 +21,7 @@ class Split(Movement):
     """Result i has extent ``sizes[i]`` along ``axis``."""
 
     name = "split"
+    layouts = Layouts.ALIKE
 
     axis: int
     sizes: tuple[int, ...]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mccompile.ir.errors import InternalError, UsageError
 from mccompile.ir.graph import Graph
+from mccompile.targets.target import Target, resolve
 
 
 @dataclass
@@ -26,8 +27,11 @@ class Remarks:
         self.lines.append(f"not {what}: {reason}")
 
 
-Pass = Callable[[Graph, Remarks], int]
-"""Changes a graph in place and returns the number of changes. Its docstring's first line is its help text."""
+Pass = Callable[..., int]
+"""Changes a graph in place and returns the number of changes. Its docstring's first line is its help text.
+
+It is given the graph and the remarks; if its module says ``NEEDS_TARGET = True``, the target too.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,12 @@ def passes() -> dict[str, Pass]:
 
 
 @functools.cache
+def _targeted() -> frozenset[str]:
+    modules = {name: importlib.import_module(run.__module__) for name, run in passes().items()}
+    return frozenset(name for name, module in modules.items() if getattr(module, "NEEDS_TARGET", False))
+
+
+@functools.cache
 def rounding() -> frozenset[str]:
     """The passes that may change how results are rounded: those whose module says ``ROUNDS = True``."""
     modules = {name: importlib.import_module(run.__module__) for name, run in passes().items()}
@@ -66,19 +76,25 @@ def exact_only(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def run_passes(
-    graph: Graph, names: Sequence[str], after: Callable[[str, Graph], None] = lambda name, graph: None
+    graph: Graph,
+    names: Sequence[str],
+    after: Callable[[str, Graph], None] = lambda name, graph: None,
+    target: Target | None = None,
 ) -> list[PassRecord]:
     """Run passes by name; ``after`` sees the graph after each. UsageError for an unknown name.
+
+    ``target`` is for the passes that depend on one (default: generic).
 
     Raises InternalError naming the pass that left a broken graph.
     """
     records = []
+    machine = target or resolve("generic")
     for name in names:
         if name not in passes():
             raise UsageError(f"unknown pass {name!r}", hint=f"known passes: {', '.join(passes())}")
         remarks = Remarks()
         start = time.perf_counter()
-        changes = passes()[name](graph, remarks)
+        changes = passes()[name](graph, remarks, *([machine] if name in _targeted() else []))
         seconds = time.perf_counter() - start
         try:
             graph.verify()

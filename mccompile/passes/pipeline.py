@@ -10,7 +10,7 @@ _FUSE = (
     *_CHANNELS, *_GROUPS, "fuse-prologues", "recognize-activations", "fuse-siblings", "compose-movement",
 )  # fmt: skip
 _RECOGNIZE = ("simplify-movement", "fold-space-to-depth", "recognize-normalization", "recognize-softmax")
-_FULL = (*_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_FUSE, *_CLEAN)
+_FULL = (*_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_FUSE, *_CLEAN, "choose-layouts")
 _SMALL = (*_CLEAN, *_RECOGNIZE, *_FUSE, *_CLEAN)
 
 PIPELINES: dict[str, tuple[str, ...]] = {

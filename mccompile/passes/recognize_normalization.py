@@ -14,6 +14,7 @@ from mccompile.ops.reduce import Reduce
 from mccompile.ops.reshape_op import Reshape
 from mccompile.passes.manager import Remarks
 from mccompile.passes.patterns import Any, Fail, Match, Number, Pattern, Reduced, Rule, apply_rules, fn, mean, one_of
+from mccompile.passes.refine_groups import GROUPS
 
 ROUNDS = True
 
@@ -21,27 +22,41 @@ ROUNDS = True
 def run(graph: Graph, remarks: Remarks) -> int:
     """Recognise layer, RMS and L2 normalisation in their primitive forms: one kernel that reads its operand once.
 
+    Instance and group normalisation are layer normalisation along spatial axes, and along channels and these.
     May change rounding: variances as E[x^2] - E[x]^2 are computed from the centred values.
     """
-    return apply_rules(graph, remarks, RULES) if any(isinstance(n.op, Reduce) for n in graph.nodes) else 0
+    normal = any(isinstance(n.op, Reduce | Normalize) for n in graph.nodes)
+    return apply_rules(graph, remarks, RULES) if normal else 0
 
 
 def _rooted(square: Pattern) -> Pattern:
-    """sqrt(square + epsilon)."""
-    return fn("sqrt", one_of(fn("add", square, Number("epsilon")), square))
+    """sqrt(square + epsilon), or the root of the square, or itself, at least a number."""
+    under = one_of(fn("add", square, Number("epsilon")), fn("max", square, Number("floor")), square)
+    root = fn("sqrt", under)
+    return one_of(root, fn("max", fn("sqrt", square), Number("root_floor")), fn("add", root, Number("beside")))
+
+
+def _inverse(square: Pattern) -> Pattern:
+    return one_of(
+        fn("div", Number(value=1), _rooted(square)),
+        fn("pow", fn("add", square, Number("epsilon")), Number(value=-0.5)),
+    )
 
 
 def _divided(dividend: Pattern, square: Pattern) -> Pattern:
     """Division by the root, multiplication by its inverse, or by the inverse times a scale."""
-    inverse = one_of(
-        fn("div", Number(value=1), _rooted(square)),
-        fn("pow", fn("add", square, Number("epsilon")), Number(value=-0.5)),
-    )
     return one_of(
         fn("div", dividend, _rooted(square)),
-        fn("mul", dividend, inverse),
-        fn("mul", dividend, fn("mul", inverse, Any("scale"))),
+        fn("mul", dividend, _inverse(square)),
+        fn("mul", dividend, fn("mul", _inverse(square), Any("scale"))),
     )
+
+
+def _moved(square: Pattern) -> Pattern:
+    """x * k + (shift - mean * k), as TensorFlow's batch_normalization writes it."""
+    inverse = _inverse(square)
+    factors = (fn("mul", inverse, Any("scale")), inverse)
+    return one_of(*(fn("add", fn("mul", _X, k), fn("sub", Any("shift"), fn("mul", _MEAN, k))) for k in factors))
 
 
 def _squared(x: Pattern) -> Pattern:
@@ -67,14 +82,36 @@ def _check(m: Match) -> Fail | None:
         return Fail("its statistics are of other axes")
     if not _means_are_means(m, x):
         return Fail("a sum is divided by another number than the count of its elements")
-    if m.numbers.get("epsilon", 0) < 0:
+    if "beside" in m.numbers:
+        return Fail("epsilon is added to the root, not under it")
+    if min(m.numbers.get(name, 0) for name in ("epsilon", "floor", "root_floor")) < 0:
         return Fail("epsilon is negative")
+    if 0 < _epsilon(m) < TINY:
+        return Fail("epsilon would be no normal number")
     (reduced,) = axes
     kept = tuple(1 if a in reduced else e for a, e in enumerate(x.shape))
     long = [a for a, e in enumerate(x.shape) if e > 1]
     if long and long[-1] not in reduced:
         return Fail("its rows are not contiguous: reductions that run through columns are faster")
     return _misaligned(m, x, kept) or _scale_fails(m, x) or _still_needed(m)
+
+
+TINY = 1.2e-38
+"""Numbers of f32 below this lose bits."""
+
+
+def _count(m: Match) -> int:
+    """How many squares are summed where the sum itself is rooted; 1 for their mean."""
+    reduce = m.nodes["variance"].op
+    assert isinstance(reduce, Reduce)
+    is_mean = not {"variance.count", "variance.inverse"}.isdisjoint(m.numbers)
+    return 1 if is_mean else math.prod(m.values["x"].shape[a] for a in reduce.axes)
+
+
+def _epsilon(m: Match) -> float:
+    """What is added to the mean square, or what that is at least."""
+    roots = m.numbers.get("root_floor", 0.0) ** 2
+    return (m.numbers.get("epsilon", 0.0) + m.numbers.get("floor", 0.0) + roots) / _count(m)
 
 
 def _means_are_means(m: Match, x: Value) -> bool:
@@ -104,11 +141,10 @@ def _misaligned(m: Match, x: Value, kept: Shape) -> Fail | None:
 
 
 def _scale_fails(m: Match, x: Value) -> Fail | None:
-    scale = m.values.get("scale")
-    if scale is None:
-        return None
-    if "scale" in m.reshaped or broadcast_shapes(scale.shape, x.shape) != x.shape:
-        return Fail("the scale is not broadcast to the operand")
+    for name in ("scale", "shift"):
+        v = m.values.get(name)
+        if v is not None and (name in m.reshaped or broadcast_shapes(v.shape, x.shape) != x.shape):
+            return Fail(f"the {name} is not broadcast to the operand")
     return None
 
 
@@ -119,20 +155,24 @@ def _still_needed(m: Match) -> Fail | None:
 
 
 # -- rewrites ------------------------------------------------------------------------------------------------
-def _rewrite(center: bool, is_mean: bool = True) -> Callable[[Match], None]:
+def _rewrite(center: bool) -> Callable[[Match], None]:
     def rewrite(m: Match) -> None:
-        x, scale, node = m.values["x"], m.values.get("scale"), m.root
+        x, node = m.values["x"], m.root
         reduce = m.nodes["variance"].op
         assert isinstance(reduce, Reduce)
-        count = 1 if is_mean else math.prod(x.shape[a] for a in reduce.axes)
-        node.op = Normalize(reduce.axes, m.numbers.get("epsilon", 0.0) / count, center)
+        count = _count(m)
+        floor = not {"floor", "root_floor"}.isdisjoint(m.numbers)
+        node.op = Normalize(reduce.axes, _epsilon(m), center, floor)
         body: ex.Expr = ex.acc(x.dtype)
         if count != 1:
             body = ex.apply("mul", body, ex.num(1 / math.sqrt(count), x.dtype))
-        if scale is not None:
-            body = ex.apply("mul", body, ex.var(0, x.dtype))
+        extras: list[Value] = []
+        for name, fn_name in (("scale", "mul"), ("shift", "add")):
+            if name in m.values:
+                body = ex.apply(fn_name, body, ex.var(len(extras), x.dtype))
+                extras.append(m.values[name])
         node.post = {} if isinstance(body, ex.Var) else {0: body}
-        m.r.rewire(node, [x], [] if scale is None else [scale])
+        m.r.rewire(node, [x], extras)
         node.origins = _origins(m)
 
     return rewrite
@@ -145,6 +185,8 @@ def _origins(m: Match) -> tuple[str, ...]:
 
 RULES = (
     Rule("recognised layer normalisation", _divided(_CENTRED, _VARIANCE), _check, _rewrite(center=True)),
+    Rule("recognised layer normalisation", _moved(_VARIANCE), _check, _rewrite(center=True)),
     Rule("recognised RMS normalisation", _divided(_X, _RMS), _check, _rewrite(center=False)),
-    Rule("recognised L2 normalisation", _divided(_X, _SUM), _check, _rewrite(center=False, is_mean=False)),
+    Rule("recognised L2 normalisation", _divided(_X, _SUM), _check, _rewrite(center=False)),
+    *GROUPS,
 )

@@ -23,6 +23,7 @@ class Rewriter:
         self._outputs = set(graph.outputs)
         self._erased: set[Node] = set()
         self._before: dict[Node, list[Node]] = {}
+        self._after: dict[Node, list[Node]] = {}
 
     def nodes(self) -> Iterator[Node]:
         """The nodes in their order at the start, without those erased meanwhile."""
@@ -86,10 +87,18 @@ class Rewriter:
         node = Node(op, list(operands), [], origins=before.origins)
         node.results = [self.graph.value(name, t) for t in node.infer()]
         self._before.setdefault(before, []).append(node)
-        self._producer[node.result] = node
+        self._enter(node)
+        return node.result
+
+    def insert_after(self, after: Node, node: Node) -> None:
+        """Add a node behind another one; nothing else makes its results (any more)."""
+        self._after.setdefault(after, []).append(node)
+        self._enter(node)
+
+    def _enter(self, node: Node) -> None:
+        self._producer.update(dict.fromkeys(node.results, node))
         for v in dict.fromkeys(node.inputs):
             self._users.setdefault(v, {})[node] = None
-        return node.result
 
     def erase(self, node: Node) -> None:
         """Drop a node whose results nothing reads, or another node makes now."""
@@ -125,7 +134,8 @@ class Rewriter:
 
     def finish(self) -> None:
         """Put the nodes in an order in which each comes after what it reads; else the order stays."""
-        nodes = [n for kept in self.graph.nodes for n in (*self._before.get(kept, ()), kept) if n not in self._erased]
+        around = ((*self._before.get(n, ()), n, *self._after.get(n, ())) for n in self.graph.nodes)
+        nodes = [n for group in around for n in group if n not in self._erased]
         position = {n: i for i, n in enumerate(nodes)}
         waits: list[int] = []
         for n in nodes:

@@ -20,14 +20,21 @@ STRICT_WARNINGS = (
 
 @dataclass(frozen=True)
 class Target:
-    """An instruction set as the kernels see it.
+    """An instruction set as the kernels see it, and where its programs run.
 
     Attributes:
         vector_bytes: width of a vector register; 0 for scalar C.
         registers: vector registers.
+        fma: vectors multiply and add in one instruction.
         align: what arena and blob are aligned to, in bytes.
         flags: C flags that the generated code must be compiled with, beside ``-std=c99``.
         requires: preprocessor macros that must be defined, or the generated file refuses to compile.
+        isa: which `_lib/vector_<isa>.c.j2` has primitives in the words of the instruction set; "" if none has.
+        machines: what ``platform.machine()`` says where its programs may run; none: everywhere.
+        features: words that /proc/cpuinfo must have there.
+        triple: where they do not run, ``<triple>-gcc`` compiles for it ("": nothing does),
+        emulator: this command runs what it compiled,
+        packages: and these packages of Debian and Ubuntu have both.
         l1, l2: data cache sizes in bytes (0: none).
         hosted: an operating system, plenty of memory; Winograd and halos may spend it.
     """
@@ -36,9 +43,16 @@ class Target:
     summary: str
     vector_bytes: int = 0
     registers: int = 16
+    fma: bool = True
     align: int = 16
     flags: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    isa: str = ""
+    machines: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    triple: str = ""
+    emulator: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     l1: int = 0
     l2: int = 0
     hosted: bool = False
@@ -87,24 +101,20 @@ def resolve(name: str) -> Target:
     return targets()[name]
 
 
-_X86_LEVELS = (
-    ("x86-64-v4", frozenset({"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"})),
-    ("x86-64-v3", frozenset({"avx2", "fma", "f16c", "bmi2"})),
-)
-"""Targets, the best first, and the flags of /proc/cpuinfo that they need beside those of the levels below."""
-
-
 def _native() -> Target:
-    return next((targets()[name] for name, _ in _X86_LEVELS if runs_here(name)), targets()["generic"])
+    """The widest vectors that this machine surely has."""
+    mine = [t for t in targets().values() if t.machines and runs_here(t.name)]
+    return max(mine, key=lambda t: t.vector_bytes, default=targets()["generic"])
 
 
 def runs_here(name: str) -> bool:
     """False where this machine lacks, or may lack, instructions of a target: they would end the process."""
-    levels = [level for level, _ in _X86_LEVELS]
-    if name not in levels:
+    target = targets().get(name)
+    if target is None or not target.machines:
         return True
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return False
+    return platform.machine() in target.machines and set(target.features) <= _features()
+
+
+def _features() -> set[str]:
     cpuinfo = Path("/proc/cpuinfo")
-    flags = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
-    return all(needed <= flags for _, needed in _X86_LEVELS[levels.index(name) :])
+    return set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()

@@ -176,9 +176,14 @@ def test_packings() -> None:
     assert segments(28, 14) == (Segment(0, 28, 14),)
     assert segments(3, 14) == (Segment(0, 3, 3),)
     matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
-    packed = np.array([[[0, 1], [3, 4]], [[2, 0], [5, 0]]])
-    assert np.array_equal(PackedColumns(2, False).pack(matrix), packed)
-    assert np.array_equal(PackedColumns(2, True).pack(matrix.T), packed)
+    packed = np.array([0, 1, 3, 4, 2, 0, 5, 0])
+    assert np.array_equal(PackedColumns(2, False, 2).pack(matrix), packed)
+    assert np.array_equal(PackedColumns(2, True, 2).pack(matrix.T), packed)
+    wide = np.arange(50, dtype=np.float32).reshape(2, 25)
+    blocks = PackedColumns(16, False, 16).pack(wide)
+    assert blocks.size == 2 * 16 + 2 * 16
+    assert np.array_equal(blocks[32:], [*range(16, 25), *(0,) * 7, *range(41, 50), *(0,) * 7])
+    assert PackedColumns(16, False, 16).pack(wide[:, :24]).size == 2 * 16 + 2 * 8  # half a vector is enough
     weights = np.arange(6, dtype=np.float32).reshape(6, 1, 1)
     grouped = PackedChannels(2, 2).pack(weights)
     assert grouped.shape == (2, 2, 1, 1, 2)

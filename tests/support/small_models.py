@@ -18,7 +18,8 @@ _OPSET = 17
 class Maker:
     """Builds a model node by node; weights come from a generator of fixed seed."""
 
-    def __init__(self, seed: int = 7) -> None:
+    def __init__(self, seed: int = 7, opset: int = _OPSET) -> None:
+        self.opset = opset
         self.random = np.random.default_rng(seed)
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
@@ -50,7 +51,7 @@ class Maker:
             info.ClearField("type")
         graph.ClearField("output")
         graph.output.extend(infos)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=8)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
         return onnx.shape_inference.infer_shapes(model, strict_mode=True)
 
 

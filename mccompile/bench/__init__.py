@@ -1,0 +1,1 @@
+"""Measures compiled networks on this machine: whole, layer by layer, and against its peak."""

@@ -1,0 +1,86 @@
+"""Depthwise convolution of channels-last tensors: vectors run over channels, a line of pixels in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
+from mccompile.kernels.channel_windows import ChannelWindow, best_channel_window, pair, plane_last
+from mccompile.kernels.channels import is_channels_last
+from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
+from mccompile.ops.conv import Conv
+from mccompile.targets.target import Target
+
+
+@dataclass(frozen=True)
+class PackedDepthwise:
+    """Weights [C, 1, kernel...] as [C / lanes][kernel...][lanes], zeros behind the last channel."""
+
+    lanes: int
+
+    def pack(self, array: Array) -> Array:
+        channels, kernel = array.shape[0], array.shape[2:]
+        blocks = -(-channels // self.lanes)
+        padded = np.zeros((blocks * self.lanes, *kernel), dtype=array.dtype)
+        padded[:channels] = array[:, 0]
+        return np.moveaxis(padded.reshape(blocks, self.lanes, *kernel), 1, -1)
+
+
+class ConvDepthwise(Variant):
+    """One filter for each channel. Taps in the padding are left out, so that no halo is needed."""
+
+    ops = ("conv",)
+    kernel = "conv.depthwise"
+    params = ChannelWindow
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op, (x, w) = node.op, operand_pair(node)
+        assert isinstance(op, Conv)
+        if not target.lanes:
+            return "the target has no vectors"
+        if node.pre:
+            return "an operand has a prologue"
+        if not x.dtype == w.dtype == F32:
+            return "only f32 is vectorised"
+        if not op.groups == x.shape[1] == w.shape[0]:
+            return "it is not depthwise"
+        if len(x.shape) not in (3, 4):
+            return "it has more than two spatial axes"
+        if not is_channels_last(x) or not is_channels_last(node.results[0]):
+            return "a layout is not channels-last"
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        n, channels = node.results[0].shape[:2]
+        return n * -(-channels // target.lanes) * self._window(node, target)[0]
+
+    def lower(self, node: Node, b: Builder) -> None:
+        x, w = operand_pair(node)
+        result = b.result(0)
+        extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        packed = b.packed(w, PackedDepthwise(b.target.lanes))
+        _, window = self._window(node, b.target)
+        b.call(self.kernel, [plane_last(b.read(x)), packed], [plane_last(result)], params=window, extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after)
+
+    @staticmethod
+    def _window(node: Node, target: Target) -> tuple[float, ChannelWindow]:
+        op, (x, w) = node.op, operand_pair(node)
+        assert isinstance(op, Conv)
+        spatial = node.results[0].shape[2:]
+        window = ChannelWindow(
+            1, 1, pair(w.shape[2:]), pair(op.strides), pair(op.dilations), pair(op.pads[: len(spatial)], 0)
+        )
+        return best_channel_window(window, pair(spatial), x.shape[-1], target, weights=True)
+
+
+VARIANTS = (ConvDepthwise(),)

@@ -1,0 +1,22 @@
+"""What a node costs in its cheapest kernel, for passes that weigh one form of a graph against another."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from mccompile.ir.graph import Node, Value
+from mccompile.kernels.registry import candidates
+from mccompile.targets.target import Target
+
+
+def cheapest(node: Node, target: Target, constants: Container[Value]) -> float:
+    """Estimated cycles of the cheapest variant that supports a node; infinite if none does.
+
+    ``constants`` are the values whose elements are known, which some variants rearrange.
+    """
+    possible = (
+        variant.cost(node, target)
+        for variant in candidates(node.op.name)
+        if all(node.operands[i] in constants for i in variant.packs) and not variant.supports(node, target)
+    )
+    return min(possible, default=float("inf"))

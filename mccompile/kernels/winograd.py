@@ -1,0 +1,181 @@
+"""Winograd's minimal filtering F(m, r): m results of a filter of r taps by m + r - 1 products instead of m * r.
+
+With the filter g, m + r - 1 inputs d and the matrices of `Filtering`: y = AT ((G g) * (BT d)), the product being
+element by element. Over two axes each matrix is applied along both. The construction is that of Toom and Cook
+(A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015): polynomials are multiplied by their
+values at some points and at infinity. Points come in pairs p, -p, whose rows share the even and the odd half of a sum.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from mccompile.ir.scalar import Array
+
+POINTS = (Fraction(0), *(s * Fraction(p) for p in ("1", "2", "1/2") for s in (1, -1)))
+"""Where polynomials are evaluated, beside infinity: small magnitudes, for their powers scale the rounding errors."""
+MAX_PRODUCTS = len(POINTS) + 1
+
+Row = tuple[Fraction, ...]
+Matrix = tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Filtering:
+    """The matrices of F(outputs, taps): AT [m, t], G [t, r], BT [t, t] with t = m + r - 1."""
+
+    at: Matrix
+    g: Matrix
+    bt: Matrix
+
+
+@functools.cache
+def filtering(outputs: int, taps: int) -> Filtering:
+    """F(outputs, taps). F(1, 1) is the identity: an axis without a filter."""
+    products = outputs + taps - 1
+    finite = POINTS[: products - 1]
+    whole = _product(finite)
+    at = [[p**i for p in finite] + [Fraction(i == outputs - 1)] for i in range(outputs)]
+    g, bt = [], []
+    for p in finite:
+        others = tuple(q for q in finite if q != p)
+        scale = math.prod((p - q for q in others), start=Fraction(1))
+        g.append([p**k / scale for k in range(taps)])
+        bt.append([*_product(others), Fraction(0)])
+    g.append([Fraction(k == taps - 1) for k in range(taps)])
+    bt.append(whole)
+    return Filtering(_matrix(at), _matrix(g), _matrix(bt))
+
+
+def _product(roots: Sequence[Fraction]) -> list[Fraction]:
+    """The coefficients of the product of (x - root), the lowest first."""
+    out = [Fraction(1)]
+    for root in roots:
+        out = [a - root * b for a, b in zip([Fraction(0), *out], [*out, Fraction(0)], strict=True)]
+    return out
+
+
+def _matrix(rows: Sequence[Sequence[Fraction]]) -> Matrix:
+    return tuple(tuple(row) for row in rows)
+
+
+def transformed(weights: Array, outputs: Sequence[int]) -> Array:
+    """Weights [M, C, R, S] as G g GT, [M, C, t, u], in float64."""
+    rows, columns = (
+        np.array(filtering(m, r).g, dtype=np.float64) for m, r in zip(outputs, weights.shape[2:], strict=True)
+    )
+    out: Array = np.einsum("tr,mcrs,us->mctu", rows, weights.astype(np.float64), columns, optimize=True)
+    return out
+
+
+def error_bound(outputs: int, taps: int) -> float:
+    """How many times the unit roundoff an output may be off, as a multiple of sum |g| |d|, along one axis.
+
+    Each product is rounded once and enters with |AT| |G| |BT|: the largest such sum is the amplification.
+    """
+    f = filtering(outputs, taps)
+    at, g, bt = (np.abs(np.array(m, dtype=np.float64)) for m in (f.at, f.g, f.bt))
+    return float(np.einsum("it,tk,tj->ikj", at, g, bt).sum(axis=2).max())
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A line of C: ``name`` is a sum of terms (coefficient, operand)."""
+
+    name: str
+    terms: tuple[tuple[Fraction, str], ...]
+
+    @property
+    def text(self) -> str:
+        """The right-hand side; the first term has no factor where one of them has none, so that all others fuse."""
+        ordered = sorted(self.terms, key=lambda t: t[0] != 1)
+        out = _times(*ordered[0])
+        for c, operand in ordered[1:]:
+            out += f" {'-' if c < 0 else '+'} {_times(abs(c), operand)}"
+        return out
+
+    @property
+    def operations(self) -> int:
+        """Instructions, where a product and a sum are one."""
+        return max(len(self.terms) - 1, 1) if any(c == 1 for c, _ in self.terms) else len(self.terms)
+
+
+def _times(factor: Fraction, operand: str) -> str:
+    if abs(factor) == 1:
+        return operand if factor == 1 else f"-{operand}"
+    return f"{float(factor)!r}f * {operand}"
+
+
+@functools.cache
+def sums(matrix: Matrix, result: str, operand: str) -> tuple[Sum, ...]:
+    """``result0 ...`` as ``matrix`` times ``operand0 ...``: rows of equal magnitudes share their halves."""
+    lines: list[Sum] = []
+    names = [f"{operand}{j}" for j in range(len(matrix[0]))]
+    columns = list(map(list, zip(*matrix, strict=True)))
+    for j, k in _paired_columns(columns):
+        both, apart = f"{operand}{j}p{k}", f"{operand}{j}m{k}"
+        one = Fraction(1)
+        lines += [Sum(both, ((one, names[j]), (one, names[k]))), Sum(apart, ((one, names[j]), (-one, names[k])))]
+        even = [a if a == b else Fraction(0) for a, b in zip(columns[j], columns[k], strict=True)]
+        odd = [a if a != b else Fraction(0) for a, b in zip(columns[j], columns[k], strict=True)]
+        names[j], names[k], columns[j], columns[k] = both, apart, even, odd
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    i = 0
+    while i < len(rows):
+        name = f"{result}{i}"
+        if i + 1 < len(rows) and _paired_rows(rows[i], rows[i + 1]):
+            even = [a if a == b else Fraction(0) for a, b in zip(rows[i], rows[i + 1], strict=True)]
+            odd = [a if a != b else Fraction(0) for a, b in zip(rows[i], rows[i + 1], strict=True)]
+            lines += _halves(f"{result}{i}", f"{result}{i + 1}", _terms(even, names), _terms(odd, names))
+            i += 2
+        else:
+            lines.append(Sum(name, _terms(rows[i], names)))
+            i += 1
+    return tuple(lines)
+
+
+def _paired_columns(columns: list[list[Fraction]]) -> list[tuple[int, int]]:
+    """Neighbouring columns of equal magnitudes, some of equal and some of opposite sign."""
+    pairs = []
+    for j in range(len(columns) - 1):
+        a, b = columns[j], columns[j + 1]
+        alike = sum(x == y != 0 for x, y in zip(a, b, strict=True))
+        opposite = sum(x == -y != 0 for x, y in zip(a, b, strict=True))
+        if all(abs(x) == abs(y) for x, y in zip(a, b, strict=True)) and alike and opposite and alike + opposite > 2:
+            pairs.append((j, j + 1))
+    return pairs
+
+
+def _paired_rows(a: list[Fraction], b: list[Fraction]) -> bool:
+    """Whether two rows have equal magnitudes, and each half more than one term or both have."""
+    alike = sum(x == y != 0 for x, y in zip(a, b, strict=True))
+    opposite = sum(x == -y != 0 for x, y in zip(a, b, strict=True))
+    return all(abs(x) == abs(y) for x, y in zip(a, b, strict=True)) and alike + opposite > 2 and opposite > 0
+
+
+def _halves(
+    first: str, second: str, even: tuple[tuple[Fraction, str], ...], odd: tuple[tuple[Fraction, str], ...]
+) -> list[Sum]:
+    """``first = even + odd`` and ``second = even - odd``; each half is computed once."""
+    lines: list[Sum] = []
+    halves = []
+    for half, terms in (("e", even), ("o", odd)):
+        factor = terms[0][0] if len({abs(c) for c, _ in terms}) == 1 else terms[-1][0]
+        if len(terms) > 1:
+            name = f"{half}{first}"
+            lines.append(Sum(name, tuple((c / factor, n) for c, n in terms)))
+        else:
+            name = terms[0][1]
+        halves.append((factor, name))
+    (fe, e), (fo, o) = halves
+    return [*lines, Sum(first, ((fe, e), (fo, o))), Sum(second, ((fe, e), (-fo, o)))]
+
+
+def _terms(row: Sequence[Fraction], names: Sequence[str]) -> tuple[tuple[Fraction, str], ...]:
+    return tuple((c, n) for c, n in zip(row, names, strict=True) if c)

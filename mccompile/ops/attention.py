@@ -1,0 +1,81 @@
+"""Scaled dot-product attention: a product, scores that are scaled and masked, their softmax, another product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType, broadcast_shapes
+from mccompile.ops.matmul import MatMul
+from mccompile.ops.softmax import Softmax
+
+FIRST_MASK = 3
+"""The operand with which the masks begin, behind queries, keys and values."""
+
+
+@dataclass(frozen=True)
+class Attention(Op):
+    """Operands q[..., M, D], k[..., D, N], v[..., N, E] and masks; the result [..., M, E] is softmax(s) v.
+
+    The scores s[..., M, N] are ``score``, an expression in which x0 stands for the product q k, and x3, x4 ... for
+    the masks, which broadcast to it. ``trans_q``, ``trans_k`` and ``trans_v`` say that the last two axes of an
+    operand come the other way round.
+    """
+
+    name = "attention"
+    kind = Kind.COMPLEX
+
+    score: ex.Expr
+    trans_q: bool = False
+    trans_k: bool = False
+    trans_v: bool = False
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        known = [t for t in types if t is not None]
+        if len(known) != len(types) or len(types) < FIRST_MASK:
+            raise TypeRuleError("queries, keys and values are needed")
+        q, k, v, *masks = known
+        (scores,) = self._first.infer(q, k)
+        if not q.dtype.is_float or self.score.dtype != q.dtype:
+            raise TypeRuleError(f"scores of {self.score.dtype} do not fit queries of {q.dtype}")
+        read = ex.variables(self.score)
+        if read != {0, *range(FIRST_MASK, len(types))}:
+            raise TypeRuleError("the scores must read the product and each of the masks")
+        for m in masks:
+            if m.rank > scores.rank or broadcast_shapes(scores.shape, m.shape) != scores.shape:
+                raise TypeRuleError(f"a mask {m} does not broadcast to scores {scores}")
+        return self._second.infer(scores, v)
+
+    @property
+    def _first(self) -> MatMul:
+        return MatMul(self.trans_q, self.trans_k)
+
+    @property
+    def _second(self) -> MatMul:
+        return MatMul(False, self.trans_v)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        return self._evaluate(arrays, any(a is not None and a.dtype == np.float64 for a in arrays))
+
+    def evaluate_wide(self, *arrays: Array | None) -> tuple[Array, ...]:
+        return self._evaluate(arrays, True)
+
+    def _evaluate(self, arrays: Sequence[Array | None], wide: bool) -> tuple[Array, ...]:
+        q, k, v, *_ = known = [np.asarray(a) for a in arrays]
+        (product,) = self._first.evaluate(q, k)
+        scores = ex.evaluate(self.score, lambda i: product if i == 0 else known[i], wide)
+        with np.errstate(invalid="ignore"):  # a row that is masked altogether is NaN
+            (weights,) = Softmax(scores.ndim - 1).evaluate(scores)
+        return self._second.evaluate(weights, v)
+
+    def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
+        q, k = types[:2]
+        assert q is not None
+        assert k is not None
+        (scores,) = self._first.infer(q, k)
+        return self._first.macs(types[:2], [scores]) + self._second.macs([scores], results)

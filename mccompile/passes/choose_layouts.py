@@ -1,0 +1,232 @@
+"""Stores values channels-last where that makes the kernels around them cheaper, by their cost model.
+
+Layouts spread greedily from the operators that want them, as in OneFlow's auto-NHWC: over operators whose operands
+and results are best stored alike, and over reshapes and transposes that keep the stored order. Shapes and attributes
+never change. Graph inputs and outputs stay row-major.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.kernel import Buffer, stored_alike, whole
+from mccompile.ir.op import Layouts
+from mccompile.ir.types import Factor, Layout, TensorType, channels_last, row_major
+from mccompile.kernels.costs import cheapest
+from mccompile.ops.relayout import Relayout
+from mccompile.ops.reshape_op import Reshape
+from mccompile.ops.transpose import Transpose
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewriter import Rewriter
+from mccompile.targets.target import Target
+
+NEEDS_TARGET = True
+
+RELAYOUT_CYCLES = 1.0
+"""Of an element that is copied into another order."""
+
+
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+    """Store the values around convolutions channels-last where the target's kernels gain by it. Exact."""
+    if not target.lanes:
+        return 0
+    plan = _Plan(Rewriter(graph), target)
+    for node in graph.nodes:
+        if node.op.wants_channels_last:
+            plan.consider(node.results[0], remarks)
+    moved = _moved_bytes(graph)
+    plan.commit()
+    if plan.layouts:
+        after = _moved_bytes(graph)
+        remarks.hit(
+            f"stored {len(plan.layouts)} values channels-last; transposes and relayouts: "
+            f"{moved[0]} moving {moved[1]} bytes before, {after[0]} moving {after[1]} after"
+        )
+    return len(plan.layouts)
+
+
+
+@dataclass
+class _Plan:
+    """The layouts decided on so far."""
+
+    rewriter: Rewriter
+    target: Target
+    layouts: dict[Value, Layout] = field(default_factory=dict)
+    refused: set[Value] = field(default_factory=set)
+
+    def consider(self, seed: Value, remarks: Remarks) -> None:
+        """Decide on the values that are best stored like ``seed``."""
+        if seed in self.layouts or seed in self.refused or len(seed.shape) < 3:
+            return
+        group = self._grown(seed)
+        nodes = list(dict.fromkeys(n for v in group for n in self._around(v)))
+        before = sum(self._cost(n) for n in nodes)
+        self._store(group)
+        after = sum(self._cost(n) for n in nodes)
+        after += RELAYOUT_CYCLES * sum(v.type.count for v in group if self.rewriter.is_output(v))
+        what = f"{len(group)} values around %{seed.name} channels-last: about {before:.0f} cycles, {after:.0f} so"
+        if after < before:
+            self.layouts.update(group)
+            remarks.hit(f"stored {what}")
+        else:
+            self._store(dict.fromkeys(group))
+            self.refused.update(group)
+            remarks.miss(f"stored {what}", "the kernels are no cheaper")
+
+    @staticmethod
+    def _store(group: dict[Value, Layout] | dict[Value, None]) -> None:
+        for v, layout in group.items():
+            v.type = replace(v.type, layout=layout)
+
+    def _grown(self, seed: Value) -> dict[Value, Layout]:
+        group = {seed: channels_last(len(seed.shape))}
+        queue = [seed]
+        while queue:
+            v = queue.pop()
+            for node in self._around(v):
+                for neighbour, layout in self._spread(node, v, group[v]):
+                    if self._free(neighbour) and neighbour not in group:
+                        group[neighbour] = layout
+                        queue.append(neighbour)
+        return group
+
+    def _free(self, v: Value) -> bool:
+        """Whether a layout may still be chosen: what neither a caller nor the blob holds."""
+        return v not in self.layouts and v not in self.refused and self.rewriter.producer(v) is not None
+
+    def _around(self, v: Value) -> Iterator[Node]:
+        producer = self.rewriter.producer(v)
+        if producer is not None:
+            yield producer
+        yield from self.rewriter.users(v)
+
+    def _spread(self, node: Node, v: Value, layout: Layout) -> Iterator[tuple[Value, Layout]]:
+        """The neighbours of ``v`` at a node that are best stored in a certain way when it is in ``layout``."""
+        if isinstance(node.op, Reshape | Transpose) and not node.pre and not node.post:
+            operand, result = node.inputs[0], node.result
+            if v is operand:
+                carried = _carried(node, replace(v.type, layout=layout))
+                if carried is not None and (isinstance(node.op, Reshape) or self._only_reshaped(result)):
+                    yield result, carried
+            elif isinstance(node.op, Reshape):
+                carried = _seen(replace(v.type, layout=layout), operand.type)
+                if carried is not None:
+                    yield operand, carried
+            return
+        for bound in _bound(node):
+            if v in bound:
+                yield from ((w, layout) for w in bound if len(w.shape) == len(v.shape))
+
+    def _only_reshaped(self, v: Value) -> bool:
+        users = self.rewriter.users(v)
+        return not self.rewriter.is_output(v) and all(isinstance(n.op, Reshape) for n in users)
+
+    def _cost(self, node: Node) -> float:
+        if isinstance(node.op, Reshape):
+            same = stored_alike(node.inputs[0].type, node.result.type)
+            return 0.0 if same else RELAYOUT_CYCLES * node.result.type.count
+        if isinstance(node.op, Transpose) and _carried(node, node.inputs[0].type) == node.result.type.factors:
+            return 0.0
+        if node.op.layouts is Layouts.FIXED:
+            stored = [v for v in (*node.inputs, *node.results) if not _is_row_major(v.type)]
+            return RELAYOUT_CYCLES * sum(v.type.count for v in dict.fromkeys(stored))
+        return cheapest(node, self.target, self.rewriter.graph.constants)
+
+    # -- relayouts where a layout ends ---------------------------------------------------------------------
+    def commit(self) -> None:
+        """Put a relayout wherever a value is stored otherwise than an operator or a caller wants it."""
+        r = self.rewriter
+        for v in list(self.layouts):
+            if r.is_output(v):
+                self._keep_output(v)
+        for node in list(r.nodes()):
+            if node.op.layouts is Layouts.FIXED:
+                self._fixed(node)
+        r.finish()
+
+    def _keep_output(self, v: Value) -> None:
+        producer = self.rewriter.producer(v)
+        assert producer is not None
+        inner = self.rewriter.graph.value(f"{v.name}.stored", v.type)
+        v.type = replace(v.type, layout=None)
+        self.rewriter.replace(v, inner)
+        self.rewriter.set_results(producer, [inner if w is v else w for w in producer.results])
+        self.rewriter.insert_after(producer, Node(Relayout(), [inner], [v], origins=producer.origins))
+
+    def _fixed(self, node: Node) -> None:
+        r = self.rewriter
+        rows: dict[Value, Value] = {}
+        for v in node.inputs:
+            if not _is_row_major(v.type) and v not in rows:
+                rows[v] = r.insert(node, Relayout(), [v], f"{v.name}.rows")
+        if rows:
+            operands = [rows.get(v, v) if v is not None else None for v in node.operands]
+            r.rewire(node, operands, [rows.get(v, v) for v in node.extras])
+        for i, v in enumerate(node.results):
+            if not _is_row_major(v.type):
+                plain = r.graph.value(f"{v.name}.rows", replace(v.type, layout=None))
+                r.set_results(node, [*node.results[:i], plain, *node.results[i + 1 :]])
+                r.insert_after(node, Node(Relayout(), [plain], [v], origins=node.origins))
+
+
+def _bound(node: Node) -> Iterator[set[Value]]:
+    """Sets of a node's values that are best stored alike."""
+    if node.op.layouts is Layouts.FIXED:
+        return
+    if node.op.binds(node.operand_types()):
+        yield {*node.inputs, *node.results}
+        return
+    for exprs, values in ((node.pre, node.operands), (node.post, node.results)):
+        for i, body in exprs.items():
+            v = values[i]
+            if v is not None:
+                yield {v, *_extras(node, [body])}
+
+
+def _extras(node: Node, bodies: Iterable[ex.Expr]) -> list[Value]:
+    return [node.extras[i] for body in bodies for i in ex.variables(body) if i != ex.ACC]
+
+
+def _carried(node: Node, operand: TensorType) -> Layout | None:
+    """The layout in which the result of a reshape or transpose lies as its operand does; None if there is none."""
+    if isinstance(node.op, Transpose):
+        if not operand.linear:
+            return None
+        return tuple(Factor(node.op.perm.index(f.axis)) for f in operand.factors)
+    return _seen(operand, node.result.type)
+
+
+def _seen(stored: TensorType, other: TensorType) -> Layout | None:
+    """The layout under which a reshape of a stored tensor needs no copy; None if there is none, or it is row-major."""
+    if not stored.linear:
+        return None
+    view = whole(Buffer("", stored, "arena", 1)).reshape(other.shape)
+    if isinstance(view, str):
+        return None
+    strides = view.axis_strides()
+    order = sorted(range(view.rank), key=lambda a: (-strides[a], a) if view.shape[a] != 1 else (-1, a))
+    found = tuple(Factor(a) for a in order)
+    alike = stored_alike(stored, replace(other, layout=found))
+    return found if alike and found != row_major(view.rank) else None
+
+
+def _is_row_major(t: TensorType) -> bool:
+    return t.layout is None or stored_alike(t, replace(t, layout=None))
+
+
+def _moved_bytes(graph: Graph) -> tuple[int, int]:
+    """Nodes that only change the order in which elements are stored, and the bytes they write."""
+    count = nbytes = 0
+    for node in graph.nodes:
+        moves = isinstance(node.op, Relayout) or (
+            isinstance(node.op, Transpose)
+            and _carried(node, node.inputs[0].type) != node.result.type.factors
+        )  # fmt: skip
+        if moves or (isinstance(node.op, Reshape) and not stored_alike(node.inputs[0].type, node.result.type)):
+            count += 1
+            nbytes += node.result.type.nbytes
+    return count, nbytes

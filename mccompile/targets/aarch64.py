@@ -1,0 +1,23 @@
+"""64-bit Arm: every processor of ARMv8-A has NEON."""
+
+from __future__ import annotations
+
+from mccompile.targets.target import Target
+
+TARGET = Target(
+    name="aarch64",
+    summary="ARMv8-A, NEON (Cortex-A53 and later)",
+    vector_bytes=16,
+    registers=32,
+    align=16,
+    flags=("-march=armv8-a",),
+    requires=("__aarch64__", "__ARM_NEON"),
+    isa="neon",
+    machines=("aarch64", "arm64"),
+    triple="aarch64-linux-gnu",
+    emulator=("qemu-aarch64", "-cpu", "cortex-a53"),
+    packages=("gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"),
+    l1=32 * 1024,
+    l2=512 * 1024,
+    hosted=True,
+)

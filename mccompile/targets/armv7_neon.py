@@ -1,0 +1,31 @@
+"""32-bit Arm with NEON and fused multiply-add.
+
+NEON of 32 bits flushes denormals to zero, so gcc keeps vectors out of it, lane by lane, unless unsafe mathematics are
+allowed. The flags allow just that: what changes the order of operations, zeros' signs or divisions stays forbidden.
+"""
+
+from __future__ import annotations
+
+from mccompile.targets.target import Target
+
+TARGET = Target(
+    name="armv7-neon",
+    summary="ARMv7-A, NEON and VFPv4 (Cortex-A7, A15 and later)",
+    vector_bytes=16,
+    registers=16,
+    align=16,
+    flags=(
+        "-march=armv7-a", "-mfpu=neon-vfpv4", "-mfloat-abi=hard",
+        "-funsafe-math-optimizations", "-fno-associative-math", "-fno-reciprocal-math", "-fsigned-zeros",
+    ),
+    requires=("__ARM_NEON", "__ARM_FEATURE_FMA"),
+    isa="neon",
+    machines=("armv7l", "armv8l"),
+    features=("neon", "vfpv4"),
+    triple="arm-linux-gnueabihf",
+    emulator=("qemu-arm", "-cpu", "cortex-a7"),
+    packages=("gcc-arm-linux-gnueabihf", "libc6-dev-armhf-cross", "qemu-user"),
+    l1=32 * 1024,
+    l2=512 * 1024,
+    hosted=True,
+)  # fmt: skip
