@@ -32,6 +32,7 @@ def compile(
     ram: int | None = None,
     split_kernels: bool = False,
     constants: Mapping[str, Any] | None = None,
+    max_blob_growth: float = 4.0,
 ) -> Artifacts:
     """Compile an ONNX model into a folder of C99.
 
@@ -53,6 +54,8 @@ def compile(
         split_kernels: one C file per kernel.
         constants: value of inputs that are the same in every run, by name: a number or an array. The network has
             no such inputs then, and what depends on them is computed when it is compiled.
+        max_blob_growth: by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3
+            on hosted targets); 0 or 1: not at all.
 
     Raises:
         mccompile.ir.errors.CompileError: the model cannot be compiled; says where, which rule, what to do.
@@ -63,6 +66,7 @@ def compile(
     options = driver.Options(
         target, opt_level, dims or {}, input_shapes or {}, keep_inputs, name, embed, None, kernels or {}, exact,
         tuple((memory or {}).items()), ram, split_kernels, constants=constants or {},
+        max_blob_growth=max_blob_growth,
     )  # fmt: skip
     return driver.compile(model, out_dir, options)
 

@@ -24,6 +24,7 @@ from mccompile.ir.files import IR
 from mccompile.ir.graph import Graph
 from mccompile.ir.program import Program
 from mccompile.kernels.registry import params_of
+from mccompile.lower.growth import weight_bytes
 from mccompile.lower.lower import Lowered, lower
 from mccompile.lower.share import share_modules
 from mccompile.onnxio import read_model
@@ -47,10 +48,12 @@ __all__ = [
     "compile_files",
     "compile_program",
     "compile_project",
+    "finish",
     "import_graph",
     "load_ir",
     "open_model",
     "optimize",
+    "options_of",
     "write_folder",
 ]
 
@@ -200,12 +203,22 @@ def _require_memory(options: Options) -> None:
 
 
 def _lower(c: Compilation, arena_first: bool = False) -> Lowered:
-    lowered = lower(c.graph, c.target, c.options.kernels, arena_first=arena_first)
+    lowered = lower(
+        c.graph, c.target, c.options.kernels, arena_first, c.options.costs, growth_bytes=_growth_bytes(c)
+    )  # fmt: skip
     if c.options.opt_level != "O0":
         lowered.forwarding = forward(lowered.module, c.target, c.options.keep_inputs)
     if c.options.opt_level == "Os":
         share_modules([lowered.module])
     return lowered
+
+
+def _growth_bytes(c: Compilation) -> int:
+    """What kernels may add to the weights to be faster, in ways that round otherwise."""
+    o = c.options
+    if o.exact or o.opt_level not in ("O2", "O3"):
+        return 0
+    return int(max(o.max_blob_growth - 1, 0) * weight_bytes(c.graph))
 
 
 def _place(c: Compilation) -> Program:
@@ -229,13 +242,18 @@ def compile_files(
 ) -> tuple[Compilation, dict[str, bytes]]:
     """A compilation and the files it makes, report included."""
     c = open_model(path, options)
-    pool = KernelPool(c.graph.name, external=True) if options.split_kernels else None
+    return c, finish(c, observe)
+
+
+def finish(c: Compilation, observe: Observer = _nothing) -> dict[str, bytes]:
+    """Every stage that is not done yet, and the files of it all, report included."""
+    pool = KernelPool(c.graph.name, external=True) if c.options.split_kernels else None
     facts = compile_program(c, observe, pool)
     if pool is not None:
         c.library = make_library(pool, [facts], c.target, split=True)
-    files = source_files(facts, options.embed, c.library)
+    files = source_files(facts, c.options.embed, c.library)
     files["report.json"] = write_report(make_report(c, files))
-    return c, files
+    return files
 
 
 def compile(
@@ -291,7 +309,7 @@ def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[P
             hint="give --project NAME; each model is called as its file is",
         )
     name = model_name(options.project)
-    compilations = [open_model(p, o) for p, o in zip(paths, _options_of(paths, options), strict=True)]
+    compilations = [open_model(p, o) for p, o in zip(paths, options_of(paths, options), strict=True)]
     names = [c.graph.name for c in compilations]
     twice = sorted({n for n in [*names, name] if [*names, name].count(n) > 1})
     if twice:
@@ -309,7 +327,7 @@ def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[P
     return make_project(name, facts, library, options.share_arena), compilations
 
 
-def _options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
+def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
     """The options of each model: those dims and shapes that it has. UsageError for one that none has."""
     known = [_open_names(p) for p in paths]
     for what, given in (("dim", options.dims), ("input", options.input_shapes), ("input", options.constants)):

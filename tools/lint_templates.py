@@ -14,7 +14,9 @@ LINE_LENGTH = 120
 LICENCE = "SPDX-License-Identifier: 0BSD"
 LIBRARY = "_lib"
 FILES = "_model"
-HOST_PROGRAMS = {"example_main.c.j2", "print_outputs.c.j2", "project_main.c.j2", "test_model.c.j2"}
+HOST_PROGRAMS = {
+    "emulated_main.c.j2", "example_main.c.j2", "print_outputs.c.j2", "project_main.c.j2", "test_model.c.j2",
+}  # fmt: skip
 """What runs on a host and prints: the rules of firmware do not hold for it."""
 
 FORBIDDEN = {

@@ -23,7 +23,7 @@ FAR = 16
 """How many L2 caches the memory has that is far away."""
 MULTIPLY_ADDS, CYCLES = 24, 64
 """Vectors of multiply-adds, and cycles, of a round in probes.c."""
-PROBE_ROUNDS = 4000
+PROBE_ROUNDS = 10000
 
 
 def cpu_name() -> str:
@@ -119,13 +119,17 @@ class Probes:
             "far": copy("far"),
         }
 
+    def hertz(self, rounds: Rounds) -> float:
+        """Cycles per second, of the times of `things`."""
+        return CYCLES * PROBE_ROUNDS / rounds.spread("hertz").median
+
     def peak(self, rounds: Rounds) -> Peak:
         """What the times of `things` say."""
         flops = 2 * MULTIPLY_ADDS * self._lanes * PROBE_ROUNDS
         moved = {name: 8 * self._lanes * n for name, n in self._vectors.items()}
         return Peak(
             flops / rounds.spread("flops").median,
-            CYCLES * PROBE_ROUNDS / rounds.spread("hertz").median,
+            self.hertz(rounds),
             moved["near"] / rounds.spread("near").median,
             moved["far"] / rounds.spread("far").median,
             self._l2,

@@ -1,4 +1,4 @@
-"""Builds generated C into a shared library with the system's C compiler, cached by content."""
+"""Builds generated C into a shared library or a program, cached by content."""
 
 from __future__ import annotations
 
@@ -68,27 +68,37 @@ def build_library(sources: Sequence[Path], flags: Sequence[str], *include: Path)
     Raises:
         CompileError: no compiler, what it complains about, or a cache folder that cannot be written.
     """
-    compiler = c_compiler()
+    return _built(c_compiler(), sources, [*flags, "-fPIC", "-shared"], include, ".so")
+
+
+def build_program(compiler: Sequence[str], sources: Sequence[Path], flags: Sequence[str], *include: Path) -> Path:
+    """As `build_library`, the program of C files by a compiler that may be one for another machine."""
+    return _built(compiler, sources, flags, include, "")
+
+
+def _built(
+    compiler: Sequence[str], sources: Sequence[Path], flags: Sequence[str], include: Sequence[Path], suffix: str
+) -> Path:
     key = hashlib.sha256(shlex.join([*compiler, *flags]).encode() + compiler_version(compiler).encode())
     headers = [path for folder in include for path in sorted(folder.glob("*.h"))]
     for path in [*sorted(sources), *headers]:
         key.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    library = cache_dir() / f"{key.hexdigest()[:32]}.so"
-    if library.exists():
-        return library
+    result = cache_dir() / f"{key.hexdigest()[:32]}{suffix}"
+    if result.exists():
+        return result
     try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(suffix=".so", dir=library.parent)
+        result.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(suffix=suffix, dir=result.parent)
     except OSError as e:
         raise CompileError(
-            f"the cache folder {library.parent} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
+            f"the cache folder {result.parent} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
         ) from e
     os.close(handle)
     places = [part for folder in include for part in ("-I", str(folder))]
-    command = [*compiler, *flags, "-fPIC", "-shared", *places, *map(str, sources), "-lm", "-o", name]
+    command = [*compiler, *flags, *places, *map(str, sources), "-lm", "-o", name]
     try:
         run_compiler(command, include[0])
-        os.replace(name, library)
+        os.replace(name, result)
     finally:
         Path(name).unlink(missing_ok=True)
-    return library
+    return result

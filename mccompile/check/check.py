@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from mccompile import driver
-from mccompile.check.build import c_compiler, compiler_version
+from mccompile.check.build import compiler_version
 from mccompile.check.compare import F16_FACTOR, Comparison, compare
+from mccompile.check.emulate import compiler_for
 from mccompile.check.memory import Fences
 from mccompile.check.network import Array, Network
 from mccompile.check.reference import Expected, Judge, open_judge, random_inputs
@@ -21,7 +22,7 @@ from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.onnxio import tensor_names
-from mccompile.targets.target import strict_warnings
+from mccompile.targets.target import Target, runs_here, strict_warnings
 
 POISON = 0xFF
 """What arenas are full of before a run: NaN as float, -1 as integer, far out of range as index."""
@@ -137,7 +138,7 @@ def check(
 
     Args:
         model: the .onnx file.
-        options: how to compile; the target has to be one that this machine runs.
+        options: how to compile. What this machine does not run is built by a cross compiler and emulated.
         inputs: arrays by ONNX name; random ones (`random_inputs`) of ``seed`` and ``seed + 1`` if absent.
         expect: outputs by ONNX name, all or some, that replace the reference; needs ``inputs``.
         per_layer: also compare each inner value that exists both in the ONNX model and in the generated code.
@@ -171,8 +172,13 @@ def check_folder(
 ) -> CheckResult:
     """As `check`, for files that lie in ``out`` already."""
     graph = compilation.graph
+    if per_layer and not runs_here(compilation.target.name):
+        raise UsageError(
+            f"an emulator shows no inner values, and this machine does not run code for {compilation.target.name}",
+            hint="leave --per-layer out, or check the target native",
+        )
     fences = Fences()
-    network, faults = _build(out, fences)
+    network, faults = _build(out, compilation.target, fences)
     judge = _judge(model, compilation, network, per_layer) if expect is None or per_layer else None
     cases = _cases(graph, judge, inputs, expect, seed)
     factor = tolerance_factor(graph)
@@ -203,16 +209,16 @@ def tolerance_factor(graph: Graph) -> float:
     return F16_FACTOR if any(v.dtype.name == "f16" for v in values) else 1.0
 
 
-def _build(out: Path, fences: Fences) -> tuple[Network, list[str]]:
+def _build(out: Path, target: Target, fences: Fences) -> tuple[Network, list[str]]:
     """The network, built with warnings as errors; if there are any, without, and a fault that shows them."""
-    version = compiler_version(c_compiler())
+    compiler = compiler_for(target)
     try:
-        flags = tuple(strict_warnings(version.lower()))
-        return Network(out, flags, allocate=fences.allocate), []
+        flags = tuple(strict_warnings(compiler_version(compiler).lower()))
+        return Network(out, flags, allocate=fences.allocate, emulate=True), []
     except CompileError as e:
         if isinstance(e, UsageError):
             raise
-        network = Network(out, allocate=fences.allocate)
+        network = Network(out, allocate=fences.allocate, emulate=True)
         return network, [f"the C does not build without warnings: {e}"]
 
 

@@ -8,7 +8,7 @@ of which API mode would check nothing that `init` does not.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from mccompile.check.build import build_library
+from mccompile.check.emulate import EmulatedNet, Emulator, build_emulated, cross_tools
 from mccompile.check.memory import Allocate, Array, aligned_bytes, guarded_bytes
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.types import DTYPES
-from mccompile.targets.target import runs_here
+from mccompile.targets.target import Target, resolve, runs_here
 
 __all__ = ["Array", "Hooks", "Network", "aligned_bytes", "guarded_bytes", "read_report"]
 
@@ -86,6 +87,7 @@ class Network:
         hooks: C to build in.
         allocate: where arena and blob come from (`guarded_bytes` finds reads past their ends).
         model: which one, where the folder holds several.
+        emulate: run what this machine does not run in an emulator: right, but slow, and without ``hooks``.
 
     Raises:
         UsageError: ``out_dir`` holds no compiled model.
@@ -97,6 +99,9 @@ class Network:
     arenas: dict[str, Array]
     inputs: dict[str, Array]
     outputs: dict[str, Array]
+    _net: Any
+    _run: Callable[[Any], int]
+    _text: Callable[[int], str]
 
     def __init__(
         self,
@@ -106,16 +111,20 @@ class Network:
         hooks: Hooks | None = None,
         allocate: Allocate = aligned_bytes,
         model: str = "",
+        emulate: bool = False,
     ) -> None:
         self.report = read_report(out_dir, model)
         self.name = self.report["model"]["name"]
         target = self.report["target"]["name"]
-        if not runs_here(target):
+        here = runs_here(target)
+        if not here and (hooks is not None or not emulate):
             raise CompileError(
-                f"this machine does not run code for target {target}", hint="compile for the target native"
+                f"this machine does not run code for target {target}"
+                + (", and an emulator shows no inner values" if emulate else ""),
+                hint="compile for the target native",
             )
         sources = self.report.get("sources", [f"{self.name}.c", "mcc.c"])
-        library = _library(out_dir, sources, [*self.report["target"]["c_flags"], *flags], hooks)
+        c_flags = [*self.report["target"]["c_flags"], *flags]
         align = int(self.report["target"]["align"])
         memory = self.report["memory"]
         regions = memory.get("regions", [{"name": "", "arena_bytes": memory["arena_bytes"]}])
@@ -123,12 +132,12 @@ class Network:
         data = _read(out_dir / f"{self.name}.mcb")
         self._blob = allocate(len(data), align)
         self._blob[:] = np.frombuffer(data, dtype=np.uint8)
-        self.ffi, self.lib = _open(library, self.name, len(self.arenas), hooks)
-        self._net = self.ffi.new("net_t *")
-        self._run = getattr(self.lib, f"{self.name}_run")
-        init = getattr(self.lib, f"{self.name}_init")
-        arenas = [self.pointer(a) for a in self.arenas.values()]
-        self._expect_ok(init(self._net, *arenas, self.pointer(self._blob), len(data)), "init")
+        if here:
+            library = _library(out_dir, sources, c_flags, hooks)
+            self.ffi, self.lib = _open(library, self.name, len(self.arenas), hooks)
+            self._bind_library(len(data))
+        else:
+            self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
         self.inputs = {p["name"]: self._view(p) for p in self.report["inputs"]}
         self.outputs = {p["name"]: self._view(p) for p in self.report["outputs"]}
 
@@ -161,10 +170,25 @@ class Network:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         return self.tensor_bytes(port)[:nbytes].view(dtype).reshape(shape)
 
+    def _bind_library(self, blob_bytes: int) -> None:
+        self._net = self.ffi.new("net_t *")
+        self._run = getattr(self.lib, f"{self.name}_run")
+        self._text = lambda status: self.ffi.string(self.lib.mcc_status_text(status)).decode()
+        arenas = [self.pointer(a) for a in self.arenas.values()]
+        init = getattr(self.lib, f"{self.name}_init")
+        self._expect_ok(init(self._net, *arenas, self.pointer(self._blob), blob_bytes), "init")
+
+    def _bind_emulator(self, target: Target, sources: list[Path], flags: list[str], include: Path) -> None:
+        self._net = list(self.arenas.values())
+        tools = cross_tools(target)
+        nets = [EmulatedNet(self.name, len(self._net))]
+        emulator = Emulator(build_emulated(tools, nets, target.align, sources, flags, include), tools)
+        self._run, self._text = emulator.run, emulator.text
+        self._expect_ok(emulator.init(self._net, self._blob), "init")
+
     def _expect_ok(self, status: int, what: str) -> None:
-        if status != 0:
-            text = self.ffi.string(self.lib.mcc_status_text(status)).decode()
-            raise CompileError(f"{self.name}_{what} answered status {status}: {text}")
+        if status:
+            raise CompileError(f"{self.name}_{what} answered status {status}: {self._text(status)}")
 
     def invoke(self) -> None:
         """Run once on what lies in `inputs`. CompileError if the generated code answers an error status."""
@@ -202,11 +226,17 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"{path} cannot be read: {e.strerror}", hint="compile the model again") from e
 
 
-def _library(out_dir: Path, names: list[str], flags: list[str], hooks: Hooks | None) -> Path:
-    sources = [out_dir / name for name in names]
-    for path in sources:
+def _present(out_dir: Path, names: list[str]) -> list[Path]:
+    """The paths of files; UsageError if one is missing."""
+    paths = [out_dir / name for name in names]
+    for path in paths:
         if not path.is_file():
             raise UsageError(f"{path} is missing", hint="compile the model again")
+    return paths
+
+
+def _library(out_dir: Path, names: list[str], flags: list[str], hooks: Hooks | None) -> Path:
+    sources = _present(out_dir, names)
     if hooks is None:
         return build_library(sources, flags, out_dir)
     define = f'-DMCC_HOOKS_HEADER="{hooks.header.name}"'

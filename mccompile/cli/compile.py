@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="MODEL...")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="OUT", help="Folder to write.")
 @o.build_options
+@o.tune_options
 @o.limit_options
 @click.option("--name", default="", metavar="NAME",
               help="Prefix of all that is generated.  [default: the file's name]")
@@ -39,14 +40,14 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="Also print what passes did and which kernels were chosen.")
 @o.JSON
 def compile_(
-    models: tuple[Path, ...], out: Path, ram: int | None, flash: int | None, name: str, project: str,
+    models: tuple[Path, ...], out: Path, tune: bool, tuning: Path | None, ram: int | None, flash: int | None, name: str, project: str,
     share_arena: bool, split_kernels: bool, embed: bool, golden: Path | None, inputs: Path | None,
     print_after: tuple[str, ...], print_after_all: bool, dump_dir: Path | None, remarks: bool, quiet: bool,
     verbose: bool, as_json: bool, **build: Any,
 ) -> None:  # fmt: skip
     """Compile MODEL (.onnx, or IR text in .mcir to be resumed) into the folder OUT; several as one --project."""
     from mccompile import driver
-    from mccompile.cli.watch import Watch
+    from mccompile.cli.watch import Progress, Watch
     from mccompile.report.limits import require_fit, require_project_fit
     from mccompile.report.project import project_summary
     from mccompile.report.summary import summary
@@ -56,6 +57,8 @@ def compile_(
     options = o.make_options(
         build, name=name, embed=embed, ram=ram, split_kernels=split_kernels, project=project, share_arena=share_arena
     )
+    with Progress.of("tune", quiet or as_json) as at:
+        options = o.tuned(options, models, tune, tuning, at)
     tests: dict[str, bytes] = {}
 
     def extra(model: Path, c: Compilation) -> dict[str, bytes]:
@@ -130,8 +133,10 @@ def _golden(model: Path, c: Compilation, inputs: Path | None) -> dict[str, bytes
 
 
 def _choice_lines(report: dict[str, Any]) -> list[str]:
-    lines = ["kernels chosen:"] if report["choices"] else []
+    lines = ["kernels chosen, by cycles that were measured (tuned) or estimated:"] if report["choices"] else []
     for name, choice in report["choices"].items():
-        others = "; ".join(f"not {kernel}: {reason}" for kernel, reason in choice["others"])
-        lines.append(f"  {name}: {choice['kernel']}" + (f" ({others})" if others else ""))
+        rate = f", {choice['of_peak']:.0%} of the peak" if choice["macs"] else ""
+        others = "".join(f"; {o['kernel']} {o['cycles']:,} ({o['from']})" for o in choice["others"])
+        lines.append(f"  {name}: {choice['kernel']} {choice['cycles']:,} ({choice['from']}{rate}){others}")
+        lines += [f"    not {kernel}: {reason}" for kernel, reason in choice["rejected"]]
     return lines

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from mccompile._version import __version__
+from mccompile.cli.bench import bench
 from mccompile.cli.check import check
 from mccompile.cli.compile import compile_
 from mccompile.cli.inspect import inspect
@@ -124,7 +125,7 @@ def cli() -> None:
     """Compile a trained network (ONNX) into a folder of plain C99: no malloc, one static arena, one weights blob."""
 
 
-for _command in (compile_, inspect, check, opt, ops, targets):
+for _command in (compile_, inspect, check, bench, opt, ops, targets):
     cli.add_command(_command)
 
 

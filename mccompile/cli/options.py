@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -161,8 +161,26 @@ def build_options(command: F) -> F:
                          help="Put the arena in several memories, fastest first: dtcm:64K,sram:256K."),
             click.option("--exact", is_flag=True,
                          help="Leave out every optimisation that may change how a result is rounded."),
+            click.option("--max-blob-growth", type=click.FloatRange(min=0), default=4.0, metavar="FACTOR",
+                         show_default=True, help="By what factor the weights may grow for faster kernels (Winograd "
+                         "convolution, at -O2 and -O3 on hosted targets); 0: not at all."),
             click.option("--kernel", "kernels", metavar="OP=KERNEL", type=Pair("conv=conv.generic"), multiple=True,
                          callback=_plain, help="Use this kernel for an operator where it can be used (repeatable)."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def tune_options(command: F) -> F:
+    """What kernels are chosen by."""
+    for option in reversed(
+        (
+            click.option("--tune", is_flag=True,
+                         help="Measure the kernels that each node could have on this machine, then take the fastest."),
+            click.option("--tuning", type=click.Path(path_type=Path), metavar="FILE",
+                         help="Choose kernels by these measurements; with --tune, where they are kept."
+                              "  [default of --tune: the user's cache]"),
         )
     ):  # fmt: skip
         command = option(command)
@@ -193,6 +211,17 @@ def make_options(build: dict[str, Any], **more: Any) -> Options:
     options = Options(**build, **more)
     _require_kernels(options.kernels)
     return options
+
+
+def tuned(
+    options: Options, models: Sequence[Path], tune: bool, tuning: Path | None, at: Callable[[str], None]
+) -> Options:
+    """The options with the measurements of `tune_options`."""
+    if not tune and tuning is None:
+        return options
+    from mccompile.tune.tune import apply
+
+    return apply(options, models, tune, tuning, at)
 
 
 def _require_kernels(kernels: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -82,6 +83,24 @@ class Progress(threading.Thread):
         self.stage = stage
         self.over = threading.Event()
         self.shown = 0
+
+    @staticmethod
+    @contextmanager
+    def of(stage: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+        """Progress while the context lasts, unless ``quiet`` or where stderr is no terminal; call it with each stage."""
+        if quiet or not sys.stderr.isatty():
+            yield lambda stage: None
+            return
+        progress = Progress(stage)
+        progress.start()
+        try:
+            yield progress.at
+        finally:
+            progress.stop()
+
+    def at(self, stage: str) -> None:
+        """What is going on now."""
+        self.stage = stage
 
     def run(self) -> None:
         begin = time.monotonic()

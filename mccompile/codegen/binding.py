@@ -135,16 +135,25 @@ class KernelContext:
     @property
     def params(self) -> str:
         """The C parameter list. What shares memory with something else is not ``restrict``."""
+        return self.some_params(*(v for v in (*self.x, *self.e, *self.y) if v is not None))
 
-        def pointer(v: BoundView, shared: bool, const: str) -> str:
-            return f"{const}{v.ctype} *{'' if shared else 'MCC_RESTRICT '}{v.name}"
+    def some_params(self, *views: BoundView) -> str:
+        """The parameters of a function that sees some of the views, the scratch and the numbers."""
 
-        inputs = enumerate((*self.x, *self.e))
-        out = [pointer(v, i in self.plain, "const ") for i, v in inputs if v is not None]
-        out += [pointer(r, bool(self.plain), "") for r in self.y]
+        def pointer(v: BoundView) -> str:
+            inputs = [*self.x, *self.e]
+            shared = inputs.index(v) in self.plain if v in inputs else bool(self.plain)
+            return f"{'const ' if v in inputs else ''}{v.ctype} *{'' if shared else 'MCC_RESTRICT '}{v.name}"
+
+        out = list(map(pointer, views))
         if self.scratch is not None:
             out.append(f"{self.scratch.type.dtype.c} *MCC_RESTRICT scratch")
         return ", ".join(out + [f"int32_t {name}" for name in self.call.args])
+
+    def some_arguments(self, *views: BoundView) -> str:
+        """What the kernel gives to a function of `some_params`."""
+        scratch = ["scratch"] if self.scratch is not None else []
+        return ", ".join([*(v.name for v in views), *scratch, *self.call.args])
 
     def load(self, i: int, *coordinates: str) -> str:
         """Operand ``i`` at coordinates with its prologue applied, as one C expression."""

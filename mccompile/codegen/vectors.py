@@ -12,7 +12,8 @@ from mccompile.ir import expr as ex
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, F32, DType
-from mccompile.kernels.tiles import HALF_LANES
+from mccompile.kernels.lanes import no_vectors, vector_cycles, vector_form
+from mccompile.kernels.tiles import HALF_LANES, Segment, segments
 
 
 class VectorEmitter(Emitter):
@@ -22,8 +23,13 @@ class VectorEmitter(Emitter):
         return "mcc_vi" if dtype == BOOL else "mcc_vf"
 
     def _text(self, e: ex.Expr) -> str:
-        if isinstance(e, ex.Num):
-            return f"mcc_vset({literal(e.value, e.dtype)})"
+        match e:
+            case ex.Num(dtype=dtype):
+                return f"mcc_vset{'_mask' if dtype == BOOL else ''}({literal(e.value, dtype)})"
+            case ex.Convert(dtype=dtype, operand=operand) if dtype == BOOL:
+                return wrapped(f"{wrapped(self._walk(operand))} != 0.0f")
+            case ex.Convert(operand=operand):
+                return f"mcc_vselect({self._walk(operand)}, mcc_vset(1.0f), mcc_vset(0.0f))"
         return super()._text(e)
 
     def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> str:
@@ -50,6 +56,17 @@ class Vectors:
         names = [name for name, _ in self.context.pointers()]
         return ", ".join([*names, *scratch, *self.context.call.args, *coordinates])
 
+    def strips(self, extent: int, unroll: int) -> tuple[Segment, ...]:
+        """An axis in runs of ``unroll`` vectors, then single vectors, then the rest."""
+        whole = extent // (unroll * self.lanes) * unroll * self.lanes
+        wide = [Segment(0, whole, unroll * self.lanes)] if whole else []
+        rest = segments(extent - whole, self.lanes)
+        return (*wide, *(Segment(whole + r.start, whole + r.stop, r.size) for r in rest))
+
+    def unrolled(self, body: ex.Expr) -> int:
+        """How many vectors of an expression one turn of a loop takes: few of what is long."""
+        return 2 if vector_cycles([body], 4 * self.lanes) > 8 else 4
+
     def widths(self, count: int) -> list[int]:
         """``count`` lanes as whole vectors and the rest."""
         whole, rest = divmod(count, self.lanes)
@@ -72,6 +89,19 @@ class Vectors:
             return f"mcc_vload2({pointer})" if whole else f"mcc_vload2_n({pointer}, {count})"
         return f"mcc_vload_step({pointer}, {step}, {count})"
 
+    def write(self, pointer: str, value: str, count: int) -> str:
+        """A statement that stores ``count`` lanes as they are; nothing else is touched."""
+        if count == self.lanes:
+            return f"mcc_vstore({pointer}, {value});"
+        return f"mcc_vstore_n({pointer}, {value}, {count});"
+
+    @staticmethod
+    def evaluate(name: str, body: ex.Expr, *values: str) -> str:
+        """Statements that declare the vector ``name`` as ``body``, whose variable ``i`` stands for ``values[i]``."""
+        emitter = VectorEmitter(lambda i: wrapped(values[i]), prefix=f"{name}_")
+        result = emitter.emit(body)
+        return "\n".join([*emitter.lines, f"const mcc_vf {name} = {result};"])
+
     def store(self, r: int, value: str, count: int, *coordinates: str) -> str:
         """Statements that apply the epilogue of result ``r`` to ``count`` lanes and store them.
 
@@ -80,26 +110,83 @@ class Vectors:
         """
         y = self.context.y[r]
         body = dict(self.context.call.post).get(r)
-        if y.dtype != F32 or (body is not None and not self._vectorizable(body)):
+        if y.dtype not in (F32, BOOL) or (body is not None and not self._vectorizable(body)):
             return self._store_lanes(r, value, count, coordinates)
         emitter = VectorEmitter(self._leaf(value, count, coordinates))
-        result = value if body is None else emitter.emit(body)
+        result = value if body is None else emitter.emit(vector_form(body))
+        put = self._put(y, result, count, coordinates)
+        return "\n".join(["{", *emitter.lines, put, "}"]) if emitter.lines else put
+
+    def _put(self, y: BoundView, value: str, count: int, coordinates: tuple[str, ...]) -> str:
+        """Statements that store lanes of their final value."""
         at = y.index(*coordinates)
         if _step(y.view) != 1:
-            put = self._scatter(y, result, count, coordinates)
-        elif count == self.lanes:
-            put = f"mcc_vstore(&{y.name}[{at}], {result});"
-        else:
-            put = f"mcc_vstore_n(&{y.name}[{at}], {result}, {count});"
-        return "\n".join(["{", *emitter.lines, put, "}"]) if emitter.lines else put
+            return self._scatter(y, value, count, coordinates)
+        if y.dtype == BOOL:
+            return f"mcc_vstore_mask(&{y.name}[{at}], {value}, {count});"
+        if count == self.lanes:
+            return f"mcc_vstore(&{y.name}[{at}], {value});"
+        return f"mcc_vstore_n(&{y.name}[{at}], {value}, {count});"
+
+    def load(self, i: int, count: int, *coordinates: str) -> str:
+        """``count`` lanes of operand ``i`` with its prologue applied, as one C expression."""
+        x = self.context.x[i]
+        assert x is not None
+        lanes = self.lanes_of(x, count, *coordinates)
+        body = dict(self.context.call.pre).get(i)
+        if body is None:
+            return lanes
+        emitter = VectorEmitter(self._leaf(lanes, count, coordinates), locals_=False)
+        return emitter.emit(vector_form(body))
+
+    def define(self, name: str, i: int, count: int, *coordinates: str) -> str:
+        """Statements that declare ``name`` as `load`."""
+        x = self.context.x[i]
+        assert x is not None
+        body = dict(self.context.call.pre).get(i)
+        lanes = self.lanes_of(x, count, *coordinates)
+        if body is None:
+            return f"const mcc_vf {name} = {lanes};"
+        emitter = VectorEmitter(self._leaf(lanes, count, coordinates), prefix=f"{name}_")
+        result = emitter.emit(vector_form(body))
+        return "\n".join([*emitter.lines, f"const mcc_vf {name} = {result};"])
+
+    def apply(self, body: ex.Expr, count: int, *coordinates: str) -> str:
+        """Statements that store ``body`` over ``count`` lanes of the operands (the kernel of `map`)."""
+        emitter = VectorEmitter(lambda i: self.load(i, count, *coordinates), prefix="u")
+        form = vector_form(body)
+        result = emitter.emit(form)
+        if self.context.call.post:
+            emitter.lines.append(f"const {emitter.ctype(form.dtype)} value = {result};")
+            result = "value"
+        return "\n".join(["{", *emitter.lines, self.store(0, result, count, *coordinates), "}"])
+
+    def define_over(self, name: str, body: ex.Expr, first: str, count: int, *coordinates: str) -> str:
+        """Statements that declare ``name`` as ``body``: x0 stands for ``first``, others for lanes of the operands."""
+        emitter = VectorEmitter(
+            lambda i: first if i == 0 else self.load(i, count, *coordinates), prefix=f"{name}_"
+        )
+        result = emitter.emit(vector_form(body))
+        return "\n".join([*emitter.lines, f"const mcc_vf {name} = {result};"])
+
+    def lanes_of(self, e: BoundView, count: int, *coordinates: str) -> str:
+        """``count`` lanes of a view as they are stored."""
+        element = f"{e.name}[{e.index(*coordinates)}]"
+        step = _step(e.view)
+        assert step is not None
+        if e.dtype == BOOL:
+            return f"mcc_vset_mask({element})" if step == 0 else f"mcc_vload_mask(&{element}, {count})"
+        return f"mcc_vset({element})" if step == 0 else self.read(f"&{element}", count, step)
 
     def _scatter(self, y: BoundView, value: str, count: int, coordinates: tuple[str, ...]) -> str:
         """Statements that store lanes of their final value far apart."""
         at = y.index(*coordinates[:-1], f"{coordinates[-1]} + lane")
+        kind, store = ("uint8_t", "_mask") if y.dtype == BOOL else ("float", "")
+        whole = f", {self.lanes}" if store else ""
         lines = [
             "{",
-            f"float lanes[{self.lanes}];",
-            f"mcc_vstore(lanes, {value});",
+            f"{kind} lanes[{self.lanes}];",
+            f"mcc_vstore{store}(lanes, {value}{whole});",
             f"for (int32_t lane = 0; lane < {count}; ++lane) {{",
             f"{y.name}[{at}] = lanes[lane];",
             "}",
@@ -123,25 +210,18 @@ class Vectors:
 
     def _leaf(self, value: str, count: int, coordinates: tuple[str, ...]) -> Callable[[int], str]:
         def read(i: int) -> str:
-            return value if i == ex.ACC else self._extra(self.context.e[i], count, coordinates)
+            return value if i == ex.ACC else self.lanes_of(self.context.e[i], count, *coordinates)
 
         return read
 
-    def _extra(self, e: BoundView, count: int, coordinates: tuple[str, ...]) -> str:
-        element = f"{e.name}[{e.index(*coordinates)}]"
-        return f"mcc_vset({element})" if _step(e.view) == 0 else self.read(f"&{element}", count)
-
     def _vectorizable(self, e: ex.Expr) -> bool:
-        match e:
-            case ex.Var(index=index) if index != ex.ACC:
-                view = self.context.e[index].view
-                return view.dtype == F32 and _step(view) in (0, 1)
-            case ex.Var() | ex.Num():
-                return e.dtype == F32
-            case ex.Apply(fn=fn, operands=operands):
-                known = operands[-1].dtype.kind in FUNCTIONS[fn].vector
-                return known and e.dtype in (F32, BOOL) and all(map(self._vectorizable, operands))
-        return False
+        extras = [self.context.e[i].view for i in ex.variables(e) if i != ex.ACC]
+        return not no_vectors(e) and all(self._readable(v) for v in extras)
+
+    @staticmethod
+    def _readable(view: View) -> bool:
+        step = _step(view)
+        return step is not None and (view.dtype == F32 or (view.dtype == BOOL and step in (0, 1)))
 
 
 def _step(view: View) -> int | None:

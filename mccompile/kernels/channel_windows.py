@@ -1,18 +1,29 @@
-"""Windows over channels-last tensors: tiles of pixels along a line, each tap known to lie inside or left out."""
+"""Windows over channels-last tensors: tiles of pixels, where each tap is known to lie inside or is left out."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from mccompile.ir.graph import Node
 from mccompile.ir.kernel import View
 from mccompile.ir.types import row_major
 from mccompile.kernels.channels import last
-from mccompile.kernels.tiles import FMA_LANES, TILE_CYCLES
+from mccompile.kernels.tiles import FMA_LANES, Segment, segments
 from mccompile.targets.target import Target
 
 Column = tuple[int, tuple[tuple[int, int], ...]]
-"""A pixel of the operand, counted from where a tile's first tap would lie, and the (pixel of the tile, tap) it serves."""
+"""A column of the operand, from where a tile's first tap would lie, and the (pixel of the tile, tap) it serves."""
+Line = tuple[int, tuple[tuple[int, int], ...]]
+"""A line of the operand, from where a tile's first tap would lie, and the (line of the tile, tap) it serves."""
+
+MAX_LINES = 2
+MOST_UNROLLED = 1024
+"""Products of a tile whose lines are written out one by one; with one line there is a loop."""
+TILE_CYCLES = 12
+BYTES_PER_CYCLE = 16
+"""What streams through a kernel that touches each element once (Zen 4, between L2 and L3)."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,10 @@ class Strip:
         """The leftmost column that is read."""
         return self.columns[0][0] if self.columns else 0
 
+    @property
+    def products(self) -> int:
+        return sum(len(uses) for _, uses in self.columns)
+
     def used(self, taps: range) -> list[int]:
         """Those of some taps that any column serves."""
         return sorted({tap for _, uses in self.columns for _, tap in uses if tap in taps})
@@ -41,17 +56,36 @@ class Strip:
 
 @dataclass(frozen=True)
 class ChannelWindow:
-    """A window over two spatial axes (the first of extent 1 where there is one), ``pixels`` results at a time.
+    """A window over two spatial axes (the first of extent 1 where there is but one).
 
-    ``taps`` of a line of the window are worked off at once, their weights in registers; ``pads`` is what comes before.
+    A tile has ``lines`` x ``pixels`` results of a vector of channels; ``taps`` of a line of the window are worked
+    off at once, their weights in registers. ``pads`` is what comes before the operand.
     """
 
     pixels: int
+    lines: int
     taps: int
     kernel: tuple[int, int]
     strides: tuple[int, int]
     dilations: tuple[int, int]
     pads: tuple[int, int]
+
+    def fall(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.lines)
+
+    def leaves(self, fall: Segment, extent: int) -> bool:
+        """Whether a tile of some lines may read outside of the operand's."""
+        reach = (self.kernel[0] - 1) * self.dilations[0]
+        below = (fall.stop - 1) * self.strides[0] - self.pads[0] + reach >= extent
+        return below or fall.start * self.strides[0] < self.pads[0]
+
+    def rows(self, lines: int) -> list[Line]:
+        """The lines of the operand that a tile of some lines reads."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for line in range(lines):
+            for tap in range(self.kernel[0]):
+                found.setdefault(line * self.strides[0] + tap * self.dilations[0], []).append((line, tap))
+        return [(row, tuple(uses)) for row, uses in sorted(found.items())]
 
     def strips(self, out: int, extent: int) -> list[Strip]:
         """A line of ``out`` results over ``extent`` pixels as runs of equal tiles."""
@@ -60,7 +94,7 @@ class ChannelWindow:
             size = min(self.pixels, out - start)
             columns = self._columns(start, size, extent)
             if strips and (strips[-1].size, strips[-1].columns) == (size, columns):
-                strips[-1] = Strip(strips[-1].start, start + size, size, columns)
+                strips[-1] = replace(strips[-1], stop=start + size)
             else:
                 strips.append(Strip(start, start + size, size, columns))
         return strips
@@ -76,20 +110,58 @@ class ChannelWindow:
         return tuple((column, tuple(uses)) for column, uses in sorted(found.items()))
 
     def chunks(self) -> list[range]:
-        """The taps of a line, those together that are worked off at once."""
+        """The taps of a line of the window, those together that are worked off at once."""
         taps = self.kernel[1]
         return [range(t, min(t + self.taps, taps)) for t in range(0, taps, self.taps)]
 
-    def cycles(self, out: tuple[int, int], extent: int, lanes: int, weights: bool, step: float = 1.0) -> float:
-        """Cycles of a vector of channels: products (or combinations of ``step`` cycles), loads, stores."""
+    def cycles(self, out: tuple[int, int], extent: int, lanes: int, weights: bool, step: float) -> float:
+        """Cycles of a vector of channels; a product (or what stands for it) takes ``step`` units of 16 lanes."""
         total = 0.0
-        for strip in self.strips(out[1], extent):
-            products = sum(len(uses) for _, uses in strip.columns) * step
-            loads = sum(len(strip.within(chunk)) for chunk in self.chunks()) + weights * self.kernel[1]
-            line = max(products, loads) * lanes / FMA_LANES + loads / 4
-            tile = self.kernel[0] * (line + 2) + 2 * strip.size + TILE_CYCLES / 2
-            total += (strip.stop - strip.start) // strip.size * tile
-        return out[0] * total
+        for fall in self.fall(out[0]):
+            rows = self.rows(fall.size)
+            for strip in self.strips(out[1], extent):
+                products = strip.products * self.kernel[0] * fall.size * step
+                loads = sum(len(strip.within(chunk)) for chunk in self.chunks()) * len(rows)
+                loads += weights * self.kernel[1] * self.kernel[0] * fall.size
+                tile = max(products, loads) * lanes / FMA_LANES + loads / 8 + fall.size * strip.size + TILE_CYCLES
+                total += (fall.stop - fall.start) // fall.size * ((strip.stop - strip.start) // strip.size) * tile
+        return total
+
+
+def window_of(
+    kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int]
+) -> ChannelWindow:
+    """A window over one or two spatial axes, its tiles of one pixel yet; ``pads`` as operators have them."""
+    begins = pads[: len(kernel)]
+    return ChannelWindow(1, 1, 1, _pair(kernel), _pair(strides), _pair(dilations), _pair(begins, 0))
+
+
+def _pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
+    """Numbers of two spatial axes; of one axis, ``missing`` stands for the axis before it."""
+    return (missing, *values)[-2], values[-1]
+
+
+def fit_window(
+    window: ChannelWindow, node: Node, target: Target, weights: bool = True, step: float = 1.0
+) -> tuple[float, ChannelWindow]:
+    """The cheapest tiles for a node from [N, C, spatial...] to [N, C, spatial...], and the cycles that it takes."""
+    x, y = node.inputs[0], node.results[0]
+    out, extent = _pair(y.shape[2:]), x.shape[-1]
+    found = []
+    for lines in range(1, min(out[0], MAX_LINES) + 1):
+        held = max(len(uses) for _, uses in window.rows(lines))
+        for pixels in range(1, out[1] + 1):
+            free = target.registers - 2 - lines * pixels
+            taps = min(window.kernel[1], free // held) if weights else window.kernel[1]
+            products = lines * pixels * math.prod(window.kernel)
+            if taps < 1 or free < 1 or (lines > 1 and products > MOST_UNROLLED):
+                break
+            tile = replace(window, pixels=pixels, lines=lines, taps=taps)
+            cycles = tile.cycles(out, extent, target.lanes, weights, step)
+            found.append((cycles, -lines * pixels, tile))
+    cycles, _, best = min(found, key=lambda f: f[:2])
+    vectors = y.shape[0] * -(-y.shape[1] // target.lanes)
+    return max(vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
 
 
 def plane_last(view: View) -> View:
@@ -100,22 +172,3 @@ def plane_last(view: View) -> View:
     strides = moved.axis_strides()
     shape = (moved.shape[0], 1, *moved.shape[1:])
     return View(moved.buffer, shape, row_major(4), (strides[0], 0, *strides[1:]), moved.offset)
-
-
-def pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
-    """Numbers of two spatial axes; of one axis, ``missing`` stands for the axis before it."""
-    return (missing, *values)[-2], values[-1]
-
-
-def best_channel_window(
-    window: ChannelWindow, out: tuple[int, int], extent: int, target: Target, weights: bool, step: float = 1.0
-) -> tuple[float, ChannelWindow]:
-    """The cheapest way to cut lines of results into tiles, and its cycles for a vector of channels."""
-    found = []
-    taps = window.kernel[1]
-    for pixels in range(1, min(out[1], target.registers - 3) + 1):
-        held = min(taps, target.registers - 2 - pixels) if weights else taps
-        tile = ChannelWindow(pixels, held, window.kernel, window.strides, window.dilations, window.pads)
-        found.append((tile.cycles(out, extent, target.lanes, weights, step), -pixels, tile))
-    cycles, _, best = min(found, key=lambda f: f[:2])
-    return cycles, best

@@ -211,12 +211,12 @@ class ConvDirect(Variant):
             channels // op.groups, height, width, math.prod(w.shape[1:]), op.strides[-1], target
         )
         return n * op.groups * cycles, WindowTile(
-            rows, vectors, target.lanes, lines, _pair(op.pads[: len(spatial)], 0),
-            _pair(op.strides), _pair(op.dilations), _pair(w.shape[2:]),
+            rows, vectors, target.lanes, lines, pair(op.pads[: len(spatial)], 0),
+            pair(op.strides), pair(op.dilations), pair(w.shape[2:]),
         )  # fmt: skip
 
 
-def _pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
+def pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
     """Numbers of two spatial axes; of one axis, ``missing`` stands for the axis before it."""
     return (missing, *values)[-2], values[-1]
 

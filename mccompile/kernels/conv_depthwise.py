@@ -10,7 +10,7 @@ from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
-from mccompile.kernels.channel_windows import ChannelWindow, best_channel_window, pair, plane_last
+from mccompile.kernels.channel_windows import ChannelWindow, fit_window, plane_last, window_of
 from mccompile.kernels.channels import is_channels_last
 from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
 from mccompile.ops.conv import Conv
@@ -58,8 +58,7 @@ class ConvDepthwise(Variant):
         return ""
 
     def cost(self, node: Node, target: Target) -> float:
-        n, channels = node.results[0].shape[:2]
-        return n * -(-channels // target.lanes) * self._window(node, target)[0]
+        return self._window(node, target)[0]
 
     def lower(self, node: Node, b: Builder) -> None:
         x, w = operand_pair(node)
@@ -74,13 +73,10 @@ class ConvDepthwise(Variant):
 
     @staticmethod
     def _window(node: Node, target: Target) -> tuple[float, ChannelWindow]:
-        op, (x, w) = node.op, operand_pair(node)
+        op = node.op
         assert isinstance(op, Conv)
-        spatial = node.results[0].shape[2:]
-        window = ChannelWindow(
-            1, 1, pair(w.shape[2:]), pair(op.strides), pair(op.dilations), pair(op.pads[: len(spatial)], 0)
-        )
-        return best_channel_window(window, pair(spatial), x.shape[-1], target, weights=True)
+        kernel = operand_pair(node)[1].shape[2:]
+        return fit_window(window_of(kernel, op.strides, op.dilations, op.pads), node, target)
 
 
 VARIANTS = (ConvDepthwise(),)

@@ -1,25 +1,103 @@
-"""The family of `map`: one loop nest over broadcast views."""
+"""The family of `map`: one loop nest over broadcast views, vectors along the axis in which the result is contiguous."""
 
 from __future__ import annotations
 
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.types import BOOL, row_major
+from mccompile.kernels.lanes import refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.loops import collapse
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.kernels.traffic import moved
+from mccompile.kernels.variant import Builder, Variant, lines_broken
+from mccompile.ops.map import Map
+from mccompile.targets.target import Target
 
 
-class MapGeneric(Variant):
+class _Map(Variant):
     ops = ("map",)
-    kernel = "map.generic"
     elementwise = True
 
     def lower(self, node: Node, b: Builder) -> None:
         result = b.result(0)
         reads = [b.read(v).broadcast(result.shape) for v in node.operands if v is not None]
-        inplace = tuple(i for i, v in enumerate(reads) if v.same_elements(result))
-        views = collapse([*reads, result])
-        if not isinstance(views, str):
-            *reads, result = views
-        b.call(self.kernel, list(reads), [result], inplace=inplace)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        views = [*reads, *extras, result]
+        if all(v.linear for v in views):
+            found = collapse(in_stored_order(views))
+            views = views if isinstance(found, str) else found
+        *inputs, result = views
+        inplace = tuple(i for i, v in enumerate(inputs) if v.same_elements(result))
+        reads, extras = inputs[: len(reads)], inputs[len(reads) :]
+        b.call(self.kernel, list(reads), [result], extras=extras, inplace=inplace)
 
 
-VARIANTS = (MapGeneric(),)
+class MapGeneric(_Map):
+    kernel = "map.generic"
+
+    def cost(self, node: Node, target: Target) -> float:
+        op, result = node.op, node.results[0]
+        assert isinstance(op, Map)
+        bodies = (op.expr, *node.pre.values(), *node.post.values())
+        return result.type.count * (scalar_cycles(bodies, target) + 0.5) + moved(node, target)
+
+
+class MapVector(_Map):
+    """Any expression over f32 and masks that has a vector form, any broadcast."""
+
+    kernel = "map.vector"
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op = node.op
+        assert isinstance(op, Map)
+        return refusal(node, target, (op.expr, *node.post.values())) or _far_masks(node)
+
+    def cost(self, node: Node, target: Target) -> float:
+        op, result = node.op, node.results[0]
+        assert isinstance(op, Map)
+        line = max(_stored_last(result), 1)
+        bodies = (op.expr, *node.pre.values(), *node.post.values())
+        gathers = sum(target.lanes for v in node.inputs if _far(v, result))
+        one = vector_cycles(bodies, target.vector_bytes) + len(node.inputs) + 1 + gathers
+        lines = result.type.count / line
+        return lines * (-(-line // target.lanes) * one + 4) + moved(node, target)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        if any(v is not None and v.dtype == BOOL for v in (*before.inputs, *before.results)):
+            return "map.vector wants its masks as they are"
+        return lines_broken(before, after)
+
+
+def in_stored_order(views: list[View]) -> list[View]:
+    """Linear views of one shape with their axes in the order in which the last view lies in memory."""
+    steps = views[-1].axis_strides()
+    order = sorted(range(len(steps)), key=lambda a: -abs(steps[a]))
+    shape = tuple(views[-1].shape[a] for a in order)
+    return [
+        View(v.buffer, shape, row_major(len(shape)), tuple(v.axis_strides()[a] for a in order), v.offset)
+        for v in views
+    ]
+
+
+def _innermost(value: Value) -> int:
+    """The logical axis of more than one element whose neighbours lie next to each other; -1 if there is none."""
+    return next((f.axis for f in reversed(value.type.factors) if value.shape[f.axis] != 1), -1)
+
+
+def _stored_last(value: Value) -> int:
+    axis = _innermost(value)
+    return value.shape[axis] if axis >= 0 else 1
+
+
+def _far(value: Value, result: Value) -> bool:
+    """Whether neighbours of the result on its innermost axis lie apart in an operand that is not broadcast there."""
+    axis = _innermost(result) - len(result.shape) + len(value.shape)
+    return _innermost(result) >= 0 and axis >= 0 and value.shape[axis] != 1 and _innermost(value) != axis
+
+
+def _far_masks(node: Node) -> str:
+    masks = [v for v in node.inputs if v.dtype == BOOL]
+    return "a mask lies in another order" if any(_far(v, node.results[0]) for v in masks) else ""
+
+
+VARIANTS = (MapGeneric(), MapVector())

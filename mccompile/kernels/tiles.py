@@ -19,7 +19,7 @@ TILE_CYCLES = 20
 MAX_ROWS = 16
 MAX_VECTORS = 8
 HALF_LANES = 16
-"""From so many lanes on, a last vector that is at most half full is one of half the width, which takes half the time."""
+"""From so many lanes on, a last vector that is at most half full is one of half the width: it takes half the time."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,15 @@ class PackedTile(Tile):
     All columns are done for a chunk before the next one: what a chunk reads is to stay in the second cache.
     """
 
-    axis: int = 0
-    chunk: int = 0
+    axis: int
+    chunk: int
 
     def pieces(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.chunk)
+
+    def heights(self, extent: int) -> list[int]:
+        """Rows that tiles have, where rows are what comes in chunks."""
+        return list(dict.fromkeys(d.size for piece in self.pieces(extent) for d in self.down(piece.size)))
 
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` columns."""

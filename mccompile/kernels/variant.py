@@ -96,6 +96,8 @@ class Variant:
     elementwise: ClassVar[bool] = False
     """Whether all views of a call have one shape, whose axes mean nothing: they may be cut and merged at will, and
     the result may overwrite any input that lies alike."""
+    spends_arena: ClassVar[bool] = False
+    """Whether it takes a good deal of the arena to be fast."""
     rereads: ClassVar[tuple[int, ...]] = ()
     """Operands whose elements are read many times: where there is a cache, neighbours are to stay neighbours."""
 
@@ -107,10 +109,24 @@ class Variant:
         """What the operands' buffers must offer."""
         return ()
 
+    @property
+    def label(self) -> str:
+        """Tells it from every other candidate for a node: of an `alternatives` also its parameters, behind a space."""
+        return self.kernel
+
+    def alternatives(self, node: Node, target: Target) -> tuple[Variant, ...]:
+        """The same kernel with other parameters than its model prefers, for `mccompile.tune` to measure. Their
+        estimates must not be lower than its own; each has a `label` of its own."""
+        return ()
+
     def cost(self, node: Node, target: Target) -> float:
         """Estimated cycles on the target."""
         macs = node.op.macs(node.operand_types(), [r.type for r in node.results])
         return 4.0 * macs + float(sum(r.type.count for r in node.results))
+
+    def growth(self, node: Node, target: Target) -> int:
+        """Bytes by which its packed constants exceed the constants as they are, where that is more than padding."""
+        return 0
 
     def lower(self, node: Node, b: Builder) -> None:
         """Emit the calls that compute the node: by default one, with every operand as it is stored."""

@@ -166,7 +166,7 @@ def _halves(
     lines: list[Sum] = []
     halves = []
     for half, terms in (("e", even), ("o", odd)):
-        factor = terms[0][0] if len({abs(c) for c, _ in terms}) == 1 else terms[-1][0]
+        factor = terms[-1][0]
         if len(terms) > 1:
             name = f"{half}{first}"
             lines.append(Sum(name, tuple((c / factor, n) for c, n in terms)))

@@ -15,6 +15,8 @@ from mccompile.ir.op import Op
 from mccompile.ir.types import DType, TensorType, dtype_of, row_major
 from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import Demand, Packing
+from mccompile.lower.cost_table import UNMEASURED, CostTable
+from mccompile.lower.growth import choose_all
 from mccompile.lower.select import Choice, choose
 from mccompile.lower.storage import Storage, assign_storage
 from mccompile.targets.target import Target
@@ -229,24 +231,21 @@ def lower(
     target: Target,
     force: Mapping[str, str] | None = None,
     arena_first: bool = False,
+    costs: CostTable = UNMEASURED,
+    growth_bytes: int = 0,
 ) -> Lowered:
     """Lower a verified graph. ``force`` maps operators to kernels that must be used where supported.
 
-    ``arena_first`` prefers kernels that take less of the arena to faster ones.
+    ``arena_first`` prefers kernels that take less of the arena to faster ones. ``costs`` are measurements that
+    replace estimates. ``growth_bytes`` is what the kernels together may add to the weights.
 
     Raises CompileError naming every node no kernel supports.
     """
-    choices: dict[Node, Choice] = {}
-    errors: list[CompileError] = []
-    for node in graph.nodes:
-        if node.op.name == "reshape":
-            continue
-        try:
-            choices[node] = choose(node, target, force or {}, graph.constants, arena_first)
-        except CompileError as e:
-            errors.append(e)
-    if errors:
-        raise errors[0] if len(errors) == 1 else CompileError("\n".join(map(str, errors)))
+
+    def choice(node: Node, room: int) -> Choice:
+        return choose(node, target, force or {}, graph.constants, arena_first, costs, room)
+
+    choices = choose_all(graph, target, choice, growth_bytes)
     storage = assign_storage(graph, {n: c.variant.demands(n) for n, c in choices.items()})
     builder = _Builder(graph, target, storage)
     for node in graph.nodes:

@@ -33,11 +33,11 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Store the values around convolutions channels-last where the target's kernels gain by it. Exact."""
     if not target.lanes:
         return 0
+    moved = _moved_bytes(graph)
     plan = _Plan(Rewriter(graph), target)
-    for node in graph.nodes:
+    for node in reversed(graph.nodes):  # readers first: they take operands in any order once their results are decided
         if node.op.wants_channels_last:
             plan.consider(node.results[0], remarks)
-    moved = _moved_bytes(graph)
     plan.commit()
     if plan.layouts:
         after = _moved_bytes(graph)
@@ -208,7 +208,7 @@ def _seen(stored: TensorType, other: TensorType) -> Layout | None:
     if isinstance(view, str):
         return None
     strides = view.axis_strides()
-    order = sorted(range(view.rank), key=lambda a: (-strides[a], a) if view.shape[a] != 1 else (-1, a))
+    order = sorted(range(view.rank), key=lambda a: (view.shape[a] != 1, -strides[a], a))
     found = tuple(Factor(a) for a in order)
     alike = stored_alike(stored, replace(other, layout=found))
     return found if alike and found != row_major(view.rank) else None

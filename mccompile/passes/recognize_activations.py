@@ -10,14 +10,14 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
 from mccompile.ops.map import Map
 from mccompile.passes.manager import Remarks
-from mccompile.passes.patterns import Any, Bindings, ExpressionRule, Number, fn, match_expression, one_of
+from mccompile.passes.patterns import Any, Bindings, ExpressionRule, Number, Pattern, fn, match_expression, one_of
 from mccompile.passes.rewriter import Rewriter
 
 ROUNDS = True
 
 
 def run(graph: Graph, remarks: Remarks) -> int:
-    """Recognise sigmoid, SiLU and GELU in their primitive forms; divide by multiplying; join numbers.
+    """Recognise sigmoid, SiLU, GELU, HardSigmoid and HardSwish in their primitive forms; divide by multiplying.
 
     May change rounding, the sign of a zero, and where intermediate values overflow.
     """
@@ -115,20 +115,62 @@ def _gate(b: Bindings) -> ex.Expr:
     return ex.apply("mul", b["x"], _sigmoid_of_double(b))
 
 
+def _scaled_bounds(b: Bindings) -> ex.Expr | None:
+    """clip(u + a, low, high) * c as clip(u * c + a * c, low * c, high * c): the sum is one fused multiply-add."""
+    c = _num(b["c"])
+    low, high, a = _num(b["low"]) if "low" in b else 0.0, _num(b["high"]), _num(b["a"])
+    if not (c > 0 and low <= high):
+        return None
+    factor, shift, *bounds = (_number(v, b["c"]) for v in (c, a * c, low * c, high * c))
+    if factor is None or shift is None or None in bounds:
+        return None
+    inner = ex.apply("add", ex.apply("mul", b["u"], factor), shift)
+    least, most = (ex.num(v * c, b["c"].dtype) for v in (low, high))
+    return ex.apply("min", ex.apply("max", inner, least), most)
+
+
+def _hard_swish(b: Bindings) -> ex.Expr | None:
+    gate = _scaled_bounds(b)
+    return None if gate is None else ex.apply("mul", b["x"], gate)
+
+
+def _half_erf(b: Bindings) -> ex.Expr:
+    """(1 + erf(u)) / 2, the distribution function, with one fused multiply-add."""
+    half = ex.num(0.5, b["u"].dtype)
+    return ex.apply("add", ex.apply("mul", ex.apply("erf", b["u"]), half), half)
+
+
+def _gelu(b: Bindings) -> ex.Expr:
+    return ex.apply("mul", b["x"], _half_erf(b))
+
+
 _X = Any("x")
 _ONE, _HALF = Number(value=1), Number(value=0.5)
 _LOGISTIC = fn("add", _ONE, fn("exp", fn("neg", _X)))
 _TANH = fn("add", _ONE, fn("tanh", Any("u")))
+_ERF = fn("add", _ONE, fn("erf", Any("u")))
+_SUM = fn("add", Any("u"), Number("a"))
+_CLIP = one_of(
+    fn("min", one_of(fn("max", _SUM, Number("low")), fn("relu", _SUM)), Number("high")),
+    fn("max", fn("min", _SUM, Number("high")), Number("low")),
+)
+
+
+def _gate_of(unit: Pattern) -> Pattern:
+    """x / 2 times a gate, in any order."""
+    return one_of(fn("mul", fn("mul", _X, _HALF), unit), fn("mul", fn("mul", _X, unit), _HALF))
+
+
 RULES = (
     ExpressionRule("dropped + 0", fn("add", _X, Number(value=0)), lambda b: b["x"]),
     ExpressionRule("recognised SiLU", fn("div", _X, _LOGISTIC), lambda b: ex.apply("mul", b["x"], _sigmoid(b))),
     ExpressionRule("recognised sigmoid", fn("div", _ONE, _LOGISTIC), lambda b: _sigmoid(b)),
-    ExpressionRule(
-        "recognised the gate of GELU",
-        one_of(fn("mul", fn("mul", _X, _HALF), _TANH), fn("mul", fn("mul", _X, _TANH), _HALF)),
-        _gate,
-    ),
+    ExpressionRule("recognised GELU", _gate_of(_ERF), _gelu),
+    ExpressionRule("recognised half of 1 + erf", fn("mul", _HALF, _ERF), _half_erf),
+    ExpressionRule("recognised the gate of GELU", _gate_of(_TANH), _gate),
     ExpressionRule("recognised sigmoid as tanh", fn("mul", _HALF, _TANH), _sigmoid_of_double),
+    ExpressionRule("recognised HardSwish", fn("mul", fn("mul", _X, _CLIP), Number("c")), _hard_swish),
+    ExpressionRule("recognised HardSigmoid", fn("mul", _CLIP, Number("c")), _scaled_bounds),
     ExpressionRule("multiplied by the inverse", fn("div", _X, Number("c")), _times_inverse),
     ExpressionRule("joined two factors", fn("mul", fn("mul", _X, Number("a")), Number("c")), _joined),
 )

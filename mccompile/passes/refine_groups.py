@@ -1,7 +1,8 @@
-"""Rules that give a normalisation of groups the axes of its result, for what varies along these to be its epilogue."""
+"""Rules that give a normalisation of groups the axes of its result: what varies along these becomes its epilogue."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from mccompile.ir.graph import Node, Value
@@ -20,9 +21,9 @@ def _suffixes(shape: Shape) -> set[int]:
 def refined(a: Shape, b: Shape) -> Shape | None:
     """The fewest axes that both shapes, of equal size, are merged from; None if there are no such."""
     sizes = sorted({1} | _suffixes(a) | _suffixes(b), reverse=True)
-    if any(outer % inner for outer, inner in zip(sizes, sizes[1:], strict=False)):
+    if any(outer % inner for outer, inner in itertools.pairwise(sizes)):
         return None
-    return tuple(outer // inner for outer, inner in zip(sizes, sizes[1:], strict=False))
+    return tuple(outer // inner for outer, inner in itertools.pairwise(sizes))
 
 
 def _axes(op: Normalize, shape: Shape, fine: Shape) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from mccompile.codegen.library import Library
 from mccompile.codegen.model import ModelFacts
 from mccompile.ir.graph import Graph
 from mccompile.ir.program import Program
+from mccompile.lower.cost_table import UNMEASURED, CostTable
 from mccompile.lower.lower import Lowered
 from mccompile.passes.manager import PassRecord
 from mccompile.targets.target import Target
@@ -19,7 +20,8 @@ from mccompile.targets.target import Target
 class Options:
     """How to compile. See `mccompile.compile` for each field.
 
-    ``project`` is the prefix of what several models share, ``share_arena`` lets them lie over one another.
+    ``project`` is the prefix of what several models share, ``share_arena`` lets them lie over one another. ``costs``
+    are measurements that selection believes more than estimates.
     """
 
     target: str = "native"
@@ -38,6 +40,8 @@ class Options:
     project: str = ""
     share_arena: bool = False
     constants: Mapping[str, Any] = field(default_factory=dict)
+    costs: CostTable = UNMEASURED
+    max_blob_growth: float = 4.0
 
 
 @dataclass

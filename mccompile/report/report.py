@@ -11,11 +11,13 @@ from typing import Any
 from mccompile._version import __version__
 from mccompile.codegen.files import c_sources
 from mccompile.codegen.model import Port
+from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import Buffer, Call, View, whole
 from mccompile.ir.program import Program
 from mccompile.lower.lower import Forwarding
+from mccompile.report.choices import choices
 from mccompile.report.compilation import Compilation
-from mccompile.report.traffic import traffic
+from mccompile.report.traffic import step_bytes, step_macs, traffic
 
 
 def _port(p: Port) -> dict[str, Any]:
@@ -45,14 +47,18 @@ def _tensors(program: Program) -> dict[str, Any]:
     return {b.name: _view(whole(b)) for b in program.arena()}
 
 
-def _steps(program: Program) -> list[dict[str, Any]]:
+def _steps(program: Program, graph: Graph) -> list[dict[str, Any]]:
+    """What each step runs, for which ONNX nodes, and how much work it is."""
     steps = []
-    for call in program.body.linear():
-        if isinstance(call, Call):
-            names = list(dict.fromkeys(v.buffer.name for v in call.results))
-            steps.append({"kernel": call.kernel, "onnx": list(call.origins), "writes": names})
+    macs = step_macs(program.module, graph)
+    for step, done in zip(program.body.linear(), macs, strict=True):
+        if isinstance(step, Call):
+            names = list(dict.fromkeys(v.buffer.name for v in step.results))
+            what: dict[str, Any] = {"kernel": step.kernel, "onnx": list(step.origins), "writes": names}
         else:
-            steps.append({"kernel": "fill.generic", "onnx": [], "writes": [call.view.buffer.name]})
+            what = {"kernel": "fill.generic", "onnx": [], "writes": [step.view.buffer.name]}
+        read, written = step_bytes(step)
+        steps.append(what | {"macs": done, "read_bytes": read, "written_bytes": written})
     return steps
 
 
@@ -144,12 +150,10 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "kernels": dict(sorted(Counter(k.kernel for k in facts.kernels).items())),
         "traffic": asdict(traffic(program.module)),
         "copies": None if lowered.forwarding is None else _copies(lowered.forwarding),
-        "steps": _steps(program),
+        "steps": _steps(program, c.graph),
         "tensors": _tensors(program),
-        "choices": {
-            name: {"kernel": choice.variant.kernel, "others": [list(o) for o in choice.others]}
-            for name, choice in lowered.choices.items()
-        },
+        "tuning": dict(c.options.costs.origin) or None,
+        "choices": choices(c.graph, lowered.choices, c.target),
         "passes": [{"name": r.name, "changes": r.changes, "remarks": list(r.remarks)} for r in c.passes],
         "files": {name: len(data) for name, data in sorted(files.items()) if name != "report.json"},
     }

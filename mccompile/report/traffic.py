@@ -1,11 +1,12 @@
-"""How much work the steps of a program are beside arithmetic: kernel launches, and bytes read and written."""
+"""How much work the steps of a program are: kernel launches, bytes read and written, multiply-adds."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from mccompile.ir.kernel import Call, KernelModule, View
+from mccompile.ir.graph import Graph
+from mccompile.ir.kernel import Call, Fill, KernelModule, View
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,47 @@ def view_bytes(view: View) -> int:
     return min(math.prod(extents) * view.dtype.nbytes, view.buffer.nbytes)
 
 
+def step_bytes(step: Call | Fill) -> tuple[int, int]:
+    """Bytes that a step reads and writes, each element counted once."""
+    if isinstance(step, Fill):
+        return 0, view_bytes(step.view)
+    return sum(view_bytes(v) for v in step.inputs if v is not None), sum(view_bytes(v) for v in step.results)
+
+
+def step_macs(module: KernelModule, graph: Graph) -> list[int]:
+    """Multiply-adds of each step.
+
+    Those of a node are counted at the one call of a kernel for its operator that came from the same ONNX nodes; where
+    a variant takes several calls, or kernels of another operator, at the last one of them.
+    """
+    open_: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+    for node in graph.nodes:
+        macs = node.op.macs(node.operand_types(), [r.type for r in node.results])
+        if macs:
+            open_.setdefault(node.origins, []).append((node.op.name, macs))
+    steps = list(module.body.linear())
+    found = [0] * len(steps)
+    last: dict[tuple[str, ...], int] = {}
+    for i, step in enumerate(steps):
+        if isinstance(step, Call) and step.origins in open_:
+            last[step.origins] = i
+            nodes = open_[step.origins]
+            if nodes and nodes[0][0] == step.kernel.partition(".")[0]:
+                found[i] = nodes.pop(0)[1]
+    for origins, nodes in open_.items():
+        if origins in last:
+            found[last[origins]] += sum(macs for _, macs in nodes)
+    return found
+
+
 def traffic(module: KernelModule) -> Traffic:
     """The traffic of one run of a kernel module."""
     launches = read = written = moved = transposes = 0
     for step in module.body.linear():
         launches += 1
-        own = 0
+        own, results = step_bytes(step)
         if isinstance(step, Call):
-            own = sum(view_bytes(v) for v in step.inputs if v is not None)
-            results = sum(view_bytes(v) for v in step.results)
             transposes += step.kernel.startswith("copy.") and step.op.name == "transpose"
-        else:
-            results = view_bytes(step.view)
         read += own
         written += results
         if not isinstance(step, Call) or step.kernel.startswith("copy."):

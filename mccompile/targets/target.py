@@ -63,6 +63,12 @@ class Target:
         return self.vector_bytes // 4
 
     @property
+    def multiply_adds(self) -> int:
+        """f32 multiply-adds per cycle that reports take for the peak: two units of up to 256 bits where there are
+        vectors, half of it where multiplying and adding are two instructions."""
+        return 2 * min(self.lanes, 8) // (1 if self.fma else 2) if self.lanes else 1
+
+    @property
     def c_flags(self) -> tuple[str, ...]:
         """All flags of a release build, without warnings."""
         contract = "-ffp-contract=fast" if self.vector_bytes else "-ffp-contract=off"

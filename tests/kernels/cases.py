@@ -44,6 +44,12 @@ class Net:
         self.nodes.append(helper.make_node(op, list(inputs), [name], f"n{len(self.nodes)}", **attrs))
         return name
 
+    def several(self, op: str, inputs: Sequence[str], results: int, **attrs: Any) -> list[str]:
+        """A node of several results; returns their names."""
+        names = [f"t{len(self.nodes)}_{i}" for i in range(results)]
+        self.nodes.append(helper.make_node(op, list(inputs), names, f"n{len(self.nodes)}", **attrs))
+        return names
+
     def conv(self, x: str, shape: Sequence[int], **attrs: Any) -> str:
         """A convolution with weights of ``shape`` and a bias."""
         return self("Conv", x, self.weight(*shape), self.weight(shape[0]), **attrs)

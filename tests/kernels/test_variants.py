@@ -15,24 +15,19 @@ import mccompile
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.kernel import Call
 from mccompile.ops.sampling import Case
-from mccompile.targets.target import STRICT_WARNINGS, resolve, runs_here, strict_warnings, targets
+from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import REPOSITORY, needs_tool
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, Net, VariantCase, matmul
+from tests.kernels.cases_recurrent import RECURRENT
 from tests.kernels.halos import FREE, HALOS
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.opcases import Built, CaseLibrary, mismatch
+from tests.support.targets import VECTOR_TARGETS, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
-CASES = [*MATMULS, *POINTWISE, *DIRECT, *HALOS, *FREE]
-VECTOR_TARGETS = sorted(name for name, t in targets().items() if t.lanes)
+CASES = [*MATMULS, *POINTWISE, *DIRECT, *HALOS, *FREE, *RECURRENT]
 TOLERANCE = 5e-6
 GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0]]
-
-
-def needs_target(name: str) -> str:
-    if not runs_here(name):
-        pytest.skip(f"needs a processor of {name}")
-    return name
 
 
 def inputs_of(model: onnx.ModelProto, seed: int) -> dict[str, Array]:

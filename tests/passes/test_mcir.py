@@ -1,7 +1,7 @@
 """Passes on graphs written as text: every part of the .mcir files beside this one is a test.
 
-A file begins with ``// passes: name, name``; its parts are separated by ``// -----`` and begin with a comment
-that names them. The graph after the passes and their remarks are checked against the part's CHECK lines
+A file begins with ``// passes: name, name``, then perhaps ``// target: name``; its parts are separated by
+``// -----`` and begin with a comment that names them. Constants without elements get random ones. The graph after the passes and their remarks are checked against the part's CHECK lines
 (syntax of LLVM's FileCheck), and the graph must mean the same as before.
 """
 
@@ -22,7 +22,8 @@ from filecheck.parser import Parser, pattern_for_opts
 from mccompile.ir.graph_text import parse_graph, print_graph
 from mccompile.ops.registry import lookup
 from mccompile.passes.manager import passes, run_passes
-from tests.support.graphs import difference, random_inputs
+from mccompile.targets.target import resolve
+from tests.support.graphs import difference, fill_constants, random_inputs
 
 FOLDER = Path(__file__).parent
 
@@ -32,6 +33,7 @@ class Part:
     path: Path
     title: str
     names: tuple[str, ...]
+    target: str
     text: str
 
 
@@ -41,19 +43,22 @@ def _parts() -> list[Part]:
         header, _, body = path.read_text().partition("\n")
         assert header.startswith("// passes: "), f"{path.name} does not begin with its passes"
         names = tuple(header.removeprefix("// passes: ").split(", "))
+        target = re.match(r"// target: (\S+)\n", body)
+        body = body[target.end() :] if target else body
         for text in body.split("// -----\n"):
             title = re.search(r"// (.*)", text)
             assert title is not None, f"a part of {path.name} has no title"
-            found.append(Part(path, title[1], names, text))
+            found.append(Part(path, title[1], names, target[1] if target else "generic", text))
     return found
 
 
 def _run(part: Part) -> tuple[str, float]:
     """The graph and the remarks after the passes as text, and how far it is from what it was before."""
     graph = parse_graph(part.text, lookup, path=str(part.path))
+    fill_constants(graph, seed=2)
     inputs = random_inputs(graph, seed=1)
     before = graph.evaluate(inputs, wide=True)
-    records = run_passes(graph, part.names)
+    records = run_passes(graph, part.names, target=resolve(part.target))
     text = print_graph(graph) + "".join(f"// remark: {line}\n" for r in records for line in r.remarks)
     return text, difference(before, graph.evaluate(inputs, wide=True))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mccompile.ir.graph import Graph
+from mccompile.ir.graph import Digest, Graph
 from tests.support.draw import SeededDraw
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -17,6 +17,14 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray[Any, Any]]:
     """Elements in [-2, 2] (unsigned integers in [0, 2]) for every input of a graph."""
     draw = SeededDraw(seed)
     return {v.name: draw.array(v.shape, v.dtype.name, 0 if v.dtype.kind == "u" else -2) for v in graph.inputs}
+
+
+def fill_constants(graph: Graph, seed: int) -> None:
+    """Random elements for the constants of which the text gave a digest only."""
+    draw = SeededDraw(seed)
+    for v, data in graph.constants.items():
+        if isinstance(data, Digest):
+            graph.constants[v] = draw.array(v.shape, v.dtype.name, -1, 1)
 
 
 def difference(want: Arrays, got: Arrays, floor: float = 1e-30) -> float:

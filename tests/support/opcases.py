@@ -14,6 +14,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.check.build import run_compiler
+from mccompile.check.emulate import EmulatedNet, Emulator, build_emulated, cross_tools
 from mccompile.check.network import aligned_bytes
 from mccompile.codegen.files import source_files
 from mccompile.codegen.kernels import helpers_used
@@ -22,7 +23,10 @@ from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation, Options, compile_program, import_graph
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case
+from mccompile.targets.target import Target, runs_here
 from tests.support.draw import SeededDraw
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ORT_OPSET = 23
 """Newest opset that the oldest onnxruntime we test with implements in full."""
@@ -99,7 +103,7 @@ def compile_case(front_end: FrontEnd, seed: int, folder: Path, options: Options)
 
 @dataclass
 class CaseLibrary:
-    """Cases compiled by one call of the C compiler."""
+    """Cases compiled by one call of the C compiler; for a target that is not this machine's, run in its emulator."""
 
     folder: Path
     built: Sequence[Built]
@@ -107,6 +111,7 @@ class CaseLibrary:
     compiler: Sequence[str] = ("gcc",)
     _ffi: Any = field(default=None, init=False)
     _lib: Any = field(default=None, init=False)
+    _emulator: Emulator | None = field(default=None, init=False)
 
     def build(self) -> CaseLibrary:
         parts = []
@@ -117,9 +122,12 @@ class CaseLibrary:
             parts.append(indent_c(render("_model/model.c.j2", m=replace(b.facts, helpers=""))))
         body = "\n".join(parts)
         head = '#include "mcc.h"\n#include <math.h>\n#include <string.h>\n'
-        helpers = helpers_used(body, self.built[0].compilation.target)
+        helpers = helpers_used(body, self.target)
         unit = self.folder / "cases.c"
         unit.write_text(head + helpers + "\n\n" + body)
+        if not runs_here(self.target.name):
+            self._emulator = self._emulated(unit)
+            return self
         library = self.folder / "cases.so"
         command = [*self.compiler, *self.flags, "-fPIC", "-shared", "cases.c", "mcc.c", "-lm", "-o", str(library)]
         run_compiler(command, self.folder)
@@ -133,6 +141,29 @@ class CaseLibrary:
         self._lib = self._ffi.dlopen(str(library))
         return self
 
+    @property
+    def target(self) -> Target:
+        return self.built[0].compilation.target
+
+    def _emulated(self, unit: Path) -> Emulator:
+        """All cases as a program of the target."""
+        tools = cross_tools(self.target)
+        nets = [EmulatedNet(b.facts.name) for b in self.built]
+        sources = [unit, self.folder / "mcc.c"]
+        program = build_emulated(tools, nets, self.target.align, sources, self.flags, self.folder)
+        return Emulator(program, tools)
+
+    def _call(self, b: Built, arena: Bytes, blob: Bytes) -> int:
+        """Initialise and run a case on its arena: its status."""
+        if self._emulator is not None:
+            net = next(i for i, other in enumerate(self.built) if other is b)
+            assert self._emulator.init([arena], blob, net) == 0
+            return self._emulator.run([arena], net)
+        net = self._ffi.new("net_t *")
+        at = [self._ffi.cast("void *", a.ctypes.data) for a in (arena, blob)]
+        assert getattr(self._lib, f"{b.facts.name}_init")(net, *at, blob.nbytes) == 0
+        return int(getattr(self._lib, f"{b.facts.name}_run")(net))
+
     def run(
         self, b: Built, inputs: Mapping[str, np.ndarray[Any, Any]], poison: int = 0xFF
     ) -> list[np.ndarray[Any, Any]]:
@@ -142,13 +173,10 @@ class CaseLibrary:
         arena[:] = poison
         blob = aligned_bytes(len(f.blob), f.align)
         blob[:] = np.frombuffer(f.blob, dtype=np.uint8)
-        net = self._ffi.new("net_t *")
-        pointer = lambda a: self._ffi.cast("void *", a.ctypes.data)  # noqa: E731
-        assert getattr(self._lib, f"{f.name}_init")(net, pointer(arena), pointer(blob), len(f.blob)) == 0
         for p in f.inputs:
             raw = np.ascontiguousarray(inputs[p.name])
             arena[p.offset : p.offset + raw.nbytes] = raw.reshape(-1).view(np.uint8)
-        status = getattr(self._lib, f"{f.name}_run")(net)
+        status = self._call(b, arena, blob)
         assert status == 0, f"{b.label}: run answered {status}"
         outputs = []
         for p in f.outputs:

@@ -1,0 +1,158 @@
+"""Compiles a model, builds it as `check` does, and measures it in bursts beside what it is compared with."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mccompile import driver
+from mccompile._version import __version__
+from mccompile.bench.engines import ENGINES
+from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, layers
+from mccompile.bench.machine import Peak, Probes, compiler_name, cpu_name
+from mccompile.bench.timing import BURST, Rounds, Spread, interleave, pinned
+from mccompile.check.memory import Array
+from mccompile.check.network import Network
+from mccompile.check.reference import random_inputs
+from mccompile.driver import Options
+from mccompile.ir.errors import UsageError
+
+PROBE_BURST = 0.004
+"""Seconds of each of the machine's own probes in a round."""
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another engine on the same model: its time, and how many times as long it takes as the generated C."""
+
+    engine: str
+    time: Spread
+    ratio: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"engine": self.engine, "ms": self.time.to_json(), "ratio": round(self.ratio, 4)}
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """What `bench` measured; ``layers`` only if they were asked for."""
+
+    report: Mapping[str, Any]
+    peak: Peak
+    rounds: int
+    time: Spread
+    others: tuple[Other, ...] = ()
+    layers: tuple[Layer, ...] | None = None
+
+    @property
+    def flops(self) -> float:
+        """Per second, of the multiply-adds that the compiler counts."""
+        return 2 * (self.report["macs"] or 0) / self.time.median
+
+    def lines(self) -> list[str]:
+        """What to show a user."""
+        r, t, peak = self.report, self.time, self.peak
+        lines = [
+            f"{r['model']['name']} ({r['model']['file']}) for {r['target']['name']} -{r['options']['opt_level']}",
+            f"  machine     {cpu_name()}, {compiler_name()}",
+            f"  one core    {peak.flops / 1e9:.1f} GFLOP/s at {peak.hertz / 1e9:.2f} GHz; "
+            f"{peak.near / 1e9:.0f} GB/s near, {peak.far / 1e9:.0f} GB/s far",
+            f"  time        {t.median * 1e3:.4f} ms, quartiles {t.low * 1e3:.4f} to {t.high * 1e3:.4f}, "
+            f"best {t.best * 1e3:.4f}; medians of {self.rounds} rounds",
+        ]
+        if r["macs"]:
+            rate = f"{self.flops / 1e9:.1f} GFLOP/s, {self.flops / peak.flops:.0%} of the peak"
+            lines.append(f"  arithmetic  {r['macs']:,} MACs: {rate}")
+        for o in self.others:
+            lines.append(f"  {o.engine}  {o.time.median * 1e3:.4f} ms: {o.ratio:.2f} times as long")
+        return lines if self.layers is None else [*lines, "", *layer_lines(self.layers, peak)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`."""
+        total = sum(layer.seconds for layer in self.layers or ())
+        more = {} if self.layers is None else {"layers": [x.to_json(self.peak, total) for x in self.layers]}
+        return {
+            "mccompile": __version__,
+            "model": self.report["model"],
+            "target": self.report["target"],
+            "options": self.report["options"],
+            "machine": {"cpu": cpu_name(), "compiler": compiler_name()} | self.peak.to_json(),
+            "rounds": self.rounds,
+            "ms": self.time.to_json(),
+            "macs": self.report["macs"],
+            "gflops": round(self.flops / 1e9, 3),
+            "of_peak": round(self.flops / self.peak.flops, 4),
+            "arena_bytes": self.report["memory"]["arena_bytes"],
+            "blob_bytes": self.report["blob_bytes"],
+            "against": [o.to_json() for o in self.others],
+        } | more
+
+
+def bench(
+    model: Path,
+    options: Options,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    per_layer: bool = False,
+    rounds: int = 11,
+    against: str = "",
+    seconds: float = BURST,
+    tick: Callable[[str], None] = lambda stage: None,
+) -> BenchResult:
+    """Compile a model into a temporary folder, build it and measure it.
+
+    Inputs are kept from run to run: `Options.keep_inputs` is set.
+
+    Args:
+        model: the .onnx file.
+        options: how to compile; the target has to be one that this machine runs.
+        inputs: arrays by ONNX name; random ones if absent.
+        per_layer: also the time of each step, in a second build with hooks.
+        rounds: in each, everything has its turn.
+        against: another engine to measure beside, such as ``onnxruntime``.
+        seconds: of a burst.
+        tick: is told what is going on.
+
+    Raises:
+        UsageError: wrong inputs, an unknown engine, or one that is not installed.
+        CompileError: the model cannot be compiled, or the C cannot be built or run here.
+    """
+    if against and against not in ENGINES:
+        raise UsageError(f"unknown engine {against!r}", hint=f"known engines: {', '.join(ENGINES)}")
+    if rounds < 1:
+        raise UsageError(f"{rounds} rounds are too few")
+    with tempfile.TemporaryDirectory(prefix="mccompile-bench-") as folder:
+        tick("compile")
+        compilation, files = driver.compile_files(model, replace(options, keep_inputs=True))
+        out = Path(folder) / compilation.graph.name
+        driver.write_folder(out, files)
+        tick("build")
+        network = Network(out)
+        profiler = Profiler(Network(out, hooks=PROFILE_HOOKS)) if per_layer else None
+        probes = Probes(compilation.target)
+    given = inputs or random_inputs({v.name: v.type for v in compilation.graph.inputs}, 0)
+    network.set_inputs(given)
+    things: dict[str, Callable[[], object]] = {"mccompile": network.invoke}
+    if profiler is not None:
+        profiler.network.set_inputs(given)
+        things["profiled"] = profiler.run
+    label = ""
+    if against:
+        tick(against)
+        label, things[against] = ENGINES[against](model, given)
+    with pinned():
+        machine = interleave(probes.things(), rounds, PROBE_BURST)
+        found = interleave(things, rounds, seconds, tick=lambda n: tick(f"round {n + 1} of {rounds}"))
+    return _result(network.report, probes.peak(machine), rounds, found, profiler, against, label)
+
+
+def _result(
+    report: Mapping[str, Any], peak: Peak, rounds: int, found: Rounds, profiler: Profiler | None, against: str,
+    label: str,
+) -> BenchResult:  # fmt: skip
+    others = (Other(label, found.spread(against), found.ratio(against, "mccompile")),) if against else ()
+    steps = None if profiler is None else layers(report["steps"], profiler.seconds())
+    return BenchResult(report, peak, rounds, found.spread("mccompile"), others, steps)

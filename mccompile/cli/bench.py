@@ -1,0 +1,46 @@
+"""`mccompile bench`: how fast is the generated C on this machine?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mccompile.cli import options as o
+
+
+@click.command(short_help="Build the generated C and measure it on this machine.")
+@o.MODEL
+@o.build_options
+@o.tune_options
+@click.option("--inputs", type=click.Path(path_type=Path), metavar="X.npz",
+              help="Inputs by name.  [default: seeded random numbers]")
+@click.option("--per-layer", is_flag=True, help="Also time each step, with its rates and what bounds it.")
+@click.option("--rounds", type=click.IntRange(min=1), default=11, show_default=True,
+              help="Rounds in which everything that is measured has its turn.")
+@click.option("--against", default="", metavar="ENGINE",
+              help="Measure another engine beside it: onnxruntime, if it is installed.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
+@o.JSON
+def bench(
+    model: Path, inputs: Path | None, per_layer: bool, rounds: int, against: str, quiet: bool, as_json: bool,
+    tune: bool, tuning: Path | None, **build: Any,
+) -> None:  # fmt: skip
+    """Compile MODEL, build the C with the system's compiler and measure it: median over interleaved bursts.
+
+    With --per-layer each step is `compute`- or `bandwidth`-bound, whichever of its multiply-adds at the core's peak
+    and its bytes at the core's bandwidth would take longer, or `overhead` where that is less than a third of its
+    time.
+    """
+    from mccompile.bench.bench import bench as run
+    from mccompile.cli.watch import Progress
+    from mccompile.ir.files import read_arrays
+
+    options = o.make_options(build)
+    given = None if inputs is None else read_arrays(inputs)
+    with Progress.of("compile", quiet or as_json) as at:
+        options = o.tuned(options, [model], tune, tuning, at)
+        result = run(model, options, inputs=given, per_layer=per_layer, rounds=rounds, against=against, tick=at)
+    click.echo(json.dumps(result.to_json(), indent=1) if as_json else "\n".join(result.lines()))

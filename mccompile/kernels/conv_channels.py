@@ -1,0 +1,268 @@
+"""The family of `conv` on channels-last results: vectors over output channels, tiles of pixels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node, Value
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32, row_major
+from mccompile.kernels.channel_windows import plane_last
+from mccompile.kernels.channels import is_channels_last, last
+from mccompile.kernels.conv import pair
+from mccompile.kernels.matmul import in_chunks, pack_columns
+from mccompile.kernels.tiles import (
+    MAX_ROWS,
+    MAX_VECTORS,
+    TILE_CYCLES,
+    PackedTile,
+    Segment,
+    Tile,
+    best_tile,
+    fits,
+    merge,
+    packed_columns,
+    pitch,
+    segments,
+    step_cycles,
+)
+from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
+from mccompile.ops.conv import Conv
+from mccompile.targets.target import Target
+
+
+@dataclass(frozen=True)
+class PackedTaps:
+    """Weights [M, C, kernel...] as the columns of a matrix for each group, one row for each tap and channel.
+
+    [groups][M / groups / width][kernel...][C][width]; the last block is as wide as the rest needs.
+    """
+
+    width: int
+    lanes: int
+    groups: int = 1
+
+    def pack(self, array: Array) -> Array:
+        own = array.shape[0] // self.groups
+        taps = np.moveaxis(array.reshape(self.groups, own, *array.shape[1:]), (1, 2), (-1, -2))
+        parts = [pack_columns(part.reshape(-1, own), self.width, self.lanes) for part in taps]
+        return np.concatenate(parts)
+
+
+def _vectorizable(node: Node, target: Target) -> str:
+    """Why a convolution has no vectors over channels at all; empty if it may have them."""
+    x, w = operand_pair(node)
+    if not target.lanes:
+        return "the target has no vectors"
+    if node.pre:
+        return "an operand has a prologue"
+    if not x.dtype == w.dtype == F32:
+        return "only f32 is vectorised"
+    if not is_channels_last(node.results[0]):
+        return "the result is not channels-last"
+    if not _linear(x):
+        return "the operand's layout is blocked"
+    return ""
+
+
+def _linear(value: Value) -> bool:
+    return all(f.div == 1 and not f.mod for f in value.type.factors)
+
+
+class ConvRows(Variant):
+    """1x1 at any stride: rows of channels, one for each pixel, times a matrix; only elements of the operand are
+    broadcast, so it may lie in any order."""
+
+    ops = ("conv",)
+    kernel = "matmul.packed"
+    params = PackedTile
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op = node.op
+        assert isinstance(op, Conv)
+        if op.groups != 1 or any(k != 1 for k in operand_pair(node)[1].shape[2:]):
+            return "it is not 1x1 in one group"
+        return "it has padding" if any(op.pads) else _vectorizable(node, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        op = node.op
+        assert isinstance(op, Conv)
+        n, channels, *spatial = node.results[0].shape
+        merged = all(s == 1 for s in op.strides)
+        rows = n * math.prod(spatial) if merged else spatial[-1]
+        cycles, _ = best_tile(rows, channels, operand_pair(node)[1].shape[1], target, packed=True)
+        return cycles if merged else cycles * n * math.prod(spatial[:-1])
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        assert isinstance(op, Conv)
+        x, w = operand_pair(node)
+        result = b.result(0)
+        extras = [last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        source = last(_strided(b.read(x), op.strides, result.shape[2:]))
+        views = merge([source, last(result), *extras], range(result.rank - 1))
+        if isinstance(views, str):
+            raise InternalError(views)
+        source, result, *extras = views
+        _, tile = best_tile(result.shape[-2], result.shape[-1], w.shape[1], b.target, packed=True)
+        packed = b.packed(w, PackedTaps(tile.width, tile.lanes))
+        b.call(self.kernel, [source, packed], [result], params=in_chunks(tile, source, b.target), extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after, reads=False)
+
+
+def _strided(view: View, strides: tuple[int, ...], extents: tuple[int, ...]) -> View:
+    """Every ``strides``-th pixel of a view, ``extents`` of them."""
+    steps = (1, 1, *strides)
+    moved = tuple(s * t for s, t in zip(view.axis_strides(), steps, strict=True))
+    return View(view.buffer, (*view.shape[:2], *extents), row_major(view.rank), moved, view.offset)
+
+
+@dataclass(frozen=True)
+class PixelStrip:
+    """Tiles of ``size`` pixels along a line; ``taps`` holds for each column of the window the pixels that it serves,
+    those for which it does not lie in the padding."""
+
+    start: int
+    stop: int
+    size: int
+    taps: tuple[tuple[int, ...], ...]
+
+    @property
+    def inside(self) -> bool:
+        """Whether every tap serves every pixel."""
+        return all(len(pixels) == self.size for pixels in self.taps)
+
+    def offsets(self, tap: int, step: int) -> list[int]:
+        """Where the operands of the pixels that ``tap`` serves lie, ``step`` apart."""
+        return [pixel * step for pixel in self.taps[tap]]
+
+
+@dataclass(frozen=True)
+class PixelTile(Tile):
+    """A tile of ``rows`` pixels of a line by vectors of channels; ``chunk`` lines are done for all channels in turn.
+
+    ``pads`` is what comes before the first pixel.
+    """
+
+    chunk: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int]
+
+    def pieces(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.chunk)
+
+    def pitch(self, size: int) -> int:
+        """Floats of a packed row of ``size`` channels."""
+        return pitch(size, self.lanes)
+
+    def packed(self, channels: int) -> int:
+        """Floats of packed rows of all blocks of ``channels``."""
+        return sum((s.stop - s.start) // s.size * self.pitch(s.size) for s in self.along(channels))
+
+    def strips(self, out: int, extent: int) -> list[PixelStrip]:
+        """A line of ``out`` results over ``extent`` pixels as runs of equal tiles."""
+        strips: list[PixelStrip] = []
+        for start in range(0, out, self.rows):
+            size = min(self.rows, out - start)
+            taps = tuple(self._served(range(start, start + size), tap, extent) for tap in range(self.kernel[1]))
+            if strips and (strips[-1].size, strips[-1].taps) == (size, taps):
+                strips[-1] = PixelStrip(strips[-1].start, start + size, size, taps)
+            else:
+                strips.append(PixelStrip(start, start + size, size, taps))
+        return strips
+
+    def _served(self, pixels: range, tap: int, extent: int) -> tuple[int, ...]:
+        shift = tap * self.dilations[1] - self.pads[1]
+        return tuple(i for i, p in enumerate(pixels) if 0 <= p * self.strides[1] + shift < extent)
+
+    def lines(self, out: int, extent: int) -> int:
+        """Lines of the operand that ``out`` lines of results read, each as often as it is read."""
+        starts = [
+            line * self.strides[0] + k * self.dilations[0] for line in range(out) for k in range(self.kernel[0])
+        ]
+        return sum(0 <= s - self.pads[0] < extent for s in starts)
+
+    def cycles(self, out: tuple[int, int], extents: tuple[int, int], channels: tuple[int, int]) -> float:
+        """Cycles of a plane of one group: ``channels`` are those of results and of the operand."""
+        own, read = channels
+        lines = self.lines(out[0], extents[0])
+        strips = [(s, (s.stop - s.start) // s.size) for s in self.strips(out[1], extents[1])]
+        total = 0.0
+        for count, n in packed_columns(own, self.width, self.lanes):
+            for strip, tiles in strips:
+                steps = sum(step_cycles(len(pixels), n, self.lanes) for pixels in strip.taps if pixels)
+                stores = out[0] * (2 * strip.size * n + TILE_CYCLES)
+                total += count * tiles * (lines * (steps * read + self.kernel[1]) + stores)
+        return total
+
+
+class ConvChannels(Variant):
+    """Any window over one or two axes. Taps in the padding are left out, so that no halo is needed; only elements of
+    the operand are broadcast, so it may lie in any order."""
+
+    ops = ("conv",)
+    kernel = "conv.channels"
+    params = PixelTile
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        if len(node.results[0].shape) not in (3, 4):
+            return "it has more than two spatial axes"
+        return _vectorizable(node, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        return _choose(node, target)[0]
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        assert isinstance(op, Conv)
+        x, w = operand_pair(node)
+        result = b.result(0)
+        extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        _, tile = _choose(node, b.target)
+        packed = b.packed(w, PackedTaps(tile.width, tile.lanes, op.groups))
+        b.call(self.kernel, [plane_last(b.read(x)), packed], [plane_last(result)], params=tile, extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after, reads=False)
+
+
+def _choose(node: Node, target: Target) -> tuple[float, PixelTile]:
+    """The cheapest tile of a node, and its cycles; of equals the largest."""
+    op = node.op
+    assert isinstance(op, Conv)
+    x, w = operand_pair(node)
+    n, channels, *spatial = node.results[0].shape
+    out, extents = pair(spatial), pair(x.shape[2:])
+    own = channels // op.groups
+    window = (pair(w.shape[2:]), pair(op.strides), pair(op.dilations), pair(op.pads[: len(spatial)], 0))
+    chunk = _chunk(x.shape[1] * extents[1] * x.dtype.nbytes * window[1][0], out[0], target)
+    found = []
+    for vectors in range(1, min(-(-own // target.lanes), MAX_VECTORS) + 1):
+        for rows in range(1, min(out[1], MAX_ROWS) + 1):
+            if fits(rows, vectors, target):
+                tile = PixelTile(rows, vectors, target.lanes, chunk, *window)
+                found.append((tile.cycles(out, extents, (own, w.shape[1])), -rows * vectors, tile))
+    cycles, _, best = min(found, key=lambda f: f[:2])
+    return n * op.groups * cycles, best
+
+
+def _chunk(line_bytes: int, lines: int, target: Target) -> int:
+    """Lines whose operand stays in the second cache; all of them, which reads weights once, where they take half."""
+    room = target.l2 // 2 if lines * line_bytes <= target.l2 // 2 else target.l2 // 4
+    return min(max(room // line_bytes, 1), lines)
+
+
+VARIANTS = (ConvRows(), ConvChannels())

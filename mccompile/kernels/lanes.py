@@ -1,0 +1,119 @@
+"""Which expressions have a form over vectors of f32, and what they cost over vectors and one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Node
+from mccompile.ir.scalar import FUNCTIONS
+from mccompile.ir.types import BOOL, F32
+from mccompile.targets.target import Target
+
+_VECTOR_CYCLES: Mapping[str, float] = {
+    "div": 8, "sqrt": 10, "exp": 12, "log": 22, "log1p": 30, "erf": 18, "tanh": 20, "sigmoid": 18,
+    "floor": 6, "ceil": 8, "rne": 6, "sign": 4, "max": 2, "min": 2,
+}  # fmt: skip
+"""Of a vector of 64 bytes on two units of 256 bits (Zen 4); 1 for what is not listed."""
+_SCALAR_CYCLES: Mapping[str, float] = {
+    "div": 4, "sqrt": 6, "exp": 20, "log": 20, "log1p": 40, "erf": 60, "tanh": 50, "sigmoid": 30, "pow": 60, "sin": 30,
+    "cos": 30, "tan": 50, "fmod": 20, "mod": 20,
+}  # fmt: skip
+"""Of one element; what is not listed is made into vectors by compilers."""
+_MOST_FACTORS = 4
+
+
+def vector_form(e: ex.Expr) -> ex.Expr:
+    """The expression with small whole powers as products: what there is a vector form of, if there is one.
+
+    A product of n equal factors is within n / 2 units in the last place of the power.
+    """
+    return _rewritten(e, {})
+
+
+def _rewritten(e: ex.Expr, done: dict[ex.Expr, ex.Expr]) -> ex.Expr:
+    if e not in done:
+        match e:
+            case ex.Apply(fn="pow", operands=(base, ex.Num() as n)) if _factors(n):
+                done[e] = _power(_rewritten(base, done), _factors(n))
+            case ex.Apply(fn=fn, operands=operands):
+                done[e] = ex.apply(fn, *(_rewritten(o, done) for o in operands))
+            case ex.Convert(dtype=dtype, operand=operand):
+                done[e] = ex.convert(_rewritten(operand, done), dtype)
+            case _:
+                done[e] = e
+    return done[e]
+
+
+def _factors(n: ex.Num) -> int:
+    """The exponent, if a power is a product of few factors; else 0."""
+    return int(n.value) if n.dtype == F32 and n.value in range(1, _MOST_FACTORS + 1) else 0
+
+
+def _power(base: ex.Expr, n: int) -> ex.Expr:
+    if n == 1:
+        return base
+    half = _power(base, n // 2)
+    square = ex.apply("mul", half, half)
+    return ex.apply("mul", square, base) if n % 2 else square
+
+
+def no_vectors(e: ex.Expr) -> str:
+    """Why an expression has no form over vectors of f32 and masks; empty if it has one."""
+    if e.dtype not in (F32, BOOL):
+        return f"{e.dtype} is not vectorised"
+    match e:
+        case ex.Convert(operand=operand):
+            return no_vectors(operand)
+        case ex.Apply(fn="pow", operands=(base, ex.Num() as n)) if _factors(n):
+            return no_vectors(base)
+        case ex.Apply(fn=fn, operands=operands):
+            if operands[-1].dtype.kind not in FUNCTIONS[fn].vector:
+                return f"{fn} has no vector form"
+            return next(filter(None, map(no_vectors, operands)), "")
+    return ""
+
+
+def refusal(node: Node, target: Target, bodies: Iterable[ex.Expr] = ()) -> str:
+    """Why vectors along some axis cannot compute a node, whose ``bodies`` and prologues are applied to vectors."""
+    if not target.lanes:
+        return "the target has no vectors"
+    values = [v for v in (*node.inputs, *node.results) if v is not None]
+    if any(v.dtype not in (F32, BOOL) for v in values):
+        return "only f32 and bools are vectorised"
+    if any(not v.type.linear for v in values):
+        return "a layout has blocks"
+    return next(filter(None, map(no_vectors, (*bodies, *node.pre.values()))), "")
+
+
+def vector_cycles(bodies: Iterable[ex.Expr], vector_bytes: int) -> float:
+    """Cycles of expressions over one vector of so many bytes."""
+    return _cycles(map(vector_form, bodies), _VECTOR_CYCLES) * max(vector_bytes / 64, 0.5)
+
+
+def scalar_cycles(bodies: Iterable[ex.Expr], target: Target) -> float:
+    """Cycles of expressions over one element, in a loop that compilers may turn into vectors."""
+    total = 0.0
+    plain = 0.0
+    for e in _distinct(bodies):
+        if isinstance(e, ex.Apply):
+            slow = _SCALAR_CYCLES.get(e.fn, 0.0 if e.fn in FUNCTIONS and FUNCTIONS[e.fn].vector else 30.0)
+            total += slow
+            plain += not slow
+    return total + plain * (1.0 if total or not target.lanes else 2.0 / target.lanes)
+
+
+def _cycles(bodies: Iterable[ex.Expr], table: Mapping[str, float]) -> float:
+    return sum(table.get(e.fn, 1.0) for e in _distinct(bodies) if isinstance(e, ex.Apply))
+
+
+def _distinct(bodies: Iterable[ex.Expr]) -> set[ex.Expr]:
+    """Every part of expressions once: what is used twice is computed once."""
+    seen: set[ex.Expr] = set()
+    queue = list(bodies)
+    while queue:
+        e = queue.pop()
+        if e not in seen:
+            seen.add(e)
+            queue += e.args
+    return seen

@@ -1,0 +1,137 @@
+"""Matrix products of two operands that are both computed at run time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.types import F32, row_major
+from mccompile.kernels.matmul import batched, swapped
+from mccompile.kernels.tiles import Tile, best_tile, merge, pitch
+from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, operand_pair
+from mccompile.ops.matmul import MatMul
+from mccompile.targets.target import Target
+
+COPIED_FLOATS = 6
+"""Floats that packing moves per cycle where they are neighbours."""
+GATHERED_CYCLES = 1.5
+"""Cycles for each float that packing takes from afar."""
+
+
+@dataclass(frozen=True)
+class VariableTile(Tile):
+    """``direct``: the second operand's rows are whole vectors, which are read where they lie, not packed first."""
+
+    direct: bool
+
+    def pitch(self, size: int) -> int:
+        """Floats of a packed row of ``size`` columns."""
+        return pitch(size, self.lanes)
+
+
+def packing_cycles(matrices: int, rows: int, columns: int, lines: bool) -> float:
+    """Cycles to pack ``matrices`` of as many elements; ``lines``: those of a row are neighbours."""
+    return matrices * rows * columns * (1 / COPIED_FLOATS if lines else GATHERED_CYCLES)
+
+
+def panel_floats(rows: int, columns: int, lanes: int) -> int:
+    """Scratch for a packed matrix: its last row is stored as whole vectors, too."""
+    return rows * -(-columns // lanes) * lanes + lanes
+
+
+def whole_lines(view: View, lanes: int) -> bool:
+    """True if rows are whole vectors of neighbours."""
+    return innermost_stride(view) == 1 and view.shape[-1] % lanes == 0
+
+
+class MatMulVariable(Variant):
+    """Tiles of rows by vectors of columns; the second operand is packed at run time unless its rows do as they are."""
+
+    ops = ("matmul",)
+    kernel = "matmul.variable"
+    params = VariableTile
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        a, w = operand_pair(node)
+        if not target.lanes:
+            return "the target has no vectors"
+        if node.pre:
+            return "an operand has a prologue"
+        if not a.dtype == w.dtype == F32:
+            return "only f32 is vectorised"
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "a layout is not row-major"
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        op, (_, w) = node.op, operand_pair(node)
+        assert isinstance(op, MatMul)
+        cycles, _ = self._tile(node, target)
+        batches, rows = self._rows(node)
+        matrices = math.prod(w.shape[:-2])
+        _, columns = w.shape[-2:][:: -1 if op.trans_b else 1]
+        if op.trans_b or columns % target.lanes:
+            cycles += packing_cycles(matrices, *w.shape[-2:], not op.trans_b) / batches
+        return batches * cycles
+
+    @staticmethod
+    def _rows(node: Node) -> tuple[int, int]:
+        """Products, and rows of each: leading axes are rows where the second operand has none."""
+        _, w = operand_pair(node)
+        *batch, rows, _ = node.result.shape
+        return (1, math.prod(batch) * rows) if math.prod(w.shape[:-2]) == 1 else (math.prod(batch), rows)
+
+    def _tile(self, node: Node, target: Target) -> tuple[float, Tile]:
+        op, (a, _) = node.op, operand_pair(node)
+        assert isinstance(op, MatMul)
+        _, rows = self._rows(node)
+        steps = a.shape[-2 if op.trans_a else -1]
+        return best_tile(rows, node.result.shape[-1], steps, target, packed=True)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        a, w = operand_pair(node)
+        assert isinstance(op, MatMul)
+        result = b.result(0)
+        left, right = batched(b.read(a), result), b.read(w)
+        left = swapped(left) if op.trans_a else left
+        right = swapped(right) if op.trans_b else right
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        if math.prod(w.shape[:-2]) == 1:
+            right = _matrix(right)
+            left, result, *extras = _merged([left, result, *extras], result.rank - 1)
+        else:
+            views = [left, batched(right, result), result, *extras]
+            left, right, result, *extras = _merged(views, result.rank - 2)
+        _, tile = self._tile(node, b.target)
+        direct = whole_lines(right, tile.lanes)
+        scratch = None if direct else b.scratch(panel_floats(*right.shape[-2:], tile.lanes), F32)
+        params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct)
+        b.call(self.kernel, [left, right], [result], params=params, extras=extras, scratch=scratch)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        params, right = after.params, after.reads[1]
+        assert isinstance(params, VariableTile)
+        assert right is not None
+        if params.direct and innermost_stride(right) != 1:
+            return f"{self.kernel} reads rows of the second operand where they lie"
+        return lines_broken(before, after, reads=False)
+
+
+def _matrix(view: View) -> View:
+    """The view without its leading axes, all of extent 1."""
+    return View(view.buffer, view.shape[-2:], row_major(2), view.axis_strides()[-2:], view.offset)
+
+
+def _merged(views: list[View], axes: int) -> list[View]:
+    found = merge(views, range(axes))
+    if isinstance(found, str):
+        raise InternalError(found)
+    return found
+
+
+VARIANTS = (MatMulVariable(),)

@@ -1,0 +1,135 @@
+"""Vector forms of the recurrent cells: tiles of hidden units whose gates stay in registers, weights read forward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Node
+from mccompile.ir.scalar import FUNCTIONS, Array
+from mccompile.ir.types import BOOL, F32
+from mccompile.kernels.tiles import Segment, segments
+from mccompile.kernels.variant import Builder, Variant
+from mccompile.ops.recurrent import Gru, Lstm, Recurrent
+from mccompile.targets.target import Target
+
+VECTORS = 2
+"""Vectors of units in a tile: the gates of all cells then hide the latency of a multiply-add."""
+STREAM = 32
+"""Bytes of weights read per cycle: they come from the second cache at every time step."""
+
+
+@dataclass(frozen=True)
+class UnitBlocks:
+    """Recurrent weights [G*H, H] as [H / width][H][G][width], zeros behind the last unit."""
+
+    gates: int
+    width: int
+
+    def pack(self, array: Array) -> Array:
+        units = array.shape[1]
+        blocks = -(-units // self.width)
+        padded = np.zeros((self.gates, blocks * self.width, units), dtype=array.dtype)
+        padded[:, :units] = array.reshape(self.gates, units, units)
+        return padded.reshape(self.gates, blocks, self.width, units).transpose(1, 3, 0, 2)
+
+
+@dataclass(frozen=True)
+class Units:
+    """``units`` hidden units in tiles of ``width``."""
+
+    units: int
+    width: int
+
+    @property
+    def tiles(self) -> tuple[Segment, ...]:
+        return segments(self.units, self.width)
+
+
+class _Tiled(Variant):
+    """A cell with one product per step and without lengths or peepholes."""
+
+    params = Units
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op, (x, r, lengths, *_) = node.op, node.operands
+        assert isinstance(op, Recurrent)
+        if not target.lanes:
+            return "the target has no vectors"
+        if x is None or r is None or x.dtype != F32:
+            return "only f32 is vectorised"
+        if node.pre:
+            return "an operand has a prologue"
+        if lengths is not None:
+            return "sequences have lengths of their own"
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "recurrent cells need row-major operands"
+        bodies = [value for f in fields(op) if isinstance(value := getattr(op, f.name), ex.Expr)]
+        if not all(map(has_vector_form, bodies)):
+            return "an activation has no vector form"
+        return self.peculiar(node)
+
+    def peculiar(self, node: Node) -> str:
+        """Why a cell of this kind is not vectorised; empty if it is."""
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        x, r = node.operands[:2]
+        assert x is not None
+        assert r is not None
+        steps, batch = x.shape[:2]
+        return steps * batch * (4.0 * r.type.count / STREAM + 2.0 * x.shape[2] + 100)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op, (x, r, _, *rest) = node.op, node.operands
+        assert isinstance(op, Recurrent)
+        assert x is not None
+        assert r is not None
+        units, lanes = r.shape[1], b.target.lanes
+        width = min(VECTORS, -(-units // lanes)) * lanes
+        packed = b.packed(r, UnitBlocks(op.gates, width))
+        reads = [b.read(x), packed, None, *(None if v is None else b.read(v) for v in rest)]
+        scratch = b.scratch((1 + len(op.states)) * units, F32)
+        results = [b.result(i) for i in range(len(node.results))]
+        b.call(self.kernel, reads, results, params=Units(units, width), scratch=scratch)
+
+
+def has_vector_form(body: ex.Expr) -> bool:
+    """Whether every function of an f32 expression has a form over vectors."""
+    match body:
+        case ex.Apply(fn=fn, operands=operands):
+            known = operands[-1].dtype.kind in FUNCTIONS[fn].vector
+            return known and body.dtype in (F32, BOOL) and all(map(has_vector_form, operands))
+    return body.dtype == F32
+
+
+class LstmVector(_Tiled):
+    ops = ("lstm",)
+    kernel = "lstm.vector"
+
+    def peculiar(self, node: Node) -> str:
+        assert isinstance(node.op, Lstm)
+        if node.op.input_forget or node.operands[5] is not None:
+            return "it has peepholes, or a forget gate that is 1 - i"
+        return ""
+
+
+class GruVector(_Tiled):
+    ops = ("gru",)
+    kernel = "gru.vector"
+
+    def peculiar(self, node: Node) -> str:
+        assert isinstance(node.op, Gru)
+        return "" if node.op.linear_first else "its reset gate scales h before the product"
+
+
+class RnnVector(_Tiled):
+    ops = ("rnn",)
+    kernel = "rnn.vector"
+
+
+VARIANTS = (LstmVector(), GruVector(), RnnVector())

@@ -1,0 +1,44 @@
+"""Chooses the kernels of a whole graph, so that what they add to the weights stays within a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph, Node
+from mccompile.lower.select import Choice
+from mccompile.targets.target import Target
+
+Choose = Callable[[Node, int], Choice]
+"""The choice for a node whose kernel may add so many bytes to the weights."""
+
+
+def choose_all(graph: Graph, target: Target, choose: Choose, room: int) -> dict[Node, Choice]:
+    """The kernels of all nodes, which together add at most ``room`` bytes. Where that is too little for all that
+    would have more, those come first that save the most cycles for a byte.
+
+    Raises CompileError naming every node no kernel supports.
+    """
+    choices: dict[Node, Choice] = {}
+    errors: list[CompileError] = []
+    for node in graph.nodes:
+        if node.op.name == "reshape":
+            continue
+        try:
+            choices[node] = choose(node, room)
+        except CompileError as e:
+            errors.append(e)
+    if errors:
+        raise errors[0] if len(errors) == 1 else CompileError("\n".join(map(str, errors)))
+    grown = {n: c.variant.growth(n, target) for n, c in choices.items() if c.variant.growth(n, target)}
+    if sum(grown.values()) > room:
+        plain = {n: choose(n, 0).best.cycles for n in grown}
+        for node in sorted(grown, key=lambda n: (choices[n].best.cycles - plain[n]) / grown[n]):
+            choices[node] = choose(node, room)
+            room -= choices[node].variant.growth(node, target)
+    return choices
+
+
+def weight_bytes(graph: Graph) -> int:
+    """What the constants of a graph take as they are."""
+    return sum(v.type.nbytes for v in graph.constants)

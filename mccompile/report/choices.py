@@ -1,0 +1,44 @@
+"""What the report says about the kernel of each node: its cycles, where they come from, what others would take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mccompile.ir.graph import Graph
+from mccompile.lower.select import Candidate, Choice
+from mccompile.targets.target import Target
+
+
+def choices(graph: Graph, made: Mapping[str, Choice], target: Target) -> dict[str, Any]:
+    """By the name of the node's first result. ``of_peak`` is against the multiply-adds of a core of this kind."""
+    macs = {
+        n.results[0].name: n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in graph.nodes
+    }
+    origins = {n.results[0].name: list(n.origins) for n in graph.nodes}
+    return {
+        name: {"onnx": origins.get(name, [])}
+        | _candidate(choice.best)
+        | _rate(macs.get(name, 0), choice.best, target)
+        | {"others": [_candidate(c) for c in choice.others], "rejected": [list(r) for r in choice.rejected]}
+        for name, choice in made.items()
+    }
+
+
+def _candidate(c: Candidate) -> dict[str, Any]:
+    estimate = {} if c.measured is None else {"estimate": round(c.estimate)}
+    memory = {"note": "its halo takes memory"} if c.halo else {}
+    source = "model" if c.measured is None else "tuned"
+    return {"kernel": c.variant.label, "cycles": round(c.cycles), "from": source} | estimate | memory
+
+
+def _rate(macs: int, c: Candidate, target: Target) -> dict[str, Any]:
+    """FLOP per cycle, and the part it is of the peak; nothing for nodes without multiply-adds."""
+    if not macs:
+        return {"macs": 0}
+    per_cycle = macs / max(c.cycles, 1.0)
+    return {
+        "macs": macs,
+        "flop_per_cycle": round(2 * per_cycle, 2),
+        "of_peak": round(per_cycle / target.multiply_adds, 4),
+    }

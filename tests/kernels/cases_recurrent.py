@@ -1,0 +1,36 @@
+"""Networks that force the vector forms of the recurrent cells: units around tiles, both directions, states, batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.kernels.cases import Net, VariantCase
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def _cell(op: str, steps: int, batch: int, hidden: int, states: bool, **attrs: object) -> VariantCase:
+    def build(n: Net) -> Sequence[str]:
+        rows, depth = _GATES[op] * hidden, 7
+        many = 2 if attrs.get("direction") == "bidirectional" else 1
+        given = [n.input(steps, batch, depth), n.weight(many, rows, depth), n.weight(many, rows, hidden)]
+        given.append(n.weight(many, 2 * rows))
+        if states:
+            given += ["", n.input(many, batch, hidden)]
+            given += [n.input(many, batch, hidden)] if op == "LSTM" else []
+        return n.several(op, given, 3 if op == "LSTM" else 2, hidden_size=hidden, **attrs)
+
+    name = "_".join([op.lower(), str(steps), str(batch), str(hidden), *map(str, attrs.values())])
+    return VariantCase(name, f"{op.lower()}.vector", build)
+
+
+RECURRENT = [
+    _cell("LSTM", 5, 1, 32, False),
+    _cell("LSTM", 4, 2, 5, True),
+    _cell("LSTM", 3, 1, 33, True, direction="reverse"),
+    _cell("LSTM", 3, 2, 17, False, direction="bidirectional", clip=1.5),
+    _cell("GRU", 5, 1, 16, True, linear_before_reset=1),
+    _cell("GRU", 4, 2, 21, False, direction="bidirectional", linear_before_reset=1),
+    _cell("RNN", 5, 2, 9, True, direction="reverse"),
+    _cell("RNN", 3, 1, 40, False, activations=["Relu"]),
+]

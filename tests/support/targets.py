@@ -1,0 +1,23 @@
+"""Where a target's code runs in tests: on this machine, or in the target's emulator."""
+
+from __future__ import annotations
+
+import pytest
+
+from mccompile.targets.target import resolve, runs_here, targets
+from tests._skips import needs_tool
+
+VECTOR_TARGETS = sorted(name for name, t in targets().items() if t.lanes)
+EMULATED = sorted(name for name, t in targets().items() if t.triple)
+"""Those that a machine of another kind can emulate; they do not run on the machines that develop mccompile."""
+
+
+def needs_target(name: str) -> str:
+    """Skips where code of the target runs neither by itself nor emulated."""
+    target = resolve(name)
+    if not runs_here(name):
+        if not target.triple:
+            pytest.skip(f"needs a processor of {name}")
+        needs_tool(f"{target.triple}-gcc")
+        needs_tool(target.emulator[0])
+    return name
