@@ -15,7 +15,7 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: help demo test test-slow check docs bench-planner wheel clean distclean
+.PHONY: help demo test test-slow check docs bench bench-planner wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make test-slow  run the tests that make test leaves out"
 	@echo "make check      ruff, mypy --strict, import-linter, template lint"
 	@echo "make docs       write the generated tables under docs/"
+	@echo "make bench      measure the C beside onnxruntime, write docs/performance.md (BENCH=\"--rounds 5 resnet50\": options)"
 	@echo "make bench-planner  measure the memory planner, write docs/planner.md (EFFORTS=\"0 1 2 3\" searches longer)"
 	@echo "make wheel      build the wheel into dist/"
 	@echo "make clean      remove what was built; make distclean: .venv too"
@@ -65,6 +66,9 @@ docs: .venv/.stamp-dev
 	$(BIN)/python tools/show_files.py
 	$(BIN)/mccompile ops --markdown > docs/operators.md.new && mv docs/operators.md.new docs/operators.md
 	$(BIN)/python benchmarks/optimizer_table.py
+
+bench: .venv/.stamp-dev
+	$(BIN)/python benchmarks/performance.py $(BENCH)
 
 bench-planner: .venv/.stamp-check
 	$(BIN)/python benchmarks/bench_planner.py $(EFFORTS)

@@ -33,6 +33,8 @@ def compile(
     split_kernels: bool = False,
     constants: Mapping[str, Any] | None = None,
     max_blob_growth: float = 4.0,
+    tune: bool = False,
+    tuning: str | Path | None = None,
 ) -> Artifacts:
     """Compile an ONNX model into a folder of C99.
 
@@ -56,6 +58,9 @@ def compile(
             no such inputs then, and what depends on them is computed when it is compiled.
         max_blob_growth: by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3
             on hosted targets); 0 or 1: not at all.
+        tune: measure the kernels that each node could have on this machine, and take the fastest. What was measured
+            before is kept in the user's cache, or in the file ``tuning``.
+        tuning: file of measurements to choose kernels by.
 
     Raises:
         mccompile.ir.errors.CompileError: the model cannot be compiled; says where, which rule, what to do.
@@ -68,6 +73,10 @@ def compile(
         tuple((memory or {}).items()), ram, split_kernels, constants=constants or {},
         max_blob_growth=max_blob_growth,
     )  # fmt: skip
+    if tune or tuning is not None:
+        from mccompile.tune.tune import apply
+
+        options = apply(options, [Path(model)], tune, None if tuning is None else Path(tuning))
     return driver.compile(model, out_dir, options)
 
 

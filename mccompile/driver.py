@@ -49,6 +49,7 @@ __all__ = [
     "compile_program",
     "compile_project",
     "finish",
+    "growth_bytes",
     "import_graph",
     "load_ir",
     "open_model",
@@ -204,7 +205,7 @@ def _require_memory(options: Options) -> None:
 
 def _lower(c: Compilation, arena_first: bool = False) -> Lowered:
     lowered = lower(
-        c.graph, c.target, c.options.kernels, arena_first, c.options.costs, growth_bytes=_growth_bytes(c)
+        c.graph, c.target, c.options.kernels, arena_first, c.options.costs, growth_bytes=growth_bytes(c)
     )  # fmt: skip
     if c.options.opt_level != "O0":
         lowered.forwarding = forward(lowered.module, c.target, c.options.keep_inputs)
@@ -213,7 +214,7 @@ def _lower(c: Compilation, arena_first: bool = False) -> Lowered:
     return lowered
 
 
-def _growth_bytes(c: Compilation) -> int:
+def growth_bytes(c: Compilation) -> int:
     """What kernels may add to the weights to be faster, in ways that round otherwise."""
     o = c.options
     if o.exact or o.opt_level not in ("O2", "O3"):

@@ -146,7 +146,7 @@ def layer_lines(found: Sequence[Layer], peak: Peak) -> list[str]:
             f"{layer.step:5} {_short(layer.name, NAME_WIDTH):{NAME_WIDTH}} {layer.kernel:{kernels}}"
             f" {_numbers(layer, peak, total)}  {layer.bound(peak)}"
         )
-    return lines + ["", *_kernel_lines(found, peak, total, kernels)]
+    return [*lines, "", *_kernel_lines(found, peak, total, kernels)]
 
 
 def _numbers(layer: Layer, peak: Peak, total: float) -> str:

@@ -62,14 +62,18 @@ def compiler_for(target: Target) -> Sequence[str]:
     return c_compiler() if runs_here(target.name) else cross_tools(target).compiler
 
 
+def emulated_main(nets: Sequence[EmulatedNet], align: int) -> str:
+    """The C of the main program that serves networks."""
+    return indent_c(render("_model/emulated_main.c.j2", nets=nets, align=align))
+
+
 def build_emulated(
-    tools: CrossTools, nets: Sequence[EmulatedNet], align: int, sources: Sequence[Path], flags: Sequence[str],
-    include: Path,
-) -> Path:  # fmt: skip
-    """The program of ``emulated_main.c`` with ``sources``, which is built once for equal content."""
+    tools: CrossTools, net: EmulatedNet, align: int, sources: Sequence[Path], flags: Sequence[str], include: Path
+) -> Path:
+    """The program that serves a network, built once for equal content."""
     with tempfile.TemporaryDirectory(prefix="mccompile-emulated-") as folder:
         main = Path(folder) / "emulated_main.c"
-        main.write_text(indent_c(render("_model/emulated_main.c.j2", nets=nets, align=align)))
+        main.write_text(emulated_main([net], align))
         return build_program(tools.compiler, [*sources, main], [*flags, "-static"], include)
 
 

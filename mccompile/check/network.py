@@ -181,8 +181,8 @@ class Network:
     def _bind_emulator(self, target: Target, sources: list[Path], flags: list[str], include: Path) -> None:
         self._net = list(self.arenas.values())
         tools = cross_tools(target)
-        nets = [EmulatedNet(self.name, len(self._net))]
-        emulator = Emulator(build_emulated(tools, nets, target.align, sources, flags, include), tools)
+        net = EmulatedNet(self.name, len(self._net))
+        emulator = Emulator(build_emulated(tools, net, target.align, sources, flags, include), tools)
         self._run, self._text = emulator.run, emulator.text
         self._expect_ok(emulator.init(self._net, self._blob), "init")
 

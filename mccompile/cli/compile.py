@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="Also print what passes did and which kernels were chosen.")
 @o.JSON
 def compile_(
-    models: tuple[Path, ...], out: Path, tune: bool, tuning: Path | None, ram: int | None, flash: int | None, name: str, project: str,
-    share_arena: bool, split_kernels: bool, embed: bool, golden: Path | None, inputs: Path | None,
-    print_after: tuple[str, ...], print_after_all: bool, dump_dir: Path | None, remarks: bool, quiet: bool,
-    verbose: bool, as_json: bool, **build: Any,
+    models: tuple[Path, ...], out: Path, tune: bool, tuning: Path | None, ram: int | None, flash: int | None,
+    name: str, project: str, share_arena: bool, split_kernels: bool, embed: bool, golden: Path | None,
+    inputs: Path | None, print_after: tuple[str, ...], print_after_all: bool, dump_dir: Path | None, remarks: bool,
+    quiet: bool, verbose: bool, as_json: bool, **build: Any,
 ) -> None:  # fmt: skip
     """Compile MODEL (.onnx, or IR text in .mcir to be resumed) into the folder OUT; several as one --project."""
     from mccompile import driver

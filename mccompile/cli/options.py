@@ -177,7 +177,7 @@ def tune_options(command: F) -> F:
     for option in reversed(
         (
             click.option("--tune", is_flag=True,
-                         help="Measure the kernels that each node could have on this machine, then take the fastest."),
+                         help="Measure the kernels that each node could have on this machine; take the fastest."),
             click.option("--tuning", type=click.Path(path_type=Path), metavar="FILE",
                          help="Choose kernels by these measurements; with --tune, where they are kept."
                               "  [default of --tune: the user's cache]"),

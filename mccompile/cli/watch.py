@@ -87,7 +87,7 @@ class Progress(threading.Thread):
     @staticmethod
     @contextmanager
     def of(stage: str, quiet: bool) -> Iterator[Callable[[str], None]]:
-        """Progress while the context lasts, unless ``quiet`` or where stderr is no terminal; call it with each stage."""
+        """Progress while the context lasts, unless ``quiet`` or where stderr is no terminal; call it with stages."""
         if quiet or not sys.stderr.isatty():
             yield lambda stage: None
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mccompile.codegen.binding import BoundView, KernelContext
@@ -67,6 +67,12 @@ class Vectors:
         """How many vectors of an expression one turn of a loop takes: few of what is long."""
         return 2 if vector_cycles([body], 4 * self.lanes) > 8 else 4
 
+    @staticmethod
+    def varying(views: Sequence[BoundView], *coordinates: str) -> list[str]:
+        """Those coordinates of leading axes on which it depends which elements of the views are meant."""
+        strides = [v.view.axis_strides() for v in views]
+        return [c for a, c in enumerate(coordinates) if any(s[a] and v.shape[a] > 1 for v, s in zip(views, strides, strict=True))]
+
     def widths(self, count: int) -> list[int]:
         """``count`` lanes as whole vectors and the rest."""
         whole, rest = divmod(count, self.lanes)
@@ -127,6 +133,20 @@ class Vectors:
         if count == self.lanes:
             return f"mcc_vstore(&{y.name}[{at}], {value});"
         return f"mcc_vstore_n(&{y.name}[{at}], {value}, {count});"
+
+    def keep(self, value: str, count: int, *coordinates: str) -> str:
+        """The statement that stores lanes in result 0 without its epilogue."""
+        return self._put(self.context.y[0], value, count, coordinates)
+
+    @staticmethod
+    def reduction(mode: str) -> tuple[str, str, str]:
+        """Of sum, prod, max or min: C over two vectors ``{} {}``, the function over all lanes, and where it begins."""
+        return {
+            "sum": ("{} + {}", "mcc_vsum", "mcc_vset(0.0f)"),
+            "prod": ("{} * {}", "mcc_vprod", "mcc_vset(1.0f)"),
+            "max": ("mcc_vmax({}, {})", "mcc_vtop", "mcc_vset(-INFINITY)"),
+            "min": ("mcc_vmin({}, {})", "mcc_vleast", "mcc_vset(INFINITY)"),
+        }[mode]
 
     def load(self, i: int, count: int, *coordinates: str) -> str:
         """``count`` lanes of operand ``i`` with its prologue applied, as one C expression."""

@@ -125,7 +125,7 @@ class AttentionVector(Variant):
         batches, keys, length, width = extents(node)
         queries = node.result.shape[-2]
         found = []
-        for rows in range(1, min(queries, MAX_ROWS) + 1):
+        for rows in (r for r in range(1, min(queries, MAX_ROWS) + 1) if fits(r, 1, target)):
             down = segments(queries, rows)
             parts = [_along(rows, down, keys, length, target), _along(rows, down, width, keys, target)]
             found.append((parts[0][0] + parts[1][0], -rows, parts[0][1], parts[1][1]))

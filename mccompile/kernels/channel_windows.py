@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import View
@@ -19,6 +20,8 @@ Line = tuple[int, tuple[tuple[int, int], ...]]
 """A line of the operand, from where a tile's first tap would lie, and the (line of the tile, tap) it serves."""
 
 MAX_LINES = 2
+MAX_RESULTS = 16
+"""Results of a tile: more of them gain little, and read from more lines of a cache that may map to one set."""
 MOST_UNROLLED = 1024
 """Products of a tile whose lines are written out one by one; with one line there is a loop."""
 TILE_CYCLES = 12
@@ -115,7 +118,7 @@ class ChannelWindow:
         return [range(t, min(t + self.taps, taps)) for t in range(0, taps, self.taps)]
 
     def cycles(self, out: tuple[int, int], extent: int, lanes: int, weights: bool, step: float) -> float:
-        """Cycles of a vector of channels; a product (or what stands for it) takes ``step`` units of 16 lanes."""
+        """Cycles of a vector of channels."""
         total = 0.0
         for fall in self.fall(out[0]):
             rows = self.rows(fall.size)
@@ -128,29 +131,35 @@ class ChannelWindow:
         return total
 
 
+Kind = TypeVar("Kind", bound=ChannelWindow)
+
+
 def window_of(
     kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int]
 ) -> ChannelWindow:
     """A window over one or two spatial axes, its tiles of one pixel yet; ``pads`` as operators have them."""
     begins = pads[: len(kernel)]
-    return ChannelWindow(1, 1, 1, _pair(kernel), _pair(strides), _pair(dilations), _pair(begins, 0))
+    return ChannelWindow(1, 1, 1, pair(kernel), pair(strides), pair(dilations), pair(begins, 0))
 
 
-def _pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
+def pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
     """Numbers of two spatial axes; of one axis, ``missing`` stands for the axis before it."""
     return (missing, *values)[-2], values[-1]
 
 
 def fit_window(
-    window: ChannelWindow, node: Node, target: Target, weights: bool = True, step: float = 1.0
-) -> tuple[float, ChannelWindow]:
-    """The cheapest tiles for a node from [N, C, spatial...] to [N, C, spatial...], and the cycles that it takes."""
+    window: Kind, node: Node, target: Target, weights: bool = True, step: float = 1.0
+) -> tuple[float, Kind]:
+    """The cheapest tiles for a node from [N, C, spatial...] to [N, C, spatial...], and the cycles that it takes.
+
+    With ``weights`` each tap has a vector of them; a product, or what stands for it, takes ``step`` units of 16 lanes.
+    """
     x, y = node.inputs[0], node.results[0]
-    out, extent = _pair(y.shape[2:]), x.shape[-1]
+    out, extent = pair(y.shape[2:]), x.shape[-1]
     found = []
-    for lines in range(1, min(out[0], MAX_LINES) + 1):
+    for lines in range(1, min(out[0], MAX_LINES if weights else 1) + 1):
         held = max(len(uses) for _, uses in window.rows(lines))
-        for pixels in range(1, out[1] + 1):
+        for pixels in range(1, min(out[1], MAX_RESULTS // lines) + 1):
             free = target.registers - 2 - lines * pixels
             taps = min(window.kernel[1], free // held) if weights else window.kernel[1]
             products = lines * pixels * math.prod(window.kernel)

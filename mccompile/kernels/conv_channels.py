@@ -11,7 +11,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, row_major
+from mccompile.ir.types import F32, Shape, row_major
 from mccompile.kernels.channel_windows import plane_last
 from mccompile.kernels.channels import is_channels_last, last
 from mccompile.kernels.conv import pair
@@ -240,21 +240,25 @@ class ConvChannels(Variant):
 
 
 def _choose(node: Node, target: Target) -> tuple[float, PixelTile]:
-    """The cheapest tile of a node, and its cycles; of equals the largest."""
     op = node.op
     assert isinstance(op, Conv)
     x, w = operand_pair(node)
-    n, channels, *spatial = node.results[0].shape
-    out, extents = pair(spatial), pair(x.shape[2:])
+    return best_pixel_tile(op, x.shape, w.shape, node.results[0].shape, target)
+
+
+def best_pixel_tile(op: Conv, x: Shape, w: Shape, y: Shape, target: Target) -> tuple[float, PixelTile]:
+    """The cheapest tile of a convolution of shapes ``x`` by ``w`` to ``y``, and its cycles; of equals the largest."""
+    n, channels, *spatial = y
+    out, extents = pair(spatial), pair(x[2:])
     own = channels // op.groups
-    window = (pair(w.shape[2:]), pair(op.strides), pair(op.dilations), pair(op.pads[: len(spatial)], 0))
-    chunk = _chunk(x.shape[1] * extents[1] * x.dtype.nbytes * window[1][0], out[0], target)
+    window = (pair(w[2:]), pair(op.strides), pair(op.dilations), pair(op.pads[: len(spatial)], 0))
+    chunk = _chunk(x[1] * extents[1] * F32.nbytes * window[1][0], out[0], target)
     found = []
     for vectors in range(1, min(-(-own // target.lanes), MAX_VECTORS) + 1):
         for rows in range(1, min(out[1], MAX_ROWS) + 1):
             if fits(rows, vectors, target):
                 tile = PixelTile(rows, vectors, target.lanes, chunk, *window)
-                found.append((tile.cycles(out, extents, (own, w.shape[1])), -rows * vectors, tile))
+                found.append((tile.cycles(out, extents, (own, w[1])), -rows * vectors, tile))
     cycles, _, best = min(found, key=lambda f: f[:2])
     return n * op.groups * cycles, best
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.graph import Node, Value
+from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major

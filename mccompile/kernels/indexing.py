@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
+from mccompile.kernels.lines import axes_of, join_axes
 from mccompile.kernels.loops import collapse
-from mccompile.kernels.reduction import axes_of, join_axes
 from mccompile.kernels.variant import Builder, Variant
 from mccompile.ops.gather import Gather
 from mccompile.ops.indices import REDUCTIONS

@@ -1,20 +1,39 @@
-"""The family of `pool`: each channel on its own, or pixel by pixel where channels lie together."""
+"""The family of `pool`: each channel on its own, or vectors over channels where these lie together."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.ir.types import F32
+from mccompile.kernels.channel_windows import ChannelWindow, Strip, fit_window, pair, plane_last, window_of
+from mccompile.kernels.channels import is_channels_last
+from mccompile.kernels.variant import Builder, Variant, lines_broken
 from mccompile.kernels.windows import Order, distance
 from mccompile.ops.pool import Pool
+from mccompile.targets.target import Target
+
+SCALAR_CYCLES = 3.0
+"""Cycles of a tap of one element: its bounds are checked."""
+MAX_CYCLES = 3.0
+"""A maximum that keeps NaN, in multiply-adds."""
+MOST_TAPS = 64
+"""Taps of a line of a window that are worth being written out one by one."""
 
 
 class PoolGeneric(Variant):
     ops = ("pool",)
     kernel = "pool.generic"
     params = Order
+
+    def cost(self, node: Node, target: Target) -> float:
+        op = node.op
+        assert isinstance(op, Pool)
+        return SCALAR_CYCLES * node.results[0].type.count * math.prod(op.kernel)
 
     def lower(self, node: Node, b: Builder) -> None:
         (x,) = node.inputs[:1]
@@ -28,4 +47,87 @@ class PoolGeneric(Variant):
         return distance(call, op.window, np.arange(x.shape[1]), call.params.channels_last)
 
 
-VARIANTS = (PoolGeneric(),)
+@dataclass(frozen=True)
+class PoolWindow(ChannelWindow):
+    """``counted``: how many lines and pixels before and behind the operand an average counts."""
+
+    counted: tuple[tuple[int, int], tuple[int, int]]
+
+    def strips(self, out: int, extent: int) -> list[Strip]:
+        """Runs of tiles that count alike, too."""
+        strips: list[Strip] = []
+        for strip in super().strips(out, extent):
+            for start in range(strip.start, strip.stop, strip.size):
+                one = replace(strip, start=start, stop=start + strip.size)
+                before = strips[-1] if strips else None
+                if before and before.columns == one.columns and self._alike(before, one, extent):
+                    strips[-1] = replace(before, stop=one.stop)
+                else:
+                    strips.append(one)
+        return strips
+
+    def _alike(self, a: Strip, b: Strip, extent: int) -> bool:
+        return a.size == b.size and self.counts(a, extent) == self.counts(b, extent)
+
+    def counts(self, strip: Strip, extent: int) -> list[int]:
+        """How many columns of the window count, for each pixel of a tile."""
+        low, high = -self.counted[1][0], extent + self.counted[1][1]
+        starts = [(strip.start + i) * self.strides[1] - self.pads[1] for i in range(strip.size)]
+        return [sum(low <= s + t * self.dilations[1] < high for t in range(self.kernel[1])) for s in starts]
+
+    def counts_all(self, out: int, extent: int) -> bool:
+        """Whether every line of every window counts."""
+        end = (out - 1) * self.strides[0] + (self.kernel[0] - 1) * self.dilations[0] - self.pads[0]
+        return self.pads[0] <= self.counted[0][0] and end < extent + self.counted[0][1]
+
+
+class PoolChannels(Variant):
+    """Taps outside of the operand are left out, so that no halo is needed."""
+
+    ops = ("pool",)
+    kernel = "pool.channels"
+    params = PoolWindow
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op, x = node.op, node.inputs[0]
+        assert isinstance(op, Pool)
+        if not target.lanes:
+            return "the target has no vectors"
+        if node.pre:
+            return "the operand has a prologue"
+        if x.dtype != F32:
+            return "only f32 is vectorised"
+        if len(x.shape) not in (3, 4):
+            return "it has more than two spatial axes"
+        if op.kernel[-1] > MOST_TAPS:
+            return f"a line of the window has more than {MOST_TAPS} taps"
+        if not is_channels_last(x) or not is_channels_last(node.results[0]):
+            return "a layout is not channels-last"
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        return self._window(node, target)[0]
+
+    def lower(self, node: Node, b: Builder) -> None:
+        result = b.result(0)
+        extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        _, window = self._window(node, b.target)
+        b.call(self.kernel, [plane_last(b.read(node.inputs[0]))], [plane_last(result)], params=window, extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after)
+
+    @staticmethod
+    def _window(node: Node, target: Target) -> tuple[float, PoolWindow]:
+        op = node.op
+        assert isinstance(op, Pool)
+        n = len(op.kernel)
+        pads = op.pads if op.count_pad else (0,) * (2 * n)
+        before, behind = pair(pads[:n], 0), pair(pads[n:], 0)
+        plain = window_of(op.kernel, op.strides, op.dilations, op.pads)
+        window = PoolWindow(*astuple(plain), counted=((before[0], behind[0]), (before[1], behind[1])))
+        return fit_window(window, node, target, weights=False, step=MAX_CYCLES if op.mode == "max" else 1.0)
+
+
+VARIANTS = (PoolGeneric(), PoolChannels())

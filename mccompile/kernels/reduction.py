@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mccompile.ir import expr as ex
-from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import View
-from mccompile.ir.types import row_major
-from mccompile.kernels.loops import collapse
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.types import BOOL, F32
+from mccompile.kernels.lanes import refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.lines import Lines, innermost, join_axes, lanes_last, nest
+from mccompile.kernels.traffic import moved
+from mccompile.kernels.variant import Builder, Variant, lines_broken
 from mccompile.ops.reduce import Reduce
 from mccompile.targets.target import Target
+
+LINE_CYCLES = 25
+"""What a reduced line takes beside its vectors: their lanes are combined."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,31 @@ class Params:
     kept: int
 
 
+@dataclass(frozen=True)
+class _Nests:
+    """Views along kept axes (operand, result, extras), and along reduced axes (operand, extras of prologues).
+
+    ``early`` are the extras that prologues read, which lie beside the operand.
+    """
+
+    outer: list[View]
+    inner: list[View]
+    early: set[int]
+
+
+def _nests(node: Node, b: Builder) -> _Nests:
+    op = node.op
+    assert isinstance(op, Reduce)
+    assert node.operands[0] is not None
+    x, y = b.read(node.operands[0]), b.result(0)
+    kept, reduced = [a for a in range(x.rank) if a not in op.axes], list(op.axes)
+    early = set().union(*map(ex.variables, node.pre.values()))
+    # What a prologue reads lies beside the operand, what an epilogue reads beside the result.
+    extras = [b.read(v).broadcast(x.shape if i in early else y.shape) for i, v in enumerate(node.extras)]
+    beside = [v for i, v in enumerate(extras) if i in early]
+    return _Nests(nest([x, y, *extras], kept), nest([x, *beside], reduced), early)
+
+
 class ReduceGeneric(Variant):
     ops = ("reduce",)
     kernel = "reduce.generic"
@@ -29,40 +58,62 @@ class ReduceGeneric(Variant):
 
     def supports(self, node: Node, target: Target) -> str:
         if any(not v.type.linear for v in (*node.inputs, *node.results)):
-            return "reduction needs row-major operands"
+            return "reduction needs layouts without blocks"
         return ""
 
-    def lower(self, node: Node, b: Builder) -> None:
-        op = node.op
-        assert isinstance(op, Reduce)
+    def cost(self, node: Node, target: Target) -> float:
         assert node.operands[0] is not None
-        x, y = b.read(node.operands[0]), b.result(0)
-        kept, reduced = [a for a in range(x.rank) if a not in op.axes], list(op.axes)
-        early = set().union(*map(ex.variables, node.pre.values()))
-        # What a prologue reads lies beside the operand, what an epilogue reads beside the result.
-        extras = [b.read(v).broadcast(x.shape if i in early else y.shape) for i, v in enumerate(node.extras)]
-        outer = collapse([axes_of(v, kept) for v in (x, y, *extras)])
-        beside = [v for i, v in enumerate(extras) if i in early]
-        inner = collapse([axes_of(v, reduced) for v in (x, *beside)])
-        if isinstance(outer, str) or isinstance(inner, str):
-            raise InternalError("reduction of a blocked layout")
-        rows = iter(inner)
-        both = join_axes(outer[0], next(rows))
-        read = [join_axes(v, next(rows)) if i in early else v for i, v in enumerate(outer[2:])]
-        b.call(self.kernel, [both], [outer[1]], params=Params(outer[0].rank), extras=read)
+        bodies = list(node.pre.values())
+        return node.operands[0].type.count * (3 + scalar_cycles(bodies, target)) + moved(node, target)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        n = _nests(node, b)
+        rows = iter(n.inner)
+        both = join_axes(n.outer[0], next(rows))
+        read = [join_axes(v, next(rows)) if i in n.early else v for i, v in enumerate(n.outer[2:])]
+        b.call(self.kernel, [both], [n.outer[1]], params=Params(n.outer[0].rank), extras=read)
 
 
-def axes_of(view: View, axes: list[int]) -> View:
-    """The view along some of its axes, the others held at coordinate 0."""
-    strides = view.axis_strides()
-    shape = tuple(view.shape[a] for a in axes)
-    return View(view.buffer, shape, row_major(len(axes)), tuple(strides[a] for a in axes), view.offset)
+class ReduceVector(Variant):
+    """Vectors along the innermost axis of the operand: they are reduced to one element, or one with another."""
+
+    ops = ("reduce",)
+    kernel = "reduce.vector"
+    params = Lines
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        (x,), y = node.operands, node.results[0]
+        assert x is not None
+        if not x.dtype == y.dtype == F32:
+            return "only f32 is vectorised"
+        if innermost(x) < 0:
+            return "there is one element"
+        if any(v.dtype == BOOL for v in node.extras):
+            return "masks are not vectorised"
+        return refusal(node, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        (x,), y = node.operands, node.results[0]
+        assert x is not None
+        axis = innermost(x)
+        vectors = x.type.count / x.shape[axis] * -(-x.shape[axis] // target.lanes)
+        one = 3 + vector_cycles(node.pre.values(), target.vector_bytes)
+        lines = y.type.count if x.shape[axis] != y.shape[axis] else y.type.count / target.lanes
+        return vectors * one + lines * LINE_CYCLES + moved(node, target)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        (x,), y = node.operands, node.results[0]
+        assert x is not None
+        along = x.shape[innermost(x)] != y.shape[innermost(x)]
+        n = _nests(node, b)
+        rows = iter(n.inner)
+        both = lanes_last(n.outer[0], next(rows), along)
+        read = [lanes_last(v, next(rows), along) if i in n.early else v for i, v in enumerate(n.outer[2:])]
+        b.call(self.kernel, [both], [n.outer[1]], params=Lines(n.outer[0].rank - (not along), along), extras=read)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after)
 
 
-def join_axes(outer: View, inner: View) -> View:
-    """Axes of one view followed by those of another of the same buffer and offset."""
-    shape = outer.shape + inner.shape
-    return View(outer.buffer, shape, row_major(len(shape)), outer.strides + inner.strides, outer.offset)
-
-
-VARIANTS = (ReduceGeneric(),)
+VARIANTS = (ReduceGeneric(), ReduceVector())

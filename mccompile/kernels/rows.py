@@ -1,19 +1,24 @@
-"""The family of `softmax` and `normalize`: an outer nest over kept axes, inner nests over what belongs together."""
+"""The families of `softmax` and `normalize`: an outer nest over kept axes, inner nests over what belongs together."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from mccompile.ir import expr as ex
-from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import View
-from mccompile.kernels.loops import collapse
-from mccompile.kernels.reduction import axes_of, join_axes
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.types import BOOL, F32
+from mccompile.kernels.lanes import refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.lines import Lines, innermost, join_axes, lanes_last, nest
+from mccompile.kernels.traffic import moved
+from mccompile.kernels.variant import Builder, Variant, lines_broken, scattered
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.softmax import Softmax
 from mccompile.targets.target import Target
+
+ROW_CYCLES = 60
+"""What a row takes beside its vectors: sums of the lanes, a root, a division."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +36,27 @@ class _Rows(Variant):
             return "normalisation needs layouts without blocks"
         return ""
 
+    def cost(self, node: Node, target: Target) -> float:
+        bodies = (*node.pre.values(), *node.post.values())
+        power = 40 if isinstance(node.op, Softmax) else 4
+        return node.results[0].type.count * (power + scalar_cycles(bodies, target)) + moved(node, target)
+
     def lower(self, node: Node, b: Builder) -> None:
-        (operand,) = node.operands
-        assert operand is not None
-        x, y = b.read(operand), b.result(0)
-        together = list(normalised_axes(node))
-        kept = [a for a in range(x.rank) if a not in together]
-        views = [x, y, *(b.read(v).broadcast(y.shape) for v in node.extras)]
-        outer, inner = (collapse([axes_of(v, axes) for v in views]) for axes in (kept, together))
-        if isinstance(outer, str) or isinstance(inner, str):
-            raise InternalError("normalisation of a blocked layout")
+        outer, inner = _nests(node, b)
         x, y, *extras = (join_axes(o, i) for o, i in zip(outer, inner, strict=True))
         b.call(self.kernel, [x], [y], params=Params(outer[0].rank), extras=extras,
                inplace=overwritable(node, x, y, extras))  # fmt: skip
+
+
+def _nests(node: Node, b: Builder) -> tuple[list[View], list[View]]:
+    """Operand, result and extras along the kept axes, and along those that belong together."""
+    (operand,) = node.operands
+    assert operand is not None
+    x, y = b.read(operand), b.result(0)
+    together = normalised_axes(node)
+    kept = [a for a in range(x.rank) if a not in together]
+    views = [x, y, *(b.read(v).broadcast(y.shape) for v in node.extras)]
+    return nest(views, kept), nest(views, together)
 
 
 def normalised_axes(node: Node) -> tuple[int, ...]:
@@ -69,4 +82,62 @@ class NormalizeGeneric(_Rows):
     kernel = "normalize.generic"
 
 
-VARIANTS = (SoftmaxGeneric(), NormalizeGeneric())
+class _RowsVector(Variant):
+    """Vectors along the innermost axis, be it one that is normalised or one that is kept."""
+
+    params = Lines
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        (x,), y = node.operands, node.results[0]
+        assert x is not None
+        if not x.dtype == y.dtype == F32:
+            return "only f32 is vectorised"
+        if innermost(x) < 0 or innermost(x) != innermost(y):
+            return "operand and result lie in different orders"
+        if any(v.dtype == BOOL and innermost(v) - len(v.shape) != innermost(x) - len(x.shape) for v in node.extras):
+            return "a mask lies in another order"
+        return refusal(node, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        y = node.results[0]
+        axis = innermost(y)
+        along = axis in normalised_axes(node)
+        early = vector_cycles(node.pre.values(), target.vector_bytes)
+        late = vector_cycles(node.post.values(), target.vector_bytes)
+        one = (20 if isinstance(node.op, Softmax) else 8) + 3 * early + late
+        vectors = y.type.count / y.shape[axis] * -(-y.shape[axis] // target.lanes)
+        rows = y.type.count / math.prod(y.shape[a] for a in normalised_axes(node))
+        return vectors * one + ROW_CYCLES * rows / (1 if along else target.lanes) + moved(node, target)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        along = innermost(node.results[0]) in normalised_axes(node)
+        outer, inner = _nests(node, b)
+        x, y, *extras = (lanes_last(o, i, along) for o, i in zip(outer, inner, strict=True))
+        params = Lines(outer[0].rank - (not along), along)
+        b.call(self.kernel, [x], [y], params=params, extras=extras, inplace=(0,) if x.same_elements(y) else ())
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        if any(v.dtype == BOOL for v in before.extras) and before.extras != after.extras:
+            return f"{self.kernel} wants its masks as they are"
+        if scattered(before.results[0], after.results[0]):
+            return f"{self.kernel} reads its result again"
+        return lines_broken(before, after)
+
+
+class SoftmaxVector(_RowsVector):
+    ops = ("softmax",)
+    kernel = "softmax.vector"
+
+    def supports(self, node: Node, target: Target) -> str:
+        op = node.op
+        assert isinstance(op, Softmax)
+        return "the first largest of a row is found in order" if op.mode == "hard" else super().supports(node, target)
+
+
+class NormalizeVector(_RowsVector):
+    ops = ("normalize",)
+    kernel = "normalize.vector"
+
+
+VARIANTS = (SoftmaxGeneric(), NormalizeGeneric(), SoftmaxVector(), NormalizeVector())

@@ -87,11 +87,8 @@ def pitch(size: int, lanes: int) -> int:
 
 
 def fits(rows: int, vectors: int, target: Target, spare: int = 0) -> bool:
-    """True if the accumulators, a vector for each column, one broadcast and ``spare`` registers do not spill.
-
-    Without multiply-add in one instruction a product takes a register of its own.
-    """
-    return rows * vectors + vectors + 1 + spare + (not target.fma) <= target.registers
+    """True if the accumulators, a vector for each column, the broadcasts and ``spare`` registers do not spill."""
+    return rows * vectors + vectors + (target.broadcasts or rows) + spare <= target.registers
 
 
 def step_cycles(rows: int, vectors: float, lanes: int, load: float = 1.0) -> float:

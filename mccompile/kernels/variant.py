@@ -111,7 +111,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Tells it from every other candidate for a node: of an `alternatives` also its parameters, behind a space."""
+        """Tells it from every other candidate for a node: the kernel, and its parameters where several have that."""
         return self.kernel
 
     def alternatives(self, node: Node, target: Target) -> tuple[Variant, ...]:

@@ -7,8 +7,9 @@ never change. Graph inputs and outputs stay row-major.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
@@ -27,6 +28,8 @@ NEEDS_TARGET = True
 
 RELAYOUT_CYCLES = 1.0
 """Of an element that is copied into another order."""
+SWEEPS = 4
+"""Times that every group may change; few change after the first."""
 
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
@@ -35,52 +38,76 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         return 0
     moved = _moved_bytes(graph)
     plan = _Plan(Rewriter(graph), target)
-    for node in reversed(graph.nodes):  # readers first: they take operands in any order once their results are decided
-        if node.op.wants_channels_last:
-            plan.consider(node.results[0], remarks)
-    plan.commit()
-    if plan.layouts:
-        after = _moved_bytes(graph)
-        remarks.hit(
-            f"stored {len(plan.layouts)} values channels-last; transposes and relayouts: "
-            f"{moved[0]} moving {moved[1]} bytes before, {after[0]} moving {after[1]} after"
-        )
-    return len(plan.layouts)
-
-
-
-@dataclass
-class _Plan:
-    """The layouts decided on so far."""
-
-    rewriter: Rewriter
-    target: Target
-    layouts: dict[Value, Layout] = field(default_factory=dict)
-    refused: set[Value] = field(default_factory=set)
-
-    def consider(self, seed: Value, remarks: Remarks) -> None:
-        """Decide on the values that are best stored like ``seed``."""
-        if seed in self.layouts or seed in self.refused or len(seed.shape) < 3:
-            return
-        group = self._grown(seed)
-        nodes = list(dict.fromkeys(n for v in group for n in self._around(v)))
-        before = sum(self._cost(n) for n in nodes)
-        self._store(group)
-        after = sum(self._cost(n) for n in nodes)
-        after += RELAYOUT_CYCLES * sum(v.type.count for v in group if self.rewriter.is_output(v))
-        what = f"{len(group)} values around %{seed.name} channels-last: about {before:.0f} cycles, {after:.0f} so"
-        if after < before:
-            self.layouts.update(group)
+    plan.search()
+    for group in plan.groups:
+        what = f"{len(group.layouts)} values around %{group.seed.name} channels-last"
+        if group.stored:
             remarks.hit(f"stored {what}")
         else:
-            self._store(dict.fromkeys(group))
-            self.refused.update(group)
             remarks.miss(f"stored {what}", "the kernels are no cheaper")
+    count = sum(len(g.layouts) for g in plan.groups if g.stored)
+    if count:
+        plan.commit()
+        after = _moved_bytes(graph)
+        remarks.hit(
+            f"stored {count} values channels-last; transposes and relayouts: "
+            f"{moved[0]} moving {moved[1]} bytes before, {after[0]} moving {after[1]} after"
+        )
+    return count
 
-    @staticmethod
-    def _store(group: dict[Value, Layout] | dict[Value, None]) -> None:
-        for v, layout in group.items():
-            v.type = replace(v.type, layout=layout)
+
+@dataclass(eq=False)
+class _Group:
+    """Values that are best stored alike, and how; ``stored``: whether they are stored so."""
+
+    seed: Value
+    layouts: dict[Value, Layout]
+    stored: bool = False
+
+    def store(self, stored: bool) -> None:
+        self.stored = stored
+        for v, layout in self.layouts.items():
+            v.type = replace(v.type, layout=layout if stored else None)
+
+
+class _Plan:
+    """Groups of values, each stored channels-last or not, under a search for the least cost."""
+
+    def __init__(self, rewriter: Rewriter, target: Target) -> None:
+        self.rewriter = rewriter
+        self.target = target
+        self.groups: list[_Group] = []
+        self._grouped: set[Value] = set()
+        self._costs: dict[tuple[object, ...], float] = {}
+        for node in rewriter.nodes():
+            seed = node.results[0]
+            if node.op.wants_channels_last and self._free(seed) and len(seed.shape) > 2:
+                self.groups.append(_Group(seed, self._grown(seed)))
+                self._grouped.update(self.groups[-1].layouts)
+
+    def search(self) -> None:
+        """From all groups channels-last, take back those that cost more than they gain; no group at all if none
+        is better still."""
+        nodes = list(self.rewriter.nodes())
+        plain = sum(self._cost(n) for n in nodes)
+        for group in self.groups:
+            group.store(True)
+        for _ in range(SWEEPS):
+            if not sum(self._flipped(group) for group in reversed(self.groups)):
+                break
+        if sum(self._cost(n) for n in nodes) >= plain:
+            for group in self.groups:
+                group.store(False)
+
+    def _flipped(self, group: _Group) -> bool:
+        """Change one group if that is cheaper, all others as they are."""
+        nodes = list(dict.fromkeys(n for v in group.layouts for n in self._around(v)))
+        before = sum(self._cost(n) for n in nodes)
+        group.store(not group.stored)
+        if sum(self._cost(n) for n in nodes) < before:
+            return True
+        group.store(not group.stored)
+        return False
 
     def _grown(self, seed: Value) -> dict[Value, Layout]:
         group = {seed: channels_last(len(seed.shape))}
@@ -96,7 +123,7 @@ class _Plan:
 
     def _free(self, v: Value) -> bool:
         """Whether a layout may still be chosen: what neither a caller nor the blob holds."""
-        return v not in self.layouts and v not in self.refused and self.rewriter.producer(v) is not None
+        return v not in self._grouped and self.rewriter.producer(v) is not None
 
     def _around(self, v: Value) -> Iterator[Node]:
         producer = self.rewriter.producer(v)
@@ -126,6 +153,15 @@ class _Plan:
         return not self.rewriter.is_output(v) and all(isinstance(n.op, Reshape) for n in users)
 
     def _cost(self, node: Node) -> float:
+        """Estimated cycles of a node as its values are stored, with the relayouts that follow from that."""
+        key = (node, *(v.type for v in (*node.inputs, *node.results)))
+        if key not in self._costs:
+            self._costs[key] = self._node_cost(node) + RELAYOUT_CYCLES * sum(
+                v.type.count for v in node.results if self.rewriter.is_output(v) and not _is_row_major(v.type)
+            )
+        return self._costs[key]
+
+    def _node_cost(self, node: Node) -> float:
         if isinstance(node.op, Reshape):
             same = stored_alike(node.inputs[0].type, node.result.type)
             return 0.0 if same else RELAYOUT_CYCLES * node.result.type.count
@@ -134,18 +170,33 @@ class _Plan:
         if node.op.layouts is Layouts.FIXED:
             stored = [v for v in (*node.inputs, *node.results) if not _is_row_major(v.type)]
             return RELAYOUT_CYCLES * sum(v.type.count for v in dict.fromkeys(stored))
-        return cheapest(node, self.target, self.rewriter.graph.constants)
+        return min(cheapest(node, self.target, self.rewriter.graph.constants), self._in_rows(node))
+
+    def _in_rows(self, node: Node) -> float:
+        """The cost with a relayout of the operand before, where the result of a convolution is row-major."""
+        x = node.operands[0]
+        if not node.op.wants_channels_last or x is None or x.type.layout is None:
+            return math.inf
+        if node.result.type.layout is not None:
+            return math.inf
+        stored, x.type = x.type, replace(x.type, layout=None)
+        cost = cheapest(node, self.target, self.rewriter.graph.constants)
+        x.type = stored
+        return cost + RELAYOUT_CYCLES * x.type.count
 
     # -- relayouts where a layout ends ---------------------------------------------------------------------
     def commit(self) -> None:
         """Put a relayout wherever a value is stored otherwise than an operator or a caller wants it."""
         r = self.rewriter
-        for v in list(self.layouts):
-            if r.is_output(v):
-                self._keep_output(v)
+        for group in self.groups:
+            for v in group.layouts if group.stored else ():
+                if r.is_output(v):
+                    self._keep_output(v)
         for node in list(r.nodes()):
             if node.op.layouts is Layouts.FIXED:
                 self._fixed(node)
+            elif self._in_rows(node) < cheapest(node, self.target, r.graph.constants):
+                self._read_rows(node, [v for v in node.operands if v is not None])
         r.finish()
 
     def _keep_output(self, v: Value) -> None:
@@ -159,18 +210,21 @@ class _Plan:
 
     def _fixed(self, node: Node) -> None:
         r = self.rewriter
-        rows: dict[Value, Value] = {}
-        for v in node.inputs:
-            if not _is_row_major(v.type) and v not in rows:
-                rows[v] = r.insert(node, Relayout(), [v], f"{v.name}.rows")
-        if rows:
-            operands = [rows.get(v, v) if v is not None else None for v in node.operands]
-            r.rewire(node, operands, [rows.get(v, v) for v in node.extras])
+        self._read_rows(node, node.inputs)
         for i, v in enumerate(node.results):
             if not _is_row_major(v.type):
                 plain = r.graph.value(f"{v.name}.rows", replace(v.type, layout=None))
                 r.set_results(node, [*node.results[:i], plain, *node.results[i + 1 :]])
                 r.insert_after(node, Node(Relayout(), [plain], [v], origins=node.origins))
+
+    def _read_rows(self, node: Node, values: Sequence[Value]) -> None:
+        """Let ``node`` read row-major copies of ``values``."""
+        r = self.rewriter
+        stored = [v for v in dict.fromkeys(values) if not _is_row_major(v.type)]
+        rows = {v: r.insert(node, Relayout(), [v], f"{v.name}.rows") for v in stored}
+        if rows:
+            operands = [rows.get(v, v) if v is not None else None for v in node.operands]
+            r.rewire(node, operands, [rows.get(v, v) for v in node.extras])
 
 
 def _bound(node: Node) -> Iterator[set[Value]]:
@@ -201,7 +255,7 @@ def _carried(node: Node, operand: TensorType) -> Layout | None:
 
 
 def _seen(stored: TensorType, other: TensorType) -> Layout | None:
-    """The layout under which a reshape of a stored tensor needs no copy; None if there is none, or it is row-major."""
+    """The layout under which a reshape of a stored tensor needs no copy; None if there is none or it is row-major."""
     if not stored.linear:
         return None
     view = whole(Buffer("", stored, "arena", 1)).reshape(other.shape)

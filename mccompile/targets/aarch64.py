@@ -9,6 +9,7 @@ TARGET = Target(
     summary="ARMv8-A, NEON (Cortex-A53 and later)",
     vector_bytes=16,
     registers=32,
+    broadcasts=0,  # scalars are lanes of vectors: gcc loads those of four steps at once
     align=16,
     flags=("-march=armv8-a",),
     requires=("__aarch64__", "__ARM_NEON"),

@@ -13,6 +13,8 @@ TARGET = Target(
     summary="ARMv7-A, NEON and VFPv4 (Cortex-A7, A15 and later)",
     vector_bytes=16,
     registers=16,
+    broadcasts=2,
+    denormals=False,
     align=16,
     flags=(
         "-march=armv7-a", "-mfpu=neon-vfpv4", "-mfloat-abi=hard",

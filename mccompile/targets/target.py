@@ -26,6 +26,8 @@ class Target:
         vector_bytes: width of a vector register; 0 for scalar C.
         registers: vector registers.
         fma: vectors multiply and add in one instruction.
+        broadcasts: registers that a tile needs for the scalars its rows are multiplied by; 0: one for each row.
+        denormals: vectors keep numbers below 2^-126; False: they are zero.
         align: what arena and blob are aligned to, in bytes.
         flags: C flags that the generated code must be compiled with, beside ``-std=c99``.
         requires: preprocessor macros that must be defined, or the generated file refuses to compile.
@@ -44,6 +46,8 @@ class Target:
     vector_bytes: int = 0
     registers: int = 16
     fma: bool = True
+    broadcasts: int = 1
+    denormals: bool = True
     align: int = 16
     flags: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Node
 from mccompile.kernels.registry import candidates
 from mccompile.kernels.variant import Variant
-from mccompile.lower.cost_table import signature
+from mccompile.lower.cost_table import UNMEASURED, signature
 from mccompile.lower.select import unsupported
 from mccompile.targets.target import Target, resolve, runs_here
 from mccompile.tune.alone import NAME, alone
@@ -81,7 +81,7 @@ def tune_model(model: Path, options: Options, file: Path | None = None, tick: Ti
     store = load_cached(now) if file is None else load(file)
     if store.conditions != now:
         store = TuningFile(now)
-    return tune(c.graph, c.target, options, store, MachineTimer(c.target, now.weights == "streamed"), tick)
+    return tune(c, store, MachineTimer(c.target, now.weights == "streamed"), tick)
 
 
 def conditions(c: Compilation) -> Conditions:
@@ -91,15 +91,13 @@ def conditions(c: Compilation) -> Conditions:
     return Conditions(cpu_name(), compiler_name(), c.target.name, c.target.c_flags, c.options.opt_level, kept)
 
 
-def tune(
-    graph: Graph, target: Target, options: Options, store: TuningFile, timer: Timer, tick: Tick = lambda text: None
-) -> TuningFile:
+def tune(c: Compilation, store: TuningFile, timer: Timer, tick: Tick = lambda text: None) -> TuningFile:
     """Measure, with ``timer``, the candidates of each distinct node of an optimised graph that has several, unless
     ``store`` has measurements of this very code."""
-    nodes = list(_rivals(graph, target))
+    nodes = list(_rivals(c.graph, c.target, driver.growth_bytes(c)))
     for i, (name, node, rivals) in enumerate(nodes):
         tick(f"measure node {i + 1} of {len(nodes)}: {len(rivals)} kernels for {node.op.name}")
-        built = {v.label: _compiled(node, graph, target, options, v.label) for v in rivals}
+        built = {v.label: _compiled(node, c, v.label) for v in rivals}
         codes = {label: _digest(files) for label, files in built.items()}
         if all(store.find(name, label, code) for label, code in codes.items()):
             continue
@@ -112,8 +110,9 @@ def tune(
     return store
 
 
-def _rivals(graph: Graph, target: Target) -> Iterator[tuple[str, Node, list[Variant]]]:
-    """Each distinct node with several candidates that are worth measuring, by signature."""
+def _rivals(graph: Graph, target: Target, growth: int) -> Iterator[tuple[str, Node, list[Variant]]]:
+    """Each distinct node with several candidates that are worth measuring, and its signature. None may add more than
+    ``growth`` bytes to the weights."""
     seen: set[str] = set()
     for node in graph.nodes:
         name = signature(node, graph.constants)
@@ -122,19 +121,20 @@ def _rivals(graph: Graph, target: Target) -> Iterator[tuple[str, Node, list[Vari
         seen.add(name)
         able = [v for v in candidates(node.op.name) if not unsupported(v, node, target, graph.constants)]
         forms = [f for v in able for f in (v, *v.alternatives(node, target))]
+        forms = [v for v in forms if v.growth(node, target) <= growth]
         limit = HOPELESS * min((v.cost(node, target) for v in forms), default=0.0)
         rivals = [v for v in forms if v.cost(node, target) <= limit]
         if len(rivals) > 1:
             yield name, node, rivals
 
 
-def _compiled(node: Node, graph: Graph, target: Target, options: Options, label: str) -> dict[str, bytes]:
-    """The files of a node by itself, in the form that ``options`` would give it, with one of its candidates."""
-    single = alone(node, graph)
-    own = Options(
-        target.name, options.opt_level, keep_inputs=True, passes=(), kernels={node.op.name: label}, exact=options.exact
-    )
-    return driver.finish(Compilation(single.name, "0" * 64, own, target, single, []))
+def _compiled(node: Node, c: Compilation, label: str) -> dict[str, bytes]:
+    """The files of a node by itself, in the form that a compilation would give it, with one of its candidates."""
+    single = alone(node, c.graph)
+    force = {node.op.name: label}
+    own = replace(c.options, keep_inputs=True, name="", embed=False, passes=(), kernels=force, memory=(), ram=None,
+                  split_kernels=False, project="", share_arena=False, costs=UNMEASURED)  # fmt: skip
+    return driver.finish(Compilation(single.name, "0" * 64, own, c.target, single, []))
 
 
 def _digest(files: Mapping[str, bytes]) -> str:

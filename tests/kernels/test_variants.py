@@ -14,18 +14,22 @@ import pytest
 import mccompile
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.kernel import Call
+from mccompile.kernels.tiles import Tile
 from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import REPOSITORY, needs_tool
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, Net, VariantCase, matmul
+from tests.kernels.cases_matmul import ATTENTION, VARIABLE
 from tests.kernels.cases_recurrent import RECURRENT
+from tests.kernels.cases_vectors import VECTORS
 from tests.kernels.halos import FREE, HALOS
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.opcases import Built, CaseLibrary, mismatch
-from tests.support.targets import VECTOR_TARGETS, needs_target
+from tests.support.targets import NARROW, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
-CASES = [*MATMULS, *POINTWISE, *DIRECT, *HALOS, *FREE, *RECURRENT]
+CASES = [*MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *ATTENTION]
+EVERY = [*WIDE, *(pytest.param(name, marks=pytest.mark.slow) for name in NARROW)]
 TOLERANCE = 5e-6
 GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0]]
 
@@ -64,13 +68,18 @@ def library(cases: Sequence[VariantCase], target: str, folder: Path, generic: bo
     return CaseLibrary(folder, built, [*resolve(target).c_flags, *STRICT_WARNINGS, *quick]).build()
 
 
-@pytest.mark.parametrize("target", VECTOR_TARGETS)
-def test_forced_variants_agree(target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "every"),
+    [*((name, 1) for name in WIDE), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in NARROW),
+     *((name, 5) for name in NARROW)],
+)  # fmt: skip
+def test_forced_variants_agree(target: str, every: int, tmp_path: Path) -> None:
     """On an arena full of 0xFF, twice with other inputs; the kernel that was forced is the one that ran."""
     needs_target(target)
-    forced = library(CASES, target, tmp_path / "forced")
-    generic = library(CASES, target, tmp_path / "generic", generic=True)
-    for case, built, plain in zip(CASES, forced.built, generic.built, strict=True):
+    cases = CASES[::every]
+    forced = library(cases, target, tmp_path / "forced")
+    generic = library(cases, target, tmp_path / "generic", generic=True)
+    for case, built, plain in zip(cases, forced.built, generic.built, strict=True):
         assert case.kernel in kernels_of(built), case.name
         assert case.kernel not in kernels_of(plain), case.name
         model = case.model()
@@ -84,7 +93,7 @@ def test_forced_variants_agree(target: str, tmp_path: Path) -> None:
                 assert not mismatch(got, other, TOLERANCE), f"{case.name}: not as the generic kernel"
 
 
-@pytest.mark.parametrize("target", VECTOR_TARGETS)
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
 def test_vector_epilogues_keep_special_values(target: str, tmp_path: Path) -> None:
     """x * 1 is x, whatever it is: NaN, infinities and zeros reach the epilogues as they are."""
     needs_target(target)
@@ -100,12 +109,14 @@ def test_vector_epilogues_keep_special_values(target: str, tmp_path: Path) -> No
         assert not mismatch(got, want, TOLERANCE), f"{case.name}: {mismatch(got, want, TOLERANCE)}"
 
 
+TINY = 2.0**-126
+"""The least normal number: what is smaller is zero to a target without denormals."""
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "Exp": np.exp, "Tanh": np.tanh, "Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Sqrt": np.sqrt, "Abs": np.abs,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", VECTOR_TARGETS)
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_vector_functions_are_accurate(op: str, target: str, tmp_path: Path) -> None:
     """x * 1 in an epilogue, for all magnitudes: within 4 ulp of the exact value, as the scalar table promises."""
@@ -113,6 +124,8 @@ def test_vector_functions_are_accurate(op: str, target: str, tmp_path: Path) -> 
     points = np.concatenate(
         [np.linspace(-110, 110, 4001), np.geomspace(1e-40, 3e38, 2000), -np.geomspace(1e-40, 3e38, 2000)]
     )
+    if not resolve(target).denormals:
+        points = points[np.abs(points) >= TINY]
     x = np.concatenate([points, [np.nan, np.inf, -np.inf, 0.0]]).astype(np.float32).reshape(-1, 1)
 
     def graph(n: Net) -> list[str]:
@@ -126,7 +139,9 @@ def test_vector_functions_are_accurate(op: str, target: str, tmp_path: Path) -> 
         want = exact.astype(np.float32)
     finite = np.isfinite(want)
     assert np.array_equal(got[~finite], want[~finite], equal_nan=True)
-    least = 1e-30 if op == "Sigmoid" else 2.0**-126  # 1 / (1 + exp(89)) is zero, in scalar C as well
+    if not resolve(target).denormals:
+        exact = np.where(np.abs(exact) < TINY, 0.0, exact)
+    least = 1e-30 if op == "Sigmoid" else TINY  # 1 / (1 + exp(89)) is zero, in scalar C as well
     error = np.abs(got[finite] - exact[finite]) / np.maximum(np.abs(exact[finite]), least)
     assert error.max() <= 4 * 2.0**-23, f"{op}({np.broadcast_to(x, got.shape)[finite][error.argmax()]})"
 
@@ -138,7 +153,7 @@ def test_every_variant_has_a_case() -> None:
     assert {v for v in variants if not v.endswith(".generic")} == {c.kernel for c in CASES}
 
 
-@pytest.mark.parametrize("target", VECTOR_TARGETS)
+@pytest.mark.parametrize("target", EVERY)
 def test_tiles_end_before_at_and_behind_extents(target: str, tmp_path: Path) -> None:
     """The cases reach tiles that fit exactly, that leave a rest, and that are larger than the extent."""
     seen: dict[str, set[tuple[int, bool]]] = {}
@@ -146,16 +161,16 @@ def test_tiles_end_before_at_and_behind_extents(target: str, tmp_path: Path) -> 
         program = compiled(case, i, target, tmp_path, case.force).compilation.program
         assert program is not None
         for step in program.body.linear():
-            if isinstance(step, Call) and step.kernel == case.kernel and step.params is not None:
+            if isinstance(step, Call) and step.kernel == case.kernel and isinstance(step.params, Tile):
                 shape, tile = step.results[0].shape, step.params
-                rows = shape[-2] if case.kernel == "matmul.packed" else shape[1] // getattr(step.op, "groups", 1)
+                rows = shape[-2] if step.op.name in ("matmul", "attention") else shape[1] // getattr(step.op, "groups", 1)
                 fit = seen.setdefault(case.kernel, set())
                 fit |= {(0, rows % tile.rows == 0), (1, shape[-1] % tile.width == 0), (2, shape[-1] < tile.width)}
     for kernel, fits in seen.items():
         assert fits == {(axis, fit) for axis in (0, 1, 2) for fit in (False, True)}, kernel
 
 
-@pytest.mark.parametrize("target", VECTOR_TARGETS)
+@pytest.mark.parametrize("target", WIDE)
 @pytest.mark.parametrize("case", GUARDED, ids=lambda c: c.name)
 def test_no_access_outside_of_the_tensors(case: VariantCase, target: str, tmp_path: Path) -> None:
     """Between forbidden pages, at the least alignment, and with a poisoned guard around each tensor."""
@@ -175,7 +190,7 @@ def test_no_access_outside_of_the_tensors(case: VariantCase, target: str, tmp_pa
                     assert not mismatch(a, b, TOLERANCE), f"{place}: {mismatch(a, b, TOLERANCE)}"
 
 
-@pytest.mark.parametrize("target", VECTOR_TARGETS)
+@pytest.mark.parametrize("target", [*WIDE, "x86-64-v2"])
 def test_clang_accepts_the_vector_text(target: str, tmp_path: Path) -> None:
     needs_target(target)
     clang = needs_tool("clang")

@@ -44,6 +44,41 @@ def layer_norm(g: RandomGraph) -> list[Value]:
     return [*g.apply("Mul", [d, i]), *([m] if g.d.int(0, 3) == 0 else [])]
 
 
+def group_norm(g: RandomGraph) -> list[Value]:
+    """Channels made groups, normalised, made channels again, scaled."""
+    x = g.pick(lambda v: v.dtype.name == "f32" and len(v.shape) > 2 and v.shape[1] % 2 == 0 and v.shape[-1] > 1)
+    if x is None:
+        return []
+    (r,) = g.apply("Reshape", [x, g.ints(x.shape[0], 2, -1)])
+    (m,) = g.apply("ReduceMean", [r, g.ints(2)], keepdims=1)
+    (d,) = g.apply("Sub", [r, m])
+    (q,) = g.apply("Mul", [d, d])
+    (v,) = g.apply("ReduceMean", [q, g.ints(2)], keepdims=1)
+    (e,) = g.apply("Add", [v, _scalar(g, 1e-2, x)])
+    (s,) = g.apply("Sqrt", [e])
+    (n,) = g.apply("Div", [d, s])
+    (y,) = g.apply("Reshape", [n, g.ints(*x.shape)])
+    column = (x.shape[1],) + (1,) * (len(x.shape) - 2)
+    return g.apply("Mul", [y, g.constant(g.d.array(column, "f32"))])
+
+
+def unit_norm(g: RandomGraph) -> list[Value]:
+    """x / max(norm, epsilon), or by the inverse root of the largest square sum."""
+    x = _float(g)
+    if x is None:
+        return []
+    (q,) = g.apply("Mul", [x, x])
+    (t,) = g.apply("ReduceSum", [q, g.ints(len(x.shape) - 1)], keepdims=1)
+    if g.d.bool():
+        (f,) = g.apply("Max", [t, _scalar(g, g.d.choice([1e-2, 5.0]), x)])
+        (r,) = g.apply("Sqrt", [f])
+        (i,) = g.apply("Reciprocal", [r])
+        return g.apply("Mul", [i, x])
+    (r,) = g.apply("Sqrt", [t])
+    (f,) = g.apply("Clip", [r, _scalar(g, g.d.choice([1e-2, 3.0]), x)])
+    return g.apply("Div", [x, f])
+
+
 def softmax(g: RandomGraph) -> list[Value]:
     """exp(x - max) / sum of it, or the logarithm."""
     x = _float(g)
@@ -61,10 +96,15 @@ def softmax(g: RandomGraph) -> list[Value]:
 
 
 def gates(g: RandomGraph) -> list[Value]:
-    """GELU by tanh, or SiLU by exponentials."""
+    """GELU by tanh, SiLU by exponentials, or HardSwish by Clip."""
     x = _float(g)
     if x is None:
         return []
+    if g.d.int(0, 3) == 0:
+        (a,) = g.apply("Add", [x, _scalar(g, 3, x)])
+        (c,) = g.apply("Clip", [a, _scalar(g, 0, x), _scalar(g, 6, x)])
+        (p,) = g.apply("Mul", [x, c])
+        return g.apply("Div", [p, _scalar(g, 6, x)])
     if g.d.bool():
         (n,) = g.apply("Neg", [x])
         (e,) = g.apply("Exp", [n])
@@ -120,6 +160,8 @@ def focus(g: RandomGraph) -> list[Value]:
         if x is None:
             return []
         (x,) = g.apply("Reshape", [x, g.ints(1, 1, x.type.count // 2, 2)])
+    if g.d.int(0, 3) == 0:
+        return [_unshuffled(g, x)]
     parts = []
     for row, column in g.d.choice([((0, 0), (1, 0), (0, 1), (1, 1)), ((0, 0), (0, 1), (1, 0), (1, 1))]):
         bounds = [g.ints(row, column), g.ints(*x.shape[2:]), g.ints(2, 3), g.ints(2, 2)]
@@ -129,6 +171,17 @@ def focus(g: RandomGraph) -> list[Value]:
         return [y]
     w = g.make_weights((2, y.shape[1], 1, 3), y.dtype.name, y.shape[1])
     return g.apply("Conv", [y, w], pads=(0, 1, 0, 1))
+
+
+def _unshuffled(g: RandomGraph, x: Value) -> Value:
+    """Blocks of two by two pixels made channels by a transpose, convolved where that is possible."""
+    n, c, h, w = x.shape
+    (r,) = g.apply("Reshape", [x, g.ints(n, c, h // 2, 2, w // 2, 2)])
+    (t,) = g.apply("Transpose", [r], perm=g.d.choice([(0, 1, 3, 5, 2, 4), (0, 3, 5, 1, 2, 4), (0, 1, 5, 3, 2, 4)]))
+    (y,) = g.apply("Reshape", [t, g.ints(n, c * 4, h // 2, w // 2)])
+    if not y.dtype.is_float:
+        return y
+    return g.apply("Conv", [y, g.make_weights((2, c * 4, 1, 1), y.dtype.name, c * 4)])[0]
 
 
 def shuffle(g: RandomGraph) -> list[Value]:
@@ -235,8 +288,28 @@ def behind_reshape(g: RandomGraph) -> list[Value]:
     return g.apply("Add", [r, g.constant(g.d.array(shape, "f32"))])
 
 
+def behind_movement(g: RandomGraph) -> list[Value]:
+    """A product, moved, then a function and a constant per column of it."""
+    v = g.pick(lambda w: w.dtype.name == "f32" and len(w.shape) == 2)
+    if v is None:
+        return []
+    (p,) = g.apply("MatMul", [v, g.make_weights((v.shape[1], 4), "f32", v.shape[1])])
+    match g.d.int(0, 2):
+        case 0:
+            (q,) = g.apply("Transpose", [p], perm=(1, 0))
+        case 1:
+            (q,) = g.apply("Concat", [p, v] if g.d.bool() else [v, p, v], axis=1)
+        case _:
+            (q,) = g.apply("Pad", [p, g.ints(1, 0, 0, 2), _scalar(g, g.d.choice([0.0, 1.5]), p)])
+    if g.d.bool():
+        return g.apply("Tanh", [q])
+    shape = g.d.choice([q.shape[-1:], (q.shape[0], 1), q.shape, (1, 1)])
+    return g.apply("Add", [q, g.constant(g.d.array(shape, "f32"))])
+
+
 IDIOMS: tuple[Callable[[RandomGraph], list[Value]], ...] = (
     layer_norm, layer_norm, softmax, softmax, gates, scaled_before, scaled_before, two_products, two_products,
     focus, focus, shuffle, joined_and_cut, padded_twice, spread, turned_product, siblings, siblings, summed, summed,
-    behind_reshape, behind_reshape,
+    behind_reshape, behind_reshape, behind_movement, behind_movement,
+    behind_movement, group_norm, unit_norm, focus,
 )  # fmt: skip

@@ -14,7 +14,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.check.build import run_compiler
-from mccompile.check.emulate import EmulatedNet, Emulator, build_emulated, cross_tools
+from mccompile.check.emulate import EmulatedNet, Emulator, cross_tools, emulated_main
 from mccompile.check.network import aligned_bytes
 from mccompile.codegen.files import source_files
 from mccompile.codegen.kernels import helpers_used
@@ -148,9 +148,11 @@ class CaseLibrary:
     def _emulated(self, unit: Path) -> Emulator:
         """All cases as a program of the target."""
         tools = cross_tools(self.target)
-        nets = [EmulatedNet(b.facts.name) for b in self.built]
-        sources = [unit, self.folder / "mcc.c"]
-        program = build_emulated(tools, nets, self.target.align, sources, self.flags, self.folder)
+        main = emulated_main([EmulatedNet(b.facts.name) for b in self.built], self.target.align)
+        (self.folder / "emulated_main.c").write_text(main)
+        program = self.folder / "cases"
+        command = [*tools.compiler, *self.flags, "-static", unit.name, "mcc.c", "emulated_main.c", "-lm"]
+        run_compiler([*command, "-o", str(program)], self.folder)
         return Emulator(program, tools)
 
     def _call(self, b: Built, arena: Bytes, blob: Bytes) -> int:

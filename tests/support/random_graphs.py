@@ -369,7 +369,7 @@ _KINDS: tuple[Callable[[RandomGraph], list[Value]], ...] = (
     RandomGraph.clip, RandomGraph.batch_norm, RandomGraph.conv_transpose, RandomGraph.gemm,
     RandomGraph.window, RandomGraph.reduce, RandomGraph.variance, RandomGraph.transpose,
     RandomGraph.slice, RandomGraph.split, RandomGraph.concat, RandomGraph.cast, RandomGraph.where,
-    *(RandomGraph.idiom,) * 6,
+    *(RandomGraph.idiom,) * 11,
 )  # fmt: skip
 
 

@@ -7,9 +7,11 @@ import pytest
 from mccompile.targets.target import resolve, runs_here, targets
 from tests._skips import needs_tool
 
-VECTOR_TARGETS = sorted(name for name, t in targets().items() if t.lanes)
+WIDE = sorted(name for name, t in targets().items() if t.lanes > 4)
+"""Vector targets that are tested on every case; the others share most of their text, and many are emulated."""
+NARROW = sorted(name for name, t in targets().items() if t.lanes == 4)
 EMULATED = sorted(name for name, t in targets().items() if t.triple)
-"""Those that a machine of another kind can emulate; they do not run on the machines that develop mccompile."""
+"""Those with a cross compiler and an emulator."""
 
 
 def needs_target(name: str) -> str:

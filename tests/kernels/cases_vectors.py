@@ -1,0 +1,154 @@
+"""Networks for what is bound by memory: maps, reductions, softmax, normalisation, around whole vectors and their tails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.kernels.cases import TAILS, Net, VariantCase
+
+Shape = Sequence[int]
+WIDTHS = (1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 130)
+
+
+def case(kernel: str, name: str, build: Callable[[Net], str]) -> VariantCase:
+    return VariantCase(f"{kernel} {name}", kernel, lambda n: [build(n)])
+
+
+def mapped(shape: Shape, op: str, **attrs: Any) -> VariantCase:
+    return case("map.vector", f"{list(shape)} {op} {attrs}", lambda n: n(op, n.input(*shape), **attrs))
+
+
+def broadcast(*shapes: Shape) -> VariantCase:
+    """x0 * x1 + x2 ..., each broadcast."""
+
+    def build(n: Net) -> str:
+        y = n.input(*shapes[0])
+        for i, shape in enumerate(shapes[1:]):
+            y = n("Add" if i % 2 else "Mul", y, n.input(*shape))
+        return y
+
+    return case("map.vector", f"broadcast {list(map(list, shapes))}", build)
+
+
+def _gelu(n: Net) -> str:
+    x = n.input(3, 50)
+    erf = n("Erf", n("Mul", x, n.constant(np.float32(0.70710678))))
+    return n("Mul", n("Mul", x, n.constant(np.float32(0.5))), n("Add", erf, n.constant(np.float32(1))))
+
+
+def _masked(n: Net) -> str:
+    """A comparison is an output's bools, and chooses between two values."""
+    x, y = n.input(5, 21), n.input(21)
+    return n("Where", n("Greater", x, y), n("Floor", x), n("Round", n("Mul", x, y)))
+
+
+def _cube(n: Net) -> str:
+    return n("Pow", n.input(37), n.constant(np.float32(3)))
+
+
+def _bools(n: Net) -> str:
+    return n("And", n("Less", n.input(3, 21), n.input(21)), n("Greater", n.input(3, 1), n.input(21)))
+
+
+def _turned(n: Net) -> str:
+    """An operand that lies in another order than the result."""
+    return n("Add", n("Transpose", n("Neg", n.input(19, 6)), perm=[1, 0]), n.input(6, 19))
+
+
+def _strided(n: Net) -> str:
+    """Every third element of the operand's rows."""
+    x = n("Slice", n("Neg", n.input(4, 60)), n.ints(1), n.ints(59), n.ints(1), n.ints(3))
+    return n("Exp", x)
+
+
+def softmax(shape: Shape, axis: int = -1, tail: str = "plain", op: str = "Softmax") -> VariantCase:
+    def build(n: Net) -> str:
+        return TAILS[tail](n, n(op, n("Neg", n.input(*shape)), axis=axis), shape)
+
+    return case("softmax.vector", f"{list(shape)} {axis} {tail} {op}", build)
+
+
+def layer_norm(shape: Shape, axis: int = -1, tail: str = "plain") -> VariantCase:
+    def build(n: Net) -> str:
+        inner = shape[axis:]
+        y = n("LayerNormalization", n("Neg", n.input(*shape)), n.weight(*inner), n.weight(*inner), axis=axis)
+        return TAILS[tail](n, y, shape)
+
+    return case("normalize.vector", f"{list(shape)} {axis} {tail}", build)
+
+
+def instance_norm(shape: Shape) -> VariantCase:
+    def build(n: Net) -> str:
+        return n("InstanceNormalization", n.input(*shape), n.weight(shape[1]), n.weight(shape[1]))
+
+    return case("normalize.vector", f"instance {list(shape)}", build)
+
+
+def variance(shape: Shape, axes: Sequence[int]) -> VariantCase:
+    """Any axes are normalised."""
+
+    def build(n: Net) -> str:
+        return n("MeanVarianceNormalization", n.input(*shape), axes=axes)
+
+    return case("normalize.vector", f"variance {list(shape)} {axes}", build)
+
+
+def reduced(op: str, shape: Shape, axes: Sequence[int], tail: str = "plain") -> VariantCase:
+    def build(n: Net) -> str:
+        left = [1 if a in [b % len(shape) for b in axes] else e for a, e in enumerate(shape)]
+        return TAILS[tail](n, n(op, n("Neg", n.input(*shape)), axes=list(axes)), left)
+
+    return case("reduce.vector", f"{op} {list(shape)} {list(axes)} {tail}", build)
+
+
+def _summed(n: Net) -> str:
+    return n("ReduceSum", n("Neg", n.input(6, 45)), n.ints(1), keepdims=0)
+
+
+MAPS = [
+    *(mapped((w,), "Sigmoid") for w in WIDTHS),
+    *(mapped((2, 21), op) for op in ("Tanh", "Exp", "Softplus", "HardSwish", "LeakyRelu", "Elu", "Sign", "Ceil")),
+    mapped((5, 11), "Selu"),
+    broadcast((3, 40), (40,), (3, 1)),
+    broadcast((2, 3, 17), (1, 3, 1), (2, 1, 17)),
+    broadcast((1, 1), (4, 18), (4, 1), (18,)),
+    broadcast((6, 1), (1, 5)),
+    *(
+        case("map.vector", f.__name__, f)
+        for f in (_gelu, _masked, _cube, _bools, _turned, _strided)
+    ),
+]  # fmt: skip
+SOFTMAXES = [
+    *(softmax((3, w)) for w in WIDTHS if w > 1),
+    softmax((2, 300), tail="residual"),
+    softmax((2, 19), tail="clip"),
+    softmax((2, 5, 33), 1),
+    softmax((2, 5, 3, 7), 1, "residual"),
+    softmax((40, 6), 0, "clip"),
+    softmax((3, 300), op="LogSoftmax"),
+    softmax((2, 19), op="LogSoftmax"),
+    softmax((2, 9, 20), 1, op="LogSoftmax"),
+]
+NORMALISATIONS = [
+    *(layer_norm((3, w)) for w in WIDTHS if w > 3),
+    layer_norm((2, 3, 70), -2, "residual"),
+    layer_norm((2, 19), -1, "clip"),
+    instance_norm((2, 3, 9, 10)),
+    variance((3, 20, 6, 18), (0, 2)),
+    variance((150, 3, 21), (0,)),
+    variance((2, 4, 6, 5), (1, 3)),
+]
+REDUCTIONS = [
+    *(reduced("ReduceMean", (3, w), (1,)) for w in WIDTHS if w > 1),
+    *(reduced(op, (4, 75), (-1,)) for op in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", "ReduceL1")),
+    *(reduced(op, (200, 37), (0,)) for op in ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2")),
+    reduced("ReduceMean", (2, 5, 7, 9), (2, 3), "swish"),
+    reduced("ReduceMean", (2, 5, 7, 9), (0, 2), "residual"),
+    reduced("ReduceMax", (2, 5, 7, 9), (1, 3), "clip"),
+    reduced("ReduceMean", (3, 9, 16), (0, 1, 2)),
+    case("reduce.vector", "dropped", _summed),
+]
+VECTORS = [*MAPS, *SOFTMAXES, *NORMALISATIONS, *REDUCTIONS]
