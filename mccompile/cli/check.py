@@ -16,6 +16,7 @@ CHECK_FAILED = 3
 @click.command(short_help="Build the generated C, run it, compare with the reference.")
 @o.MODEL
 @o.build_options
+@o.tune_options
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="X.npz",
               help="Inputs by name.  [default: seeded random numbers]")
 @click.option("--expect", type=click.Path(path_type=Path), metavar="Y.npz",
@@ -26,16 +27,18 @@ CHECK_FAILED = 3
 @o.JSON
 def check(
     model: Path, inputs: Path | None, expect: Path | None, per_layer: bool, seed: int, quiet: bool, as_json: bool,
-    **build: Any,
+    tune: bool, tuning: Path | None, **build: Any,
 ) -> int:  # fmt: skip
     """Compile MODEL, build the C with the system's compiler, run it and compare with the reference."""
     from mccompile.check.check import check as run
+    from mccompile.cli.watch import Progress
     from mccompile.ir.errors import UsageError
     from mccompile.ir.files import SUFFIX, read_arrays
 
     if model.suffix == SUFFIX:
         raise UsageError("check needs the .onnx model: it compares with what that computes")
-    options = o.make_options(build)
+    with Progress.of("tune", quiet or as_json) as at:
+        options = o.tuned(o.make_options(build), [model], tune, tuning, at)
     result = run(
         model,
         options,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.c_expr import Emitter, literal, wrapped
+from mccompile.codegen.moves import Moves, moves
 from mccompile.ir import expr as ex
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import FUNCTIONS
@@ -56,6 +57,10 @@ class Vectors:
         names = [name for name, _ in self.context.pointers()]
         return ", ".join([*names, *scratch, *self.context.call.args, *coordinates])
 
+    def moves(self) -> Moves:
+        """The way of a copy."""
+        return moves(self.context, self.lanes)
+
     def strips(self, extent: int, unroll: int) -> tuple[Segment, ...]:
         """An axis in runs of ``unroll`` vectors, then single vectors, then the rest."""
         whole = extent // (unroll * self.lanes) * unroll * self.lanes
@@ -70,8 +75,8 @@ class Vectors:
     @staticmethod
     def varying(views: Sequence[BoundView], *coordinates: str) -> list[str]:
         """Those coordinates of leading axes on which it depends which elements of the views are meant."""
-        strides = [v.view.axis_strides() for v in views]
-        return [c for a, c in enumerate(coordinates) if any(s[a] and v.shape[a] > 1 for v, s in zip(views, strides, strict=True))]
+        steps = [(v.shape, v.view.axis_strides()) for v in views]
+        return [c for a, c in enumerate(coordinates) if any(shape[a] > 1 and step[a] for shape, step in steps)]
 
     def widths(self, count: int) -> list[int]:
         """``count`` lanes as whole vectors and the rest."""
@@ -120,23 +125,26 @@ class Vectors:
             return self._store_lanes(r, value, count, coordinates)
         emitter = VectorEmitter(self._leaf(value, count, coordinates))
         result = value if body is None else emitter.emit(vector_form(body))
-        put = self._put(y, result, count, coordinates)
+        put = self.put(y, result, count, *coordinates)
         return "\n".join(["{", *emitter.lines, put, "}"]) if emitter.lines else put
 
-    def _put(self, y: BoundView, value: str, count: int, coordinates: tuple[str, ...]) -> str:
+    def put(self, y: BoundView, value: str, count: int, *coordinates: str) -> str:
         """Statements that store lanes of their final value."""
         at = y.index(*coordinates)
         if _step(y.view) != 1:
             return self._scatter(y, value, count, coordinates)
         if y.dtype == BOOL:
             return f"mcc_vstore_mask(&{y.name}[{at}], {value}, {count});"
-        if count == self.lanes:
-            return f"mcc_vstore(&{y.name}[{at}], {value});"
-        return f"mcc_vstore_n(&{y.name}[{at}], {value}, {count});"
+        return self.write(f"&{y.name}[{at}]", value, count)
 
     def keep(self, value: str, count: int, *coordinates: str) -> str:
         """The statement that stores lanes in result 0 without its epilogue."""
-        return self._put(self.context.y[0], value, count, coordinates)
+        return self.put(self.context.y[0], value, count, *coordinates)
+
+    def write(self, pointer: str, value: str, count: int) -> str:
+        """The statement that stores ``count`` lanes next to each other; nothing else is touched."""
+        whole = count == self.lanes
+        return f"mcc_vstore({pointer}, {value});" if whole else f"mcc_vstore_n({pointer}, {value}, {count});"
 
     @staticmethod
     def reduction(mode: str) -> tuple[str, str, str]:

@@ -130,7 +130,7 @@ class AttentionVector(Variant):
             parts = [_along(rows, down, keys, length, target), _along(rows, down, width, keys, target)]
             found.append((parts[0][0] + parts[1][0], -rows, parts[0][1], parts[1][1]))
         cycles, rows, *vectors = min(found)
-        cycles += packing_cycles(1, length, keys, not op.trans_k) + packing_cycles(1, keys, width, True)
+        cycles += packing_cycles(length * keys, not op.trans_k) + packing_cycles(keys * width, not op.trans_v)
         cycles += queries * -(-keys // lanes) * VECTOR_CYCLES
         return batches * cycles, -rows, vectors[0], vectors[1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -246,6 +247,7 @@ def _choose(node: Node, target: Target) -> tuple[float, PixelTile]:
     return best_pixel_tile(op, x.shape, w.shape, node.results[0].shape, target)
 
 
+@functools.lru_cache(maxsize=512)
 def best_pixel_tile(op: Conv, x: Shape, w: Shape, y: Shape, target: Target) -> tuple[float, PixelTile]:
     """The cheapest tile of a convolution of shapes ``x`` by ``w`` to ``y``, and its cycles; of equals the largest."""
     n, channels, *spatial = y

@@ -1,4 +1,4 @@
-"""Winograd variants of `conv` on channels-last values: blocks of tiles, each a product per point, between transforms."""
+"""Winograd variants of `conv` on channels-last values: products of blocks of tiles between their transforms."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ from mccompile.targets.target import Target
 
 L2_SHARE = 0.66
 """What the points and products of a block of tiles may take of the second-level cache."""
-DRAM_BYTES = 9
+DRAM_BYTES = 14
 L3_BYTES = 27
-"""Bytes per cycle of weights that are not in the second-level cache: at first, and in later blocks."""
+"""Bytes of weights per cycle, partly behind the products: of many, when they are first read, and from the third cache.
+"""
+INEXACT = {6: 1.05}
+"""What more digits and fewer weights are worth: tiles of so many outputs have to gain more than that."""
 TILE_OVERHEAD = 120
 """Cycles to find the pixels of a tile, for its points and again for its results."""
 
@@ -171,7 +174,7 @@ class ConvWinograd(Variant):
         return ""
 
     def cost(self, node: Node, target: Target) -> float:
-        return _best(_shape(node), self.outputs, target)[0]
+        return _best(_shape(node), self.outputs, target)[0] * INEXACT.get(self.outputs, 1.0)
 
     def growth(self, node: Node, target: Target) -> int:
         shape, w = _shape(node), operand_pair(node)[1]
@@ -257,7 +260,7 @@ def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> fl
     weights = 4 * points * shape.inputs * sum(count * tile.width for count, _ in along)
     if weights > (1 - L2_SHARE) * target.l2:
         blocks = -(-tiles // tile.block)
-        total += weights / DRAM_BYTES + (blocks - 1) * weights / L3_BYTES
+        total += weights / (DRAM_BYTES if weights > target.l2 else L3_BYTES) + (blocks - 1) * weights / L3_BYTES
     vectors = (-(-shape.inputs // tile.lanes), -(-shape.channels // tile.lanes))
     per_vector = (_transform_steps(tile, tile.input_sums, points), _transform_steps(tile, tile.output_sums, 0))
     work = sum(v * steps for v, steps in zip(vectors, per_vector, strict=True))

@@ -6,6 +6,7 @@ from mccompile.ir.affine import count
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import View
+from mccompile.kernels.lines import axes_of
 from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import Builder, Variant
 from mccompile.ops.movement import Movement
@@ -42,10 +43,17 @@ class CopyGeneric(Variant):
     def _copy(self, src: View | str, dst: View | str, b: Builder) -> None:
         if isinstance(src, str) or isinstance(dst, str):
             raise InternalError(f"no view for a move: {src if isinstance(src, str) else dst}")
-        views = collapse([src, dst])
+        views = collapse(_inner_last([src, dst]))
         if isinstance(views, str):
             raise InternalError(views)
         b.call(self.kernel, [views[0]], [views[1]])
+
+
+def _inner_last(views: list[View]) -> list[View]:
+    """The views with their axes in an order in which neighbours in memory follow each other: no axis means anything."""
+    steps = [sum(map(abs, pair)) for pair in zip(*(v.axis_strides() for v in views), strict=True)]
+    order = sorted(range(len(steps)), key=lambda a: -steps[a])
+    return [axes_of(v, order) for v in views]
 
 
 VARIANTS = (CopyGeneric(),)

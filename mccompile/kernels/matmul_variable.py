@@ -32,9 +32,9 @@ class VariableTile(Tile):
         return pitch(size, self.lanes)
 
 
-def packing_cycles(matrices: int, rows: int, columns: int, lines: bool) -> float:
-    """Cycles to pack ``matrices`` of as many elements; ``lines``: those of a row are neighbours."""
-    return matrices * rows * columns * (1 / COPIED_FLOATS if lines else GATHERED_CYCLES)
+def packing_cycles(floats: int, lines: bool) -> float:
+    """Cycles to pack a matrix; ``lines``: the elements of a row are neighbours."""
+    return floats * (1 / COPIED_FLOATS if lines else GATHERED_CYCLES)
 
 
 def panel_floats(rows: int, columns: int, lanes: int) -> int:
@@ -48,7 +48,7 @@ def whole_lines(view: View, lanes: int) -> bool:
 
 
 class MatMulVariable(Variant):
-    """Tiles of rows by vectors of columns; the second operand is packed at run time unless its rows do as they are."""
+    """Tiles of rows by vectors of columns; the second operand is packed at run time where its rows do not do."""
 
     ops = ("matmul",)
     kernel = "matmul.variable"
@@ -71,12 +71,10 @@ class MatMulVariable(Variant):
         op, (_, w) = node.op, operand_pair(node)
         assert isinstance(op, MatMul)
         cycles, _ = self._tile(node, target)
-        batches, rows = self._rows(node)
-        matrices = math.prod(w.shape[:-2])
-        _, columns = w.shape[-2:][:: -1 if op.trans_b else 1]
-        if op.trans_b or columns % target.lanes:
-            cycles += packing_cycles(matrices, *w.shape[-2:], not op.trans_b) / batches
-        return batches * cycles
+        batches, _ = self._rows(node)
+        *matrices, k, n = w.shape
+        packing = packing_cycles(k * n, not op.trans_b) if op.trans_b or n % target.lanes else 0
+        return batches * cycles + math.prod(matrices) * packing
 
     @staticmethod
     def _rows(node: Node) -> tuple[int, int]:
@@ -109,7 +107,8 @@ class MatMulVariable(Variant):
             left, right, result, *extras = _merged(views, result.rank - 2)
         _, tile = self._tile(node, b.target)
         direct = whole_lines(right, tile.lanes)
-        scratch = None if direct else b.scratch(panel_floats(*right.shape[-2:], tile.lanes), F32)
+        k, n = right.shape[-2:]
+        scratch = None if direct else b.scratch(panel_floats(k, n, tile.lanes), F32)
         params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct)
         b.call(self.kernel, [left, right], [result], params=params, extras=extras, scratch=scratch)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -123,6 +124,7 @@ def packed_columns(extent: int, width: int, lanes: int) -> list[tuple[int, float
     return [((s.stop - s.start) // s.size, pitch(s.size, lanes) / lanes) for s in segments(extent, width)]
 
 
+@functools.lru_cache(maxsize=512)
 def best_tile(extent: int, width: int, steps: int, target: Target, packed: bool = False) -> tuple[float, Tile]:
     """The cheapest tile for ``extent`` rows of ``width`` floats, and its cycles; of equals the largest.
 

@@ -3,7 +3,7 @@
 With the filter g, m + r - 1 inputs d and the matrices of `Filtering`: y = AT ((G g) * (BT d)), the product being
 element by element. Over two axes each matrix is applied along both. The construction is that of Toom and Cook
 (A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015): polynomials are multiplied by their
-values at some points and at infinity. Points come in pairs p, -p, whose rows share the even and the odd half of a sum.
+values at some points and at infinity. Points come in pairs p, -p, whose rows share the even and odd half of a sum.
 """
 
 from __future__ import annotations

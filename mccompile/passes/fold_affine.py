@@ -64,8 +64,8 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     return 1
 
 
-def _obstacle(r: Rewriter, node: Node, producer: Node, affine: Affine) -> str:
-    value, weights = producer.result, producer.operands[1]
+def _obstacle_of_value(r: Rewriter, node: Node, producer: Node) -> str:
+    value = producer.result
     if not r.is_private(value):
         return "its result is needed elsewhere"
     if value.shape != node.result.shape or value.type.layout != node.result.type.layout:
@@ -74,15 +74,35 @@ def _obstacle(r: Rewriter, node: Node, producer: Node, affine: Affine) -> str:
         return f"{value.dtype} to {node.result.dtype} would be rounded in another way"
     if producer.pre or not is_bias(producer.post.get(0)):
         return "it has another epilogue already"
-    if affine.scale is None:
-        return ""
+    return ""
+
+
+def _obstacle(r: Rewriter, node: Node, producer: Node, affine: Affine) -> str:
+    reason, weights = _obstacle_of_value(r, node, producer), producer.operands[1]
+    if reason or affine.scale is None:
+        return reason
     if weights is None or weights not in r.graph.constants:
         return "its weights are no constant"
-    if not r.is_private(weights):
+    if not all(u is producer or _is_scaled_alike(r, u, affine.scale) for u in r.users(weights)):
         return "its weights are shared with another node"
     if _per_weight(producer, affine.scale, len(weights.shape), weights.shape[0]) is None:
         return "the scale does not vary by output channel alone"
     return ""
+
+
+def _is_scaled_alike(r: Rewriter, other: Node, scale: Array) -> bool:
+    """True if another node that reads the weights will be scaled alike: both read the same new weights then."""
+    users = r.users(other.result) if len(other.results) == 1 else []
+    if len(users) != 1 or not isinstance(users[0].op, Map) or other.operands[0] is other.operands[-1]:
+        return False
+    (node,) = users
+    variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
+    if variable != [other.result] or node.pre or node.post:
+        return False
+    own = affine_map(r.graph, node, other.result)
+    if own is None or own.scale is None or not np.array_equal(own.scale, scale):
+        return False
+    return not _obstacle_of_value(r, node, other)
 
 
 def is_bias(body: ex.Expr | None) -> bool:

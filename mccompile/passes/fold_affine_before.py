@@ -8,6 +8,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
+from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.ops.map import Map
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.pad import Pad
@@ -17,11 +18,13 @@ from mccompile.passes.rewriter import Rewriter
 
 ROUNDS = True
 
+READERS = (Conv, ConvTranspose, MatMul)
 
 def run(graph: Graph, remarks: Remarks) -> int:
     """Fold x * s + b before convolutions and matrix products into their weights and biases, through zero pads.
 
-    May change rounding: weights are rounded once more. A shift does not pass zero padding, a scale does.
+    May change rounding: weights are rounded once more. A shift does not pass zero padding, nor go into a transposed
+    convolution, whose elements are sums of different numbers of taps; a scale does.
     """
     r = Rewriter(graph)
     # From the end, so that of a scale and a shift in two maps the later one goes first.
@@ -35,7 +38,7 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     if len(variable) != 1 or node.pre or node.post:
         return 0
     readers = _readers(r, node.result)
-    if not readers or not all(isinstance(n.op, Conv | MatMul) for n, _ in readers):
+    if not readers or not all(isinstance(n.op, READERS) for n, _ in readers):
         return 0
     affine = affine_map(r.graph, node, variable[0])
     if affine is None:
@@ -79,7 +82,7 @@ def _obstacle(r: Rewriter, node: Node, source: Value, affine: Affine, readers: l
     if source.type != value.type or value.dtype.kind != "f" or value.dtype.name == "f16":
         return f"{source.type} to {value.type} is more than a scale and a shift"
     producer = r.producer(source)
-    if producer is not None and isinstance(producer.op, Conv | MatMul) and r.is_private(source):
+    if producer is not None and isinstance(producer.op, READERS) and r.is_private(source):
         return "it belongs to what comes before it"
     for reader, padded in readers:
         reason = _reader_obstacle(r, value, reader, affine, readers)
@@ -87,6 +90,8 @@ def _obstacle(r: Rewriter, node: Node, source: Value, affine: Affine, readers: l
             return reason
         if padded and affine.shift is not None and np.any(affine.shift != 0):
             return "zero padding comes between the shift and a convolution"
+        if isinstance(reader.op, ConvTranspose) and affine.shift is not None and np.any(affine.shift != 0):
+            return "the shift reaches each element of a transposed convolution by other taps"
     return ""
 
 
@@ -113,7 +118,7 @@ def _along_channels(reader: Node, part: Array) -> Array | None:
     x = reader.operands[0]
     assert x is not None
     rank = len(x.shape)
-    axis = 1 if isinstance(reader.op, Conv) else rank - 1
+    axis = rank - 1 if isinstance(reader.op, MatMul) else 1
     if isinstance(reader.op, MatMul) and reader.op.trans_a:
         axis = rank - 2
     full = (1,) * (rank - np.ndim(part)) + np.shape(part)
@@ -128,7 +133,7 @@ def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, A
     assert w is not None
     weights = graph.array(w).astype(np.float64)
     scaled = None if affine.scale is None else rounded(weights * _placed(reader, affine.scale), w.dtype)
-    if affine.shift is None:
+    if affine.shift is None or isinstance(reader.op, ConvTranspose):  # whose shift is 0
         return scaled, None
     moved = weights * _placed(reader, affine.shift)
     if isinstance(reader.op, Conv):
@@ -154,6 +159,8 @@ def _placed(reader: Node, part: Array) -> Array:
         return flat.reshape((1,) * len(w.shape))
     if isinstance(reader.op, MatMul):
         return flat if reader.op.trans_b else flat.reshape(-1, 1)
+    if isinstance(reader.op, ConvTranspose):
+        return flat.reshape(-1, *(1,) * (len(w.shape) - 1))
     assert isinstance(reader.op, Conv)
     groups, rows = reader.op.groups, w.shape[0]
     by_row = np.repeat(flat.reshape(groups, -1), rows // groups, axis=0)

@@ -12,6 +12,7 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.ops.map import Map
+from mccompile.passes.enlarge_windows import added, window_inside
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewriter import Rewriter
 
@@ -99,19 +100,8 @@ def _orders(a: ex.Expr, b: ex.Expr) -> tuple[tuple[ex.Expr, ex.Expr], ...]:
 
 def _enlarged(big: _Branch, small: _Branch) -> Array | str:
     """The sum of the weights, float64, or the reason why there is none."""
-    a, b = big.op, small.op
-    if a.strides != b.strides or a.groups != b.groups:
-        return "strides or groups differ"
-    weights = big.weights.astype(np.float64)
-    place: list[slice] = [slice(None), slice(None)]
-    for axis, (mine, own) in enumerate(zip(big.kernel, small.kernel, strict=True)):
-        step, rest = divmod(a.pads[axis] - b.pads[axis], a.dilations[axis])
-        spread = own > 1 and a.dilations[axis] != b.dilations[axis]
-        if rest or spread or step < 0 or step + own > mine:
-            return "one window does not lie in the other"
-        place.append(slice(step, step + own))
-    weights[tuple(place)] += small.weights.astype(np.float64)
-    return weights
+    start = window_inside(big.op, big.kernel, small.op, small.kernel)
+    return start if isinstance(start, str) else added(big.weights, small.weights, start)
 
 
 def _rewrite(r: Rewriter, big: _Branch, small: _Branch, weights: Array) -> None:

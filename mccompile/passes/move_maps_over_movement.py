@@ -107,30 +107,40 @@ def _operands(r: Rewriter, node: Node, movement: Node, value: Value) -> list[Ope
     (source,) = movement.inputs
     if isinstance(movement.op, Transpose):
         return _turned(r, node, movement.op, source, value)
+    op = movement.op
+    if isinstance(op, Pad) and op.mode == "constant":
+        scalars = all(v is value or (v is not None and _is_even(op, v)) for v in node.operands)
+        if scalars and _padding(r.graph, node, op, value) is None:
+            return "what it makes of the padding is not known"
     if not scalars:
         return "another operand would have to be moved back"
     if any(v is not value and v is not None and len(v.shape) > len(source.shape) for v in node.operands):
         return "another operand has more axes"
-    op = movement.op
-    if isinstance(op, Pad) and op.mode == "constant" and _padding(r.graph, node, op, value) is None:
-        return "what it makes of the padding is not known"
     if source.type.count > value.type.count:
         return "it would compute what is not read"
     return [[source if v is value else v for v in node.operands]]
 
 
+def _is_even(op: Pad, v: Value) -> bool:
+    """True for an operand that does not vary along the axes that are padded."""
+    rank = len(op.pads) // 2
+    padded = [a for a in range(rank) if op.pads[a] or op.pads[rank + a]]
+    return all(a < rank - len(v.shape) or v.shape[a - rank + len(v.shape)] == 1 for a in padded)
+
+
 def _padding(graph: Graph, node: Node, pad: Pad, value: Value) -> float | None:
-    """What a map makes of the padding; None if it is not known or no number."""
+    """What a map makes of the padding; None if that is not known, varies, or is no number."""
     assert isinstance(node.op, Map)
     known = {i: graph.constants.get(v) for i, v in enumerate(node.operands) if v is not None and v is not value}
     if any(not isinstance(a, np.ndarray) for a in known.values()):
         return None
     padding = np.asarray(pad.value).astype(value.dtype.numpy)
-    arrays = {i: a.reshape(()) for i, a in known.items() if isinstance(a, np.ndarray)}
+    arrays = {i: a for i, a in known.items() if isinstance(a, np.ndarray)}
     with np.errstate(all="ignore"):
-        found = ex.evaluate(node.op.expr, lambda i: arrays.get(i, padding))
-    number = float(found.astype(node.result.dtype.numpy).reshape(()))
-    return number if np.isfinite(number) else None
+        found = ex.evaluate(node.op.expr, lambda i: arrays.get(i, padding)).astype(node.result.dtype.numpy)
+    number = float(found.reshape(-1)[0])
+    same = found.tobytes() == np.full_like(found, found.reshape(-1)[0]).tobytes()
+    return number if same and np.isfinite(number) else None
 
 
 def _turned(r: Rewriter, node: Node, op: Transpose, source: Value, value: Value) -> list[Operands] | str:

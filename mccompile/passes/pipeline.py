@@ -8,7 +8,7 @@ _GROUPS = ("fuse-groups", "move-maps-over-movement", "move-maps-over-reshapes", 
 _FUSE = (
     "move-maps-over-movement", "fold-pads", "fold-affine", "compose-products", "fold-affine-before",
     "merge-summed-convolutions", *_CHANNELS, *_GROUPS, "recognize-attention", "fuse-prologues",
-    "recognize-activations", "fuse-siblings", "compose-movement",
+    "recognize-activations", "enlarge-windows", "fuse-siblings", "compose-movement",
 )  # fmt: skip
 _RECOGNIZE = ("simplify-movement", "fold-space-to-depth", "recognize-normalization", "recognize-softmax")
 _FULL = (*_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_FUSE, *_CLEAN, "choose-layouts")

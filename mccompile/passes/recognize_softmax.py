@@ -90,8 +90,29 @@ def _rewrite_log(m: Match) -> None:
     m.r.rewire(m.root, soft.operands)
 
 
+def _check_rows(m: Match) -> Fail | None:
+    softmax, x = m.root, m.values["x"]
+    assert isinstance(softmax.op, Softmax)
+    shape = softmax.result.shape
+    same = bool(x.shape) and x.shape[-1] == shape[-1] and softmax.op.axis == len(shape) - 1
+    return None if same else Fail("")
+
+
+def _rewrite_rows(m: Match) -> None:
+    softmax, x = m.root, m.values["x"]
+    assert isinstance(softmax.op, Softmax)
+    rows = m.r.insert(softmax, Softmax(len(x.shape) - 1, softmax.op.mode), [x], f"{softmax.result.name}.rows")
+    softmax.op = Reshape(softmax.result.shape)
+    m.r.rewire(softmax, [rows])
+
+
 RULES = (
     Rule("recognised softmax", _SOFT, _check, _rewrite("soft")),
     Rule("recognised log-softmax", _LOG, _check, _rewrite("log")),
     Rule("recognised the logarithm of a softmax", fn("log", Is(Softmax, (_X,), "soft")), _check_log, _rewrite_log),
-)
+    # Old exports flatten what is before the axis; scores of attention are to lie between two products.
+    Rule(
+        "took a softmax before a reshape that keeps its rows",
+        Is(Softmax, (Is(Reshape, (_X,), "reshape"),), "softmax"), _check_rows, _rewrite_rows,
+    ),
+)  # fmt: skip

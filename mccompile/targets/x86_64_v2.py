@@ -10,7 +10,7 @@ TARGET = Target(
     vector_bytes=16,
     registers=16,
     fma=False,
-    broadcasts=2,  # beside the scalar, a product before it is added, and a copy: instructions overwrite an operand
+    broadcasts=3,  # beside the scalar, a product before it is added, and a copy: instructions overwrite an operand
     align=16,
     flags=("-march=x86-64-v2",),
     requires=("__SSE4_2__",),

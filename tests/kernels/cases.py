@@ -63,11 +63,17 @@ class Net:
 
 @dataclass(frozen=True)
 class VariantCase:
-    """A network in which ``kernel`` must compute at least one node when it is forced."""
+    """A network in which ``kernel`` must compute at least one node when it is forced.
+
+    ``op`` is the node's operator where the kernel is called after another one. With ``channels_last`` all values
+    between kernels are stored so, whether that is cheaper or not.
+    """
 
     name: str
     kernel: str
     build: Callable[[Net], Sequence[str]]
+    op: str = ""
+    channels_last: bool = False
 
     def model(self) -> onnx.ModelProto:
         net = Net(sum(map(ord, self.name)))
@@ -75,7 +81,7 @@ class VariantCase:
 
     @property
     def force(self) -> dict[str, str]:
-        return {self.kernel.split(".")[0]: self.kernel}
+        return {self.op or self.kernel.split(".")[0]: self.kernel}
 
 
 Tail = Callable[[Net, str, Sequence[int]], str]

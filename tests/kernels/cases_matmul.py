@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tests.kernels.cases import TAILS, Net, VariantCase
+from tests.kernels.cases import TAILS, Array, Net, VariantCase
 
 
 def variable(left: Sequence[int], right: Sequence[int], tail: str = "plain", trans: str = "") -> VariantCase:
@@ -45,8 +45,8 @@ def attention(
 ) -> VariantCase:
     """Attention of ``queries`` by ``keys`` of ``length``, values of ``width``.
 
-    ``mask``: "add" (per key), "causal" (a constant), "select" (by bools), "heads" (as projections lie in memory:
-    [batch, sequence, heads * length], an addition of -inf); the first row of "select" is masked altogether.
+    ``mask``: "add" (per key), "causal" (a constant), "select" (by bools, the first row altogether), "heads" (an
+    addition of -inf; operands and result as projections leave them: [batch, sequence, heads * length]).
     """
 
     def build(n: Net) -> Sequence[str]:
@@ -72,27 +72,39 @@ def _heads(n: Net, batch: Sequence[int], rows: int, length: int) -> str:
     return n("Transpose", n("Reshape", x, n.ints(batch[0], rows, batch[1], length)), perm=[0, 2, 1, 3])
 
 
-def _causal(queries: int, keys: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _causal(queries: int, keys: int) -> Array:
     return np.tril(np.ones((queries, keys), dtype=bool), keys - queries)
 
 
-_MASKS = {
-    "": lambda n, s, queries, keys: s,
-    "add": lambda n, s, queries, keys: n(
-        "Add", n("Mul", s, n.constant(np.float32(0.3))), n("Mul", n.input(1, keys), n.constant(np.float32(9)))
-    ),
-    "causal": lambda n, s, queries, keys: n(
-        "Where", n.constant(_causal(queries, keys)), n("Div", s, n.constant(np.float32(2))), n.constant(np.float32(-1e9))
-    ),
-    "select": lambda n, s, queries, keys: n(
-        "Where",
-        n("Greater", n.input(queries, keys), n.constant(np.float32(0.5))),
-        s,
-        n.constant(np.float32(-np.inf)),
-    ),
-    "heads": lambda n, s, queries, keys: n(
-        "Add", s, n.constant(np.where(_causal(queries, keys), 0, -np.inf).astype(np.float32))
-    ),
+def _number(n: Net, value: float) -> str:
+    return n.constant(np.array(value, dtype=np.float32))
+
+
+def _added(n: Net, scores: str, queries: int, keys: int) -> str:
+    return n("Add", n("Mul", scores, _number(n, 0.3)), n("Mul", n.input(1, keys), _number(n, 9)))
+
+
+def _masked(n: Net, scores: str, queries: int, keys: int) -> str:
+    halves = n("Div", scores, _number(n, 2))
+    return n("Where", n.constant(_causal(queries, keys)), halves, _number(n, -1e9))
+
+
+def _selected(n: Net, scores: str, queries: int, keys: int) -> str:
+    least = np.full((queries, 1), -0.5, dtype=np.float32)
+    least[0] = 9
+    return n("Where", n("Greater", n.input(queries, keys), n.constant(least)), scores, _number(n, -np.inf))
+
+
+def _before(n: Net, scores: str, queries: int, keys: int) -> str:
+    return n("Add", scores, n.constant(np.where(_causal(queries, keys), 0, -np.inf).astype(np.float32)))
+
+
+_MASKS: dict[str, Callable[[Net, str, int, int], str]] = {
+    "": lambda n, scores, queries, keys: scores,
+    "add": _added,
+    "causal": _masked,
+    "select": _selected,
+    "heads": _before,
 }
 
 ATTENTION = [

@@ -19,16 +19,18 @@ from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import REPOSITORY, needs_tool
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, Net, VariantCase, matmul
+from tests.kernels.cases_conv_channels import CHANNELS
 from tests.kernels.cases_matmul import ATTENTION, VARIABLE
 from tests.kernels.cases_recurrent import RECURRENT
 from tests.kernels.cases_vectors import VECTORS
 from tests.kernels.halos import FREE, HALOS
+from tests.support.compiled import store_channels_last
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.opcases import Built, CaseLibrary, mismatch
 from tests.support.targets import NARROW, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
-CASES = [*MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *ATTENTION]
+CASES = [*MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *ATTENTION, *CHANNELS]
 EVERY = [*WIDE, *(pytest.param(name, marks=pytest.mark.slow) for name in NARROW)]
 TOLERANCE = 5e-6
 GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0]]
@@ -51,6 +53,8 @@ def compiled(case: VariantCase, number: int, target: str, folder: Path, force: d
     path = folder / f"case{number}.onnx"
     path.write_bytes(case.model().SerializeToString())
     c = import_graph(path, Options(target=target, name=f"case{number}", kernels=force))
+    if case.channels_last:
+        store_channels_last(c)
     return Built(number, Case([]), [], c, compile_program(c))
 
 
@@ -61,7 +65,7 @@ def kernels_of(built: Built) -> set[str]:
 
 def library(cases: Sequence[VariantCase], target: str, folder: Path, generic: bool = False) -> CaseLibrary:
     folder.mkdir()
-    family = {c.kernel.split(".")[0] for c in cases}
+    family = {op for c in cases for op in c.force}
     plain = {op: f"{op}.generic" for op in family}
     built = [compiled(c, i, target, folder, plain if generic else c.force) for i, c in enumerate(cases)]
     quick = ["-O1"] if generic else []
@@ -163,9 +167,11 @@ def test_tiles_end_before_at_and_behind_extents(target: str, tmp_path: Path) -> 
         for step in program.body.linear():
             if isinstance(step, Call) and step.kernel == case.kernel and isinstance(step.params, Tile):
                 shape, tile = step.results[0].shape, step.params
-                rows = shape[-2] if step.op.name in ("matmul", "attention") else shape[1] // getattr(step.op, "groups", 1)
+                groups = getattr(step.op, "groups", 1)
+                last = step.kernel in ("matmul.packed", "conv.channels") or step.op.name in ("matmul", "attention")
+                rows, width = (shape[-2], shape[-1] // groups) if last else (shape[1] // groups, shape[-1])
                 fit = seen.setdefault(case.kernel, set())
-                fit |= {(0, rows % tile.rows == 0), (1, shape[-1] % tile.width == 0), (2, shape[-1] < tile.width)}
+                fit |= {(0, rows % tile.rows == 0), (1, width % tile.width == 0), (2, width < tile.width)}
     for kernel, fits in seen.items():
         assert fits == {(axis, fit) for axis in (0, 1, 2) for fit in (False, True)}, kernel
 

@@ -1,8 +1,9 @@
 """Passes on graphs written as text: every part of the .mcir files beside this one is a test.
 
 A file begins with ``// passes: name, name``, then perhaps ``// target: name``; its parts are separated by
-``// -----`` and begin with a comment that names them. Constants without elements get random ones. The graph after the passes and their remarks are checked against the part's CHECK lines
-(syntax of LLVM's FileCheck), and the graph must mean the same as before.
+``// -----`` and begin with a comment that names them. Constants without elements get random ones. The graph after
+the passes and their remarks are checked against the part's CHECK lines (syntax of LLVM's FileCheck), and the graph must
+mean the same as before.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.check.emulate import cross_tools
 from mccompile.ir.types import DTYPES
+from mccompile.targets.target import resolve, runs_here
 
 Array = np.ndarray[Any, np.dtype[Any]]
 HARNESS = Path(__file__).with_name("harness.c")
@@ -37,6 +39,7 @@ class Harness:
     program: Path
     out: Path
     report: Mapping[str, Any]
+    emulator: tuple[str, ...] = ()
 
     def run(self, place: str, inputs: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
         """The outputs of one run after the other in one arena. CalledProcessError where the program dies."""
@@ -62,12 +65,15 @@ class Harness:
 
     def call(self, *arguments: str | Path) -> None:
         environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
-        command = [str(a) for a in (self.program, *arguments)]
+        command = [str(a) for a in (*self.emulator, self.program, *arguments)]
         subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
 
 
 def build(out: Path, flags: Sequence[str] = (), compiler: str = "gcc", source: Path | None = None) -> Harness:
-    """The harness of the folder ``out``, with the target's flags and ``flags``; ``source`` replaces <name>.c."""
+    """The harness of the folder ``out``, with the target's flags and ``flags``; ``source`` replaces <name>.c.
+
+    Of a target that does not run here it is built by its cross compiler, and emulated.
+    """
     report = json.loads((out / "report.json").read_text())
     name = report["model"]["name"]
     text = (out / f"{name}.h").read_text()
@@ -84,7 +90,12 @@ def build(out: Path, flags: Sequence[str] = (), compiler: str = "gcc", source: P
     program = work / "program"
     files = [source or out / f"{name}.c", out / "mcc.c"]
     target = [f for f in report["target"]["c_flags"] if not f.startswith("-std")]
+    emulator: tuple[str, ...] = ()
+    kind = resolve(report["target"]["name"])
+    if not runs_here(kind.name):
+        tools = cross_tools(kind)
+        compiler, emulator, flags = tools.compiler[0], tools.emulator, [*flags, "-static"]
     command = [compiler, "-std=c99", *target, *flags, f"-I{out}", f"-I{work}", *files, HARNESS, "-lm", "-o", program]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return Harness(program, out, report)
+    return Harness(program, out, report, emulator)

@@ -1,0 +1,60 @@
+"""The words of the copy template: the way elements go, and which lanes of which vectors make up another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.kernels.movement import Way, movement
+
+Place = tuple[int, int]
+"""A vector and one of its lanes."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """A copy from ``x`` to ``y``, whose axes are in the order of the loops."""
+
+    way: str
+    x: BoundView
+    y: BoundView
+    lanes: int
+
+    def swap(self, block: int, odd: int) -> str:
+        """The lanes of two vectors that a vector has when odd blocks of the first are swapped for even ones of the
+        second: those of the first vector, or with ``odd`` of the second."""
+        first = [self.lanes + j - block if j & block else j for j in range(self.lanes)]
+        second = [self.lanes + j if j & block else j + block for j in range(self.lanes)]
+        return ", ".join(map(str, second if odd else first))
+
+    def weaving(self, few: int, k: int) -> list[Place]:
+        """What vector ``k`` of a run is made of, in which ``few`` vectors take turns."""
+        elements = range(k * self.lanes, (k + 1) * self.lanes)
+        return [(e % few, e // few) for e in elements]
+
+    def unweaving(self, few: int, k: int) -> list[Place]:
+        """What vector ``k`` of ``few`` is made of, which take turns in a run."""
+        elements = range(k, few * self.lanes, few)
+        return [(e // self.lanes, e % self.lanes) for e in elements]
+
+    def woven(self, sources: Sequence[str], places: Sequence[Place]) -> str:
+        """A vector whose lanes come from several ones; lanes of vectors that there are not have no meaning."""
+        value, others = sources[0], sources[1:] or sources[:1]
+        taken = [lane if vector == 0 else 0 for vector, lane in places]
+        for s, other in enumerate(others, 1):
+            lanes = [self.lanes + lane if vector == s else t for t, (vector, lane) in zip(taken, places, strict=True)]
+            value = f"__builtin_shufflevector({value}, {other}, {', '.join(map(str, lanes))})"
+            taken = list(range(self.lanes))
+        return value
+
+
+def moves(context: KernelContext, lanes: int) -> Moves:
+    """The way of a copy. Where numbers are C parameters, any of them must do: one element after the other."""
+    x, y = context.x[0], context.y[0]
+    assert x is not None
+    if context.call.args:
+        run = y.rank == 1 and y.s(0) == x.s(0) == "1"
+        return Moves((Way.ROWS if run else Way.PLAIN).value, x, y, 0)
+    m = movement(x.view, y.view, lanes)
+    return Moves(m.way.value, BoundView(x.name, m.source), BoundView(y.name, m.result), lanes)

@@ -1,0 +1,79 @@
+"""How the elements of a copy are moved: by which loops, decided from the two views alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mccompile.ir.kernel import View
+from mccompile.ir.types import F32, row_major
+from mccompile.kernels.loops import collapse
+
+WOVEN = 4
+"""Up to so many vectors are woven into one run, or one run into so many."""
+
+
+class Way(Enum):
+    """``PLAIN``: one element after the other. ``ROWS``: runs that are contiguous on both sides.
+
+    Where the contiguous axis of one side is not that of the other, the last two axes of the views are these, that of
+    the source first: ``TURN`` turns squares of vectors, ``WEAVE`` makes one run of few, ``UNWEAVE`` few of one.
+    """
+
+    PLAIN = "plain"
+    ROWS = "rows"
+    TURN = "turn"
+    WEAVE = "weave"
+    UNWEAVE = "unweave"
+
+
+@dataclass(frozen=True)
+class Movement:
+    """The views with their axes in the order of the loops."""
+
+    way: Way
+    source: View
+    result: View
+
+
+def movement(source: View, result: View, lanes: int) -> Movement:
+    """The best way to copy one linear view to another of its shape, with vectors of ``lanes`` floats (0: none)."""
+    found = collapse(_permuted([source, result], _by_steps(result)))
+    if isinstance(found, str):
+        return Movement(Way.PLAIN, source, result)
+    x, y = found
+    if not y.rank:
+        return Movement(Way.PLAIN, x, y)
+    if x.strides[-1] == y.strides[-1] == 1:
+        return Movement(Way.ROWS, x, y)
+    near = [a for a in range(x.rank) if x.strides[a] == 1]
+    if not lanes or x.dtype != F32 or y.strides[-1] != 1 or len(near) != 1:
+        return Movement(Way.PLAIN, x, y)
+    order = [*(a for a in range(x.rank - 1) if a != near[0]), near[0], x.rank - 1]
+    x, y = _permuted([x, y], order)
+    return Movement(_crossing(x, y), x, y)
+
+
+def _by_steps(view: View) -> list[int]:
+    steps = view.axis_strides() if view.linear else view.strides
+    return sorted(range(view.rank), key=lambda a: -abs(steps[a]))
+
+
+def _permuted(views: list[View], order: list[int]) -> list[View]:
+    if any(not v.linear for v in views):
+        return views
+    return [
+        View(v.buffer, tuple(v.shape[a] for a in order), row_major(v.rank), tuple(v.axis_strides()[a] for a in order),
+             v.offset)
+        for v in views
+    ]  # fmt: skip
+
+
+def _crossing(x: View, y: View) -> Way:
+    """Of views whose last axis but one is contiguous in the source, and whose last one is in the result."""
+    few, many = x.shape[-2:]
+    if many <= WOVEN and y.strides[-2] == many:
+        return Way.WEAVE
+    if few <= WOVEN and x.strides[-1] == few:
+        return Way.UNWEAVE
+    return Way.TURN

@@ -1,0 +1,97 @@
+"""The family of `resize`: element by element, or vectors over channels where these lie together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call
+from mccompile.ir.types import F32
+from mccompile.kernels.channel_windows import plane_last
+from mccompile.kernels.channels import is_channels_last
+from mccompile.kernels.traffic import moved
+from mccompile.kernels.variant import Builder, Variant, lines_broken
+from mccompile.ops.resize import Resize
+from mccompile.targets.target import Target
+
+SCALAR_CYCLES = 3.0
+"""Cycles of a tap of one element: its place and weight are looked up."""
+PIXEL_CYCLES = 12.0
+"""Cycles of a pixel beside its vectors: places and weights of its taps."""
+MOST_TAPS = 16
+"""Elements of the operand that a result is made of, which are written out one by one."""
+
+
+def _taps(node: Node) -> list[int]:
+    """How many elements each resized axis of a result is made of."""
+    op = node.op
+    assert isinstance(op, Resize)
+    return [table.shape[1] for table in node.inputs[1 : 1 + len(op.axes)]]
+
+
+class ResizeGeneric(Variant):
+    ops = ("resize",)
+    kernel = "resize.generic"
+
+    def cost(self, node: Node, target: Target) -> float:
+        return node.results[0].type.count * (SCALAR_CYCLES * math.prod(_taps(node)) + 1)
+
+
+@dataclass(frozen=True)
+class ResizePlane:
+    """Which of the resized axes are those of lines and of pixels; -1 for one that keeps its extent."""
+
+    lines: int
+    pixels: int
+
+
+class ResizeChannels(Variant):
+    """Places and weights are looked up once for each pixel."""
+
+    ops = ("resize",)
+    kernel = "resize.channels"
+    params = ResizePlane
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op, x = node.op, node.inputs[0]
+        assert isinstance(op, Resize)
+        if not target.lanes:
+            return "the target has no vectors"
+        if node.pre:
+            return "the operand has a prologue"
+        if x.dtype != F32:
+            return "only f32 is vectorised"
+        if len(x.shape) not in (3, 4) or min(op.axes) < 2:
+            return "it resizes other axes than one or two spatial ones"
+        if op.partial:
+            return "some results lie outside of the operand"
+        if math.prod(_taps(node)) > MOST_TAPS:
+            return f"a result is made of more than {MOST_TAPS} elements"
+        if not is_channels_last(x) or not is_channels_last(node.results[0]):
+            return "a layout is not channels-last"
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        n, channels, *spatial = node.results[0].shape
+        vector = (1.5 * math.prod(_taps(node)) + 1) * target.lanes / 16 + 1
+        cycles = n * math.prod(spatial) * (-(-channels // target.lanes) * vector + PIXEL_CYCLES)
+        return max(cycles, moved(node, target))
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        assert isinstance(op, Resize)
+        x, *tables = node.inputs
+        result = b.result(0)
+        extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        along = {axis - result.rank: i for i, axis in enumerate(op.axes)}
+        plane = ResizePlane(along.get(-2, -1) if result.rank == 4 else -1, along.get(-1, -1))
+        reads = [plane_last(b.read(x)), *map(b.read, tables[: len(node.operands) - 1])]
+        b.call(self.kernel, reads, [plane_last(result)], params=plane, extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after)
+
+
+VARIANTS = (ResizeGeneric(), ResizeChannels())

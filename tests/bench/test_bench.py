@@ -1,0 +1,91 @@
+"""`mccompile bench`, from the command to the numbers."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mccompile.bench.bench import bench
+from mccompile.bench.engines import ENGINES
+from mccompile.cli.main import cli
+from mccompile.driver import Options
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.targets.target import runs_here, targets
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(cli, ["bench", *map(str, args)])
+
+
+def test_bench_of_the_example_per_layer(tmp_path: Path) -> None:
+    begin = time.perf_counter()
+    done = run(DIGITS, "--per-layer", "--rounds", 2, "--json")
+    assert done.exit_code == 0, done.output
+    assert time.perf_counter() - begin < 10
+    data = json.loads(done.stdout)
+    assert data["macs"] > 0
+    assert 0 < data["ms"]["best"] <= data["ms"]["median"] < 100
+    assert data["ms"]["quartile1"] <= data["ms"]["median"] <= data["ms"]["quartile3"]
+    assert data["gflops"] == pytest.approx(2 * data["macs"] / data["ms"]["median"] / 1e6, rel=0.01)
+    assert data["of_peak"] == pytest.approx(data["gflops"] / data["machine"]["gflops"], rel=0.01)
+    assert {"cpu", "compiler", "gflops", "ghz"} <= data["machine"].keys()
+    assert [x["step"] for x in data["layers"]] == list(range(len(data["layers"])))
+    assert sum(x["share"] for x in data["layers"]) == pytest.approx(1.0, abs=0.01)
+    assert sum(x["macs"] for x in data["layers"]) == data["macs"]
+    assert {x["bound"] for x in data["layers"]} <= {"compute", "bandwidth", "overhead"}
+    assert any("conv1" in name for x in data["layers"] for name in x["onnx"])
+    total = sum(x["us"] for x in data["layers"]) / 1e3
+    assert 0.2 < total / data["ms"]["median"] < 5  # the steps are the run, but for calls and clocks
+
+
+def test_bench_as_text(tmp_path: Path) -> None:
+    done = run(DIGITS, "--rounds", 1, "--target", "generic")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    assert "of the peak" in done.stdout
+    assert "ONNX nodes" not in done.stdout
+    assert "digits (digits.onnx) for generic -O2" in done.stdout
+
+
+def test_another_engine_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(model: Path, inputs: object) -> tuple[str, object]:
+        return "slow 1.0", lambda: time.sleep(0.002)
+
+    monkeypatch.setitem(ENGINES, "slow", slow)
+    found = bench(DIGITS, Options(target="generic"), rounds=1, against="slow", seconds=0.01)
+    (other,) = found.others
+    assert other.engine == "slow 1.0"
+    assert other.time.median > 0.002
+    assert other.ratio == pytest.approx(other.time.median / found.time.median)
+    assert found.to_json()["against"][0]["ratio"] == round(other.ratio, 4)
+
+
+def test_onnxruntime_beside() -> None:
+    pytest.importorskip("onnxruntime")
+    found = bench(DIGITS, Options(), rounds=1, against="onnxruntime", seconds=0.01)
+    assert found.others[0].engine.startswith("onnxruntime ")
+    assert 0 < found.others[0].time.median < 0.1
+
+
+def test_wrong_usage() -> None:
+    done = run(DIGITS, "--against", "tensorflow")
+    assert done.exit_code == 2
+    assert "known engines: onnxruntime" in done.output
+    assert run(DIGITS, "--rounds", 0).exit_code == 2
+    with pytest.raises(UsageError):
+        bench(DIGITS, Options(), rounds=0)
+
+
+def test_a_target_of_another_machine() -> None:
+    foreign = [name for name in targets() if not runs_here(name)]
+    if not foreign:
+        pytest.skip("this machine runs code for every target")
+    with pytest.raises(CompileError, match="does not run code for target"):
+        bench(DIGITS, replace(Options(), target=foreign[0]), rounds=1)

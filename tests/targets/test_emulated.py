@@ -1,0 +1,172 @@
+"""Targets that this machine does not run: their code in an emulator, against onnxruntime."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mccompile
+from mccompile.check.build import build_program
+from mccompile.check.check import check
+from mccompile.check.compare import F16_FACTOR, compare
+from mccompile.check.emulate import EmulatedNet, Emulator, cross_tools, emulated_main
+from mccompile.check.network import Network
+from mccompile.driver import Options
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ops.registry import front_ends
+from mccompile.targets.target import STRICT_WARNINGS, resolve, runs_here, strict_warnings
+from tests._skips import REPOSITORY
+from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, VariantCase
+from tests.kernels.test_variants import TOLERANCE, inputs_of, ort_run
+from tests.support.harness import build
+from tests.support.opcases import CaseLibrary, agreement, case_inputs, compile_case, mismatch
+from tests.support.real_models import RealModel, real_models
+from tests.support.small_models import write_model
+from tests.support.targets import EMULATED, NARROW, needs_target
+
+DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
+REAL = {m.name: m for m in real_models() if not m.later}
+QUICK = ("kws_dscnn_fp32", "mnist8")
+SLOW = ("go1_policy", "dtln_stage2", "squeezenet_fp16")
+GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14]]
+
+
+def foreign(name: str) -> str:
+    """The target, where it can be emulated and is not this machine's own."""
+    if runs_here(needs_target(name)):
+        pytest.skip(f"{name} is what this machine runs")
+    return name
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCC_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("target", "cases"), [*((t, 1) for t in EMULATED), *(pytest.param(t, 5, marks=pytest.mark.slow) for t in NARROW)]
+)
+def test_operators_agree_with_onnxruntime(target: str, cases: int, tmp_path: Path) -> None:
+    """Every operator, ``cases`` samples of each, in one program."""
+    needs_target(target)
+    ends = [f for f in front_ends().values() if f.sample is not None]
+    options = Options(target=target)
+    drawn = [(f, compile_case(f, 100 * i + k, tmp_path, options)) for i, f in enumerate(ends) for k in range(cases)]
+    flags = [*resolve(target).c_flags, *STRICT_WARNINGS, "-O1" if cases == 1 else "-O2"]
+    library = CaseLibrary(tmp_path, [b for _, b in drawn], flags).build()
+    faults = [agreement(f, b, library.run(b, case_inputs(b.case))) for f, b in drawn]
+    assert not any(faults), "\n".join(filter(None, faults))
+
+
+@pytest.mark.parametrize("target", NARROW)
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(REAL[n], marks=pytest.mark.slow if n in SLOW else ()) for n in (*QUICK, *SLOW) if n in REAL],
+    ids=lambda m: m.name,
+)
+def test_networks_agree_with_onnxruntime(model: RealModel, target: str, tmp_path: Path) -> None:
+    needs_target(target)
+    mccompile.compile(model.path, tmp_path / "out", target=target, input_shapes=model.shapes)
+    network = Network(tmp_path / "out", tuple(strict_warnings("gcc")), emulate=True)
+    network.fill_arenas(0xFF)
+    got, noise = network.run(model.inputs()), model.noise()
+    for name, want in model.outputs().items():
+        factor = F16_FACTOR if model.half else 1.0
+        verdict = compare(name, got[name].reshape(want.shape), want, np.full(want.shape, noise[name]), factor)
+        assert verdict.ok, verdict.text()
+
+
+@pytest.mark.parametrize("target", EMULATED)
+@pytest.mark.parametrize("case", GUARDED, ids=lambda c: c.name)
+def test_no_access_outside_of_the_memory(case: VariantCase, target: str, tmp_path: Path) -> None:
+    """Between forbidden pages, and at no more than the least alignment."""
+    foreign(target)
+    model = case.model()
+    (tmp_path / "guarded.onnx").write_bytes(model.SerializeToString())
+    mccompile.compile(tmp_path / "guarded.onnx", tmp_path / "out", target=target, kernels=case.force)
+    inputs = inputs_of(model, 1)
+    harness = build(tmp_path / "out")
+    for place in ("low", "high", "odd"):
+        (got,) = harness.run(place, [inputs])
+        for value, want in zip(got.values(), ort_run(model, inputs), strict=True):
+            assert not mismatch(value, want, TOLERANCE), place
+
+
+@pytest.mark.parametrize("target", EMULATED)
+@pytest.mark.parametrize("name", ["residual", "integers"])
+def test_check_builds_and_emulates(name: str, target: str, tmp_path: Path) -> None:
+    foreign(target)
+    result = check(write_model(name, tmp_path), Options(target=target))
+    assert result.ok, result.lines()
+    assert len(result.runs) == 2
+
+
+def test_check_in_two_memories(tmp_path: Path) -> None:
+    memory = (("fast", 600), ("slow", 1 << 20))
+    result = check(write_model("residual", tmp_path), Options(target=foreign(EMULATED[0]), memory=memory))
+    assert result.ok, result.lines()
+
+
+def test_check_finds_wrong_c(tmp_path: Path) -> None:
+    """What is compared is what the emulated program computes."""
+    target = foreign(EMULATED[0])
+    mccompile.compile(DIGITS, tmp_path, target=target)
+    x = np.linspace(0, 1, 64, dtype=np.float32)
+    right = Network(tmp_path, emulate=True)
+    inputs = {name: x.reshape(view.shape) for name, view in right.inputs.items()}
+    want = right.run(inputs)["scores"]
+    assert np.array_equal(want, right.run(inputs)["scores"])
+    blob = bytearray((tmp_path / "digits.mcb").read_bytes())
+    blob[-400:] = bytes(400)
+    (tmp_path / "digits.mcb").write_bytes(blob)
+    assert not np.allclose(want, Network(tmp_path, emulate=True).run(inputs)["scores"])
+
+
+def test_a_status_and_the_end_of_the_program_are_told(tmp_path: Path) -> None:
+    target = foreign(EMULATED[0])
+    mccompile.compile(DIGITS, tmp_path, target=target)
+    (tmp_path / "other.mcb").write_bytes(bytes(100))
+    shutil.copy(tmp_path / "other.mcb", tmp_path / "digits.mcb")
+    with pytest.raises(CompileError, match=r"digits_init answered status \d+: \w+"):
+        Network(tmp_path, emulate=True)
+    dying = tmp_path / "dying.c"
+    dying.write_text("int main(void) { volatile int *p = 0; return *p; }\n")
+    tools = cross_tools(resolve(target))
+    program = build_program(tools.compiler, [dying], ["-O1", "-static"], tmp_path)
+    with pytest.raises(CompileError, match="ended with status"):
+        Emulator(program, tools).run([np.zeros(1 << 20, np.uint8)])
+
+
+def test_missing_tools_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = next(name for name in EMULATED if not runs_here(name))
+    monkeypatch.setattr(shutil, "which", lambda name: None if name.startswith("qemu") else f"/usr/bin/{name}")
+    with pytest.raises(CompileError, match=resolve(target).emulator[0]) as caught:
+        check(DIGITS, Options(target=target))
+    assert f"{resolve(target).triple}-gcc" not in str(caught.value)
+    assert all(package in str(caught.value) for package in resolve(target).packages)
+    assert "--golden" in str(caught.value)
+
+
+def test_a_target_without_an_emulator_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CompileError, match="no emulator for it is known"):
+        cross_tools(resolve("x86-64-v4"))
+    target = next(name for name in EMULATED if not runs_here(name))
+    with pytest.raises(UsageError, match="inner values"):
+        check(DIGITS, Options(target=target), per_layer=True)
+
+
+def test_loading_a_foreign_network_is_an_error(tmp_path: Path) -> None:
+    """Nobody is to measure an emulator by mistake."""
+    target = next(name for name in EMULATED if not runs_here(name))
+    mccompile.compile(DIGITS, tmp_path, target=target)
+    with pytest.raises(CompileError, match=f"does not run code for target {target}"):
+        mccompile.load(tmp_path)
+
+
+def test_the_main_program_holds_all_networks() -> None:
+    text = emulated_main([EmulatedNet("a"), EmulatedNet("b", 2)], 16)
+    assert text.count("places[1][2].at") == 1
+    assert text.count("places[0][2].at") == 0

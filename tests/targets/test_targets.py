@@ -1,0 +1,95 @@
+"""The targets as data: which one a machine is, what their flags turn on, and what the documents say of them."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import mccompile
+from mccompile.targets import target as module
+from mccompile.targets.target import Target, resolve, runs_here, targets
+from tests._skips import REPOSITORY, needs_tool
+from tests.support.targets import EMULATED, NARROW, WIDE
+
+DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
+X86 = "fpu sse2 ssse3 sse4_1 sse4_2 popcnt"
+MACHINES = [
+    ("x86_64", f"{X86} avx2 fma f16c bmi2 avx512f avx512bw avx512vl avx512dq avx512cd", "x86-64-v4"),
+    ("AMD64", f"{X86} avx2 fma f16c bmi2 avx512f", "x86-64-v3"),
+    ("x86_64", f"{X86} avx", "x86-64-v2"),
+    ("x86_64", "fpu sse2", "generic"),
+    ("x86_64", "", "generic"),
+    ("aarch64", "fp asimd", "aarch64"),
+    ("arm64", "", "aarch64"),
+    ("armv7l", "half thumb neon vfpv4", "armv7-neon"),
+    ("armv7l", "half thumb vfpv3d16", "generic"),
+    ("riscv64", "", "generic"),
+]
+
+
+@pytest.mark.parametrize(("machine", "features", "best"), MACHINES)
+def test_native_is_the_best_that_a_machine_runs(
+    machine: str, features: str, best: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(module, "_features", lambda: set(features.split()))
+    assert resolve("native").name == best
+    runs = [t for t in targets().values() if runs_here(t.name)]
+    assert resolve("generic") in runs
+    assert all(t.vector_bytes <= resolve("native").vector_bytes for t in runs)
+
+
+def compiler_of(target: Target) -> str:
+    return needs_tool(f"{target.triple}-gcc" if target.triple else "gcc")
+
+
+def macros(command: list[str]) -> set[str]:
+    command = [*command, "-dM", "-E", "-x", "c", "/dev/null"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {line.split()[1].split("(")[0] for line in text.splitlines()}
+
+
+@pytest.mark.parametrize("name", [*WIDE, *NARROW])
+def test_the_flags_turn_on_what_the_file_requires(name: str) -> None:
+    target = resolve(name)
+    assert set(target.requires) <= macros([compiler_of(target), *target.c_flags])
+    text = (REPOSITORY / "kernels_templates" / "_lib" / f"vector_{target.isa}.c.j2").read_text()
+    assert "helper mcc_" in text
+
+
+@pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "armv7-neon"])
+def test_without_its_flags_the_generated_file_refuses(name: str, tmp_path: Path) -> None:
+    target = resolve(name)
+    mccompile.compile(DIGITS, tmp_path, target=name)
+    command = [compiler_of(target), "-std=c99", "-fsyntax-only", "digits.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert f"was generated for {name}" in done.stderr
+    assert shlex.join(target.flags) in done.stderr
+
+
+@pytest.mark.parametrize("name", EMULATED)
+def test_clang_takes_the_same_text(name: str, tmp_path: Path) -> None:
+    """It compiles for all machines; that it links for them is not asked."""
+    target = resolve(name)
+    compiler_of(target)  # whose headers clang reads
+    mccompile.compile(DIGITS, tmp_path, target=name)
+    flags = [*target.c_flags, *module.strict_warnings("clang"), f"--target={target.triple}"]
+    done = subprocess.run(
+        [needs_tool("clang"), *flags, "-c", "digits.c", "mcc.c"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_document_has_a_row_for_each_target() -> None:
+    text = (REPOSITORY / "docs" / "targets.md").read_text()
+    for t in targets().values():
+        vectors = f"{8 * t.vector_bytes} bits" if t.vector_bytes else "none"
+        row = f"| `{t.name}` | {t.summary} | {vectors} | `{shlex.join(t.c_flags)}` |"
+        assert row in text
+        assert all(package in text for package in t.packages)
+    assert text.count("\n| `") == len(targets())
