@@ -33,6 +33,7 @@ def compile(
     split_kernels: bool = False,
     constants: Mapping[str, Any] | None = None,
     max_blob_growth: float = 4.0,
+    plan_effort: int = 1,
     tune: bool = False,
     tuning: str | Path | None = None,
 ) -> Artifacts:
@@ -58,6 +59,7 @@ def compile(
             no such inputs then, and what depends on them is computed when it is compiled.
         max_blob_growth: by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3
             on hosted targets); 0 or 1: not at all.
+        plan_effort: how long a smaller arena is searched for, from 0 to 3: each adds 8 times the work of the one before.
         tune: measure the kernels that each node could have on this machine, and take the fastest. What was measured
             before is kept in the user's cache, or in the file ``tuning``.
         tuning: file of measurements to choose kernels by.
@@ -71,7 +73,7 @@ def compile(
     options = driver.Options(
         target, opt_level, dims or {}, input_shapes or {}, keep_inputs, name, embed, None, kernels or {}, exact,
         tuple((memory or {}).items()), ram, split_kernels, constants=constants or {},
-        max_blob_growth=max_blob_growth,
+        max_blob_growth=max_blob_growth, plan_effort=plan_effort,
     )  # fmt: skip
     if tune or tuning is not None:
         from mccompile.tune.tune import apply

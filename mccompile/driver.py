@@ -230,7 +230,7 @@ def _place(c: Compilation) -> Program:
         macs = n.op.macs(n.operand_types(), [r.type for r in n.results])
         work[n.origins] = work.get(n.origins, 0) + macs
     leaner = (lambda: _lower(c, arena_first=True)) if c.graph.nodes else None
-    room = Room(c.options.keep_inputs, c.options.memory, c.options.ram)
+    room = Room(c.options.keep_inputs, c.options.memory, c.options.ram, c.options.plan_effort)
     fitted = plan_to_fit(c.lowered, leaner, room, work)
     c.lowered, c.program = fitted.lowered, fitted.program
     if fitted.note:
@@ -248,13 +248,18 @@ def compile_files(
 
 def finish(c: Compilation, observe: Observer = _nothing) -> dict[str, bytes]:
     """Every stage that is not done yet, and the files of it all, report included."""
+    files = _generated(c, observe)
+    files["report.json"] = write_report(make_report(c, files))
+    return files
+
+
+def _generated(c: Compilation, observe: Observer) -> dict[str, bytes]:
+    """Every stage that is not done yet, and the files of it all but the report."""
     pool = KernelPool(c.graph.name, external=True) if c.options.split_kernels else None
     facts = compile_program(c, observe, pool)
     if pool is not None:
         c.library = make_library(pool, [facts], c.target, split=True)
-    files = source_files(facts, c.options.embed, c.library)
-    files["report.json"] = write_report(make_report(c, files))
-    return files
+    return source_files(facts, c.options.embed, c.library)
 
 
 def compile(
@@ -268,10 +273,13 @@ def compile(
 
     Either every file is written or none: they are made in a temporary folder beside and moved at the end.
     """
-    c, files = compile_files(model, options, observe)
+    c = open_model(model, options)
+    files = _generated(c, observe)
     files |= extra(c)
+    report = make_report(c, files)
+    files["report.json"] = write_report(report)
     write_folder(Path(out_dir), files)
-    return Artifacts(Path(out_dir), c.graph.name, make_report(c, files), tuple(c.notes))
+    return Artifacts(Path(out_dir), c.graph.name, report, tuple(c.notes))
 
 
 def compile_project(

@@ -133,10 +133,15 @@ def _golden(model: Path, c: Compilation, inputs: Path | None) -> dict[str, bytes
 
 
 def _choice_lines(report: dict[str, Any]) -> list[str]:
-    lines = ["kernels chosen, by cycles that were measured (tuned) or estimated:"] if report["choices"] else []
+    lines = ["kernels chosen, by cycles that were measured (tuned) or estimated (model):"] if report["choices"] else []
     for name, choice in report["choices"].items():
         rate = f", {choice['of_peak']:.0%} of the peak" if choice["macs"] else ""
-        others = "".join(f"; {o['kernel']} {o['cycles']:,} ({o['from']})" for o in choice["others"])
-        lines.append(f"  {name}: {choice['kernel']} {choice['cycles']:,} ({choice['from']}{rate}){others}")
+        others = "".join(f"; {_cycles(other)}" for other in choice["others"])
+        lines.append(f"  {name}: {_cycles(choice)}{rate}{others}")
         lines += [f"    not {kernel}: {reason}" for kernel, reason in choice["rejected"]]
     return lines
+
+
+def _cycles(candidate: dict[str, Any]) -> str:
+    estimate = f", model {candidate['estimate']:,}" if "estimate" in candidate else ""
+    return f"{candidate['kernel']} {candidate['cycles']:,} ({candidate['from']}{estimate})"

@@ -21,6 +21,19 @@ class Moves:
     y: BoundView
     lanes: int
 
+    def stages(self, across: int) -> list[tuple[int, list[int]]]:
+        """Of a square of which ``across`` vectors are wanted: what is swapped in each stage, and the vectors it makes.
+
+        The first entry, of no swap, are the vectors that are read.
+        """
+        blocks = [d for d in (1, 2, 4, 8) if d < self.lanes]
+        wanted = list(range(across))
+        found = []
+        for d in reversed(blocks):
+            found.append((d, wanted))
+            wanted = sorted({i & ~d for i in wanted} | {i | d for i in wanted})
+        return [(0, wanted), *reversed(found)]
+
     def swap(self, block: int, odd: int) -> str:
         """The lanes of two vectors that a vector has when odd blocks of the first are swapped for even ones of the
         second: those of the first vector, or with ``odd`` of the second."""

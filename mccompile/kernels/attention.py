@@ -112,7 +112,7 @@ class AttentionVector(Variant):
         assert isinstance(node.op, Attention)
         if any(v is not None and v.dtype not in (F32, BOOL) for v in node.operands):
             return "a mask is neither f32 nor bool"
-        return no_vectors(node.op.score)
+        return next(filter(None, map(no_vectors, node.op.bodies)), "")
 
     def cost(self, node: Node, target: Target) -> float:
         return self._best(node, target)[0]

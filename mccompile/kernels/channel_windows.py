@@ -152,7 +152,7 @@ def fit_window(
 ) -> tuple[float, Kind]:
     """The cheapest tiles for a node from [N, C, spatial...] to [N, C, spatial...], and the cycles that it takes.
 
-    With ``weights`` each tap has a vector of them; a product, or what stands for it, takes ``step`` units of 16 lanes.
+    With ``weights`` each tap has a vector of them. A product, or what stands for it, takes ``step`` times its cycles.
     """
     x, y = node.inputs[0], node.results[0]
     out, extent = pair(y.shape[2:]), x.shape[-1]

@@ -1,11 +1,9 @@
-"""Transposed convolution of channels-last tensors: each phase of the result is a convolution with some of the taps."""
+"""Transposed convolution of channels-last tensors: each phase of the result is a convolution with some taps."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View

@@ -50,7 +50,7 @@ class CopyGeneric(Variant):
 
 
 def _inner_last(views: list[View]) -> list[View]:
-    """The views with their axes in an order in which neighbours in memory follow each other: no axis means anything."""
+    """The views with their axes, which mean nothing, in an order in which neighbours in memory follow each other."""
     steps = [sum(map(abs, pair)) for pair in zip(*(v.axis_strides() for v in views), strict=True)]
     order = sorted(range(len(steps)), key=lambda a: -steps[a])
     return [axes_of(v, order) for v in views]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -126,7 +126,8 @@ class PoolChannels(Variant):
         pads = op.pads if op.count_pad else (0,) * (2 * n)
         before, behind = pair(pads[:n], 0), pair(pads[n:], 0)
         plain = window_of(op.kernel, op.strides, op.dilations, op.pads)
-        window = PoolWindow(*astuple(plain), counted=((before[0], behind[0]), (before[1], behind[1])))
+        counted = (before[0], behind[0]), (before[1], behind[1])
+        window = PoolWindow(1, 1, 1, plain.kernel, plain.strides, plain.dilations, plain.pads, counted)
         return fit_window(window, node, target, weights=False, step=MAX_CYCLES if op.mode == "max" else 1.0)
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import Call
+from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32
 from mccompile.kernels.channel_windows import plane_last
 from mccompile.kernels.channels import is_channels_last
@@ -87,7 +87,7 @@ class ResizeChannels(Variant):
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
         along = {axis - result.rank: i for i, axis in enumerate(op.axes)}
         plane = ResizePlane(along.get(-2, -1) if result.rank == 4 else -1, along.get(-1, -1))
-        reads = [plane_last(b.read(x)), *map(b.read, tables[: len(node.operands) - 1])]
+        reads: list[View | None] = [plane_last(b.read(x)), *map(b.read, tables[: len(node.operands) - 1])]
         b.call(self.kernel, reads, [plane_last(result)], params=plane, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:

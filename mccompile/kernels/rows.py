@@ -83,7 +83,12 @@ class NormalizeGeneric(_Rows):
 
 
 class _RowsVector(Variant):
-    """Vectors along the innermost axis, be it one that is normalised or one that is kept."""
+    """Vectors along the innermost axis, be it one that is normalised or one that is kept; across rows that are short.
+
+    ``short`` is the most elements of a row of which there is one in each lane.
+    """
+
+    short = 0
 
     params = Lines
     may_share = False
@@ -99,19 +104,26 @@ class _RowsVector(Variant):
             return "a mask lies in another order"
         return refusal(node, target)
 
+    def along(self, node: Node) -> bool:
+        """Whether vectors run along what belongs together, rather than across."""
+        shape, together = node.results[0].shape, normalised_axes(node)
+        row = math.prod(shape[a] for a in together)
+        return innermost(node.results[0]) in together and (row > self.short or node.results[0].type.count == row)
+
     def cost(self, node: Node, target: Target) -> float:
         y = node.results[0]
-        axis = innermost(y)
-        along = axis in normalised_axes(node)
-        early = vector_cycles(node.pre.values(), target.vector_bytes)
-        late = vector_cycles(node.post.values(), target.vector_bytes)
-        one = (20 if isinstance(node.op, Softmax) else 8) + 3 * early + late
-        vectors = y.type.count / y.shape[axis] * -(-y.shape[axis] // target.lanes)
-        rows = y.type.count / math.prod(y.shape[a] for a in normalised_axes(node))
-        return vectors * one + ROW_CYCLES * rows / (1 if along else target.lanes) + moved(node, target)
+        along, axis = self.along(node), innermost(y)
+        row = math.prod(y.shape[a] for a in normalised_axes(node))
+        gathered = not along and axis in normalised_axes(node)
+        line = y.type.count // row if gathered else y.shape[axis]
+        early, late = (vector_cycles(bodies.values(), target.vector_bytes) for bodies in (node.pre, node.post))
+        one = (20 if isinstance(node.op, Softmax) else 8) + 3 * early + late + 3 * target.lanes * gathered
+        vectors = y.type.count / line * -(-line // target.lanes)
+        rows = y.type.count / row / (1 if along else target.lanes)
+        return vectors * one + ROW_CYCLES * rows + moved(node, target)
 
     def lower(self, node: Node, b: Builder) -> None:
-        along = innermost(node.results[0]) in normalised_axes(node)
+        along = self.along(node)
         outer, inner = _nests(node, b)
         x, y, *extras = (lanes_last(o, i, along) for o, i in zip(outer, inner, strict=True))
         params = Lines(outer[0].rank - (not along), along)
@@ -128,6 +140,7 @@ class _RowsVector(Variant):
 class SoftmaxVector(_RowsVector):
     ops = ("softmax",)
     kernel = "softmax.vector"
+    short = 4
 
     def supports(self, node: Node, target: Target) -> str:
         op = node.op

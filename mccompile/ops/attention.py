@@ -23,8 +23,9 @@ class Attention(Op):
     """Operands q[..., M, D], k[..., D, N], v[..., N, E] and masks; the result [..., M, E] is softmax(s) v.
 
     The scores s[..., M, N] are ``score``, an expression in which x0 stands for the product q k, and x3, x4 ... for
-    the masks, which broadcast to it. ``trans_q``, ``trans_k`` and ``trans_v`` say that the last two axes of an
-    operand come the other way round.
+    the masks, which broadcast to it. ``weight``, if there is one, is what the softmax (its x0) becomes before it
+    weighs the values. ``trans_q``, ``trans_k`` and ``trans_v`` say that the last two axes of an operand come the
+    other way round.
     """
 
     name = "attention"
@@ -34,6 +35,7 @@ class Attention(Op):
     trans_q: bool = False
     trans_k: bool = False
     trans_v: bool = False
+    weight: ex.Expr | None = None
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         known = [t for t in types if t is not None]
@@ -41,15 +43,20 @@ class Attention(Op):
             raise TypeRuleError("queries, keys and values are needed")
         q, k, v, *masks = known
         (scores,) = self._first.infer(q, k)
-        if not q.dtype.is_float or self.score.dtype != q.dtype:
-            raise TypeRuleError(f"scores of {self.score.dtype} do not fit queries of {q.dtype}")
-        read = ex.variables(self.score)
-        if read != {0, *range(FIRST_MASK, len(types))}:
-            raise TypeRuleError("the scores must read the product and each of the masks")
+        bodies = self.bodies
+        if not q.dtype.is_float or any(b.dtype != q.dtype or 0 not in ex.variables(b) for b in bodies):
+            raise TypeRuleError(f"scores and weights must be of {q.dtype} and read the product and the softmax")
+        if set().union(*map(ex.variables, bodies)) != {0, *range(FIRST_MASK, len(types))}:
+            raise TypeRuleError("scores or weights must read each of the masks")
         for m in masks:
             if m.rank > scores.rank or broadcast_shapes(scores.shape, m.shape) != scores.shape:
                 raise TypeRuleError(f"a mask {m} does not broadcast to scores {scores}")
         return self._second.infer(scores, v)
+
+    @property
+    def bodies(self) -> tuple[ex.Expr, ...]:
+        """The expressions over a product or softmax and the masks."""
+        return (self.score,) if self.weight is None else (self.score, self.weight)
 
     @property
     def _first(self) -> MatMul:
@@ -67,11 +74,14 @@ class Attention(Op):
 
     def _evaluate(self, arrays: Sequence[Array | None], wide: bool) -> tuple[Array, ...]:
         q, k, v, *_ = known = [np.asarray(a) for a in arrays]
-        (product,) = self._first.evaluate(q, k)
-        scores = ex.evaluate(self.score, lambda i: product if i == 0 else known[i], wide)
+
+        def applied(body: ex.Expr, first: Array) -> Array:
+            return ex.evaluate(body, lambda i: first if i == 0 else known[i], wide)
+
+        scores = applied(self.score, *self._first.evaluate(q, k))
         with np.errstate(invalid="ignore"):  # a row that is masked altogether is NaN
             (weights,) = Softmax(scores.ndim - 1).evaluate(scores)
-        return self._second.evaluate(weights, v)
+        return self._second.evaluate(weights if self.weight is None else applied(self.weight, weights), v)
 
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         q, k = types[:2]

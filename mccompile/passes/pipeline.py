@@ -4,14 +4,14 @@ from __future__ import annotations
 
 _CLEAN = ("fold-constants", "eliminate-common-subexpressions", "canonicalize", "eliminate-dead-code")
 _CHANNELS = ("remove-dead-channels", "fold-constant-channels")
-_GROUPS = ("fuse-groups", "move-maps-over-movement", "move-maps-over-reshapes", "fuse-groups")
+_GROUPS = ("fuse-groups", "split-batches", "move-maps-over-movement", "move-maps-over-reshapes", "fuse-groups")
 _FUSE = (
     "move-maps-over-movement", "fold-pads", "fold-affine", "compose-products", "fold-affine-before",
-    "merge-summed-convolutions", *_CHANNELS, *_GROUPS, "recognize-attention", "fuse-prologues",
+    "merge-summed-convolutions", *_CHANNELS, *_GROUPS, "eliminate-dead-code", "recognize-attention", "fuse-prologues",
     "recognize-activations", "enlarge-windows", "fuse-siblings", "compose-movement",
 )  # fmt: skip
 _RECOGNIZE = ("simplify-movement", "fold-space-to-depth", "recognize-normalization", "recognize-softmax")
-_FULL = (*_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_FUSE, *_CLEAN, "choose-layouts")
+_FULL = (*_CLEAN, "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_FUSE, *_CLEAN, "choose-layouts")
 _SMALL = (*_CLEAN, *_RECOGNIZE, *_FUSE, *_CLEAN)
 
 PIPELINES: dict[str, tuple[str, ...]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
+from mccompile.ir.types import F32
 from mccompile.ops.attention import FIRST_MASK, Attention
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.softmax import Softmax
@@ -33,10 +34,10 @@ def _check(m: Match) -> Fail | None:
         return Fail("it is no softmax along the rows")
     if any(v.type.layout is not None for n in (product, softmax, m.root) for v in (*n.inputs, *n.results)):
         return Fail("a layout is not row-major")
-    if softmax.pre or softmax.post or product.pre or m.root.pre:
-        return Fail("something is computed between the products that no score can express")
-    if any(v.dtype.name == "f16" for v in m.values.values()) or product.result.dtype != m.values["q"].dtype:
-        return Fail("products are rounded to f16")
+    if softmax.pre or product.pre or m.root.pre:
+        return Fail("an operand has a prologue")
+    if len({v.dtype for v in (product.result, softmax.result, *m.values.values())} | {F32}) > 1:
+        return Fail("it is not f32 throughout")
     if isinstance(m.root.op, MatMul) and m.root.op.trans_a:
         return Fail("its columns are weighted")
     if not {product, softmax} <= m.dying():
@@ -48,16 +49,18 @@ def _rewrite(m: Match) -> None:
     product, softmax, root = m.nodes["product"], m.nodes["softmax"], m.root
     assert isinstance(product.op, MatMul)
     assert isinstance(root.op, MatMul)
-    root.op = Attention(_score(product), product.op.trans_a, product.op.trans_b, root.op.trans_b)
+    score = _over_masks(product, FIRST_MASK)
+    weight = _over_masks(softmax, FIRST_MASK + len(product.extras)) if softmax.post else None
+    root.op = Attention(score, product.op.trans_a, product.op.trans_b, root.op.trans_b, weight)
     root.origins = tuple(dict.fromkeys(product.origins + softmax.origins + root.origins))
-    m.r.rewire(root, [*product.operands, m.values["v"], *product.extras])
+    m.r.rewire(root, [*product.operands, m.values["v"], *product.extras, *softmax.extras])
 
 
-def _score(product: Node) -> ex.Expr:
-    """The epilogue of the product over the operands of attention: it is x0, extra operands are masks."""
-    dtype = product.result.dtype
-    body = product.post.get(0, ex.acc(dtype))
-    return ex.substitute(body, lambda v: ex.var(0 if v.index == ex.ACC else FIRST_MASK + v.index, v.dtype))
+def _over_masks(node: Node, first: int) -> ex.Expr:
+    """The epilogue of a node over the operands of attention: what it is applied to is x0, its extra operands are
+    masks from operand ``first`` on."""
+    body = node.post.get(0, ex.acc(node.result.dtype))
+    return ex.substitute(body, lambda v: ex.var(0 if v.index == ex.ACC else first + v.index, v.dtype))
 
 
 RULES = (Rule("recognised attention", _ATTENTION, _check, _rewrite),)

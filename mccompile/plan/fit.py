@@ -17,11 +17,15 @@ LEANER = "kernels without halos"
 
 @dataclass(frozen=True)
 class Room:
-    """What a plan has to respect: memories by name, or a limit of the one arena in bytes, or neither."""
+    """What a plan has to respect: memories by name, or a limit of the one arena in bytes, or neither.
+
+    ``effort`` is how long the planner searches before anything is found too large; see `plan`.
+    """
 
     keep_inputs: bool = False
     memory: Memory = ()
     ram: int | None = None
+    effort: int = 1
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ def plan_to_fit(first: Lowered, leaner: Callable[[], Lowered] | None, room: Room
     best: Fitted | None = None
     failure: CompileError | None = None
     begun = ""
-    for lowered, effort, what in _attempts(first, leaner):
-        if best is not None and effort > 1 and _hopeless(best, lowered, room):
+    for lowered, effort, what in _attempts(first, leaner, room.effort):
+        if best is not None and effort > room.effort and _hopeless(best, lowered, room):
             continue
         try:
             program = plan(lowered.module, room.keep_inputs, effort, room.memory, work)
@@ -71,14 +75,16 @@ def plan_to_fit(first: Lowered, leaner: Callable[[], Lowered] | None, room: Room
     raise CompileError(f"{failure.rule}\n  tried in vain: {', '.join(tried)}", where=failure.where, hint=failure.hint)
 
 
-def _attempts(first: Lowered, leaner: Callable[[], Lowered] | None) -> Iterator[tuple[Lowered, int, str]]:
+def _attempts(
+    first: Lowered, leaner: Callable[[], Lowered] | None, effort: int
+) -> Iterator[tuple[Lowered, int, str]]:
     """Kernels, effort of the planner, what that is called; the cheapest for the user first."""
-    yield first, 1, ""
-    yield first, 2, LONGER
+    yield first, effort, ""
+    yield first, effort + 1, LONGER
     if leaner is not None:
         lowered = leaner()
-        yield lowered, 1, LEANER
-        yield lowered, 2, f"{LEANER} and {LONGER}"
+        yield lowered, effort, LEANER
+        yield lowered, effort + 1, f"{LEANER} and {LONGER}"
 
 
 def _hopeless(best: Fitted, lowered: Lowered, room: Room) -> bool:

@@ -25,6 +25,19 @@ def choices(graph: Graph, made: Mapping[str, Choice], target: Target) -> dict[st
     }
 
 
+def estimate(made: Mapping[str, Any], macs: int | None, target: Target) -> dict[str, Any] | None:
+    """The cycles of all nodes of `choices` together, and the rate; None without vectors: scalar code has no model."""
+    if not target.lanes or not macs:
+        return None
+    cycles = max(sum(choice["cycles"] for choice in made.values()), 1)
+    return {
+        "cycles": cycles,
+        "flop_per_cycle": round(2 * macs / cycles, 2),
+        "of_peak": round(macs / cycles / target.multiply_adds, 4),
+        "tuned": sum(choice["from"] == "tuned" for choice in made.values()),
+    }
+
+
 def _candidate(c: Candidate) -> dict[str, Any]:
     estimate = {} if c.measured is None else {"estimate": round(c.estimate)}
     memory = {"note": "its halo takes memory"} if c.halo else {}

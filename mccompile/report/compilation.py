@@ -42,6 +42,7 @@ class Options:
     constants: Mapping[str, Any] = field(default_factory=dict)
     costs: CostTable = UNMEASURED
     max_blob_growth: float = 4.0
+    plan_effort: int = 1
 
 
 @dataclass

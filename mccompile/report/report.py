@@ -15,7 +15,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import Buffer, Call, View, whole
 from mccompile.ir.program import Program
 from mccompile.lower.lower import Forwarding
-from mccompile.report.choices import choices
+from mccompile.report.choices import choices, estimate
 from mccompile.report.compilation import Compilation
 from mccompile.report.traffic import step_bytes, step_macs, traffic
 
@@ -129,6 +129,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
     assert facts is not None
     assert lowered is not None
     macs = sum(n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in c.graph.nodes)
+    made = choices(c.graph, lowered.choices, c.target)
     split = {"sources": c_sources(facts, c.library)} if c.library is not None else {}
     return split | {
         "mccompile": __version__,
@@ -138,7 +139,11 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "c_flags": list(c.target.c_flags),
             "align": c.target.align,
         },
-        "options": {"opt_level": c.options.opt_level, "keep_inputs": c.options.keep_inputs},
+        "options": {
+            "opt_level": c.options.opt_level,
+            "keep_inputs": c.options.keep_inputs,
+            "plan_effort": c.options.plan_effort,
+        },
         "notes": list(c.notes),
         "inputs": [_port(p) for p in facts.inputs],
         "outputs": [_port(p) for p in facts.outputs],
@@ -153,7 +158,8 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "steps": _steps(program, c.graph),
         "tensors": _tensors(program),
         "tuning": dict(c.options.costs.origin) or None,
-        "choices": choices(c.graph, lowered.choices, c.target),
+        "estimate": estimate(made, macs, c.target),
+        "choices": made,
         "passes": [{"name": r.name, "changes": r.changes, "remarks": list(r.remarks)} for r in c.passes],
         "files": {name: len(data) for name, data in sorted(files.items()) if name != "report.json"},
     }

@@ -12,6 +12,7 @@ WIDTH = 110
 INDENT = 18
 MAX_NOTES = 5
 MAX_ALIVE = 6
+MAX_SLOWEST = 3
 
 Report = Mapping[str, Any]
 
@@ -67,7 +68,18 @@ def _kernels(report: Report) -> list[str]:
     distinct = report["kernels"]
     parts = ", ".join(f"{name} x{n}" for name, n in sorted(distinct.items(), key=lambda k: (-k[1], k[0])))
     head = f"{sum(distinct.values())} C functions for {sum(calls.values())} steps: "
-    return row("kernels", head + parts, 3) + _copies(report)
+    return row("kernels", head + parts, 3) + _speed(report) + _copies(report)
+
+
+def _speed(report: Report) -> list[str]:
+    """What the kernels should take, and the nodes that take most of it."""
+    found = report["estimate"]
+    if found is None:
+        return []
+    slowest = sorted(report["choices"].items(), key=lambda c: -c[1]["cycles"])[:MAX_SLOWEST]
+    shares = ", ".join(f"{name} {choice['cycles'] / found['cycles']:.0%}" for name, choice in slowest)
+    how = f", {found['tuned']} of {len(report['choices'])} nodes measured" if found["tuned"] else " by estimate"
+    return row("  speed", f"{found['cycles']:,} cycles{how}, {found['of_peak']:.0%} of the peak; most: {shares}", 2)
 
 
 def _copies(report: Report) -> list[str]:

@@ -54,6 +54,14 @@ def test_levels(run: Run, model: Path, tmp_path: Path) -> None:
         assert json.loads((tmp_path / "out" / "report.json").read_text())["options"]["opt_level"] == level
 
 
+def test_plan_effort(run: Run, model: Path, tmp_path: Path) -> None:
+    assert run(model, "-o", tmp_path / "out", "--plan-effort", "3", "-q").exit_code == 0
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["options"]["plan_effort"] == 3
+    result = run(model, "-o", tmp_path / "out", "--plan-effort", "4")
+    assert result.exit_code == 2
+    assert "0<=x<=3" in result.stderr
+
+
 def test_summary(run: Run, model: Path, tmp_path: Path) -> None:
     result = run(model, "-o", tmp_path / "out")
     assert result.stderr == ""

@@ -66,7 +66,8 @@ class VariantCase:
     """A network in which ``kernel`` must compute at least one node when it is forced.
 
     ``op`` is the node's operator where the kernel is called after another one. With ``channels_last`` all values
-    between kernels are stored so, whether that is cheaper or not.
+    between kernels are stored so, whether that is cheaper or not. ``tolerance`` is the error allowed, of the largest
+    result.
     """
 
     name: str
@@ -74,6 +75,7 @@ class VariantCase:
     build: Callable[[Net], Sequence[str]]
     op: str = ""
     channels_last: bool = False
+    tolerance: float = 5e-6
 
     def model(self) -> onnx.ModelProto:
         net = Net(sum(map(ord, self.name)))

@@ -45,8 +45,9 @@ def attention(
 ) -> VariantCase:
     """Attention of ``queries`` by ``keys`` of ``length``, values of ``width``.
 
-    ``mask``: "add" (per key), "causal" (a constant), "select" (by bools, the first row altogether), "heads" (an
-    addition of -inf; operands and result as projections leave them: [batch, sequence, heads * length]).
+    ``mask``: "add" (per key), "causal" (a constant), "select" (by bools, the first row altogether), "safe"
+    (likewise, with zeros instead of NaN), "heads" (an addition of -inf; operands and result as projections leave
+    them: [batch, sequence, heads * length]).
     """
 
     def build(n: Net) -> Sequence[str]:
@@ -57,7 +58,10 @@ def attention(
         axes = list(range(len(batch) + 2))
         scores = n("MatMul", q, n("Transpose", k, perm=[*axes[:-2], axes[-1], axes[-2]]))
         scores = _MASKS[mask](n, scores, queries, keys)
-        y = n("MatMul", n("Softmax", scores, axis=-1), v)
+        weights = n("Softmax", scores, axis=-1)
+        if mask == "safe":
+            weights = n("Where", n("IsNaN", weights), _number(n, 0), weights)
+        y = n("MatMul", weights, v)
         y = TAILS[tail](n, y, (*batch, queries, width))
         if mask == "heads":
             y = n("Reshape", n("Transpose", y, perm=[0, 2, 1, 3]), n.ints(batch[0], queries, batch[1] * width))
@@ -104,13 +108,14 @@ _MASKS: dict[str, Callable[[Net, str, int, int], str]] = {
     "add": _added,
     "causal": _masked,
     "select": _selected,
+    "safe": _selected,
     "heads": _before,
 }
 
 ATTENTION = [
     *(attention((2,), m, n, 4, 5) for m, n in ((1, 1), (1, 33), (2, 16), (7, 7), (13, 8), (29, 31))),
     *(attention((1, 3), 9, n, 8, w, "add") for n, w in ((12, 16), (17, 24), (32, 3), (65, 33))),
-    *(attention((2, 2), m, 18, 6, 16, mask) for m in (5, 16) for mask in ("causal", "select", "heads")),
+    *(attention((2, 2), m, 18, 6, 16, mask) for m in (5, 16) for mask in ("causal", "select", "safe", "heads")),
     *(attention((2, 1), 4, 20, 3, 18, "add", tail) for tail in ("swish", "residual", "clip")),
     attention((), 6, 40, 32, 32, "select"),
     attention((2, 3), 17, 64, 32, 32, "heads", "residual"),

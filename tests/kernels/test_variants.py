@@ -19,10 +19,12 @@ from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import REPOSITORY, needs_tool
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, Net, VariantCase, matmul
+from tests.kernels.cases_channels import OVER_CHANNELS
 from tests.kernels.cases_conv_channels import CHANNELS
 from tests.kernels.cases_matmul import ATTENTION, VARIABLE
 from tests.kernels.cases_recurrent import RECURRENT
 from tests.kernels.cases_vectors import VECTORS
+from tests.kernels.cases_winograd import WINOGRAD
 from tests.kernels.halos import FREE, HALOS
 from tests.support.compiled import store_channels_last
 from tests.support.harness import SANITIZERS, SPLIT, build
@@ -30,10 +32,13 @@ from tests.support.opcases import Built, CaseLibrary, mismatch
 from tests.support.targets import NARROW, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
-CASES = [*MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *ATTENTION, *CHANNELS]
+CASES = [
+    *MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *ATTENTION, *CHANNELS, *WINOGRAD,
+    *OVER_CHANNELS,
+]
 EVERY = [*WIDE, *(pytest.param(name, marks=pytest.mark.slow) for name in NARROW)]
-TOLERANCE = 5e-6
-GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0]]
+GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0], WINOGRAD[2], WINOGRAD[6]]
+GUARDED += [VARIABLE[2], VARIABLE[-2], ATTENTION[5], ATTENTION[-1]]
 
 
 def inputs_of(model: onnx.ModelProto, seed: int) -> dict[str, Array]:
@@ -93,8 +98,8 @@ def test_forced_variants_agree(target: str, every: int, tmp_path: Path) -> None:
             for got, other, expected in zip(
                 forced.run(built, inputs), generic.run(plain, inputs), want, strict=True
             ):
-                assert not mismatch(got, expected, TOLERANCE), f"{case.name}: {mismatch(got, expected, TOLERANCE)}"
-                assert not mismatch(got, other, TOLERANCE), f"{case.name}: not as the generic kernel"
+                assert not mismatch(got, expected, case.tolerance), f"{case.name}: {mismatch(got, expected, case.tolerance)}"
+                assert not mismatch(got, other, case.tolerance), f"{case.name}: not as the generic kernel"
 
 
 @pytest.mark.parametrize("target", [*WIDE, *NARROW])
@@ -110,7 +115,7 @@ def test_vector_epilogues_keep_special_values(target: str, tmp_path: Path) -> No
         inputs["x0"] = special.reshape(6, 1)
         (got,), (want,) = forced.run(built, inputs), generic.run(plain, inputs)
         assert np.isnan(want).any(), case.name
-        assert not mismatch(got, want, TOLERANCE), f"{case.name}: {mismatch(got, want, TOLERANCE)}"
+        assert not mismatch(got, want, case.tolerance), f"{case.name}: {mismatch(got, want, case.tolerance)}"
 
 
 TINY = 2.0**-126
@@ -193,7 +198,7 @@ def test_no_access_outside_of_the_tensors(case: VariantCase, target: str, tmp_pa
         for place in places:
             for got, want in zip(harness.run(place, runs), wanted, strict=True):
                 for a, b in zip(got.values(), want, strict=True):
-                    assert not mismatch(a, b, TOLERANCE), f"{place}: {mismatch(a, b, TOLERANCE)}"
+                    assert not mismatch(a, b, case.tolerance), f"{place}: {mismatch(a, b, case.tolerance)}"
 
 
 @pytest.mark.parametrize("target", [*WIDE, "x86-64-v2"])
@@ -201,6 +206,7 @@ def test_clang_accepts_the_vector_text(target: str, tmp_path: Path) -> None:
     needs_target(target)
     clang = needs_tool("clang")
     cases = [matmul((4, 1), 18, "masks"), matmul((4, 1), 18, "roots"), *DIRECT[6:8], *DIRECT[12:16], POINTWISE[0]]
+    cases += [VARIABLE[3], VARIABLE[-2], *ATTENTION[9:14]]
     built = [compiled(c, i, target, tmp_path, c.force) for i, c in enumerate(cases)]
     flags = [*resolve(target).c_flags, *strict_warnings("clang")]
     lib = CaseLibrary(tmp_path, built, flags, (clang,)).build()
@@ -208,4 +214,4 @@ def test_clang_accepts_the_vector_text(target: str, tmp_path: Path) -> None:
         model = case.model()
         inputs = inputs_of(model, 1)
         (got,), (want,) = lib.run(b, inputs), ort_run(model, inputs)
-        assert not mismatch(got, want, TOLERANCE), f"{case.name}: {mismatch(got, want, TOLERANCE)}"
+        assert not mismatch(got, want, case.tolerance), f"{case.name}: {mismatch(got, want, case.tolerance)}"

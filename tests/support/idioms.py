@@ -277,6 +277,20 @@ def siblings(g: RandomGraph) -> list[Value]:
     return [g.apply("Relu", [m])[0] if g.d.bool() else m for m in made]
 
 
+def unlike_windows(g: RandomGraph) -> list[Value]:
+    """Two convolutions of one value, with windows of different sizes and few filters."""
+    v = g.pick(lambda w: w.dtype.name == "f32" and w.type.count < 100)
+    if v is None:
+        return []
+    (row,) = g.apply("Reshape", [v, g.ints(1, 1, v.type.count)])
+    (x,) = g.apply("Concat", [row] * 12, axis=1)
+    made = []
+    for window in (1, 3):
+        weights = g.constant(g.d.array((1, 12, window), "f32", -0.3, 0.3))
+        made += g.apply("Conv", [x, weights], pads=(window // 2,) * 2)
+    return g.apply("Sub", made)
+
+
 def behind_reshape(g: RandomGraph) -> list[Value]:
     """A product, its columns split in two axes, then what is added there."""
     v = g.pick(lambda w: w.dtype.name == "f32" and len(w.shape) >= 2)
@@ -301,15 +315,15 @@ def behind_movement(g: RandomGraph) -> list[Value]:
             (q,) = g.apply("Concat", [p, v] if g.d.bool() else [v, p, v], axis=1)
         case _:
             (q,) = g.apply("Pad", [p, g.ints(1, 0, 0, 2), _scalar(g, g.d.choice([0.0, 1.5]), p)])
-    if g.d.bool():
-        return g.apply("Tanh", [q])
     shape = g.d.choice([q.shape[-1:], (q.shape[0], 1), q.shape, (1, 1)])
-    return g.apply("Add", [q, g.constant(g.d.array(shape, "f32"))])
+    (y,) = g.apply("Tanh", [q]) if g.d.bool() else g.apply("Add", [q, g.constant(g.d.array(shape, "f32"))])
+    (z,) = g.apply("Transpose", [y], perm=(1, 0))
+    return g.apply("Relu", [z])
 
 
 IDIOMS: tuple[Callable[[RandomGraph], list[Value]], ...] = (
     layer_norm, layer_norm, softmax, softmax, gates, scaled_before, scaled_before, two_products, two_products,
     focus, focus, shuffle, joined_and_cut, padded_twice, spread, turned_product, siblings, siblings, summed, summed,
     behind_reshape, behind_reshape, behind_movement, behind_movement,
-    behind_movement, group_norm, unit_norm, focus,
+    behind_movement, group_norm, unit_norm, focus, unlike_windows, unlike_windows,
 )  # fmt: skip

@@ -90,14 +90,15 @@ class Built:
         return f"seed {self.seed}: {', '.join(shapes)} {dict(self.case.attrs)}"
 
 
-def compile_case(front_end: FrontEnd, seed: int, folder: Path, options: Options) -> Built:
-    """Draw a case, ask onnxruntime, compile in memory."""
+def compile_case(front_end: FrontEnd, seed: int, folder: Path, options: Options, name: str = "") -> Built:
+    """Draw a case, ask onnxruntime, compile in memory under the C prefix ``name``."""
+    name = name or f"case{seed}"
     assert front_end.sample is not None
     case = front_end.sample(SeededDraw(seed))
     model = case_model(front_end, case)
-    path = folder / f"case{seed}.onnx"
+    path = folder / f"{name}.onnx"
     path.write_bytes(model.SerializeToString())
-    c = import_graph(path, replace(options, name=f"case{seed}"))
+    c = import_graph(path, replace(options, name=name))
     return Built(seed, case, ort_outputs(model, case), c, compile_program(c))
 
 

@@ -20,7 +20,8 @@ from mccompile.ops.registry import front_ends
 from mccompile.targets.target import STRICT_WARNINGS, resolve, runs_here, strict_warnings
 from tests._skips import REPOSITORY
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, VariantCase
-from tests.kernels.test_variants import TOLERANCE, inputs_of, ort_run
+from tests.kernels.test_variants import inputs_of, ort_run
+from tests.ops.test_operators import CASES
 from tests.support.harness import build
 from tests.support.opcases import CaseLibrary, agreement, case_inputs, compile_case, mismatch
 from tests.support.real_models import RealModel, real_models
@@ -54,7 +55,10 @@ def test_operators_agree_with_onnxruntime(target: str, cases: int, tmp_path: Pat
     needs_target(target)
     ends = [f for f in front_ends().values() if f.sample is not None]
     options = Options(target=target)
-    drawn = [(f, compile_case(f, 100 * i + k, tmp_path, options)) for i, f in enumerate(ends) for k in range(cases)]
+    drawn = [
+        (f, compile_case(f, (i + k) % CASES, tmp_path, options, f"net{i}_{k}"))
+        for i, f in enumerate(ends) for k in range(cases)
+    ]  # fmt: skip
     flags = [*resolve(target).c_flags, *STRICT_WARNINGS, "-O1" if cases == 1 else "-O2"]
     library = CaseLibrary(tmp_path, [b for _, b in drawn], flags).build()
     faults = [agreement(f, b, library.run(b, case_inputs(b.case))) for f, b in drawn]
@@ -92,7 +96,7 @@ def test_no_access_outside_of_the_memory(case: VariantCase, target: str, tmp_pat
     for place in ("low", "high", "odd"):
         (got,) = harness.run(place, [inputs])
         for value, want in zip(got.values(), ort_run(model, inputs), strict=True):
-            assert not mismatch(value, want, TOLERANCE), place
+            assert not mismatch(value, want, case.tolerance), place
 
 
 @pytest.mark.parametrize("target", EMULATED)

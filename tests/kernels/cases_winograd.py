@@ -1,0 +1,38 @@
+"""Cases of Winograd convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.kernels.cases import TAILS, Net, VariantCase
+
+TOLERANCE = 3e-5
+"""Of the largest result; see `mccompile.kernels.conv_winograd`."""
+
+
+def winograd(
+    shape: Sequence[int], channels: int, kernel: Sequence[int], tail: str = "plain", **attrs: Sequence[int]
+) -> VariantCase:
+    """A convolution of an intermediate value at stride 1."""
+    pads = attrs.get("pads", [0] * (2 * len(kernel)))
+    reach = [(k - 1) * d for k, d in zip(kernel, attrs.get("dilations", [1] * len(kernel)), strict=True)]
+    out = [e + pads[i] + pads[i + len(kernel)] - reach[i] for i, e in enumerate(shape[2:])]
+
+    def build(n: Net) -> Sequence[str]:
+        y = n.conv(n("Neg", n.input(*shape)), (channels, shape[1], *kernel), **attrs)
+        return [TAILS[tail](n, y, (shape[0], channels, *out))]
+
+    name = f"winograd {list(shape)} {channels} {list(kernel)} {tail} {attrs}"
+    return VariantCase(name, "conv.winograd", build, channels_last=True, tolerance=TOLERANCE)
+
+
+SAME = {"pads": [1] * 4}
+WINOGRAD = [
+    *(winograd((1, 16, 12, w), m, (3, 3), **SAME) for w, m in ((12, 16), (12, 13), (13, 24), (20, 33), (9, 64), (16, 96))),
+    *(winograd((1, 20, 10, 11), 32, (3, 3), tail, **SAME) for tail in ("swish", "residual", "masks")),
+    winograd((2, 32, 7, 7), 40, (3, 3), "residual", **SAME),
+    winograd((1, 16, 18, 18), 16, (3, 3)),
+    winograd((1, 16, 15, 14), 32, (3, 3), pads=[2, 0, 0, 2]),
+    winograd((1, 24, 14, 14), 32, (5, 5), pads=[2] * 4),
+    winograd((1, 32, 60), 32, (3,), "residual", pads=[4, 4], dilations=[4]),
+]

@@ -1,0 +1,111 @@
+"""The ways of copies: each one is taken where it fits, at all extents around vectors, and moves every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mccompile.driver import Options, compile_program, import_graph
+from mccompile.ir.kernel import Call
+from mccompile.kernels.movement import Way, movement
+from mccompile.ops.sampling import Case
+from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
+from tests._skips import needs_tool
+from tests.kernels.cases import Net
+from tests.kernels.test_variants import inputs_of, ort_run
+from tests.support.opcases import Built, CaseLibrary
+from tests.support.targets import NARROW, WIDE, needs_target
+
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33)
+Build = Callable[[Net], str]
+
+
+def transposed(shape: Sequence[int], perm: Sequence[int]) -> Build:
+    return lambda n: n("Transpose", n.input(*shape), perm=list(perm))
+
+
+def sliced(shape: Sequence[int], axis: int, start: int, step: int) -> Build:
+    end = shape[axis]
+    return lambda n: n("Slice", n.input(*shape), n.ints(start), n.ints(end), n.ints(axis), n.ints(step))
+
+
+def joined(first: Sequence[int], second: Sequence[int], axis: int) -> Build:
+    return lambda n: n("Concat", n.input(*first), n.input(*second), axis=axis)
+
+
+def shuffled(pixels: int, groups: int, channels: int) -> Build:
+    """Channels of groups take turns, as in a channel shuffle of what is stored channels-last."""
+
+    def build(n: Net) -> str:
+        split = n("Reshape", n.input(pixels, groups * channels), n.ints(pixels, groups, channels))
+        turned = n("Transpose", split, perm=[0, 2, 1])
+        return n("Reshape", turned, n.ints(pixels, groups * channels))
+
+    return build
+
+
+def tiled(shape: Sequence[int], repeats: Sequence[int]) -> Build:
+    return lambda n: n("Tile", n.input(*shape), n.ints(*repeats))
+
+
+NETS: list[Build] = [
+    *(transposed((a, b), (1, 0)) for a in EXTENTS for b in (4, 17)),
+    *(transposed((a, b), (1, 0)) for a in (2, 8, 16, 33) for b in (3, 5, 7, 8, 16, 31)),
+    *(shuffled(3, g, c) for g in (2, 3, 4, 5) for c in (2, 8, 15, 16, 17, 40)),
+    transposed((2, 5, 6, 7), (0, 2, 3, 1)),
+    transposed((2, 19, 3, 17), (3, 1, 0, 2)),
+    transposed((2, 9, 4, 32), (0, 2, 1, 3)),
+    *(sliced((5, 37), 1, start, step) for start in (0, 1, 3) for step in (1, 2, 3, 5)),
+    sliced((5, 6, 21), 1, 1, 2),
+    *(joined((6, e), (6, 20), 1) for e in EXTENTS),
+    joined((2, 3, 40), (2, 5, 40), 1),
+    tiled((3, 5), (2, 3)),
+]
+
+
+def compiled(target: str, folder: Path) -> list[Built]:
+    built = []
+    for i, build in enumerate(NETS):
+        net = Net(i)
+        (folder / f"net{i}.onnx").write_bytes(net.model(build(net)).SerializeToString())
+        c = import_graph(folder / f"net{i}.onnx", Options(target=target, name=f"net{i}"))
+        built.append(Built(i, Case([]), [], c, compile_program(c)))
+    return built
+
+
+def run_all(target: str, folder: Path, flags: list[str], compiler: Sequence[str] = ("gcc",)) -> set[Way]:
+    """Runs every net against onnxruntime. Returns the ways that were taken."""
+    built = compiled(target, folder)
+    library = CaseLibrary(folder, built, [*resolve(target).c_flags, *flags], compiler).build()
+    ways = set()
+    for i, (build, b) in enumerate(zip(NETS, built, strict=True)):
+        net = Net(i)
+        model = net.model(build(net))
+        inputs = inputs_of(model, i)
+        (got,), (want,) = library.run(b, inputs), ort_run(model, inputs)
+        assert np.array_equal(got, want), model.graph.node
+        assert b.compilation.program is not None
+        for step in b.compilation.program.body.linear():
+            if isinstance(step, Call) and step.kernel == "copy.generic":
+                (source,), (result,) = step.reads, step.results
+                assert source is not None
+                ways.add(movement(source, result, resolve(target).lanes).way)
+    return ways
+
+
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_every_way_moves_every_element(target: str, tmp_path: Path) -> None:
+    needs_target(target)
+    assert run_all(target, tmp_path, list(STRICT_WARNINGS)) == set(Way)
+
+
+def test_clang_accepts_the_ways(tmp_path: Path) -> None:
+    needs_target("x86-64-v3")
+    assert run_all("x86-64-v3", tmp_path, strict_warnings("clang"), (needs_tool("clang"),)) == set(Way)
+
+
+def test_without_vectors_nothing_is_turned(tmp_path: Path) -> None:
+    assert run_all("generic", tmp_path, list(STRICT_WARNINGS)) == {Way.PLAIN, Way.ROWS}

@@ -1,0 +1,48 @@
+"""The effort of the planner, from the option to the search, and the report that is made once with all files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mccompile import driver
+from mccompile.driver import Options
+from mccompile.plan import fit
+from tests.support.small_models import write_model
+
+
+@pytest.mark.parametrize("effort", [0, 1, 3])
+def test_effort_reaches_the_planner(effort: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    plan = fit.plan
+
+    def watched(*args: object) -> object:
+        assert isinstance(args[2], int)
+        seen.append(args[2])
+        return plan(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fit, "plan", watched)
+    path = write_model("concat", tmp_path)
+    driver.compile_files(path, Options(target="generic", plan_effort=effort))
+    assert seen == [effort]
+
+
+def test_what_does_not_fit_is_searched_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_model("concat", tmp_path)
+    c, _ = driver.compile_files(path, Options(target="generic", plan_effort=2))
+    assert c.program is not None
+    need = c.program.arena_bytes
+    monkeypatch.setattr(fit, "_hopeless", lambda *args: False)
+    c, _ = driver.compile_files(path, Options(target="generic", plan_effort=2, ram=need - 1))
+    assert c.program is not None
+    assert c.program.arena_bytes == need
+
+
+def test_the_report_lists_added_files(tmp_path: Path) -> None:
+    path = write_model("concat", tmp_path)
+    made = driver.compile(path, tmp_path / "out", Options(target="generic"), extra=lambda c: {"notes.txt": b"four"})
+    stored = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert stored["files"]["notes.txt"] == 4
+    assert stored["files"] == made.report["files"]
