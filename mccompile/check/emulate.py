@@ -88,6 +88,11 @@ class Emulator:
             self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
         )
 
+    def close(self) -> None:
+        """Let the program end by itself."""
+        self._pipe(self._process.stdin).close()
+        self._process.wait()
+
     def __del__(self) -> None:
         process = getattr(self, "_process", None)
         if process is not None:

@@ -36,6 +36,12 @@ from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pa
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
+CACHE_LINE = 64
+FAR = 6.0
+"""Cycles of a broadcast whose line was lost to the first cache."""
+TILE_PIXELS = 14
+"""Pixels that share a line while it is there."""
+
 
 @dataclass(frozen=True)
 class PackedTaps:
@@ -99,7 +105,7 @@ class ConvRows(Variant):
         merged = all(s == 1 for s in op.strides)
         rows = n * math.prod(spatial) if merged else spatial[-1]
         cycles, _ = best_tile(rows, channels, operand_pair(node)[1].shape[1], target, packed=True)
-        return cycles if merged else cycles * n * math.prod(spatial[:-1])
+        return (cycles if merged else cycles * n * math.prod(spatial[:-1])) + _far_reads(node, target)
 
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op
@@ -224,7 +230,7 @@ class ConvChannels(Variant):
         return _vectorizable(node, target)
 
     def cost(self, node: Node, target: Target) -> float:
-        return _choose(node, target)[0]
+        return _choose(node, target)[0] + _far_reads(node, target)
 
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op
@@ -238,6 +244,16 @@ class ConvChannels(Variant):
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
+
+
+def _far_reads(node: Node, target: Target) -> float:
+    """Cycles lost where neighbours in memory are pixels, and a line of each channel is more than stays in the cache."""
+    x, w = operand_pair(node)
+    result = node.results[0]
+    if is_channels_last(x) or x.shape[1] * CACHE_LINE <= target.l1 // 2:
+        return 0.0
+    pixels = result.type.count / result.shape[1]
+    return FAR * w.type.count / (2 * target.lanes) * pixels / TILE_PIXELS
 
 
 def _choose(node: Node, target: Target) -> tuple[float, PixelTile]:

@@ -80,10 +80,10 @@ class _Plan:
         self._grouped: set[Value] = set()
         self._costs: dict[tuple[object, ...], float] = {}
         for node in rewriter.nodes():
-            seed = node.results[0]
-            if node.op.wants_channels_last and self._free(seed) and len(seed.shape) > 2:
-                self.groups.append(_Group(seed, self._grown(seed)))
-                self._grouped.update(self.groups[-1].layouts)
+            for seed in (node.operands[0], node.results[0]) if node.op.wants_channels_last else ():
+                if seed is not None and self._free(seed) and len(seed.shape) > 2:
+                    self.groups.append(_Group(seed, self._grown(seed)))
+                    self._grouped.update(self.groups[-1].layouts)
 
     def search(self) -> None:
         """From all groups channels-last, take back those that cost more than they gain; no group at all if none

@@ -16,6 +16,7 @@ from mccompile.ops.recurrent import Recurrent
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.reshape_op import Reshape
 from mccompile.ops.slice import Slice
+from mccompile.ops.softmax import Softmax
 from mccompile.ops.split import Split
 from mccompile.ops.transpose import Transpose
 from mccompile.passes.manager import Remarks
@@ -169,6 +170,23 @@ def _transposed_product(m: Match) -> None:
     _absorb(m, "product", product.operands[::-1])
 
 
+def _check_turned_softmax(m: Match) -> Fail | None:
+    outer, inner, soft = m.root.op, m.nodes["transpose"].op, m.nodes["softmax"]
+    assert isinstance(outer, Transpose)
+    assert isinstance(inner, Transpose)
+    if [inner.perm[p] for p in outer.perm] != sorted(inner.perm):
+        return Fail("the transposes do not undo each other")
+    return None if m.r.is_private(soft.result) else Fail("the softmax is needed elsewhere")
+
+
+def _turned_softmax(m: Match) -> None:
+    inner, soft = m.nodes["transpose"].op, m.nodes["softmax"].op
+    assert isinstance(inner, Transpose)
+    assert isinstance(soft, Softmax)
+    m.root.op = replace(soft, axis=inner.perm[soft.axis])
+    _absorb(m, "softmax", [m.values["x"]])
+
+
 # -- spreads -------------------------------------------------------------------------------------------------
 def _broadcasts(node: Node, old: Value, new: Value) -> bool:
     """True if a node gives results of the same types reading ``new`` in place of ``old``."""
@@ -304,6 +322,10 @@ RULES = (
     Rule(
         "exchanged the operands of a product",
         Is(Transpose, (Is(MatMul, None, "product"),), "transpose"), _check_transposed_product, _transposed_product,
+    ),
+    Rule(
+        "took the softmax along another axis", Is(Transpose, (Is(Softmax, (_TURNED,), "softmax"),), "back"),
+        _check_turned_softmax, _turned_softmax,
     ),
     Rule("let the readers broadcast", Is(Expand, (_X,), "expand"), _check_expand, _bypass_expand),
     Rule("left axes of extent 1", Is(Reduce, None, "reduce", plain=False), _check_reduce, _shorten_reduce),

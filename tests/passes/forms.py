@@ -279,13 +279,6 @@ def _shuffle(m: Maker, x: str) -> str:
     return m.node("Reshape", [m.node("Transpose", [r], perm=[0, 2, 1, 3, 4]), _i(m, 1, -1, 4, 4)])
 
 
-def _shuffle_split(m: Maker, x: str) -> str:
-    """ShuffleNetV2: the shuffle of a concat, split at once."""
-    s = _shuffle(m, m.node("Concat", [x, m.node("Relu", [x])], axis=1)) if False else _shuffle(m, x)
-    a = m.node("Slice", [s, _i(m, 0), _i(m, 4), _i(m, 1)])
-    return m.node("Relu", [a])
-
-
 def _gather_focus(m: Maker, x: str) -> str:
     parts = []
     for column in (0, 1):
@@ -331,26 +324,25 @@ FORMS = (
     Form("group norm, keras", _IMAGE, _keras_group_norm, "transpose reshape normalize reshape transpose"),
     Form("instance norm, reductions", _IMAGE, _bare_instance_norm, "normalize"),
     Form("instance norm, moments", _IMAGE, _moments_instance_norm, "normalize"),
-    Form("GELU, torch", _ROWS, _gelu_erf, "map", "gelu"),
-    Form("GELU, tf", _ROWS, _gelu_erf_tf, "map", "gelu"),
-    Form("GELU by tanh, transformers", _ROWS, _gelu_tanh, "map", "sigmoid"),
-    Form("GELU by tanh, Horner", _ROWS, _gelu_tanh_horner, "map", "sigmoid"),
+    Form("GELU, torch", _ROWS, _gelu_erf, "map", "(x0 * ((erf((x0 * 0.70710677)) * 0.5) + 0.5))"),
+    Form("GELU, tf", _ROWS, _gelu_erf_tf, "map", "(x0 * ((erf((x0 * 0.70710677)) * 0.5) + 0.5))"),
+    Form("GELU by tanh, transformers", _ROWS, _gelu_tanh, "map", "(x0 * sigmoid("),
+    Form("GELU by tanh, Horner", _ROWS, _gelu_tanh_horner, "map", "(x0 * sigmoid("),
     Form("SiLU, torch", _ROWS, _silu, "map", "(x0 * sigmoid(x0))"),
     Form("SiLU, exp", _ROWS, _silu_exp, "map", "(x0 * sigmoid(x0))"),
-    Form("hard swish, torch", _ROWS, _hard_swish, "map", ""),
-    Form("hard swish, inner", _ROWS, _hard_swish_inner, "map", ""),
-    Form("hard swish, operator", _ROWS, _hard_swish_operator, "map", ""),
-    Form("hard sigmoid, torch", _ROWS, _hard_sigmoid, "map", ""),
-    Form("hard sigmoid, keras", _ROWS, _hard_sigmoid_inner, "map", ""),
+    Form("hard swish, torch", _ROWS, _hard_swish, "map", "(x0 * min(max(((x0 * 0.16666667) + 0.5), 0.0), 1.0))"),
+    Form("hard swish, inner", _ROWS, _hard_swish_inner, "map", "(x0 * min(max(((x0 * 0.16666667) + 0.5), 0.0), 1.0))"),
+    Form("hard swish, operator", _ROWS, _hard_swish_operator, "map", "(x0 * min(max(((x0 * 0.16666667) + 0.5), 0.0), 1.0))"),
+    Form("hard sigmoid, torch", _ROWS, _hard_sigmoid, "map", "min(max(((x0 * 0.16666667) + 0.5), 0.0), 1.0)"),
+    Form("hard sigmoid, keras", _ROWS, _hard_sigmoid_inner, "map", "min(max(((x0 * 0.2) + 0.5), 0.0), 1.0)"),
     Form("softmax", _ROWS, _softmax, "softmax"),
     Form("softmax, inverse", _ROWS, _softmax_inverse, "softmax"),
-    Form("softmax, transposed", _ROWS, _softmax_transposed, "softmax"),
+    Form("softmax, transposed", _ROWS, _softmax_transposed, "softmax", "axis=1"),
     Form("log softmax", _ROWS, _log_softmax, "softmax"),
     Form("log-sum-exp", _ROWS, _log_sum_exp, "softmax"),
     Form("channel shuffle", _EIGHT, _shuffle, "reshape transpose reshape"),
-    Form("channel shuffle, cut", _EIGHT, _shuffle_split, "x"),
     Form("focus", _EIGHT, _gather_focus, "reshape take reshape"),
-    Form("pixel unshuffle", _EIGHT, _pixel_unshuffle, "reshape take reshape"),
+    Form("pixel unshuffle", _EIGHT, _pixel_unshuffle, "reshape transpose reshape"),
     Form("focus, convolved", _EIGHT, _before_conv(_gather_focus, 32), "conv"),
     Form("pixel unshuffle, convolved", _EIGHT, _before_conv(_pixel_unshuffle, 32), "conv"),
 )

@@ -14,7 +14,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.check.build import run_compiler
-from mccompile.check.emulate import EmulatedNet, Emulator, cross_tools, emulated_main
+from mccompile.check.emulate import CrossTools, EmulatedNet, Emulator, cross_tools, emulated_main
 from mccompile.check.network import aligned_bytes
 from mccompile.codegen.files import source_files
 from mccompile.codegen.kernels import helpers_used
@@ -104,12 +104,16 @@ def compile_case(front_end: FrontEnd, seed: int, folder: Path, options: Options,
 
 @dataclass
 class CaseLibrary:
-    """Cases compiled by one call of the C compiler; for a target that is not this machine's, run in its emulator."""
+    """Cases compiled by one call of the C compiler.
+
+    For a target that is not this machine's they run in its emulator; ``tools`` are others that make and run a program.
+    """
 
     folder: Path
     built: Sequence[Built]
     flags: Sequence[str]
     compiler: Sequence[str] = ("gcc",)
+    tools: CrossTools | None = None
     _ffi: Any = field(default=None, init=False)
     _lib: Any = field(default=None, init=False)
     _emulator: Emulator | None = field(default=None, init=False)
@@ -126,8 +130,10 @@ class CaseLibrary:
         helpers = helpers_used(body, self.target)
         unit = self.folder / "cases.c"
         unit.write_text(head + helpers + "\n\n" + body)
-        if not runs_here(self.target.name):
-            self._emulator = self._emulated(unit)
+        if self.tools is None and not runs_here(self.target.name):
+            self.tools = cross_tools(self.target)
+        if self.tools is not None:
+            self._emulator = self._emulated(self.tools, unit)
             return self
         library = self.folder / "cases.so"
         command = [*self.compiler, *self.flags, "-fPIC", "-shared", "cases.c", "mcc.c", "-lm", "-o", str(library)]
@@ -146,9 +152,13 @@ class CaseLibrary:
     def target(self) -> Target:
         return self.built[0].compilation.target
 
-    def _emulated(self, unit: Path) -> Emulator:
-        """All cases as a program of the target."""
-        tools = cross_tools(self.target)
+    def close(self) -> None:
+        """End the program of ``tools``."""
+        assert self._emulator is not None
+        self._emulator.close()
+
+    def _emulated(self, tools: CrossTools, unit: Path) -> Emulator:
+        """All cases as a program."""
         main = emulated_main([EmulatedNet(b.facts.name) for b in self.built], self.target.align)
         (self.folder / "emulated_main.c").write_text(main)
         program = self.folder / "cases"
