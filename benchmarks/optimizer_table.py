@@ -19,7 +19,7 @@ from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph
 from mccompile.ir.program import Program
 from mccompile.lower.lower import Forwarding, lower
-from mccompile.passes.manager import run_passes
+from mccompile.passes.manager import passes, rounding, run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.forward import forward
 from mccompile.plan.plan import plan
@@ -48,6 +48,17 @@ network after all passes up to the end of a group, lowered and planned:
 *Nodes* are those of the graph, *kernels* the calls of one run with fills, *bytes* what these read and write (each
 element of an operand or result once per call), *copied* the part of it that copies and fills move, *transposes* the
 transposes that move memory, *arena* the planned bytes.
+
+"""
+
+EXACTNESS = """In the order of the pipeline. A pass that *keeps bits* gives results that are equal bit by bit in
+f32 and integers, NaN, infinities and signs of zero included, but for this: functions of the C
+library on constants are those of numpy; a multiplication by padding or a weight of zero may be left
+out; what is fused is rounded to f16 once instead of after each operator. A pass that *may round*
+computes the same function of real numbers with other roundings: sums in another order, products of
+constants rounded once more. It never makes a constant infinite, and never reassociates integers.
+`--exact` leaves out every pass that may round; a C compiler may still fuse a multiplication and an
+addition on targets with vectors.
 
 """
 
@@ -166,8 +177,20 @@ def _farthest(networks: Sequence[Network]) -> str:
     return "\n".join(lines or ["None: every plan is on its lower bound and no transpose moves memory."]) + "\n"
 
 
+def _passes() -> str:
+    """Every pass with its help text, and whether it keeps every bit, in the order of the pipeline."""
+    order = list(dict.fromkeys(PIPELINES[LEVEL]))
+    rows = []
+    for name in [*order, *(n for n in passes() if n not in order)]:
+        text = " ".join((passes()[name].__doc__ or "").split())
+        rows.append((f"`{name}`", "may round" if name in rounding() else "keeps bits", text.replace("|", "\\|")))
+    lines = [f"| {a} | {b} | {c} |" for a, b, c in rows]
+    return EXACTNESS + "\n".join(["| pass | | what it does |", "|---|---|---|", *lines]) + "\n"
+
+
 def document(networks: Sequence[Network], refused: Sequence[tuple[str, str]]) -> str:
     parts = [INTRODUCTION, _sums(networks), "\n## Each network\n\n", _all_rows(networks)]
+    parts += ["\n## The passes, and what they may change\n\n", _passes()]
     parts += ["\n## Farthest from the bound\n\n", _farthest(networks)]
     if refused:
         parts += ["\n## Not compiled yet\n\n", *(f"- {name}: {why}\n" for name, why in refused)]

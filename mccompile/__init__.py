@@ -59,7 +59,7 @@ def compile(
             no such inputs then, and what depends on them is computed when it is compiled.
         max_blob_growth: by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3
             on hosted targets); 0 or 1: not at all.
-        plan_effort: how long a smaller arena is searched for, from 0 to 3: each adds 8 times the work of the one before.
+        plan_effort: how long a smaller arena is searched for, from 0 to 3: each 8 times as long as the one before.
         tune: measure the kernels that each node could have on this machine, and take the fastest. What was measured
             before is kept in the user's cache, or in the file ``tuning``.
         tuning: file of measurements to choose kernels by.

@@ -133,7 +133,7 @@ def bench(
         network = Network(out)
         profiler = Profiler(Network(out, hooks=PROFILE_HOOKS)) if per_layer else None
         probes = Probes(compilation.target)
-    given = inputs or random_inputs({v.name: v.type for v in compilation.graph.inputs}, 0)
+    given = random_inputs(network.input_types, 0) if inputs is None else inputs
     network.set_inputs(given)
     things: dict[str, Callable[[], object]] = {"mccompile": network.invoke}
     if profiler is not None:

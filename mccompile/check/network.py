@@ -19,7 +19,7 @@ from mccompile.check.build import build_library
 from mccompile.check.emulate import EmulatedNet, Emulator, build_emulated, cross_tools
 from mccompile.check.memory import Allocate, Array, aligned_bytes, guarded_bytes
 from mccompile.ir.errors import CompileError, UsageError
-from mccompile.ir.types import DTYPES
+from mccompile.ir.types import DTYPES, TensorType
 from mccompile.targets.target import Target, resolve, runs_here
 
 __all__ = ["Array", "Hooks", "Network", "aligned_bytes", "guarded_bytes", "read_report"]
@@ -140,6 +140,11 @@ class Network:
             self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
         self.inputs = {p["name"]: self._view(p) for p in self.report["inputs"]}
         self.outputs = {p["name"]: self._view(p) for p in self.report["outputs"]}
+
+    @property
+    def input_types(self) -> dict[str, TensorType]:
+        """Element type and shape of each input by ONNX name."""
+        return {p["name"]: TensorType(DTYPES[p["dtype"]], tuple(p["shape"])) for p in self.report["inputs"]}
 
     @property
     def arena(self) -> Array:

@@ -133,7 +133,7 @@ def _golden(model: Path, c: Compilation, inputs: Path | None) -> dict[str, bytes
 
 
 def _choice_lines(report: dict[str, Any]) -> list[str]:
-    lines = ["kernels chosen, by cycles that were measured (tuned) or estimated (model):"] if report["choices"] else []
+    lines = ["kernels chosen, by cycles measured (tuned) or estimated (model):"] if report["choices"] else []
     for name, choice in report["choices"].items():
         rate = f", {choice['of_peak']:.0%} of the peak" if choice["macs"] else ""
         others = "".join(f"; {_cycles(other)}" for other in choice["others"])

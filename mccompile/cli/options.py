@@ -160,7 +160,7 @@ def build_options(command: F) -> F:
             click.option("--memory", type=Memory(), default=(), metavar="NAME:SIZE,..",
                          help="Put the arena in several memories, fastest first: dtcm:64K,sram:256K."),
             click.option("--plan-effort", type=click.IntRange(0, 3), default=1, metavar="0..3", show_default=True,
-                         help="How long to search for a smaller arena; each number 8 times as long as the one before."),
+                         help="How long to search for a smaller arena: each 8 times as long as the one before."),
             click.option("--exact", is_flag=True,
                          help="Leave out every optimisation that may change how a result is rounded."),
             click.option("--max-blob-growth", type=click.FloatRange(min=0), default=4.0, metavar="FACTOR",

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from mccompile.cli import options as o
+
+if TYPE_CHECKING:
+    from mccompile.targets.target import Target
 
 
 @click.command(short_help="List what C can be generated for.")
 @o.JSON
 def targets(as_json: bool) -> None:
     """List the targets: vector width, alignment, and the C flags the generated code is compiled with."""
-    from mccompile.targets.target import resolve
+    from mccompile.targets.target import resolve, runs_here
     from mccompile.targets.target import targets as known
 
     native = resolve("native").name
     rows = sorted(known().values(), key=lambda t: t.name)
     if as_json:
-        data = [{**dataclasses.asdict(t), "c_flags": t.c_flags, "native": t.name == native} for t in rows]
+        here = [{"c_flags": t.c_flags, "native": t.name == native, "runs_here": runs_here(t.name)} for t in rows]
+        data = [{**dataclasses.asdict(t), **more} for t, more in zip(rows, here, strict=True)]
         click.echo(json.dumps(data, indent=1))
         return
     width = max(len(t.name) for t in rows)
     for t in rows:
         vector = f"{8 * t.vector_bytes}-bit vectors" if t.vector_bytes else "scalar"
-        mark = "  (native: this machine)" if t.name == native else ""
-        click.echo(f"{t.name:{width}}  {t.summary}{mark}")
+        mark = "native: this machine" if t.name == native else "" if runs_here(t.name) else _elsewhere(t)
+        click.echo(f"{t.name:{width}}  {t.summary}{f'  ({mark})' if mark else ''}")
         click.echo(f"{'':{width}}  {vector}, {t.align}-byte alignment, {' '.join(t.c_flags)}")
+
+
+def _elsewhere(target: Target) -> str:
+    emulator = f"; check runs it in {target.emulator[0]}" if target.emulator else ""
+    return f"not this machine's{emulator}"

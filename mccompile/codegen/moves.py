@@ -22,7 +22,7 @@ class Moves:
     lanes: int
 
     def stages(self, across: int) -> list[tuple[int, list[int]]]:
-        """Of a square of which ``across`` vectors are wanted: what is swapped in each stage, and the vectors it makes.
+        """Of a square of which ``across`` vectors are wanted: what each stage swaps, and the vectors it makes.
 
         The first entry, of no swap, are the vectors that are read.
         """

@@ -57,6 +57,16 @@ class Vectors:
         names = [name for name, _ in self.context.pointers()]
         return ", ".join([*names, *scratch, *self.context.call.args, *coordinates])
 
+    def params_in(self, body: str, *coordinates: str) -> str:
+        """As `params`, those that ``body`` uses."""
+        words = set(re.findall(r"\w+", body))
+        return ", ".join(p for p in self.params(*coordinates).split(", ") if p.split()[-1].strip("*") in words)
+
+    def arguments_in(self, body: str, *coordinates: str) -> str:
+        """What the kernel gives for `params_in`."""
+        words = set(re.findall(r"\w+", body))
+        return ", ".join(a for a in self.arguments(*coordinates).split(", ") if a in words)
+
     def moves(self) -> Moves:
         """The way of a copy."""
         return moves(self.context, self.lanes)
@@ -67,6 +77,10 @@ class Vectors:
         wide = [Segment(0, whole, unroll * self.lanes)] if whole else []
         rest = segments(extent - whole, self.lanes)
         return (*wide, *(Segment(whole + r.start, whole + r.stop, r.size) for r in rest))
+
+    def turns(self, extent: int, most: int) -> tuple[Segment, ...]:
+        """An axis in runs of at most ``most`` vectors."""
+        return segments(extent, most * self.lanes)
 
     def unrolled(self, body: ex.Expr) -> int:
         """How many vectors of an expression one turn of a loop takes: few of what is long."""
@@ -141,14 +155,9 @@ class Vectors:
         """The statement that stores lanes in result 0 without its epilogue."""
         return self.put(self.context.y[0], value, count, *coordinates)
 
-    def write(self, pointer: str, value: str, count: int) -> str:
-        """The statement that stores ``count`` lanes next to each other; nothing else is touched."""
-        whole = count == self.lanes
-        return f"mcc_vstore({pointer}, {value});" if whole else f"mcc_vstore_n({pointer}, {value}, {count});"
-
     @staticmethod
     def reduction(mode: str) -> tuple[str, str, str]:
-        """Of sum, prod, max or min: C over two vectors ``{} {}``, the function over all lanes, and where it begins."""
+        """Of sum, prod, max or min: C over two vectors ``{} {}``, the function over all lanes, where it begins."""
         return {
             "sum": ("{} + {}", "mcc_vsum", "mcc_vset(0.0f)"),
             "prod": ("{} * {}", "mcc_vprod", "mcc_vset(1.0f)"),

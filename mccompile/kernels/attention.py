@@ -25,20 +25,19 @@ VECTOR_CYCLES = 24
 @dataclass(frozen=True)
 class AttentionTile(Tile):
     """Tiles of queries by vectors of a value's length; their scores are tiles of as many queries by
-    ``score_vectors`` vectors of keys. ``direct_keys`` and ``direct_values`` are read where they lie, not packed.
+    ``score_vectors`` vectors of keys, which are packed. ``direct``: the values are read where they lie.
     """
 
     score_vectors: int
-    direct_keys: bool
-    direct_values: bool
+    direct: bool
 
     @property
     def scores(self) -> VariableTile:
-        return VariableTile(self.rows, self.score_vectors, self.lanes, self.direct_keys)
+        return VariableTile(self.rows, self.score_vectors, self.lanes, False)
 
     @property
     def values(self) -> VariableTile:
-        return VariableTile(self.rows, self.vectors, self.lanes, self.direct_values)
+        return VariableTile(self.rows, self.vectors, self.lanes, self.direct)
 
     def row(self, keys: int) -> int:
         """Floats of a row of scores: an odd number of vectors, so that rows do not meet in one set of a cache."""
@@ -46,10 +45,8 @@ class AttentionTile(Tile):
 
     def panels(self, keys: int, length: int, width: int) -> tuple[int, int]:
         """Floats of the packed keys, and of the packed values."""
-        return (
-            0 if self.direct_keys else panel_floats(length, keys, self.lanes),
-            0 if self.direct_values else panel_floats(keys, width, self.lanes),
-        )
+        values = 0 if self.direct else panel_floats(keys, width, self.lanes)
+        return panel_floats(length, keys, self.lanes), values
 
     def scratch(self, keys: int, length: int, width: int) -> int:
         """Floats of scratch memory: panels, scores, and a sum for each query of a tile."""
@@ -145,17 +142,17 @@ class AttentionVector(Variant):
         extras = [b.read(e).broadcast(result.shape) for e in node.extras]
         _, rows, score_vectors, vectors = self._best(node, b.target)
         lanes = b.target.lanes
-        tile = AttentionTile(rows, vectors, lanes, score_vectors, whole_lines(k, lanes), whole_lines(v, lanes))
+        tile = AttentionTile(rows, vectors, lanes, score_vectors, whole_lines(v, lanes))
         scratch = b.scratch(tile.scratch(keys, length, width), F32)
         b.call(self.kernel, [q, k, v, *masks], [result], params=tile, extras=extras, scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         tile = after.params
         assert isinstance(tile, AttentionTile)
-        for x, direct in zip(after.reads[1:FIRST_MASK], (tile.direct_keys, tile.direct_values), strict=True):
-            assert x is not None
-            if direct and innermost_stride(x) != 1:
-                return f"{self.kernel} reads rows of an operand where they lie"
+        values = after.reads[FIRST_MASK - 1]
+        assert values is not None
+        if tile.direct and innermost_stride(values) != 1:
+            return f"{self.kernel} reads values where they lie"
         pairs = zip(before.reads[FIRST_MASK:], after.reads[FIRST_MASK:], strict=True)
         if any(a is not None and b is not None and scattered(a, b) for a, b in pairs):
             return f"{self.kernel} wants neighbours in a row of a mask to be neighbours in memory"

@@ -20,11 +20,15 @@ Line = tuple[int, tuple[tuple[int, int], ...]]
 """A line of the operand, from where a tile's first tap would lie, and the (line of the tile, tap) it serves."""
 
 MAX_LINES = 2
-MAX_RESULTS = 16
+MAX_RESULTS = 14
 """Results of a tile: more of them gain little, and read from more lines of a cache that may map to one set."""
+MAX_PLAIN = 4
+"""Pixels of a tile without weights: these are soon bound by memory, which likes to be read in one run."""
 MOST_UNROLLED = 1024
 """Products of a tile whose lines are written out one by one; with one line there is a loop."""
-TILE_CYCLES = 12
+TILE_CYCLES = 4
+LOAD_CYCLES = 0.6
+"""What a load costs beside its place in the pipeline: it may come from the second cache."""
 BYTES_PER_CYCLE = 16
 """What streams through a kernel that touches each element once (Zen 4, between L2 and L3)."""
 
@@ -124,9 +128,10 @@ class ChannelWindow:
             rows = self.rows(fall.size)
             for strip in self.strips(out[1], extent):
                 products = strip.products * self.kernel[0] * fall.size * step
-                loads = sum(len(strip.within(chunk)) for chunk in self.chunks()) * len(rows)
-                loads += weights * self.kernel[1] * self.kernel[0] * fall.size
-                tile = max(products, loads) * lanes / FMA_LANES + loads / 8 + fall.size * strip.size + TILE_CYCLES
+                pixels = sum(len(strip.within(chunk)) for chunk in self.chunks()) * len(rows)
+                loads = pixels + weights * self.kernel[1] * self.kernel[0] * fall.size
+                tile = max(products, loads) * lanes / FMA_LANES + LOAD_CYCLES * pixels
+                tile += fall.size * strip.size / 2 + TILE_CYCLES
                 total += (fall.stop - fall.start) // fall.size * ((strip.stop - strip.start) // strip.size) * tile
         return total
 
@@ -156,10 +161,11 @@ def fit_window(
     """
     x, y = node.inputs[0], node.results[0]
     out, extent = pair(y.shape[2:]), x.shape[-1]
+    most_lines, most = (MAX_LINES, MAX_RESULTS) if weights else (1, MAX_PLAIN)
     found = []
-    for lines in range(1, min(out[0], MAX_LINES if weights else 1) + 1):
+    for lines in range(1, min(out[0], most_lines) + 1):
         held = max(len(uses) for _, uses in window.rows(lines))
-        for pixels in range(1, min(out[1], MAX_RESULTS // lines) + 1):
+        for pixels in range(1, min(out[1], most // lines) + 1):
             free = target.registers - 2 - lines * pixels
             taps = min(window.kernel[1], free // held) if weights else window.kernel[1]
             products = lines * pixels * math.prod(window.kernel)

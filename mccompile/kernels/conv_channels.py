@@ -41,20 +41,26 @@ FAR = 6.0
 """Cycles of a broadcast whose line was lost to the first cache."""
 TILE_PIXELS = 14
 """Pixels that share a line while it is there."""
+TURN = 0.95
+"""What part of the cycles it may take where pixels run along the first axis, before they do."""
 
 
 @dataclass(frozen=True)
 class PackedTaps:
     """Weights [M, C, kernel...] as the columns of a matrix for each group, one row for each tap and channel.
 
-    [groups][M / groups / width][kernel...][C][width]; the last block is as wide as the rest needs.
+    [groups][M / groups / width][kernel...][C][width]; the last block is as wide as the rest needs. ``turned``
+    exchanges the two spatial axes.
     """
 
     width: int
     lanes: int
     groups: int = 1
+    turned: bool = False
 
     def pack(self, array: Array) -> Array:
+        if self.turned:
+            array = array.swapaxes(2, 3)
         own = array.shape[0] // self.groups
         taps = np.moveaxis(array.reshape(self.groups, own, *array.shape[1:]), (1, 2), (-1, -2))
         parts = [pack_columns(part.reshape(-1, own), self.width, self.lanes) for part in taps]
@@ -238,16 +244,18 @@ class ConvChannels(Variant):
         x, w = operand_pair(node)
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
-        _, tile = _choose(node, b.target)
-        packed = b.packed(w, PackedTaps(tile.width, tile.lanes, op.groups))
-        b.call(self.kernel, [plane_last(b.read(x)), packed], [plane_last(result)], params=tile, extras=extras)
+        _, tile, turned = _choose(node, b.target)
+        packed = b.packed(w, PackedTaps(tile.width, tile.lanes, op.groups, turned))
+        views = [plane_last(b.read(x)), plane_last(result), *extras]
+        source, result, *extras = map(_turned, views) if turned else views
+        b.call(self.kernel, [source, packed], [result], params=tile, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
 
 
 def _far_reads(node: Node, target: Target) -> float:
-    """Cycles lost where neighbours in memory are pixels, and a line of each channel is more than stays in the cache."""
+    """Cycles lost where neighbours in memory are pixels, and a line of each channel is more than the cache holds."""
     x, w = operand_pair(node)
     result = node.results[0]
     if is_channels_last(x) or x.shape[1] * CACHE_LINE <= target.l1 // 2:
@@ -256,11 +264,25 @@ def _far_reads(node: Node, target: Target) -> float:
     return FAR * w.type.count / (2 * target.lanes) * pixels / TILE_PIXELS
 
 
-def _choose(node: Node, target: Target) -> tuple[float, PixelTile]:
+def _choose(node: Node, target: Target) -> tuple[float, PixelTile, bool]:
+    """The cheapest tile of a node, its cycles, and whether its pixels run along the first of two spatial axes."""
     op = node.op
     assert isinstance(op, Conv)
-    x, w = operand_pair(node)
-    return best_pixel_tile(op, x.shape, w.shape, node.results[0].shape, target)
+    shapes = [v.shape for v in (*operand_pair(node), node.results[0])]
+    cycles, tile = best_pixel_tile(op, shapes[0], shapes[1], shapes[2], target)
+    if len(shapes[0]) == 4:
+        x, w, y = ((*s[:2], *s[:1:-1]) for s in shapes)
+        other = Conv(op.strides[::-1], (*op.pads[1::-1], *op.pads[:1:-1]), op.dilations[::-1], op.groups)
+        down, tall = best_pixel_tile(other, x, w, y, target)
+        if down < TURN * cycles:
+            return down, tall, True
+    return cycles, tile, False
+
+
+def _turned(view: View) -> View:
+    """A view [N, H, W, C] as [N, W, H, C]."""
+    (n, h, w, c), (sn, sh, sw, sc) = view.shape, view.axis_strides()
+    return View(view.buffer, (n, w, h, c), row_major(4), (sn, sw, sh, sc), view.offset)
 
 
 @functools.lru_cache(maxsize=512)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +24,12 @@ L2_SHARE = 0.66
 """What the points and products of a block of tiles may take of the second-level cache."""
 DRAM_BYTES = 14
 L3_BYTES = 27
-"""Bytes of weights per cycle, partly behind the products: of many, when they are first read, and from the third cache.
-"""
+"""Bytes of weights per cycle, partly hidden by products: of many, when first read, and from the third cache."""
 INEXACT = {6: 1.05}
 """What more digits and fewer weights are worth: tiles of so many outputs have to gain more than that."""
-TILE_OVERHEAD = 120
+INSTRUCTIONS = 2
+"""Vector instructions per cycle of the transforms, where a vector is `FMA_LANES` wide."""
+TILE_OVERHEAD = 40
 """Cycles to find the pixels of a tile, for its points and again for its results."""
 
 
@@ -114,11 +115,11 @@ class PackedPoints:
 
     def pack(self, array: Array) -> Array:
         m, c, *kernel = array.shape
-        points = transformed(array.reshape(m, c, *_pair(kernel, 1)), self.outputs).reshape(m, c, -1)
+        points = transformed(array.reshape(m, c, *_pair(kernel, 1)), self.outputs)
         blocks = -(-m // self.width)
-        padded = np.zeros((blocks * self.width, *points.shape[1:]), dtype=array.dtype)
-        padded[:m] = points
-        return padded.reshape(blocks, self.width, c, -1).transpose(0, 3, 2, 1)
+        padded = np.zeros((len(points), blocks * self.width, c), dtype=array.dtype)
+        padded[:, :m] = points
+        return padded.reshape(-1, blocks, self.width, c).transpose(1, 0, 3, 2)
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,8 @@ class _Shape:
 class ConvWinograd(Variant):
     """F(m, r) along each spatial axis with a filter of more than one tap, stride 1, any padding and dilation.
 
-    The rounding errors of m = 2, 4, 6 with 3 taps over two axes are about 5e-7, 1e-5 and 1.4e-5 of a channel's
-    largest result; the direct sum's are 1e-6.
+    Rounding errors measured over two axes of 3 taps: for m = 2, 4, 6 about 5e-7, 1e-5 and 2e-5 of the largest result,
+    where the direct sum has 1e-6; along one axis 2e-6 at most. `winograd.amplification` bounds them.
     """
 
     ops = ("conv",)
@@ -261,18 +262,19 @@ def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> fl
     if weights > (1 - L2_SHARE) * target.l2:
         blocks = -(-tiles // tile.block)
         total += weights / (DRAM_BYTES if weights > target.l2 else L3_BYTES) + (blocks - 1) * weights / L3_BYTES
-    vectors = (-(-shape.inputs // tile.lanes), -(-shape.channels // tile.lanes))
-    per_vector = (_transform_steps(tile, tile.input_sums, points), _transform_steps(tile, tile.output_sums, 0))
-    work = sum(v * steps for v, steps in zip(vectors, per_vector, strict=True))
-    return total + tiles * (work * tile.lanes / FMA_LANES + TILE_OVERHEAD)
+    work = -(-shape.inputs // tile.lanes) * _instructions(tile, tile.input_sums, tile.points)
+    work += -(-shape.channels // tile.lanes) * _instructions(tile, tile.output_sums, tile.outputs)
+    return total + tiles * (work / INSTRUCTIONS * tile.lanes / FMA_LANES + TILE_OVERHEAD)
 
 
-def _transform_steps(tile: WinogradTile, axis_sums: object, stores: int) -> float:
-    """Vector instructions of a transform."""
-    assert callable(axis_sums)
+def _instructions(
+    tile: WinogradTile, axis_sums: Callable[[int], tuple[Sum, ...]], made: tuple[int, int]
+) -> int:
+    """Vector instructions of a transform of all points to ``made`` values: sums, loads, stores, in two steps."""
     first, second = (sum(s.operations for s in axis_sums(axis)) for axis in (0, 1))
-    lines = tile.points[0] if stores else tile.outputs[0]
-    return float(tile.points[1] * first + lines * second + 2 * math.prod(tile.points) + stores)
+    between = made[0] * tile.points[1]
+    moves = math.prod(tile.points) + 2 * between + math.prod(made)
+    return tile.points[1] * first + made[0] * second + moves
 
 
 VARIANTS = (ConvWinograd(2), ConvWinograd(4), ConvWinograd(6))

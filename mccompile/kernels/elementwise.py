@@ -1,4 +1,4 @@
-"""The family of `map`: one loop nest over broadcast views, vectors along the axis in which the result is contiguous."""
+"""The family of `map`: one loop nest over broadcast views, vectors along the result's innermost axis."""
 
 from __future__ import annotations
 

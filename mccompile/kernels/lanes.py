@@ -16,8 +16,8 @@ _VECTOR_CYCLES: Mapping[str, float] = {
 }  # fmt: skip
 """Of a vector of 64 bytes on two units of 256 bits (Zen 4); 1 for what is not listed."""
 _SCALAR_CYCLES: Mapping[str, float] = {
-    "div": 4, "sqrt": 6, "exp": 20, "log": 20, "log1p": 40, "erf": 60, "tanh": 50, "sigmoid": 30, "pow": 60, "sin": 30,
-    "cos": 30, "tan": 50, "fmod": 20, "mod": 20, "rne": 30, "floor": 4, "ceil": 4, "sign": 4,
+    "div": 4, "sqrt": 6, "exp": 20, "log": 20, "log1p": 40, "erf": 60, "tanh": 50, "sigmoid": 30, "pow": 60,
+    "sin": 30, "cos": 30, "tan": 50, "fmod": 20, "mod": 20, "rne": 30, "floor": 4, "ceil": 4, "sign": 4,
 }  # fmt: skip
 """Of one element; what is not listed is made into vectors by compilers."""
 _MOST_FACTORS = 4

@@ -1,4 +1,4 @@
-"""Loops of reductions and normalisations: axes that are kept, axes that belong together, and the one vectors run along."""
+"""Loops of reductions and normalisations: axes that are kept, axes that belong together, the one of the lanes."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from mccompile.targets.target import Target
 
 COPIED_FLOATS = 6
 """Floats that packing moves per cycle where they are neighbours."""
-GATHERED_CYCLES = 1.5
-"""Cycles for each float that packing takes from afar."""
+TRANSPOSED_FLOATS = 2
+"""Floats that packing moves per cycle where neighbours become far apart."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class VariableTile(Tile):
 
 def packing_cycles(floats: int, lines: bool) -> float:
     """Cycles to pack a matrix; ``lines``: the elements of a row are neighbours."""
-    return floats * (1 / COPIED_FLOATS if lines else GATHERED_CYCLES)
+    return floats / (COPIED_FLOATS if lines else TRANSPOSED_FLOATS)
 
 
 def panel_floats(rows: int, columns: int, lanes: int) -> int:

@@ -10,8 +10,18 @@ import numpy as np
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32
-from mccompile.kernels.channel_windows import ChannelWindow, Strip, fit_window, pair, plane_last, window_of
+from mccompile.kernels.channel_windows import (
+    LOAD_CYCLES,
+    TILE_CYCLES,
+    ChannelWindow,
+    Strip,
+    fit_window,
+    pair,
+    plane_last,
+    window_of,
+)
 from mccompile.kernels.channels import is_channels_last
+from mccompile.kernels.tiles import FMA_LANES
 from mccompile.kernels.variant import Builder, Variant, lines_broken
 from mccompile.kernels.windows import Order, distance
 from mccompile.ops.pool import Pool
@@ -19,8 +29,9 @@ from mccompile.targets.target import Target
 
 SCALAR_CYCLES = 3.0
 """Cycles of a tap of one element: its bounds are checked."""
-MAX_CYCLES = 3.0
-"""A maximum that keeps NaN, in multiply-adds."""
+MAX_CYCLES = 2.0
+"""A maximum that keeps NaN, in additions."""
+MOST_LINES = 5
 MOST_TAPS = 64
 """Taps of a line of a window that are worth being written out one by one."""
 
@@ -75,6 +86,32 @@ class PoolWindow(ChannelWindow):
         starts = [(strip.start + i) * self.strides[1] - self.pads[1] for i in range(strip.size)]
         return [sum(low <= s + t * self.dilations[1] < high for t in range(self.kernel[1])) for s in starts]
 
+    @property
+    def unrolled(self) -> bool:
+        """Whether there is code of its own for windows none of whose lines is outside of the operand."""
+        return self.kernel[0] <= MOST_LINES
+
+    def empty(self, out: tuple[int, int], extents: tuple[int, int]) -> bool:
+        """Whether there is a window that lies altogether outside of the operand, of ``out`` windows."""
+        return any(
+            all(
+                not 0 <= i * self.strides[a] - self.pads[a] + t * self.dilations[a] < extents[a]
+                for t in range(self.kernel[a])
+            )
+            for a in (0, 1)
+            for i in range(out[a])
+        )
+
+    def cycles(self, out: tuple[int, int], extent: int, lanes: int, weights: bool, step: float) -> float:
+        total = 0.0
+        for strip in self.strips(out[1], extent):
+            columns = len(strip.columns)
+            steps = columns * (self.kernel[0] - 1) + strip.products - strip.size
+            tile = (steps * step + columns * self.kernel[0] / 2) * lanes / FMA_LANES
+            tile += LOAD_CYCLES * columns * self.kernel[0] + strip.size + TILE_CYCLES
+            total += (strip.stop - strip.start) // strip.size * tile
+        return out[0] * total
+
     def counts_all(self, out: int, extent: int) -> bool:
         """Whether every line of every window counts."""
         end = (out - 1) * self.strides[0] + (self.kernel[0] - 1) * self.dilations[0] - self.pads[0]
@@ -102,6 +139,8 @@ class PoolChannels(Variant):
             return "it has more than two spatial axes"
         if op.kernel[-1] > MOST_TAPS:
             return f"a line of the window has more than {MOST_TAPS} taps"
+        if self._window(node, target)[1].empty(pair(node.results[0].shape[2:]), pair(x.shape[2:])):
+            return "some window has nothing but padding"
         if not is_channels_last(x) or not is_channels_last(node.results[0]):
             return "a layout is not channels-last"
         return ""

@@ -66,18 +66,20 @@ def _matrix(rows: Sequence[Sequence[Fraction]]) -> Matrix:
 
 
 def transformed(weights: Array, outputs: Sequence[int]) -> Array:
-    """Weights [M, C, R, S] as G g GT, [M, C, t, u], in float64."""
+    """Weights [M, C, R, S] as G g GT, [t * u, M, C], in float64."""
     rows, columns = (
         np.array(filtering(m, r).g, dtype=np.float64) for m, r in zip(outputs, weights.shape[2:], strict=True)
     )
-    out: Array = np.einsum("tr,mcrs,us->mctu", rows, weights.astype(np.float64), columns, optimize=True)
-    return out
+    taps = weights.reshape(-1, rows.shape[1] * columns.shape[1]).astype(np.float64)
+    out: Array = np.kron(rows, columns) @ taps.T
+    return out.reshape(-1, *weights.shape[:2])
 
 
-def error_bound(outputs: int, taps: int) -> float:
-    """How many times the unit roundoff an output may be off, as a multiple of sum |g| |d|, along one axis.
+def amplification(outputs: int, taps: int) -> float:
+    """By how much rounding errors may grow along one axis, of a sum of |g| |d|: the most that |AT| |G| |BT| has.
 
-    Each product is rounded once and enters with |AT| |G| |BT|: the largest such sum is the amplification.
+    Over two axes the factors multiply. With as many products as there may be, that times the unit roundoff of f32 is
+    less than 1e-4; errors mostly cancel, and are some hundred times less.
     """
     f = filtering(outputs, taps)
     at, g, bt = (np.abs(np.array(m, dtype=np.float64)) for m in (f.at, f.g, f.bt))

@@ -342,8 +342,9 @@ def _match_expressions(patterns: Sequence[Pattern], parts: Sequence[ex.Expr], bo
 
 @dataclass(frozen=True)
 class ExpressionRule:
-    """``rewrite`` gives what stands for a match, or None where it does not fire."""
+    """``rewrite`` gives what stands for a match, or None where it does not fire: ``refusal`` says why."""
 
     title: str
     pattern: Pattern
     rewrite: Callable[[Bindings], ex.Expr | None]
+    refusal: str = "a number would be no normal one"

@@ -51,7 +51,7 @@ def _map(node: Node, remarks: Remarks) -> int:
 def _rewritten(body: ex.Expr, node: Node, remarks: Remarks) -> ex.Expr:
     """The body after all rules, from the leaves up; a rule that would leave an operand unread does not fire."""
     titles: list[str] = []
-    refused: list[str] = []
+    refused: list[ExpressionRule] = []
     done: dict[ex.Expr, ex.Expr] = {}
 
     def walk(e: ex.Expr) -> ex.Expr:
@@ -70,7 +70,7 @@ def _rewritten(body: ex.Expr, node: Node, remarks: Remarks) -> ex.Expr:
             for bound in match_expression(rule.pattern, e, {}):
                 better = rule.rewrite(bound)
                 if better is None:
-                    refused.append(rule.title)
+                    refused.append(rule)
                 elif ex.variables(better) == ex.variables(e):
                     titles.append(rule.title)
                     return walk(better)
@@ -79,8 +79,8 @@ def _rewritten(body: ex.Expr, node: Node, remarks: Remarks) -> ex.Expr:
     result = walk(body)
     for title in dict.fromkeys(titles):
         remarks.hit(f"{title}: {node.where}")
-    for title in dict.fromkeys(refused):
-        remarks.miss(f"{title}: {node.where}", "a number would be no normal one")
+    for rule in dict.fromkeys(refused):
+        remarks.miss(f"{rule.title}: {node.where}", rule.refusal)
     return result
 
 
@@ -149,6 +149,7 @@ _ONE, _HALF = Number(value=1), Number(value=0.5)
 _LOGISTIC = fn("add", _ONE, fn("exp", fn("neg", _X)))
 _TANH = fn("add", _ONE, fn("tanh", Any("u")))
 _ERF = fn("add", _ONE, fn("erf", Any("u")))
+_UNBOUNDED = "the bounds cross, or a number is not positive or not normal"
 _SUM = fn("add", Any("u"), Number("a"))
 _CLIP = one_of(
     fn("min", one_of(fn("max", _SUM, Number("low")), fn("relu", _SUM)), Number("high")),
@@ -169,8 +170,8 @@ RULES = (
     ExpressionRule("recognised half of 1 + erf", fn("mul", _HALF, _ERF), _half_erf),
     ExpressionRule("recognised the gate of GELU", _gate_of(_TANH), _gate),
     ExpressionRule("recognised sigmoid as tanh", fn("mul", _HALF, _TANH), _sigmoid_of_double),
-    ExpressionRule("recognised HardSwish", fn("mul", fn("mul", _X, _CLIP), Number("c")), _hard_swish),
-    ExpressionRule("recognised HardSigmoid", fn("mul", _CLIP, Number("c")), _scaled_bounds),
+    ExpressionRule("recognised HardSwish", fn("mul", fn("mul", _X, _CLIP), Number("c")), _hard_swish, _UNBOUNDED),
+    ExpressionRule("recognised HardSigmoid", fn("mul", _CLIP, Number("c")), _scaled_bounds, _UNBOUNDED),
     ExpressionRule("multiplied by the inverse", fn("div", _X, Number("c")), _times_inverse),
     ExpressionRule("joined two factors", fn("mul", fn("mul", _X, Number("a")), Number("c")), _joined),
 )

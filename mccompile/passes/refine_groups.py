@@ -33,15 +33,8 @@ def _axes(op: Normalize, shape: Shape, fine: Shape) -> tuple[int, ...]:
 
 
 def _fine(m: Match) -> Shape | None:
-    """The shape to normalise in: None if axes that are normalised and others would be one."""
-    node, result = m.nodes["normalize"], m.root.result
-    assert isinstance(node.op, Normalize)
-    shape = node.result.shape
-    fine = refined(shape, result.shape)
-    if fine is None:
-        return None
-    mixed = any(len({a in node.op.axes for a in mine if shape[a] > 1}) > 1 for mine, _ in shared_blocks(shape, fine))
-    return None if mixed else fine
+    """The shape to normalise in; None if there is none."""
+    return refined(m.nodes["normalize"].result.shape, m.root.result.shape)
 
 
 def _fits(operand: Value, old: Shape, new: Shape) -> bool:
@@ -68,8 +61,6 @@ def _check(m: Match) -> Fail | None:
         return Fail("there is a prologue or a layout")
     if not m.r.is_private(node.result):
         return Fail("the groups are needed elsewhere")
-    if not all(_fits(v, node.result.shape, fine) for v in node.extras):
-        return Fail("an operand of its epilogue has no such axes")
     return None
 
 

@@ -15,7 +15,6 @@ from mccompile.bench.machine import Probes
 from mccompile.bench.timing import interleave, pinned
 from mccompile.check.network import Network
 from mccompile.check.reference import random_inputs
-from mccompile.ir.types import DTYPES, TensorType
 from mccompile.targets.target import Target
 from mccompile.tune.alone import BESIDE
 
@@ -65,8 +64,7 @@ def _after(sweep: Callable[[], object], run: Callable[[], object]) -> Callable[[
 
 def _build(folder: Path) -> Network:
     network = Network(folder, hooks=PROFILE_HOOKS)
-    types = {p["name"]: TensorType(DTYPES[p["dtype"]], tuple(p["shape"])) for p in network.report["inputs"]}
-    network.set_inputs(random_inputs(types, 0))
+    network.set_inputs(random_inputs(network.input_types, 0))
     return network
 
 

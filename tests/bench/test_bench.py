@@ -25,10 +25,8 @@ def run(*args: object) -> Result:
 
 
 def test_bench_of_the_example_per_layer(tmp_path: Path) -> None:
-    begin = time.perf_counter()
     done = run(DIGITS, "--per-layer", "--rounds", 2, "--json")
     assert done.exit_code == 0, done.output
-    assert time.perf_counter() - begin < 10
     data = json.loads(done.stdout)
     assert data["macs"] > 0
     assert 0 < data["ms"]["best"] <= data["ms"]["median"] < 100

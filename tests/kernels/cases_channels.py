@@ -74,6 +74,16 @@ def _into_a_concatenation(n: Net) -> Sequence[str]:
     return [n("Relu", n.conv(n("Concat", skipped, y, axis=1), (5, 16, 3, 3)))]
 
 
+def _bottleneck(n: Net) -> Sequence[str]:
+    """What the layout pass stores channels-last by itself, with channels that are no whole vectors."""
+    x = n("Relu", n.conv(n.input(1, 8, 15, 13), (44, 8, 1, 1)))
+    y = n("Relu", n.conv(x, (44, 1, 3, 3), group=44, pads=SAME))
+    z = n("MaxPool", y, kernel_shape=[3, 3], pads=SAME, strides=[2, 2])
+    up = n("Resize", z, "", "", n.ints(1, 44, 15, 13), mode="linear")
+    wide = n("ConvTranspose", n.conv(up, (44, 44, 1, 1)), n.weight(44, 20, 2, 2), strides=[2, 2])
+    return [n.conv(wide, (9, 20, 1, 1))]
+
+
 SAME = [1, 1, 1, 1]
 DEPTHWISE = [
     *(depthwise((1, c, 5, 9), (3, 3), pads=SAME) for c in (2, 7, 8, 9, 16, 17, 33, 48)),
@@ -88,6 +98,7 @@ DEPTHWISE = [
     depthwise((2, 5, 40), (3,), "residual", pads=[8, 8], dilations=[8]),
     depthwise((1, 17, 50), (31,), pads=[15, 15]),
     VariantCase("depthwise inside", "conv.depthwise", _inside_wider_pixels, "conv", channels_last=True),
+    VariantCase("depthwise bottleneck", "conv.depthwise", _bottleneck, "conv"),
 ]
 TRANSPOSED = [
     transposed((1, 20, 5, 9), 7, (2, 2), strides=[2, 2]),

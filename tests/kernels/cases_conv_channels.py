@@ -1,4 +1,4 @@
-"""Networks for convolutions of channels-last values: around tiles, borders, groups, half vectors, strange operands."""
+"""Networks for convolutions of channels-last values: around tiles, borders, groups, half vectors, other operands."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def _parts(n: Net) -> Sequence[str]:
 
 
 CHANNELS = [
-    *(channels((1, 3, 3, w), m, (3, 3), pads=BORDER) for w, m in ((1, 4), (2, 5), (13, 7), (14, 8), (15, 9), (29, 15))),
-    *(channels((1, 5, 4, 9), m, (3, 3), pads=BORDER) for m in (16, 17, 24, 25, 32, 33, 40, 64, 72, 130)),
-    *(channels((1, c, 5, 7), 20, (3, 3), pads=BORDER) for c in (1, 2, 4, 8, 9, 12, 13)),
+    *(channels((1, 3, 3, w), m, (3, 3), pads=BORDER) for w, m in ((1, 4), (2, 5), (13, 7), (14, 8), (29, 15))),
+    *(channels((1, 5, 4, 9), m, (3, 3), pads=BORDER) for m in (16, 24, 25, 33, 72)),
+    *(channels((1, c, 5, 7), 20, (3, 3), pads=BORDER) for c in (1, 4, 8, 9, 13)),
     *(channels((1, 4, 9, 20), 12, (3, 3), pads=BORDER, group=g, strides=[s, s]) for g, s in ((2, 1), (4, 2), (4, 3))),
     *(channels((1, 3, 5, 18), 24, (3, 3), tail, pads=BORDER) for tail in TAILS if tail != "roots"),
     channels((1, 70, 3, 5), 34, (3, 3), "residual", pads=BORDER, group=2),
@@ -60,12 +60,14 @@ CHANNELS = [
     channels((1, 2, 3, 3), 8, (2, 2), pads=[3, 3, 3, 3], strides=[2, 2]),
     channels((1, 3, 30, 31), 21, (7, 7), pads=[3] * 4, strides=[2, 2], inner=False),
     channels((1, 1, 9, 9), 64, (3, 3), "residual", pads=BORDER, inner=False),
+    channels((1, 5, 33, 1), 12, (7, 1), "residual", pads=[3, 0, 2, 0], strides=[2, 1]),
+    channels((1, 3, 29, 4), 9, (2, 4), pads=[0, 1, 1, 0], dilations=[3, 1], inner=False),
     channels((2, 3, 21), 7, (5,), "residual", pads=[4, 0]),
     channels((1, 4, 40), 20, (3,), dilations=[4], pads=[8, 0]),
     channels((1, 1, 100), 16, (80,), strides=[4], pads=[38, 38], inner=False),
-    *(channels((1, 4, 7, 7), m, (1, 1)) for m in (1, 8, 9, 16, 24, 25, 48, 130)),
-    *(channels((1, 3, *hw), 9, (1, 1)) for hw in ((1, 1), (1, 7), (9, 1), (4, 4), (8, 8))),
-    *(channels((1, k, 2, 3), 24, (1, 1)) for k in (1, 7, 8, 9, 11, 12, 40)),
+    *(channels((1, 4, 7, 7), m, (1, 1)) for m in (1, 9, 16, 24, 130)),
+    *(channels((1, 3, *hw), 9, (1, 1)) for hw in ((1, 1), (9, 1), (4, 4))),
+    *(channels((1, k, 2, 3), 24, (1, 1)) for k in (1, 8, 11, 12)),
     *(channels((2, 3, 5, 5), 24, (1, 1), tail) for tail in TAILS if tail != "roots"),
     channels((1, 6, 9, 8), 24, (1, 1), "residual", strides=[2, 2]),
     channels((1, 6, 9, 8), 5, (1, 1), inner=False, strides=[3, 2]),

@@ -1,4 +1,4 @@
-"""Networks for what is bound by memory: maps, reductions, softmax, normalisation, around whole vectors and their tails."""
+"""Networks for what memory bounds: maps, reductions, softmax, normalisation, around whole vectors and tails."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ def winograd(
 
 SAME = {"pads": [1] * 4}
 WINOGRAD = [
-    *(winograd((1, 16, 12, w), m, (3, 3), **SAME) for w, m in ((12, 16), (12, 13), (13, 24), (20, 33), (9, 64), (16, 96))),
+    *(winograd((1, 16, 12, w), m, (3, 3), **SAME) for w, m in ((12, 16), (12, 13), (13, 24), (20, 33))),
+    *(winograd((1, 16, 12, w), m, (3, 3), **SAME) for w, m in ((9, 64), (16, 96))),
     *(winograd((1, 20, 10, 11), 32, (3, 3), tail, **SAME) for tail in ("swish", "residual", "masks")),
     winograd((2, 32, 7, 7), 40, (3, 3), "residual", **SAME),
     winograd((1, 16, 18, 18), 16, (3, 3)),

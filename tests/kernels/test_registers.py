@@ -14,7 +14,9 @@ from mccompile.driver import Options, compile_program, import_graph
 from mccompile.targets.target import resolve
 from tests._skips import needs_tool
 from tests.kernels.cases import VariantCase, direct, matmul, pointwise
+from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_matmul import attention, variable
+from tests.support.compiled import store_channels_last
 from tests.support.targets import NARROW, WIDE
 
 NETS = [
@@ -24,10 +26,12 @@ NETS = [
     direct((1, 24, 16, 32), 24, (3, 3), "clip", pads=[1] * 4, group=24),
     variable((2, 28, 64), (2, 64, 96), "clip"),
     attention((2, 4), 28, 64, 32, 32, "heads"),
+    channels((1, 64, 14, 16), 84, (1, 1), "residual"),
+    channels((1, 16, 14, 28), 72, (3, 3), "clip", pads=[1] * 4),
 ]
 SPILLS = {
     "matmul.packed": (0, 0), "matmul.variable": (0.02, 0), "attention.vector": (0.02, 0), "conv.pointwise": (0, 0),
-    "conv.direct": (0.06, 0.5),
+    "conv.direct": (0.06, 0.5), "conv.channels": (0, 0),
 }  # fmt: skip
 """Stack accesses per multiply-add that gcc 12 and clang 14 may have: both unroll taps and load weights of the next
 ones early, clang (which has no barrier) those of several."""
@@ -70,6 +74,8 @@ def tile_functions(case: VariantCase, target: str, compiler: str, folder: Path) 
     """
     (folder / "tiles.onnx").write_bytes(case.model().SerializeToString())
     c = import_graph(folder / "tiles.onnx", Options(target=target, name="tiles", kernels=case.force))
+    if case.channels_last:
+        store_channels_last(c)
     for name, data in source_files(compile_program(c)).items():
         (folder / name).write_bytes(data)
     command = [compiler, *c.target.c_flags, "-c", "tiles.c", "-o", "tiles.o"]

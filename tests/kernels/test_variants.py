@@ -102,7 +102,8 @@ def test_forced_variants_agree(target: str, every: int, tmp_path: Path) -> None:
             for got, other, expected in zip(
                 forced.run(built, inputs), generic.run(plain, inputs), want, strict=True
             ):
-                assert not mismatch(got, expected, case.tolerance), f"{case.name}: {mismatch(got, expected, case.tolerance)}"
+                fault = mismatch(got, expected, case.tolerance)
+                assert not fault, f"{case.name}: {fault}"
                 assert not mismatch(got, other, case.tolerance), f"{case.name}: not as the generic kernel"
 
 

@@ -1,4 +1,4 @@
-"""The functions of `_lib/vector_math.c.j2`, measured against float64 within the bounds that the scalar table states."""
+"""The functions of `_lib/vector_math.c.j2`, against float64, within the bounds that the scalar table states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.targets import NARROW, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TINY = 2.0**-126
-UNARY = sorted(name for name, row in FUNCTIONS.items() if row.arity == 1 and "f" in row.vector and row.result == "same")
+UNARY = sorted(n for n, row in FUNCTIONS.items() if row.arity == 1 and "f" in row.vector and row.result == "same")
 LEAST = {"sigmoid": 1e-30}
 """Where results are smaller, errors are measured against this: 1 / (1 + exp(88)) is zero, in scalar C as well."""
 
@@ -33,7 +33,8 @@ def points() -> Array:
     halves = np.arange(-70000, 70001) / 2
     large = [2.0**k + d for k in (22, 23, 24, 31) for d in (-1.5, -1, -0.5, 0, 0.5, 1, 1.5)]
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 3.4028235e38, -3.4028235e38, 88.72, 88.73, -87.4, -103.9, -104.1]
-    return np.concatenate([sizes, -sizes, near, wide, one, halves, large, np.negative(large), special]).astype(np.float32)
+    everything = [sizes, -sizes, near, wide, one, halves, large, np.negative(large), special]
+    return np.concatenate(everything).astype(np.float32)
 
 
 @pytest.mark.parametrize("target", [*WIDE, *NARROW])

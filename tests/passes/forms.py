@@ -303,6 +303,7 @@ def _before_conv(body: Body, channels: int) -> Body:
 
 
 _ROWS, _IMAGE, _EIGHT = (2, 5, 8), (1, 6, 4, 5), (1, 8, 4, 4)
+_HARD = "min(max(((x0 * 0.16666667) + 0.5), 0.0), 1.0)"
 
 FORMS = (
     Form("layer norm, torch", _ROWS, _torch_layer_norm, "normalize"),
@@ -330,10 +331,10 @@ FORMS = (
     Form("GELU by tanh, Horner", _ROWS, _gelu_tanh_horner, "map", "(x0 * sigmoid("),
     Form("SiLU, torch", _ROWS, _silu, "map", "(x0 * sigmoid(x0))"),
     Form("SiLU, exp", _ROWS, _silu_exp, "map", "(x0 * sigmoid(x0))"),
-    Form("hard swish, torch", _ROWS, _hard_swish, "map", "(x0 * min(max(((x0 * 0.16666667) + 0.5), 0.0), 1.0))"),
-    Form("hard swish, inner", _ROWS, _hard_swish_inner, "map", "(x0 * min(max(((x0 * 0.16666667) + 0.5), 0.0), 1.0))"),
-    Form("hard swish, operator", _ROWS, _hard_swish_operator, "map", "(x0 * min(max(((x0 * 0.16666667) + 0.5), 0.0), 1.0))"),
-    Form("hard sigmoid, torch", _ROWS, _hard_sigmoid, "map", "min(max(((x0 * 0.16666667) + 0.5), 0.0), 1.0)"),
+    Form("hard swish, torch", _ROWS, _hard_swish, "map", f"(x0 * {_HARD})"),
+    Form("hard swish, inner", _ROWS, _hard_swish_inner, "map", f"(x0 * {_HARD})"),
+    Form("hard swish, operator", _ROWS, _hard_swish_operator, "map", f"(x0 * {_HARD})"),
+    Form("hard sigmoid, torch", _ROWS, _hard_sigmoid, "map", _HARD),
     Form("hard sigmoid, keras", _ROWS, _hard_sigmoid_inner, "map", "min(max(((x0 * 0.2) + 0.5), 0.0), 1.0)"),
     Form("softmax", _ROWS, _softmax, "softmax"),
     Form("softmax, inverse", _ROWS, _softmax_inverse, "softmax"),

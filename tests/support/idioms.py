@@ -291,6 +291,42 @@ def unlike_windows(g: RandomGraph) -> list[Value]:
     return g.apply("Sub", made)
 
 
+def attention(g: RandomGraph) -> list[Value]:
+    """Queries, keys and values of one value; with two heads, which are merged with the batch for each product."""
+    x = g.pick(lambda v: v.dtype.name == "f32" and len(v.shape) == 2 and v.shape[0] > 1)
+    if x is None:
+        return []
+    rows = x.shape[0]
+    q, k, v = (g.apply("MatMul", [x, g.make_weights((x.shape[1], 4), "f32", x.shape[1])])[0] for _ in range(3))
+    if g.d.bool():
+        (s,) = g.apply("MatMul", [q, *g.apply("Transpose", [k], perm=(1, 0))])
+        (p,) = g.apply("Softmax", [s], axis=1)
+        return g.apply("MatMul", [p, v])
+
+    def heads(value: Value, *shape: int) -> Value:
+        (apart,) = g.apply("Reshape", [value, g.ints(1, *shape)])
+        return g.apply("Reshape", [apart, g.ints(*shape)])[0]
+
+    (s,) = g.apply("MatMul", [heads(q, 2, rows, 2), heads(k, 2, 2, rows)])
+    (t,) = g.apply("Reshape", [s, g.ints(1, 2, rows, rows)])
+    (p,) = g.apply("Softmax", [t], axis=3)
+    (y,) = g.apply("MatMul", [*g.apply("Reshape", [p, g.ints(2, rows, rows)]), heads(v, 2, rows, 2)])
+    return g.apply("Reshape", [y, g.ints(1, 2, rows, 2)])
+
+
+def positions(g: RandomGraph) -> list[Value]:
+    """Where the largest integers are, joined with constant positions, as indices of a gather or as numbers."""
+    x = g.pick(lambda v: v.dtype.name in ("i32", "i64") and len(v.shape) > 0 and v.shape[-1] > 1)
+    if x is None:
+        return []
+    (p,) = g.apply("ArgMax", [x], axis=len(x.shape) - 1, keepdims=1)
+    (r,) = g.apply("Reshape", [p, g.ints(p.type.count)])
+    (q,) = g.apply("Concat", [r, g.ints(1, 0)], axis=0)
+    if g.d.bool():
+        return g.apply("Gather", [x, q], axis=len(x.shape) - 1)
+    return g.apply("Cast", [q], to=1)
+
+
 def behind_reshape(g: RandomGraph) -> list[Value]:
     """A product, its columns split in two axes, then what is added there."""
     v = g.pick(lambda w: w.dtype.name == "f32" and len(w.shape) >= 2)
@@ -325,5 +361,5 @@ IDIOMS: tuple[Callable[[RandomGraph], list[Value]], ...] = (
     layer_norm, layer_norm, softmax, softmax, gates, scaled_before, scaled_before, two_products, two_products,
     focus, focus, shuffle, joined_and_cut, padded_twice, spread, turned_product, siblings, siblings, summed, summed,
     behind_reshape, behind_reshape, behind_movement, behind_movement,
-    behind_movement, group_norm, unit_norm, focus, unlike_windows, unlike_windows,
+    behind_movement, group_norm, unit_norm, focus, unlike_windows, unlike_windows, positions, positions, attention, attention,
 )  # fmt: skip

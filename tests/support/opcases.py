@@ -106,7 +106,7 @@ def compile_case(front_end: FrontEnd, seed: int, folder: Path, options: Options,
 class CaseLibrary:
     """Cases compiled by one call of the C compiler.
 
-    For a target that is not this machine's they run in its emulator; ``tools`` are others that make and run a program.
+    For a target that is not this machine's they run in its emulator; ``tools`` are others to make and run a program.
     """
 
     folder: Path
