@@ -22,11 +22,11 @@ from mccompile.targets.target import Target
 
 L2_SHARE = 0.66
 """What the points and products of a block of tiles may take of the second-level cache."""
-DRAM_BYTES = 14
+DRAM_BYTES = 12
 L3_BYTES = 27
 """Bytes of weights per cycle, partly hidden by products: of many, when first read, and from the third cache."""
-INEXACT = {6: 1.05}
-"""What more digits and fewer weights are worth: tiles of so many outputs have to gain more than that."""
+INEXACT = {4: 1.05, 6: 1.1}
+"""What more digits and fewer weights are worth: tiles of so many outputs count for that much more than they take."""
 INSTRUCTIONS = 2
 """Vector instructions per cycle of the transforms, where a vector is `FMA_LANES` wide."""
 TILE_OVERHEAD = 40

@@ -6,12 +6,18 @@ from mccompile.ir.affine import count
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import View
+from mccompile.ir.types import F32
 from mccompile.kernels.lines import axes_of
 from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import Builder, Variant
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import operators
 from mccompile.targets.target import Target
+
+PLAIN_CYCLES = 1.0
+"""Of an element that is moved on its own."""
+MOVED_CYCLES = 0.5
+"""Of an element that is moved in rows or turned in squares of vectors (0.3 to 0.55 from the second cache)."""
 
 
 class CopyGeneric(Variant):
@@ -25,6 +31,11 @@ class CopyGeneric(Variant):
         if any(not v.type.linear for v in (*node.inputs, *node.results)):
             return "movement needs layouts without blocks"
         return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        words = sum(r.type.count for r in node.results)
+        plain = not target.lanes or any(r.dtype != F32 for r in node.results)
+        return words * (PLAIN_CYCLES if plain else MOVED_CYCLES)
 
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
-from mccompile.ir.types import F32, row_major
+from mccompile.ir.types import F32, DType, row_major
 from mccompile.kernels.matmul import batched, swapped
-from mccompile.kernels.tiles import Tile, best_tile, merge, pitch
+from mccompile.kernels.tiles import FMA_LANES, Segment, Tile, best_tile, merge, pitch, segments
 from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, operand_pair
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
@@ -30,6 +30,23 @@ class VariableTile(Tile):
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` columns."""
         return pitch(size, self.lanes)
+
+
+MOST_DOT_ROWS = 4
+"""Rows of a product by sums along vectors: all are summed at once."""
+MOST_DOT_COLUMNS = 4
+SUM_CYCLES = 12
+"""Cycles to add the lanes of a vector, and to store the sum."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How many columns are summed at once."""
+
+    columns: int
+
+    def along(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.columns)
 
 
 def packing_cycles(floats: int, lines: bool) -> float:
@@ -57,15 +74,7 @@ class MatMulVariable(Variant):
 
     def supports(self, node: Node, target: Target) -> str:
         a, w = operand_pair(node)
-        if not target.lanes:
-            return "the target has no vectors"
-        if node.pre:
-            return "an operand has a prologue"
-        if not a.dtype == w.dtype == F32:
-            return "only f32 is vectorised"
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
-            return "a layout is not row-major"
-        return ""
+        return _why_not(node, a.dtype, w.dtype, target)
 
     def cost(self, node: Node, target: Target) -> float:
         op, (_, w) = node.op, operand_pair(node)
@@ -121,6 +130,64 @@ class MatMulVariable(Variant):
         return lines_broken(before, after, reads=False)
 
 
+class MatMulDot(Variant):
+    """Few rows by columns whose elements are neighbours: vectors along the sum, each element is read once.
+
+    A single column is the row, and the rows are its columns.
+    """
+
+    ops = ("matmul",)
+    kernel = "matmul.dot"
+    params = Columns
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op, (a, w) = node.op, operand_pair(node)
+        assert isinstance(op, MatMul)
+        rows, columns = node.result.shape[-2:]
+        if op.trans_a or not (op.trans_b or columns == 1):
+            return "an operand's elements are no neighbours along the sum"
+        if rows > MOST_DOT_ROWS and columns > 1:
+            return f"there are more than {MOST_DOT_ROWS} rows"
+        return _why_not(node, a.dtype, w.dtype, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        a, _ = operand_pair(node)
+        rows, columns = node.result.shape[-2:]
+        vectors = -(-a.shape[-1] // target.lanes) * max(target.lanes / FMA_LANES, 0.5)
+        return node.result.type.count * (vectors * (1 + 1 / (1 if columns == 1 else rows)) + SUM_CYCLES)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        a, w = operand_pair(node)
+        assert isinstance(op, MatMul)
+        result = b.result(0)
+        left, right = batched(b.read(a), result), batched(b.read(w), result)
+        right = right if op.trans_b else swapped(right)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        if result.shape[-1] == 1:
+            left, right, result, *extras = right, left, *map(swapped, (result, *extras))
+        columns = min(max(b.target.registers // (4 * left.shape[-2]), 1), MOST_DOT_COLUMNS)
+        b.call(self.kernel, [left, right], [result], params=Columns(columns), extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        if any(x is not None and innermost_stride(x) not in (0, 1) for x in after.reads):
+            return f"{self.kernel} wants neighbours along the sum to be neighbours in memory"
+        return ""
+
+
+def _why_not(node: Node, left: DType, right: DType, target: Target) -> str:
+    if not target.lanes:
+        return "the target has no vectors"
+    if node.pre:
+        return "an operand has a prologue"
+    if not left == right == F32:
+        return "only f32 is vectorised"
+    if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        return "a layout is not row-major"
+    return ""
+
+
 def _matrix(view: View) -> View:
     """The view without its leading axes, all of extent 1."""
     return View(view.buffer, view.shape[-2:], row_major(2), view.axis_strides()[-2:], view.offset)
@@ -133,4 +200,4 @@ def _merged(views: list[View], axes: int) -> list[View]:
     return found
 
 
-VARIANTS = (MatMulVariable(),)
+VARIANTS = (MatMulVariable(), MatMulDot())

@@ -28,6 +28,25 @@ def _stored(shape: Sequence[int], swapped: bool) -> Sequence[int]:
     return (*shape[:-2], shape[-1], shape[-2]) if swapped else shape
 
 
+def dot(batch: Sequence[int], rows: int, length: int, columns: int, tail: str = "plain") -> VariantCase:
+    """Few rows by the rows of another operand, which a transposition makes its columns."""
+
+    def build(n: Net) -> Sequence[str]:
+        a, b = n.input(*batch, rows, length), n.input(*batch, columns, length)
+        axes = list(range(len(batch) + 2))
+        y = n("MatMul", a, n("Transpose", b, perm=[*axes[:-2], axes[-1], axes[-2]]))
+        return [TAILS[tail](n, y, (*batch, rows, columns))]
+
+    return VariantCase(f"dot {list(batch)} {rows} {length} {columns} {tail}", "matmul.dot", build)
+
+
+DOT = [
+    *(
+        dot((), m, k, n)
+        for m, k, n in ((1, 2, 2), (1, 16, 4), (2, 15, 5), (4, 33, 7), (1, 70, 3), (2, 9, 1), (9, 18, 1))
+    ),
+    *(dot((2, 3), m, 20, n, tail) for m, n in ((2, 6), (6, 1)) for tail in ("swish", "residual", "masks")),
+]
 VARIABLE = [
     *(variable((m, 5), (5, n)) for m, n in ((1, 1), (1, 16), (2, 7), (5, 8), (6, 32), (13, 33), (29, 31), (30, 64))),
     *(variable((4, 3), (3, 18), tail) for tail in TAILS if tail != "roots"),

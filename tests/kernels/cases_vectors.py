@@ -155,3 +155,7 @@ REDUCTIONS = [
     case("reduce.vector", "dropped", _summed),
 ]
 VECTORS = [*MAPS, *SOFTMAXES, *NORMALISATIONS, *REDUCTIONS]
+GUARDED_VECTORS = [
+    MAPS[9], MAPS[-4], SOFTMAXES[3], SOFTMAXES[-3], NORMALISATIONS[3], NORMALISATIONS[-3], REDUCTIONS[20],
+]  # fmt: skip
+"""One with a tail for each arrangement of a template."""

@@ -24,8 +24,9 @@ from mccompile.ops.conv import Conv
 from mccompile.ops.map import Map
 from mccompile.ops.pool import Pool
 from tests.kernels.cases import Net, VariantCase, direct, matmul, pointwise
+from tests.kernels.cases_winograd import winograd
 from tests.kernels.halos import HALOS
-from tests.kernels.test_variants import TOLERANCE, inputs_of, library, needs_target, ort_run
+from tests.kernels.test_variants import inputs_of, library, needs_target, ort_run
 from tests.support.opcases import mismatch
 
 
@@ -45,7 +46,7 @@ def _kernels(steps: list[Call | Fill]) -> set[str]:
     "case",
     [
         matmul((128, 384), 512), matmul((1, 640), 640), pointwise((1, 64, 28, 28), 64),
-        direct((1, 16, 28, 28), 16, (3, 3), pads=[1] * 4),
+        winograd((1, 16, 28, 28), 16, (3, 3), pads=[1] * 4),
         direct((1, 32, 28, 28), 32, (3, 3), pads=[1] * 4, group=32),
     ],
     ids=lambda c: c.name,
@@ -131,7 +132,7 @@ def test_a_maximum_and_a_convolution_never_share_their_padding(
     model = case.model()
     inputs = inputs_of(model, 1)
     for got, want in zip(lib.run(lib.built[0], inputs), ort_run(model, inputs), strict=True):
-        assert not mismatch(got, want, TOLERANCE)
+        assert not mismatch(got, want, case.tolerance)
 
 
 def test_inputs_outputs_and_constants_get_no_halo() -> None:

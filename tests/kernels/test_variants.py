@@ -19,11 +19,11 @@ from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import REPOSITORY, needs_tool
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, Net, VariantCase, matmul
-from tests.kernels.cases_channels import OVER_CHANNELS
+from tests.kernels.cases_channels import DEPTHWISE, OVER_CHANNELS
 from tests.kernels.cases_conv_channels import CHANNELS
-from tests.kernels.cases_matmul import ATTENTION, VARIABLE
+from tests.kernels.cases_matmul import ATTENTION, DOT, VARIABLE
 from tests.kernels.cases_recurrent import RECURRENT
-from tests.kernels.cases_vectors import VECTORS
+from tests.kernels.cases_vectors import GUARDED_VECTORS, VECTORS
 from tests.kernels.cases_winograd import WINOGRAD
 from tests.kernels.halos import FREE, HALOS
 from tests.support.compiled import store_channels_last
@@ -33,12 +33,13 @@ from tests.support.targets import NARROW, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CASES = [
-    *MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *ATTENTION, *CHANNELS, *WINOGRAD,
-    *OVER_CHANNELS,
+    *MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *DOT, *ATTENTION, *CHANNELS,
+    *WINOGRAD, *OVER_CHANNELS,
 ]
 EVERY = [*WIDE, *(pytest.param(name, marks=pytest.mark.slow) for name in NARROW)]
 GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0], WINOGRAD[3]]
-GUARDED += [VARIABLE[2], VARIABLE[-2], ATTENTION[5], ATTENTION[-1]]
+GUARDED += [VARIABLE[2], VARIABLE[-2], DOT[3], ATTENTION[5], ATTENTION[-1], DEPTHWISE[-1]]
+GUARDED += GUARDED_VECTORS
 
 
 def of_kernel(kernel: str) -> list[VariantCase]:
@@ -211,7 +212,7 @@ def test_clang_accepts_the_vector_text(target: str, tmp_path: Path) -> None:
     needs_target(target)
     clang = needs_tool("clang")
     cases = [matmul((4, 1), 18, "masks"), matmul((4, 1), 18, "roots"), *DIRECT[6:8], *DIRECT[12:16], POINTWISE[0]]
-    cases += [VARIABLE[3], VARIABLE[-2], *ATTENTION[9:14]]
+    cases += [VARIABLE[3], VARIABLE[-2], *ATTENTION[9:14], *VECTORS[::5]]
     built = [compiled(c, i, target, tmp_path, c.force) for i, c in enumerate(cases)]
     flags = [*resolve(target).c_flags, *strict_warnings("clang")]
     lib = CaseLibrary(tmp_path, built, flags, (clang,)).build()

@@ -14,7 +14,6 @@ from mccompile.ir.graph_text import arrays, parse_graph, print_graph
 from mccompile.ops.registry import lookup
 from mccompile.passes.manager import passes, rounding, run_passes
 from mccompile.passes.pipeline import PIPELINES
-from mccompile.targets.target import resolve
 from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.support.compiled import compiled_graph
 from tests.support.draw import SeededDraw
@@ -29,6 +28,9 @@ LEVELS = ("O0", "O3", "Os")
 _COMPUTING = ("fold-constants", "canonicalize", "move-maps-over-movement")
 CONSTANTS_ROUNDED = dict.fromkeys(_COMPUTING, 1e-6) | dict.fromkeys(rounding(), 1e-5)
 """Passes that compute constants, which are f32: so far may the meaning in float64 move. The others keep it."""
+
+OTHER_PRODUCTS = ("fuse-siblings", "enlarge-windows", "simplify-movement")
+"""Passes that change how wide a product is, or which operand is transposed: numpy sums it in another order then."""
 
 HALF_CONSTANTS_ROUNDED = 4e-3
 """The same where a constant may be f16."""
@@ -56,10 +58,11 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
         if bound > 1e-9 and _has_half(graph):
             bound = HALF_CONSTANTS_ROUNDED
         assert error <= bound, f"seed {seed}: {error}\n{print_graph(graph)}"
-        if name in (*rounding(), "fuse-siblings", "enlarge-windows") or (name == "fuse-groups" and _has_half(graph)):
-            continue  # numpy sums a product of other width in another order
-        same = difference(narrow, graph.evaluate(drawn.inputs))
-        assert same == 0, f"seed {seed} is off by {same} in f32\n{print_graph(graph)}"
+        if name in rounding() or (name == "fuse-groups" and _has_half(graph)):
+            continue
+        same = difference(narrow, graph.evaluate(drawn.inputs), floor=1)
+        allowed = 1e-6 if name in OTHER_PRODUCTS else 0
+        assert same <= allowed, f"seed {seed} is off by {same} in f32\n{print_graph(graph)}"
     assert changes > 5, f"{name} changed next to nothing: the graphs do not test it"
 
 

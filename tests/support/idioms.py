@@ -293,12 +293,13 @@ def unlike_windows(g: RandomGraph) -> list[Value]:
 
 def attention(g: RandomGraph) -> list[Value]:
     """Queries, keys and values of one value; with two heads, which are merged with the batch for each product."""
-    x = g.pick(lambda v: v.dtype.name == "f32" and len(v.shape) == 2 and v.shape[0] > 1)
-    if x is None:
+    flat = g.pick(lambda v: v.dtype.name == "f32" and v.type.count in range(4, 300, 2))
+    if flat is None:
         return []
-    rows = x.shape[0]
+    rows = flat.type.count // 2
+    (x,) = g.apply("Softsign", g.apply("Reshape", [flat, g.ints(rows, 2)]))
     q, k, v = (g.apply("MatMul", [x, g.make_weights((x.shape[1], 4), "f32", x.shape[1])])[0] for _ in range(3))
-    if g.d.bool():
+    if g.d.int(0, 3):
         (s,) = g.apply("MatMul", [q, *g.apply("Transpose", [k], perm=(1, 0))])
         (p,) = g.apply("Softmax", [s], axis=1)
         return g.apply("MatMul", [p, v])
@@ -361,5 +362,6 @@ IDIOMS: tuple[Callable[[RandomGraph], list[Value]], ...] = (
     layer_norm, layer_norm, softmax, softmax, gates, scaled_before, scaled_before, two_products, two_products,
     focus, focus, shuffle, joined_and_cut, padded_twice, spread, turned_product, siblings, siblings, summed, summed,
     behind_reshape, behind_reshape, behind_movement, behind_movement,
-    behind_movement, group_norm, unit_norm, focus, unlike_windows, unlike_windows, positions, positions, attention, attention,
+    behind_movement, group_norm, unit_norm, focus, unlike_windows, unlike_windows,
+    positions, positions, *(attention,) * 5,
 )  # fmt: skip
