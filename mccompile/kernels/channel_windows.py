@@ -11,7 +11,7 @@ from mccompile.ir.graph import Node
 from mccompile.ir.kernel import View
 from mccompile.ir.types import row_major
 from mccompile.kernels.channels import last
-from mccompile.kernels.tiles import FMA_LANES, Segment, segments
+from mccompile.kernels.tiles import FMA_LANES, HALF_LANES, Segment, segments
 from mccompile.targets.target import Target
 
 Column = tuple[int, tuple[tuple[int, int], ...]]
@@ -175,8 +175,9 @@ def fit_window(
             cycles = tile.cycles(out, extent, target.lanes, weights, step)
             found.append((cycles, -lines * pixels, tile))
     cycles, _, best = min(found, key=lambda f: f[:2])
-    vectors = y.shape[0] * -(-y.shape[1] // target.lanes)
-    return max(vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
+    least = target.lanes // 2 if target.lanes >= HALF_LANES else target.lanes
+    vectors = -(-y.shape[1] // least) * least / target.lanes
+    return max(y.shape[0] * vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
 
 
 def plane_last(view: View) -> View:

@@ -117,7 +117,7 @@ class MatMulVariable(Variant):
         _, tile = self._tile(node, b.target)
         direct = whole_lines(right, tile.lanes)
         k, n = right.shape[-2:]
-        scratch = None if direct else b.scratch(panel_floats(k, n, tile.lanes), F32)
+        scratch = None if direct else b.scratch(panel_floats(k, min(n, tile.width), tile.lanes), F32)
         params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct)
         b.call(self.kernel, [left, right], [result], params=params, extras=extras, scratch=scratch)
 

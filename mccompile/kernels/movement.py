@@ -46,10 +46,10 @@ def movement(source: View, result: View, lanes: int) -> Movement:
         return Movement(Way.PLAIN, x, y)
     if x.strides[-1] == y.strides[-1] == 1:
         return Movement(Way.ROWS, x, y)
-    near = [a for a in range(x.rank) if x.strides[a] == 1]
-    if not lanes or x.dtype != F32 or y.strides[-1] != 1 or len(near) != 1:
+    near = _near(x)
+    if not lanes or x.dtype != F32 or y.strides[-1] != 1 or near in (-1, x.rank - 1):
         return Movement(Way.PLAIN, x, y)
-    order = [*(a for a in range(x.rank - 1) if a != near[0]), near[0], x.rank - 1]
+    order = [*(a for a in range(x.rank - 1) if a != near), near, x.rank - 1]
     x, y = _permuted([x, y], order)
     return Movement(_crossing(x, y), x, y)
 
@@ -69,9 +69,19 @@ def _permuted(views: list[View], order: list[int]) -> list[View]:
     ]  # fmt: skip
 
 
+def _near(view: View) -> int:
+    """The axis along which vectors are read: neighbours, or every second element if these are few; -1 if none."""
+    first, second = (next((a for a, s in enumerate(view.strides) if s == step), -1) for step in (1, 2))
+    if first < 0 or second < 0:
+        return max(first, second)
+    return second if view.shape[first] <= WOVEN and view.strides[-1] != view.shape[first] else first
+
+
 def _crossing(x: View, y: View) -> Way:
     """Of views whose last axis but one is contiguous in the source, and whose last one is in the result."""
     few, many = x.shape[-2:]
+    if x.strides[-2] != 1:
+        return Way.TURN
     if many <= WOVEN and y.strides[-2] == many:
         return Way.WEAVE
     if few <= WOVEN and x.strides[-1] == few:

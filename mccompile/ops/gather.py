@@ -11,7 +11,7 @@ from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import checked, index_operand, progression, require_indices
+from mccompile.ops.indices import checked, data_and_indices, index_operand, progression
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice
@@ -31,10 +31,7 @@ class Gather(Op):
     inside: bool = False
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        x, indices = types
-        assert x is not None
-        assert indices is not None
-        require_indices(indices, self.inside)
+        x, indices = data_and_indices(types, self.inside)
         shape = (*x.shape[: self.axis], *indices.shape, *x.shape[self.axis + 1 :])
         return (TensorType(x.dtype, shape),)
 

@@ -10,7 +10,7 @@ from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import checked, index_operand, require_indices
+from mccompile.ops.indices import checked, data_and_indices, index_operand
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.take import Maps, Take, fit, own_axis
@@ -26,10 +26,7 @@ class GatherND(Op):
     inside: bool = False
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        x, indices = types
-        assert x is not None
-        assert indices is not None
-        require_indices(indices, self.inside)
+        x, indices = data_and_indices(types, self.inside)
         if not self.batch < indices.rank or x.shape[: self.batch] != indices.shape[: self.batch]:
             raise TypeRuleError(f"{x} and indices {indices} do not share {self.batch} batch axes")
         depth = indices.shape[-1]

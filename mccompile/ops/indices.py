@@ -47,6 +47,15 @@ def require_indices(t: TensorType, inside: bool) -> None:
         raise TypeRuleError(f"indices must be i32{'' if inside else ' or i64'}, not {t}")
 
 
+def data_and_indices(types: Sequence[TensorType | None], inside: bool) -> tuple[TensorType, TensorType]:
+    """The types of the first two operands, the second one checked by `require_indices`."""
+    x, indices = types[:2]
+    assert x is not None
+    assert indices is not None
+    require_indices(indices, inside)
+    return x, indices
+
+
 def progression(indices: Array) -> tuple[int, int] | None:
     """(first, step) if the indices, flattened, are an arithmetic progression whose step is not 0."""
     flat = [int(i) for i in indices.reshape(-1)]

@@ -11,7 +11,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather_nd import tuple_places, tuples
-from mccompile.ops.indices import checked, index_operand, read_reduction, require_indices, scatter
+from mccompile.ops.indices import checked, data_and_indices, index_operand, read_reduction, scatter
 from mccompile.ops.insert import emit_insert
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -30,11 +30,8 @@ class ScatterND(Op):
     inside: bool = False
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        x, indices, updates = types
-        assert x is not None
-        assert indices is not None
+        (x, indices), updates = data_and_indices(types, self.inside), types[2]
         assert updates is not None
-        require_indices(indices, self.inside)
         if indices.rank < 1 or not 1 <= indices.shape[-1] <= x.rank:
             raise TypeRuleError(f"indices {indices} do not fit {x}")
         wanted = indices.shape[:-1] + x.shape[indices.shape[-1] :]

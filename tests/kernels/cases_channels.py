@@ -98,7 +98,7 @@ DEPTHWISE = [
     depthwise((2, 5, 40), (3,), "residual", pads=[8, 8], dilations=[8]),
     depthwise((1, 17, 50), (31,), pads=[15, 15]),
     VariantCase("depthwise inside", "conv.depthwise", _inside_wider_pixels, "conv", channels_last=True),
-    VariantCase("depthwise bottleneck", "conv.depthwise", _bottleneck, "conv"),
+    VariantCase("depthwise bottleneck", "conv.depthwise", _bottleneck, "conv", channels_last=True),
 ]
 TRANSPOSED = [
     transposed((1, 20, 5, 9), 7, (2, 2), strides=[2, 2]),

@@ -74,5 +74,6 @@ CHANNELS = [
     channels((1, 300, 31, 30), 8, (1, 1)),
     channels((2, 5, 19), 3, (1,), "residual", strides=[2]),
     VariantCase("channels _chain", "conv.channels", _chain, "conv", channels_last=True),
+    VariantCase("channels _chain in rows", "matmul.packed", _chain, "conv", channels_last=True),
     VariantCase("channels _parts", "conv.channels", _parts, "conv", channels_last=True),
 ]

@@ -47,6 +47,16 @@ def shuffled(pixels: int, groups: int, channels: int) -> Build:
     return build
 
 
+def halves_turned(pixels: int, channels: int) -> Build:
+    """Every second channel of what is stored channels-last, channels first."""
+
+    def build(n: Net) -> str:
+        pairs = n("Reshape", n.input(pixels, channels * 2), n.ints(pixels, channels, 2))
+        return n("Transpose", pairs, perm=[2, 1, 0])
+
+    return build
+
+
 def tiled(shape: Sequence[int], repeats: Sequence[int]) -> Build:
     return lambda n: n("Tile", n.input(*shape), n.ints(*repeats))
 
@@ -63,6 +73,7 @@ NETS: list[Build] = [
     *(joined((6, e), (6, 20), 1) for e in EXTENTS),
     joined((2, 3, 40), (2, 5, 40), 1),
     tiled((3, 5), (2, 3)),
+    *(halves_turned(p, c) for p in (5, 16, 33) for c in (7, 16, 25)),
 ]
 
 

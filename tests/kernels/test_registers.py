@@ -17,7 +17,7 @@ from tests.kernels.cases import VariantCase, direct, matmul, pointwise
 from tests.kernels.cases_channels import depthwise
 from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_matmul import attention, variable
-from tests.support.compiled import store_channels_last
+from tests.support.compiled import keep_layouts, store_channels_last
 from tests.support.targets import NARROW, WIDE
 
 NETS = [
@@ -33,8 +33,9 @@ NETS = [
     channels((1, 16, 14, 28), 72, (3, 3), "clip", pads=[1] * 4),
 ]
 SPILLS = {
-    "matmul.packed": (0.15, 0.5), "matmul.variable": (0.02, 0), "attention.vector": (0.02, 0), "conv.pointwise": (0, 0),
-    "conv.direct": (0.06, 0.5), "conv.channels": (0.07, 0.2), "conv.depthwise": (0.13, 0.07),
+    "matmul.packed": (0.15, 0.5), "matmul.variable": (0.02, 0), "attention.vector": (0.02, 0),
+    "conv.pointwise": (0, 0), "conv.direct": (0.06, 0.5), "conv.channels": (0.07, 0.2),
+    "conv.depthwise": (0.13, 0.07),
 }  # fmt: skip
 """Stack accesses per multiply-add that gcc 12 and clang 14 may have: both unroll taps and load weights of the next
 ones early, clang (which has no barrier) those of several. Depthwise tiles fill 16 registers to the last."""
@@ -64,7 +65,7 @@ LISTINGS = {
     "x86-64-v3": AVX,
     "x86-64-v2": Listing(r"\tmulps", r"\t(?!movss)\w+[ps]s\s.*\(%r[sb]p", allowed=0.07),
     "aarch64": Listing(r"\tfmla\s", r"\t(?:ld|st)\w+\s+[qdsv].*\[sp", "aarch64-linux-gnu-"),
-    "armv7-neon": Listing(r"\tvfma\.f32\s+q", r"\tv\w.*\[(?:sp|fp)", "arm-linux-gnueabihf-", 0.07),
+    "armv7-neon": Listing(r"\tvfma\.f32\s+q", r"\tv\w.*\[(?:sp|fp)", "arm-linux-gnueabihf-", 0.12),
 }
 COMPILERS = [
     *((target, compiler) for target in ("x86-64-v3", "x86-64-v4") for compiler in ("gcc", "clang")),
@@ -82,6 +83,8 @@ def tile_functions(case: VariantCase, target: str, compiler: str, folder: Path) 
     c = import_graph(folder / "tiles.onnx", Options(target=target, name="tiles", kernels=case.force))
     if case.channels_last:
         store_channels_last(c)
+    else:
+        keep_layouts(c)
     for name, data in source_files(compile_program(c)).items():
         (folder / name).write_bytes(data)
     command = [compiler, *c.target.c_flags, "-c", "tiles.c", "-o", "tiles.o"]

@@ -26,7 +26,7 @@ from tests.kernels.cases_recurrent import RECURRENT
 from tests.kernels.cases_vectors import GUARDED_VECTORS, VECTORS
 from tests.kernels.cases_winograd import WINOGRAD
 from tests.kernels.halos import FREE, HALOS
-from tests.support.compiled import store_channels_last
+from tests.support.compiled import keep_layouts, store_channels_last
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.opcases import Built, CaseLibrary, mismatch
 from tests.support.targets import NARROW, WIDE, needs_target
@@ -39,7 +39,7 @@ CASES = [
 EVERY = [*WIDE, *(pytest.param(name, marks=pytest.mark.slow) for name in NARROW)]
 GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0], WINOGRAD[3]]
 GUARDED += [VARIABLE[2], VARIABLE[-2], DOT[3], ATTENTION[5], ATTENTION[-1], DEPTHWISE[-1]]
-GUARDED += GUARDED_VECTORS
+GUARDED += [*GUARDED_VECTORS, *CHANNELS[-3:]]
 
 
 def of_kernel(kernel: str) -> list[VariantCase]:
@@ -65,6 +65,8 @@ def compiled(case: VariantCase, number: int, target: str, folder: Path, force: d
     c = import_graph(path, Options(target=target, name=f"case{number}", kernels=force))
     if case.channels_last:
         store_channels_last(c)
+    else:
+        keep_layouts(c)
     return Built(number, Case([]), [], c, compile_program(c))
 
 
@@ -85,7 +87,7 @@ def library(cases: Sequence[VariantCase], target: str, folder: Path, generic: bo
 @pytest.mark.parametrize(
     ("target", "every"),
     [*((name, 1) for name in WIDE), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in NARROW),
-     *((name, 8) for name in NARROW)],
+     *((name, 12) for name in NARROW)],
 )  # fmt: skip
 def test_forced_variants_agree(target: str, every: int, tmp_path: Path) -> None:
     """On an arena full of 0xFF, twice with other inputs; the kernel that was forced is the one that ran."""

@@ -81,3 +81,22 @@ def test_whole_numbers_keep_the_sign_of_zero(target: str, tmp_path: Path) -> Non
     for got, want in zip(results, (np.floor(x), np.ceil(x), np.rint(x)), strict=True):
         assert np.array_equal(np.signbit(got), np.signbit(want))
         assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_limits_are_exact(target: str, tmp_path: Path) -> None:
+    """What tends to 0 or 1 arrives there: the product with an infinity, or the distance to 1, would show it."""
+    needs_target(target)
+    x = np.repeat(np.array([np.inf, 200.0, 30.0, -30.0, -200.0, -np.inf], dtype=np.float32), 7)
+    names = ("erf", "tanh", "sigmoid", "exp")
+    nodes = " ".join(f"%{n} = map(%x) {{expr={{{n}(x0)}}}} : f32[{x.size}]" for n in names)
+    returned = ", ".join(f"%{n}" for n in names)
+    graph = parse_graph(f"graph @net(%x: f32[{x.size}]) {{ {nodes} return {returned} }}", lookup)
+    built = compiled_graph(graph, "O0", "net", target=target)
+    assert kernels_of(built) == {"map.vector"}
+    found = CaseLibrary(tmp_path, [built], list(resolve(target).c_flags)).build().run(built, {"x": x})
+    erf, tanh, sigmoid, exp = (y[::7].tolist() for y in found)
+    assert erf == tanh == [1, 1, 1, -1, -1, -1]
+    assert sigmoid[:3] == [1, 1, 1]
+    assert sigmoid[4:] == exp[4:] == [0, 0]
+    assert exp[:2] == [np.inf, np.inf]

@@ -154,9 +154,9 @@ def _stored(array: Array) -> Array:
 @pytest.mark.parametrize("target", WIDE)
 @pytest.mark.parametrize("label", LABELS)
 def test_kernels_agree_with_float64(label: str, target: str, tmp_path: Path) -> None:
-    """On an arena full of 0xFF, twice: nothing is left of a block that was larger."""
+    """On an arena full of 0xFF, twice: nothing is left of a block that was larger. Every layer on one target."""
     needs_target(target)
-    layers = [*LAYERS, *(MORE_TAPS if label != LABELS[-1] else ())]
+    layers = [*LAYERS, *(MORE_TAPS if label != LABELS[-1] else ())][:: 1 if target == WIDE[-1] else 3]
     made = [layer.graph() for layer in layers]
     built = [
         _built(graph, i, target, opt_level="O0", kernels={"conv": label}) for i, (graph, _) in enumerate(made)

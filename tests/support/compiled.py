@@ -23,10 +23,15 @@ def compiled_graph(graph: Graph, level: str, name: str, seed: int = 0, target: s
     return Built(seed, Case([]), [], c, compile_program(c))
 
 
-def store_channels_last(c: Compilation) -> None:
-    """Optimise a graph, and store every value of at least three axes between its kernels channels-last."""
+def keep_layouts(c: Compilation) -> None:
+    """Leave every value stored as the network has it."""
     passes = tuple(p for p in PIPELINES[c.options.opt_level] if p != "choose-layouts")
     c.options = replace(c.options, passes=passes)
+
+
+def store_channels_last(c: Compilation) -> None:
+    """Optimise a graph, and store every value of at least three axes between its kernels channels-last."""
+    keep_layouts(c)
     optimize(c)
     c.options = replace(c.options, passes=())
     r = Rewriter(c.graph)

@@ -67,20 +67,21 @@ def products(*rows: int, size: int = 16) -> Compilation:
     return Compilation("g", "0" * 64, Options(target="x86-64-v3"), resolve("x86-64-v3"), graph, [])
 
 
-def test_each_distinct_node_is_measured_once() -> None:
+def test_each_distinct_node_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "HOPELESS", 1e9)
     c = products(4, 4, 5)
-    timer = PlantedTimer(matmul_variable=10.0)
+    timer = PlantedTimer(matmul_generic=10.0)
     ticks: list[str] = []
     file = tuning.tune(c, EMPTY, timer, ticks.append)
     assert len(timer.asked) == 2
-    assert all({"matmul.packed", "matmul.variable"} <= set(labels) for labels in timer.asked)
+    assert all("matmul.generic" in labels and len(labels) > 1 for labels in timer.asked)
     assert [t.split(":")[0] for t in ticks] == ["measure node 1 of 2", "measure node 2 of 2"]
     assert set(file.nodes) == {signature(n, c.graph.constants) for n in c.graph.nodes}
-    assert file.nodes[signature(c.graph.nodes[0], c.graph.constants)]["matmul.variable"].cycles == 10.0
+    assert file.nodes[signature(c.graph.nodes[0], c.graph.constants)]["matmul.generic"].cycles == 10.0
     c.options = replace(c.options, costs=file.costs(), passes=())
     driver.finish(c)
     assert c.lowered is not None
-    assert {choice.variant.kernel for choice in c.lowered.choices.values()} == {"matmul.variable"}
+    assert {choice.variant.kernel for choice in c.lowered.choices.values()} == {"matmul.generic"}
 
 
 def test_what_was_measured_is_not_measured_again() -> None:
@@ -96,11 +97,12 @@ def test_what_was_measured_is_not_measured_again() -> None:
 def test_other_code_is_measured_again() -> None:
     file = tuning.tune(products(4), EMPTY, PlantedTimer())
     ((name, found),) = file.nodes.items()
-    old = {label: replace(m, code="0" * 16) if label == "matmul.packed" else m for label, m in found.items()}
-    timer = PlantedTimer(matmul_packed=3.0)
+    first = next(iter(found))
+    old = {label: replace(m, code="0" * 16) if label == first else m for label, m in found.items()}
+    timer = PlantedTimer(**{first: 3.0})
     fresh = tuning.tune(products(4), file.plus(name, old), timer)
     assert timer.asked == [list(found)]  # all of them: what was measured together can be compared
-    assert fresh.nodes[name]["matmul.packed"].cycles == 3.0
+    assert fresh.nodes[name][first].cycles == 3.0
 
 
 def test_hopeless_kernels_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +187,7 @@ def test_measured_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     tuning.tune(c, EMPTY, Both())
     (cycles,) = seen
     macs = node.op.macs(node.operand_types(), [node.result.type])
-    assert cycles["matmul.packed"] < cycles["matmul.generic"]
+    assert min(cycles.values()) < 0.7 * cycles["matmul.generic"]
     assert all(macs / 64 < n < macs * 100 for n in cycles.values())
 
 
@@ -256,7 +258,8 @@ def run(*args: object) -> Result:
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> PlantedTimer:
-    timer = PlantedTimer(matmul_variable=1.0)
+    timer = PlantedTimer(matmul_generic=1.0)
+    monkeypatch.setattr(tuning, "HOPELESS", 1e9)
     monkeypatch.setattr(tuning, "MachineTimer", lambda target, streamed: timer)
     monkeypatch.setattr(tuning, "runs_here", lambda name: True)
     return timer
@@ -283,7 +286,7 @@ def test_tune_then_reproduce(planted: PlantedTimer, tmp_path: Path, monkeypatch:
     assert _files(tmp_path / "again") == _files(tmp_path / "once_more") == _files(tmp_path / "tuned")
     assert _files(tmp_path / "again")["digits.c"] != _files(tmp_path / "plain")["digits.c"]
     report = json.loads((tmp_path / "tuned" / "report.json").read_text())
-    assert any(c["kernel"] == "matmul.variable" and c["from"] == "tuned" for c in report["choices"].values())
+    assert any(c["kernel"] == "matmul.generic" and c["from"] == "tuned" for c in report["choices"].values())
     assert report["tuning"]["target"] == "x86-64-v3"
     assert str(tmp_path) not in json.dumps(report)
 
