@@ -96,8 +96,8 @@ class Network:
 # ---- networks ----------------------------------------------------------------------------------------------
 
 
-def benchmark_networks(names: Sequence[str]) -> Iterator[Network]:
-    """Those of make_models.py, written now if they are not there yet."""
+def benchmark_networks(names: Sequence[str], others: Sequence[str] = ()) -> Iterator[Network]:
+    """Those of make_models.py, all or some, written now if they are not there yet; ``others`` may be named, too."""
     maker = SHARED / "bench" / "make_models.py"
     if not maker.is_file():
         sys.exit(
@@ -109,20 +109,26 @@ def benchmark_networks(names: Sequence[str]) -> Iterator[Network]:
     sys.path.insert(0, str(maker.parent))
     import make_models
 
-    unknown = sorted(set(names) - set(make_models.MODELS))
+    unknown = sorted(set(names) - set(make_models.MODELS) - set(others))
     if unknown:
-        sys.exit(f"error: no network {', '.join(unknown)}; there are {', '.join(make_models.MODELS)}")
-    BUILD.mkdir(parents=True, exist_ok=True)
-    for name in names or make_models.MODELS:
+        sys.exit(f"error: no network {', '.join(unknown)}; there are {', '.join([*make_models.MODELS, *others])}")
+    for name in [n for n in make_models.MODELS if not names or n in names]:
         path = BUILD / f"{name}.onnx"
-        if not path.exists():
-            subprocess.run([sys.executable, str(maker), str(BUILD), name], check=True, stdout=subprocess.DEVNULL)
+        if not path.exists():  # made aside: what is interrupted leaves nothing that looks like a network
+            aside = BUILD / "new"
+            subprocess.run([sys.executable, str(maker), str(aside), name], check=True, stdout=subprocess.DEVNULL)
+            (aside / path.name).replace(path)
         yield Network(name, path, make_models.inputs_for(onnx.load(path)))
 
 
-def dev_networks() -> Iterator[Network]:
-    """Those of MCC_SHARED/models, with the inputs that lie beside them."""
-    for ports in sorted((SHARED / "models").glob("*/io.json")):
+def dev_ports() -> dict[str, Path]:
+    """Of the networks under MCC_SHARED/models, by name."""
+    return {p.parent.name: p for p in sorted((SHARED / "models").glob("*/io.json"))}
+
+
+def dev_networks(names: Sequence[str]) -> Iterator[Network]:
+    """Those of MCC_SHARED/models, all or some, with the inputs that lie beside them."""
+    for ports in [p for n, p in dev_ports().items() if not names or n in names]:
         given = json.loads(ports.read_text())["inputs"]
         inputs = {p["name"]: np.load(ports.parent / f"input_{i}.npy") for i, p in enumerate(given)}
         yield Network(ports.parent.name, ports.parent / "model.onnx", inputs)
@@ -264,7 +270,7 @@ def _size(nbytes: int) -> str:
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description="Measure the generated C beside onnxruntime.")
-    p.add_argument("names", nargs="*", metavar="NAME", help="benchmark networks (default: all)")
+    p.add_argument("names", nargs="*", metavar="NAME", help="networks to measure (default: all)")
     p.add_argument("-o", "--out", type=Path, default=OUT, help="document to write (default: docs/performance.md)")
     p.add_argument("--json", type=Path, help="also write the rows as JSON")
     p.add_argument("--rounds", type=int, default=9)
@@ -285,7 +291,10 @@ def main() -> None:
     args = arguments()
     rows: list[Row] = []
     dev: list[Row] = []
-    for group, found in ((benchmark_networks(args.names), rows), (dev_networks() if args.dev else (), dev)):
+    others = list(dev_ports()) if args.dev else []
+    ours = benchmark_networks(args.names, others)
+    theirs = dev_networks(args.names) if args.dev else iter(())
+    for group, found in ((ours, rows), (theirs, dev)):
         for network in group:
             found.append(measure(network, args))
             r = found[-1]

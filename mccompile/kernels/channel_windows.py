@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -97,14 +98,25 @@ class ChannelWindow:
     def strips(self, out: int, extent: int) -> list[Strip]:
         """A line of ``out`` results over ``extent`` pixels as runs of equal tiles."""
         strips: list[Strip] = []
-        for start in range(0, out, self.pixels):
+        start = 0
+        while start < out:
             size = min(self.pixels, out - start)
+            count = max(self._inside(start, out, extent), 1)
             columns = self._columns(start, size, extent)
             if strips and (strips[-1].size, strips[-1].columns) == (size, columns):
-                strips[-1] = replace(strips[-1], stop=start + size)
+                strips[-1] = replace(strips[-1], stop=start + count * size)
             else:
-                strips.append(Strip(start, start + size, size, columns))
+                strips.append(Strip(start, start + count * size, size, columns))
+            start += count * size
         return strips
+
+    def _inside(self, start: int, out: int, extent: int) -> int:
+        """How many whole tiles from ``start`` on read nothing outside of a line."""
+        if start * self.strides[1] < self.pads[1]:
+            return 0
+        room = extent + self.pads[1] - (self.kernel[1] - 1) * self.dilations[1]
+        results = min(out, -(-room // self.strides[1]))
+        return (results - start) // self.pixels
 
     def _columns(self, start: int, size: int, extent: int) -> tuple[Column, ...]:
         left = start * self.strides[1] - self.pads[1]
@@ -160,24 +172,32 @@ def fit_window(
     With ``weights`` each tap has a vector of them. A product, or what stands for it, takes ``step`` times its cycles.
     """
     x, y = node.inputs[0], node.results[0]
-    out, extent = pair(y.shape[2:]), x.shape[-1]
+    cycles, best = _best(window, pair(y.shape[2:]), x.shape[-1], target.registers, target.lanes, weights, step)
+    least = target.lanes // 2 if target.lanes >= HALF_LANES else target.lanes
+    vectors = -(-y.shape[1] // least) * least / target.lanes
+    return max(y.shape[0] * vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
+
+
+@functools.lru_cache(maxsize=1024)
+def _best(
+    window: Kind, out: tuple[int, int], extent: int, registers: int, lanes: int, weights: bool, step: float
+) -> tuple[float, Kind]:
+    """The cheapest tiles, of equals the largest, and the cycles of a vector of channels."""
     most_lines, most = (MAX_LINES, MAX_RESULTS) if weights else (1, MAX_PLAIN)
     found = []
     for lines in range(1, min(out[0], most_lines) + 1):
         held = max(len(uses) for _, uses in window.rows(lines))
         for pixels in range(1, min(out[1], most // lines) + 1):
-            free = target.registers - 2 - lines * pixels
+            free = registers - 2 - lines * pixels
             taps = min(window.kernel[1], free // held) if weights else window.kernel[1]
             products = lines * pixels * math.prod(window.kernel)
             if taps < 1 or free < 1 or (lines > 1 and products > MOST_UNROLLED):
                 break
             tile = replace(window, pixels=pixels, lines=lines, taps=taps)
-            cycles = tile.cycles(out, extent, target.lanes, weights, step)
+            cycles = tile.cycles(out, extent, lanes, weights, step)
             found.append((cycles, -lines * pixels, tile))
     cycles, _, best = min(found, key=lambda f: f[:2])
-    least = target.lanes // 2 if target.lanes >= HALF_LANES else target.lanes
-    vectors = -(-y.shape[1] // least) * least / target.lanes
-    return max(y.shape[0] * vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
+    return cycles, best
 
 
 def plane_last(view: View) -> View:

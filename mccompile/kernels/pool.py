@@ -68,6 +68,9 @@ class PoolWindow(ChannelWindow):
         """Runs of tiles that count alike, too."""
         strips: list[Strip] = []
         for strip in super().strips(out, extent):
+            if strip.products == strip.size * self.kernel[1]:
+                strips.append(strip)  # all of it counts
+                continue
             for start in range(strip.start, strip.stop, strip.size):
                 one = replace(strip, start=start, stop=start + strip.size)
                 before = strips[-1] if strips else None
@@ -93,14 +96,8 @@ class PoolWindow(ChannelWindow):
 
     def empty(self, out: tuple[int, int], extents: tuple[int, int]) -> bool:
         """Whether there is a window that lies altogether outside of the operand, of ``out`` windows."""
-        return any(
-            all(
-                not 0 <= i * self.strides[a] - self.pads[a] + t * self.dilations[a] < extents[a]
-                for t in range(self.kernel[a])
-            )
-            for a in (0, 1)
-            for i in range(out[a])
-        )
+        return any(_misses(i * self.strides[a] - self.pads[a], self.kernel[a], self.dilations[a], extents[a])
+                   for a in (0, 1) for i in {*range(min(out[a], self.pads[a])), out[a] - 1})  # fmt: skip
 
     def cycles(self, out: tuple[int, int], extent: int, lanes: int, weights: bool, step: float) -> float:
         total = 0.0
@@ -116,6 +113,11 @@ class PoolWindow(ChannelWindow):
         """Whether every line of every window counts."""
         end = (out - 1) * self.strides[0] + (self.kernel[0] - 1) * self.dilations[0] - self.pads[0]
         return self.pads[0] <= self.counted[0][0] and end < extent + self.counted[0][1]
+
+
+def _misses(start: int, taps: int, dilation: int, extent: int) -> bool:
+    """Whether no tap of a window lies inside of an axis."""
+    return not any(0 <= start + t * dilation < extent for t in range(taps))
 
 
 class PoolChannels(Variant):
