@@ -1,4 +1,4 @@
-"""Channels-last storage as vector kernels see it: the same elements under coordinates whose last axis is the channel."""
+"""Channels-last storage as vector kernels see it: the same elements, the channel as the last coordinate."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from mccompile.targets.target import Target
 
 NEEDS_TARGET = True
 
-RELAYOUT_CYCLES = 1.0
+RELAYOUT_CYCLES = 0.5
 """Of an element that is copied into another order."""
 SWEEPS = 4
 """Times that every group may change; few change after the first."""

@@ -1,4 +1,4 @@
-"""Networks that force the vector forms of the recurrent cells: units around tiles, both directions, states, batches."""
+"""Networks that force the vector forms of the recurrent cells: units around tiles, directions, states, batches."""
 
 from __future__ import annotations
 
