@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("MCC_SHARED", ROOT.parent / "shared"))
 OUT = ROOT / "docs" / "optimizer.md"
 TARGET, LEVEL = "generic", "O2"
+VECTORS = "x86-64-v4"
 
 STAGES = (("cleaned", "eliminate-dead-code"), ("folded", "fold-constant-channels"), ("fused", ""))
 """Groups of passes: each ends with the first run of a pass, the last one with the pipeline."""
@@ -84,6 +85,16 @@ class Network:
     forwarding: Forwarding
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What is left to copy on a target with vectors: with every value row-major, and with layouts as chosen."""
+
+    name: str
+    values: int
+    rows: Forwarding
+    chosen: Forwarding
+
+
 def sources() -> Iterator[tuple[str, Path, dict[str, list[int]]]]:
     """(name, file, input shapes) of every network under `SHARED`, by name."""
     found: list[tuple[str, Path, dict[str, list[int]]]] = []
@@ -123,6 +134,18 @@ def measure(name: str, path: Path, shapes: dict[str, list[int]]) -> Network:
     return Network(name, tuple(rows), forwarding)
 
 
+def stored(name: str, path: Path, shapes: dict[str, list[int]]) -> Stored:
+    """Compile a network without and with `choose-layouts`."""
+    found = []
+    values = 0
+    for skipped in ("choose-layouts", ""):
+        c = import_graph(path, Options(target=VECTORS, opt_level=LEVEL, input_shapes=shapes))
+        run_passes(c.graph, [n for n in PIPELINES[LEVEL] if n != skipped], target=c.target)
+        values = sum(v.type.layout is not None for n in c.graph.nodes for v in n.results)
+        found.append(forward(lower(c.graph, c.target).module, c.target))
+    return Stored(name, values, *found)
+
+
 def _planned(graph: Graph, target: Target) -> Program:
     return plan(lower(graph, target).module)
 
@@ -160,6 +183,23 @@ def _sums(networks: Sequence[Network]) -> str:
     return _table(head, rows)
 
 
+LAYOUTS = f"""Target `{VECTORS}`: vector kernels of convolutions want channels last; values around them are stored so
+where the cost model gains. *copies* are the transposes, relayouts, halos and other movements that memory forwarding
+leaves, with every value row-major and with layouts as chosen, and the bytes they write.
+
+"""
+
+
+def _layouts(found: Sequence[Stored]) -> str:
+    head = ("network", "values channels-last", "copies by rows", "bytes", "copies as chosen", "bytes")
+    numbers = [
+        (s.values, s.rows.copies[1], s.rows.copied_bytes[1], s.chosen.copies[1], s.chosen.copied_bytes[1])
+        for s in found
+    ]
+    rows = [(s.name, *n) for s, n in zip(found, numbers, strict=True)]
+    return LAYOUTS + _table(head, [*rows, ("all", *map(sum, zip(*numbers, strict=True)))])
+
+
 def _farthest(networks: Sequence[Network]) -> str:
     """Networks whose plan misses its lower bound, or that keep transposes, the farthest first."""
     behind = [n for n in networks if n.rows[-1].arena > n.rows[-1].bound or n.rows[-1].traffic.transposes]
@@ -188,8 +228,11 @@ def _passes() -> str:
     return EXACTNESS + "\n".join(["| pass | | what it does |", "|---|---|---|", *lines]) + "\n"
 
 
-def document(networks: Sequence[Network], refused: Sequence[tuple[str, str]]) -> str:
+def document(
+    networks: Sequence[Network], layouts: Sequence[Stored], refused: Sequence[tuple[str, str]]
+) -> str:
     parts = [INTRODUCTION, _sums(networks), "\n## Each network\n\n", _all_rows(networks)]
+    parts += ["\n## Layouts\n\n", _layouts(layouts)]
     parts += ["\n## The passes, and what they may change\n\n", _passes()]
     parts += ["\n## Farthest from the bound\n\n", _farthest(networks)]
     if refused:
@@ -202,18 +245,19 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, default=OUT)
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
-    networks, refused = [], []
+    networks, layouts, refused = [], [], []
     for name, path, shapes in sources():
         if args.names and name not in args.names:
             continue
         try:
             networks.append(measure(name, path, shapes))
+            layouts.append(stored(name, path, shapes))
         except CompileError as e:
             refused.append((name, next(line.strip() for line in str(e).splitlines() if not line.endswith(":"))))
     if not networks:
         print(f"no networks under {SHARED}: {args.out.name} stays as it is", file=sys.stderr)
         return
-    args.out.write_text(document(networks, refused))
+    args.out.write_text(document(networks, layouts, refused))
 
 
 if __name__ == "__main__":

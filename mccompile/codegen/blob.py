@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import struct
@@ -137,7 +138,7 @@ def blob_id(program_text: str, tensors: Sequence[BlobTensor], payload_bytes: int
     return hashlib.sha256(lengths + text + sections).digest()[:ID_BYTES]
 
 
-def write_blob(payload: bytes, tensors: Sequence[BlobTensor], program_id: bytes, align: int) -> bytes:
+def write_blob(payload: bytes | memoryview, tensors: Sequence[BlobTensor], program_id: bytes, align: int) -> bytes:
     """The blob's bytes: header, padding, payload at a multiple of `align`, directory.
 
     Args:
@@ -162,14 +163,8 @@ def write_blob(payload: bytes, tensors: Sequence[BlobTensor], program_id: bytes,
     blob_bytes = directory_offset + len(directory)
     if blob_bytes > MAX_BLOB_BYTES:
         raise _too_big(blob_bytes)
-    body = b"".join(
-        (
-            bytes(payload_offset - HEADER_BYTES),
-            payload,
-            bytes(directory_offset - payload_offset - len(payload)),
-            directory,
-        )
-    )
+    gaps = bytes(payload_offset - HEADER_BYTES), bytes(directory_offset - payload_offset - len(payload))
+    body = (gaps[0], payload, gaps[1], directory)
     header = _Header(
         blob_bytes=blob_bytes,
         align=align,
@@ -178,9 +173,9 @@ def write_blob(payload: bytes, tensors: Sequence[BlobTensor], program_id: bytes,
         directory_offset=directory_offset,
         directory_bytes=len(directory),
         program_id=program_id,
-        payload_crc=zlib.crc32(body),
+        payload_crc=functools.reduce(lambda crc, part: zlib.crc32(part, crc), body, 0),
     )
-    return header.pack() + body
+    return b"".join((header.pack(), *body))  # payloads may be large: copied once
 
 
 def read_blob(data: bytes) -> Blob:

@@ -253,13 +253,13 @@ def _kernel_texts(kernels: list[Kernel], calls: list[Invocation]) -> list[Kernel
     return texts
 
 
-def _payload(program: Program, total: int) -> bytes:
-    data = bytearray(total)
+def _payload(program: Program, total: int) -> memoryview:
+    data = np.zeros(total, np.uint8)
     for b in program.blob():
         assert b.data is not None
-        raw = np.ascontiguousarray(b.data).astype(b.data.dtype.newbyteorder("<")).tobytes()
-        data[program.offsets[b] : program.offsets[b] + len(raw)] = raw
-    return bytes(data)
+        raw = np.ascontiguousarray(b.data, b.data.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
+        data[program.offsets[b] : program.offsets[b] + raw.size] = raw
+    return data.data
 
 
 _LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}

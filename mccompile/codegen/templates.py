@@ -9,6 +9,9 @@ import jinja2
 
 from mccompile._data import data_dir
 
+_NO_CODE = re.compile(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"')
+"""Comments and strings."""
+
 
 @functools.cache
 def environment() -> jinja2.Environment:
@@ -51,7 +54,7 @@ def indent_c(text: str) -> str:
             continue
         if depth == 0 and line.startswith("/*") and out and out[-1] in ("}", "#endif"):
             out.append("")
-        code = re.sub(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"', "", line)
+        code = _NO_CODE.sub("", line) if '"' in line or "/*" in line else line
         closing = len(code) - len(code.lstrip("}"))
         out.append("    " * max(depth - closing, 0) + line)
         depth = max(depth + code.count("{") - code.count("}"), 0)

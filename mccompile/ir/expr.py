@@ -17,6 +17,7 @@ to integer saturate and turn NaN into 0; integer narrowing wraps.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,14 @@ class Apply(Expr):
 
     fn: str
     operands: tuple[Expr, ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Made once: an expression is looked up in many tables, with all its parts each time."""
+        return hash((self.dtype, self.fn, self.operands))
 
     @property
     def args(self) -> tuple[Expr, ...]:

@@ -17,6 +17,7 @@ from mccompile.kernels.channel_windows import plane_last
 from mccompile.kernels.channels import is_channels_last, last
 from mccompile.kernels.conv import pair
 from mccompile.kernels.matmul import in_chunks, pack_columns
+from mccompile.kernels.tiled import Tiled
 from mccompile.kernels.tiles import (
     MAX_ROWS,
     MAX_VECTORS,
@@ -24,7 +25,6 @@ from mccompile.kernels.tiles import (
     PackedTile,
     Segment,
     Tile,
-    best_tile,
     fits,
     merge,
     packed_columns,
@@ -87,7 +87,7 @@ def _linear(value: Value) -> bool:
     return all(f.div == 1 and not f.mod for f in value.type.factors)
 
 
-class ConvRows(Variant):
+class ConvRows(Tiled):
     """1x1 at any stride: rows of channels, one for each pixel, times a matrix; only elements of the operand are
     broadcast, so it may lie in any order."""
 
@@ -107,11 +107,17 @@ class ConvRows(Variant):
     def cost(self, node: Node, target: Target) -> float:
         op = node.op
         assert isinstance(op, Conv)
-        n, channels, *spatial = node.results[0].shape
+        n, _, *spatial = node.results[0].shape
         merged = all(s == 1 for s in op.strides)
-        rows = n * math.prod(spatial) if merged else spatial[-1]
-        cycles, _ = best_tile(rows, channels, operand_pair(node)[1].shape[1], target, packed=True)
+        cycles, _ = self.tile(*self.extents(node), target)
         return (cycles if merged else cycles * n * math.prod(spatial[:-1])) + _far_reads(node, target)
+
+    def extents(self, node: Node) -> tuple[int, int, int]:
+        op = node.op
+        assert isinstance(op, Conv)
+        n, channels, *spatial = node.results[0].shape
+        rows = n * math.prod(spatial) if all(s == 1 for s in op.strides) else spatial[-1]
+        return rows, channels, operand_pair(node)[1].shape[1]
 
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op
@@ -124,7 +130,7 @@ class ConvRows(Variant):
         if isinstance(views, str):
             raise InternalError(views)
         source, result, *extras = views
-        _, tile = best_tile(result.shape[-2], result.shape[-1], w.shape[1], b.target, packed=True)
+        _, tile = self.tile(result.shape[-2], result.shape[-1], w.shape[1], b.target)
         packed = b.packed(w, PackedTaps(tile.width, tile.lanes))
         b.call(self.kernel, [source, packed], [result], params=in_chunks(tile, source, b.target), extras=extras)
 

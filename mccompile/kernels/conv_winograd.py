@@ -16,7 +16,7 @@ from mccompile.ir.types import F32, row_major
 from mccompile.kernels.channels import is_channels_last, last
 from mccompile.kernels.tiles import FMA_LANES, MAX_ROWS, MAX_VECTORS, Tile, columns, fits, segments, tile_cycles
 from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
-from mccompile.kernels.winograd import MAX_PRODUCTS, Sum, filtering, sums, transformed
+from mccompile.kernels.winograd import MAX_PRODUCTS, Sum, input_sums, output_sums, transformed
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
@@ -95,11 +95,11 @@ class WinogradTile(Tile):
 
     def input_sums(self, axis: int) -> tuple[Sum, ...]:
         """``r0 ...``, the points, from ``d0 ...``, pixels along an axis."""
-        return sums(filtering(self.outputs[axis], self.taps[axis]).bt, "r", "d")
+        return input_sums(self.outputs[axis], self.taps[axis])
 
     def output_sums(self, axis: int) -> tuple[Sum, ...]:
         """``r0 ...``, results along an axis, from ``d0 ...``, products."""
-        return sums(filtering(self.outputs[axis], self.taps[axis]).at, "r", "d")
+        return output_sums(self.outputs[axis], self.taps[axis])
 
 
 def _tiles(extent: int, outputs: int, dilation: int) -> int:
@@ -116,10 +116,11 @@ class PackedPoints:
     def pack(self, array: Array) -> Array:
         m, c, *kernel = array.shape
         points = transformed(array.reshape(m, c, *_pair(kernel, 1)), self.outputs)
-        blocks = -(-m // self.width)
-        padded = np.zeros((len(points), blocks * self.width, c), dtype=array.dtype)
-        padded[:, :m] = points
-        return padded.reshape(-1, blocks, self.width, c).transpose(1, 0, 3, 2)
+        packed = np.zeros((-(-m // self.width), len(points), c, self.width), dtype=array.dtype)
+        for block, start in zip(packed, range(0, m, self.width), strict=True):
+            part = points[:, start : start + self.width]
+            block[:, :, : part.shape[1]] = part.swapaxes(1, 2)
+        return packed
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 
 from mccompile.ir import expr as ex
@@ -23,6 +24,7 @@ _SCALAR_CYCLES: Mapping[str, float] = {
 _MOST_FACTORS = 4
 
 
+@functools.lru_cache(maxsize=1024)
 def vector_form(e: ex.Expr) -> ex.Expr:
     """The expression with small whole powers as products: what there is a vector form of, if there is one.
 

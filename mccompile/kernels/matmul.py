@@ -12,7 +12,8 @@ from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
-from mccompile.kernels.tiles import PackedTile, Tile, best_tile, merge, pitch
+from mccompile.kernels.tiled import Tiled
+from mccompile.kernels.tiles import PackedTile, Tile, merge, pitch
 from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
@@ -53,16 +54,17 @@ class PackedColumns:
 def pack_columns(matrix: Array, width: int, lanes: int) -> Array:
     """The flat blocks of columns of a matrix [K, N]."""
     k, n = matrix.shape
-    blocks = []
-    for start in range(0, n, width):
-        part = matrix[:, start : start + width]
-        block = np.zeros((k, pitch(part.shape[1], lanes)), dtype=matrix.dtype)
-        block[:, : part.shape[1]] = part
-        blocks.append(block.reshape(-1))
-    return np.concatenate(blocks)
+    columns = [(start, min(width, n - start)) for start in range(0, n, width)]
+    out = np.zeros(k * sum(pitch(count, lanes) for _, count in columns), dtype=matrix.dtype)
+    at = 0
+    for start, count in columns:
+        block = out[at : at + k * pitch(count, lanes)].reshape(k, -1)
+        block[:, :count] = matrix[:, start : start + count]
+        at += block.size
+    return out
 
 
-class MatMulPacked(Variant):
+class MatMulPacked(Tiled):
     """Tiles of rows by vectors of columns; the constant second operand is packed by blocks of columns."""
 
     ops = ("matmul",)
@@ -86,14 +88,13 @@ class MatMulPacked(Variant):
         return ""
 
     def cost(self, node: Node, target: Target) -> float:
-        return self._tile(node, target)[0]
+        return self.tile(*self.extents(node), target)[0]
 
-    @staticmethod
-    def _tile(node: Node, target: Target) -> tuple[float, Tile]:
+    def extents(self, node: Node) -> tuple[int, int, int]:
         op, (a, _) = node.op, operand_pair(node)
         assert isinstance(op, MatMul)
         shape = node.results[0].shape
-        return best_tile(math.prod(shape[:-1]), shape[-1], a.shape[-2 if op.trans_a else -1], target, packed=True)
+        return math.prod(shape[:-1]), shape[-1], a.shape[-2 if op.trans_a else -1]
 
     def lower(self, node: Node, b: Builder) -> None:
         op = node.op
@@ -108,7 +109,7 @@ class MatMulPacked(Variant):
         if isinstance(views, str):
             raise InternalError(views)
         left, result, *extras = views
-        _, tile = self._tile(node, b.target)
+        _, tile = self.tile(*self.extents(node), b.target)
         packed = b.packed(w, PackedColumns(tile.width, op.trans_b, tile.lanes))
         b.call(self.kernel, [left, packed], [result], params=in_chunks(tile, left, b.target), extras=extras)
 

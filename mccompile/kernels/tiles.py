@@ -124,9 +124,16 @@ def packed_columns(extent: int, width: int, lanes: int) -> list[tuple[int, float
     return [((s.stop - s.start) // s.size, pitch(s.size, lanes) / lanes) for s in segments(extent, width)]
 
 
-@functools.lru_cache(maxsize=512)
 def best_tile(extent: int, width: int, steps: int, target: Target, packed: bool = False) -> tuple[float, Tile]:
-    """The cheapest tile for ``extent`` rows of ``width`` floats, and its cycles; of equals the largest.
+    """The first of `ranked_tiles`."""
+    return ranked_tiles(extent, width, steps, target, packed)[0]
+
+
+@functools.lru_cache(maxsize=512)
+def ranked_tiles(
+    extent: int, width: int, steps: int, target: Target, packed: bool = False
+) -> tuple[tuple[float, Tile], ...]:
+    """The tiles for ``extent`` rows of ``width`` floats with their cycles, cheapest first; of equals the largest.
 
     With ``packed`` the floats are weights, padded to whole or half vectors.
     """
@@ -138,8 +145,7 @@ def best_tile(extent: int, width: int, steps: int, target: Target, packed: bool 
             if fits(rows, vectors, target):
                 cycles = tile_cycles(segments(extent, rows), cut(width, vectors * lanes, lanes), steps, lanes)
                 found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
-    cycles, _, tile = min(found, key=lambda f: f[:2])
-    return cycles, tile
+    return tuple((cycles, tile) for cycles, _, tile in sorted(found, key=lambda f: f[:2]))
 
 
 def merge(views: Sequence[View], axes: range) -> list[View] | str:

@@ -102,7 +102,7 @@ class Sum:
             out += f" {'-' if c < 0 else '+'} {_times(abs(c), operand)}"
         return out
 
-    @property
+    @functools.cached_property
     def operations(self) -> int:
         """Instructions, where a product and a sum are one."""
         return max(len(self.terms) - 1, 1) if any(c == 1 for c, _ in self.terms) else len(self.terms)
@@ -115,6 +115,17 @@ def _times(factor: Fraction, operand: str) -> str:
 
 
 @functools.cache
+def input_sums(outputs: int, taps: int) -> tuple[Sum, ...]:
+    """``r0 ...``, the points of F(outputs, taps), from ``d0 ...``, inputs."""
+    return sums(filtering(outputs, taps).bt, "r", "d")
+
+
+@functools.cache
+def output_sums(outputs: int, taps: int) -> tuple[Sum, ...]:
+    """``r0 ...``, the results of F(outputs, taps), from ``d0 ...``, products."""
+    return sums(filtering(outputs, taps).at, "r", "d")
+
+
 def sums(matrix: Matrix, result: str, operand: str) -> tuple[Sum, ...]:
     """``result0 ...`` as ``matrix`` times ``operand0 ...``: rows of equal magnitudes share their halves."""
     lines: list[Sum] = []

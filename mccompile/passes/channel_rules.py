@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -35,6 +36,9 @@ from mccompile.passes.ranges import Range
 _WINOGRAD = 16
 """How much more than a plain sum the sums of a fast convolution may be off."""
 
+_BLOCK = 1 << 18
+"""Weights that are summed up at a time: few enough for the caches."""
+
 _NONE = np.empty(0, np.int64)
 
 
@@ -51,32 +55,79 @@ def _operand(node: Node, i: int = 0) -> Value:
 
 
 # -- sums of products --------------------------------------------------------------------------------------
-def _usable_weights(a: Analysis, node: Node) -> Array | None:
+@dataclass(frozen=True)
+class _Weights:
+    """Constant factors ``taps[group, m, c, t]`` of sums.
+
+    ``used[group, m, c]`` says which are not all 0, in one row for all m if none is 0; ``finite``: all are.
+    """
+
+    taps: Array
+    used: Array
+    finite: bool
+
+
+def _weights(a: Analysis, node: Node) -> Array | None:
     """The elements of operand 1 if it is a plain constant."""
     weights = node.operands[1]
-    if weights is None or not a.is_const(weights) or 1 in node.pre:
-        return None
-    return a.graph.array(weights).astype(np.float64)
+    return a.graph.array(weights) if weights is not None and a.is_const(weights) and 1 not in node.pre else None
 
 
-def _dot(weights: Array, x: Range, dtype: DType, slack: int = 1) -> Range:
-    """The range of sums over c and t of weights[m, c, t] * x, where each x lies in the range of its c."""
-    unbounded = ~(np.isfinite(x.low) & np.isfinite(x.high))
-    used = (weights != 0).any(2)
-    low, high = np.where(unbounded, 0, x.low), np.where(unbounded, 0, x.high)
-    up, down = np.maximum(weights, 0).sum(2), np.minimum(weights, 0).sum(2)
-    size = (up - down) @ np.maximum(np.abs(low), np.abs(high))
-    by = size * math.prod(weights.shape[1:]) * ranges.step(dtype.compute) * slack
-    found_low, found_high = up @ low + down @ high - by, up @ high + down @ low + by
-    fixed = ~(used & ~x.known).any(1)
-    value = weights.sum(2) @ np.where(x.known, x.low, 0)
-    if dtype.is_float:
-        value = value.astype(dtype.compute.numpy).astype(np.float64)
-    free = (used & unbounded).any(1) | ~np.isfinite(weights).all((1, 2)) | ~np.isfinite(size)
-    return Range(
-        np.where(free, -np.inf, np.where(fixed, value, found_low)),
-        np.where(free, np.inf, np.where(fixed, value, found_high)),
-    )
+def _factors(a: Analysis, node: Node, taps: Array) -> _Weights:
+    """What is known of operand 1, whose elements in another order are ``taps``."""
+    value = _operand(node, 1)
+    whole, array = a.of(value).range, a.graph.array(value)
+    finite = bool(np.isfinite(whole.low[0]) and np.isfinite(whole.high[0]))
+    g, m, c, t = taps.shape
+    if np.count_nonzero(array) == array.size:
+        used = np.ones((g, 1, c), dtype=bool)
+    else:
+        used = (taps != 0).any(3) if t > 1 else taps.reshape(g, m, c) != 0
+    return _Weights(taps, used, finite)
+
+
+def _dot(w: _Weights, x: Range, dtype: DType) -> Range:
+    """The ranges of sums over c and t of taps[g, m, c, t] * x, where each x lies in the range of its g and c.
+
+    They are summed up only for the rows m that read nothing that is unbounded: there may be very many weights.
+    """
+    g, m, c, t = w.taps.shape
+    low, high, known = x.low.reshape(g, c), x.high.reshape(g, c), x.known.reshape(g, c)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    free = np.broadcast_to((w.used & ~bounded[:, None]).any(2), (g, m))
+    if not w.finite:
+        free = free | ~np.isfinite(w.taps).all((2, 3))
+    fixed = np.broadcast_to(~(w.used & ~known[:, None]).any(2), (g, m))
+    found = np.full((2, g, m), [[[-np.inf]], [[np.inf]]])
+    ends = np.where(bounded, low, 0), np.where(bounded, high, 0)
+    rows = np.flatnonzero(~free.all(0))
+    count = max(1, _BLOCK // (g * c * t))
+    for at in (rows[i : i + count] for i in range(0, rows.size, count)):
+        taps = w.taps[:, at]
+        sums = _bounds(taps, *ends, dtype)
+        if fixed[:, at].any():
+            sums = np.where(fixed[:, at], _value(taps, np.where(known, low, 0), dtype), sums)
+        found[:, :, at] = np.where(free[:, at], found[:, :, at], sums)
+    return Range(found[0].reshape(-1), found[1].reshape(-1))
+
+
+def _bounds(taps: Array, low: Array, high: Array, dtype: DType) -> Array:
+    """Least and greatest of sums, rounding included."""
+    with np.errstate(invalid="ignore"):
+        up, down = np.maximum(taps, 0).sum(3, dtype=np.float64), np.minimum(taps, 0).sum(3, dtype=np.float64)
+        size = np.maximum(np.abs(low), np.abs(high))
+        sums = up @ np.stack((low, high, size), 2) + down @ np.stack((high, low, -size), 2)
+        least, greatest, size = np.moveaxis(sums, 2, 0)
+        by = size * math.prod(taps.shape[2:]) * ranges.step(dtype.compute) * _WINOGRAD
+        unclear = ~np.isfinite(size)
+        return np.stack((np.where(unclear, -np.inf, least - by), np.where(unclear, np.inf, greatest + by)))
+
+
+def _value(taps: Array, x: Array, dtype: DType) -> Array:
+    """Sums with numbers that are known."""
+    with np.errstate(invalid="ignore"):
+        value: Array = (taps.sum(3, dtype=np.float64) @ x[:, :, None])[:, :, 0]
+    return value.astype(dtype.compute.numpy).astype(np.float64) if dtype.is_float else value
 
 
 def _may_go(a: Analysis, x: Range, dtype: DType, padded: bool) -> Array:
@@ -86,54 +137,47 @@ def _may_go(a: Analysis, x: Range, dtype: DType, padded: bool) -> Array:
     return x.known
 
 
-def _sums(
-    a: Analysis, node: Node, weights: Array, x: Channels, groups: int, padded: bool, seen: Range
-) -> tuple[Array, Range]:
-    """Ids and range of the results of sums with ``weights[group, m, c, t]``; ``seen`` is what is multiplied."""
+def _sums(a: Analysis, node: Node, taps: Array, x: Channels, padded: bool, seen: Range) -> tuple[Array, Range]:
+    """Ids and range of the results of sums with ``taps[group, m, c, t]``; ``seen`` is what is multiplied."""
     dtype = node.result.dtype
-    g, m, c, _ = weights.shape
+    w = _factors(a, node, taps)
+    g, m, c, _ = taps.shape
     ids = a.fresh(g * m)
     a.read[node] = x.range
-    parts = [
-        _dot(weights[i], Range(seen.low[i * c : i * c + c], seen.high[i * c : i * c + c]), dtype, _WINOGRAD)
-        for i in range(g)
-    ]
-    found = Range(np.concatenate([p.low for p in parts]), np.concatenate([p.high for p in parts]))
     if a.readers[_operand(node, 1)] > 1:
         a.pin(np.concatenate([ids, x.ids]), "its weights are shared with another node")
-    elif groups == 1:
-        broken = ~np.isfinite(weights[0]).all(2)
-        reads = (weights[0] != 0).any(2) & ~_may_go(a, x.range, dtype, padded)
-        a.needs.append(Need(ids, x.ids, reads | broken))
+    elif g == 1:
+        reads = w.used[0] & ~_may_go(a, x.range, dtype, padded)
+        a.needs.append(Need(ids, x.ids, reads if w.finite else reads | ~np.isfinite(taps[0]).all(2)))
     else:  # a group stays whole, or goes
         first = x.ids.reshape(g, c)[:, :1]
         a.join(np.repeat(first, c, 1).reshape(-1), x.ids)
         a.join(np.repeat(first, m, 1).reshape(-1), ids)
-    return ids, found
+    return ids, _dot(w, seen, dtype)
 
 
 def _conv(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
     assert isinstance(op, Conv)
-    weights = _usable_weights(a, node)
+    weights = _weights(a, node)
     if weights is None:
         return None
     x = a.turned(_first(operands), 1, _operand(node).shape[1], f"{node.where} reads channels along axis 1")
     g, padded = op.groups, any(op.pads)
     grouped = weights.reshape(g, weights.shape[0] // g, weights.shape[1], -1)
-    ids, found = _sums(a, node, grouped, x, g, padded, x.range.with_zero() if padded else x.range)
+    ids, found = _sums(a, node, grouped, x, padded, x.range.with_zero() if padded else x.range)
     return [Channels(1, ids, found)]
 
 
 def _conv_transpose(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
     assert isinstance(op, ConvTranspose)
-    weights = _usable_weights(a, node)
+    weights = _weights(a, node)
     if weights is None:
         return None
     x = a.turned(_first(operands), 1, _operand(node).shape[1], f"{node.where} reads channels along axis 1")
     g = op.groups
     grouped = weights.reshape(g, weights.shape[0] // g, weights.shape[1], -1).swapaxes(1, 2)
     # Which taps an element of the result sees depends on where it is.
-    ids, found = _sums(a, node, grouped, x, g, True, x.range.with_zero())
+    ids, found = _sums(a, node, grouped, x, True, x.range.with_zero())
     partly = ~found.zero & (grouped.shape[3] > 1)
     low, high = (np.where(partly, np.inf * s, e) for s, e in ((-1, found.low), (1, found.high)))
     return [Channels(1, ids, Range(low, high))]
@@ -141,14 +185,14 @@ def _conv_transpose(a: Analysis, node: Node, op: Op, operands: list[Channels | N
 
 def _matmul(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
     assert isinstance(op, MatMul)
-    weights = _usable_weights(a, node)
+    weights = _weights(a, node)
     if weights is None or weights.ndim != 2:
         return None
     columns = (weights if op.trans_b else weights.T)[None, :, :, None]
     shape = _operand(node).shape
     axis = len(shape) - (2 if op.trans_a else 1)
     x = a.turned(_first(operands), axis, shape[axis], f"{node.where} sums along axis {axis}")
-    ids, found = _sums(a, node, columns, x, 1, False, x.range)
+    ids, found = _sums(a, node, columns, x, False, x.range)
     return [Channels(len(node.result.shape) - 1, ids, found)]
 
 

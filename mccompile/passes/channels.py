@@ -17,6 +17,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
 from mccompile.passes import ranges
 from mccompile.passes.ranges import Range
 
@@ -32,11 +33,20 @@ class Channels:
 
 @dataclass(frozen=True)
 class Need:
-    """Results (by id) that read operand channels (by id): ``reads[i, j]`` says that result i depends on channel j."""
+    """Results (by id) that read operand channels (by id): ``reads[i, j]`` says that result i depends on channel j.
+
+    ``reads`` has one row if all results read alike.
+    """
 
     results: Array
     operands: Array
     reads: Array
+
+    def of(self, results: Array) -> Array:
+        """The operand channels that ``results`` (True for those that are needed) depend on, True for each."""
+        if results.all() or len(self.reads) == 1:
+            return np.asarray(self.reads.any(0) & results.any())
+        return np.asarray(self.reads[results].any(0))
 
 
 @dataclass
@@ -44,7 +54,7 @@ class Analysis:
     """What the rules of `channel_rules` find out, node by node.
 
     ``readers`` counts the nodes that read a value; ``read`` holds what convolutions and matrix products see of the
-    channels of their first operand.
+    channels of their first operand; ``others`` are values that are not followed.
     """
 
     graph: Graph
@@ -56,6 +66,7 @@ class Analysis:
     count: int = 0
     readers: dict[Value, int] = field(default_factory=dict)
     read: dict[Node, Range] = field(default_factory=dict)
+    others: dict[Value, Channels] = field(default_factory=dict)
 
     # -- ids -----------------------------------------------------------------------------------------------
     def fresh(self, count: int) -> Array:
@@ -82,9 +93,11 @@ class Analysis:
         """What is known of a value; constants are not followed."""
         if value in self.found:
             return self.found[value]
-        if self.is_const(value):
-            return Channels(None, np.empty(0, np.int64), ranges.of_array(self.graph.array(value), None))
-        return Channels(None, np.empty(0, np.int64), ranges.anything(value.dtype))
+        if value not in self.others:
+            array = self.graph.array(value) if self.is_const(value) else None
+            known = ranges.anything(value.dtype) if array is None else ranges.of_array(array, None)
+            self.others[value] = Channels(None, np.empty(0, np.int64), known)
+        return self.others[value]
 
     def turned(self, known: Channels, axis: int, extent: int, reason: str) -> Channels:
         """Channels along ``axis``, of ``extent``: if they are along another one they all stay, for ``reason``."""
@@ -184,15 +197,23 @@ def _sized(found: Range, at: Channels) -> Range:
 # -- what has to stay --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Kept:
-    """For each id whether it is kept, and why those are that every input leaves the same."""
+    """For each id whether it is kept, and why those are that every input leaves the same.
+
+    ``fills`` are kept only so that values have a multiple of ``whole`` channels.
+    """
 
     needed: Array
     reasons: dict[int, str]
     label: Array
+    fills: Array
+    whole: int = 1
 
 
-def solve(a: Analysis) -> Kept:
-    """The least set of channels that the outputs depend on; of each value one channel stays in any case."""
+def solve(a: Analysis, whole: int = 1) -> Kept:
+    """The least set of channels that the outputs depend on; of each value one channel stays in any case.
+
+    With ``whole`` the least set of which the f32 values that lose channels keep a multiple of that, or all.
+    """
     label = _labels(a)
     needed = np.zeros(a.count, dtype=bool)
     reasons: dict[int, str] = {}
@@ -204,20 +225,37 @@ def solve(a: Analysis) -> Kept:
         _spread(a, label, needed)
         empty = [c.ids for c in a.found.values() if c.ids.size and not needed[label[c.ids]].any()]
         if not empty:
-            return Kept(needed, reasons, label)
+            break
         for ids in empty:
             if not needed[label[ids]].any():
                 needed[label[ids[0]]] = True
                 reasons.setdefault(int(label[ids[0]]), "a tensor keeps one channel")
+    least = needed.copy()
+    while _fill(a, label, needed, whole):
+        _spread(a, label, needed)
+    return Kept(needed, reasons, label, needed & ~least, whole)
+
+
+def _fill(a: Analysis, label: Array, needed: Array, whole: int) -> bool:
+    """Keep more channels of the values that would have no multiple of ``whole``; whether there was one."""
+    filled = False
+    for value, channels in a.found.items():
+        if value.dtype != F32:  # nothing else is computed in vectors
+            continue
+        labels = label[channels.ids]
+        gone = labels[~needed[labels]]
+        more = gone.size if gone.size < whole else -(labels.size - gone.size) % whole
+        if more:
+            needed[gone[:more]] = True
+            filled = True
+    return filled
 
 
 def _spread(a: Analysis, label: Array, needed: Array) -> None:
     while True:
         before = int(needed.sum())
         for need in reversed(a.needs):
-            rows = needed[label[need.results]]
-            columns = need.reads[rows].any(0)
-            needed[label[need.operands[columns]]] = True
+            needed[label[need.operands[need.of(needed[label[need.results]])]]] = True
         if int(needed.sum()) == before:
             return
 

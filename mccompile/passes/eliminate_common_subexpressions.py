@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import attributes
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewriter import Rewriter
+
+_BEGIN = 64
+"""Elements that tell most constants apart."""
 
 
 def run(graph: Graph, remarks: Remarks) -> int:
@@ -44,11 +48,15 @@ def _key(node: Node) -> object:
 
 
 def _merge_constants(r: Rewriter) -> int:
+    constants = list(r.graph.constants.items())
+    begins = [(v.type, d.flat[:_BEGIN].tobytes() if isinstance(d, np.ndarray) else d) for v, d in constants]
+    alike = Counter(begins)
     seen: dict[object, Value] = {}
     changes = 0
-    for value, data in list(r.graph.constants.items()):
-        content = hashlib.sha256(data.tobytes()).digest() if isinstance(data, np.ndarray) else data
-        twin = seen.setdefault((value.type, content), value)
+    for (value, data), begin in zip(constants, begins, strict=True):
+        whole = isinstance(data, np.ndarray) and data.size > _BEGIN and alike[begin] > 1
+        digest = hashlib.sha256(np.ascontiguousarray(data).data).digest() if whole else b""
+        twin = seen.setdefault((begin, digest), value)
         if twin is not value and not r.is_output(value):
             r.replace(value, twin)
             del r.graph.constants[value]

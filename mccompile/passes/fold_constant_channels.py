@@ -5,14 +5,16 @@ from __future__ import annotations
 from mccompile.ir.graph import Graph
 from mccompile.passes.manager import Remarks
 from mccompile.passes.remove_dead_channels import remove
+from mccompile.targets.target import Target
 
+NEEDS_TARGET = True
 ROUNDS = True
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Fold channels of one value for every input into the next bias, and remove them.
 
     Not exact for floats: what they contribute is summed first, which moves results by an ulp or two. It does all that
     `remove-dead-channels` does.
     """
-    return remove(graph, remarks, may_round=True)
+    return remove(graph, remarks, target, may_round=True)

@@ -63,13 +63,10 @@ def anything(dtype: DType, count: int = 1) -> Range:
 
 def of_array(array: Array, axis: int | None) -> Range:
     """The range of a constant's elements along ``axis``, of all of them for None. NaN makes it unbounded."""
-    flat = array.astype(np.float64).reshape(1, -1) if axis is None else _rows(array.astype(np.float64), axis)
-    missing = np.isnan(flat).any(1)
-    return Range(np.where(missing, -np.inf, flat.min(1)), np.where(missing, np.inf, flat.max(1)))
-
-
-def _rows(array: Array, axis: int) -> Array:
-    return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    others = tuple(a for a in range(array.ndim) if a != axis)
+    low, high = (np.atleast_1d(end).astype(np.float64) for end in (array.min(others), array.max(others)))
+    missing = np.isnan(low) | np.isnan(high)
+    return Range(np.where(missing, -np.inf, low), np.where(missing, np.inf, high))
 
 
 def step(dtype: DType) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -136,13 +137,13 @@ def _weights(node: Node) -> Value:
     return weights
 
 
-def _shift(s: Shrink, node: Node, terms: Array, gone: Array, axis: int) -> None:
-    """Add to the bias what constant channels that go contribute: ``terms[m, c]`` times the value of each."""
+def _shift(s: Shrink, node: Node, taps: Array, gone: Array, axis: int) -> None:
+    """Add to the bias what constant channels that go contribute: all ``taps[m, c, ...]`` times the value of each."""
     known = s.analysis.read[node]
     given = gone & known.known & (known.low != 0)
     if not given.any():
         return
-    shift = terms[:, given] @ known.low[given]
+    shift = taps[:, given].reshape(len(taps), int(given.sum()), -1).sum(2, dtype=np.float64) @ known.low[given]
     if not shift.any():  # all their weights are zero, as they are if they are padded
         return
     dtype = node.result.dtype
@@ -193,8 +194,7 @@ def _conv(s: Shrink, node: Node, op: Op) -> Op:
     if op.groups > 1:
         node.operands[1] = s.constant(weights, 0, rows)
         return replace(op, groups=int(rows.reshape(op.groups, -1).any(1).sum()))
-    taps = s.graph.array(weights).astype(np.float64)
-    _shift(s, node, taps.reshape(*taps.shape[:2], -1).sum(2)[rows], ~columns, 1)
+    _shift(s, node, s.graph.array(weights)[rows], ~columns, 1)
     node.operands[1] = s.constant(s.constant(weights, 0, rows), 1, columns)
     return op
 
@@ -221,8 +221,8 @@ def _matmul(s: Shrink, node: Node, op: Op) -> Op:
     last = len(node.result.shape) - 1
     columns = s.mask_along(x, len(x.shape) - (2 if op.trans_a else 1))
     rows = s.mask_along(node.result, last)
-    terms = s.graph.array(weights).astype(np.float64)
-    _shift(s, node, (terms if op.trans_b else terms.T)[rows], ~columns, last)
+    taps = s.graph.array(weights)
+    _shift(s, node, (taps if op.trans_b else taps.T)[rows], ~columns, last)
     k, n = (1, 0) if op.trans_b else (0, 1)
     node.operands[1] = s.constant(s.constant(weights, n, rows), k, columns)
     return op
@@ -298,24 +298,29 @@ _RULES: dict[type[Op], Callable[[Shrink, Node, Op], Op]] = {
 """Operators that name extents or read constants; the others need no change."""
 
 
-def unremoved(analysis: Analysis, kept: Kept) -> list[tuple[Value, int, str]]:
-    """Values with constant channels that stay, how many, and why; each channel is named once."""
+def unremoved(analysis: Analysis, kept: Kept) -> list[tuple[Value, str, str]]:
+    """Values with channels that stay although they are constant or could go, how many, and why; each channel is
+    named once."""
     told: set[int] = set()
     found = []
     for value, channels in analysis.found.items():
         if channels.axis is None:
             continue
         labels = kept.label[channels.ids]
-        stuck = labels[channels.range.known & kept.needed[labels]]
+        fills = kept.fills[labels]
+        stuck = labels[(channels.range.known & kept.needed[labels]) | fills]
         new = [i for i in dict.fromkeys(stuck.tolist()) if i not in told]
         told.update(new)
-        for reason in dict.fromkeys(_reason(analysis, kept, i, channels) for i in new):
-            count = sum(_reason(analysis, kept, i, channels) == reason for i in new)
-            found.append((value, count, reason))
+        reasons = [_reason(analysis, kept, i, channels) for i in new]
+        kind = ["" if kept.fills[i] else "constant " for i in new]
+        for (what, reason), count in Counter(zip(kind, reasons, strict=True)).items():
+            found.append((value, f"{count} {what}channels", reason))
     return found
 
 
 def _reason(analysis: Analysis, kept: Kept, label: int, channels: Channels) -> str:
+    if kept.fills[label]:
+        return f"they fill up vectors of {kept.whole}"
     if label in kept.reasons:
         return kept.reasons[label]
     zero = channels.range.zero[kept.label[channels.ids] == label].all()

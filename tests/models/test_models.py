@@ -68,6 +68,8 @@ def _check_outputs(model: RealModel, got: dict[str, Array]) -> float:
         result = got[name].reshape(want.shape) if got[name].size == want.size else got[name]
         known = np.full(want.shape, noise[name])
         verdict = compare(name, result, want, known, F16_FACTOR if model.half else 1.0)
+        if not verdict.ok:  # the reference may be the one that is off: float64 decides
+            verdict = compare(name, result, model.exact()[name].reshape(want.shape), known)
         worst = max(worst, verdict.ratio)
         if not verdict.ok:
             bad.append(f"{name}: {verdict.text()}")

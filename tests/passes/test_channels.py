@@ -11,7 +11,7 @@ import pytest
 from mccompile.driver import Options, import_graph
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Value
-from mccompile.ir.graph_text import print_graph
+from mccompile.ir.graph_text import parse_graph, print_graph
 from mccompile.ir.types import F32, TensorType
 from mccompile.ops.concat import Concat
 from mccompile.ops.conv import Conv
@@ -21,15 +21,18 @@ from mccompile.ops.matmul import MatMul
 from mccompile.ops.pad import Pad
 from mccompile.ops.pool import Pool
 from mccompile.ops.reduce import Reduce
+from mccompile.ops.registry import lookup
 from mccompile.ops.reshape_op import Reshape
 from mccompile.ops.resize import Repeat
 from mccompile.ops.slice import Slice
 from mccompile.ops.split import Split
 from mccompile.ops.transpose import Transpose
-from mccompile.passes import ranges
+from mccompile.passes import channel_rules, ranges
+from mccompile.passes.channels import Analysis, Channels
 from mccompile.passes.manager import exact_only, run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.passes.ranges import Range
+from mccompile.targets.target import resolve
 from tests._skips import needs_shared
 from tests.support.graphs import random_inputs
 from tests.support.simulated import float_model
@@ -41,10 +44,12 @@ CLIP = ex.apply("min", ex.apply("max", X, ex.num(0.0)), ex.num(6.0))
 
 
 class _Net:
-    """A random network of small whole numbers: its sums are exact in f32, in any order."""
+    """A random network of small whole numbers: its sums are exact in f32, in any order. ``wide`` multiplies how many
+    channels it has."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, wide: int = 1) -> None:
         self.random = np.random.default_rng(seed)
+        self.wide = wide
         self.graph = Graph("net")
         x = self.graph.value("x", TensorType(F32, (1, int(self.random.integers(1, 4)), 5, 4)))
         self.graph.inputs.append(x)
@@ -70,7 +75,7 @@ class _Net:
     def conv(self) -> None:
         x = self.pick()
         c, kind = x.shape[1], int(self.random.integers(0, 3))
-        groups, m = ((1, int(self.random.integers(2, 6))), (c, c), (c, 2 * c))[kind]
+        groups, m = ((1, int(self.random.integers(2, 6)) * self.wide), (c, c), (c, 2 * c))[kind]
         k, pad = ((1, 0), (3, 1), (3, 0))[int(self.random.integers(0, 3))]
         if k == 3 and min(x.shape[2:]) < 3:
             k, pad = 1, 0
@@ -86,7 +91,7 @@ class _Net:
         c = x.shape[1]
         groups = c if self.random.random() < 0.5 else 1
         op = ConvTranspose((1, 1), (0,) * 4, (1, 1), (0, 0), groups)
-        self.emit(op, x, self.weights((c, 1 if groups > 1 else 3, 2, 2), 1))
+        self.emit(op, x, self.weights((c, 1 if groups > 1 else 3 * self.wide, 2, 2), 1))
 
     def map(self) -> None:
         x, kind = self.pick(), int(self.random.integers(0, 4))
@@ -144,8 +149,8 @@ class _Net:
         return self.graph
 
 
-def _network(seed: int) -> tuple[Graph, dict[str, np.ndarray]]:
-    net = _Net(seed)
+def _network(seed: int, wide: int = 1) -> tuple[Graph, dict[str, np.ndarray]]:
+    net = _Net(seed, wide)
     for _ in range(9):
         steps = (net.conv, net.conv, net.conv, net.map, net.map, net.move, net.move, net.reduce, net.deconv)
         steps[int(net.random.integers(0, len(steps)))]()
@@ -174,6 +179,63 @@ def test_random_networks_keep_every_bit(name: str) -> None:
     assert fewer > len(SEEDS) // 3
     assert after < 0.85 * before
     assert late <= len(SEEDS) // 20, "nearly all goes at once; the last group of a convolution is a plain one"
+
+
+def test_vectors_stay_full() -> None:
+    """What a value loses is a multiple of a vector, or else what is left of it; and every bit is kept."""
+    target = resolve("x86-64-v2")
+    shrunk = 0
+    for seed in SEEDS[:60]:
+        graph, inputs = _network(seed, wide=5)
+        want, sizes = graph.evaluate(inputs), {v: v.shape for n in graph.nodes for v in n.results}
+        run_passes(graph, ["fold-constant-channels"], target=target)
+        got = graph.evaluate(inputs)
+        for key, value in want.items():
+            if np.abs(value).max() < 2**22:
+                np.testing.assert_array_equal(got[key], value, err_msg=f"seed {seed}\n{print_graph(graph)}")
+        for v in (v for n in graph.nodes for v in n.results if v.shape != sizes[v]):
+            (count,) = (a for a, b in zip(v.shape, sizes[v], strict=True) if a != b)
+            assert count % target.lanes == 0, f"seed {seed}: {v.name}"
+            shrunk += 1
+    assert shrunk > 20
+
+
+@pytest.mark.parametrize("block", [1, 40, 1 << 18])
+def test_sums_are_bounded_as_a_plain_sum_is(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """The ranges of a convolution's results, against sums of all weights with all ends, one row after another."""
+    monkeypatch.setattr(channel_rules, "_BLOCK", block)
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        g, m, c = (int(e) for e in random.integers(1, 4, 3))
+        w = (random.integers(-2, 3, (g * m, c, 3)) * (random.random((g * m, c, 1)) < 0.6)).astype(np.float32)
+        w[random.random(w.shape) < 0.02] = np.inf
+        kinds = random.integers(0, 4, (g * c, 1))
+        ends = np.select([kinds == 0, kinds == 1, kinds == 2], [[[0, np.inf]], [[2, 2]], [[-1, 6]]], [[0, 0]])
+        graph = parse_graph(
+            f"graph @g(%x: f32[1,{g * c},9]) {{\n  %w = const : f32[{g * m},{c},3] ; sha256=0\n  %y = conv(%x, %w) "
+            f"{{strides=(1,), pads=(0, 0), dilations=(1,), groups={g}}} : f32[1,{g * m},7]\n  return %y\n}}",
+            lookup,
+        )
+        node = graph.nodes[0]
+        graph.constants[node.operands[1]] = w
+        x = Channels(1, np.arange(g * c), Range(*ends.T.astype(np.float64)))
+        a = Analysis(graph, may_round=True, readers=dict.fromkeys(node.inputs, 1), count=g * c)
+        (found,) = channel_rules.RULES[Conv](a, node, node.op, [x, a.of(node.operands[1])])
+        for row in range(g * m):
+            of = slice(row // m * c, row // m * c + c)
+            used = (w[row] != 0).any(1)
+            low, high = found.range.low[row], found.range.high[row]
+            if not np.isfinite(w[row]).all() or not np.isfinite(ends[of][used]).all():
+                assert (low, high) == (-np.inf, np.inf)
+                continue
+            sums = [np.where(used, np.nan_to_num(ends[of]).T, 0)[e] for e in (0, 1)]
+            total = w[row].astype(np.float64)
+            least = (np.maximum(total, 0).sum(1) @ sums[0]) + (np.minimum(total, 0).sum(1) @ sums[1])
+            greatest = (np.maximum(total, 0).sum(1) @ sums[1]) + (np.minimum(total, 0).sum(1) @ sums[0])
+            assert low <= least <= greatest <= high
+            assert max(least - low, high - greatest) < 1e-2
+            if (sums[0] == sums[1]).all():
+                assert low == high == least
 
 
 def test_constants_fold_more_than_zeros() -> None:

@@ -21,7 +21,7 @@ OFFERING = ("Add", "Softmax", "LayerNormalization", "ScatterND", "CumSum", "Conv
 
 
 def offers(b: Built) -> list[tuple[str, bool]]:
-    """(kernel, whether the plan overwrote the operand) for each call that offers an operand in the arena."""
+    """(kernel, whether the plan overwrote the operand) for each call that offers one of its type in the arena."""
     program = b.compilation.program
     assert program is not None
     found = []
@@ -29,7 +29,7 @@ def offers(b: Built) -> list[tuple[str, bool]]:
         if isinstance(call, Call):
             for i in call.inplace:
                 view = call.inputs[i]
-                if view is not None and view.buffer.space == "arena":
+                if view is not None and view.buffer.space == "arena" and view.dtype == call.results[0].dtype:
                     found.append((call.kernel, i in program.shared_inputs(call)))
     return found
 
