@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,8 @@ from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pa
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
+WIDE = 8
+"""Columns of a window from which on pixels at the ends of a line go one by one."""
 CACHE_LINE = 64
 FAR = 6.0
 """Cycles of a broadcast whose line was lost to the first cache."""
@@ -148,17 +151,18 @@ def _strided(view: View, strides: tuple[int, ...], extents: tuple[int, ...]) -> 
 @dataclass(frozen=True)
 class PixelStrip:
     """Tiles of ``size`` pixels along a line; ``taps`` holds for each column of the window the pixels that it serves,
-    those for which it does not lie in the padding."""
+    those for which it does not lie in the padding. ``ragged``: single pixels, whose taps are found when it runs."""
 
     start: int
     stop: int
     size: int
     taps: tuple[tuple[int, ...], ...]
+    ragged: bool = False
 
     @property
     def inside(self) -> bool:
         """Whether every tap serves every pixel."""
-        return all(len(pixels) == self.size for pixels in self.taps)
+        return not self.ragged and all(len(pixels) == self.size for pixels in self.taps)
 
     def offsets(self, tap: int, step: int) -> list[int]:
         """Where the operands of the pixels that ``tap`` serves lie, ``step`` apart."""
@@ -190,16 +194,29 @@ class PixelTile(Tile):
         return sum((s.stop - s.start) // s.size * self.pitch(s.size) for s in self.along(channels))
 
     def strips(self, out: int, extent: int) -> list[PixelStrip]:
-        """A line of ``out`` results over ``extent`` pixels as runs of equal tiles."""
+        """A line of ``out`` results over ``extent`` pixels as runs of equal tiles; the ends of a line have tiles of
+        their own, but with wide windows, of which there would be too many."""
         strips: list[PixelStrip] = []
         for start in range(0, out, self.rows):
             size = min(self.rows, out - start)
-            taps = tuple(self._served(range(start, start + size), tap, extent) for tap in range(self.kernel[1]))
+            inside = self._inside(start, start + size - 1, extent)
+            if self.kernel[1] > WIDE and not inside:
+                first = strips.pop().start if strips and strips[-1].ragged else start
+                strips.append(PixelStrip(first, start + size, 1, ((0,),) * self.kernel[1], ragged=True))
+                continue
+            pixels = range(start, start + size)
+            columns = range(self.kernel[1])
+            taps = tuple(tuple(range(size)) if inside else self._served(pixels, tap, extent) for tap in columns)
             if strips and (strips[-1].size, strips[-1].taps) == (size, taps):
                 strips[-1] = PixelStrip(strips[-1].start, start + size, size, taps)
             else:
                 strips.append(PixelStrip(start, start + size, size, taps))
         return strips
+
+    def _inside(self, first: int, last: int, extent: int) -> bool:
+        """Whether no tap of some pixels lies in the padding."""
+        end = last * self.strides[1] - self.pads[1] + (self.kernel[1] - 1) * self.dilations[1]
+        return first * self.strides[1] >= self.pads[1] and end < extent
 
     def _served(self, pixels: range, tap: int, extent: int) -> tuple[int, ...]:
         shift = tap * self.dilations[1] - self.pads[1]
@@ -220,7 +237,8 @@ class PixelTile(Tile):
         total = 0.0
         for count, n in packed_columns(own, self.width, self.lanes):
             for strip, tiles in strips:
-                steps = sum(step_cycles(len(pixels), n, self.lanes) for pixels in strip.taps if pixels)
+                served = Counter(len(pixels) for pixels in strip.taps if pixels)
+                steps = sum(taps * step_cycles(size, n, self.lanes) for size, taps in served.items())
                 stores = out[0] * (2 * strip.size * n + TILE_CYCLES)
                 total += count * tiles * (lines * (steps * read + self.kernel[1]) + stores)
         return total

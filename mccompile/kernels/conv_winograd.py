@@ -14,7 +14,7 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.channels import is_channels_last, last
-from mccompile.kernels.tiles import FMA_LANES, MAX_ROWS, MAX_VECTORS, Tile, columns, fits, segments, tile_cycles
+from mccompile.kernels.tiles import FMA_LANES, MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, fits, segments, tile_cycles
 from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
 from mccompile.kernels.winograd import MAX_PRODUCTS, Sum, input_sums, output_sums, transformed
 from mccompile.ops.conv import Conv
@@ -22,10 +22,10 @@ from mccompile.targets.target import Target
 
 L2_SHARE = 0.66
 """What the points and products of a block of tiles may take of the second-level cache."""
-DRAM_BYTES = 12
+DRAM_BYTES = 8
 L3_BYTES = 27
-"""Bytes of weights per cycle, partly hidden by products: of many, when first read, and from the third cache."""
-INEXACT = {4: 1.05, 6: 1.1}
+"""Bytes of weights per cycle: of many, when first read, and from the third cache."""
+INEXACT = {4: 1.05, 5: 1.07, 6: 1.1}
 """What more digits and fewer weights are worth: tiles of so many outputs count for that much more than they take."""
 INSTRUCTIONS = 2
 """Vector instructions per cycle of the transforms, where a vector is `FMA_LANES` wide."""
@@ -150,12 +150,13 @@ class ConvWinograd(Variant):
     may_share = False
     spends_arena = True
 
-    def __init__(self, outputs: int) -> None:
-        self.outputs = outputs
+    def __init__(self, down: int, across: int = 0) -> None:
+        self.outputs = down, across or down
 
     @property
     def label(self) -> str:
-        return f"{self.kernel} m={self.outputs}"
+        down, across = self.outputs
+        return f"{self.kernel} m={down}" + (f"x{across}" if across != down else "")
 
     def supports(self, node: Node, target: Target) -> str:
         op = node.op
@@ -171,12 +172,14 @@ class ConvWinograd(Variant):
             return "it has groups, strides, or more than two spatial axes"
         if all(k == 1 for k in w.shape[2:]):
             return "it is 1x1"
-        if any(self.outputs + k - 1 > MAX_PRODUCTS for k in w.shape[2:] if k > 1):
-            return f"{self.outputs} results at a time of {max(w.shape[2:])} taps would be inexact"
+        if len(set(self.outputs)) > 1 and any(k == 1 for k in _pair(w.shape[2:], 1)):
+            return "it has taps along one axis only"
+        if any(m + k - 1 > MAX_PRODUCTS for m, k in zip(self.outputs, _pair(w.shape[2:], 1), strict=True) if k > 1):
+            return f"{max(self.outputs)} results at a time of {max(w.shape[2:])} taps would be inexact"
         return ""
 
     def cost(self, node: Node, target: Target) -> float:
-        return _best(_shape(node), self.outputs, target)[0] * INEXACT.get(self.outputs, 1.0)
+        return _best(_shape(node), self.outputs, target)[0] * INEXACT.get(max(self.outputs), 1.0)
 
     def growth(self, node: Node, target: Target) -> int:
         shape, w = _shape(node), operand_pair(node)[1]
@@ -223,10 +226,10 @@ def _image(view: View) -> View:
 
 
 @functools.lru_cache(maxsize=512)
-def _best(shape: _Shape, outputs: int, target: Target) -> tuple[float, WinogradTile]:
+def _best(shape: _Shape, outputs: tuple[int, int], target: Target) -> tuple[float, WinogradTile]:
     """The cheapest blocking, and its cycles."""
     found = []
-    each = _pair([outputs if k > 1 else 1 for k in shape.taps], 1)
+    each = outputs[0] if shape.taps[0] > 1 else 1, outputs[1] if shape.taps[1] > 1 else 1
     for rows in range(1, MAX_ROWS + 1):
         for vectors in range(1, min(-(-shape.channels // target.lanes), MAX_VECTORS) + 1):
             if fits(rows, vectors, target):
@@ -252,7 +255,8 @@ def _blocked(tile: WinogradTile, shape: _Shape, target: Target) -> tuple[float, 
 
 
 def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> float:
-    """Cycles of the products, the transforms, and the weights that come from memory for each block."""
+    """Cycles of the products, the transforms, and of what the products of a block's first rows do not hide of the way
+    of its weights from memory."""
     points = math.prod(tile.points)
     along = columns(shape.channels, tile.width, tile.lanes)
     total = 0.0
@@ -261,8 +265,10 @@ def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> fl
         total += (s.stop - s.start) // s.size * points * one
     weights = 4 * points * shape.inputs * sum(count * tile.width for count, _ in along)
     if weights > (1 - L2_SHARE) * target.l2:
-        blocks = -(-tiles // tile.block)
-        total += weights / (DRAM_BYTES if weights > target.l2 else L3_BYTES) + (blocks - 1) * weights / L3_BYTES
+        rows = min(tile.rows, tiles)
+        hidden = points * tile_cycles((Segment(0, rows, rows),), along, shape.inputs, tile.lanes)
+        total += max(weights / (DRAM_BYTES if weights > target.l2 else L3_BYTES) - hidden, 0)
+        total += (-(-tiles // tile.block) - 1) * max(weights / L3_BYTES - hidden, 0)
     work = -(-shape.inputs // tile.lanes) * _instructions(tile, tile.input_sums, tile.points)
     work += -(-shape.channels // tile.lanes) * _instructions(tile, tile.output_sums, tile.outputs)
     return total + tiles * (work / INSTRUCTIONS * tile.lanes / FMA_LANES + TILE_OVERHEAD)
@@ -278,4 +284,4 @@ def _instructions(
     return tile.points[1] * first + made[0] * second + moves
 
 
-VARIANTS = (ConvWinograd(2), ConvWinograd(4), ConvWinograd(6))
+VARIANTS = (ConvWinograd(2), ConvWinograd(4), ConvWinograd(5), ConvWinograd(6), ConvWinograd(4, 2))
