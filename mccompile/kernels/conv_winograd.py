@@ -22,7 +22,7 @@ from mccompile.targets.target import Target
 
 L2_SHARE = 0.66
 """What the points and products of a block of tiles may take of the second-level cache."""
-DRAM_BYTES = 8
+DRAM_BYTES = 6
 L3_BYTES = 27
 """Bytes of weights per cycle: of many, when first read, and from the third cache."""
 INEXACT = {4: 1.05, 5: 1.07, 6: 1.1}
