@@ -12,7 +12,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, row_major
+from mccompile.ir.types import row_major
 from mccompile.kernels.tiles import (
     MAX_ROWS,
     MAX_VECTORS,
@@ -25,7 +25,7 @@ from mccompile.kernels.tiles import (
     segments,
     tile_cycles,
 )
-from mccompile.kernels.variant import Builder, Demand, Variant, lines_broken, operand_pair
+from mccompile.kernels.variant import Builder, Demand, Variant, lines_broken, not_plain_f32, operand_pair
 from mccompile.kernels.windows import Order, distance
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
@@ -89,13 +89,8 @@ class PackedChannels:
 
 def _vectorizable(node: Node, target: Target) -> str:
     """Why a convolution has no vector form at all; empty if it may have one."""
-    x, w = operand_pair(node)
-    if not target.lanes:
-        return "the target has no vectors"
-    if node.pre:
-        return "an operand has a prologue"
-    if not x.dtype == w.dtype == F32:
-        return "only f32 is vectorised"
+    if reason := not_plain_f32(node, target):
+        return reason
     if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
         return "a layout is not row-major"
     return ""

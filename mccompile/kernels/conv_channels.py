@@ -33,7 +33,7 @@ from mccompile.kernels.tiles import (
     segments,
     step_cycles,
 )
-from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
+from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
@@ -72,13 +72,9 @@ class PackedTaps:
 
 def _vectorizable(node: Node, target: Target) -> str:
     """Why a convolution has no vectors over channels at all; empty if it may have them."""
-    x, w = operand_pair(node)
-    if not target.lanes:
-        return "the target has no vectors"
-    if node.pre:
-        return "an operand has a prologue"
-    if not x.dtype == w.dtype == F32:
-        return "only f32 is vectorised"
+    x, _ = operand_pair(node)
+    if reason := not_plain_f32(node, target):
+        return reason
     if not is_channels_last(node.results[0]):
         return "the result is not channels-last"
     if not _linear(x):

@@ -9,10 +9,9 @@ import numpy as np
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32
 from mccompile.kernels.channel_windows import ChannelWindow, fit_window, plane_last, window_of
 from mccompile.kernels.channels import is_channels_last
-from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
+from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
@@ -43,12 +42,8 @@ class ConvDepthwise(Variant):
     def supports(self, node: Node, target: Target) -> str:
         op, (x, w) = node.op, operand_pair(node)
         assert isinstance(op, Conv)
-        if not target.lanes:
-            return "the target has no vectors"
-        if node.pre:
-            return "an operand has a prologue"
-        if not x.dtype == w.dtype == F32:
-            return "only f32 is vectorised"
+        if reason := not_plain_f32(node, target):
+            return reason
         if not op.groups == x.shape[1] == w.shape[0]:
             return "it is not depthwise"
         if len(x.shape) not in (3, 4):

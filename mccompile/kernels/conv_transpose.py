@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, Shape, row_major
+from mccompile.ir.types import Shape, row_major
 from mccompile.kernels.channel_windows import plane_last
 from mccompile.kernels.channels import is_channels_last
 from mccompile.kernels.conv_channels import PackedTaps, PixelTile, best_pixel_tile
-from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
+from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
 from mccompile.ops.conv import Conv
 from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.targets.target import Target
@@ -113,13 +113,9 @@ class ConvTransposePhases(Variant):
     may_share = False
 
     def supports(self, node: Node, target: Target) -> str:
-        x, w = operand_pair(node)
-        if not target.lanes:
-            return "the target has no vectors"
-        if node.pre:
-            return "an operand has a prologue"
-        if not x.dtype == w.dtype == F32:
-            return "only f32 is vectorised"
+        x, _ = operand_pair(node)
+        if reason := not_plain_f32(node, target):
+            return reason
         if len(x.shape) not in (3, 4):
             return "it has more than two spatial axes"
         if not is_channels_last(node.results[0]) or not all(f.div == 1 and not f.mod for f in x.type.factors):

@@ -14,7 +14,17 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.channels import is_channels_last, last
-from mccompile.kernels.tiles import FMA_LANES, MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, fits, segments, tile_cycles
+from mccompile.kernels.tiles import (
+    FMA_LANES,
+    MAX_ROWS,
+    MAX_VECTORS,
+    Segment,
+    Tile,
+    columns,
+    fits,
+    segments,
+    tile_cycles,
+)
 from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
 from mccompile.kernels.winograd import MAX_PRODUCTS, Sum, input_sums, output_sums, transformed
 from mccompile.ops.conv import Conv
@@ -140,7 +150,9 @@ class ConvWinograd(Variant):
     """F(m, r) along each spatial axis with a filter of more than one tap, stride 1, any padding and dilation.
 
     Rounding errors measured over two axes of 3 taps: for m = 2, 4, 6 about 5e-7, 1e-5 and 2e-5 of the largest result,
-    where the direct sum has 1e-6; along one axis 2e-6 at most. `winograd.amplification` bounds them.
+    where the direct sum has 1e-6; along one axis 2e-6 at most. `winograd.amplification` bounds them. Each of two axes
+    may have its own ``m``: 7 results are two tiles of 4 one way, which save more, and four of 2 the other, with fewer
+    weights.
     """
 
     ops = ("conv",)
@@ -284,4 +296,4 @@ def _instructions(
     return tile.points[1] * first + made[0] * second + moves
 
 
-VARIANTS = (ConvWinograd(2), ConvWinograd(4), ConvWinograd(5), ConvWinograd(6), ConvWinograd(4, 2))
+VARIANTS = (ConvWinograd(2), ConvWinograd(4, 2), ConvWinograd(4), ConvWinograd(5), ConvWinograd(6))

@@ -11,10 +11,10 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, row_major
+from mccompile.ir.types import row_major
 from mccompile.kernels.tiled import Tiled
 from mccompile.kernels.tiles import PackedTile, Tile, merge, pitch
-from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
+from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
@@ -74,13 +74,9 @@ class MatMulPacked(Tiled):
     may_share = False
 
     def supports(self, node: Node, target: Target) -> str:
-        a, w = operand_pair(node)
-        if not target.lanes:
-            return "the target has no vectors"
-        if node.pre:
-            return "an operand has a prologue"
-        if not a.dtype == w.dtype == F32:
-            return "only f32 is vectorised"
+        _, w = operand_pair(node)
+        if reason := not_plain_f32(node, target):
+            return reason
         if math.prod(w.shape[:-2]) != 1:
             return "there are several second operands"
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):

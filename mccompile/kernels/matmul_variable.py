@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
-from mccompile.ir.types import F32, DType, row_major
+from mccompile.ir.types import F32, row_major
 from mccompile.kernels.matmul import batched, swapped
 from mccompile.kernels.tiles import FMA_LANES, Segment, Tile, best_tile, merge, pitch, segments
-from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, operand_pair
+from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, not_plain_f32, operand_pair
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
@@ -73,8 +73,7 @@ class MatMulVariable(Variant):
     may_share = False
 
     def supports(self, node: Node, target: Target) -> str:
-        a, w = operand_pair(node)
-        return _why_not(node, a.dtype, w.dtype, target)
+        return _why_not(node, target)
 
     def cost(self, node: Node, target: Target) -> float:
         op, (_, w) = node.op, operand_pair(node)
@@ -142,14 +141,14 @@ class MatMulDot(Variant):
     may_share = False
 
     def supports(self, node: Node, target: Target) -> str:
-        op, (a, w) = node.op, operand_pair(node)
+        op = node.op
         assert isinstance(op, MatMul)
         rows, columns = node.result.shape[-2:]
         if op.trans_a or not (op.trans_b or columns == 1):
             return "an operand's elements are no neighbours along the sum"
         if rows > MOST_DOT_ROWS and columns > 1:
             return f"there are more than {MOST_DOT_ROWS} rows"
-        return _why_not(node, a.dtype, w.dtype, target)
+        return _why_not(node, target)
 
     def cost(self, node: Node, target: Target) -> float:
         a, _ = operand_pair(node)
@@ -176,13 +175,9 @@ class MatMulDot(Variant):
         return ""
 
 
-def _why_not(node: Node, left: DType, right: DType, target: Target) -> str:
-    if not target.lanes:
-        return "the target has no vectors"
-    if node.pre:
-        return "an operand has a prologue"
-    if not left == right == F32:
-        return "only f32 is vectorised"
+def _why_not(node: Node, target: Target) -> str:
+    if reason := not_plain_f32(node, target):
+        return reason
     if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
         return "a layout is not row-major"
     return ""

@@ -9,7 +9,6 @@ import numpy as np
 
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import F32
 from mccompile.kernels.channel_windows import (
     LOAD_CYCLES,
     TILE_CYCLES,
@@ -22,7 +21,7 @@ from mccompile.kernels.channel_windows import (
 )
 from mccompile.kernels.channels import is_channels_last
 from mccompile.kernels.tiles import FMA_LANES
-from mccompile.kernels.variant import Builder, Variant, lines_broken
+from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32
 from mccompile.kernels.windows import Order, distance
 from mccompile.ops.pool import Pool
 from mccompile.targets.target import Target
@@ -131,12 +130,8 @@ class PoolChannels(Variant):
     def supports(self, node: Node, target: Target) -> str:
         op, x = node.op, node.inputs[0]
         assert isinstance(op, Pool)
-        if not target.lanes:
-            return "the target has no vectors"
-        if node.pre:
-            return "the operand has a prologue"
-        if x.dtype != F32:
-            return "only f32 is vectorised"
+        if reason := not_plain_f32(node, target):
+            return reason
         if len(x.shape) not in (3, 4):
             return "it has more than two spatial axes"
         if op.kernel[-1] > MOST_TAPS:

@@ -8,8 +8,9 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
-from mccompile.ir.scalar import FUNCTIONS, Array
-from mccompile.ir.types import BOOL, F32
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
+from mccompile.kernels.lanes import refusal
 from mccompile.kernels.tiles import Segment, segments
 from mccompile.kernels.variant import Builder, Variant
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent
@@ -56,22 +57,16 @@ class _Tiled(Variant):
     may_share = False
 
     def supports(self, node: Node, target: Target) -> str:
-        op, (x, r, lengths, *_) = node.op, node.operands
+        op = node.op
         assert isinstance(op, Recurrent)
-        if not target.lanes:
-            return "the target has no vectors"
-        if x is None or r is None or x.dtype != F32:
-            return "only f32 is vectorised"
         if node.pre:
             return "an operand has a prologue"
-        if lengths is not None:
+        if node.operands[2] is not None:
             return "sequences have lengths of their own"
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
             return "recurrent cells need row-major operands"
         bodies = [value for f in fields(op) if isinstance(value := getattr(op, f.name), ex.Expr)]
-        if not all(map(has_vector_form, bodies)):
-            return "an activation has no vector form"
-        return self.peculiar(node)
+        return refusal(node, target, bodies) or self.peculiar(node)
 
     def peculiar(self, node: Node) -> str:
         """Why a cell of this kind is not vectorised; empty if it is."""
@@ -96,15 +91,6 @@ class _Tiled(Variant):
         scratch = b.scratch((1 + len(op.states)) * units, F32)
         results = [b.result(i) for i in range(len(node.results))]
         b.call(self.kernel, reads, results, params=Units(units, width), scratch=scratch)
-
-
-def has_vector_form(body: ex.Expr) -> bool:
-    """Whether every function of an f32 expression has a form over vectors."""
-    match body:
-        case ex.Apply(fn=fn, operands=operands):
-            known = operands[-1].dtype.kind in FUNCTIONS[fn].vector
-            return known and body.dtype in (F32, BOOL) and all(map(has_vector_form, operands))
-    return body.dtype == F32
 
 
 class LstmVector(_Tiled):

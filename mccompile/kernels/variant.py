@@ -9,7 +9,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Buffer, Call, Halo, View
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import DType
+from mccompile.ir.types import F32, DType
 from mccompile.targets.target import Target
 
 
@@ -176,6 +176,17 @@ def lines_broken(before: Call, after: Call, reads: bool = True) -> str:
     new = (after.reads[0] if reads else None, *after.extras)
     if any(a is not None and b is not None and scattered(a, b) for a, b in zip(old, new, strict=True)):
         return f"{before.kernel} wants neighbours on the last axis to be neighbours in memory"
+    return ""
+
+
+def not_plain_f32(node: Node, target: Target) -> str:
+    """Why no vectors of f32 can be read from the operands of a node as they are; empty if they can."""
+    if not target.lanes:
+        return "the target has no vectors"
+    if node.pre:
+        return "an operand has a prologue"
+    if any(x is not None and x.dtype != F32 for x in node.operands):
+        return "only f32 is vectorised"
     return ""
 
 
