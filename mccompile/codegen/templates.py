@@ -11,6 +11,8 @@ from mccompile._data import data_dir
 
 _NO_CODE = re.compile(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"')
 """Comments and strings."""
+_IDLE = re.compile(r" \* 1\b(?!\.)| \+ 0\b(?!\.| [*/%])")
+"""Products by one and sums with zero, as extents and offsets of a template may turn out."""
 
 
 @functools.cache
@@ -34,9 +36,10 @@ def render(template: str, **variables: object) -> str:
 
 
 def indent_c(text: str) -> str:
-    """C with its lines indented by depth of braces; blank lines at most one in a row.
+    """C with its lines indented by depth of braces; blank lines at most one in a row, and none at the ends of a block.
 
     Templates may so print bodies of several lines at any depth. Directives keep their place, as does extern "C".
+    What a template adds to or multiplies by as a neutral number is left out.
     """
     out: list[str] = []
     depth = 0
@@ -44,7 +47,7 @@ def indent_c(text: str) -> str:
     for raw in text.splitlines():
         line = raw.strip()
         if not line:
-            if out and out[-1]:
+            if out and out[-1] and not out[-1].endswith("{"):
                 out.append("")
             continue
         if in_comment or line.startswith("#") or line == 'extern "C" {':
@@ -54,7 +57,12 @@ def indent_c(text: str) -> str:
             continue
         if depth == 0 and line.startswith("/*") and out and out[-1] in ("}", "#endif"):
             out.append("")
-        code = _NO_CODE.sub("", line) if '"' in line or "/*" in line else line
+        if '"' in line or "/*" in line:
+            code = _NO_CODE.sub("", line)
+        else:
+            code = line = _IDLE.sub("", line).replace("+ -", "- ")
+        if code.startswith("}") and out and not out[-1]:
+            out.pop()
         closing = len(code) - len(code.lstrip("}"))
         out.append("    " * max(depth - closing, 0) + line)
         depth = max(depth + code.count("{") - code.count("}"), 0)
