@@ -191,4 +191,4 @@ def _how(op: type[Op]) -> str:
         return "view"
     if issubclass(op, Movement):
         return "movement"
-    return " or ".join(v.kernel for v in candidates(op.name))
+    return " or ".join(dict.fromkeys(v.kernel for v in candidates(op.name)))
