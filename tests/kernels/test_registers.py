@@ -33,8 +33,8 @@ NETS = [
     channels((1, 16, 14, 28), 72, (3, 3), "clip", pads=[1] * 4),
 ]
 SPILLS = {
-    "matmul.packed": (0.15, 0.5), "matmul.variable": (0.02, 0), "attention.vector": (0.02, 0),
-    "conv.pointwise": (0, 0), "conv.direct": (0.06, 0.5), "conv.channels": (0.07, 0.2),
+    "matmul.packed": (0.15, 0.5), "matmul.variable": (0.02, 0.07), "attention.vector": (0.02, 0.07),
+    "conv.pointwise": (0, 0), "conv.direct": (0.06, 0.5), "conv.channels": (0.07, 0.25),
     "conv.depthwise": (0.13, 0.07),
 }  # fmt: skip
 """Stack accesses per multiply-add that gcc 12 and clang 14 may have: both unroll taps and load weights of the next
