@@ -31,6 +31,9 @@ SHARED = Path(os.environ.get("MCC_SHARED", ROOT.parent / "shared"))
 BUILD = ROOT / "build" / "bench"
 OUT = ROOT / "docs" / "performance.md"
 
+SHORT = 100
+"""Letters of an error."""
+
 GOALS = {
     "autoencoder": 1.70, "ds_cnn": 1.25, "resnet8": 1.35, "vww": 1.25, "mobilenet_v1": 1.07, "mobilenet_v2": 1.17,
     "mobilenet_v3_small": 1.20, "efficientnet_b0": 1.15, "shufflenet_v2": 1.25, "squeezenet": 1.20, "resnet50": 1.30,
@@ -152,7 +155,8 @@ def measure(network: Network, args: argparse.Namespace) -> Row:
             difference = _difference(Path(folder))
         except EngineError as e:
             engine = ("mccompile", "onnxruntime")[min(len(workers), 1)]
-            return Row(network.name, f"{engine}: {' '.join(str(e).split())}")
+            what = " ".join(str(e).split()).removeprefix("CompileError: ").removeprefix("the model cannot be compiled: ")
+            return Row(network.name, f"{engine}: {what[:SHORT]}")
         finally:
             for w in workers:
                 w.close()
@@ -243,7 +247,7 @@ def _table(rows: Sequence[Row], goals: bool) -> list[str]:
 
 def _line(r: Row, goals: bool) -> str:
     if r.error:
-        return f"| {r.name} | {r.error[:100].replace('|', '/')} |"
+        return f"| {r.name} | {r.error.replace('|', '/')} |"
     f = r.facts
     goal = f" {GOALS.get(r.name, 1.0):.2f} |" if goals else ""
     rate = f"{r.flops / 1e9:.1f} | {r.of_peak:.0%}" if r.flops else "- | -"
