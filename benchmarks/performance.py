@@ -155,7 +155,7 @@ def measure(network: Network, args: argparse.Namespace) -> Row:
             difference = _difference(Path(folder))
         except EngineError as e:
             engine = ("mccompile", "onnxruntime")[min(len(workers), 1)]
-            what = " ".join(str(e).split()).removeprefix("CompileError: ").removeprefix("the model cannot be compiled: ")
+            what = " ".join(str(e).split()).removeprefix("CompileError: the model cannot be compiled: ")
             return Row(network.name, f"{engine}: {what[:SHORT]}")
         finally:
             for w in workers:
