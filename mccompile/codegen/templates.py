@@ -36,7 +36,7 @@ def render(template: str, **variables: object) -> str:
 
 
 def indent_c(text: str) -> str:
-    """C with its lines indented by depth of braces; blank lines at most one in a row, and none at the ends of a block.
+    """C with its lines indented by depth of braces; one blank line at most, and none at the ends of a block.
 
     Templates may so print bodies of several lines at any depth. Directives keep their place, as does extern "C".
     What a template adds to or multiplies by as a neutral number is left out.
