@@ -23,7 +23,7 @@ The element type after ``post`` is that of ``acc``: what the kernel computes, be
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mccompile.ir import expr as ex
@@ -31,7 +31,7 @@ from mccompile.ir.affine import Affine
 from mccompile.ir.errors import InternalError
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import DType, Factor, Layout, Shape, TensorType, row_major
+from mccompile.ir.types import DType, Factor, Layout, Shape, TensorType, is_linear, row_major
 
 Halo = tuple[tuple[int, int], ...]
 
@@ -100,8 +100,7 @@ class View:
 
     @property
     def linear(self) -> bool:
-        """True if no axis is split in blocks: each coordinate has one stride."""
-        return all(f.div == 1 and not f.mod for f in self.factors)
+        return is_linear(self.factors)
 
     def axis_strides(self) -> tuple[int, ...]:
         """The stride of each logical axis. InternalError unless `linear`."""
@@ -110,9 +109,16 @@ class View:
         table = {f.axis: s for f, s in zip(self.factors, self.strides, strict=True)}
         return tuple(table[a] for a in range(self.rank))
 
-    def in_axis_order(self) -> View:
-        """The same view with its strides in the order of the axes. InternalError unless `linear`."""
-        return View(self.buffer, self.shape, row_major(self.rank), self.axis_strides(), self.offset)
+    def along(self, axes: Sequence[int]) -> View:
+        """The view along some of its axes, in this order, the others held at 0. InternalError unless `linear`."""
+        strides = self.axis_strides()
+        shape, steps = (tuple(of[a] for a in axes) for of in (self.shape, strides))
+        return View(self.buffer, shape, row_major(len(axes)), steps, self.offset)
+
+    def by_steps(self) -> list[int]:
+        """The axes, those with the largest steps first. InternalError unless `linear`."""
+        strides = self.axis_strides()
+        return sorted(range(self.rank), key=lambda a: -abs(strides[a]))
 
     @property
     def dense(self) -> bool:
@@ -225,7 +231,7 @@ def stored_alike(a: TensorType, b: TensorType) -> bool:
     if not a.linear or not b.linear:
         return False
     seen, own = whole(Buffer("", a, "arena", 1)).reshape(b.shape), whole(Buffer("", b, "arena", 1))
-    return not isinstance(seen, str) and seen.same_elements(own.in_axis_order())
+    return not isinstance(seen, str) and seen.same_elements(own.along(range(own.rank)))
 
 
 @dataclass(frozen=True)

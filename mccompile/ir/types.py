@@ -146,6 +146,11 @@ def parse_layout(text: str) -> Layout:
     return tuple(factors)
 
 
+def is_linear(layout: Layout) -> bool:
+    """True if no axis is split in blocks: each coordinate has one stride."""
+    return all(f.div == 1 and not f.mod for f in layout)
+
+
 @dataclass(frozen=True)
 class TensorType:
     """The type of a value: element type, logical shape, and how it is stored (None: row-major)."""
@@ -173,8 +178,7 @@ class TensorType:
 
     @property
     def linear(self) -> bool:
-        """True if no axis is split in blocks: each coordinate has one stride."""
-        return all(f.div == 1 and not f.mod for f in self.factors)
+        return is_linear(self.factors)
 
     @property
     def stored_shape(self) -> Shape:

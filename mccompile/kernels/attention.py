@@ -12,7 +12,7 @@ from mccompile.kernels.lanes import no_vectors
 from mccompile.kernels.matmul import batched, swapped
 from mccompile.kernels.matmul_variable import VariableTile, packing_cycles, panel_floats, whole_lines
 from mccompile.kernels.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, fits, packed_columns, segments, tile_cycles
-from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, scattered
+from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, not_plain_f32, scattered
 from mccompile.ops.attention import FIRST_MASK, Attention
 from mccompile.targets.target import Target
 
@@ -98,12 +98,8 @@ class AttentionVector(Variant):
     may_share = False
 
     def supports(self, node: Node, target: Target) -> str:
-        if not target.lanes:
-            return "the target has no vectors"
-        if node.pre:
-            return "an operand has a prologue"
-        if any(v is None or v.dtype != F32 for v in node.operands[:FIRST_MASK]):
-            return "only f32 is vectorised"
+        if reason := not_plain_f32(node, target, operands=FIRST_MASK):
+            return reason
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
             return "a layout is not row-major"
         assert isinstance(node.op, Attention)

@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import View
-from mccompile.ir.types import row_major
-from mccompile.kernels.channels import last
+from mccompile.kernels.planes import pair
 from mccompile.kernels.tiles import FMA_LANES, HALF_LANES, Segment, segments
 from mccompile.targets.target import Target
 
@@ -159,11 +157,6 @@ def window_of(
     return ChannelWindow(1, 1, 1, pair(kernel), pair(strides), pair(dilations), pair(begins, 0))
 
 
-def pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
-    """Numbers of two spatial axes; of one axis, ``missing`` stands for the axis before it."""
-    return (missing, *values)[-2], values[-1]
-
-
 def fit_window(
     window: Kind, node: Node, target: Target, weights: bool = True, step: float = 1.0
 ) -> tuple[float, Kind]:
@@ -198,13 +191,3 @@ def _best(
             found.append((cycles, -lines * pixels, tile))
     cycles, _, best = min(found, key=lambda f: f[:2])
     return cycles, best
-
-
-def plane_last(view: View) -> View:
-    """The view [N, C, spatial...] as [N, H, W, C]; a missing H of extent 1 comes before W."""
-    moved = last(view)
-    if moved.rank == 4:
-        return moved
-    strides = moved.axis_strides()
-    shape = (moved.shape[0], 1, *moved.shape[1:])
-    return View(moved.buffer, shape, row_major(4), (strides[0], 0, *strides[1:]), moved.offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mccompile.ir.graph import Value
 from mccompile.ir.kernel import View
-from mccompile.ir.types import channels_last, row_major
+from mccompile.ir.types import channels_last
 
 
 def is_channels_last(value: Value) -> bool:
@@ -19,7 +19,4 @@ def is_channels_last(value: Value) -> bool:
 
 def last(view: View) -> View:
     """The view [N, C, ...] as [N, ..., C]: channels become the axis along which vectors run."""
-    strides = view.axis_strides()
-    order = (0, *range(2, view.rank), 1)
-    shape = tuple(view.shape[a] for a in order)
-    return View(view.buffer, shape, row_major(view.rank), tuple(strides[a] for a in order), view.offset)
+    return view.along((0, *range(2, view.rank), 1))

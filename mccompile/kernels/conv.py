@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import row_major
+from mccompile.kernels.planes import pair, plane
 from mccompile.kernels.tiles import (
     MAX_ROWS,
     MAX_VECTORS,
@@ -211,11 +210,6 @@ class ConvDirect(Variant):
         )  # fmt: skip
 
 
-def pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
-    """Numbers of two spatial axes; of one axis, ``missing`` stands for the axis before it."""
-    return (missing, *values)[-2], values[-1]
-
-
 def best_window(
     channels: int, height: int, width: int, steps: int, stride: int, target: Target
 ) -> tuple[float, int, int, int]:
@@ -239,15 +233,6 @@ def best_window(
 def _areas(lines: tuple[Segment, ...], along: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """(tiles, vectors per tile) of tiles of several lines."""
     return [((s.stop - s.start) // s.size * count, s.size * n) for s in lines for count, n in along]
-
-
-def plane(view: View) -> View:
-    """A view with two spatial axes: a missing one of extent 1 comes before the last."""
-    if view.rank == 4:
-        return view
-    strides = view.axis_strides()
-    shape = (*view.shape[:2], 1, view.shape[2])
-    return View(view.buffer, shape, row_major(4), (*strides[:2], 0, strides[2]), view.offset)
 
 
 VARIANTS = (ConvGeneric(), ConvPointwise(), ConvDirect())

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node, Value
+from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, Shape, row_major
-from mccompile.kernels.channel_windows import plane_last
 from mccompile.kernels.channels import is_channels_last, last
-from mccompile.kernels.conv import pair
 from mccompile.kernels.matmul import in_chunks, pack_columns
+from mccompile.kernels.planes import pair, plane_last
 from mccompile.kernels.tiled import Tiled
 from mccompile.kernels.tiles import (
     MAX_ROWS,
@@ -77,13 +76,9 @@ def _vectorizable(node: Node, target: Target) -> str:
         return reason
     if not is_channels_last(node.results[0]):
         return "the result is not channels-last"
-    if not _linear(x):
+    if not x.type.linear:
         return "the operand's layout is blocked"
     return ""
-
-
-def _linear(value: Value) -> bool:
-    return all(f.div == 1 and not f.mod for f in value.type.factors)
 
 
 class ConvRows(Tiled):
@@ -267,7 +262,7 @@ class ConvChannels(Variant):
         _, tile, turned = _choose(node, b.target)
         packed = b.packed(w, PackedTaps(tile.width, tile.lanes, op.groups, turned))
         views = [plane_last(b.read(x)), plane_last(result), *extras]
-        source, result, *extras = map(_turned, views) if turned else views
+        source, result, *extras = (v.along((0, 2, 1, 3)) for v in views) if turned else views
         b.call(self.kernel, [source, packed], [result], params=tile, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
@@ -297,12 +292,6 @@ def _choose(node: Node, target: Target) -> tuple[float, PixelTile, bool]:
         if down < TURN * cycles:
             return down, tall, True
     return cycles, tile, False
-
-
-def _turned(view: View) -> View:
-    """A view [N, H, W, C] as [N, W, H, C]."""
-    (n, h, w, c), (sn, sh, sw, sc) = view.shape, view.axis_strides()
-    return View(view.buffer, (n, w, h, c), row_major(4), (sn, sw, sh, sc), view.offset)
 
 
 @functools.lru_cache(maxsize=512)

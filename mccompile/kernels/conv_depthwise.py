@@ -9,8 +9,9 @@ import numpy as np
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
-from mccompile.kernels.channel_windows import ChannelWindow, fit_window, plane_last, window_of
+from mccompile.kernels.channel_windows import ChannelWindow, fit_window, window_of
 from mccompile.kernels.channels import is_channels_last
+from mccompile.kernels.planes import plane_last
 from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target

@@ -9,9 +9,9 @@ from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, row_major
-from mccompile.kernels.channel_windows import plane_last
 from mccompile.kernels.channels import is_channels_last
 from mccompile.kernels.conv_channels import PackedTaps, PixelTile, best_pixel_tile
+from mccompile.kernels.planes import plane_last
 from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
 from mccompile.ops.conv import Conv
 from mccompile.ops.conv_transpose import ConvTranspose
@@ -118,7 +118,7 @@ class ConvTransposePhases(Variant):
             return reason
         if len(x.shape) not in (3, 4):
             return "it has more than two spatial axes"
-        if not is_channels_last(node.results[0]) or not all(f.div == 1 and not f.mod for f in x.type.factors):
+        if not is_channels_last(node.results[0]) or not x.type.linear:
             return "a layout is not channels-last"
         if any(not a.taps for p in phases(node) for a in p.axes):
             return "some results are met by no tap"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, row_major
-from mccompile.kernels.channels import is_channels_last, last
+from mccompile.ir.types import F32
+from mccompile.kernels.channels import is_channels_last
+from mccompile.kernels.planes import pair, plane_last
 from mccompile.kernels.tiles import (
     FMA_LANES,
     MAX_ROWS,
@@ -125,7 +126,7 @@ class PackedPoints:
 
     def pack(self, array: Array) -> Array:
         m, c, *kernel = array.shape
-        points = transformed(array.reshape(m, c, *_pair(kernel, 1)), self.outputs)
+        points = transformed(array.reshape(m, c, *pair(kernel)), self.outputs)
         packed = np.zeros((-(-m // self.width), len(points), c, self.width), dtype=array.dtype)
         for block, start in zip(packed, range(0, m, self.width), strict=True):
             part = points[:, start : start + self.width]
@@ -184,9 +185,9 @@ class ConvWinograd(Variant):
             return "it has groups, strides, or more than two spatial axes"
         if all(k == 1 for k in w.shape[2:]):
             return "it is 1x1"
-        if len(set(self.outputs)) > 1 and any(k == 1 for k in _pair(w.shape[2:], 1)):
+        if len(set(self.outputs)) > 1 and any(k == 1 for k in pair(w.shape[2:])):
             return "it has taps along one axis only"
-        if any(m + k - 1 > MAX_PRODUCTS for m, k in zip(self.outputs, _pair(w.shape[2:], 1), strict=True) if k > 1):
+        if any(m + k - 1 > MAX_PRODUCTS for m, k in zip(self.outputs, pair(w.shape[2:]), strict=True) if k > 1):
             return f"{max(self.outputs)} results at a time of {max(w.shape[2:])} taps would be inexact"
         return ""
 
@@ -202,8 +203,8 @@ class ConvWinograd(Variant):
     def lower(self, node: Node, b: Builder) -> None:
         x, w = operand_pair(node)
         result = b.result(0)
-        views = [last(v) for v in (b.read(x), result, *(b.read(v).broadcast(result.shape) for v in node.extras))]
-        source, result, *extras = map(_image, views)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        source, result, *extras = map(plane_last, (b.read(x), result, *extras))
         tile = _best(_shape(node), self.outputs, b.target)[1]
         packed = b.packed(w, PackedPoints(tile.outputs, tile.width))
         scratch = b.scratch(tile.scratch(w.shape[1]), F32)
@@ -218,23 +219,9 @@ def _shape(node: Node) -> _Shape:
     assert isinstance(op, Conv)
     n, m, *spatial = node.results[0].shape
     return _Shape(
-        n, w.shape[1], m, _pair(spatial, 1), _pair(w.shape[2:], 1), _pair(op.pads[: len(spatial)], 0),
-        _pair(op.dilations, 1),
+        n, w.shape[1], m, pair(spatial), pair(w.shape[2:]), pair(op.pads[: len(spatial)], 0),
+        pair(op.dilations),
     )  # fmt: skip
-
-
-def _pair(values: Sequence[int], missing: int) -> tuple[int, int]:
-    """Numbers of two spatial axes; of one axis, ``missing`` stands for the axis before it."""
-    return (missing, *values)[-2], values[-1]
-
-
-def _image(view: View) -> View:
-    """A channels-last view with two spatial axes: a missing one of extent 1 comes before the other."""
-    if view.rank == 4:
-        return view
-    strides = view.axis_strides()
-    shape = (view.shape[0], 1, *view.shape[1:])
-    return View(view.buffer, shape, row_major(4), (strides[0], 0, *strides[1:]), view.offset)
 
 
 @functools.lru_cache(maxsize=512)

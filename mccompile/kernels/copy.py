@@ -7,7 +7,6 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import View
 from mccompile.ir.types import F32
-from mccompile.kernels.lines import axes_of
 from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import Builder, Variant
 from mccompile.ops.movement import Movement
@@ -64,7 +63,7 @@ def _inner_last(views: list[View]) -> list[View]:
     """The views with their axes, which mean nothing, in an order in which neighbours in memory follow each other."""
     steps = [sum(map(abs, pair)) for pair in zip(*(v.axis_strides() for v in views), strict=True)]
     order = sorted(range(len(steps)), key=lambda a: -steps[a])
-    return [axes_of(v, order) for v in views]
+    return [v.along(order) for v in views]
 
 
 VARIANTS = (CopyGeneric(),)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
-from mccompile.ir.types import BOOL, row_major
+from mccompile.ir.kernel import Call
+from mccompile.ir.types import BOOL
 from mccompile.kernels.lanes import refusal, scalar_cycles, vector_cycles
-from mccompile.kernels.loops import collapse
+from mccompile.kernels.lines import innermost
+from mccompile.kernels.loops import collapse, in_stored_order
 from mccompile.kernels.traffic import moved
 from mccompile.kernels.variant import Builder, Variant, lines_broken
 from mccompile.ops.map import Map
@@ -68,31 +69,15 @@ class MapVector(_Map):
         return lines_broken(before, after)
 
 
-def in_stored_order(views: list[View]) -> list[View]:
-    """Linear views of one shape with their axes in the order in which the last view lies in memory."""
-    steps = views[-1].axis_strides()
-    order = sorted(range(len(steps)), key=lambda a: -abs(steps[a]))
-    shape = tuple(views[-1].shape[a] for a in order)
-    return [
-        View(v.buffer, shape, row_major(len(shape)), tuple(v.axis_strides()[a] for a in order), v.offset)
-        for v in views
-    ]
-
-
-def _innermost(value: Value) -> int:
-    """The logical axis of more than one element whose neighbours lie next to each other; -1 if there is none."""
-    return next((f.axis for f in reversed(value.type.factors) if value.shape[f.axis] != 1), -1)
-
-
 def _stored_last(value: Value) -> int:
-    axis = _innermost(value)
+    axis = innermost(value)
     return value.shape[axis] if axis >= 0 else 1
 
 
 def _far(value: Value, result: Value) -> bool:
     """Whether neighbours of the result on its innermost axis lie apart in an operand that is not broadcast there."""
-    axis = _innermost(result) - len(result.shape) + len(value.shape)
-    return _innermost(result) >= 0 and axis >= 0 and value.shape[axis] != 1 and _innermost(value) != axis
+    axis = innermost(result) - len(result.shape) + len(value.shape)
+    return innermost(result) >= 0 and axis >= 0 and value.shape[axis] != 1 and innermost(value) != axis
 
 
 def _far_masks(node: Node) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
-from mccompile.kernels.lines import axes_of, join_axes
+from mccompile.kernels.lines import join_axes
 from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import Builder, Variant
 from mccompile.ops.gather import Gather
@@ -49,11 +49,11 @@ class GatherGeneric(_Plain):
         assert data is not None
         assert indices is not None
         x, i, y = b.read(data), b.read(indices), b.result(0)
-        before, after = list(range(op.axis)), list(range(op.axis + i.rank, y.rank))
-        outer = _merged(axes_of(x, before), axes_of(y, before))
-        many = _merged(i, axes_of(y, list(range(op.axis, op.axis + i.rank))))
-        inner = _merged(axes_of(x, list(range(op.axis + 1, x.rank))), axes_of(y, after))
-        source = join_axes(join_axes(outer[0], axes_of(x, [op.axis])), inner[0])
+        before, after = range(op.axis), range(op.axis + i.rank, y.rank)
+        outer = _merged(x.along(before), y.along(before))
+        many = _merged(i, y.along(range(op.axis, op.axis + i.rank)))
+        inner = _merged(x.along(range(op.axis + 1, x.rank)), y.along(after))
+        source = join_axes(join_axes(outer[0], x.along([op.axis])), inner[0])
         target = join_axes(join_axes(outer[1], many[1]), inner[1])
         b.call(self.kernel, [source, many[0]], [target], params=GatherParams(outer[0].rank))
 

@@ -28,13 +28,6 @@ class Lines:
         return math.prod(shape[self.kept :] if self.along else shape[self.kept : -1])
 
 
-def axes_of(view: View, axes: Sequence[int]) -> View:
-    """The view along some of its axes, the others held at coordinate 0."""
-    strides = view.axis_strides()
-    shape = tuple(view.shape[a] for a in axes)
-    return View(view.buffer, shape, row_major(len(axes)), tuple(strides[a] for a in axes), view.offset)
-
-
 def join_axes(outer: View, inner: View) -> View:
     """Axes of one view followed by those of another of the same buffer and offset."""
     shape = outer.shape + inner.shape
@@ -45,7 +38,7 @@ def nest(views: Sequence[View], axes: Sequence[int]) -> list[View]:
     """The views along some axes, those with the largest steps of the first view outside, merged where they can be."""
     steps = views[0].axis_strides()
     order = sorted(axes, key=lambda a: -abs(steps[a]))
-    found = collapse([axes_of(v, order) for v in views])
+    found = collapse([v.along(order) for v in views])
     if isinstance(found, str):
         raise InternalError(found)
     return found
@@ -62,4 +55,4 @@ def lanes_last(outer: View, inner: View, along: bool) -> View:
         return join_axes(outer, inner)
     rank = outer.rank + inner.rank
     both = join_axes(outer, inner)
-    return axes_of(both, [*range(outer.rank - 1), *range(outer.rank, rank), outer.rank - 1])
+    return both.along([*range(outer.rank - 1), *range(outer.rank, rank), outer.rank - 1])

@@ -42,3 +42,9 @@ def collapse(views: Sequence[View], groups: Sequence[Sequence[int]] | None = Non
         View(v.buffer, tuple(extents), row_major(rank), tuple(mine), v.offset)
         for v, mine in zip(views, steps, strict=True)
     ]
+
+
+def in_stored_order(views: Sequence[View]) -> list[View]:
+    """Linear views of one shape with their axes in the order in which the last view lies in memory."""
+    order = views[-1].by_steps()
+    return [v.along(order) for v in views]

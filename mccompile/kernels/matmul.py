@@ -11,7 +11,6 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import row_major
 from mccompile.kernels.tiled import Tiled
 from mccompile.kernels.tiles import PackedTile, Tile, merge, pitch
 from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
@@ -132,11 +131,7 @@ def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:
 
 def swapped(view: View) -> View:
     """The view with its last two axes exchanged."""
-    strides, shape = view.axis_strides(), view.shape
-    return View(
-        view.buffer, (*shape[:-2], shape[-1], shape[-2]), row_major(view.rank),
-        (*strides[:-2], strides[-1], strides[-2]), view.offset,
-    )  # fmt: skip
+    return view.along((*range(view.rank - 2), view.rank - 1, view.rank - 2))
 
 
 VARIANTS = (MatMulGeneric(), MatMulPacked())

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mccompile.ir.kernel import View
-from mccompile.ir.types import F32, row_major
-from mccompile.kernels.loops import collapse
+from mccompile.ir.types import F32
+from mccompile.kernels.loops import collapse, in_stored_order
 
 WOVEN = 4
 """Up to so many vectors are woven into one run, or one run into so many."""
@@ -38,7 +38,9 @@ class Movement:
 
 def movement(source: View, result: View, lanes: int) -> Movement:
     """The best way to copy one linear view to another of its shape, with vectors of ``lanes`` floats (0: none)."""
-    found = collapse(_permuted([source, result], _by_steps(result)))
+    if not source.linear or not result.linear:
+        return Movement(Way.PLAIN, source, result)
+    found = collapse(in_stored_order([source, result]))
     if isinstance(found, str):
         return Movement(Way.PLAIN, source, result)
     x, y = found
@@ -50,23 +52,8 @@ def movement(source: View, result: View, lanes: int) -> Movement:
     if not lanes or x.dtype != F32 or y.strides[-1] != 1 or near in (-1, x.rank - 1):
         return Movement(Way.PLAIN, x, y)
     order = [*(a for a in range(x.rank - 1) if a != near), near, x.rank - 1]
-    x, y = _permuted([x, y], order)
+    x, y = x.along(order), y.along(order)
     return Movement(_crossing(x, y), x, y)
-
-
-def _by_steps(view: View) -> list[int]:
-    steps = view.axis_strides() if view.linear else view.strides
-    return sorted(range(view.rank), key=lambda a: -abs(steps[a]))
-
-
-def _permuted(views: list[View], order: list[int]) -> list[View]:
-    if any(not v.linear for v in views):
-        return views
-    return [
-        View(v.buffer, tuple(v.shape[a] for a in order), row_major(v.rank), tuple(v.axis_strides()[a] for a in order),
-             v.offset)
-        for v in views
-    ]  # fmt: skip
 
 
 def _near(view: View) -> int:

@@ -15,11 +15,10 @@ from mccompile.kernels.channel_windows import (
     ChannelWindow,
     Strip,
     fit_window,
-    pair,
-    plane_last,
     window_of,
 )
 from mccompile.kernels.channels import is_channels_last
+from mccompile.kernels.planes import pair, plane_last
 from mccompile.kernels.tiles import FMA_LANES
 from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32
 from mccompile.kernels.windows import Order, distance

@@ -8,9 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import row_major
 from mccompile.kernels.variant import Builder, Variant
 from mccompile.targets.target import Target
 
@@ -40,16 +38,10 @@ class RecurrentGeneric(Variant):
         assert x is not None
         assert r is not None
         # Weights that are computed at run time are read where they lie, by columns.
-        weights = b.packed(r, ByHidden()) if b.is_constant(r) else transposed(b.read(r))
+        weights = b.packed(r, ByHidden()) if b.is_constant(r) else b.read(r).along((1, 0))
         reads = [b.read(x), weights, *(None if v is None else b.read(v) for v in rest)]
         scratch = b.scratch(self.vectors * r.shape[1], r.dtype.compute)
         b.call(self.kernel, reads, [b.result(i) for i in range(len(node.results))], scratch=scratch)
-
-
-def transposed(view: View) -> View:
-    """The matrix of a view with its axes exchanged."""
-    shape, strides = view.shape, view.axis_strides()
-    return View(view.buffer, shape[::-1], row_major(2), strides[::-1], view.offset)
 
 
 class LstmGeneric(RecurrentGeneric):

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
-from mccompile.ir.types import F32
-from mccompile.kernels.channel_windows import plane_last
 from mccompile.kernels.channels import is_channels_last
+from mccompile.kernels.planes import plane_last
 from mccompile.kernels.traffic import moved
-from mccompile.kernels.variant import Builder, Variant, lines_broken
+from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32
 from mccompile.ops.resize import Resize
 from mccompile.targets.target import Target
 
@@ -57,12 +56,8 @@ class ResizeChannels(Variant):
     def supports(self, node: Node, target: Target) -> str:
         op, x = node.op, node.inputs[0]
         assert isinstance(op, Resize)
-        if not target.lanes:
-            return "the target has no vectors"
-        if node.pre:
-            return "the operand has a prologue"
-        if x.dtype != F32:  # other operands are sizes
-            return "only f32 is vectorised"
+        if reason := not_plain_f32(node, target, operands=1):  # others are sizes
+            return reason
         if len(x.shape) not in (3, 4) or min(op.axes) < 2:
             return "it resizes other axes than one or two spatial ones"
         if op.partial:

@@ -156,11 +156,7 @@ def merge(views: Sequence[View], axes: range) -> list[View] | str:
     if any(not v.linear for v in views):
         return "the layout is blocked"
     strides = [v.axis_strides() for v in views]
-    parts = [
-        View(v.buffer, v.shape[axes.start : axes.stop], row_major(len(axes)), s[axes.start : axes.stop], v.offset)
-        for v, s in zip(views, strides, strict=True)
-    ]
-    merged = collapse(parts)
+    merged = collapse([v.along(axes) for v in views])
     if isinstance(merged, str):
         return merged
     out = []

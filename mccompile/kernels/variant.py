@@ -179,13 +179,13 @@ def lines_broken(before: Call, after: Call, reads: bool = True) -> str:
     return ""
 
 
-def not_plain_f32(node: Node, target: Target) -> str:
-    """Why no vectors of f32 can be read from the operands of a node as they are; empty if they can."""
+def not_plain_f32(node: Node, target: Target, operands: int | None = None) -> str:
+    """Why no vectors of f32 can be read as they are from (the first) ``operands`` of a node; empty if they can."""
     if not target.lanes:
         return "the target has no vectors"
     if node.pre:
         return "an operand has a prologue"
-    if any(x is not None and x.dtype != F32 for x in node.operands):
+    if any(x is not None and x.dtype != F32 for x in node.operands[:operands]):
         return "only f32 is vectorised"
     return ""
 

@@ -8,7 +8,7 @@ never change. Graph inputs and outputs stay row-major.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mccompile.ir import expr as ex
@@ -175,9 +175,9 @@ class _Plan:
     def _in_rows(self, node: Node) -> float:
         """The cost with a relayout of the operand before, where the result of a convolution is row-major."""
         x = node.operands[0]
-        if not node.op.wants_channels_last or x is None or x.type.layout is None:
+        if not node.op.wants_channels_last or x is None:
             return math.inf
-        if node.result.type.layout is not None:
+        if x.type.layout is None or node.result.type.layout is not None:
             return math.inf
         stored, x.type = x.type, replace(x.type, layout=None)
         cost = cheapest(node, self.target, self.rewriter.graph.constants)
@@ -195,9 +195,14 @@ class _Plan:
         for node in list(r.nodes()):
             if node.op.layouts is Layouts.FIXED:
                 self._fixed(node)
-            elif self._in_rows(node) < cheapest(node, self.target, r.graph.constants):
+            elif self._reads_rows(node):
                 self._read_rows(node, [v for v in node.operands if v is not None])
         r.finish()
+
+    def _reads_rows(self, node: Node) -> bool:
+        """Whether a row-major copy of the operand of a convolution pays."""
+        in_rows = self._in_rows(node)
+        return in_rows < math.inf and in_rows < cheapest(node, self.target, self.rewriter.graph.constants)
 
     def _keep_output(self, v: Value) -> None:
         producer = self.rewriter.producer(v)
@@ -238,11 +243,7 @@ def _bound(node: Node) -> Iterator[set[Value]]:
         for i, body in exprs.items():
             v = values[i]
             if v is not None:
-                yield {v, *_extras(node, [body])}
-
-
-def _extras(node: Node, bodies: Iterable[ex.Expr]) -> list[Value]:
-    return [node.extras[i] for body in bodies for i in ex.variables(body) if i != ex.ACC]
+                yield {v, *(node.extras[k] for k in ex.variables(body) - {ex.ACC})}
 
 
 def _carried(node: Node, operand: TensorType) -> Layout | None:

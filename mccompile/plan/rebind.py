@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.types import row_major
-from mccompile.kernels.loops import collapse
+from mccompile.kernels.loops import collapse, in_stored_order
 from mccompile.kernels.registry import variant
 from mccompile.plan.views import Refined, cut, seen_through
 from mccompile.targets.target import Target
@@ -40,7 +40,7 @@ def rebound(
         cut_views = _cut_alike(refined)
         if isinstance(cut_views, str):
             return cut_views
-        collapsed = collapse(_in_result_order(cut_views))
+        collapsed = collapse(in_stored_order(cut_views))
         if isinstance(collapsed, str):
             return collapsed
         whole = list(collapsed)
@@ -48,17 +48,6 @@ def rebound(
         return f"{call.kernel} would need more axes"
     after = _with_views(call, whole)
     return own.refuses(call, after, target) or after
-
-
-def _in_result_order(views: list[View]) -> list[View]:
-    """The views with their axes in the order in which the last one, the result, lies in memory."""
-    steps = views[-1].axis_strides()
-    order = sorted(range(len(steps)), key=lambda a: -abs(steps[a]))
-    return [
-        replace(v, shape=tuple(v.shape[a] for a in order), factors=row_major(len(order)),
-                strides=tuple(v.axis_strides()[a] for a in order))
-        for v in views
-    ]  # fmt: skip
 
 
 def _with_views(call: Call, views: Sequence[View | None]) -> Call:
