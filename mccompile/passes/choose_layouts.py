@@ -232,18 +232,18 @@ class _Plan:
             r.rewire(node, operands, [rows.get(v, v) for v in node.extras])
 
 
-def _bound(node: Node) -> Iterator[set[Value]]:
-    """Sets of a node's values that are best stored alike."""
+def _bound(node: Node) -> Iterator[list[Value]]:
+    """The values of a node that are best stored alike, in an order of its own: whoever asks for a value first has it."""
     if node.op.layouts is Layouts.FIXED:
         return
     if node.op.binds(node.operand_types()):
-        yield {*node.inputs, *node.results}
+        yield [*node.inputs, *node.results]
         return
     for exprs, values in ((node.pre, node.operands), (node.post, node.results)):
         for i, body in exprs.items():
             v = values[i]
             if v is not None:
-                yield {v, *(node.extras[k] for k in ex.variables(body) - {ex.ACC})}
+                yield [v, *(node.extras[k] for k in sorted(ex.variables(body) - {ex.ACC}))]
 
 
 def _carried(node: Node, operand: TensorType) -> Layout | None:
