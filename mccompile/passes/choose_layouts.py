@@ -233,7 +233,7 @@ class _Plan:
 
 
 def _bound(node: Node) -> Iterator[list[Value]]:
-    """The values of a node that are best stored alike, in the node's own order: whoever asks for a value first has it."""
+    """The values of a node that are best stored alike, in the node's order: whoever asks for a value first has it."""
     if node.op.layouts is Layouts.FIXED:
         return
     if node.op.binds(node.operand_types()):
