@@ -11,6 +11,7 @@ from mccompile.cli import options as o
 
 if TYPE_CHECKING:
     from mccompile.ir.files import IR
+    from mccompile.targets.target import Target
 
 
 def _list_passes(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -39,23 +40,29 @@ def _list_passes(ctx: click.Context, param: click.Parameter, value: bool) -> Non
               help="List the passes and the levels they run at.")
 @click.option("--time", "timed", is_flag=True, help="Say on stderr how long each pass took and what it changed.")
 @click.option("--remarks", is_flag=True, help="Say on stderr what each pass did, and did not and why.")
+@click.option("--target", default="generic", metavar="NAME", show_default=True,
+              help="What passes that depend on a target choose for.")
 @o.model_options
 def opt(
     file: Path, names: str, out: Path | None, dot: Path | None, onnx_file: Path | None, timed: bool, remarks: bool,
-    **dims: Any,
+    target: str, **dims: Any,
 ) -> None:  # fmt: skip
     """Run passes on FILE (.onnx or .mcir) and print the IR; kernel and program IR is verified and printed."""
     from mccompile.ir.errors import UsageError
     from mccompile.ir.files import SUFFIX, save, text_of
+    from mccompile.passes.manager import require_passes
+    from mccompile.targets.target import resolve
 
     if out is not None and out.suffix != SUFFIX:
         raise UsageError(f"the name of '{out}' has to end in {SUFFIX}")
     _check_pictures(file, dot, onnx_file)
+    wanted = [n.strip() for n in names.split(",") if n.strip()]
+    require_passes(wanted)
+    machine = resolve(target)
     ir, seconds = _read(file, dims)
     if timed:
         click.echo(f"{1000 * seconds:9.1f} ms  read", err=True)
-    wanted = [n.strip() for n in names.split(",") if n.strip()]
-    _run(ir, wanted, timed, remarks)
+    _run(ir, wanted, machine, timed, remarks)
     _draw(ir, dot, onnx_file)
     if out is None:
         click.echo(text_of(ir), nl=False)
@@ -109,7 +116,7 @@ def _draw(ir: IR, dot: Path | None, onnx_file: Path | None) -> None:
         raise CompileError(f"cannot write {e.filename}: {e.strerror or e}") from e
 
 
-def _run(ir: IR, names: list[str], timed: bool, remarks: bool) -> None:
+def _run(ir: IR, names: list[str], target: Target, timed: bool, remarks: bool) -> None:
     from mccompile.ir.errors import UsageError
     from mccompile.ir.graph import Graph
     from mccompile.passes.manager import run_passes
@@ -118,7 +125,7 @@ def _run(ir: IR, names: list[str], timed: bool, remarks: bool) -> None:
         return
     if not isinstance(ir, Graph):
         raise UsageError("passes run on graphs, this is a later stage", hint="without -p it is verified and printed")
-    for record in run_passes(ir, names):
+    for record in run_passes(ir, names, target=target):
         if timed:
             click.echo(f"{1000 * record.seconds:9.1f} ms  {record.name}: {record.changes} changes", err=True)
         if remarks:

@@ -47,6 +47,11 @@ class Strip:
         return self.columns[0][0] if self.columns else 0
 
     @property
+    def end(self) -> int:
+        """The column behind the rightmost that is read."""
+        return self.columns[-1][0] + 1 if self.columns else 0
+
+    @property
     def products(self) -> int:
         return sum(len(uses) for _, uses in self.columns)
 
@@ -58,6 +63,16 @@ class Strip:
         """The columns that some taps read."""
         parts = [(column, tuple(u for u in uses if u[1] in taps)) for column, uses in self.columns]
         return [(column, uses) for column, uses in parts if uses]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Lines ``kh`` of a window, each of which meets line ``line`` of a tile in the same line of the operand as line
+    ``kh - step`` does line ``line + 1``, and so on for ``lines`` lines of the tile."""
+
+    kh: range
+    line: int
+    lines: int
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,13 @@ class ChannelWindow:
             for tap in range(self.kernel[0]):
                 found.setdefault(line * self.strides[0] + tap * self.dilations[0], []).append((line, tap))
         return [(row, tuple(uses)) for row, uses in sorted(found.items())]
+
+    def phases(self, lines: int) -> list[Phase]:
+        """The lines that a tile of some lines reads, in runs of those that serve the same lines of the tile."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for _, uses in self.rows(lines):
+            found.setdefault(tuple(line for line, _ in uses), []).append(uses[0][1])
+        return [Phase(range(kh[0], kh[-1] + 1), served[0], len(served)) for served, kh in found.items()]
 
     def strips(self, out: int, extent: int) -> list[Strip]:
         """A line of ``out`` results over ``extent`` pixels as runs of equal tiles."""

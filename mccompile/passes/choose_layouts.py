@@ -35,6 +35,7 @@ SWEEPS = 4
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Store the values around convolutions channels-last where the target's kernels gain by it. Exact."""
     if not target.lanes:
+        remarks.miss("stored values channels-last", f"target {target.name} has no vectors")
         return 0
     moved = _moved_bytes(graph)
     plan = _Plan(Rewriter(graph), target)

@@ -75,6 +75,13 @@ def exact_only(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(n for n in names if n not in rounding())
 
 
+def require_passes(names: Sequence[str]) -> None:
+    """UsageError for a name that no pass has."""
+    for name in names:
+        if name not in passes():
+            raise UsageError(f"unknown pass {name!r}", hint=f"known passes: {', '.join(passes())}")
+
+
 def run_passes(
     graph: Graph,
     names: Sequence[str],
@@ -89,9 +96,8 @@ def run_passes(
     """
     records = []
     machine = target or resolve("generic")
+    require_passes(names)
     for name in names:
-        if name not in passes():
-            raise UsageError(f"unknown pass {name!r}", hint=f"known passes: {', '.join(passes())}")
         remarks = Remarks()
         start = time.perf_counter()
         changes = passes()[name](graph, remarks, *([machine] if name in _targeted() else []))

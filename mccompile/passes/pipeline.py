@@ -8,7 +8,8 @@ _GROUPS = ("fuse-groups", "split-batches", "move-maps-over-movement", "move-maps
 _FUSE = (
     "move-maps-over-movement", "fold-pads", "fold-affine", "compose-products", "fold-affine-before",
     "merge-summed-convolutions", *_CHANNELS, *_GROUPS, "eliminate-dead-code", "recognize-attention", "fuse-prologues",
-    "recognize-activations", "enlarge-windows", "fuse-siblings", "compose-movement", "narrow-integers",
+    "recognize-activations", "enlarge-windows", "fuse-siblings", "compose-movement", "nest-concats",
+    "narrow-integers",
 )  # fmt: skip
 _RECOGNIZE = ("simplify-movement", "fold-space-to-depth", "recognize-normalization", "recognize-softmax")
 _FULL = (*_CLEAN, "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_FUSE, *_CLEAN, "choose-layouts")

@@ -20,10 +20,12 @@ ROUNDS = True
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Store intermediate values and weights of f16 as f32 on hosted targets with vectors: they are computed as f32
-    anyway. Results are no more rounded to f16 in between."""
+    anyway. Results are no more rounded to f16 in between, but where f32 is cast to f16 and back."""
     if not target.hosted or not target.lanes:
+        remarks.miss("stored f16 as f32", f"target {target.name} is small, or has no vectors")
         return 0
     r = Rewriter(graph)
+    casts = {node for node in r.nodes() if _rounds_on_purpose(r, node)}
     for v in graph.inputs:
         if v.dtype == F16 and r.users(v):
             _widen_input(r, v)
@@ -34,7 +36,8 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     changes = 0
     for node in r.nodes():
         if isinstance(node.op, Map) and node.op.storage:
-            node.op = replace(node.op, storage="")
+            body = ex.apply("round_f16", node.op.expr) if node in casts else node.op.expr
+            node.op = replace(node.op, expr=body, storage="")
         for v in node.results:
             if v.dtype == F16:
                 v.type = v.type.with_dtype(F32)
@@ -47,6 +50,13 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     if changes:
         remarks.hit(f"stored {changes} values of f16 as f32")
     return changes
+
+
+def _rounds_on_purpose(r: Rewriter, node: Node) -> bool:
+    """Whether f32 goes through f16 into f32 again: a cast to round, not the storage of something computed."""
+    if not isinstance(node.op, Map) or node.op.storage != "f16" or any(v.dtype == F16 for v in node.inputs):
+        return False
+    return any(v.dtype == F32 for reader in r.users(node.result) for v in reader.results)
 
 
 def _widen_input(r: Rewriter, v: Value) -> None:

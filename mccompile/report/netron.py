@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from mccompile.ir.files import IR
+from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 from mccompile.onnxio import OnnxGraph, OnnxModel, OnnxNode, OnnxValue
-from mccompile.report.picture import Box, picture
+from mccompile.report.picture import Box, Picture, picture
 
 DOMAIN = "mccompile"
-SMALL = 1024
-"""Constants of at most this many elements are initializers; of larger ones the file states the type only."""
+ROOM = 2**30
+"""Bytes of initializers: a file has an end at 2 GiB. Constants beyond, and those not known, are inputs."""
 
 
 def netron_model(ir: IR) -> OnnxModel:
     """A graph, kernel module or program as an ONNX model; sizes and target are in its metadata."""
     p = picture(ir)
-    small = {name: a for name, a in p.constants.items() if a is not None and a.size <= SMALL}
-    bounds = {*p.inputs, *p.outputs, *small}
+    known = _known(p)
+    inputs = [*p.inputs, *(name for name in p.constants if name not in known)]
+    bounds = {*inputs, *p.outputs, *known}
     graph = OnnxGraph(
         name=p.name,
-        inputs=[_value(name, p.types[name]) for name in p.inputs],
+        inputs=[_value(name, p.types[name]) for name in inputs],
         outputs=[_value(name, p.types[name]) for name in p.outputs],
         nodes=[_node(i, box) for i, box in enumerate(p.boxes)],
-        initializers=small,
+        initializers=known,
         value_info={name: _value(name, t) for name, t in p.types.items() if name not in bounds},
     )
     return OnnxModel(graph, {DOMAIN: 1}, metadata=p.facts)
+
+
+def _known(p: Picture) -> dict[str, Array]:
+    """The constants that the file holds; the largest are left out first."""
+    left = ROOM
+    found: dict[str, Array] = {}
+    for name, a in sorted(((n, a) for n, a in p.constants.items() if a is not None), key=lambda c: c[1].nbytes):
+        left -= a.nbytes
+        if left >= 0:
+            found[name] = a
+    return {name: found[name] for name in p.constants if name in found}
 
 
 def _value(name: str, type_: TensorType) -> OnnxValue:
