@@ -55,6 +55,7 @@ __all__ = [
     "open_model",
     "optimize",
     "options_of",
+    "require_writable",
     "write_folder",
 ]
 
@@ -219,7 +220,7 @@ def growth_bytes(c: Compilation) -> int:
     o = c.options
     if o.exact or o.opt_level not in ("O2", "O3"):
         return 0
-    return int(max(o.max_blob_growth - 1, 0) * weight_bytes(c.graph))
+    return int(min(max(o.max_blob_growth - 1, 0) * weight_bytes(c.graph), 2.0**62))
 
 
 def _place(c: Compilation) -> Program:
@@ -360,13 +361,25 @@ def _open_names(path: Path) -> frozenset[str]:
     return frozenset(n for v in inputs for n in (v.name, *(e for e in v.shape or () if isinstance(e, str))))
 
 
+def require_writable(out: Path) -> None:
+    """What `write_folder` would raise for a folder that cannot be written to, or made."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file, not a folder")
+    there = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
+    try:
+        Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=there)).rmdir()
+    except OSError as e:
+        raise CompileError(f"cannot write to {out}: {e.strerror}") from e
+
+
 def write_folder(out: Path, files: Mapping[str, bytes]) -> None:
     """Write files into a folder, all or none; other files that are there stay. UsageError if it is a file."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file, not a folder")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        # Inside of a folder that is there: the one around it may belong to somebody else.
+        stage = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out if out.exists() else out.parent))
     except OSError as e:
         raise CompileError(f"cannot write to {out}: {e.strerror}") from e
     try:

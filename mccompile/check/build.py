@@ -94,8 +94,8 @@ def _built(
             f"the cache folder {result.parent} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
         ) from e
     os.close(handle)
-    places = [part for folder in include for part in ("-I", str(folder))]
-    command = [*compiler, *flags, *places, *map(str, sources), "-lm", "-o", name]
+    places = [part for folder in include for part in ("-I", str(folder.absolute()))]
+    command = [*compiler, *flags, *places, *(str(path.absolute()) for path in sources), "-lm", "-o", name]
     try:
         run_compiler(command, include[0])
         os.replace(name, result)

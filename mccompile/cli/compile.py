@@ -54,6 +54,9 @@ def compile_(
 
     several = len(models) > 1 or bool(project)
     _require_sense(several, share_arena, inputs, golden)
+    for folder in (out, golden):
+        if folder is not None:
+            driver.require_writable(folder)
     options = o.make_options(
         build, name=name, embed=embed, ram=ram, split_kernels=split_kernels, project=project, share_arena=share_arena
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,6 +50,16 @@ class Memory(click.ParamType):  # type: ignore[type-arg]  # generic in newer ver
                 self.fail(f"'{part}' has to be like dtcm:64K", param, ctx)
             found.append((name, Size().convert(size, param, ctx)))
         return tuple(found)
+
+
+class Factor(click.FloatRange):
+    """A number of a range; not NaN, which no comparison keeps out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"'{value}' is not a number", param, ctx)
+        return number
 
 
 class Level(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
@@ -163,7 +174,7 @@ def build_options(command: F) -> F:
                          help="How long to search for a smaller arena: each 8 times as long as the one before."),
             click.option("--exact", is_flag=True,
                          help="Leave out every optimisation that may change how a result is rounded."),
-            click.option("--max-blob-growth", type=click.FloatRange(min=0), default=4.0, metavar="FACTOR",
+            click.option("--max-blob-growth", type=Factor(min=0), default=4.0, metavar="FACTOR",
                          show_default=True, help="By what factor the weights may grow for faster kernels (Winograd "
                          "convolution, at -O2 and -O3 on hosted targets); 0: not at all."),
             click.option("--kernel", "kernels", metavar="OP=KERNEL", type=Pair("conv=conv.generic"), multiple=True,
@@ -236,6 +247,6 @@ def _require_kernels(kernels: Any) -> None:
     for op, kernel in kernels.items():
         if op not in operators():
             raise UsageError(f"unknown operator {op!r}", hint=f"the operators are: {', '.join(operators())}")
-        known = [v.kernel for v in candidates(op)]
+        known = list(dict.fromkeys(v.kernel for v in candidates(op)))
         if kernel not in known:
             raise UsageError(f"{op} has no kernel {kernel!r}", hint=f"its kernels are: {', '.join(known)}")

@@ -16,6 +16,9 @@ from mccompile.ir.types import BOOL, F32, DType
 from mccompile.kernels.lanes import no_vectors, vector_cycles, vector_form
 from mccompile.kernels.tiles import HALF_LANES, Segment, segments
 
+CACHE_LINE = 16
+"""Floats of a cache line."""
+
 
 class VectorEmitter(Emitter):
     """An expression over f32 vectors as C; comparisons and bools are masks of the lanes."""
@@ -150,6 +153,23 @@ class Vectors:
         if y.dtype == BOOL:
             return f"mcc_vstore_mask(&{y.name}[{at}], {value}, {count});"
         return self.write(f"&{y.name}[{at}]", value, count)
+
+    def ends(self, size: int, *coordinates: str) -> list[str]:
+        """An element of every cache line that a row of ``size`` floats of results, or of extras of the same row,
+        begins; the row is the variable ``r`` of the coordinates."""
+        found = []
+        for v in (*self.context.y, *self.context.e):
+            here = v.index(*coordinates) if v.dtype == F32 and _step(v.view) == 1 else ""
+            if re.search(r"\br\b", here):
+                along = [f"{coordinates[-1]} + {i}" if i else coordinates[-1] for i in range(0, size, CACHE_LINE)]
+                found += [f"{v.name}[{v.index(*coordinates[:-1], at)}]" for at in along]
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that the kernel reads and writes."""
+        bound = (*self.context.x, *self.context.y, *self.context.e)
+        return sum(v.view.count * v.dtype.nbytes for v in bound if v is not None)
 
     def keep(self, value: str, count: int, *coordinates: str) -> str:
         """The statement that stores lanes in result 0 without its epilogue."""

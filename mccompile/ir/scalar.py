@@ -151,6 +151,10 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn("tanh", 1, np.tanh, _libm("tanh"), ulp=4, vector={"f": "mcc_vtanh({0})"}),
     ScalarFn("erf", 1, _erf, _libm("erf"), ulp=4, vector={"f": "mcc_verf({0})"}),
     ScalarFn("sigmoid", 1, _sigmoid, {"f": "mcc_sigmoid_{s}({0})"}, ulp=4, vector={"f": "mcc_vsigmoid({0})"}),
+    ScalarFn(
+        "gate", 2, lambda a, x: a * _sigmoid(x), {"f": "{0} * mcc_sigmoid_{s}({1})"}, ulp=4,
+        vector={"f": "mcc_vgate({0}, {1})"},
+    ),
     ScalarFn("log1p", 1, np.log1p, _libm("log1p"), ulp=4, vector={"f": "mcc_vlog1p({0})"}),
     ScalarFn(
         "floor", 1, np.floor, {**_libm("floor"), "i": "{0}", "u": "{0}"}, vector={"f": "mcc_vfloor({0})"}

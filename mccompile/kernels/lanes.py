@@ -26,7 +26,8 @@ _MOST_FACTORS = 4
 
 @functools.lru_cache(maxsize=1024)
 def vector_form(e: ex.Expr) -> ex.Expr:
-    """The expression with small whole powers as products: what there is a vector form of, if there is one.
+    """The expression with small whole powers as products, and products with a sigmoid as quotients: what there is a
+    vector form of, if there is one.
 
     A product of n equal factors is within n / 2 units in the last place of the power.
     """
@@ -36,6 +37,10 @@ def vector_form(e: ex.Expr) -> ex.Expr:
 def _rewritten(e: ex.Expr, done: dict[ex.Expr, ex.Expr]) -> ex.Expr:
     if e not in done:
         match e:
+            case ex.Apply(fn="mul", operands=(a, ex.Apply(fn="sigmoid", operands=(x,)))) | ex.Apply(
+                fn="mul", operands=(ex.Apply(fn="sigmoid", operands=(x,)), a)
+            ):
+                done[e] = ex.apply("gate", _rewritten(a, done), _rewritten(x, done))
             case ex.Apply(fn="pow", operands=(base, ex.Num() as n)) if _factors(n):
                 done[e] = _power(_rewritten(base, done), _factors(n))
             case ex.Apply(fn=fn, operands=operands):

@@ -25,6 +25,7 @@ class Pool(Op):
     name = "pool"
     kind = Kind.REDUCTION
     layouts = Layouts.ALIKE
+    wants_channels_last = True
 
     mode: str
     kernel: tuple[int, ...]

@@ -32,6 +32,7 @@ class Resize(Op):
     name = "resize"
     kind = Kind.COMPLEX
     layouts = Layouts.ALIKE
+    wants_channels_last = True
 
     axes: tuple[int, ...]
     weighted: bool = False

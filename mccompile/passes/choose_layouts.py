@@ -38,6 +38,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         remarks.miss("stored values channels-last", f"target {target.name} has no vectors")
         return 0
     moved = _moved_bytes(graph)
+    staged = _staged(graph)
     plan = _Plan(Rewriter(graph), target)
     plan.search()
     for group in plan.groups:
@@ -49,12 +50,39 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     count = sum(len(g.layouts) for g in plan.groups if g.stored)
     if count:
         plan.commit()
+    _unstage(graph, staged)
+    if count:
         after = _moved_bytes(graph)
         remarks.hit(
             f"stored {count} values channels-last; transposes and relayouts: "
             f"{moved[0]} moving {moved[1]} bytes before, {after[0]} moving {after[1]} after"
         )
     return count
+
+
+def _staged(graph: Graph) -> list[Node]:
+    """Copies of what a caller holds, for operators that want their operand stored as their result: a layout may be
+    chosen for them."""
+    r = Rewriter(graph)
+    copies: dict[Value, Value] = {}
+    for node in r.nodes():
+        x = node.operands[0] if node.op.wants_channels_last and node.op.binds(node.operand_types()) else None
+        if x in graph.inputs and len(x.shape) > 2:
+            if x not in copies:
+                copies[x] = r.insert(node, Relayout(), [x], f"{x.name}.stored")
+            r.rewire(node, [copies[x] if v is x else v for v in node.operands])
+    r.finish()
+    return [n for n in graph.nodes if n.results[0] in copies.values()]
+
+
+def _unstage(graph: Graph, staged: Sequence[Node]) -> None:
+    """Drop the copies that are stored as what they copy."""
+    r = Rewriter(graph)
+    for node in staged:
+        if _is_row_major(node.result.type):
+            node.result.type = replace(node.result.type, layout=None)
+            r.bypass(node, node.inputs[0])
+    r.finish()
 
 
 @dataclass(eq=False)
@@ -163,7 +191,7 @@ class _Plan:
         return self._costs[key]
 
     def _node_cost(self, node: Node) -> float:
-        if isinstance(node.op, Reshape):
+        if isinstance(node.op, Reshape | Relayout):
             same = stored_alike(node.inputs[0].type, node.result.type)
             return 0.0 if same else RELAYOUT_CYCLES * node.result.type.count
         if isinstance(node.op, Transpose) and _carried(node, node.inputs[0].type) == node.result.type.factors:

@@ -76,7 +76,8 @@ def _join(r: Rewriter, nodes: Sequence[Node], remarks: Remarks) -> int:
 
 def _join_alike(r: Rewriter, nodes: list[Node], remarks: Remarks) -> int:
     what = f"joined {', '.join(n.where for n in nodes)}"
-    same = len({_epilogue_key(r.graph, n) for n in nodes}) == 1
+    keys = {_epilogue_key(r.graph, n) for n in nodes}
+    same = len(keys) == 1 and None not in keys
     x = nodes[0].operands[0]
     assert x is not None
     read = x.type.count * x.dtype.nbytes

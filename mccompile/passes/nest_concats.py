@@ -9,6 +9,9 @@ from mccompile.ops.concat import Concat
 from mccompile.passes.manager import Remarks
 from mccompile.passes.patterns import is_plain
 from mccompile.passes.rewriter import Rewriter
+from mccompile.targets.target import Target
+
+NEEDS_TARGET = True
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,15 @@ Joins = dict[tuple[Concat, Value], list[_Join]]
 """The joins met so far by their axis and first part."""
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Let concat(a, b, c) read concat(a, b) where that is made before, as in dense blocks. Exact.
 
-    The inner join can then be a part of the outer one's memory; apart, each would copy every operand again.
+    The inner join can then be a part of the outer one's memory; apart, each would copy every operand again. The
+    memory of the last one is then taken from the first one on: only hosted targets have it to spare.
     """
+    if not target.hosted:
+        remarks.miss("joined once", f"target {target.name} may be short of memory")
+        return 0
     r = Rewriter(graph)
     joins: Joins = {}
     changes = 0

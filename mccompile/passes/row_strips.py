@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op
 from mccompile.ops.concat import Concat
 from mccompile.ops.slice import Slice
-from mccompile.passes.row_windows import AXIS, RowWindow, on_rows, row_axis, row_windows
 from mccompile.passes.rewriter import Rewriter
+from mccompile.passes.row_windows import AXIS, RowWindow, on_rows, row_axis, row_windows
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,42 @@ Step = Call | Fill
 
 @dataclass(frozen=True)
 class _State:
-    """Steps by their number at the start; those that are gone are None."""
+    """Steps by their number at the start; those that are gone are None.
+
+    ``seen`` has, for all states, the steps that touch a buffer in any of them, so that few are looked at.
+    """
 
     steps: tuple[Step | None, ...]
+    seen: dict[Buffer, set[int]]
 
     def live(self) -> Iterator[tuple[int, Step]]:
         return ((i, s) for i, s in enumerate(self.steps) if s is not None)
 
+    def around(self, buffer: Buffer) -> Iterator[tuple[int, Step]]:
+        """The steps that touch a buffer, in order."""
+        for i in sorted(self.seen.get(buffer, ())):
+            step = self.steps[i]
+            if step is not None and buffer in step.buffers():
+                yield i, step
+
     def changed(self, changes: dict[int, Step | None]) -> _State:
-        return _State(tuple(changes.get(i, s) for i, s in enumerate(self.steps)))
+        steps = list(self.steps)
+        for i, step in changes.items():
+            steps[i] = step
+            _note(self.seen, i, step)
+        return _State(tuple(steps), self.seen)
+
+
+def _note(seen: dict[Buffer, set[int]], i: int, step: Step | None) -> None:
+    for b in () if step is None else step.buffers():
+        seen.setdefault(b, set()).add(i)
+
+
+def _started(steps: Sequence[Step]) -> _State:
+    seen: dict[Buffer, set[int]] = {}
+    for i, step in enumerate(steps):
+        _note(seen, i, step)
+    return _State(tuple(steps), seen)
 
 
 def forward(module: KernelModule, target: Target, keep_inputs: bool = False) -> Forwarding:
@@ -40,7 +67,7 @@ def forward(module: KernelModule, target: Target, keep_inputs: bool = False) -> 
 
     Changes the body of ``module``; values that lived in buffers of their own may now be views of others.
     """
-    start = _State(tuple(module.body.linear()))
+    start = _started(list(module.body.linear()))
     copies = [i for i, s in start.live() if is_copy(s)]
     ways = [_Rewriting(rewrite, target, {}) for rewrite in (_read_through, _write_through)]
     judge = Judge(module, keep_inputs)
@@ -155,8 +182,8 @@ def _read_through(state: _State, i: int, target: Target) -> _State | str:
         return "an output is made" if buffer.role else "a halo is around the result"
     changes: dict[int, Step | None] = {i: None}
     far = 0
-    only = sum(1 for _, s in state.live() if buffer in _written_buffers(s)) == 1
-    for k, step in state.live():
+    only = sum(1 for _, s in state.around(buffer) if buffer in _written_buffers(s)) == 1
+    for k, step in state.around(buffer):
         if isinstance(step, Call) and any(v is not None and v.buffer is buffer for v in step.inputs):
             found = rebound(step, buffer, result, source, target, writes=False, beside=not only)
             if isinstance(found, str):
@@ -182,8 +209,8 @@ def _write_through(state: _State, i: int, target: Target) -> _State | str:
     if buffer.space != "arena" or buffer.role or buffer.halo or buffer is result.buffer:
         return "its source is an input, an output, constant, or has a halo"
     changes: dict[int, Step | None] = {i: None}
-    for k, step in state.live():
-        if k != i and buffer in step.buffers():
+    for k, step in state.around(buffer):
+        if k != i:
             if isinstance(step, Fill):
                 return "a background is filled in"
             found = rebound(step, buffer, source, result, target, writes=True, beside=False)

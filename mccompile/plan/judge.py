@@ -16,6 +16,9 @@ from mccompile.plan.schedule import schedule
 
 Step = Call | Fill
 
+MOST_SEARCHES = 8
+"""Plans for which orders are searched; where it takes more, those that cost no search must do."""
+
 
 @dataclass
 class Judge:
@@ -24,6 +27,7 @@ class Judge:
     module: KernelModule
     keep_inputs: bool
     plans_left: int = 0
+    searches_left: int = MOST_SEARCHES
     _seen: dict[int, tuple[Step, Step]] = field(default_factory=dict)
 
     def offered(self, step: Step) -> Step:
@@ -36,7 +40,14 @@ class Judge:
         """The peak of a quick plan; above ``limit`` that of a better one, or a bound if even that is above."""
         self.plans_left -= 1
         m, body = self.module, Block(tuple(map(self.offered, steps)))
-        trial = schedule(KernelModule(m.name, m.target, m.buffers, body), self.keep_inputs)
+        trial = KernelModule(m.name, m.target, m.buffers, body)
+        found = self._planned(schedule(trial, self.keep_inputs, 0), limit)
+        if (limit and found <= limit) or self.searches_left <= 0:
+            return found
+        self.searches_left -= 1
+        return min(found, self._planned(schedule(trial, self.keep_inputs), limit))
+
+    def _planned(self, trial: KernelModule, limit: int) -> int:
         problem, _ = memory_problem(trial, lifetimes(trial, self.keep_inputs))
         bound = lower_bound(problem, choose_overwrites(problem))
         if limit and bound > limit:

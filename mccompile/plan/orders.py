@@ -22,6 +22,9 @@ WIDEST_BEAM = 256
 MOST_READY = 48
 """Ready units that a state looks at, first in file order."""
 
+RUNS_PER_STATE = 8
+"""Ready units that the states of a length may look at in the mean; wide graphs get a narrower beam."""
+
 
 Offer = tuple[int, tuple[tuple[int, int], ...]]
 """A unit's result, and the operands it may overlap where they die: (buffer, bytes that both may use)."""
@@ -128,7 +131,12 @@ def _writes(step: Step) -> list[Buffer]:
 
 
 def _bits(mask: int) -> list[int]:
-    return [k for k, digit in enumerate(reversed(bin(mask)[2:])) if digit == "1"]
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
 
 
 def _units(steps: list[Step]) -> list[list[int]]:
@@ -226,17 +234,26 @@ def beam_order(p: OrderProblem, width: int, floor: int) -> list[int]:
                 if old is None or peak < old.peak:
                     reached[done] = _State(peak, live, done, (), unit, state)
         # Sorting is stable and states are reached in file order, which so breaks ties.
-        states = sorted(reached.values(), key=lambda s: (s.peak, s.live))[:width]
-        for state in states:
-            assert state.before is not None
-            freed = [f for f in p.followers[state.unit] if not p.waits[f] & ~state.done]
-            state.ready = tuple(sorted({*state.before.ready, *freed} - {state.unit}))
+        states = _kept(p, sorted(reached.values(), key=lambda s: (s.peak, s.live)), width)
     order: list[int] = []
     last: _State | None = states[0]
     while last is not None and last.before is not None:
         order.append(last.unit)
         last = last.before
     return order[::-1]
+
+
+def _kept(p: OrderProblem, states: list[_State], width: int) -> list[_State]:
+    """The first ``width`` states, or as many as may be looked at, with what is ready after them."""
+    runs = 0
+    for k, state in enumerate(states[:width]):
+        assert state.before is not None
+        freed = [f for f in p.followers[state.unit] if not p.waits[f] & ~state.done]
+        state.ready = tuple(sorted({*state.before.ready, *freed} - {state.unit}))
+        runs += min(len(state.ready), MOST_READY)
+        if runs >= width * RUNS_PER_STATE:
+            return states[: k + 1]
+    return states[:width]
 
 
 def _reversed(p: OrderProblem) -> OrderProblem:

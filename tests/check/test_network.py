@@ -124,6 +124,14 @@ def test_a_library_is_built_once_for_equal_files_and_anew_for_changed_ones(tmp_p
     assert build_library([tmp_path / "a.c"], ["-O1"], tmp_path) != first
 
 
+def test_relative_paths_are_those_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made/b.h").write_text("int b(void);\n")
+    (tmp_path / "made/b.c").write_text('#include "b.h"\nint b(void) { return 7; }\n')
+    monkeypatch.chdir(tmp_path)
+    assert build_library([Path("made/b.c")], ["-O1"], Path("made")).exists()
+
+
 def test_no_compiler_and_broken_c_are_clear_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.c").write_text("int n(void) { return x; }\n")
     with pytest.raises(CompileError, match="the C compiler failed"):

@@ -212,6 +212,19 @@ def test_opt(run: Run, model: Path, tmp_path: Path) -> None:
     assert again.stdout == after.stdout
 
 
+def test_opt_runs_passes_for_a_target(run: Run, model: Path) -> None:
+    """Some passes do nothing without vectors, and say so."""
+    plain = run("opt", model, "-p", "choose-layouts", "--remarks")
+    assert "target generic has no vectors" in plain.stderr
+    vectors = run("opt", model, "-p", "choose-layouts", "--remarks", "--target", "x86-64-v4")
+    assert vectors.exit_code == 0
+    assert "no vectors" not in vectors.stderr
+    late = run("opt", model, "-p", "fold-constants,dream", "--time")
+    assert late.exit_code == 2
+    assert " ms" not in late.stderr
+    assert run("opt", model, "--target", "dream").exit_code == 2
+
+
 def test_opt_list(run: Run) -> None:
     lines = run("opt", "--list").stdout.splitlines()
     assert any(line.startswith("fold-constants ") and "-O1" in line for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,6 +126,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "ram": (["small.onnx", "-o", "out", "--ram", "lots"], "is no size"),
     "operator": (["small.onnx", "-o", "out", "--kernel", "fold=x"], "unknown operator"),
     "kernel": (["small.onnx", "-o", "out", "--kernel", "matmul=x"], "matmul.generic"),
+    "growth": (["small.onnx", "-o", "out", "--max-blob-growth", "nan"], "not a number"),
     "option": (["small.onnx", "-o", "out", "--fast"], "--fast"),
     "no out": (["small.onnx"], "-o"),
     "command": (["inspct", "small.onnx"], "did you mean 'inspect'"),
@@ -157,6 +159,38 @@ def test_unwritable_folder(run: Run, model: Path) -> None:
     assert result.exit_code == 1
     clear(result.stderr, "cannot write to")
     assert model.read_bytes() == before
+
+
+def test_unwritable_golden_folder_leaves_nothing(run: Run, model: Path) -> None:
+    result = run(model, "-o", model.parent / "out", "--golden", model / "golden")
+    assert result.exit_code == 1
+    clear(result.stderr, "cannot write to")
+    assert [p.name for p in model.parent.iterdir()] == ["small.onnx"]
+
+
+def test_weights_may_grow_without_end(run: Run, model: Path) -> None:
+    assert run(model, "-o", model.parent / "out", "--max-blob-growth", "inf", "-q").exit_code == 0
+
+
+def test_folder_that_is_there_is_all_that_is_written_to(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one around it may belong to somebody else, as that of a mounted volume."""
+    out = model.parent / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    real = tempfile.mkdtemp
+
+    def guarded(*args: str, **rest: str) -> str:
+        if Path(rest["dir"]) == model.parent:
+            raise PermissionError(13, "Permission denied")
+        return real(*args, **rest)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", guarded)
+    assert run(model, "-o", out, "-q").exit_code == 0
+    assert (out / "small.c").exists()
+    assert (out / "notes.txt").read_text() == "mine"
+    assert not [p for p in out.iterdir() if p.name.startswith(".")]
 
 
 def test_failed_write_leaves_nothing(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,30 @@ def test_within_the_stated_bound(fn: str, target: str, tmp_path: Path) -> None:
     assert error[worst] <= bound, f"{fn}({x[finite][worst]}) is {got[finite][worst]}, not {exact[finite][worst]}"
 
 
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_a_product_with_a_sigmoid_is_within_its_bound(target: str, tmp_path: Path) -> None:
+    """SiLU, which is one quotient: what is no number or infinite stays so, and large negative arguments give zero."""
+    needs_target(target)
+    x = points()
+    if not resolve(target).denormals:
+        x = x[(np.abs(x) >= TINY) | ~np.isfinite(x) | (x == 0)]
+    graph = parse_graph(
+        f"graph @net(%x: f32[{x.size}]) {{ %y = map(%x) {{expr={{x0 * sigmoid(x0)}}}} : f32[{x.size}] return %y }}", lookup
+    )
+    built = compiled_graph(graph, "O0", "net", target=target)
+    assert kernels_of(built) == {"map.vector"}
+    (got,) = CaseLibrary(tmp_path, [built], [*resolve(target).c_flags, *STRICT_WARNINGS]).build().run(built, {"x": x})
+    with np.errstate(all="ignore"):
+        exact = FUNCTIONS["gate"].numpy(x.astype(np.float64), x.astype(np.float64))
+    finite = np.isfinite(x)
+    assert np.array_equal(got[~finite], exact[~finite].astype(np.float32), equal_nan=True)
+    least = LEAST["sigmoid"] * np.maximum(np.abs(x[finite]), 1)
+    error = np.abs(got[finite] - exact[finite]) / np.maximum(np.abs(exact[finite]), least)
+    worst = int(error.argmax())
+    print(f"gate on {target}: {error[worst] * 2.0**23:.2f} of {FUNCTIONS['gate'].ulp} ulp")
+    assert error[worst] <= FUNCTIONS["gate"].ulp * 2.0**-23, f"{x[finite][worst]} gives {got[finite][worst]}"
+
+
 @pytest.mark.parametrize("target", WIDE)
 def test_whole_numbers_keep_the_sign_of_zero(target: str, tmp_path: Path) -> None:
     needs_target(target)

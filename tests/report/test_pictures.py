@@ -6,7 +6,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
@@ -210,7 +209,7 @@ def test_onnx_of_a_graph(tmp_path: Path) -> None:
     (b,) = g.initializer
     assert b.name == "b"
     assert numpy_helper.to_array(b).tolist() == [1, 2, 3, 4]
-    (w,) = [v for v in g.value_info if v.name == "w"]
+    (w,) = [v for v in g.input if v.name == "w"]
     assert [d.dim_value for d in w.type.tensor_type.shape.dim] == [32, 4, 3, 3]
     conv, scaled, split = map(_attributes, g.node)
     assert conv["pads"] == [1, 1, 1, 1]
