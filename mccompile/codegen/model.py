@@ -269,7 +269,7 @@ def headers_used(text: str) -> tuple[str, ...]:
     """The standard headers that kernels and helpers need."""
     words = set(re.findall(r"\w+", text))
     needs_math = words & {"INFINITY", "NAN", *_LIBM, *(f"{name}f" for name in _LIBM)}
-    return tuple(h for h, needed in (("math.h", needs_math), ("string.h", words & {"memcpy"})) if needed)
+    return tuple(h for h, needed in (("math.h", needs_math), ("string.h", words & {"memcpy", "memmove"})) if needed)
 
 
 def model_facts(

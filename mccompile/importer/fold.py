@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mccompile.importer.fold_values import computed
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
-from mccompile.onnxio import OnnxNode, evaluate_node, newest_opset, result_bytes
+from mccompile.onnxio import OnnxNode, newest_opset, result_bytes
 
 MAX_FOLDED_BYTES = 256 * 1024 * 1024
 """A folded constant may not be larger: hostile models ask for terabytes in a few bytes."""
@@ -49,7 +50,7 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
     if size > MAX_FOLDED_BYTES:
         exact = result_bytes(node, arrays, newest_opset())
         _require(node, size if exact is None else exact, MAX_FOLDED_BYTES)
-    return evaluate_node(node, arrays, newest_opset())
+    return computed(node, arrays)
 
 
 def _require(node: OnnxNode, size: int, limit: int) -> None:

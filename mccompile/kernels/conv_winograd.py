@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from mccompile.kernels.tiles import (
     tile_cycles,
 )
 from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
-from mccompile.kernels.winograd import MAX_PRODUCTS, Sum, input_sums, output_sums, transformed
+from mccompile.kernels.winograd import MAX_PRODUCTS, Sum, distinct_points, input_sums, output_sums, transformed
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
@@ -55,12 +55,22 @@ class WinogradTile(Tile):
     outputs: tuple[int, int]
     taps: tuple[int, int]
     pads: tuple[int, int]
+    strides: tuple[int, int]
     dilations: tuple[int, int]
 
     @property
     def points(self) -> tuple[int, int]:
         """Points of a tile along each axis: as many as it reads pixels."""
-        return self.outputs[0] + self.taps[0] - 1, self.outputs[1] + self.taps[1] - 1
+        first, second = (
+            s * (m - 1) + r for m, r, s in zip(self.outputs, self.taps, self.strides, strict=True)
+        )
+        return first, second
+
+    @property
+    def distinct(self) -> tuple[int, int]:
+        """Points along each axis that have weights of their own; those behind share the last one's."""
+        first, second = map(distinct_points, self.outputs, self.taps, self.strides)
+        return first, second
 
     def tiles(self, extents: tuple[int, int]) -> tuple[int, int]:
         """How many tiles cover results of some extents; each phase of a dilation has its own."""
@@ -106,11 +116,11 @@ class WinogradTile(Tile):
 
     def input_sums(self, axis: int) -> tuple[Sum, ...]:
         """``r0 ...``, the points, from ``d0 ...``, pixels along an axis."""
-        return input_sums(self.outputs[axis], self.taps[axis])
+        return input_sums(self.outputs[axis], self.taps[axis], self.strides[axis])
 
     def output_sums(self, axis: int) -> tuple[Sum, ...]:
         """``r0 ...``, results along an axis, from ``d0 ...``, products."""
-        return output_sums(self.outputs[axis], self.taps[axis])
+        return output_sums(self.outputs[axis], self.taps[axis], self.strides[axis])
 
 
 def _tiles(extent: int, outputs: int, dilation: int) -> int:
@@ -119,14 +129,15 @@ def _tiles(extent: int, outputs: int, dilation: int) -> int:
 
 @dataclass(frozen=True)
 class PackedPoints:
-    """Weights [M, C, kernel...] at the points of F(outputs, kernel), as [M / width][points][C][width]."""
+    """Weights [M, C, kernel...] at the distinct points of F(outputs, kernel), as [M / width][points][C][width]."""
 
     outputs: tuple[int, int]
+    strides: tuple[int, int]
     width: int
 
     def pack(self, array: Array) -> Array:
         m, c, *kernel = array.shape
-        points = transformed(array.reshape(m, c, *pair(kernel)), self.outputs)
+        points = transformed(array.reshape(m, c, *pair(kernel)), self.outputs, self.strides)
         packed = np.zeros((-(-m // self.width), len(points), c, self.width), dtype=array.dtype)
         for block, start in zip(packed, range(0, m, self.width), strict=True):
             part = points[:, start : start + self.width]
@@ -144,11 +155,13 @@ class _Shape:
     extents: tuple[int, int]
     taps: tuple[int, int]
     pads: tuple[int, int]
+    strides: tuple[int, int]
     dilations: tuple[int, int]
 
 
 class ConvWinograd(Variant):
-    """F(m, r) along each spatial axis with a filter of more than one tap, stride 1, any padding and dilation.
+    """F(m, r) along each spatial axis with a filter of more taps than its stride, any padding, and any dilation at
+    stride 1.
 
     Rounding errors measured over two axes of 3 taps: for m = 2, 4, 6 about 5e-7, 1e-5 and 2e-5 of the largest result,
     where the direct sum has 1e-6; along one axis 2e-6 at most. `winograd.amplification` bounds them. Each of two axes
@@ -181,13 +194,18 @@ class ConvWinograd(Variant):
             return "an operand has a prologue, or is not f32"
         if not is_channels_last(x) or not is_channels_last(node.results[0]):
             return "a layout is not channels-last"
-        if len(w.shape) > 4 or op.groups != 1 or any(s != 1 for s in op.strides):
-            return "it has groups, strides, or more than two spatial axes"
+        if len(w.shape) > 4 or op.groups != 1:
+            return "it has groups, or more than two spatial axes"
         if all(k == 1 for k in w.shape[2:]):
             return "it is 1x1"
+        if any(1 < k <= s for k, s in zip(w.shape[2:], op.strides, strict=True)):
+            return "no more taps than the stride fall on a result"
+        if any(s > 1 and d > 1 for s, d in zip(op.strides, op.dilations, strict=True)):
+            return "it has a dilation beside a stride"
         if len(set(self.outputs)) > 1 and any(k == 1 for k in pair(w.shape[2:])):
             return "it has taps along one axis only"
-        if any(m + k - 1 > MAX_PRODUCTS for m, k in zip(self.outputs, pair(w.shape[2:]), strict=True) if k > 1):
+        reach = [-(-k // s) for k, s in zip(w.shape[2:], op.strides, strict=True)]
+        if any(m + k - 1 > MAX_PRODUCTS for m, k in zip(self.outputs, pair(reach), strict=True) if k > 1):
             return f"{max(self.outputs)} results at a time of {max(w.shape[2:])} taps would be inexact"
         return ""
 
@@ -198,7 +216,7 @@ class ConvWinograd(Variant):
         shape, w = _shape(node), operand_pair(node)[1]
         tile = _best(shape, self.outputs, target)[1]
         blocks = -(-shape.channels // tile.width)
-        return 4 * math.prod(tile.points) * shape.inputs * blocks * tile.width - w.type.nbytes
+        return 4 * math.prod(tile.distinct) * shape.inputs * blocks * tile.width - w.type.nbytes
 
     def lower(self, node: Node, b: Builder) -> None:
         x, w = operand_pair(node)
@@ -206,7 +224,7 @@ class ConvWinograd(Variant):
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         source, result, *extras = map(plane_last, (b.read(x), result, *extras))
         tile = _best(_shape(node), self.outputs, b.target)[1]
-        packed = b.packed(w, PackedPoints(tile.outputs, tile.width))
+        packed = b.packed(w, PackedPoints(tile.outputs, tile.strides, tile.width))
         scratch = b.scratch(tile.scratch(w.shape[1]), F32)
         b.call(self.kernel, [source, packed], [result], params=tile, extras=extras, scratch=scratch)
 
@@ -220,7 +238,7 @@ def _shape(node: Node) -> _Shape:
     n, m, *spatial = node.results[0].shape
     return _Shape(
         n, w.shape[1], m, pair(spatial), pair(w.shape[2:]), pair(op.pads[: len(spatial)], 0),
-        pair(op.dilations),
+        pair(op.strides), pair(op.dilations),
     )  # fmt: skip
 
 
@@ -233,7 +251,7 @@ def _best(shape: _Shape, outputs: tuple[int, int], target: Target) -> tuple[floa
         for vectors in range(1, min(-(-shape.channels // target.lanes), MAX_VECTORS) + 1):
             if fits(rows, vectors, target):
                 tile = WinogradTile(
-                    rows, vectors, target.lanes, rows, each, shape.taps, shape.pads, shape.dilations
+                    rows, vectors, target.lanes, rows, each, shape.taps, shape.pads, shape.strides, shape.dilations
                 )
                 found.append(_blocked(tile, shape, target))
     return min(found, key=lambda f: f[0])
@@ -247,9 +265,7 @@ def _blocked(tile: WinogradTile, shape: _Shape, target: Target) -> tuple[float, 
     blocks = -(-tiles // most)
     even = -(-tiles // blocks)
     block = even if blocks == 1 else min(-(-even // tile.rows) * tile.rows, tiles)
-    chosen = WinogradTile(
-        tile.rows, tile.vectors, tile.lanes, block, tile.outputs, tile.taps, tile.pads, tile.dilations
-    )
+    chosen = replace(tile, block=block)
     return _cycles(chosen, shape, tiles, target), chosen
 
 
@@ -262,10 +278,10 @@ def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> fl
     for s in segments(tiles, tile.block):
         one = tile_cycles(segments(s.size, tile.rows), along, shape.inputs, tile.lanes)
         total += (s.stop - s.start) // s.size * points * one
-    weights = 4 * points * shape.inputs * sum(count * tile.width for count, _ in along)
+    weights = 4 * math.prod(tile.distinct) * shape.inputs * sum(count * tile.width for count, _ in along)
     if weights > (1 - L2_SHARE) * target.l2:
         rows = min(tile.rows, tiles)
-        hidden = points * tile_cycles((Segment(0, rows, rows),), along, shape.inputs, tile.lanes)
+        hidden = math.prod(tile.distinct) * tile_cycles((Segment(0, rows, rows),), along, shape.inputs, tile.lanes)
         total += max(weights / (DRAM_BYTES if weights > target.l2 else L3_BYTES) - hidden, 0)
         total += (-(-tiles // tile.block) - 1) * max(weights / L3_BYTES - hidden, 0)
     work = -(-shape.inputs // tile.lanes) * _instructions(tile, tile.input_sums, tile.points)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from mccompile.ir.affine import count
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import View
+from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32
 from mccompile.kernels.loops import collapse
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.kernels.variant import Builder, Variant, innermost_stride
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import operators
 from mccompile.targets.target import Target
@@ -50,6 +50,14 @@ class CopyGeneric(Variant):
                 dst = results[move.result].walk(move.dst, move.loops)
                 self._copy(src, dst, b)
 
+    def near(self, call: Call) -> int | None:
+        x, y = call.reads[0], call.results[0]
+        if x is None or call.pre or call.post or not (_ascends(x) and _ascends(y)):
+            return None
+        ahead = [(e - 1) * max(b - a, 0) for e, a, b in zip(y.shape, x.axis_strides(), y.axis_strides(), strict=True)]
+        gap = max((y.offset - x.offset + sum(ahead)) * y.dtype.nbytes, 0)
+        return gap if gap < y.buffer.nbytes else None
+
     def _copy(self, src: View | str, dst: View | str, b: Builder) -> None:
         if isinstance(src, str) or isinstance(dst, str):
             raise InternalError(f"no view for a move: {src if isinstance(src, str) else dst}")
@@ -57,6 +65,18 @@ class CopyGeneric(Variant):
         if isinstance(views, str):
             raise InternalError(views)
         b.call(self.kernel, [views[0]], [views[1]])
+
+
+def _ascends(view: View) -> bool:
+    """True if each element lies behind the one before, in the order of the axes, and runs are contiguous."""
+    if not view.linear or innermost_stride(view) != 1:
+        return False
+    reach = 0
+    for extent, stride in zip(view.shape[::-1], view.axis_strides()[::-1], strict=True):
+        if extent > 1 and stride <= reach:
+            return False
+        reach += stride * (extent - 1)
+    return True
 
 
 def _inner_last(views: list[View]) -> list[View]:

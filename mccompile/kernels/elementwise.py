@@ -51,6 +51,8 @@ class MapVector(_Map):
     def supports(self, node: Node, target: Target) -> str:
         op = node.op
         assert isinstance(op, Map)
+        if all(v.dtype == BOOL for v in (*node.inputs, *node.results)):
+            return "compilers make vectors of more bools of a plain loop"
         return refusal(node, target, (op.expr, *node.post.values())) or _far_masks(node)
 
     def cost(self, node: Node, target: Target) -> float:

@@ -167,15 +167,29 @@ def innermost_stride(view: View) -> int | None:
     return steps[-1] if steps else 1
 
 
+FEW_LINES = 8
+"""Lines of a set of the first cache: as many places far apart are written without pushing each other out."""
+
+
 def lines_broken(before: Call, after: Call, reads: bool = True) -> str:
     """Why vectors along the last axis of extras, and with ``reads`` of operand 0, could be loaded no more.
 
-    Results may lie anywhere: what is stored once is stored lane by lane, as a copy would.
+    Results may lie anywhere (but see `lines_spread`): what is stored once is stored lane by lane.
     """
     old = (before.reads[0] if reads else None, *before.extras)
     new = (after.reads[0] if reads else None, *after.extras)
     if any(a is not None and b is not None and scattered(a, b) for a, b in zip(old, new, strict=True)):
         return f"{before.kernel} wants neighbours on the last axis to be neighbours in memory"
+    return ""
+
+
+def lines_spread(before: Call, after: Call, target: Target) -> str:
+    """Why storing the vectors of results lane by lane would take longer than a copy: more lines of a large result
+    are open at a time than the cache holds, when their distance is a power of two."""
+    for a, b in zip(before.results, after.results, strict=True):
+        large = b.count * b.dtype.nbytes > target.l1 // 2 and b.rank > 0 and b.shape[-1] > FEW_LINES
+        if target.hosted and target.lanes and large and scattered(a, b):
+            return f"{before.kernel} would store its vectors lane by lane, far apart"
     return ""
 
 

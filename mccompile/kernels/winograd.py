@@ -1,5 +1,8 @@
 """Winograd's minimal filtering F(m, r): m results of a filter of r taps by m + r - 1 products instead of m * r.
 
+Every s-th result is the sum over s phases of the inputs, each filtered by every s-th tap: s such filterings, side by
+side, take s * m + r - s products.
+
 With the filter g, m + r - 1 inputs d and the matrices of `Filtering`: y = AT ((G g) * (BT d)), the product being
 element by element. Over two axes each matrix is applied along both. The construction is that of Toom and Cook
 (A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015): polynomials are multiplied by their
@@ -28,7 +31,7 @@ Matrix = tuple[Row, ...]
 
 @dataclass(frozen=True)
 class Filtering:
-    """The matrices of F(outputs, taps): AT [m, t], G [t, r], BT [t, t] with t = m + r - 1."""
+    """The matrices of F(outputs, taps): AT [m, t], G [t, r], BT [t, t] with t = s * (m - 1) + r, s being the stride."""
 
     at: Matrix
     g: Matrix
@@ -36,8 +39,39 @@ class Filtering:
 
 
 @functools.cache
-def filtering(outputs: int, taps: int) -> Filtering:
-    """F(outputs, taps). F(1, 1) is the identity: an axis without a filter."""
+def filtering(outputs: int, taps: int, stride: int = 1) -> Filtering:
+    """F(outputs, taps) of every ``stride``-th result, of no fewer taps than that. F(1, 1) is the identity: an axis
+    without a filter, at any stride."""
+    parts = [_dense(outputs, len(range(phase, taps, stride))) for phase in range(min(stride, taps))]
+    total = sum(len(f.bt) for f in parts)
+    at: list[list[Fraction]] = [[] for _ in range(outputs)]
+    g, bt = [], []
+    for phase, f in enumerate(parts):
+        for line, more in zip(at, f.at, strict=True):
+            line += more
+        g += [_spread(row, phase, stride, taps) for row in f.g]
+        bt += [_spread(row, phase, stride, total) for row in f.bt]
+    return Filtering(_matrix(at), _matrix(g), _matrix(bt))
+
+
+def distinct_points(outputs: int, taps: int, stride: int) -> int:
+    """Points without those at the end whose weights are the same: all of a last phase of one tap."""
+    g = filtering(outputs, taps, stride).g
+    return len(g) - sum(row == g[-1] for row in g) + 1
+
+
+def _spread(row: Sequence[Fraction], first: int, step: int, length: int) -> list[Fraction]:
+    """A row of ``length`` whose elements are ``step`` apart from ``first`` on."""
+    out = [Fraction(0)] * length
+    out[first : first + step * len(row) : step] = row
+    return out
+
+
+def _dense(outputs: int, taps: int) -> Filtering:
+    """F(outputs, taps) of all results; of one tap there are as many points as results, each with that tap."""
+    if taps == 1:
+        identity = _matrix([[Fraction(i == j) for j in range(outputs)] for i in range(outputs)])
+        return Filtering(identity, ((Fraction(1),),) * outputs, identity)
     products = outputs + taps - 1
     finite = POINTS[: products - 1]
     whole = _product(finite)
@@ -65,23 +99,24 @@ def _matrix(rows: Sequence[Sequence[Fraction]]) -> Matrix:
     return tuple(tuple(row) for row in rows)
 
 
-def transformed(weights: Array, outputs: Sequence[int]) -> Array:
-    """Weights [M, C, R, S] as G g GT, [t * u, M, C], in float64."""
+def transformed(weights: Array, outputs: Sequence[int], strides: Sequence[int]) -> Array:
+    """Weights [M, C, R, S] as G g GT at the distinct points, [t * u, M, C], in float64."""
     rows, columns = (
-        np.array(filtering(m, r).g, dtype=np.float64) for m, r in zip(outputs, weights.shape[2:], strict=True)
+        np.array(filtering(m, r, s).g[: distinct_points(m, r, s)], dtype=np.float64)
+        for m, r, s in zip(outputs, weights.shape[2:], strides, strict=True)
     )
     taps = weights.reshape(-1, rows.shape[1] * columns.shape[1]).astype(np.float64)
     out: Array = np.kron(rows, columns) @ taps.T
     return out.reshape(-1, *weights.shape[:2])
 
 
-def amplification(outputs: int, taps: int) -> float:
+def amplification(outputs: int, taps: int, stride: int = 1) -> float:
     """By how much rounding errors may grow along one axis, of a sum of |g| |d|: the most that |AT| |G| |BT| has.
 
     Over two axes the factors multiply. With as many products as there may be, that times the unit roundoff of f32 is
     less than 1e-4; errors mostly cancel, and are some hundred times less.
     """
-    f = filtering(outputs, taps)
+    f = filtering(outputs, taps, stride)
     at, g, bt = (np.abs(np.array(m, dtype=np.float64)) for m in (f.at, f.g, f.bt))
     return float(np.einsum("it,tk,tj->ikj", at, g, bt).sum(axis=2).max())
 
@@ -115,15 +150,15 @@ def _times(factor: Fraction, operand: str) -> str:
 
 
 @functools.cache
-def input_sums(outputs: int, taps: int) -> tuple[Sum, ...]:
+def input_sums(outputs: int, taps: int, stride: int) -> tuple[Sum, ...]:
     """``r0 ...``, the points of F(outputs, taps), from ``d0 ...``, inputs."""
-    return sums(filtering(outputs, taps).bt, "r", "d")
+    return sums(filtering(outputs, taps, stride).bt, "r", "d")
 
 
 @functools.cache
-def output_sums(outputs: int, taps: int) -> tuple[Sum, ...]:
+def output_sums(outputs: int, taps: int, stride: int) -> tuple[Sum, ...]:
     """``r0 ...``, the results of F(outputs, taps), from ``d0 ...``, products."""
-    return sums(filtering(outputs, taps).at, "r", "d")
+    return sums(filtering(outputs, taps, stride).at, "r", "d")
 
 
 def sums(matrix: Matrix, result: str, operand: str) -> tuple[Sum, ...]:

@@ -43,15 +43,12 @@ def evaluate_node(
     Raises:
         CompileError: naming the node, if it cannot be evaluated.
     """
-    own = _OWN.get(node.op_type) if not node.domain else None
     feeds = {f"//in{i}": array for i, array in enumerate(inputs) if array is not None}
     outer = {**(captures or {}), **feeds}
     renamed = tuple(f"//in{i}" if array is not None else "" for i, array in enumerate(inputs))
     outputs = tuple(f"//out{i}" if name else "" for i, name in enumerate(node.outputs))
     single = OnnxNode(node.op_type, renamed, outputs, node.domain, node.name, node.attrs)
     try:
-        if own is not None:
-            return own(node, inputs)
         model = _single_node_model(single, outer, opset or newest_opset())
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -65,23 +62,6 @@ def evaluate_node(
         shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
         reason = f"{type(error).__name__}: {error}"
         raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
-
-
-def _gather_elements(node: OnnxNode, inputs: Sequence[np.ndarray | None]) -> list[np.ndarray]:
-    """Each element chooses its coordinate along ``axis``. The reference answers wrongly from 33 places on an axis on:
-    numpy.choose, on which it rests, takes no more, and what it does then holds for no axis but the last."""
-    data, indices = inputs
-    assert data is not None
-    assert indices is not None
-    axis = node.attrs.get("axis", 0)
-    assert isinstance(axis, int)
-    places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = indices
-    return [np.ascontiguousarray(data[tuple(places)])]
-
-
-_OWN = {"GatherElements": _gather_elements}
-"""Operators of ai.onnx that the reference implementation computes wrongly."""
 
 
 def result_bytes(node: OnnxNode, inputs: Sequence[np.ndarray | None], opset: int) -> int | None:

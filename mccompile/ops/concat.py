@@ -16,12 +16,16 @@ from mccompile.ops.sampling import Case, Draw
 
 @dataclass(frozen=True)
 class Concat(Movement):
-    """Operands equal in every extent but that of ``axis``."""
+    """Operands equal in every extent but that of ``axis``.
+
+    ``view``: no operand is to be copied that can be written in its place, whatever that means for the arena.
+    """
 
     name = "concat"
     layouts = Layouts.ALIKE
 
     axis: int
+    view: bool = False
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         known = [t for t in types if t is not None]

@@ -17,7 +17,10 @@ from mccompile.ops.sampling import Case, Draw
 
 @dataclass(frozen=True)
 class Slice(Movement):
-    """Result index i of an axis is operand index start + i * step, for i < extent."""
+    """Result index i of an axis is operand index start + i * step, for i < extent.
+
+    ``view``: it is to be no copy wherever its readers can do without, whatever that means for the arena.
+    """
 
     name = "slice"
     layouts = Layouts.ALIKE
@@ -25,6 +28,7 @@ class Slice(Movement):
     starts: tuple[int, ...]
     steps: tuple[int, ...]
     extents: tuple[int, ...]
+    view: bool = False
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

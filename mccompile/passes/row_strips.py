@@ -114,7 +114,7 @@ class _Cutter:
             return v
         starts = tuple(rows.start - first if a == axis else 0 for a in range(len(v.shape)))
         extents = tuple(len(rows) if a == axis else e for a, e in enumerate(v.shape))
-        part = self.emit(Slice(starts, (1,) * len(extents), extents), [v], like, f"{v.name}.part")
+        part = self.emit(Slice(starts, (1,) * len(extents), extents, view=True), [v], like, f"{v.name}.part")
         return stored_as(part, v)
 
     def read(self, v: Value, rows: range, node: Node) -> Value:
@@ -151,7 +151,7 @@ class _Cutter:
         if held.start < rows.start:
             old, before = self.window[node]
             kept = self.sliced(old, AXIS, before.start, range(held.start, rows.start), node)
-            new = stored_as(self.emit(Concat(AXIS), [kept, new], node, f"{node.result.name}.window"), node.result)
+            new = stored_as(self.emit(Concat(AXIS, view=True), [kept, new], node, f"{node.result.name}.window"), node.result)
         self.window[node] = (new, held)
 
 
@@ -169,5 +169,5 @@ def cut(r: Rewriter, region: Sequence[Node], strips: Sequence[Strip]) -> None:
     result = last.result
     for node in reversed(region):
         r.erase(node)
-    joined = Node(Concat(AXIS), parts, [result], origins=last.origins)
+    joined = Node(Concat(AXIS, view=True), parts, [result], origins=last.origins)
     r.insert_after(last, joined)

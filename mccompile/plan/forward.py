@@ -11,6 +11,8 @@ from mccompile.ir.types import row_major
 from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import innermost_stride
 from mccompile.lower.lower import Forwarding
+from mccompile.ops.concat import Concat
+from mccompile.ops.slice import Slice
 from mccompile.plan.judge import Judge
 from mccompile.plan.rebind import COPY, rebound
 from mccompile.plan.relayout import save_memory
@@ -63,7 +65,8 @@ def _started(steps: Sequence[Step]) -> _State:
 
 
 def forward(module: KernelModule, target: Target, keep_inputs: bool = False) -> Forwarding:
-    """Remove the copies that readers and writers can do without; the planned peak never grows.
+    """Remove the copies that readers and writers can do without: those of which the operator says so, then others
+    as long as the planned peak does not grow.
 
     Changes the body of ``module``; values that lived in buffers of their own may now be views of others.
     """
@@ -71,8 +74,10 @@ def forward(module: KernelModule, target: Target, keep_inputs: bool = False) -> 
     copies = [i for i, s in start.live() if is_copy(s)]
     ways = [_Rewriting(rewrite, target, {}) for rewrite in (_read_through, _write_through)]
     judge = Judge(module, keep_inputs)
-    state, peak = start, judge.peak(_in_order(start))
-    before = peak
+    state = start
+    for way in ways:
+        state = way.apply(state, [i for i in copies if _wants_view(start.steps[i])])
+    before = peak = judge.peak(_in_order(state))
     for way in ways:
         judge.plans_left = MOST_PLANS
         state, peak = _accept(judge, state, peak, copies, way)
@@ -90,6 +95,10 @@ def forward(module: KernelModule, target: Target, keep_inputs: bool = False) -> 
 def is_copy(step: Step | None) -> bool:
     """True if a step moves elements unchanged."""
     return isinstance(step, Call) and step.kernel == COPY and not step.pre and not step.post
+
+
+def _wants_view(step: Step | None) -> bool:
+    return isinstance(step, Call) and isinstance(step.op, Slice | Concat) and step.op.view
 
 
 def _written(copies: Sequence[Step | None]) -> int:

@@ -9,6 +9,7 @@ from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.types import row_major
 from mccompile.kernels.loops import collapse, in_stored_order
 from mccompile.kernels.registry import variant
+from mccompile.kernels.variant import lines_spread
 from mccompile.plan.views import Refined, cut, seen_through
 from mccompile.targets.target import Target
 
@@ -47,6 +48,8 @@ def rebound(
     elif any(w is None and r is not None for w, r in zip(whole, refined, strict=True)):
         return f"{call.kernel} would need more axes"
     after = _with_views(call, whole)
+    if not own.kernel.endswith(".generic") and (reason := lines_spread(call, after, target)):
+        return reason
     return own.refuses(call, after, target) or after
 
 

@@ -11,6 +11,7 @@ from mccompile.report.report import make_report
 from mccompile.report.summary import peak_text
 
 MAX_SHOWN = 5
+MAX_STEPS = 12
 
 
 def misfits(report: Mapping[str, Any], largest: Mapping[str, int], ram: int | None, flash: int | None) -> list[str]:
@@ -23,7 +24,7 @@ def misfits(report: Mapping[str, Any], largest: Mapping[str, int], ram: int | No
     if ram is not None and arena > ram:
         found.append(
             f"it does not fit in RAM: the arena takes {arena:,} bytes, {arena - ram:,} more than the {ram:,} "
-            f"of --ram\n  peak: {peak_text(report)}"
+            f"of --ram\n  peak: {peak_text(report)}\n  {_crowded_text(report, ram)}"
         )
     if flash is not None and blob > flash:
         top = sorted(largest.items(), key=lambda w: (-w[1], w[0]))[:MAX_SHOWN]
@@ -33,6 +34,16 @@ def misfits(report: Mapping[str, Any], largest: Mapping[str, int], ram: int | No
             f"  largest: {', '.join(f'{name} {size:,}' for name, size in top)}"
         )
     return found
+
+
+def _crowded_text(report: Mapping[str, Any], ram: int) -> str:
+    """How many steps need more than there is: one layer to be changed, or the whole network."""
+    steps = report["steps"]
+    over = [i for i, step in enumerate(steps) if step["arena_bytes"] > ram]
+    if not over:
+        return "no step alone needs more: it is how the tensors lie beside one another"
+    shown = ", ".join(map(str, over[:MAX_STEPS])) + (", ..." if len(over) > MAX_STEPS else "")
+    return f"{len(over)} of {len(steps)} steps need more than that at once: {shown}"
 
 
 def require_project_fit(report: Mapping[str, Any], ram: int | None, flash: int | None) -> None:
@@ -70,8 +81,6 @@ def require_fit(c: Compilation, ram: int | None, flash: int | None) -> None:
     if found:
         if ram is not None and c.options.ram == ram and report["memory"]["arena_bytes"] > ram:
             found.append("  tried in vain: a longer search of the planner, kernels without halos")
-        raise CompileError(
-            "\n".join(found),
-            where=c.source,
-            hint="a smaller or quantised model, smaller extents (--dim, --input-shape), or without --keep-inputs",
-        )
+        kept = ", or without --keep-inputs" if c.options.keep_inputs else ""
+        hint = f"a smaller or quantised model, smaller extents (--dim, --input-shape){kept}"
+        raise CompileError("\n".join(found), where=c.source, hint=hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -51,6 +51,7 @@ def _steps(program: Program, graph: Graph) -> list[dict[str, Any]]:
     """What each step runs, for which ONNX nodes, and how much work it is."""
     steps = []
     macs = step_macs(program.module, graph)
+    lives = program.lives()
     for step, done in zip(program.body.linear(), macs, strict=True):
         if isinstance(step, Call):
             names = list(dict.fromkeys(v.buffer.name for v in step.results))
@@ -58,25 +59,35 @@ def _steps(program: Program, graph: Graph) -> list[dict[str, Any]]:
         else:
             what = {"kernel": "fill.generic", "onnx": [], "writes": [step.view.buffer.name]}
         read, written = step_bytes(step)
-        steps.append(what | {"macs": done, "read_bytes": read, "written_bytes": written})
+        used = footprint(program, [b for b, (lo, hi) in lives.items() if lo <= len(steps) <= hi])
+        steps.append(what | {"macs": done, "read_bytes": read, "written_bytes": written, "arena_bytes": used})
     return steps
 
 
-def _alive_at_peak(program: Program) -> tuple[int, list[Buffer]]:
-    """The first step with the most bytes alive, and the buffers alive then."""
+def _alive_at_peak(program: Program) -> tuple[int, list[Buffer], int]:
+    """The first step with the most bytes in use, the buffers alive then, and these bytes."""
     lives = program.lives()
     last = max((hi for _, hi in lives.values()), default=0)
-    best, at = -1, 0
-    for t in range(last + 1):
-        alive = sum(b.nbytes for b, (lo, hi) in lives.items() if lo <= t <= hi)
-        if alive > best:
-            best, at = alive, t
-    return at, [b for b, (lo, hi) in lives.items() if lo <= at <= hi]
+    alive = [[b for b, (lo, hi) in lives.items() if lo <= t <= hi] for t in range(last + 1)]
+    used = [footprint(program, buffers) for buffers in alive]
+    at = used.index(max(used))
+    return at, alive[at], used[at]
+
+
+def footprint(program: Program, buffers: Iterable[Buffer]) -> int:
+    """The bytes that buffers take together; those that lie over one another count once."""
+    total, region, end = 0, "", 0
+    for name, start, stop in sorted((b.region, program.offsets[b], program.offsets[b] + b.nbytes) for b in buffers):
+        if name != region:
+            region, end = name, 0
+        total += max(stop - max(start, end), 0)
+        end = max(end, stop)
+    return total
 
 
 def _memory(program: Program) -> dict[str, Any]:
     facts = program.facts
-    step, alive = _alive_at_peak(program)
+    step, alive, used = _alive_at_peak(program)
     scratch = [b for b in program.arena() if b.role == "scratch"]
     return {
         "arena_bytes": program.arena_bytes,
@@ -88,6 +99,7 @@ def _memory(program: Program) -> dict[str, Any]:
         "algorithm": facts.algorithm,
         "in_place": [list(pair) for pair in facts.inplace],
         "peak_step": step,
+        "used_at_peak_bytes": used,
         "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in alive],
         "tensors": [
             {"name": b.name, "offset": program.offsets[b], "bytes": b.nbytes, "role": b.role} | _region(b.region)

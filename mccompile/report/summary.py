@@ -13,6 +13,7 @@ INDENT = 18
 MAX_NOTES = 5
 MAX_ALIVE = 6
 MAX_SLOWEST = 3
+MAX_NAME = 80
 
 Report = Mapping[str, Any]
 
@@ -41,12 +42,19 @@ def peak_text(report: Report) -> str:
     alive = sorted(memory["alive_at_peak"], key=lambda b: (-b["bytes"], b["name"]))
     shown = ", ".join(f"{b['name']} {b['bytes']:,}" for b in alive[:MAX_ALIVE])
     more = f" and {len(alive) - MAX_ALIVE} more" if len(alive) > MAX_ALIVE else ""
+    used = memory["used_at_peak_bytes"]
+    if sum(b["bytes"] for b in alive) > used:
+        more += f", over one another in {used:,}"
     at = memory["peak_step"]
     if not report["steps"]:
         return f"{shown}{more}"
     step = report["steps"][at]
-    onnx = f" of {'+'.join(step['onnx'])}" if step["onnx"] else ""
+    onnx = f" of {_short('+'.join(step['onnx']))}" if step["onnx"] else ""
     return f"step {at}, {step['kernel']}{onnx}; alive: {shown}{more}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 3] + "..."
 
 
 def _arena(report: Report) -> list[str]:
