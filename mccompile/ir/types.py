@@ -120,6 +120,7 @@ def channels_last(rank: int) -> Layout:
 
 
 _ALIASES: dict[str, Layout] = {
+    "ndhwc": channels_last(5),
     "nhwc": channels_last(4),
     "nwc": channels_last(3),
     "nchw4c": blocked(4, 1, 4),

@@ -161,10 +161,30 @@ class PixelStrip:
 
 
 @dataclass(frozen=True)
+class Depth:
+    """A window along the first of three spatial axes; ``pad`` is what comes before the first plane."""
+
+    kernel: int = 1
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+
+    def planes(self, out: int, extent: int) -> int:
+        """Planes of the operand that ``out`` planes of results read, each as often as it is read."""
+        return _inside(out, extent, self.kernel, self.stride, self.dilation, self.pad)
+
+
+def _inside(out: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> int:
+    """How many taps of ``out`` results along an axis do not lie in the padding."""
+    places = (i * stride + k * dilation - pad for i in range(out) for k in range(kernel))
+    return sum(0 <= place < extent for place in places)
+
+
+@dataclass(frozen=True)
 class PixelTile(Tile):
     """A tile of ``rows`` pixels of a line by vectors of channels; ``chunk`` lines are done for all channels in turn.
 
-    ``pads`` is what comes before the first pixel.
+    ``pads`` is what comes before the first pixel. Where there are three spatial axes, ``depth`` is the first.
     """
 
     chunk: int
@@ -172,6 +192,7 @@ class PixelTile(Tile):
     strides: tuple[int, int]
     dilations: tuple[int, int]
     pads: tuple[int, int]
+    depth: Depth = Depth()
 
     def pieces(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.chunk)
@@ -215,28 +236,28 @@ class PixelTile(Tile):
 
     def lines(self, out: int, extent: int) -> int:
         """Lines of the operand that ``out`` lines of results read, each as often as it is read."""
-        starts = [
-            line * self.strides[0] + k * self.dilations[0] for line in range(out) for k in range(self.kernel[0])
-        ]
-        return sum(0 <= s - self.pads[0] < extent for s in starts)
+        return _inside(out, extent, self.kernel[0], self.strides[0], self.dilations[0], self.pads[0])
 
-    def cycles(self, out: tuple[int, int], extents: tuple[int, int], channels: tuple[int, int]) -> float:
-        """Cycles of a plane of one group: ``channels`` are those of results and of the operand."""
+    def cycles(
+        self, out: tuple[int, int], extents: tuple[int, int], channels: tuple[int, int], planes: tuple[int, int]
+    ) -> float:
+        """Cycles of one group: ``channels`` are those of results and of the operand, ``planes`` the pairs of planes
+        that meet, and those of results."""
         own, read = channels
-        lines = self.lines(out[0], extents[0])
+        lines = planes[0] * self.lines(out[0], extents[0])
         strips = [(s, (s.stop - s.start) // s.size) for s in self.strips(out[1], extents[1])]
         total = 0.0
         for count, n in packed_columns(own, self.width, self.lanes):
             for strip, tiles in strips:
                 served = Counter(len(pixels) for pixels in strip.taps if pixels)
                 steps = sum(taps * step_cycles(size, n, self.lanes) for size, taps in served.items())
-                stores = out[0] * (2 * strip.size * n + TILE_CYCLES)
+                stores = planes[1] * out[0] * (2 * strip.size * n + TILE_CYCLES)
                 total += count * tiles * (lines * (steps * read + self.kernel[1]) + stores)
         return total
 
 
 class ConvChannels(Variant):
-    """Any window over one or two axes. Taps in the padding are left out, so that no halo is needed; only elements of
+    """Any window over up to three axes. Taps in the padding are left out, so that no halo is needed; only elements of
     the operand are broadcast, so it may lie in any order."""
 
     ops = ("conv",)
@@ -246,8 +267,8 @@ class ConvChannels(Variant):
     may_share = False
 
     def supports(self, node: Node, target: Target) -> str:
-        if len(node.results[0].shape) not in (3, 4):
-            return "it has more than two spatial axes"
+        if len(node.results[0].shape) not in (3, 4, 5):
+            return "it has more than three spatial axes"
         return _vectorizable(node, target)
 
     def cost(self, node: Node, target: Target) -> float:
@@ -301,13 +322,15 @@ def best_pixel_tile(op: Conv, x: Shape, w: Shape, y: Shape, target: Target) -> t
     out, extents = pair(spatial), pair(x[2:])
     own = channels // op.groups
     window = (pair(w[2:]), pair(op.strides), pair(op.dilations), pair(op.pads[: len(spatial)], 0))
+    depth = Depth(w[2], op.strides[0], op.dilations[0], op.pads[0]) if len(spatial) == 3 else Depth()
+    planes = (depth.planes(spatial[0], x[2]), spatial[0]) if len(spatial) == 3 else (1, 1)
     chunk = _chunk(x[1] * extents[1] * F32.nbytes * window[1][0], out[0], target)
     found = []
     for vectors in range(1, min(-(-own // target.lanes), MAX_VECTORS) + 1):
         for rows in range(1, min(out[1], MAX_ROWS) + 1):
             if fits(rows, vectors, target):
-                tile = PixelTile(rows, vectors, target.lanes, chunk, *window)
-                found.append((tile.cycles(out, extents, (own, w[1])), -rows * vectors, tile))
+                tile = PixelTile(rows, vectors, target.lanes, chunk, *window, depth)
+                found.append((tile.cycles(out, extents, (own, w[1]), planes), -rows * vectors, tile))
     cycles, _, best = min(found, key=lambda f: f[:2])
     return n * op.groups * cycles, best
 

@@ -116,8 +116,8 @@ class ConvTransposePhases(Variant):
         x, _ = operand_pair(node)
         if reason := not_plain_f32(node, target):
             return reason
-        if len(x.shape) not in (3, 4):
-            return "it has more than two spatial axes"
+        if len(x.shape) not in (3, 4, 5):
+            return "it has more than three spatial axes"
         if not is_channels_last(node.results[0]) or not x.type.linear:
             return "a layout is not channels-last"
         if any(not a.taps for p in phases(node) for a in p.axes):

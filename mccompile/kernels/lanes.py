@@ -14,6 +14,7 @@ from mccompile.targets.target import Target
 _VECTOR_CYCLES: Mapping[str, float] = {
     "div": 8, "sqrt": 10, "exp": 12, "log": 22, "log1p": 30, "erf": 18, "tanh": 20, "sigmoid": 18,
     "floor": 6, "ceil": 8, "rne": 6, "sign": 4, "max": 2, "min": 2,
+    "sin": 24, "cos": 24,
 }  # fmt: skip
 """Of a vector of 64 bytes on two units of 256 bits (Zen 4); 1 for what is not listed."""
 _SCALAR_CYCLES: Mapping[str, float] = {

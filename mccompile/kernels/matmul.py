@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
 from mccompile.kernels.tiled import Tiled
 from mccompile.kernels.tiles import PackedTile, Tile, merge, pitch
 from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
@@ -106,7 +107,9 @@ class MatMulPacked(Tiled):
         left, result, *extras = views
         _, tile = self.tile(*self.extents(node), b.target)
         packed = b.packed(w, PackedColumns(tile.width, op.trans_b, tile.lanes))
-        b.call(self.kernel, [left, packed], [result], params=in_chunks(tile, left, b.target), extras=extras)
+        chunks = in_depth(in_chunks(tile, left, b.target), left, result.shape[-1], b.target)
+        scratch = b.scratch(chunks.chunk * tile.width, F32) if chunks.depth else None
+        b.call(self.kernel, [left, packed], [result], params=chunks, extras=extras, scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
@@ -127,6 +130,26 @@ def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:
     if axis == left.rank - 2:
         chunk = max(chunk // tile.rows, 1) * tile.rows
     return PackedTile(tile.rows, tile.vectors, tile.lanes, axis, min(chunk, left.shape[axis]))
+
+
+def in_depth(tile: PackedTile, left: View, columns: int, target: Target) -> PackedTile:
+    """The tile with its reduction in blocks, where that takes less from behind the second cache.
+
+    In chunks of rows all weights are read for each chunk; in blocks of the reduction, of which the columns of a tile
+    take an eighth of the second cache, all of the left operand is read for each tile of columns.
+    """
+    rows, steps = left.shape[-2:]
+    if target.l2 == 0 or tile.axis != left.rank - 2 or math.prod(left.shape[:-2]) != 1:
+        return tile
+    blocks = -(-steps * tile.width * 4 // (target.l2 // 8))
+    depth = -(-steps // blocks // 4) * 4
+    taller = min(target.l2 // 2 // (4 * depth), target.l2 // 8 // (4 * tile.width), rows) // tile.rows * tile.rows
+    chunk = rows if taller + tile.rows > rows else taller
+    by_rows = -(-rows // tile.chunk) * columns
+    by_depth = -(-rows // chunk) * columns + rows * -(-columns // tile.width)
+    if blocks == 1 or chunk <= tile.chunk or 4 * by_depth > 3 * by_rows:
+        return tile
+    return replace(tile, chunk=chunk, depth=depth)
 
 
 def swapped(view: View) -> View:

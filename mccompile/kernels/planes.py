@@ -15,8 +15,8 @@ def pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
 
 
 def plane(view: View) -> View:
-    """A view [N, C, spatial...] as [N, C, H, W]; a missing H of extent 1 comes before W."""
-    if view.rank == 4:
+    """A view [N, C, spatial...] as [N, C, H, W]; a missing H of extent 1 comes before W. [N, C, D, H, W] stays."""
+    if view.rank >= 4:
         return view
     strides = view.axis_strides()
     shape = (*view.shape[:2], 1, view.shape[2])
@@ -24,5 +24,5 @@ def plane(view: View) -> View:
 
 
 def plane_last(view: View) -> View:
-    """The view [N, C, spatial...] as [N, H, W, C]."""
+    """The view [N, C, spatial...] as [N, H, W, C], or [N, D, H, W, C]."""
     return last(plane(view))

@@ -63,11 +63,13 @@ class Tile:
 class PackedTile(Tile):
     """A tile whose columns are packed weights; rows are taken in chunks of ``chunk`` along row axis ``axis``.
 
-    All columns are done for a chunk before the next one: what a chunk reads is to stay in the second cache.
+    All columns are done for a chunk before the next one: what a chunk reads is to stay in the second cache. With
+    ``depth``, so many steps of the reduction are done for all rows of a chunk before the next ones.
     """
 
     axis: int
     chunk: int
+    depth: int = 0
 
     def pieces(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.chunk)

@@ -134,6 +134,10 @@ class _Cutter:
     def node(self, node: Node, rows: range, held: range) -> None:
         windows = row_windows(node)
         assert not isinstance(windows, str)
+        old = None
+        if held.start < rows.start:
+            window, before = self.window[node]
+            old = self.sliced(window, AXIS, before.start, range(held.start, rows.start), node)
         op, inputs = node.op, []
         for i, (v, window) in enumerate(zip([*node.operands, *node.extras], windows, strict=True)):
             if v is None or window is None:
@@ -148,10 +152,9 @@ class _Cutter:
         new = self.emit(op, inputs[:count], node, f"{node.result.name}.rows",
                         extras=inputs[count:], post=dict(node.post))  # fmt: skip
         stored_as(new, node.result)
-        if held.start < rows.start:
-            old, before = self.window[node]
-            kept = self.sliced(old, AXIS, before.start, range(held.start, rows.start), node)
-            new = stored_as(self.emit(Concat(AXIS, view=True), [kept, new], node, f"{node.result.name}.window"), node.result)
+        if old is not None:
+            new = self.emit(Concat(AXIS, view=True), [old, new], node, f"{node.result.name}.window")
+            stored_as(new, node.result)
         self.window[node] = (new, held)
 
 

@@ -75,7 +75,7 @@ def forward(module: KernelModule, target: Target, keep_inputs: bool = False) -> 
     ways = [_Rewriting(rewrite, target, {}) for rewrite in (_read_through, _write_through)]
     judge = Judge(module, keep_inputs)
     state = start
-    for way in ways:
+    for way in reversed(ways):  # what is written in its place first may come before the rest of it
         state = way.apply(state, [i for i in copies if _wants_view(start.steps[i])])
     before = peak = judge.peak(_in_order(state))
     for way in ways:

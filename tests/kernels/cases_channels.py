@@ -109,6 +109,8 @@ TRANSPOSED = [
     transposed((1, 3, 5, 4), 4, (3, 3), strides=[2, 2], pads=[4, 4, 3, 3]),
     transposed((1, 6, 10), 9, (5,), group=3, strides=[3], dilations=[2], pads=[3, 1]),
     transposed((1, 5, 1, 1), 8, (4, 4)),
+    transposed((1, 6, 3, 4, 5), 9, (2, 2, 2), "residual", strides=[2, 2, 2]),
+    transposed((1, 4, 3, 2, 5), 20, (3, 4, 3), strides=[2, 2, 1], pads=[1] * 6, group=2),
     VariantCase("transposed beside", "conv.channels", _into_a_concatenation, "conv_transpose", channels_last=True),
 ]
 POOLS = [

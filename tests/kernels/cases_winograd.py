@@ -13,10 +13,11 @@ TOLERANCE = 3e-5
 def winograd(
     shape: Sequence[int], channels: int, kernel: Sequence[int], tail: str = "plain", **attrs: Sequence[int]
 ) -> VariantCase:
-    """A convolution of an intermediate value at stride 1."""
+    """A convolution of an intermediate value."""
     pads = attrs.get("pads", [0] * (2 * len(kernel)))
     reach = [(k - 1) * d for k, d in zip(kernel, attrs.get("dilations", [1] * len(kernel)), strict=True)]
-    out = [e + pads[i] + pads[i + len(kernel)] - reach[i] for i, e in enumerate(shape[2:])]
+    strides = attrs.get("strides", [1] * len(kernel))
+    out = [(e + pads[i] + pads[i + len(kernel)] - reach[i] - 1) // strides[i] + 1 for i, e in enumerate(shape[2:])]
 
     def build(n: Net) -> Sequence[str]:
         y = n.conv(n("Neg", n.input(*shape)), (channels, shape[1], *kernel), **attrs)
@@ -36,4 +37,8 @@ WINOGRAD = [
     winograd((1, 16, 15, 14), 32, (3, 3), pads=[2, 0, 0, 2]),
     winograd((1, 24, 14, 14), 32, (5, 5), pads=[2] * 4),
     winograd((1, 32, 60), 32, (3,), "residual", pads=[4, 4], dilations=[4]),
+    *(winograd((1, 16, 24, w), m, (3, 3), strides=[2, 2], **SAME) for w, m in ((24, 16), (23, 40), (18, 96))),
+    winograd((2, 24, 14, 15), 32, (3, 3), "residual", pads=[0, 0, 1, 1], strides=[2, 2]),
+    winograd((1, 16, 20, 40), 32, (3, 7), pads=[1, 3, 1, 3], strides=[1, 2]),
+    winograd((1, 32, 61), 32, (4,), "swish", pads=[1, 1], strides=[2]),
 ]

@@ -15,7 +15,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv_winograd import VARIANTS, ConvWinograd
-from mccompile.kernels.winograd import MAX_PRODUCTS, Matrix, amplification, filtering, sums
+from mccompile.kernels.winograd import MAX_PRODUCTS, Matrix, amplification, distinct_points, filtering, sums
 from mccompile.lower.growth import weight_bytes
 from mccompile.lower.lower import lower
 from mccompile.ops.registry import lookup
@@ -25,7 +25,12 @@ from tests.support.opcases import Built, CaseLibrary
 from tests.support.targets import WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
-FILTERS = [(m, r) for m in range(1, MAX_PRODUCTS) for r in range(1, MAX_PRODUCTS + 1 - m) if m + r > 2]
+DENSE = [(m, r) for m in range(1, MAX_PRODUCTS) for r in range(1, MAX_PRODUCTS + 1 - m) if m + r > 2]
+FILTERS = [
+    *((m, r, 1) for m, r in DENSE),
+    *((m, taps, s) for m, r in DENSE for s in (2, 3) for taps in range(s * (r - 1) + 1, s * r + 1) if taps >= s),
+]
+"""Results at a time, taps, stride."""
 BOUNDS = {2: 3e-6, 4: 3e-5, 5: 4e-5, 6: 6e-5}
 """Of the largest result, by results at a time; what is documented is the typical error, these are bounds for small
 sums."""
@@ -35,21 +40,29 @@ def _times(matrix: Matrix, vector: list[Fraction]) -> list[Fraction]:
     return [sum((a * b for a, b in zip(row, vector, strict=True)), Fraction(0)) for row in matrix]
 
 
-@pytest.mark.parametrize(("m", "r"), FILTERS)
-def test_matrices_filter_exactly(m: int, r: int) -> None:
+@pytest.mark.parametrize(("m", "r", "s"), FILTERS)
+def test_matrices_filter_exactly(m: int, r: int, s: int) -> None:
     """In rational numbers, for a filter and inputs without any pattern."""
-    f = filtering(m, r)
-    d = [Fraction(3 * i * i - 7 * i + 2, i + 1) for i in range(m + r - 1)]
+    f = filtering(m, r, s)
+    d = [Fraction(3 * i * i - 7 * i + 2, i + 1) for i in range(s * (m - 1) + r)]
     g = [Fraction(5 - 2 * k * k, k + 3) for k in range(r)]
     products = [a * b for a, b in zip(_times(f.g, g), _times(f.bt, d), strict=True)]
-    want = [sum((g[k] * d[i + k] for k in range(r)), Fraction(0)) for i in range(m)]
+    want = [sum((g[k] * d[s * i + k] for k in range(r)), Fraction(0)) for i in range(m)]
     assert _times(f.at, products) == want
 
 
-@pytest.mark.parametrize(("m", "r"), FILTERS)
-def test_sums_are_the_matrices(m: int, r: int) -> None:
+@pytest.mark.parametrize(("m", "r", "s"), FILTERS)
+def test_points_that_share_weights_come_last(m: int, r: int, s: int) -> None:
+    g = filtering(m, r, s).g
+    count = distinct_points(m, r, s)
+    assert all(row == g[count - 1] for row in g[count:])
+    assert len(g) - count == (m - 1 if r < 2 * s else 0)
+
+
+@pytest.mark.parametrize(("m", "r", "s"), FILTERS)
+def test_sums_are_the_matrices(m: int, r: int, s: int) -> None:
     """The lines of C that stand for a matrix, read in order; each name is given once."""
-    for matrix in (filtering(m, r).bt, filtering(m, r).at):
+    for matrix in (filtering(m, r, s).bt, filtering(m, r, s).at):
         values = {f"d{j}": Fraction(7 * j * j + 3, j + 2) for j in range(len(matrix[0]))}
         want = _times(matrix, list(values.values()))
         for line in sums(matrix, "r", "d"):
@@ -69,7 +82,9 @@ def test_errors_are_bounded() -> None:
     """Over two axes, in units of the last place of f32; what is documented."""
     assert amplification(1, 1) == 1.0
     assert amplification(2, 3) < amplification(4, 3) < amplification(6, 3)
-    assert max(amplification(m, r) for m, r in FILTERS) ** 2 * 2.0**-24 < 1e-4
+    for m, r, s in FILTERS:
+        assert amplification(m, r, s) == pytest.approx(max(amplification(m, q) for q in (r // s, -(-r // s))))
+    assert max(amplification(*f) for f in FILTERS) ** 2 * 2.0**-24 < 1e-4
 
 
 @dataclass(frozen=True)
@@ -81,14 +96,16 @@ class Layer:
     kernel: tuple[int, ...] = (3, 3)
     pads: tuple[int, ...] = (1, 1, 1, 1)
     dilations: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
     post: str = "relu(acc + x0)"
 
     def graph(self) -> tuple[Graph, dict[str, Array]]:
         """The graph with its weights as constants, and an input."""
         rank = len(self.kernel)
         dilations = self.dilations or (1,) * rank
+        strides = self.strides or (1,) * rank
         out = [
-            e + self.pads[i] + self.pads[i + rank] - (self.kernel[i] - 1) * dilations[i]
+            (e + self.pads[i] + self.pads[i + rank] - (self.kernel[i] - 1) * dilations[i] - 1) // strides[i] + 1
             for i, e in enumerate(self.x[2:])
         ]
         layout = "nhwc" if rank == 2 else "nwc"
@@ -99,7 +116,7 @@ class Layer:
         more = f", %s: {result}" if "x1" in self.post else ""
         graph = parse_graph(
             f"""graph @net(%x: f32[{','.join(map(str, self.x))}]:{layout}, {constants}{more}) {{
-              %y = conv(%x, %w) {{strides=({'1, ' * rank}), pads={self.pads}, dilations={dilations}}}
+              %y = conv(%x, %w) {{strides={strides}, pads={self.pads}, dilations={dilations}}}
                    with({', '.join(extras)}) post0{{ {self.post} }} : {result}
               return %y }}""",
             lookup,
@@ -128,11 +145,20 @@ LAYERS = [
     Layer((2, 10, 23), 11, kernel=(3,), pads=(1, 1)),
     Layer((1, 20, 40), 21, kernel=(3,), pads=(8, 0), dilations=(4,)),
     Layer((1, 5, 3), 4, kernel=(3,), pads=(16, 16), dilations=(16,)),
+    *(Layer((1, c, 9, 12), m, strides=(2, 2)) for c, m in ((3, 5), (17, 33))),
+    *(Layer((2, 6, h, w), 9, strides=(2, 2), pads=(0, 0, 1, 1)) for h, w in ((4, 4), (8, 13), (17, 16))),
+    Layer((1, 6, 12, 11), 9, strides=(2, 1)),
+    Layer((1, 6, 12, 11), 9, strides=(1, 2), dilations=(2, 1), pads=(2, 0, 2, 0)),
+    Layer((1, 18, 41), 9, kernel=(3,), strides=(2,), pads=(1, 1), post="relu(acc + x0 + x1)"),
 ]
 MORE_TAPS = [
     Layer((1, 5, 12, 9), 7, kernel=(5, 5), pads=(2, 2, 2, 2)),
     Layer((1, 5, 30), 7, kernel=(5,), pads=(2, 2)),
     Layer((1, 5, 30), 7, kernel=(4,), pads=(2, 1)),
+    Layer((1, 5, 30), 7, kernel=(5,), pads=(2, 1), strides=(2,)),
+    Layer((1, 5, 31), 7, kernel=(8,), pads=(4, 3), strides=(2,)),
+    Layer((1, 5, 31), 7, kernel=(7,), pads=(3, 3), strides=(3,)),
+    Layer((1, 5, 21, 20), 7, kernel=(7, 4), pads=(3, 1, 3, 2), strides=(2, 2)),
 ]
 
 
@@ -186,6 +212,10 @@ def test_what_it_does_not_support() -> None:
     assert "inexact" in VARIANTS[-1].supports(wide.nodes[0], target)
     pointwise, _ = Layer((1, 8, 9, 9), 8, kernel=(1, 1), pads=(0, 0, 0, 0)).graph()
     assert "1x1" in small.supports(pointwise.nodes[0], target)
+    patches, _ = Layer((1, 8, 9, 9), 8, strides=(3, 3)).graph()
+    assert "stride" in small.supports(patches.nodes[0], target)
+    both, _ = Layer((1, 8, 9, 9), 8, strides=(2, 2), dilations=(2, 2)).graph()
+    assert "dilation" in small.supports(both.nodes[0], target)
     mixed = next(v for v in VARIANTS if v.outputs == (4, 2))
     line, _ = Layer((1, 8, 9, 9), 8, kernel=(1, 3), pads=(0, 1, 0, 1)).graph()
     assert not mixed.supports(node, target)
