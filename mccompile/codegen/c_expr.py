@@ -12,7 +12,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, DType
 
-_ATOM = re.compile(r"[\w.]+\Z|[\w.]+\[[^\[\]]*\]\Z|[A-Za-z_]\w*\([^()]*\)\Z")
+_ATOM = re.compile(r"[\w.]+(?:\[[^\[\]]*\])*\Z|[A-Za-z_]\w*\([^()]*\)\Z")
 _BOUNDS = {"i32": (-(2**31), "INT32_MIN"), "i64": (-(2**63), "INT64_MIN")}
 
 

@@ -36,13 +36,13 @@ def render(template: str, **variables: object) -> str:
 
 
 def indent_c(text: str) -> str:
-    """C with its lines indented by depth of braces; one blank line at most, and none at the ends of a block.
+    """C with its lines indented by depth of braces, and within parentheses; one blank line at most, none at the ends of a block.
 
     Templates may so print bodies of several lines at any depth. Directives keep their place, as does extern "C".
     What a template adds to or multiplies by as a neutral number is left out.
     """
     out: list[str] = []
-    depth = 0
+    depth = parentheses = 0
     in_comment = False
     for raw in text.splitlines():
         line = raw.strip()
@@ -64,7 +64,8 @@ def indent_c(text: str) -> str:
         if code.startswith("}") and out and not out[-1]:
             out.pop()
         closing = len(code) - len(code.lstrip("}"))
-        out.append("    " * max(depth - closing, 0) + line)
+        out.append("    " * (max(depth - closing, 0) + (parentheses > 0)) + line)
+        parentheses += code.count("(") - code.count(")")
         depth = max(depth + code.count("{") - code.count("}"), 0)
         in_comment = "/*" in line and "*/" not in line[line.rindex("/*") :]
     return "\n".join(out).rstrip() + "\n"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mccompile.importer import control, sequences
-from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node
+from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
 from mccompile.importer.prepare import Prepared, not_tensors
 from mccompile.importer.sequences import Known, require_tensor
 from mccompile.ir import expr as ex
@@ -86,13 +86,14 @@ class _Converter:
 
     def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         folded = fold_node(self.graph, node, inputs)
-        if folded is not None:
+        has_kernel = (node.domain, node.op_type) in front_ends()
+        if folded is not None and not (has_kernel and grows_much(folded, inputs)):
             self._count(node, folded)
             for name, array in zip(node.outputs, folded, strict=False):
                 if name:
                     self.values[name] = self._constant(name, array, node)
             return
-        if (node.domain, node.op_type) in front_ends():
+        if has_kernel:
             self._convert(node, inputs)
             return
         body = None

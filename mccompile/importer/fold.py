@@ -21,6 +21,12 @@ MAX_FOLDED_TOTAL_BYTES = 2 << 30
 MAX_RESULT_BYTES = 1 << 34
 """A result computed at run time may not be larger, in elements of 8 bytes: no index reaches further."""
 
+GROWN_BYTES, GROWN_FACTOR = 1 << 20, 8
+"""Results beyond both are computed on the device where they can be: the weights would be mostly repetitions.
+
+Weights that are cast or dequantised stay below the factor.
+"""
+
 SIZED = {"ConstantOfShape", "Expand", "Tile", "Range", "Pad", "Resize", "OneHot"}
 """Operators that make tensors of any size out of a few numbers."""
 
@@ -51,6 +57,13 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
         exact = result_bytes(node, arrays, newest_opset())
         _require(node, size if exact is None else exact, MAX_FOLDED_BYTES)
     return computed(node, arrays)
+
+
+def grows_much(results: Sequence[np.ndarray], inputs: Sequence[Value | None]) -> bool:
+    """Whether results take so much more room than what they are made of that they are no constants to store."""
+    given = sum(v.type.nbytes for v in dict.fromkeys(inputs) if v is not None)
+    made = sum(a.nbytes for a in results)
+    return made - given > GROWN_BYTES and made > GROWN_FACTOR * given
 
 
 def _require(node: OnnxNode, size: int, limit: int) -> None:

@@ -23,15 +23,19 @@ _TRAINING_HINT = "export the model for inference (in PyTorch: model.eval() befor
 
 
 def _batch_norm(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
-    """Every BatchNormalization: the inference form with one output; training forms are refused."""
+    """Every BatchNormalization: with one output; training forms that make new statistics are refused.
+
+    What only normalises by the statistics of its own operand stays: PyTorch exports standardised weights like that.
+    """
     if not int_attr(node, "spatial", 1):
         raise CompileError(
             "BatchNormalization per activation (spatial=0) is not supported", where=node_label(node)
         )
     statistics = [name for name in node.outputs[1:] if name in scope.uses]
-    if int_attr(node, "training_mode", 0) or statistics:
+    if statistics:
         raise CompileError("BatchNormalization in training mode", where=node_label(node), hint=_TRAINING_HINT)
-    bare = with_attrs(node, drop=("spatial", "training_mode"))
+    trains = bool(int_attr(node, "training_mode", 0))
+    bare = with_attrs(node, drop=("spatial",) if trains else ("spatial", "training_mode"))
     return [dataclasses.replace(bare, outputs=node.outputs[:1])]
 
 

@@ -229,6 +229,19 @@ class Graph:
         self.constants = {v: a for v, a in self.constants.items() if v in live}
         return removed
 
+    def shallow_copy(self) -> Graph:
+        """A graph of the same values and nodes, to which others may be added, and from which these may be dropped."""
+        other = Graph(self.name)
+        other.inputs, other.outputs, other.nodes = list(self.inputs), list(self.outputs), list(self.nodes)
+        other.constants = dict(self.constants)
+        other._names, other._numbers = set(self._names), dict(self._numbers)
+        return other
+
+    def adopt(self, other: Graph) -> None:
+        """Become what a changed copy is."""
+        self.inputs, self.outputs, self.nodes = other.inputs, other.outputs, other.nodes
+        self.constants, self._names, self._numbers = other.constants, other._names, other._numbers
+
     def verify(self) -> None:
         """Raises InternalError where a rule of the IR is broken."""
         known = [*self.inputs, *self.constants]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mccompile.ir.graph import Node
-from mccompile.ir.kernel import Call
+from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32
+from mccompile.ir.types import F32, row_major
 from mccompile.kernels.channels import is_channels_last
 from mccompile.kernels.planes import pair, plane_last
 from mccompile.kernels.tiles import (
@@ -40,6 +40,8 @@ INEXACT = {4: 1.05, 5: 1.07, 6: 1.1}
 """What more digits and fewer weights are worth: tiles of so many outputs count for that much more than they take."""
 INSTRUCTIONS = 2
 """Vector instructions per cycle of the transforms, where a vector is `FMA_LANES` wide."""
+LEAST_CHANNELS = 8
+"""Channels of a group that vectors are not wasted on."""
 TILE_OVERHEAD = 40
 """Cycles to find the pixels of a tile, for its points and again for its results."""
 
@@ -129,13 +131,18 @@ def _tiles(extent: int, outputs: int, dilation: int) -> int:
 
 @dataclass(frozen=True)
 class PackedPoints:
-    """Weights [M, C, kernel...] at the distinct points of F(outputs, kernel), as [M / width][points][C][width]."""
+    """Weights [M, C, kernel...] at the distinct points of F(outputs, kernel), as [M / width][points][C][width].
+
+    ``channels`` are those of the group that is meant.
+    """
 
     outputs: tuple[int, int]
     strides: tuple[int, int]
     width: int
+    channels: range
 
     def pack(self, array: Array) -> Array:
+        array = array[self.channels.start : self.channels.stop]
         m, c, *kernel = array.shape
         points = transformed(array.reshape(m, c, *pair(kernel)), self.outputs, self.strides)
         packed = np.zeros((-(-m // self.width), len(points), c, self.width), dtype=array.dtype)
@@ -147,8 +154,9 @@ class PackedPoints:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What the cost depends on."""
+    """What the cost depends on: the shapes of one of ``groups``."""
 
+    groups: int
     batch: int
     inputs: int
     channels: int
@@ -194,8 +202,10 @@ class ConvWinograd(Variant):
             return "an operand has a prologue, or is not f32"
         if not is_channels_last(x) or not is_channels_last(node.results[0]):
             return "a layout is not channels-last"
-        if len(w.shape) > 4 or op.groups != 1:
-            return "it has groups, or more than two spatial axes"
+        if len(w.shape) > 4:
+            return "it has more than two spatial axes"
+        if op.groups > 1 and min(w.shape[0] // op.groups, w.shape[1]) < LEAST_CHANNELS:
+            return "its groups are small"
         if all(k == 1 for k in w.shape[2:]):
             return "it is 1x1"
         if any(1 < k <= s for k, s in zip(w.shape[2:], op.strides, strict=True)):
@@ -210,26 +220,41 @@ class ConvWinograd(Variant):
         return ""
 
     def cost(self, node: Node, target: Target) -> float:
-        return _best(_shape(node), self.outputs, target)[0] * INEXACT.get(max(self.outputs), 1.0)
+        shape = _shape(node)
+        return shape.groups * _best(shape, self.outputs, target)[0] * INEXACT.get(max(self.outputs), 1.0)
 
     def growth(self, node: Node, target: Target) -> int:
         shape, w = _shape(node), operand_pair(node)[1]
         tile = _best(shape, self.outputs, target)[1]
         blocks = -(-shape.channels // tile.width)
-        return 4 * math.prod(tile.distinct) * shape.inputs * blocks * tile.width - w.type.nbytes
+        packed = 4 * math.prod(tile.distinct) * shape.inputs * blocks * tile.width
+        return shape.groups * packed - w.type.nbytes
 
     def lower(self, node: Node, b: Builder) -> None:
-        x, w = operand_pair(node)
+        op, (x, w) = node.op, operand_pair(node)
+        assert isinstance(op, Conv)
         result = b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         source, result, *extras = map(plane_last, (b.read(x), result, *extras))
-        tile = _best(_shape(node), self.outputs, b.target)[1]
-        packed = b.packed(w, PackedPoints(tile.outputs, tile.strides, tile.width))
-        scratch = b.scratch(tile.scratch(w.shape[1]), F32)
-        b.call(self.kernel, [source, packed], [result], params=tile, extras=extras, scratch=scratch)
+        shape = _shape(node)
+        tile = _best(shape, self.outputs, b.target)[1]
+        scratch = b.scratch(tile.scratch(shape.inputs), F32)
+        for g in range(shape.groups):
+            own = range(g * shape.channels, (g + 1) * shape.channels)
+            part, *parts = (_channels(v, own) for v in (result, *extras))
+            packed = b.packed(w, PackedPoints(tile.outputs, tile.strides, tile.width, own))
+            read = _channels(source, range(g * shape.inputs, (g + 1) * shape.inputs))
+            b.call(self.kernel, [read, packed], [part], op=replace(op, groups=1), params=tile, extras=parts, scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)
+
+
+def _channels(view: View, channels: range) -> View:
+    """Some of the channels of [N, H, W, C]."""
+    steps = view.axis_strides()
+    shape = (*view.shape[:-1], len(channels))
+    return View(view.buffer, shape, row_major(view.rank), steps, view.offset + channels.start * steps[-1])
 
 
 def _shape(node: Node) -> _Shape:
@@ -237,7 +262,7 @@ def _shape(node: Node) -> _Shape:
     assert isinstance(op, Conv)
     n, m, *spatial = node.results[0].shape
     return _Shape(
-        n, w.shape[1], m, pair(spatial), pair(w.shape[2:]), pair(op.pads[: len(spatial)], 0),
+        op.groups, n, w.shape[1], m // op.groups, pair(spatial), pair(w.shape[2:]), pair(op.pads[: len(spatial)], 0),
         pair(op.strides), pair(op.dilations),
     )  # fmt: skip
 

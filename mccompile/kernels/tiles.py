@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,12 @@ TILE_CYCLES = 20
 """Call, loop set-up and epilogue of a tile, beside its stores."""
 MAX_ROWS = 16
 MAX_VECTORS = 8
+WAY = 4096
+"""Bytes between lines that meet in one set of the first cache (Intel, Zen, Apple with small pages; others more)."""
+KEPT = 5
+"""Lines of one set that stay between two steps of a reduction, with the weights that pass through."""
+EVICTED = 3.5
+"""Cycles to fetch a line again that did not stay."""
 HALF_LANES = 16
 """From so many lanes on, a last vector that is at most half full is one of half the width: it takes half the time."""
 
@@ -103,15 +110,28 @@ def step_cycles(rows: int, vectors: float, lanes: int, load: float = 1.0) -> flo
     return max(rows * vectors * lanes / FMA_LANES, LATENCY, loads) + loads / 4
 
 
+def crowded(rows: int, apart: int) -> float:
+    """Cycles that a step loses because its rows, ``apart`` bytes from one to the next, meet in sets of the cache."""
+    sets = WAY // math.gcd(WAY, apart)
+    return EVICTED * sets * max(-(-rows // sets) - KEPT, 0)
+
+
 def tile_cycles(
-    rows: Iterable[Segment], vectors: Iterable[tuple[int, float]], steps: int, lanes: int, load: float = 1.0
+    rows: Iterable[Segment],
+    vectors: Iterable[tuple[int, float]],
+    steps: int,
+    lanes: int,
+    load: float = 1.0,
+    apart: int = 0,
 ) -> float:
-    """Cycles of all tiles; ``vectors`` are (tiles, vectors per tile), ``steps`` the length of the reduction."""
+    """Cycles of all tiles; ``vectors`` are (tiles, vectors per tile), ``steps`` the length of the reduction, ``apart``
+    the bytes from row to row."""
     columns = list(vectors)
     total = 0.0
     for r in rows:
         for count, n in columns:
-            one = steps * step_cycles(r.size, n, lanes, load) + 2 * r.size * n + TILE_CYCLES
+            step = step_cycles(r.size, n, lanes, load) + (crowded(r.size, apart) if apart else 0.0)
+            one = steps * step + 2 * r.size * n + TILE_CYCLES
             total += (r.stop - r.start) // r.size * count * one
     return total
 
@@ -137,7 +157,8 @@ def ranked_tiles(
 ) -> tuple[tuple[float, Tile], ...]:
     """The tiles for ``extent`` rows of ``width`` floats with their cycles, cheapest first; of equals the largest.
 
-    With ``packed`` the floats are weights, padded to whole or half vectors.
+    With ``packed`` the floats are weights, padded to whole or half vectors, and rows of ``steps`` floats lie one behind
+    the other.
     """
     lanes = target.lanes
     cut = packed_columns if packed else columns
@@ -145,7 +166,8 @@ def ranked_tiles(
     for rows in range(1, min(extent, MAX_ROWS) + 1):
         for vectors in range(1, min(-(-width // lanes), MAX_VECTORS) + 1):
             if fits(rows, vectors, target):
-                cycles = tile_cycles(segments(extent, rows), cut(width, vectors * lanes, lanes), steps, lanes)
+                parts, apart = cut(width, vectors * lanes, lanes), 4 * steps if packed else 0
+                cycles = tile_cycles(segments(extent, rows), parts, steps, lanes, apart=apart)
                 found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
     return tuple((cycles, tile) for cycles, _, tile in sorted(found, key=lambda f: f[:2]))
 

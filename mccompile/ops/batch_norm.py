@@ -1,4 +1,4 @@
-"""BatchNormalization at inference: a scale and a shift per channel, so a `map` (ONNX operator text)."""
+"""BatchNormalization: a scale and a shift per channel, after normalisation in training mode (ONNX operator text)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
+from mccompile.ops.normalize import Normalize, scaled
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
@@ -22,7 +23,8 @@ def _sample(d: Draw) -> Case:
 def import_batch_norm(n: Import) -> None:
     """x * s + (B - mean * s) with s = scale / sqrt(var + epsilon): one multiply-add per element."""
     if n.attr("training_mode", 0):
-        raise n.error("training mode is not supported", hint="export the model for inference")
+        _import_training(n)
+        return
     x = n.input(0)
     scale, shift, mean, var = (n.input(i) for i in range(1, 5))
     f = ex.var(0, scale.dtype)
@@ -33,6 +35,15 @@ def import_batch_norm(n: Import) -> None:
     s, b = (_channel(n, v, len(x.shape), name) for v, name in ((s, "s"), (b, "b")))
     body = ex.apply("add", ex.apply("mul", ex.var(0, x.dtype), ex.var(1, s.dtype)), ex.var(2, b.dtype))
     n.emit(Map(body, "f16" if x.dtype.name == "f16" else ""), [x, s, b])
+
+
+def _import_training(n: Import) -> None:
+    """The statistics are those of x itself, along all axes but that of the channels."""
+    x = n.input(0)
+    rank = len(x.shape)
+    extras = [_channel(n, n.input(i), rank, what) for i, what in ((1, "s"), (2, "b"))]
+    op = Normalize(tuple(a for a in range(rank) if a != 1), n.attr("epsilon", 1e-5))
+    n.emit(op, [x], extras=extras, post={0: scaled(x.dtype, True)})
 
 
 def _channel(n: Import, v: Value, rank: int, suffix: str) -> Value:

@@ -164,6 +164,18 @@ def stored_as(value: Value, like: Value) -> Value:
     return value
 
 
+def streamed(graph: Graph, region: Sequence[Node], height: int) -> Graph | str:
+    """The graph with a region in strips of ``height`` rows, or why it cannot be; the given graph stays as it is."""
+    strips = plan_strips(region, height)
+    if isinstance(strips, str):
+        return strips
+    other = graph.shallow_copy()
+    r = Rewriter(other)
+    cut(r, region, strips)
+    r.finish()
+    return other
+
+
 def cut(r: Rewriter, region: Sequence[Node], strips: Sequence[Strip]) -> None:
     """Replace a region, of whose results only the last is read outside, by its strips."""
     cutter = _Cutter(r, region)

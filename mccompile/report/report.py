@@ -51,7 +51,7 @@ def _steps(program: Program, graph: Graph) -> list[dict[str, Any]]:
     """What each step runs, for which ONNX nodes, and how much work it is."""
     steps = []
     macs = step_macs(program.module, graph)
-    lives = program.lives()
+    alive = _alive(program)
     for step, done in zip(program.body.linear(), macs, strict=True):
         if isinstance(step, Call):
             names = list(dict.fromkeys(v.buffer.name for v in step.results))
@@ -59,19 +59,19 @@ def _steps(program: Program, graph: Graph) -> list[dict[str, Any]]:
         else:
             what = {"kernel": "fill.generic", "onnx": [], "writes": [step.view.buffer.name]}
         read, written = step_bytes(step)
-        used = footprint(program, [b for b, (lo, hi) in lives.items() if lo <= len(steps) <= hi])
+        used = footprint(program, alive[len(steps)])
         steps.append(what | {"macs": done, "read_bytes": read, "written_bytes": written, "arena_bytes": used})
     return steps
 
 
-def _alive_at_peak(program: Program) -> tuple[int, list[Buffer], int]:
-    """The first step with the most bytes in use, the buffers alive then, and these bytes."""
+def _alive(program: Program) -> list[list[Buffer]]:
+    """The buffers alive at each step; those of a program without steps at its one moment."""
     lives = program.lives()
-    last = max((hi for _, hi in lives.values()), default=0)
-    alive = [[b for b, (lo, hi) in lives.items() if lo <= t <= hi] for t in range(last + 1)]
-    used = [footprint(program, buffers) for buffers in alive]
-    at = used.index(max(used))
-    return at, alive[at], used[at]
+    alive: list[list[Buffer]] = [[] for _ in range(max((hi for _, hi in lives.values()), default=0) + 1)]
+    for b, (lo, hi) in lives.items():
+        for at in alive[lo : hi + 1]:
+            at.append(b)
+    return alive
 
 
 def footprint(program: Program, buffers: Iterable[Buffer]) -> int:
@@ -87,7 +87,9 @@ def footprint(program: Program, buffers: Iterable[Buffer]) -> int:
 
 def _memory(program: Program) -> dict[str, Any]:
     facts = program.facts
-    step, alive, used = _alive_at_peak(program)
+    alive = _alive(program)
+    used = [footprint(program, buffers) for buffers in alive]
+    step = used.index(max(used))
     scratch = [b for b in program.arena() if b.role == "scratch"]
     return {
         "arena_bytes": program.arena_bytes,
@@ -99,8 +101,8 @@ def _memory(program: Program) -> dict[str, Any]:
         "algorithm": facts.algorithm,
         "in_place": [list(pair) for pair in facts.inplace],
         "peak_step": step,
-        "used_at_peak_bytes": used,
-        "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in alive],
+        "used_at_peak_bytes": used[step],
+        "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in alive[step]],
         "tensors": [
             {"name": b.name, "offset": program.offsets[b], "bytes": b.nbytes, "role": b.role} | _region(b.region)
             for b in program.arena()

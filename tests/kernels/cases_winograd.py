@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.kernels.cases import TAILS, Net, VariantCase
 
@@ -11,7 +12,7 @@ TOLERANCE = 3e-5
 
 
 def winograd(
-    shape: Sequence[int], channels: int, kernel: Sequence[int], tail: str = "plain", **attrs: Sequence[int]
+    shape: Sequence[int], channels: int, kernel: Sequence[int], tail: str = "plain", **attrs: Any
 ) -> VariantCase:
     """A convolution of an intermediate value."""
     pads = attrs.get("pads", [0] * (2 * len(kernel)))
@@ -20,7 +21,8 @@ def winograd(
     out = [(e + pads[i] + pads[i + len(kernel)] - reach[i] - 1) // strides[i] + 1 for i, e in enumerate(shape[2:])]
 
     def build(n: Net) -> Sequence[str]:
-        y = n.conv(n("Neg", n.input(*shape)), (channels, shape[1], *kernel), **attrs)
+        own = shape[1] // attrs.get("group", 1)
+        y = n.conv(n("Neg", n.input(*shape)), (channels, own, *kernel), **attrs)
         return [TAILS[tail](n, y, (shape[0], channels, *out))]
 
     name = f"winograd {list(shape)} {channels} {list(kernel)} {tail} {attrs}"
@@ -38,6 +40,7 @@ WINOGRAD = [
     winograd((1, 24, 14, 14), 32, (5, 5), pads=[2] * 4),
     winograd((1, 32, 60), 32, (3,), "residual", pads=[4, 4], dilations=[4]),
     *(winograd((1, 16, 24, w), m, (3, 3), strides=[2, 2], **SAME) for w, m in ((24, 16), (23, 40), (18, 96))),
+    winograd((1, 64, 14, 14), 96, (3, 3), "residual", group=2, **SAME),
     winograd((2, 24, 14, 15), 32, (3, 3), "residual", pads=[0, 0, 1, 1], strides=[2, 2]),
     winograd((1, 16, 20, 40), 32, (3, 7), pads=[1, 3, 1, 3], strides=[1, 2]),
     winograd((1, 32, 61), 32, (4,), "swish", pads=[1, 1], strides=[2]),

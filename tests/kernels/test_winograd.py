@@ -97,6 +97,7 @@ class Layer:
     pads: tuple[int, ...] = (1, 1, 1, 1)
     dilations: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
+    groups: int = 1
     post: str = "relu(acc + x0)"
 
     def graph(self) -> tuple[Graph, dict[str, Array]]:
@@ -110,13 +111,14 @@ class Layer:
         ]
         layout = "nhwc" if rank == 2 else "nwc"
         result = f"f32[{self.x[0]},{self.channels},{','.join(map(str, out))}]:{layout}"
-        shapes = {"w": (self.channels, self.x[1], *self.kernel), "b": (self.channels, *(1,) * rank)}
+        shapes = {"w": (self.channels, self.x[1] // self.groups, *self.kernel), "b": (self.channels, *(1,) * rank)}
         constants = ", ".join(f"%{n}: f32[{','.join(map(str, s))}]" for n, s in shapes.items())
         extras = ["%b"] if "x1" not in self.post else ["%b", "%s"]
         more = f", %s: {result}" if "x1" in self.post else ""
         graph = parse_graph(
             f"""graph @net(%x: f32[{','.join(map(str, self.x))}]:{layout}, {constants}{more}) {{
-              %y = conv(%x, %w) {{strides={strides}, pads={self.pads}, dilations={dilations}}}
+              %y = conv(%x, %w) {{strides={strides}, pads={self.pads}, dilations={dilations},
+                                  groups={self.groups}}}
                    with({', '.join(extras)}) post0{{ {self.post} }} : {result}
               return %y }}""",
             lookup,
@@ -147,6 +149,8 @@ LAYERS = [
     Layer((1, 5, 3), 4, kernel=(3,), pads=(16, 16), dilations=(16,)),
     *(Layer((1, c, 9, 12), m, strides=(2, 2)) for c, m in ((3, 5), (17, 33))),
     *(Layer((2, 6, h, w), 9, strides=(2, 2), pads=(0, 0, 1, 1)) for h, w in ((4, 4), (8, 13), (17, 16))),
+    Layer((2, 24, 9, 8), 48, groups=3, post="relu(acc + x0 + x1)"),
+    Layer((1, 40, 9, 8), 24, groups=2, strides=(2, 2)),
     Layer((1, 6, 12, 11), 9, strides=(2, 1)),
     Layer((1, 6, 12, 11), 9, strides=(1, 2), dilations=(2, 1), pads=(2, 0, 2, 0)),
     Layer((1, 18, 41), 9, kernel=(3,), strides=(2,), pads=(1, 1), post="relu(acc + x0 + x1)"),
@@ -192,7 +196,7 @@ def test_kernels_agree_with_float64(variant: ConvWinograd, target: str, tmp_path
     built = [_built(graph, i, target, opt_level="O0", kernels=force) for i, (graph, _) in enumerate(made)]
     library = CaseLibrary(tmp_path, built, [*resolve(target).c_flags, *STRICT_WARNINGS]).build()
     for layer, b, (graph, arrays) in zip(layers, built, made, strict=True):
-        assert _kernels(b) == ["conv.winograd"], layer
+        assert _kernels(b) == ["conv.winograd"] * layer.groups, layer
         exact = graph.evaluate({n: a.astype(np.float64) for n, a in arrays.items()})["y"]
         inputs = {n: _stored(a) for n, a in arrays.items()}
         for _ in range(2):
@@ -216,6 +220,8 @@ def test_what_it_does_not_support() -> None:
     assert "stride" in small.supports(patches.nodes[0], target)
     both, _ = Layer((1, 8, 9, 9), 8, strides=(2, 2), dilations=(2, 2)).graph()
     assert "dilation" in small.supports(both.nodes[0], target)
+    narrow, _ = Layer((1, 8, 9, 9), 8, groups=2).graph()
+    assert "small" in small.supports(narrow.nodes[0], target)
     mixed = next(v for v in VARIANTS if v.outputs == (4, 2))
     line, _ = Layer((1, 8, 9, 9), 8, kernel=(1, 3), pads=(0, 1, 0, 1)).graph()
     assert not mixed.supports(node, target)

@@ -36,6 +36,23 @@ class Example:
 
 EXAMPLES = (
     Example(
+        "trap: the vectors of a large result are not stored lane by lane into its rows, those of a small one are",
+        """graph @g(%x: f32[1,64,32,32], %u: f32[1,64,4,4]) {
+          %a = relayout(%x) : f32[1,64,32,32]:nhwc
+          %b = relayout(%u) : f32[1,64,4,4]:nhwc
+          %p = pool(%a) {mode='max', kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1),
+                         dilations=(1, 1)} : f32[1,64,32,32]:nhwc
+          %q = pool(%b) {mode='max', kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1),
+                         dilations=(1, 1)} : f32[1,64,4,4]:nhwc
+          %y = relayout(%p) : f32[1,64,32,32]
+          %z = relayout(%q) : f32[1,64,4,4]
+          return %y, %z
+        }""",
+        (4, 3),
+        "store its vectors lane by lane",
+        "x86-64-v3",
+    ),
+    Example(
         "hit: maps read a split by its strides",
         """graph @g(%x: f32[2,6,3]) {
           %a, %b = split(%x) {axis=1, sizes=(2, 4)} : f32[2,2,3], f32[2,4,3]

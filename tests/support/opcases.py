@@ -32,6 +32,10 @@ ORT_OPSET = 23
 """Newest opset that the oldest onnxruntime we test with implements in full."""
 
 
+OTHER_OPSETS = {"ai.onnx.ml": 3}
+"""Of other domains: the version that exporters write."""
+
+
 def case_model(front_end: FrontEnd, case: Case, opset: int = ORT_OPSET) -> onnx.ModelProto:
     """The ONNX model of one case; inputs listed as constant become initializers."""
     names, inputs, initializers = [], [], []
@@ -55,7 +59,10 @@ def case_model(front_end: FrontEnd, case: Case, opset: int = ORT_OPSET) -> onnx.
         info.ClearField("type")
     graph.ClearField("output")
     graph.output.extend(infos)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(front_end.domain, opset)], ir_version=10)
+    opsets = [helper.make_opsetid("", opset)]
+    if front_end.domain:
+        opsets.append(helper.make_opsetid(front_end.domain, OTHER_OPSETS.get(front_end.domain, 1)))
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     return onnx.shape_inference.infer_shapes(model)
 
 
