@@ -87,7 +87,7 @@ class _Converter:
     def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         folded = fold_node(self.graph, node, inputs)
         has_kernel = (node.domain, node.op_type) in front_ends()
-        if folded is not None and not (has_kernel and grows_much(folded, inputs)):
+        if folded is not None and not (has_kernel and grows_much(node, folded, inputs)):
             self._count(node, folded)
             for name, array in zip(node.outputs, folded, strict=False):
                 if name:

@@ -59,11 +59,11 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
     return computed(node, arrays)
 
 
-def grows_much(results: Sequence[np.ndarray], inputs: Sequence[Value | None]) -> bool:
+def grows_much(node: OnnxNode, results: Sequence[np.ndarray], inputs: Sequence[Value | None]) -> bool:
     """Whether results take so much more room than what they are made of that they are no constants to store."""
     given = sum(v.type.nbytes for v in dict.fromkeys(inputs) if v is not None)
     made = sum(a.nbytes for a in results)
-    return made - given > GROWN_BYTES and made > GROWN_FACTOR * given
+    return node.op_type != "Range" and made - given > GROWN_BYTES and made > GROWN_FACTOR * given
 
 
 def _require(node: OnnxNode, size: int, limit: int) -> None:

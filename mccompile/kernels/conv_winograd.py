@@ -244,7 +244,8 @@ class ConvWinograd(Variant):
             part, *parts = (_channels(v, own) for v in (result, *extras))
             packed = b.packed(w, PackedPoints(tile.outputs, tile.strides, tile.width, own))
             read = _channels(source, range(g * shape.inputs, (g + 1) * shape.inputs))
-            b.call(self.kernel, [read, packed], [part], op=replace(op, groups=1), params=tile, extras=parts, scratch=scratch)
+            one = replace(op, groups=1)
+            b.call(self.kernel, [read, packed], [part], op=one, params=tile, extras=parts, scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)

@@ -31,7 +31,7 @@ Matrix = tuple[Row, ...]
 
 @dataclass(frozen=True)
 class Filtering:
-    """The matrices of F(outputs, taps): AT [m, t], G [t, r], BT [t, t] with t = s * (m - 1) + r, s being the stride."""
+    """The matrices of F(outputs, taps): AT [m, t], G [t, r], BT [t, t] with t = stride * (m - 1) + r."""
 
     at: Matrix
     g: Matrix

@@ -6,6 +6,7 @@ import numpy as np
 
 from mccompile.ir.types import DTYPES
 from mccompile.onnxio import dtype_name
+from mccompile.ops.expand import Expand
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -32,7 +33,10 @@ def import_size(n: Import) -> None:
 
 @onnx_op("ConstantOfShape")
 def import_constant_of_shape(n: Import) -> None:
-    _refuse(n)
+    """One element, repeated where it is read: the importer folds what is small."""
+    shape = n.ints(0, "shape")
+    value = np.reshape(n.attr("value", np.zeros(1, np.float32)), (1,) * len(shape))
+    n.emit(Expand(shape), [n.constant("element", value)])
 
 
 @onnx_op("Range")

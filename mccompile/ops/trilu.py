@@ -6,7 +6,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
-from mccompile.ir.types import I32, I64
+from mccompile.ir.types import F32, I32, I64
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import onnx_op
@@ -26,7 +26,8 @@ def import_trilu(n: Import) -> None:
     if len(x.shape) < 2:
         raise n.error("Trilu needs matrices")
     rows, columns = x.shape[-2:]
-    dtype, extra = I32, list[Value]()
+    # Vectors compare floats, which hold every coordinate below 2^24.
+    dtype, extra = F32 if x.dtype == F32 and rows + columns < 2**23 else I32, list[Value]()
     start = np.arange(rows, dtype=np.int64)
     if n.is_const(1):
         start += max(-rows, min(int(n.const(1, "k").reshape(-1)[0]), columns))

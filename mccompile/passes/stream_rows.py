@@ -122,5 +122,5 @@ class _Costs:
 
     def returns(self, region: Region) -> float:
         """Cycles in which the values of a region that are too large go to memory and come back."""
-        large = [v.type.nbytes for v in region.inner() if v.type.nbytes > self.target.l2 // 2]
+        large = [v.type.nbytes for v in region.inner() if v.type.nbytes > ROOM * self.target.l2]
         return sum(large) / RETURN_BYTES

@@ -173,6 +173,9 @@ MATMULS = [
     matmul((2, 3, 4, 6), 10, "residual"),
     matmul((3, 1, 7), 20, "swish"),
     matmul((1, 300), 40),
+    matmul((120, 2500), 56, "residual"),
+    matmul((80, 3300), 72),
+    matmul((40, 4500), 24, "swish"),
 ]
 POINTWISE = [
     *(pointwise((1, 4, 7, 7), m) for m in (1, 5, 6, 7, 13, 14, 15)),

@@ -11,7 +11,7 @@ import pytest
 from mccompile.ir.kernel import Buffer, whole
 from mccompile.ir.types import F32, TensorType
 from mccompile.kernels.conv_channels import PackedTaps, PixelTile, best_pixel_tile
-from mccompile.kernels.matmul import in_chunks
+from mccompile.kernels.matmul import in_chunks, in_depth
 from mccompile.kernels.tiles import Tile, best_tile
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import resolve
@@ -94,3 +94,15 @@ def test_chunks_of_rows_fit_the_cache(shape: tuple[int, ...]) -> None:
     assert tile.chunk * inner * 4 <= V4.l2 // 2
     if view.count * 4 <= V4.l2 // 2:
         assert (tile.axis, tile.chunk) == (0, shape[0])  # weights are read once
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "columns", "deep"), [(197, 3072, 768, True), (64, 768, 3072, False), (40, 1024, 256, False)]
+)
+def test_a_long_reduction_goes_in_blocks_where_that_reads_less(rows: int, steps: int, columns: int, deep: bool) -> None:
+    view = whole(Buffer("x", TensorType(F32, (rows, steps)), "arena", 64))
+    tile = in_depth(in_chunks(Tile(9, 3, 16), view, V4), view, columns, V4)
+    assert (tile.depth > 0) == deep
+    if deep:
+        assert 4 * tile.depth * (tile.chunk + tile.width) < V4.l2
+        assert steps % tile.depth != 0 or steps // tile.depth > 1

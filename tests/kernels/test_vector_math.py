@@ -73,7 +73,8 @@ def test_a_product_with_a_sigmoid_is_within_its_bound(target: str, tmp_path: Pat
     if not resolve(target).denormals:
         x = x[(np.abs(x) >= TINY) | ~np.isfinite(x) | (x == 0)]
     graph = parse_graph(
-        f"graph @net(%x: f32[{x.size}]) {{ %y = map(%x) {{expr={{x0 * sigmoid(x0)}}}} : f32[{x.size}] return %y }}", lookup
+        f"graph @net(%x: f32[{x.size}]) {{ %y = map(%x) {{expr={{x0 * sigmoid(x0)}}}} : f32[{x.size}] return %y }}",
+        lookup,
     )
     built = compiled_graph(graph, "O0", "net", target=target)
     assert kernels_of(built) == {"map.vector"}

@@ -1,0 +1,65 @@
+"""Constants that are mostly repetitions are computed on the device; weights that are cast are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from mccompile.driver import Options, import_graph
+from mccompile.ir.graph import Graph
+from tests.cli.conftest import floats, save
+
+N = helper.make_node
+ROW = np.arange(512, dtype=np.float32)
+MADE: dict[str, tuple[list[NodeProto], dict[str, np.ndarray[Any, Any]]]] = {
+    "Expand": ([N("Expand", ["c", "s"], ["a"])], {"c": ROW, "s": np.array([1024, 512])}),
+    "Tile": ([N("Tile", ["c", "s"], ["a"])], {"c": ROW[None], "s": np.array([1024, 1])}),
+    "MatMul": ([N("MatMul", ["c", "d"], ["a"])], {"c": np.ones((1024, 2), np.float32), "d": np.stack([ROW, -ROW])}),
+    "Add": ([N("Add", ["c", "d"], ["a"])], {"c": np.ones((1024, 1), np.float32), "d": ROW}),
+    "ConstantOfShape": (
+        [N("ConstantOfShape", ["s"], ["a"], value=numpy_helper.from_array(np.float32([2.5])))],
+        {"s": np.array([1024, 512])},
+    ),
+}
+STORED: dict[str, tuple[list[NodeProto], dict[str, np.ndarray[Any, Any]]]] = {
+    "cast": ([N("Cast", ["c"], ["a"], to=TensorProto.FLOAT)], {"c": np.ones((1024, 512), np.float16)}),
+    "small": ([N("Expand", ["c", "s"], ["a"])], {"c": ROW, "s": np.array([64, 512])}),
+    "range": (
+        [N("Range", ["b", "e", "d"], ["r"]), N("Cast", ["r"], ["a"], to=TensorProto.FLOAT)],
+        {"b": np.array(0), "e": np.array(1 << 19), "d": np.array(1)},
+    ),
+}  # fmt: skip
+
+
+def _graph(folder: Path, nodes: list[NodeProto], constants: dict[str, np.ndarray[Any, Any]]) -> Graph:
+    path = save(folder / "m.onnx", [*nodes, N("Mul", ["a", "x"], ["y"])], [floats("x", [1])], initializer=[
+        numpy_helper.from_array(a, name) for name, a in constants.items()])  # fmt: skip
+    return import_graph(path, Options(target="generic")).graph
+
+
+def _stored(graph: Graph) -> int:
+    return sum(v.type.nbytes for v in graph.constants)
+
+
+@pytest.mark.parametrize("case", MADE)
+def test_repetitions_are_not_stored(case: str, tmp_path: Path) -> None:
+    nodes, constants = MADE[case]
+    graph = _graph(tmp_path, nodes, constants)
+    assert _stored(graph) < 16384
+    want = {
+        "MatMul": np.broadcast_to(ROW * 0, (1024, 512)), "Add": np.broadcast_to(ROW + 1, (1024, 512)),
+        "ConstantOfShape": np.full((1024, 512), 2.5, np.float32),
+    }.get(case, np.broadcast_to(ROW, (1024, 512)))  # fmt: skip
+    (got,) = graph.evaluate({"x": np.float32([3])}).values()
+    np.testing.assert_array_equal(got, 3 * want)
+
+
+@pytest.mark.parametrize("case", STORED)
+def test_what_hardly_grows_is_stored(case: str, tmp_path: Path) -> None:
+    nodes, constants = STORED[case]
+    graph = _graph(tmp_path, nodes, constants)
+    assert [n.op.name for n in graph.nodes] == ["map"]
