@@ -34,6 +34,7 @@ def compile(
     constants: Mapping[str, Any] | None = None,
     max_blob_growth: float = 4.0,
     plan_effort: int = 1,
+    stream_rows: str = "auto",
     tune: bool = False,
     tuning: str | Path | None = None,
 ) -> Artifacts:
@@ -60,6 +61,9 @@ def compile(
         max_blob_growth: by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3
             on hosted targets); 0 or 1: not at all.
         plan_effort: how long a smaller arena is searched for, from 0 to 3: each 8 times as long as the one before.
+        stream_rows: compute convolutions strip by strip of rows, so that of what lies between them only a few rows
+            exist: ``auto`` where it is faster, or ``ram`` or ``memory`` are too small otherwise; ``never``; or
+            ``always`` where the arena gets smaller.
         tune: measure the kernels that each node could have on this machine, and take the fastest. What was measured
             before is kept in the user's cache, or in the file ``tuning``.
         tuning: file of measurements to choose kernels by.
@@ -73,7 +77,7 @@ def compile(
     options = driver.Options(
         target, opt_level, dims or {}, input_shapes or {}, keep_inputs, name, embed, None, kernels or {}, exact,
         tuple((memory or {}).items()), ram, split_kernels, constants=constants or {},
-        max_blob_growth=max_blob_growth, plan_effort=plan_effort,
+        max_blob_growth=max_blob_growth, plan_effort=plan_effort, stream_rows=stream_rows,
     )  # fmt: skip
     if tune or tuning is not None:
         from mccompile.tune.tune import apply

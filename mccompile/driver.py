@@ -31,6 +31,8 @@ from mccompile.onnxio import read_model
 from mccompile.ops.registry import lookup
 from mccompile.passes.manager import exact_only, run_passes
 from mccompile.passes.pipeline import PIPELINES
+from mccompile.passes.row_regions import smallest
+from mccompile.passes.row_strips import streamed
 from mccompile.plan.check import check_program
 from mccompile.plan.fit import Room, plan_to_fit
 from mccompile.plan.forward import forward
@@ -58,6 +60,17 @@ __all__ = [
     "require_writable",
     "write_folder",
 ]
+
+
+STREAM_ROWS = "stream-rows"
+STREAMING = ("auto", "never", "always")
+"""What `Options.stream_rows` may be."""
+MOST_REGIONS = 4
+"""Regions that are put in strips of rows to save memory."""
+REGIONS_TRIED = 3
+"""Regions that are tried for each."""
+SMALLER = 0.97
+"""What part of the peak may be left, or it is not worth the code."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +178,8 @@ def optimize(c: Compilation, observe: Observer = _nothing) -> None:
     if c.options.opt_level not in PIPELINES:
         raise UsageError(f"unknown level {c.options.opt_level!r}", hint=f"known levels: {', '.join(PIPELINES)}")
     names = PIPELINES[c.options.opt_level] if c.options.passes is None else c.options.passes
+    if c.options.stream_rows == "never":
+        names = [n for n in names if n != STREAM_ROWS]
     c.passes = run_passes(c.graph, exact_only(names) if c.options.exact else names, observe, c.target)
 
 
@@ -184,6 +199,8 @@ def compile_program(
 def place_program(c: Compilation, observe: Observer = _nothing) -> None:
     """Every stage that is not done yet, up to the planned program."""
     _require_memory(c.options)
+    if c.options.stream_rows not in STREAMING:
+        raise UsageError(f"rows are streamed {', '.join(STREAMING)}, not {c.options.stream_rows!r}")
     if c.lowered is None:
         observe("import", c.graph)
         optimize(c, observe)
@@ -232,11 +249,45 @@ def _place(c: Compilation) -> Program:
         work[n.origins] = work.get(n.origins, 0) + macs
     leaner = (lambda: _lower(c, arena_first=True)) if c.graph.nodes else None
     room = Room(c.options.keep_inputs, c.options.memory, c.options.ram, c.options.plan_effort)
-    fitted = plan_to_fit(c.lowered, leaner, room, work)
+    graphs = {id(c.lowered): c.graph}
+
+    def in_strips() -> Iterator[Lowered]:
+        for graph, lowered in _in_strips(c):
+            graphs[id(lowered)] = graph
+            yield lowered
+
+    if c.options.stream_rows == "always":
+        for c.lowered in in_strips():
+            pass
+    fitted = plan_to_fit(c.lowered, leaner, room, work, in_strips if c.options.stream_rows == "auto" else None)
     c.lowered, c.program = fitted.lowered, fitted.program
+    c.graph = graphs.get(id(c.lowered), c.graph)
     if fitted.note:
         c.notes.append(fitted.note)
     return c.program
+
+
+def _in_strips(c: Compilation) -> Iterator[tuple[Graph, Lowered]]:
+    """Forms of the program that need less and less memory: region after region in strips of rows."""
+    assert c.lowered is not None
+    if c.options.opt_level in ("O0", "O1") or c.lowered.forwarding is None:
+        return
+    graph, least = c.graph, c.lowered.forwarding.peak[1]
+    for _ in range(MOST_REGIONS):
+        found = None
+        for region, height in smallest(graph, REGIONS_TRIED, overlaps=not c.target.lanes):
+            other = streamed(graph, region.nodes, height)
+            if isinstance(other, str):
+                continue
+            lowered = _lower(replace(c, graph=other))
+            assert lowered.forwarding is not None
+            if lowered.forwarding.peak[1] < SMALLER * least:
+                found, least = (other, lowered), lowered.forwarding.peak[1]
+                found[0].verify()
+        if found is None:
+            return
+        graph = found[0]
+        yield found
 
 
 def compile_files(

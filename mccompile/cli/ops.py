@@ -35,9 +35,12 @@ def ops(markdown: bool, as_json: bool) -> None:
 
 
 def _counts(rows: Sequence[Row]) -> list[str]:
+    """How many operators of ai.onnx there are by status, and how many of other domains."""
     from mccompile.report.support import Status
 
-    return [f"{sum(r.status is s for r in rows)} {s.value}" for s in Status]
+    own = [r for r in rows if ":" not in r.op]
+    counts = [f"{sum(r.status is s for r in own)} {s.value}" for s in Status]
+    return [*counts, f"{len(rows) - len(own)} of other domains supported"]
 
 
 def _markdown(rows: Sequence[Row]) -> str:

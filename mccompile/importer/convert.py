@@ -87,8 +87,9 @@ class _Converter:
     def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         folded = fold_node(self.graph, node, inputs)
         has_kernel = (node.domain, node.op_type) in front_ends()
-        if folded is not None and not (has_kernel and grows_much(node, folded, inputs)):
+        if folded is not None:
             self._count(node, folded)
+        if folded is not None and not (has_kernel and grows_much(node, folded, inputs)):
             for name, array in zip(node.outputs, folded, strict=False):
                 if name:
                     self.values[name] = self._constant(name, array, node)

@@ -61,16 +61,28 @@ def box(extents: Shape, src: tuple[tuple[int, int], ...], dst: tuple[tuple[int, 
 
 
 def positions(maps: tuple[Affine, ...], loops: Shape) -> tuple[Array, ...]:
-    """The index arrays (one per axis, of shape ``loops``) a map addresses: its meaning in numpy."""
-    grid = np.indices(loops) if loops else np.zeros((0,), dtype=np.int64)
+    """The index arrays (one per axis, which broadcast to ``loops``) a map addresses: its meaning in numpy."""
+    rank = len(loops)
     index = []
     for m in maps:
-        at = np.full(loops, m.const, dtype=np.int64)
+        at = np.full((1,) * rank, m.const, dtype=np.int64)
         for k, coef in enumerate(m.coefs):
             if coef:
-                at += coef * grid[k]
+                at = at + coef * np.arange(loops[k]).reshape((1,) * k + (-1,) + (1,) * (rank - 1 - k))
         index.append(at)
     return tuple(index)
+
+
+def places(maps: tuple[Affine, ...], loops: Shape) -> tuple[Array | slice, ...]:
+    """`positions`, as slices where a map goes along with the loops: no array of indices as large as the operand."""
+    rank = len(loops)
+    steps = [m.coefs[k] if k < rank else 0 for k, m in enumerate(maps)]
+    along = len(maps) == rank and all(c > 0 for c in steps)
+    if not along or any(m.coefs[i] for k, m in enumerate(maps) for i in range(rank) if i != k):
+        return positions(maps, loops)
+    return tuple(
+        slice(m.const, m.const + c * (n - 1) + 1, c) for m, c, n in zip(maps, steps, loops, strict=True)
+    )
 
 
 def count(move: Move) -> int:

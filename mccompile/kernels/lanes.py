@@ -12,7 +12,7 @@ from mccompile.ir.types import BOOL, F32
 from mccompile.targets.target import Target
 
 _VECTOR_CYCLES: Mapping[str, float] = {
-    "div": 8, "sqrt": 10, "exp": 12, "log": 22, "log1p": 30, "erf": 18, "tanh": 20, "sigmoid": 18,
+    "div": 6, "sqrt": 10, "exp": 9, "log": 22, "log1p": 30, "erf": 18, "tanh": 18, "sigmoid": 11, "gate": 11,
     "floor": 6, "ceil": 8, "rne": 6, "sign": 4, "max": 2, "min": 2,
     "sin": 24, "cos": 24,
 }  # fmt: skip

@@ -167,6 +167,7 @@ def innermost_stride(view: View) -> int | None:
     return steps[-1] if steps else 1
 
 
+LINE_BYTES = 64
 FEW_LINES = 8
 """Lines of a set of the first cache: as many places far apart are written without pushing each other out."""
 
@@ -188,7 +189,8 @@ def lines_spread(before: Call, after: Call, target: Target) -> str:
     are open at a time than the cache holds, when their distance is a power of two."""
     for a, b in zip(before.results, after.results, strict=True):
         large = b.count * b.dtype.nbytes > target.l1 // 2 and b.rank > 0 and b.shape[-1] > FEW_LINES
-        if target.hosted and target.lanes and large and scattered(a, b):
+        far = scattered(a, b) and abs(innermost_stride(b) or 0) * b.dtype.nbytes >= LINE_BYTES
+        if target.hosted and target.lanes and large and far:
             return f"{before.kernel} would store its vectors lane by lane, far apart"
     return ""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.affine import Move, positions
+from mccompile.ir.affine import Move, places
 from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType, dtype_of
@@ -35,7 +35,7 @@ class Movement(Op):
         fill = 0 if self.background is None else self.background
         out = [np.full(t.shape, fill, dtype=given[0].dtype) for t in results]
         for move in self.moves(types, results):
-            taken = given[move.operand][positions(move.src, move.loops)]
-            out[move.result][positions(move.dst, move.loops)] = taken
+            taken = given[move.operand][places(move.src, move.loops)]
+            out[move.result][places(move.dst, move.loops)] = taken
         return tuple(out)
 

@@ -35,8 +35,9 @@ def import_size(n: Import) -> None:
 def import_constant_of_shape(n: Import) -> None:
     """One element, repeated where it is read: the importer folds what is small."""
     shape = n.ints(0, "shape")
-    value = np.reshape(n.attr("value", np.zeros(1, np.float32)), (1,) * len(shape))
-    n.emit(Expand(shape), [n.constant("element", value)])
+    value = n.attr("value")
+    element = np.zeros(1, np.float32) if value is None else np.asarray(value)
+    n.emit(Expand(shape), [n.constant("element", element.reshape((1,) * len(shape)))])
 
 
 @onnx_op("Range")

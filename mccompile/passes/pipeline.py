@@ -12,7 +12,7 @@ _FUSE = (
     "narrow-integers",
 )  # fmt: skip
 _RECOGNIZE = ("simplify-movement", "fold-space-to-depth", "recognize-normalization", "recognize-softmax")
-_STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts")
+_STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts", "stream-rows")
 _FULL = (*_CLEAN, "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_FUSE, *_STORE)
 _SMALL = (*_CLEAN, *_RECOGNIZE, *_FUSE, *_CLEAN)
 

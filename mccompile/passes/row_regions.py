@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ops.concat import Concat
 from mccompile.ops.reshape_op import Reshape
-from mccompile.ops.slice import Slice
 from mccompile.passes.row_windows import AXIS, RowWindow, row_axis, row_windows
 
 MOST_NODES = 32
@@ -46,12 +45,13 @@ class Region:
 
 
 def regions(graph: Graph, most: int = MOST_NODES) -> Iterator[Region]:
-    """Every region of two to ``most`` nodes."""
+    """Every region of two to ``most`` nodes. What is in strips already, several nodes of one origin, is left out."""
     last: dict[Value, int] = dict.fromkeys(graph.outputs, len(graph.nodes))
     for i, node in enumerate(graph.nodes):
         for v in node.inputs:
             last[v] = max(last.get(v, i), i)
-    by_row = [None if _is_strip(n) else _windows(n) for n in graph.nodes]
+    alike = Counter((n.origins, type(n.op)) for n in graph.nodes if n.origins)
+    by_row = [_windows(n) if alike[n.origins, type(n.op)] < 2 else None for n in graph.nodes]
     for start, first in enumerate(by_row):
         if first is None:
             continue
@@ -74,10 +74,6 @@ def regions(graph: Graph, most: int = MOST_NODES) -> Iterator[Region]:
 def _windows(node: Node) -> tuple[RowWindow | None, ...] | None:
     found = row_windows(node)
     return None if isinstance(found, str) else found
-
-
-def _is_strip(node: Node) -> bool:
-    return isinstance(node.op, Slice | Concat) and node.op.view
 
 
 @dataclass(frozen=True)

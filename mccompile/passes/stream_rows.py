@@ -9,16 +9,16 @@ from mccompile.ir.graph import Graph, Node
 from mccompile.kernels.costs import cheapest
 from mccompile.kernels.traffic import CACHE_BYTES
 from mccompile.ops.concat import Concat
+from mccompile.ops.conv import Conv
 from mccompile.ops.slice import Slice
 from mccompile.passes.manager import Remarks
 from mccompile.passes.row_regions import Region, regions, working_bytes
 from mccompile.passes.row_strips import streamed
-from mccompile.passes.row_windows import AXIS
 from mccompile.targets.target import Target
 
 NEEDS_TARGET = True
 
-RETURN_BYTES = 40
+RETURN_BYTES = 64
 """Bytes per cycle of a value that is written, does not fit into the second cache, and is read again, beside what its
 kernels take with all at hand (Zen 4, with an L3 that holds it)."""
 MOST_NODES = 4
@@ -27,7 +27,7 @@ CALL_CYCLES = 100
 """What a step takes that the costs of kernels do not tell: the call, and first reads of weights."""
 ROOM = 0.75
 """What part of the second cache the rows between the operators of a region may take, with those around it."""
-WORTH = 0.99
+WORTH = 0.975
 """Strips must take less than this part of the cycles that the region takes as it is."""
 
 
@@ -41,10 +41,13 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 
 
 def _best_cover(graph: Graph, costs: _Costs) -> list[Region]:
-    """Regions without common nodes, in which most bytes lie that would have to be fetched again."""
+    """Regions without common nodes, in which most bytes lie that would have to be fetched again.
+
+    They begin with a convolution: anything lighter is as fast in place, on all rows at once.
+    """
     ends: dict[int, list[Region]] = {}
     for region in regions(graph, MOST_NODES):
-        if costs.returns(region):
+        if isinstance(region.nodes[0].op, Conv) and costs.returns(region):
             ends.setdefault(region.stop, []).append(region)
     best: list[tuple[float, list[Region]]] = [(0.0, [])]
     for stop in range(1, len(graph.nodes) + 1):

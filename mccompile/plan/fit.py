@@ -13,6 +13,7 @@ from mccompile.plan.regions import Memory, Work
 
 LONGER = "a longer search of the planner"
 LEANER = "kernels without halos"
+STRIPS = "convolutions in strips of rows"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,10 @@ class Fitted:
     note: str = ""
 
 
-def plan_to_fit(first: Lowered, leaner: Callable[[], Lowered] | None, room: Room, work: Work) -> Fitted:
+def plan_to_fit(
+    first: Lowered, leaner: Callable[[], Lowered] | None, room: Room, work: Work,
+    in_strips: Callable[[], Iterator[Lowered]] | None = None,
+) -> Fitted:  # fmt: skip
     """The first plan that fits, or the smallest one where none does.
 
     Args:
@@ -45,6 +49,7 @@ def plan_to_fit(first: Lowered, leaner: Callable[[], Lowered] | None, room: Room
         leaner: gives kernels that take less memory and more time; None if there are no others.
         room: what there is.
         work: see `plan`.
+        in_strips: gives ever smaller forms in which large values exist as a few rows; None if there are no others.
 
     Raises:
         CompileError: the memories of ``room`` are too small for all of them.
@@ -52,7 +57,7 @@ def plan_to_fit(first: Lowered, leaner: Callable[[], Lowered] | None, room: Room
     best: Fitted | None = None
     failure: CompileError | None = None
     begun = ""
-    for lowered, effort, what in _attempts(first, leaner, room.effort):
+    for lowered, effort, what in _attempts(first, leaner, in_strips, room.effort):
         if best is not None and effort > room.effort and _hopeless(best, lowered, room):
             continue
         try:
@@ -71,12 +76,12 @@ def plan_to_fit(first: Lowered, leaner: Callable[[], Lowered] | None, room: Room
     if best is not None:
         return best
     assert failure is not None
-    tried = [LONGER] + ([LEANER] if leaner is not None else [])
+    tried = [LONGER] + [LEANER] * (leaner is not None) + [STRIPS] * (in_strips is not None)
     raise CompileError(f"{failure.rule}\n  tried in vain: {', '.join(tried)}", where=failure.where, hint=failure.hint)
 
 
 def _attempts(
-    first: Lowered, leaner: Callable[[], Lowered] | None, effort: int
+    first: Lowered, leaner: Callable[[], Lowered] | None, in_strips: Callable[[], Iterator[Lowered]] | None, effort: int
 ) -> Iterator[tuple[Lowered, int, str]]:
     """Kernels, effort of the planner, what that is called; the cheapest for the user first."""
     yield first, effort, ""
@@ -85,6 +90,8 @@ def _attempts(
         lowered = leaner()
         yield lowered, effort, LEANER
         yield lowered, effort + 1, f"{LEANER} and {LONGER}"
+    for lowered in in_strips() if in_strips is not None else ():
+        yield lowered, effort, STRIPS
 
 
 def _hopeless(best: Fitted, lowered: Lowered, room: Room) -> bool:

@@ -43,6 +43,7 @@ class Options:
     costs: CostTable = UNMEASURED
     max_blob_growth: float = 4.0
     plan_effort: int = 1
+    stream_rows: str = "auto"
 
 
 @dataclass

@@ -49,7 +49,7 @@ def _tensors(program: Program) -> dict[str, Any]:
 
 def _steps(program: Program, graph: Graph) -> list[dict[str, Any]]:
     """What each step runs, for which ONNX nodes, and how much work it is."""
-    steps = []
+    steps: list[dict[str, Any]] = []
     macs = step_macs(program.module, graph)
     alive = _alive(program)
     for step, done in zip(program.body.linear(), macs, strict=True):

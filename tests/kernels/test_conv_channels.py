@@ -99,7 +99,7 @@ def test_chunks_of_rows_fit_the_cache(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("rows", "steps", "columns", "deep"), [(197, 3072, 768, True), (64, 768, 3072, False), (40, 1024, 256, False)]
 )
-def test_a_long_reduction_goes_in_blocks_where_that_reads_less(rows: int, steps: int, columns: int, deep: bool) -> None:
+def test_long_reductions_go_in_blocks_where_that_reads_less(rows: int, steps: int, columns: int, deep: bool) -> None:
     view = whole(Buffer("x", TensorType(F32, (rows, steps)), "arena", 64))
     tile = in_depth(in_chunks(Tile(9, 3, 16), view, V4), view, columns, V4)
     assert (tile.depth > 0) == deep
