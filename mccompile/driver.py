@@ -249,45 +249,59 @@ def _place(c: Compilation) -> Program:
         work[n.origins] = work.get(n.origins, 0) + macs
     leaner = (lambda: _lower(c, arena_first=True)) if c.graph.nodes else None
     room = Room(c.options.keep_inputs, c.options.memory, c.options.ram, c.options.plan_effort)
-    graphs = {id(c.lowered): c.graph}
+    forms = {id(c.lowered): _Form(c.graph, c.lowered)}
 
     def in_strips() -> Iterator[Lowered]:
-        for graph, lowered in _in_strips(c):
-            graphs[id(lowered)] = graph
-            yield lowered
+        for form in _in_strips(c):
+            forms[id(form.lowered)] = form
+            yield form.lowered
 
     if c.options.stream_rows == "always":
         for c.lowered in in_strips():
             pass
     fitted = plan_to_fit(c.lowered, leaner, room, work, in_strips if c.options.stream_rows == "auto" else None)
     c.lowered, c.program = fitted.lowered, fitted.program
-    c.graph = graphs.get(id(c.lowered), c.graph)
+    if id(c.lowered) in forms:
+        c.graph = forms[id(c.lowered)].graph
+        c.notes += forms[id(c.lowered)].notes
     if fitted.note:
         c.notes.append(fitted.note)
     return c.program
 
 
-def _in_strips(c: Compilation) -> Iterator[tuple[Graph, Lowered]]:
+@dataclass(frozen=True)
+class _Form:
+    """A graph with its kernels, and what of it is in strips of rows."""
+
+    graph: Graph
+    lowered: Lowered
+    notes: tuple[str, ...] = ()
+
+    @property
+    def peak(self) -> int:
+        return self.lowered.forwarding.peak[1] if self.lowered.forwarding else 0
+
+
+def _in_strips(c: Compilation) -> Iterator[_Form]:
     """Forms of the program that need less and less memory: region after region in strips of rows."""
     assert c.lowered is not None
-    if c.options.opt_level in ("O0", "O1") or c.lowered.forwarding is None:
-        return
-    graph, least = c.graph, c.lowered.forwarding.peak[1]
-    for _ in range(MOST_REGIONS):
-        found = None
-        for region, height in smallest(graph, REGIONS_TRIED, overlaps=not c.target.lanes):
-            other = streamed(graph, region.nodes, height)
-            if isinstance(other, str):
-                continue
-            lowered = _lower(replace(c, graph=other))
-            assert lowered.forwarding is not None
-            if lowered.forwarding.peak[1] < SMALLER * least:
-                found, least = (other, lowered), lowered.forwarding.peak[1]
-                found[0].verify()
-        if found is None:
+    form = _Form(c.graph, c.lowered)
+    for _ in range(MOST_REGIONS if c.options.opt_level not in ("O0", "O1") else 0):
+        least = min((f for f in _one_more(c, form)), key=lambda f: f.peak, default=form)
+        if least.peak >= SMALLER * form.peak:
             return
-        graph = found[0]
-        yield found
+        least.graph.verify()
+        form = least
+        yield form
+
+
+def _one_more(c: Compilation, form: _Form) -> Iterator[_Form]:
+    """Forms with one more region in strips."""
+    for region, height in smallest(form.graph, REGIONS_TRIED, overlaps=not c.target.lanes):
+        graph = streamed(form.graph, region.nodes, height)
+        if not isinstance(graph, str):
+            note = f"{region.what} in strips of {height} of {region.rows} rows"
+            yield _Form(graph, _lower(replace(c, graph=graph)), (*form.notes, note))
 
 
 def compile_files(

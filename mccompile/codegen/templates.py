@@ -36,10 +36,11 @@ def render(template: str, **variables: object) -> str:
 
 
 def indent_c(text: str) -> str:
-    """C with its lines indented by depth of braces, and within parentheses; one blank line at most, none at the ends of a block.
+    """C with its lines indented by depth of braces, and within parentheses.
 
-    Templates may so print bodies of several lines at any depth. Directives keep their place, as does extern "C".
-    What a template adds to or multiplies by as a neutral number is left out.
+    There is one blank line at most, and none at the ends of a block. Templates may so print bodies of several lines
+    at any depth. Directives keep their place, as does extern "C". What a template adds to or multiplies by as a
+    neutral number is left out.
     """
     out: list[str] = []
     depth = parentheses = 0
@@ -65,7 +66,7 @@ def indent_c(text: str) -> str:
             out.pop()
         closing = len(code) - len(code.lstrip("}"))
         out.append("    " * (max(depth - closing, 0) + (parentheses > 0)) + line)
-        parentheses += code.count("(") - code.count(")")
+        parentheses += sum(map(code.count, "([")) - sum(map(code.count, ")]"))
         depth = max(depth + code.count("{") - code.count("}"), 0)
         in_comment = "/*" in line and "*/" not in line[line.rindex("/*") :]
     return "\n".join(out).rstrip() + "\n"

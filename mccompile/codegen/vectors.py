@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -169,7 +170,7 @@ class Vectors:
     def nbytes(self) -> int:
         """Bytes of all that the kernel reads and writes."""
         bound = (*self.context.x, *self.context.y, *self.context.e)
-        return sum(v.view.count * v.dtype.nbytes for v in bound if v is not None)
+        return sum(math.prod(_extents(v.view)) * v.dtype.nbytes for v in bound if v is not None)
 
     def keep(self, value: str, count: int, *coordinates: str) -> str:
         """The statement that stores lanes in result 0 without its epilogue."""
@@ -279,6 +280,13 @@ class Vectors:
     def _readable(view: View) -> bool:
         step = _step(view)
         return step is not None and (view.dtype == F32 or (view.dtype == BOOL and step in (0, 1)))
+
+
+def _extents(view: View) -> list[int]:
+    """The extents of a view of different elements: without what is repeated."""
+    if not view.linear:
+        return list(view.shape)
+    return [e for e, s in zip(view.shape, view.axis_strides(), strict=True) if s]
 
 
 def _step(view: View) -> int | None:

@@ -61,7 +61,7 @@ def box(extents: Shape, src: tuple[tuple[int, int], ...], dst: tuple[tuple[int, 
 
 
 def positions(maps: tuple[Affine, ...], loops: Shape) -> tuple[Array, ...]:
-    """The index arrays (one per axis, which broadcast to ``loops``) a map addresses: its meaning in numpy."""
+    """The index arrays (one per axis, of shape ``loops``; not to be written) a map addresses: its meaning."""
     rank = len(loops)
     index = []
     for m in maps:
@@ -69,7 +69,7 @@ def positions(maps: tuple[Affine, ...], loops: Shape) -> tuple[Array, ...]:
         for k, coef in enumerate(m.coefs):
             if coef:
                 at = at + coef * np.arange(loops[k]).reshape((1,) * k + (-1,) + (1,) * (rank - 1 - k))
-        index.append(at)
+        index.append(np.broadcast_to(at, loops))
     return tuple(index)
 
 

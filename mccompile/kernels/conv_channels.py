@@ -140,6 +140,14 @@ def _strided(view: View, strides: tuple[int, ...], extents: tuple[int, ...]) -> 
 
 
 @dataclass(frozen=True)
+class TapRun:
+    """Neighbours among the columns of a window that serve the same pixels of a tile, which are neighbours as well."""
+
+    taps: range
+    pixels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class PixelStrip:
     """Tiles of ``size`` pixels along a line; ``taps`` holds for each column of the window the pixels that it serves,
     those for which it does not lie in the padding. ``ragged``: single pixels, whose taps are found when it runs."""
@@ -155,9 +163,16 @@ class PixelStrip:
         """Whether every tap serves every pixel."""
         return not self.ragged and all(len(pixels) == self.size for pixels in self.taps)
 
-    def offsets(self, tap: int, step: int) -> list[int]:
-        """Where the operands of the pixels that ``tap`` serves lie, ``step`` apart."""
-        return [pixel * step for pixel in self.taps[tap]]
+    @property
+    def runs(self) -> list[TapRun]:
+        """The taps that serve any pixel, in order."""
+        runs: list[TapRun] = []
+        for tap, pixels in enumerate(self.taps):
+            if runs and runs[-1].pixels == pixels and runs[-1].taps.stop == tap:
+                runs[-1] = TapRun(range(runs[-1].taps.start, tap + 1), pixels)
+            elif pixels:
+                runs.append(TapRun(range(tap, tap + 1), pixels))
+        return runs
 
 
 @dataclass(frozen=True)

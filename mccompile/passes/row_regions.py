@@ -12,7 +12,7 @@ from mccompile.passes.row_windows import AXIS, RowWindow, row_axis, row_windows
 
 MOST_NODES = 32
 """Nodes of a region."""
-MOST_STEPS = 512
+MOST_STEPS = 384
 """Nodes that a region may become."""
 ENOUGH = 1.02
 """By what factor memory may exceed the least that strips of a region need, so that there are fewer."""
@@ -20,7 +20,7 @@ ENOUGH = 1.02
 
 @dataclass(frozen=True)
 class Region:
-    """Nodes ``start`` to ``stop`` of a graph: all work row by row, and only the result of the last is read outside."""
+    """Nodes ``start`` to ``stop`` of a graph, which work row by row; only the result of the last is read outside."""
 
     start: int
     stop: int
@@ -33,6 +33,11 @@ class Region:
     @property
     def rows(self) -> int:
         return self.result.shape[AXIS]
+
+    @property
+    def what(self) -> str:
+        """The region in a few words."""
+        return f"{self.nodes[0].where} to {self.nodes[-1].where}"
 
     def inner(self) -> list[Value]:
         """The values of which only strips would exist."""

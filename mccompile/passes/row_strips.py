@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mccompile.ir.graph import Node, Value
+from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ops.concat import Concat
 from mccompile.ops.slice import Slice
@@ -49,7 +49,7 @@ def _strip(
     region: Sequence[Node], windows: dict[Node, tuple[RowWindow | None, ...]], made: dict[Value, Node],
     done: dict[Node, int], wanted: range,
 ) -> Strip | str:  # fmt: skip
-    """The strip that ends with ``wanted`` rows of the last result; ``done`` are rows computed so far, of each node."""
+    """The strip that ends with ``wanted`` rows of the last result; ``done`` are the rows of each node so far."""
     needed: dict[Node, range] = {region[-1]: wanted}
     rows: dict[Node, range] = {}
     for node in reversed(region):
@@ -132,13 +132,27 @@ class _Cutter:
         return self.window[self.region[-1]][0]
 
     def node(self, node: Node, rows: range, held: range) -> None:
-        windows = row_windows(node)
-        assert not isinstance(windows, str)
+        """``rows`` of the result of a node, and before them what is ``held`` of those that there were."""
         old = None
-        if held.start < rows.start:
+        if held.start < rows.start:  # moved first, while nothing else is in its new place
             window, before = self.window[node]
             old = self.sliced(window, AXIS, before.start, range(held.start, rows.start), node)
-        op, inputs = node.op, []
+        op, inputs = self.taken(node, rows)
+        count = len(node.operands)
+        new = self.emit(op, inputs[:count], node, f"{node.result.name}.rows",
+                        extras=inputs[count:], post=dict(node.post))  # fmt: skip
+        stored_as(new, node.result)
+        if old is not None:
+            new = self.emit(Concat(AXIS, view=True), [old, new], node, f"{node.result.name}.window")
+            stored_as(new, node.result)
+        self.window[node] = (new, held)
+
+    def taken(self, node: Node, rows: range) -> tuple[Op, list[Value | None]]:
+        """What a node reads for some rows of its result, and the operator that makes them of it."""
+        windows = row_windows(node)
+        assert not isinstance(windows, str)
+        op = node.op
+        inputs: list[Value | None] = []
         for i, (v, window) in enumerate(zip([*node.operands, *node.extras], windows, strict=True)):
             if v is None or window is None:
                 inputs.append(v)
@@ -148,14 +162,7 @@ class _Cutter:
             inputs.append(self.read(v, inside, node))
             if i == 0:
                 op = on_rows(op, inside.start - taken.start, taken.stop - inside.stop)
-        count = len(node.operands)
-        new = self.emit(op, inputs[:count], node, f"{node.result.name}.rows",
-                        extras=inputs[count:], post=dict(node.post))  # fmt: skip
-        stored_as(new, node.result)
-        if old is not None:
-            new = self.emit(Concat(AXIS, view=True), [old, new], node, f"{node.result.name}.window")
-            stored_as(new, node.result)
-        self.window[node] = (new, held)
+        return op, inputs
 
 
 def stored_as(value: Value, like: Value) -> Value:

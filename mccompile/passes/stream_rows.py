@@ -61,7 +61,7 @@ def _best_cover(graph: Graph, costs: _Costs) -> list[Region]:
 
 def _stream(graph: Graph, region: Region, costs: _Costs, remarks: Remarks) -> bool:
     """Put a region in strips if that pays."""
-    what = f"computed {region.nodes[0].where} to {region.nodes[-1].where} in strips of rows"
+    what = f"computed {region.what} in strips of rows"
     height = _height(region, costs.target)
     if height == 0:
         remarks.miss(what, "one row is too much for the second cache")

@@ -81,8 +81,9 @@ def plan_to_fit(
 
 
 def _attempts(
-    first: Lowered, leaner: Callable[[], Lowered] | None, in_strips: Callable[[], Iterator[Lowered]] | None, effort: int
-) -> Iterator[tuple[Lowered, int, str]]:
+    first: Lowered, leaner: Callable[[], Lowered] | None, in_strips: Callable[[], Iterator[Lowered]] | None,
+    effort: int,
+) -> Iterator[tuple[Lowered, int, str]]:  # fmt: skip
     """Kernels, effort of the planner, what that is called; the cheapest for the user first."""
     yield first, effort, ""
     yield first, effort + 1, LONGER

@@ -140,6 +140,13 @@ def load_for(path: Path, target: str) -> TuningFile:
     return found
 
 
+def save_cached(found: TuningFile) -> None:
+    """Add to what the user's cache has by now: another process may have measured another model meanwhile.
+    CompileError if that fails."""
+    kept = load_cached(found.conditions).nodes
+    replace(found, nodes={**kept, **found.nodes}).save(found.conditions.path())
+
+
 def load_cached(conditions: Conditions) -> TuningFile:
     """What the user's cache has; a file there that is damaged counts as none."""
     path = conditions.path()

@@ -19,7 +19,7 @@ from mccompile.lower.cost_table import UNMEASURED, signature
 from mccompile.lower.select import unsupported
 from mccompile.targets.target import Target, resolve, runs_here
 from mccompile.tune.alone import NAME, alone
-from mccompile.tune.table import Conditions, Measurement, TuningFile, load, load_cached, load_for
+from mccompile.tune.table import Conditions, Measurement, TuningFile, load, load_cached, load_for, save_cached
 from mccompile.tune.timer import MachineTimer, Timer
 
 HOPELESS = 8
@@ -47,7 +47,7 @@ def apply(
         tuned = tune_model(model, own, file if file is not None and file.exists() else None, tick)
         nodes |= tuned.nodes
         if file is None:
-            tuned.save(tuned.conditions.path())
+            save_cached(tuned)
     merged = replace(tuned, nodes=nodes)
     if file is not None:
         merged.save(file)

@@ -1,7 +1,8 @@
-"""Weights that stay in no near cache: kernels ask for them early, and choices count the way that they come."""
+"""What stays in no near cache: kernels ask for it early, and choices count the way that it comes."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,23 @@ def _text(case: VariantCase, folder: Path) -> str:
 def test_far_weights_are_asked_for(case: VariantCase, early: bool, tmp_path: Path) -> None:
     """By tiles of several rows: one row alone waits for nothing but memory."""
     assert ("MCC_AHEAD(w" in _text(case, tmp_path)) == early
+
+
+@pytest.mark.parametrize(
+    ("case", "asked"),
+    [
+        (matmul((16, 512), 512), {"y0"}),
+        (matmul((1, 512), 512), set()),
+        (matmul((16, 64), 64), set()),
+        (channels((1, 128, 8, 8), 128, (3, 3), pads=SAME), {"y0"}),
+        (channels((1, 16, 8, 8), 16, (3, 3), pads=SAME), set()),
+        (matmul((16, 512), 512, "residual"), {"y0", "e0"}),
+    ],
+    ids=lambda v: v.name if isinstance(v, VariantCase) else "",
+)
+def test_results_far_away_are_asked_for(case: VariantCase, asked: set[str], tmp_path: Path) -> None:
+    """And what is added to them."""
+    assert set(re.findall(r"MCC_SOON\((\w+)\[", _text(case, tmp_path))) == asked
 
 
 @pytest.mark.parametrize(

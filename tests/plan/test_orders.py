@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pytest
 
@@ -13,7 +13,17 @@ from mccompile.ir.types import F32, TensorType
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import choose_overwrites
 from mccompile.plan.alloc.problem import Interval, Overwrite, Problem
-from mccompile.plan.orders import beam_order, best_order, depth_first_order, greedy_order, order_problem
+from mccompile.plan.judge import MOST_SEARCHES, Judge
+from mccompile.plan.orders import (
+    MOST_READY,
+    RUNS_PER_STATE,
+    OrderProblem,
+    beam_order,
+    best_order,
+    depth_first_order,
+    greedy_order,
+    order_problem,
+)
 from mccompile.plan.plan import inplace_offers, lifetimes
 from mccompile.plan.schedule import schedule
 
@@ -169,3 +179,42 @@ def test_thousands_of_steps_take_seconds() -> None:
     started = time.process_time()
     schedule(module)
     assert time.process_time() - started < 10, "generous: it takes about one second"
+
+
+def test_wide_graphs_are_searched_no_longer_than_narrow_ones() -> None:
+    """As many units are tried per length as a beam has states, up to a factor: here 60 are ready at a time."""
+    x, y = buffer("x", 1, "input"), buffer("y", 1, "output")
+    parts = [buffer(f"t{k}", 1) for k in range(60)]
+    module = module_of(*(call(t, x) for t in parts), call(y, *parts))
+    p = order_problem(module, list(module.body.linear()), False)
+    tried = 0
+
+    class Counted(OrderProblem):
+        def run(self, live: int, done: int, unit: int) -> tuple[int, int]:
+            nonlocal tried
+            tried += 1
+            return super().run(live, done, unit)
+
+    beam_order(Counted(**{f.name: getattr(p, f.name) for f in fields(p)}), 32, 0)
+    assert tried <= len(p.steps) * (32 * RUNS_PER_STATE + MOST_READY)
+
+
+def test_rewrites_whose_peak_is_low_enough_are_judged_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    efforts: list[int] = []
+
+    def noted(module: KernelModule, keep_inputs: bool = False, effort: int = 1) -> KernelModule:
+        efforts.append(effort)
+        return schedule(module, keep_inputs, effort)
+
+    monkeypatch.setattr("mccompile.plan.judge.schedule", noted)
+    x, a, y = buffer("x", 4, "input"), buffer("a", 4), buffer("y", 4, "output")
+    steps = [call(a, x), call(y, a)]
+    judge = Judge(module_of(*steps), False)
+    monkeypatch.setattr(judge, "offered", lambda step: step)
+    peak = judge.peak(steps)
+    assert efforts == [0, 1]
+    assert judge.peak(steps, peak) == peak
+    assert efforts == [0, 1, 0]
+    for _ in range(MOST_SEARCHES + 2):
+        judge.peak(steps, peak - 1)
+    assert efforts.count(1) == MOST_SEARCHES

@@ -26,7 +26,7 @@ from mccompile.ops.registry import lookup
 from mccompile.targets.target import resolve, runs_here, targets
 from mccompile.tune import tune as tuning
 from mccompile.tune.alone import BESIDE, alone
-from mccompile.tune.table import Conditions, Measurement, TuningFile, load, load_for
+from mccompile.tune.table import Conditions, Measurement, TuningFile, load, load_cached, load_for, save_cached
 from mccompile.tune.timer import MachineTimer
 from tests.support.graphs import difference, random_inputs
 
@@ -238,6 +238,14 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CompileError, match="cannot be written"):
         EMPTY.save(tmp_path / "file" / "t.json")
+
+
+def test_two_processes_keep_what_both_measured() -> None:
+    """Each read the cache before the other wrote it."""
+    one, other = (EMPTY.plus(name, {"matmul.packed": Measurement(1.0, "c")}) for name in ("one", "other"))
+    save_cached(one)
+    save_cached(other)
+    assert sorted(load_cached(CONDITIONS).nodes) == ["one", "other"]
 
 
 def test_measurements_of_other_conditions_have_files_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
