@@ -58,8 +58,9 @@ while slows both.
 
 *GFLOP/s* count two for each multiply-add of the convolutions, matrix products and recurrent layers that the compiled
 network has; Winograd's algorithm does fewer, so that more than the peak is possible. *error* is the largest
-difference from onnxruntime without optimisations, relative to the largest element of the output. *code* is the
-machine code of network and runtime, *compile* mccompile's time, *cc* the C compiler's, both on that core.
+difference from onnxruntime without optimisations, relative to the largest element of the output. *C* is the
+size of the network's C file, *code* the machine code of network and runtime, *compile* mccompile's time, *cc* the C
+compiler's, both on that core.
 """
 
 BURST = 0.08
@@ -230,9 +231,9 @@ def document(rows: Sequence[Row], dev: Sequence[Row], args: argparse.Namespace) 
 def _table(rows: Sequence[Row], goals: bool) -> list[str]:
     goal = " goal |" if goals else ""
     lines = [
-        f"| network | ms | ort ms | x ort | quartiles |{goal} GFLOP/s | peak | error | arena | blob | code | compile"
+        f"| network | ms | ort ms | x ort | quartiles |{goal} GFLOP/s | peak | error | arena | blob | C | code | compile"
         " | cc |",
-        f"|---|---|---|---|---|{'---|' if goals else ''}---|---|---|---|---|---|---|---|",
+        f"|---|---|---|---|---|{'---|' if goals else ''}---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_line(r, goals) for r in rows]
     good = [r.ratio for r in rows if not r.error]
@@ -255,7 +256,7 @@ def _line(r: Row, goals: bool) -> str:
     return (
         f"| {r.name} | {_ms(r.seconds)} | {_ms(r.other_seconds)} | **{r.ratio:.2f}** |"
         f" {r.quartiles[0]:.2f} - {r.quartiles[1]:.2f} |{goal} {rate} | {r.difference:.0e} |"
-        f" {_size(f['arena_bytes'])} | {_size(f['blob_bytes'])} | {code} |"
+        f" {_size(f['arena_bytes'])} | {_size(f['blob_bytes'])} | {_size(f['c_bytes'])} | {code} |"
         f" {f['compile_seconds']:.1f} s | {f['cc_seconds']:.1f} s |"
     )
 

@@ -17,7 +17,7 @@ from mccompile.plan.schedule import schedule
 Step = Call | Fill
 
 MOST_SEARCHES = 8
-"""Plans for which orders are searched; where it takes more, those that cost no search must do."""
+"""Plans for which orders and places are searched; where it takes more, those that cost no search must do."""
 
 
 @dataclass
@@ -41,19 +41,19 @@ class Judge:
         self.plans_left -= 1
         m, body = self.module, Block(tuple(map(self.offered, steps)))
         trial = KernelModule(m.name, m.target, m.buffers, body)
-        found = self._planned(schedule(trial, self.keep_inputs, 0), limit)
+        found = self._planned(schedule(trial, self.keep_inputs, 0), limit, 0)
         if (limit and found <= limit) or self.searches_left <= 0:
             return found
         self.searches_left -= 1
-        return min(found, self._planned(schedule(trial, self.keep_inputs), limit))
+        return min(found, self._planned(schedule(trial, self.keep_inputs), limit, 1))
 
-    def _planned(self, trial: KernelModule, limit: int) -> int:
+    def _planned(self, trial: KernelModule, limit: int, effort: int) -> int:
         problem, _ = memory_problem(trial, lifetimes(trial, self.keep_inputs))
         bound = lower_bound(problem, choose_overwrites(problem))
         if limit and bound > limit:
             return bound
         quick = allocate(problem, 0).peak
-        return quick if limit and quick <= limit else min(quick, allocate(problem, 1).peak)
+        return quick if effort == 0 or (limit and quick <= limit) else min(quick, allocate(problem, effort).peak)
 
 
 def _offered(call: Call) -> Call:

@@ -40,6 +40,9 @@ SPILLS = {
 """Stack accesses per multiply-add that gcc 12 and clang 14 may have: both unroll taps and load weights of the next
 ones early, clang (which has no barrier) those of several. Depthwise tiles fill 16 registers to the last."""
 
+FULL = {("conv.depthwise", "armv7-neon"): 0.35}
+"""The same where gcc also reorders loads before it hands out the last of 16 registers."""
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -106,7 +109,8 @@ def test_accumulators_stay_in_registers(case: VariantCase, target: str, compiler
     needs_tool(LISTINGS[target].objdump)
     counts = tile_functions(case, target, needs_tool(compiler), tmp_path)
     assert counts, "no function multiplies and adds in one instruction"
-    share = max(SPILLS[case.kernel][compiler == "clang"], LISTINGS[target].allowed)
+    usual = max(SPILLS[case.kernel][compiler == "clang"], LISTINGS[target].allowed)
+    share = FULL.get((case.kernel, target), usual)
     for name, (products, spills) in counts.items():
         assert spills <= products * share, f"{name}: {spills} accesses to the stack beside {products} products"
 
