@@ -231,8 +231,8 @@ def document(rows: Sequence[Row], dev: Sequence[Row], args: argparse.Namespace) 
 def _table(rows: Sequence[Row], goals: bool) -> list[str]:
     goal = " goal |" if goals else ""
     lines = [
-        f"| network | ms | ort ms | x ort | quartiles |{goal} GFLOP/s | peak | error | arena | blob | C | code | compile"
-        " | cc |",
+        f"| network | ms | ort ms | x ort | quartiles |{goal} GFLOP/s | peak | error | arena | blob | C | code"
+        " | compile | cc |",
         f"|---|---|---|---|---|{'---|' if goals else ''}---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_line(r, goals) for r in rows]

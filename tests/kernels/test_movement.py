@@ -65,6 +65,7 @@ NETS: list[Build] = [
     *(transposed((a, b), (1, 0)) for a in EXTENTS for b in (4, 17)),
     *(transposed((a, b), (1, 0)) for a in (2, 8, 16, 33) for b in (3, 5, 7, 8, 16, 31)),
     *(shuffled(3, g, c) for g in (2, 3, 4, 5) for c in (2, 8, 15, 16, 17, 40)),
+    *(transposed((20, e), (1, 0)) for e in (64, 76, 140)),  # squares four by four
     transposed((2, 5, 6, 7), (0, 2, 3, 1)),
     transposed((2, 19, 3, 17), (3, 1, 0, 2)),
     transposed((2, 9, 4, 32), (0, 2, 1, 3)),
