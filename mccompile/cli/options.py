@@ -173,9 +173,10 @@ def build_options(command: F) -> F:
             click.option("--plan-effort", type=click.IntRange(0, 3), default=1, metavar="0..3", show_default=True,
                          help="How long to search for a smaller arena: each 8 times as long as the one before."),
             click.option("--stream-rows", "stream_rows", type=click.Choice(["auto", "never", "always"]),
-                         default="auto", show_default=True, help="Compute convolutions strip by strip of rows, so that of what lies "
-                         "between them a few rows exist: where it is faster, or --ram is too small otherwise; "
-                         "never; or always where the arena gets smaller."),
+                         default="auto", show_default=True,
+                         help="Compute convolutions strip by strip of rows, so that of what lies between them a few "
+                         "rows exist: where it is faster, or --ram is too small otherwise; never; or always where "
+                         "the arena gets smaller."),
             click.option("--exact", is_flag=True,
                          help="Leave out every optimisation that may change how a result is rounded."),
             click.option("--max-blob-growth", type=Factor(min=0), default=4.0, metavar="FACTOR",

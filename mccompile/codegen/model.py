@@ -19,6 +19,8 @@ from mccompile.ir.scalar import FUNCTIONS
 from mccompile.targets.target import Target
 
 ABI_VERSION = 1
+CALL_COLUMNS = 110
+"""A line of a call in ``run`` is broken behind the argument before."""
 WEIGHTS_MULTIPLE = 8
 """The payload's size is a multiple of this: sizeof of the weights struct on every ABI."""
 
@@ -241,7 +243,17 @@ def _step(number: int, call: Invocation, ids: dict[str, str]) -> Step:
     else:
         label, views = f"fill {comment(step.view.buffer.name)}", (step.view,)
     traced = tuple(dict.fromkeys(_member(v.buffer, ids) for v in views))
-    return Step(number, f"{call.kernel.name}({', '.join(arguments)})", label, call.kernel.checked, traced)
+    return Step(number, _call(call.kernel.name, arguments), label, call.kernel.checked, traced)
+
+
+def _call(name: str, arguments: list[str]) -> str:
+    """A call, on several lines if it is long."""
+    lines = [f"{name}("]
+    for i, argument in enumerate(arguments):
+        if len(lines[-1]) + len(argument) > CALL_COLUMNS:
+            lines.append("")
+        lines[-1] += argument + (", " if i + 1 < len(arguments) else "")
+    return "\n".join(line.rstrip() for line in lines) + ")"
 
 
 def _kernel_texts(kernels: list[Kernel], calls: list[Invocation]) -> list[KernelText]:

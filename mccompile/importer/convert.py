@@ -205,6 +205,11 @@ def _bind_outputs(graph: Graph, values: dict[str, Known], names: list[str]) -> N
             raise CompileError(f"output {name!r} is a sequence, not a tensor of numbers")
         if value.type.count == 0:
             raise CompileError(f"output {name!r} of shape {list(value.shape)} has no elements")
+        if value in graph.inputs and value.name == name:
+            raise CompileError(
+                f"output {name!r} is the input of that name",
+                hint="leave it out, or give it a name of its own by an Identity node",
+            )
         if value not in produced or value in graph.outputs:
             storage = "f16" if value.dtype.name == "f16" else ""
             (value,) = graph.emit(Map(ex.var(0, value.dtype), storage), [value], [name], origins=(name,))

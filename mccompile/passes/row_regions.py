@@ -142,9 +142,7 @@ class Lives:
 
     def across(self, start: int, stop: int) -> int:
         """Bytes of the values from outside of the nodes ``start`` to ``stop`` that are alive there."""
-        return sum(
-            v.type.nbytes for v, born in self.born.items() if born < start <= self.dies[v]
-        )
+        return sum(v.type.nbytes for v, born in self.born.items() if born < start <= self.dies[v])
 
     def _at(self, i: int, overlaps: bool) -> int:
         node = self.graph.nodes[i]

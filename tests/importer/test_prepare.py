@@ -258,3 +258,11 @@ def test_only_tensors_of_numbers() -> None:
     )  # fmt: skip
     with pytest.raises(CompileError, match="output 'y' is of type sequence"):
         convert(prepare(sequence), "net")
+
+
+def test_an_output_that_is_the_input_of_its_name() -> None:
+    both = model([node("Relu", "x", "y")], outputs={"y": None, "x": (2, 3)})
+    with pytest.raises(CompileError, match="output 'x' is the input of that name"):
+        convert(prepare(both), "net")
+    renamed = model([node("Identity", "x", "y")])
+    assert [v.name for v in convert(prepare(renamed), "net").outputs] == ["y"]

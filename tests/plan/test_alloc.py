@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mccompile.ir.errors import InternalError
+from mccompile.plan.alloc import portfolio
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import build_blocks, choose_overwrites, expand
 from mccompile.plan.alloc.check import check_plan
 from mccompile.plan.alloc.conflicts import _merged, build_conflicts
+from mccompile.plan.alloc.exact import MOST_BLOCKS, all_plans
 from mccompile.plan.alloc.greedy import best_gap, first_gap, orders, peak_of
 from mccompile.plan.alloc.hillclimb import hill_climb
 from mccompile.plan.alloc.portfolio import allocate
@@ -206,6 +208,45 @@ def test_bottom_up_finds_the_optimum() -> None:
         assert peak_of(conflicts, found) == optimum
         gaps += optimum > lower_bound(problem, ())
     assert gaps > 0, "the sample must hold instances whose optimum is above the bound"
+
+
+def test_all_plans_of_a_few_blocks_have_the_optimum_among_them() -> None:
+    rng = random.Random(6)
+    finals = shared = 0
+    for _ in range(150):
+        lives = [(k, k + rng.randint(1, 3), rng.randint(1, 4)) for k in range(5)]
+        pairs = [(s, d) for s, a in enumerate(lives) for d, b in enumerate(lives) if s != d and b[0] == a[1] - 1]
+        nears = [Near(s, d, rng.choice([-1, 0, 1, 2])) for s, d in pairs if rng.random() < 0.7]
+        problem = problem_of(*lives, nears=nears)
+        conflicts = build_conflicts(problem, build_blocks(problem, ()))
+        found, final = all_plans(conflicts, 1000, 0)
+        assert found is not None
+        optimum = brute_force_peak_with_offers(problem, ())
+        assert peak_of(conflicts, found) >= optimum
+        assert final or min(n.distance for n in nears) < 0, "only where a rival must be a certain way below"
+        if final:
+            assert peak_of(conflicts, found) == optimum
+            assert all_plans(conflicts, optimum, 0) == (None, True), "nothing is below the optimum"
+        finals += final
+        shared += final and optimum < brute_force_peak_with_offers(problem_of(*lives), ())
+    assert finals > 60
+    assert shared > 20
+
+
+def test_all_plans_say_when_they_did_not_look_at_all() -> None:
+    lives = [(0, 2, 3), (1, 3, 4), (2, 4, 5), (0, 4, 1)]
+    conflicts = build_conflicts(problem_of(*lives), build_blocks(problem_of(*lives), ()))
+    assert all_plans(conflicts, 1000, 0, budget=1) == (None, False)
+    many = problem_of(*[(0, 1, 1)] * (MOST_BLOCKS + 1))
+    assert all_plans(build_conflicts(many, build_blocks(many, ())), 1000, 0) == (None, False)
+
+
+def test_few_blocks_are_not_searched_where_the_bound_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    lives = [(1, 2, 5), (0, 4, 8), (3, 7, 4), (0, 4, 1), (3, 7, 1), (3, 6, 4), (4, 5, 6)]
+    problem = problem_of(*lives, nears=[Near(1, 2, 3), Near(1, 4, 3), Near(1, 5, 3), Near(3, 2, 3)])
+    monkeypatch.setattr(portfolio, "_search_members", lambda *_: pytest.fail("a search of a second or more"))
+    plan = allocate(problem)
+    assert (plan.peak, plan.lower_bound) == (17, 15)
 
 
 def test_chain_of_layers_needs_the_two_largest_neighbours() -> None:

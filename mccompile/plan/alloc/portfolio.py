@@ -10,6 +10,7 @@ from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import Block, build_blocks, choose_overwrites, expand
 from mccompile.plan.alloc.check import check_plan
 from mccompile.plan.alloc.conflicts import Conflicts, build_conflicts
+from mccompile.plan.alloc.exact import all_plans
 from mccompile.plan.alloc.greedy import best_gap, first_gap, orders, peak_of
 from mccompile.plan.alloc.hillclimb import hill_climb
 from mccompile.plan.alloc.problem import Near, Overwrite, Plan, Problem, near_holds, padded
@@ -62,9 +63,16 @@ def allocate(problem: Problem, effort: int = 1) -> Plan:
             # Without overwrites nothing gets below the bound of that variant, so often no search is worth it.
             reachable = max(bound, lower_bound(problem, quick.chosen))
             if best.peak > reachable:
-                variant = replace(quick, bound=reachable)
-                best = _improve(variant, best, _search_members(variant, effort))
+                best = _searched(replace(quick, bound=reachable), best, effort)
     return replace(best, lower_bound=bound)
+
+
+def _searched(variant: _Variant, best: Plan, effort: int) -> Plan:
+    """The better of ``best`` and what the searches find; of few blocks all plans are looked at first."""
+    addresses, final = all_plans(variant.conflicts, best.peak, variant.bound)
+    if addresses is not None:
+        best = _plan(variant, "all plans", addresses)
+    return best if final else _improve(variant, best, _search_members(variant, effort))
 
 
 def _improve(variant: _Variant, best: Plan | None, members: Iterator[Member]) -> Plan:

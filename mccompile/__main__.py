@@ -1,0 +1,5 @@
+"""`python -m mccompile` is `mccompile`."""
+
+from mccompile.cli.main import main
+
+main()

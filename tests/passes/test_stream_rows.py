@@ -1,0 +1,181 @@
+"""Regions in strips of rows: the same results to the last bit in less memory, and no row computed twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mccompile
+from mccompile.ir.graph import Graph
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ops.registry import lookup
+from mccompile.passes.row_regions import regions, smallest
+from mccompile.passes.row_strips import plan_strips, streamed
+from tests.support.graphs import difference, fill_constants, random_inputs
+
+CONV = "strides=({s}, 1), pads=({p}, 1, {q}, 1), dilations=({d}, 1)"
+
+
+def _chain(height: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> Graph:
+    """1x1, depthwise, 1x1 with a residual of another branch, rows of ``height``."""
+    out = (height + sum(pads) - (kernel - 1) * dilation - 1) // stride + 1
+    window = CONV.format(s=stride, p=pads[0], q=pads[1], d=dilation)
+    plain = "strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)"
+    graph = parse_graph(
+        f"""graph @g(%x: f32[1,3,{height},5], %z: f32[1,2,{out},5]) {{
+          %v = const : f32[4,3,1,1] ; sha256=00
+          %w = const : f32[4,1,{kernel},3] ; sha256=01
+          %u = const : f32[2,4,1,1] ; sha256=02
+          %a = conv(%x, %v) {{{plain}}} post0{{ relu(acc) }} : f32[1,4,{height},5]
+          %b = conv(%a, %w) {{{window}, groups=4}} : f32[1,4,{out},5]
+          %y = conv(%b, %u) {{{plain}}} with(%z) post0{{ (acc + x0) }} : f32[1,2,{out},5]
+          return %y }}""",
+        lookup,
+    )
+    fill_constants(graph, 1)
+    return graph
+
+
+MIXED = """graph @g(%x: f32[1,2,11,6]) {
+  %v = const : f32[4,2,3,3] ; sha256=00
+  %w = const : f32[4,4,3,3] ; sha256=01
+  %a = conv(%x, %v) {strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)} : f32[1,4,11,6]
+  %p = pool(%a) {mode='max', kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)} : f32[1,4,11,6]
+  %b = conv(%a, %w) {strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)} with(%p) post0{ (acc + x0) } : f32[1,4,11,6]
+  %m = map(%b, %a) {expr={ max(x0, x1) }} : f32[1,4,11,6]
+  %c = concat(%m, %p) {axis=1} : f32[1,8,11,6]
+  %y = pool(%c) {mode='average', kernel=(2, 2), strides=(2, 2), pads=(0, 0, 1, 0), dilations=(1, 1)} : f32[1,8,6,3]
+  return %y
+}"""
+
+
+def _mixed() -> Graph:
+    graph = parse_graph(MIXED, lookup)
+    fill_constants(graph, 2)
+    return graph
+
+
+GRAPHS = {
+    "odd height": _chain(13, 3, 1, 1, (1, 1)),
+    "stride 2": _chain(12, 3, 2, 1, (0, 1)),
+    "five rows": _chain(11, 5, 1, 1, (2, 2)),
+    "five rows, stride 2": _chain(14, 5, 2, 1, (1, 2)),
+    "dilated": _chain(15, 3, 1, 2, (2, 2)),
+    "no padding": _chain(9, 3, 1, 1, (0, 0)),
+    "stride beyond the window": _chain(13, 2, 3, 1, (0, 0)),
+    "branches, pools, a join": _mixed(),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_strips_of_every_height_mean_the_same(name: str) -> None:
+    graph = GRAPHS[name]
+    inputs = random_inputs(graph, 3)
+    want = graph.evaluate(inputs, wide=True)
+    found = list(regions(graph))
+    assert any(len(r.nodes) == len(graph.nodes) for r in found)
+    for region in found:
+        for height in region.heights():
+            other = streamed(graph, region.nodes, height)
+            if isinstance(other, str):
+                assert other == "a strip would lie in the padding"
+                continue
+            other.verify()
+            assert difference(want, other.evaluate(inputs, wide=True)) < 1e-14, (region.what, height)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_no_row_is_computed_twice(name: str) -> None:
+    nodes = GRAPHS[name].nodes
+    strips = plan_strips(nodes, 2)
+    assert not isinstance(strips, str)
+    for node in nodes:
+        rows = [r for s in strips if node in s.rows for r in s.rows[node]]
+        assert rows == sorted(set(rows))
+        assert len(rows) <= node.result.shape[2]
+
+
+def test_a_value_with_other_readers_ends_a_region() -> None:
+    graph = _chain(12, 3, 1, 1, (1, 1))
+    graph.outputs.append(graph.nodes[1].result)
+    assert [(r.start, r.stop) for r in regions(graph)] == [(0, 2)]
+
+
+def test_the_region_of_the_largest_values_is_taken_first() -> None:
+    graph = _chain(64, 3, 2, 1, (1, 1))
+    region, height = smallest(graph, 1, overlaps=False)[0]
+    assert (region.start, region.stop) == (0, 3)
+    assert height <= 4
+
+
+# -- compiled ----------------------------------------------------------------------------------------------------
+def _model(folder: Path, height: int = 37) -> Path:
+    """Inverted residuals as in mobilenets, and a max pool: strides 1 and 2, kernels of 3 and 5."""
+    rng = np.random.default_rng(0)
+    nodes: list[onnx.NodeProto] = []
+    weights: list[onnx.TensorProto] = []
+
+    def conv(x: str, cin: int, cout: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
+        name = f"c{len(nodes)}"
+        w = (rng.standard_normal((cout, cin // groups, kernel, kernel)) / np.sqrt(cin * kernel)).astype(np.float32)
+        b = rng.standard_normal(cout).astype(np.float32)
+        weights.extend([numpy_helper.from_array(w, f"{name}.w"), numpy_helper.from_array(b, f"{name}.b")])
+        nodes.append(helper.make_node("Conv", [x, f"{name}.w", f"{name}.b"], [name], name, group=groups,
+                                      strides=[stride] * 2, pads=[kernel // 2] * 4))  # fmt: skip
+        return name
+
+    def after(op: str, *inputs: str, **attributes: object) -> str:
+        name = f"{op.lower()}{len(nodes)}"
+        nodes.append(helper.make_node(op, list(inputs), [name], name, **attributes))
+        return name
+
+    x = after("Relu", conv("x", 3, 8, 3, 2))
+    x = after("MaxPool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    for kernel, stride in ((3, 1), (5, 2)):
+        wide = after("Relu", conv(x, 8, 48, 1))
+        wide = after("Relu", conv(wide, 48, 48, kernel, stride, 48))
+        narrow = conv(wide, 48, 8, 1)
+        x = after("Add", narrow, x) if stride == 1 else narrow
+    y = after("GlobalAveragePool", x)
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, height, 29])],
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, [1, 8, 1, 1])], weights,
+    )  # fmt: skip
+    path = folder / "strips.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+@pytest.mark.parametrize("level", ["O2", "Os"])
+def test_a_compiled_network_in_strips_gives_the_same_bits_in_less_memory(
+    tmp_path: Path, target: str, level: str
+) -> None:
+    path = _model(tmp_path)
+    rng = np.random.default_rng(1)
+    inputs = [{"x": rng.standard_normal((1, 3, 37, 29)).astype(np.float32)} for _ in range(2)]
+    results, arenas = {}, {}
+    for how in ("never", "always"):
+        made = mccompile.compile(path, tmp_path / how, target, level, stream_rows=how)
+        network = mccompile.load(made.out_dir)
+        results[how] = [{n: np.array(v) for n, v in network.run(x).items()} for x in inputs]
+        arenas[how] = made.report["memory"]["arena_bytes"]
+        assert any("in strips of" in note for note in made.notes) == (how == "always")
+    assert arenas["always"] < 0.75 * arenas["never"]
+    for want, got in zip(results["never"], results["always"], strict=True):
+        assert all(np.array_equal(want[n], got[n]) for n in want)
+
+
+def test_memory_that_is_short_is_met_by_strips(tmp_path: Path) -> None:
+    path = _model(tmp_path)
+    whole = mccompile.compile(path, tmp_path / "whole", "generic").report["memory"]["arena_bytes"]
+    room = whole * 3 // 4
+    never = mccompile.compile(path, tmp_path / "never", "generic", ram=room, stream_rows="never")
+    assert never.report["memory"]["arena_bytes"] > room
+    made = mccompile.compile(path, tmp_path / "auto", "generic", ram=room)
+    assert made.report["memory"]["arena_bytes"] <= room
+    assert any("convolutions in strips of rows brought it to" in note for note in made.notes)
