@@ -13,7 +13,7 @@ from mccompile.codegen.moves import Moves, moves
 from mccompile.ir import expr as ex
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.ir.types import BOOL, F32, DType
+from mccompile.ir.types import BOOL, F16, F32, DType
 from mccompile.kernels.lanes import no_vectors, vector_cycles, vector_form
 from mccompile.kernels.tiles import HALF_LANES, Segment, segments
 
@@ -139,7 +139,7 @@ class Vectors:
         """
         y = self.context.y[r]
         body = dict(self.context.call.post).get(r)
-        if y.dtype not in (F32, BOOL) or (body is not None and not self._vectorizable(body)):
+        if y.dtype not in (F32, BOOL, F16) or (body is not None and not self._vectorizable(body)):
             return self._store_lanes(r, value, count, coordinates)
         emitter = VectorEmitter(self._leaf(value, count, coordinates))
         result = value if body is None else emitter.emit(vector_form(body))
@@ -153,6 +153,8 @@ class Vectors:
             return self._scatter(y, value, count, coordinates)
         if y.dtype == BOOL:
             return f"mcc_vstore_mask(&{y.name}[{at}], {value}, {count});"
+        if y.dtype == F16:
+            return f"mcc_vstore_f16(&{y.name}[{at}], {value}, {count});"
         return self.write(f"&{y.name}[{at}]", value, count)
 
     def ends(self, size: int, *coordinates: str) -> list[str]:
@@ -234,12 +236,14 @@ class Vectors:
         assert step is not None
         if e.dtype == BOOL:
             return f"mcc_vset_mask({element})" if step == 0 else f"mcc_vload_mask(&{element}, {count})"
+        if e.dtype == F16:
+            return f"mcc_vset(mcc_f16_to_f32({element}))" if step == 0 else f"mcc_vload_f16(&{element}, {count})"
         return f"mcc_vset({element})" if step == 0 else self.read(f"&{element}", count, step)
 
     def _scatter(self, y: BoundView, value: str, count: int, coordinates: tuple[str, ...]) -> str:
         """Statements that store lanes of their final value far apart."""
         at = y.index(*coordinates[:-1], f"{coordinates[-1]} + lane")
-        kind, store = ("uint8_t", "_mask") if y.dtype == BOOL else ("float", "")
+        kind, store = {BOOL: ("uint8_t", "_mask"), F16: ("uint16_t", "_f16")}.get(y.dtype, ("float", ""))
         whole = f", {self.lanes}" if store else ""
         lines = [
             "{",
@@ -279,7 +283,7 @@ class Vectors:
     @staticmethod
     def _readable(view: View) -> bool:
         step = _step(view)
-        return step is not None and (view.dtype == F32 or (view.dtype == BOOL and step in (0, 1)))
+        return step is not None and (view.dtype == F32 or (view.dtype in (BOOL, F16) and step in (0, 1)))
 
 
 def _extents(view: View) -> list[int]:

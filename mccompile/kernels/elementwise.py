@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import BOOL
+from mccompile.ir.types import BOOL, F16
 from mccompile.kernels.lanes import refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.lines import innermost
 from mccompile.kernels.loops import collapse, in_stored_order
@@ -12,6 +12,9 @@ from mccompile.kernels.traffic import moved
 from mccompile.kernels.variant import Builder, Variant, lines_broken
 from mccompile.ops.map import Map
 from mccompile.targets.target import Target
+
+HALF_CYCLES = 12
+"""Of an f16 that becomes an f32 or the other way, over all lanes."""
 
 
 class _Map(Variant):
@@ -39,11 +42,12 @@ class MapGeneric(_Map):
         op, result = node.op, node.results[0]
         assert isinstance(op, Map)
         bodies = (op.expr, *node.pre.values(), *node.post.values())
-        return result.type.count * (scalar_cycles(bodies, target) + 0.5) + moved(node, target)
+        halves = sum(v.dtype == F16 for v in (*node.inputs, result)) * HALF_CYCLES / max(target.lanes, 1)
+        return result.type.count * (scalar_cycles(bodies, target) + halves + 0.5) + moved(node, target)
 
 
 class MapVector(_Map):
-    """Any expression over f32 and masks that has a vector form, any broadcast."""
+    """Any expression over f32, f16 and masks that has a vector form, any broadcast."""
 
     kernel = "map.vector"
     may_share = False
@@ -53,7 +57,7 @@ class MapVector(_Map):
         assert isinstance(op, Map)
         if all(v.dtype == BOOL for v in (*node.inputs, *node.results)):
             return "compilers make vectors of more bools of a plain loop"
-        return refusal(node, target, (op.expr, *node.post.values())) or _far_masks(node)
+        return refusal(node, target, (op.expr, *node.post.values()), halves=True) or _far_operands(node)
 
     def cost(self, node: Node, target: Target) -> float:
         op, result = node.op, node.results[0]
@@ -66,8 +70,8 @@ class MapVector(_Map):
         return lines * (-(-line // target.lanes) * one + 4) + moved(node, target)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        if any(v is not None and v.dtype == BOOL for v in (*before.inputs, *before.results)):
-            return "map.vector wants its masks as they are"
+        if any(v is not None and v.dtype in (BOOL, F16) for v in (*before.inputs, *before.results)):
+            return "map.vector wants its masks and halves as they are"
         return lines_broken(before, after)
 
 
@@ -82,9 +86,9 @@ def _far(value: Value, result: Value) -> bool:
     return innermost(result) >= 0 and axis >= 0 and value.shape[axis] != 1 and innermost(value) != axis
 
 
-def _far_masks(node: Node) -> str:
-    masks = [v for v in node.inputs if v.dtype == BOOL]
-    return "a mask lies in another order" if any(_far(v, node.results[0]) for v in masks) else ""
+def _far_operands(node: Node) -> str:
+    short = [v for v in node.inputs if v.dtype in (BOOL, F16)]
+    return "a mask or f16 lies in another order" if any(_far(v, node.results[0]) for v in short) else ""
 
 
 VARIANTS = (MapGeneric(), MapVector())

@@ -8,20 +8,21 @@ from collections.abc import Iterable, Mapping
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.ir.types import BOOL, F32
+from mccompile.ir.types import BOOL, F16, F32
 from mccompile.targets.target import Target
 
 _VECTOR_CYCLES: Mapping[str, float] = {
     "div": 6, "sqrt": 10, "exp": 9, "log": 22, "log1p": 30, "erf": 18, "tanh": 18, "sigmoid": 11, "gate": 11,
-    "floor": 6, "ceil": 8, "rne": 6, "sign": 4, "max": 2, "min": 2,
-    "sin": 24, "cos": 24, "atan": 20, "asin": 24, "acos": 24, "sinh": 26, "cosh": 18,
-    "asinh": 60, "acosh": 60, "atanh": 42,
+    "floor": 6, "ceil": 8, "rne": 6, "sign": 4, "max": 2, "min": 2, "round_f16": 10,
+    "sin": 24, "cos": 24, "tan": 28, "atan": 20, "asin": 16, "acos": 22, "sinh": 20, "cosh": 15,
+    "asinh": 50, "acosh": 40, "atanh": 38, "pow": 110,
 }  # fmt: skip
 """Of a vector of 64 bytes on two units of 256 bits (Zen 4); 1 for what is not listed."""
 _SCALAR_CYCLES: Mapping[str, float] = {
     "div": 4, "sqrt": 6, "exp": 20, "log": 20, "log1p": 40, "erf": 60, "tanh": 50, "sigmoid": 30, "pow": 60,
     "sin": 30, "cos": 30, "tan": 50, "atan": 30, "asin": 30, "acos": 30, "sinh": 40, "cosh": 40,
     "asinh": 50, "acosh": 50, "atanh": 50, "fmod": 20, "mod": 20, "rne": 30, "floor": 4, "ceil": 4, "sign": 4,
+    "round_f16": 6,
 }  # fmt: skip
 """Of one element; what is not listed is made into vectors by compilers."""
 _MOST_FACTORS = 4
@@ -75,8 +76,6 @@ def no_vectors(e: ex.Expr) -> str:
     match e:
         case ex.Convert(operand=operand):
             return no_vectors(operand)
-        case ex.Apply(fn="pow", operands=(base, ex.Num() as n)) if _factors(n):
-            return no_vectors(base)
         case ex.Apply(fn=fn, operands=operands):
             if operands[-1].dtype.kind not in FUNCTIONS[fn].vector:
                 return f"{fn} has no vector form"
@@ -84,13 +83,22 @@ def no_vectors(e: ex.Expr) -> str:
     return ""
 
 
-def refusal(node: Node, target: Target, bodies: Iterable[ex.Expr] = ()) -> str:
-    """Why vectors along some axis cannot compute a node, whose ``bodies`` and prologues are applied to vectors."""
+def converts_halves(target: Target) -> bool:
+    """Whether an instruction makes a vector of floats of as many f16, and one the other way."""
+    return "f16c" in target.features or (target.isa == "neon" and "__aarch64__" in target.requires)
+
+
+def refusal(node: Node, target: Target, bodies: Iterable[ex.Expr] = (), halves: bool = False) -> str:
+    """Why vectors along some axis cannot compute a node, whose ``bodies`` and prologues are applied to vectors.
+
+    ``halves``: f16 will do as well, where `converts_halves`.
+    """
     if not target.lanes:
         return "the target has no vectors"
     values = [v for v in (*node.inputs, *node.results) if v is not None]
-    if any(v.dtype not in (F32, BOOL) for v in values):
-        return "only f32 and bools are vectorised"
+    dtypes = (F32, BOOL, F16) if halves and converts_halves(target) else (F32, BOOL)
+    if any(v.dtype not in dtypes for v in values):
+        return f"only {', '.join(t.name for t in dtypes)} are vectorised"
     if any(not v.type.linear for v in values):
         return "a layout has blocks"
     return next(filter(None, map(no_vectors, (*bodies, *node.pre.values()))), "")

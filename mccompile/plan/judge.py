@@ -53,7 +53,10 @@ class Judge:
         if limit and bound > limit:
             return bound
         quick = allocate(problem, 0).peak
-        return quick if effort == 0 or (limit and quick <= limit) else min(quick, allocate(problem, effort).peak)
+        if effort == 0 or (limit and quick <= limit):
+            return quick
+        # Together the judgements search as long as one plan does.
+        return min(quick, allocate(problem, effort, MOST_SEARCHES).peak)
 
 
 def _offered(call: Call) -> Call:

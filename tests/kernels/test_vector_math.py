@@ -19,7 +19,7 @@ from tests.support.targets import NARROW, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TINY = 2.0**-126
-UNARY = sorted(n for n, row in FUNCTIONS.items() if row.arity == 1 and "f" in row.vector and row.result == "same")
+UNARY = sorted(n for n, row in FUNCTIONS.items() if row.arity == 1 and "f" in row.vector and row.result == "same" and n != "round_f16")
 MAY_VANISH = {"sigmoid"}
 """Whose results below `TINY` may be zero: 1 / (1 + exp(89)) is, in scalar C as well."""
 
@@ -95,6 +95,51 @@ def test_a_product_with_a_sigmoid_is_within_its_bound(target: str, tmp_path: Pat
     worst = int(error.argmax())
     print(f"gate on {target}: {error[worst] * 2.0**23:.2f} of {FUNCTIONS['gate'].ulp} ulp")
     assert error[worst] <= FUNCTIONS["gate"].ulp * 2.0**-23, f"{x[finite][worst]} gives {got[finite][worst]}"
+
+
+def bases_and_exponents() -> tuple[Array, Array]:
+    """All pairs of what C's pow tells apart, whole, odd and halved exponents, and any sizes whose power is finite."""
+    rng = np.random.default_rng(5)
+    special = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 2.5, -2.5, 1e-30, 1e30, -1e30, 16777215.0, 3e38]
+    ends = np.array([*special, np.inf, -np.inf, np.nan], dtype=np.float32)
+    pairs = [np.repeat(ends, ends.size), np.tile(ends, ends.size)]
+    size = 2.0 ** rng.uniform(-126, 127, 120000)
+    free = rng.uniform(-150, 129, size.size) / np.log2(size)
+    near = rng.uniform(0.5, 2, 120000)
+    steep = rng.uniform(-126, 127.9, near.size) / np.log2(near)
+    signed = rng.uniform(-12, 12, 40000)
+    whole = rng.integers(-30, 31, signed.size)
+    fixed = np.tile([0.5, -0.5, 1 / 3, 2.2, 1 / 2.4, 1.5], 10000)
+    x = np.concatenate([pairs[0], size, near, signed, rng.uniform(0, 40, fixed.size)])
+    y = np.concatenate([pairs[1], free, steep, whole, fixed])
+    return x.astype(np.float32), y.astype(np.float32)
+
+
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_powers_are_those_of_c(target: str, tmp_path: Path) -> None:
+    needs_target(target)
+    x, y = bases_and_exponents()
+    if not resolve(target).denormals:
+        x, y = x[np.abs(y) >= TINY], y[np.abs(y) >= TINY]
+    size = f"f32[{x.size}]"
+    text = f"graph @net(%x: {size}, %y: {size}) {{ %z = map(%x, %y) {{expr={{pow(x0, x1)}}}} : {size} return %z }}"
+    built = compiled_graph(parse_graph(text, lookup), "O0", "net", target=target)
+    assert kernels_of(built) == {"map.vector"}
+    flags = [*resolve(target).c_flags, *STRICT_WARNINGS]
+    (got,) = CaseLibrary(tmp_path, [built], flags).build().run(built, {"x": x, "y": y})
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), y.astype(np.float64))
+        want = exact.astype(np.float32)
+    plain = np.isfinite(want) & (exact != 0)
+    assert np.array_equal(got[~plain], want[~plain], equal_nan=True)
+    signed = (want == 0) | (np.abs(want) >= TINY)
+    assert np.array_equal(np.signbit(got[signed & ~np.isnan(want)]), np.signbit(want[signed & ~np.isnan(want)]))
+    error = np.abs(got[plain] - exact[plain]) / np.maximum(np.abs(exact[plain]), TINY)
+    if not resolve(target).denormals:
+        error = np.where(np.abs(exact[plain]) < TINY, 0.0, error)
+    worst = int(error.argmax())
+    print(f"pow on {target}: {error[worst] * 2.0**23:.2f} of {FUNCTIONS['pow'].ulp} ulp")
+    assert error[worst] <= FUNCTIONS["pow"].ulp * 2.0**-23, f"{x[plain][worst]} to {y[plain][worst]}"
 
 
 @pytest.mark.parametrize("target", WIDE)

@@ -21,7 +21,7 @@ from mccompile.plan.alloc.hillclimb import hill_climb
 from mccompile.plan.alloc.portfolio import allocate
 from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Plan, Problem, near_holds
 from mccompile.plan.alloc.pushdown import push_down
-from mccompile.plan.alloc.stack import bottom_up
+from mccompile.plan.alloc.stack import NODE_STEPS, _Attempt, bottom_up
 
 
 def problem_of(*lives: tuple[int, int, int], align: int = 1, overwrites=(), nears=()) -> Problem:
@@ -210,6 +210,22 @@ def test_bottom_up_finds_the_optimum() -> None:
     assert gaps > 0, "the sample must hold instances whose optimum is above the bound"
 
 
+def test_bottom_up_keeps_its_budget_within_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of few sizes: one restart alone may ask them for a place many thousand times before it gives up."""
+    sizes = [432, 432, 2304, 576, 1152, 288, 576, 144, 288, 1152, 576, 2304, 1152, 4608, 2304, 432]
+    begins = [-1, 17, 0, 2, 3, 5, 6, 8, 9, 7, 11, 4, 13, 1, 15, 16]
+    ends = [19, 19, 2, 4, 5, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18]
+    nears = [(3, 4, 588), (4, 11, 1177), (5, 6, 301), (6, 9, 602), (7, 8, 158), (9, 10, 26), (11, 12, 25)]
+    offers = [Near(*n) for n in [(2, 13, 2328), *nears, (13, 14, 24), (14, 15, 1)]]
+    problem = problem_of(*zip(begins, ends, sizes, strict=True), nears=offers)
+    conflicts = build_conflicts(problem, build_blocks(problem, ()))
+    nodes: list[int] = []
+    slack = _Attempt.slack
+    monkeypatch.setattr(_Attempt, "slack", lambda *args: nodes.append(1) or slack(*args))
+    assert bottom_up(problem, conflicts, 8823, 8798, 50 * NODE_STEPS) is None
+    assert 10 < len(nodes) <= 50
+
+
 def test_all_plans_of_a_few_blocks_have_the_optimum_among_them() -> None:
     rng = random.Random(6)
     finals = shared = 0
@@ -247,6 +263,19 @@ def test_few_blocks_are_not_searched_where_the_bound_cannot_be_met(monkeypatch: 
     monkeypatch.setattr(portfolio, "_search_members", lambda *_: pytest.fail("a search of a second or more"))
     plan = allocate(problem)
     assert (plan.peak, plan.lower_bound) == (17, 15)
+
+
+def test_searches_take_a_part_of_their_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(2)
+    lives = [(b := rng.randrange(12), b + rng.randint(1, 5), rng.randint(1, 40)) for _ in range(MOST_BLOCKS + 4)]
+    nears = [Near(s, d, 30) for s, a in enumerate(lives) for d, b in enumerate(lives) if s < d and b[0] == a[1] - 1]
+    budgets: list[int] = []
+    monkeypatch.setattr(portfolio, "hill_climb", lambda *args: budgets.append(args[4]))
+    monkeypatch.setattr(portfolio, "bottom_up", lambda *args: budgets.append(args[4]))
+    for part in (1, 8):
+        allocate(problem_of(*lives, nears=nears), 1, part)
+    assert len(budgets) == 6
+    assert [8 * b for b in budgets[3:]] == budgets[:3]
 
 
 def test_chain_of_layers_needs_the_two_largest_neighbours() -> None:

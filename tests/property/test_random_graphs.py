@@ -32,6 +32,9 @@ CONSTANTS_ROUNDED = dict.fromkeys(_COMPUTING, 1e-6) | dict.fromkeys(rounding(), 
 OTHER_PRODUCTS = ("fuse-siblings", "enlarge-windows", "simplify-movement")
 """Passes that change how wide a product is, or which operand is transposed: numpy sums it in another order then."""
 
+NEED_LARGE_VALUES = ("stream-rows",)
+"""Passes that leave alone what fits into a cache, as all values of a random graph do; they have tests of their own."""
+
 HALF_CONSTANTS_ROUNDED = 4e-3
 """The same where a constant may be f16."""
 
@@ -63,7 +66,7 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
         same = difference(narrow, graph.evaluate(drawn.inputs), floor=1)
         allowed = 1e-6 if name in OTHER_PRODUCTS else 0
         assert same <= allowed, f"seed {seed} is off by {same} in f32\n{print_graph(graph)}"
-    assert changes > 5, f"{name} changed next to nothing: the graphs do not test it"
+    assert changes > 5 or name in NEED_LARGE_VALUES, f"{name} changed next to nothing: the graphs do not test it"
 
 
 @pytest.mark.parametrize("level", sorted(PIPELINES))

@@ -358,10 +358,36 @@ def behind_movement(g: RandomGraph) -> list[Value]:
     return g.apply("Relu", [z])
 
 
+def dense_block(g: RandomGraph) -> list[Value]:
+    """Joins of all that was made before, each with one part more."""
+    x = g.pick(lambda v: v.dtype.name == "f32" and len(v.shape) == 2 and v.type.count <= 100)
+    if x is None:
+        return []
+    parts = [x, *g.apply("Relu", [x])]
+    for _ in range(2):
+        (joined,) = g.apply("Concat", parts, axis=1)
+        w = g.make_weights((joined.shape[1], 2), "f32", joined.shape[1])
+        parts += g.apply("MatMul", [joined, w])
+    return g.apply("Concat", parts, axis=1)
+
+
+def volume(g: RandomGraph) -> list[Value]:
+    """A convolution or a pool over three axes."""
+    x = g.pick(lambda v: v.dtype.name == "f32" and v.type.count % 4 == 0 and v.type.count <= 200)
+    if x is None:
+        return []
+    (v,) = g.apply("Reshape", [x, g.ints(1, 2, 2, x.type.count // 4, 1)])
+    pads = (g.d.int(0, 1), 0, 0, g.d.int(0, 1), 0, 0)
+    if g.d.bool():
+        return g.apply("MaxPool", [v], kernel_shape=(2, 1, 1), pads=pads)
+    w = g.make_weights((2, 2, 2, 1, 1), "f32", 4)
+    return g.apply("Relu", g.apply("Conv", [v, w], pads=pads))
+
+
 IDIOMS: tuple[Callable[[RandomGraph], list[Value]], ...] = (
     layer_norm, layer_norm, softmax, softmax, gates, scaled_before, scaled_before, two_products, two_products,
     focus, focus, shuffle, joined_and_cut, padded_twice, spread, turned_product, siblings, siblings, summed, summed,
     behind_reshape, behind_reshape, behind_movement, behind_movement,
     behind_movement, group_norm, unit_norm, focus, unlike_windows, unlike_windows,
-    positions, positions, *(attention,) * 5,
+    positions, positions, *(attention,) * 5, dense_block, volume,
 )  # fmt: skip

@@ -38,13 +38,14 @@ class _Variant:
     bound: int
 
 
-def allocate(problem: Problem, effort: int = 1) -> Plan:
+def allocate(problem: Problem, effort: int = 1, part: int = 1) -> Plan:
     """The best plan of all members, checked; the same for the same arguments on every machine.
 
     Args:
         problem: intervals and offers; in-place offers are taken only if the peak does not grow by them.
         effort: 0 = push-down and greedy; 1 adds about a second of search, each further level 8 times that.
             Nothing is searched once the lower bound is met.
+        part: the searches take only one of so many parts of their steps.
     """
     chosen = choose_overwrites(problem)
     bound = lower_bound(problem, chosen)
@@ -63,16 +64,16 @@ def allocate(problem: Problem, effort: int = 1) -> Plan:
             # Without overwrites nothing gets below the bound of that variant, so often no search is worth it.
             reachable = max(bound, lower_bound(problem, quick.chosen))
             if best.peak > reachable:
-                best = _searched(replace(quick, bound=reachable), best, effort)
+                best = _searched(replace(quick, bound=reachable), best, effort, part)
     return replace(best, lower_bound=bound)
 
 
-def _searched(variant: _Variant, best: Plan, effort: int) -> Plan:
+def _searched(variant: _Variant, best: Plan, effort: int, part: int) -> Plan:
     """The better of ``best`` and what the searches find; of few blocks all plans are looked at first."""
     addresses, final = all_plans(variant.conflicts, best.peak, variant.bound)
     if addresses is not None:
         best = _plan(variant, "all plans", addresses)
-    return best if final else _improve(variant, best, _search_members(variant, effort))
+    return best if final else _improve(variant, best, _search_members(variant, effort, part))
 
 
 def _improve(variant: _Variant, best: Plan | None, members: Iterator[Member]) -> Plan:
@@ -104,14 +105,14 @@ def _ignore_peak(
     return place(conflicts, order)
 
 
-def _search_members(variant: _Variant, effort: int) -> Iterator[Member]:
+def _search_members(variant: _Variant, effort: int, part: int) -> Iterator[Member]:
     conflicts, bound = variant.conflicts, variant.bound
     scale = 8 ** (effort - 1)
     named = orders(variant.blocks)
     for seed, name in enumerate(("crowd-size", "crowd-life")):
-        climb = partial(_climb, conflicts, named[name], bound, CLIMB_STEPS * scale // 2, seed)
+        climb = partial(_climb, conflicts, named[name], bound, CLIMB_STEPS * scale // part // 2, seed)
         yield f"hill-climb from {name}", climb
-    yield "bottom-up", lambda peak: bottom_up(variant.problem, conflicts, peak, bound, STACK_STEPS * scale)
+    yield "bottom-up", lambda peak: bottom_up(variant.problem, conflicts, peak, bound, STACK_STEPS * scale // part)
 
 
 def _climb(

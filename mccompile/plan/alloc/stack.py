@@ -59,6 +59,7 @@ class _Attempt:
     noise: int
     rng: random.Random
     failures_left: int
+    most_steps: int
     steps: int = 0
     path: list[tuple[int, int]] = field(default_factory=list)
 
@@ -90,6 +91,9 @@ class _Attempt:
         s = self.s
         while True:
             self.steps += NODE_STEPS + 3 * len(s.blocks) // ENTRIES_PER_STEP
+            if self.steps > self.most_steps:
+                self.failures_left = 0
+                return
             unplaced = lowest < s.never
             slack, floors = self.slack(lowest, waiting)
             if (slack < 0).any() or (lowest + s.sizes)[unplaced].max() > self.capacity:
@@ -182,7 +186,7 @@ def bottom_up(
     low, high, steps, restart = -(-bound // s.unit), -(-peak // s.unit), 0, 0
     while low < high and steps < budget:
         capacity = low + int((high - 1 - low) * AMBITION[restart % len(AMBITION)])
-        attempt = _attempt(s, capacity, restart, rng)
+        attempt = _attempt(s, capacity, restart, rng, budget - steps)
         found = attempt.run()
         steps += attempt.steps
         restart += 1
@@ -194,7 +198,7 @@ def bottom_up(
     return best
 
 
-def _attempt(s: Sections, capacity: int, restart: int, rng: random.Random) -> _Attempt:
+def _attempt(s: Sections, capacity: int, restart: int, rng: random.Random, most_steps: int) -> _Attempt:
     """The first restarts are the plain forms of the search, later ones are drawn."""
     plain = restart < len(LOWNESS)
     count = len(s.starts)
@@ -209,4 +213,5 @@ def _attempt(s: Sections, capacity: int, restart: int, rng: random.Random) -> _A
         noise=0 if plain else NOISE,
         rng=rng,
         failures_left=FIRST_FAILURES << min(restart // PATIENCE, 20),
+        most_steps=most_steps,
     )
