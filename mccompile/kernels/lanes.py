@@ -15,7 +15,7 @@ _VECTOR_CYCLES: Mapping[str, float] = {
     "div": 6, "sqrt": 10, "exp": 9, "log": 22, "log1p": 30, "erf": 18, "tanh": 18, "sigmoid": 11, "gate": 11,
     "floor": 6, "ceil": 8, "rne": 6, "sign": 4, "max": 2, "min": 2, "round_f16": 10,
     "sin": 24, "cos": 24, "tan": 28, "atan": 20, "asin": 16, "acos": 22, "sinh": 20, "cosh": 15,
-    "asinh": 50, "acosh": 40, "atanh": 38, "pow": 110,
+    "asinh": 50, "acosh": 40, "atanh": 38, "pow": 110, "fmod": 50,
 }  # fmt: skip
 """Of a vector of 64 bytes on two units of 256 bits (Zen 4); 1 for what is not listed."""
 _SCALAR_CYCLES: Mapping[str, float] = {

@@ -60,6 +60,19 @@ def test_noise_shows_what_is_ill_conditioned(tmp_path: Path) -> None:
     assert 0 < found.noise["a"].max() <= 1e-6 * found.values["a"].max()
 
 
+def test_a_wrong_optimisation_is_no_noise(tmp_path: Path) -> None:
+    """Zeros around negative numbers are the largest there, which padding of the pooling itself is not."""
+    nodes = [
+        helper.make_node("Pad", ["x", "pads"], ["p"]),
+        helper.make_node("MaxPool", ["p"], ["y"], kernel_shape=[3, 3], strides=[2, 2]),
+    ]
+    pads = {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1], dtype=np.int64)}
+    path = save(tmp_path / "m.onnx", nodes, {"x": (F32, [1, 2, 6, 6])}, {"y": (F32, [1, 2, 3, 3])}, pads)
+    found = open_judge(path, ["y"]).run({"x": np.full((1, 2, 6, 6), -1, np.float32)})
+    assert found.values["y"][0, 0].tolist() == [[0, 0, 0], [0, -1, -1], [0, -1, -1]]
+    assert not found.noise["y"].any()
+
+
 def test_f16_noise_is_what_f32_would_have_kept(tmp_path: Path) -> None:
     f16 = TensorProto.FLOAT16
     nodes = [helper.make_node("Add", ["x", "c"], ["y"])]

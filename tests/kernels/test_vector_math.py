@@ -19,7 +19,9 @@ from tests.support.targets import NARROW, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TINY = 2.0**-126
-UNARY = sorted(n for n, row in FUNCTIONS.items() if row.arity == 1 and "f" in row.vector and row.result == "same" and n != "round_f16")
+ALIKE = [n for n, row in FUNCTIONS.items() if "f" in row.vector and row.result == "same"]
+UNARY = sorted(n for n in ALIKE if FUNCTIONS[n].arity == 1 and n != "round_f16")
+"""Functions of one number; test_halves.py has what rounds to halves."""
 MAY_VANISH = {"sigmoid"}
 """Whose results below `TINY` may be zero: 1 / (1 + exp(89)) is, in scalar C as well."""
 
@@ -140,6 +142,32 @@ def test_powers_are_those_of_c(target: str, tmp_path: Path) -> None:
     worst = int(error.argmax())
     print(f"pow on {target}: {error[worst] * 2.0**23:.2f} of {FUNCTIONS['pow'].ulp} ulp")
     assert error[worst] <= FUNCTIONS["pow"].ulp * 2.0**-23, f"{x[plain][worst]} to {y[plain][worst]}"
+
+
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_remainders_are_exact(target: str, tmp_path: Path) -> None:
+    """Of quotients of all sizes, close to whole ones, and of what is no finite number."""
+    needs_target(target)
+    rng = np.random.default_rng(6)
+    ends = np.array([0.0, -0.0, 1.0, -3.0, 0.1, 1e-30, 1e30, np.inf, -np.inf, np.nan, 16777215.0], dtype=np.float32)
+    divisors = rng.uniform(-8, 8, 100000)
+    near = divisors.astype(np.float32) * rng.integers(-40, 40, divisors.size)
+    pairs = ((ends.repeat(ends.size), np.tile(ends, ends.size)), (near, divisors), (near + 0.3, divisors[::-1]))
+    sizes = 2.0 ** rng.uniform(-90, 90, (2, 50000))
+    x, y = (np.concatenate(part).astype(np.float32) for part in zip(*pairs, (sizes[0], sizes[1]), strict=True))
+    n = f"f32[{x.size}]"
+    text = f"graph @net(%x: {n}, %y: {n}) {{ %z = map(%x, %y) {{expr={{fmod(x0, x1)}}}} : {n} return %z }}"
+    built = compiled_graph(parse_graph(text, lookup), "O0", "net", target=target)
+    assert kernels_of(built) == {"map.vector"}
+    flags = [*resolve(target).c_flags, *STRICT_WARNINGS]
+    (got,) = CaseLibrary(tmp_path, [built], flags).build().run(built, {"x": x, "y": y})
+    with np.errstate(invalid="ignore"):
+        want = np.fmod(x, y)
+    if not resolve(target).denormals:
+        got, want = (np.where(np.abs(v) < TINY, 0.0, v) for v in (got, want))
+    assert np.array_equal(got, want, equal_nan=True)
+    if resolve(target).denormals:
+        assert np.array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
 
 
 @pytest.mark.parametrize("target", WIDE)

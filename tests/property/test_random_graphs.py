@@ -33,7 +33,7 @@ OTHER_PRODUCTS = ("fuse-siblings", "enlarge-windows", "simplify-movement")
 """Passes that change how wide a product is, or which operand is transposed: numpy sums it in another order then."""
 
 NEED_LARGE_VALUES = ("stream-rows",)
-"""Passes that leave alone what fits into a cache, as all values of a random graph do; they have tests of their own."""
+"""Passes that leave alone what fits into a cache, as random graphs do; they have tests of their own."""
 
 HALF_CONSTANTS_ROUNDED = 4e-3
 """The same where a constant may be f16."""

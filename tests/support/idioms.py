@@ -389,5 +389,5 @@ IDIOMS: tuple[Callable[[RandomGraph], list[Value]], ...] = (
     focus, focus, shuffle, joined_and_cut, padded_twice, spread, turned_product, siblings, siblings, summed, summed,
     behind_reshape, behind_reshape, behind_movement, behind_movement,
     behind_movement, group_norm, unit_norm, focus, unlike_windows, unlike_windows,
-    positions, positions, *(attention,) * 5, dense_block, volume,
+    positions, positions, *(attention,) * 5, *(dense_block, volume) * 3,
 )  # fmt: skip
