@@ -16,8 +16,11 @@ from mccompile.plan.schedule import schedule
 
 Step = Call | Fill
 
-MOST_SEARCHES = 8
-"""Plans for which orders and places are searched; where it takes more, those that cost no search must do."""
+SEARCHED_STEPS = 6400
+"""Steps, of all plans together, for which orders and places are searched; where it takes more, plans that cost no
+search must do."""
+SEARCHES = range(8, 65)
+"""How many plans these may be."""
 
 
 @dataclass
@@ -27,8 +30,12 @@ class Judge:
     module: KernelModule
     keep_inputs: bool
     plans_left: int = 0
-    searches_left: int = MOST_SEARCHES
+    searches: int = 0
     _seen: dict[int, tuple[Step, Step]] = field(default_factory=dict)
+
+    def _most_searches(self) -> int:
+        fitting = SEARCHED_STEPS // max(1, sum(1 for _ in self.module.body.linear()))
+        return min(max(fitting, SEARCHES.start), SEARCHES.stop - 1)
 
     def offered(self, step: Step) -> Step:
         """The step with the order its kernel works in, and what may overlap by that. Its views must be final."""
@@ -42,9 +49,9 @@ class Judge:
         m, body = self.module, Block(tuple(map(self.offered, steps)))
         trial = KernelModule(m.name, m.target, m.buffers, body)
         found = self._planned(schedule(trial, self.keep_inputs, 0), limit, 0)
-        if (limit and found <= limit) or self.searches_left <= 0:
+        if (limit and found <= limit) or self.searches >= self._most_searches():
             return found
-        self.searches_left -= 1
+        self.searches += 1
         return min(found, self._planned(schedule(trial, self.keep_inputs), limit, 1))
 
     def _planned(self, trial: KernelModule, limit: int, effort: int) -> int:
@@ -56,7 +63,7 @@ class Judge:
         if effort == 0 or (limit and quick <= limit):
             return quick
         # Together the judgements search as long as one plan does.
-        return min(quick, allocate(problem, effort, MOST_SEARCHES).peak)
+        return min(quick, allocate(problem, effort, self._most_searches()).peak)
 
 
 def _offered(call: Call) -> Call:

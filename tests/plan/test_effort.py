@@ -42,7 +42,7 @@ def test_judgements_together_search_as_long_as_a_plan(tmp_path: Path, monkeypatc
     monkeypatch.setattr(judge, "allocate", watched)
     driver.compile_files(write_model("residual", tmp_path), Options(target="generic"))
     assert parts
-    assert set(parts) == {judge.MOST_SEARCHES}
+    assert set(parts) == {judge.SEARCHES.stop - 1}
 
 
 def test_what_does_not_fit_is_searched_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from mccompile.ir.types import F32, TensorType
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import choose_overwrites
 from mccompile.plan.alloc.problem import Interval, Overwrite, Problem
-from mccompile.plan.judge import MOST_SEARCHES, Judge
+from mccompile.plan.judge import SEARCHES, Judge
 from mccompile.plan.orders import (
     MOST_READY,
     RUNS_PER_STATE,
@@ -215,6 +215,6 @@ def test_rewrites_whose_peak_is_low_enough_are_judged_without_a_search(monkeypat
     assert efforts == [0, 1]
     assert judge.peak(steps, peak) == peak
     assert efforts == [0, 1, 0]
-    for _ in range(MOST_SEARCHES + 2):
+    for _ in range(SEARCHES.stop + 2):
         judge.peak(steps, peak - 1)
-    assert efforts.count(1) == MOST_SEARCHES
+    assert efforts.count(1) == SEARCHES.stop - 1
