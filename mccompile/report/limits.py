@@ -80,7 +80,8 @@ def require_fit(c: Compilation, ram: int | None, flash: int | None) -> None:
     found = misfits(report, weight_sizes(c), ram, flash)
     if found:
         if ram is not None and c.options.ram == ram and report["memory"]["arena_bytes"] > ram:
-            found.append("  tried in vain: a longer search of the planner, kernels without halos")
+            strips = "" if c.options.stream_rows == "never" else ", convolutions in strips of rows"
+            found.append(f"  tried in vain: a longer search of the planner, kernels without halos{strips}")
         kept = ", or without --keep-inputs" if c.options.keep_inputs else ""
         hint = f"a smaller or quantised model, smaller extents (--dim, --input-shape){kept}"
         raise CompileError("\n".join(found), where=c.source, hint=hint)
