@@ -15,7 +15,7 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: budgets help demo test test-slow check docs bench bench-planner wheel clean distclean
+.PHONY: budgets replay help demo test test-slow check docs bench bench-planner wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make bench      measure the C beside onnxruntime, write docs/performance.md (BENCH=\"--rounds 5 resnet50\": options)"
 	@echo "make bench-planner  measure the memory planner, write docs/planner.md (EFFORTS=\"0 1 2 3\" searches longer)"
 	@echo "make budgets    count the instructions of kernels, write tests/budgets/budgets.json"
+	@echo "make replay     compare what the networks compile to with HEAD (REPLAY=\"--rev main~3 --objects\": options)"
 	@echo "make wheel      build the wheel into dist/"
 	@echo "make clean      remove what was built; make distclean: .venv too"
 
@@ -73,6 +74,9 @@ bench: .venv/.stamp-dev
 
 bench-planner: .venv/.stamp-check
 	$(BIN)/python benchmarks/bench_planner.py $(EFFORTS)
+
+replay: .venv/.stamp-dev
+	$(BIN)/python tools/replay.py $(REPLAY)
 
 budgets: .venv/.stamp-dev
 	$(BIN)/python -m tests.budgets.counted
