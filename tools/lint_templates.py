@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jinja2
+from indent_templates import indented
+
+from mccompile.codegen.templates import blocks_of_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 LINE_LENGTH = 120
@@ -43,8 +46,8 @@ def lint_text(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
             yield number, "contains a tab"
         if line != line.rstrip():
             yield number, "ends in blanks"
-        if len(line) > LINE_LENGTH:
-            yield number, f"is longer than {LINE_LENGTH} characters"
+        if len(line.strip()) > LINE_LENGTH:
+            yield number, f"is longer than {LINE_LENGTH} characters behind its indentation"
     for number, line in enumerate(without_comments(text).splitlines() if firmware else (), 1):
         for pattern, what in FORBIDDEN.items():
             if re.search(pattern, line):
@@ -53,15 +56,21 @@ def lint_text(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
 
 def lint_template(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
     """(line, what is wrong) for one template."""
-    environment = jinja2.Environment(line_statement_prefix="//%", autoescape=False)
     try:
-        environment.parse(text)
+        jinja2.Environment(autoescape=False).parse(blocks_of_lines(text))
     except jinja2.TemplateSyntaxError as error:
         yield error.lineno, f"is not a template: {error.message}"
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("{%"):
             yield number, "writes a control line as {% %}: use //%"
     yield from lint_text(text, firmware)
+
+
+def lint_indentation(text: str) -> Iterator[tuple[int, str]]:
+    """(line, what is wrong) for lines of a template that stand elsewhere than their C is deep."""
+    for number, (line, wanted) in enumerate(zip(text.splitlines(), indented(text).splitlines(), strict=True), 1):
+        if line != wanted:
+            yield number, "is not indented by the depth of its C: run tools/indent_templates.py"
 
 
 def lint_runtime(text: str) -> Iterator[tuple[int, str]]:
@@ -82,7 +91,11 @@ def lint_tree(root: Path) -> Iterator[str]:
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
             if kernels and not TEMPLATE_NAME.fullmatch(path.name):
                 yield f"{path.relative_to(root)}: is not called <variant>.c.j2"
-            for number, what in lint_template(path.read_text(encoding="utf-8"), path.name not in HOST_PROGRAMS):
+            text = path.read_text(encoding="utf-8")
+            problems = [*lint_template(text, path.name not in HOST_PROGRAMS)]
+            if path.name.endswith((".c.j2", ".h.j2")):
+                problems += lint_indentation(text)
+            for number, what in problems:
                 yield f"{path.relative_to(root)}:{number}: {what}"
     for path in sorted((root / "runtime_c").glob("*.[ch]")):
         for number, what in lint_runtime(path.read_text(encoding="utf-8")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 
 import jinja2
 
@@ -15,14 +16,39 @@ _IDLE = re.compile(r" \* 1\b(?!\.)| \+ 0\b(?!\.| [*/%])")
 """Products by one and sums with zero, as extents and offsets of a template may turn out."""
 
 
+_CONTROL = re.compile(r"^[ ]*//%(-?)(.*)$", re.MULTILINE)
+_REMARK = re.compile(r"^[ ]*//#(.*)$", re.MULTILINE)
+
+
+def blocks_of_lines(source: str) -> str:
+    """A template with its ``//%`` and ``//#`` lines as Jinja's blocks, line by line.
+
+    Jinja has line statements of its own, but they take the blank lines around them away:
+
+        int32_t a = 0;                              int32_t a = 0;
+                                                    <blank>
+        //% if x                    becomes         {% if x %}
+    """
+    source = _CONTROL.sub(lambda m: "{%" + m[1] + m[2] + " %}", source)
+    return _REMARK.sub(lambda m: "{#" + m[1] + " #}", source)
+
+
+class _Loader(jinja2.FileSystemLoader):
+    """Reads templates whose control lines look like comments of C."""
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        source, path, current = super().get_source(environment, template)
+        return blocks_of_lines(source), path, current
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """Templates as C with ``//%`` control lines; an undefined variable is an error."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data_dir() / "kernels_templates"),
+        loader=_Loader(data_dir() / "kernels_templates"),
         undefined=jinja2.StrictUndefined,
-        line_statement_prefix="//%",
-        line_comment_prefix="//#",
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

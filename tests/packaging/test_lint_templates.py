@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from indent_templates import indented
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,6 +62,7 @@ def test_correct_tree_passes(lint: ModuleType, tmp_path: Path) -> None:
         ("int " + 120 * "i" + ";", "longer than"),
         ("{% if fast %}", "control line"),
         ("//% if fast", "not a template"),
+        ("  int i;", "not indented"),
     ],
 )
 def test_each_planted_fault_is_found(lint: ModuleType, tmp_path: Path, line: str, message: str) -> None:
@@ -68,6 +70,14 @@ def test_each_planted_fault_is_found(lint: ModuleType, tmp_path: Path, line: str
     problems = list(lint.lint_tree(tree))
     planted = f"kernels_templates/relu/generic.c.j2:{len(GOOD.splitlines()) + 1}: "
     assert any(p.startswith(planted) and message in p for p in problems), problems
+
+
+def test_templates_are_indented_by_the_depth_of_their_c() -> None:
+    flat = "f()|{|//% for i in kept|for (;;) {|//% endfor|a(b,|c);|//% if x|}|//% endif|}".split("|")
+    deep = [0, 0, 1, 1, 1, 2, 3, 1, 1, 1, 0]
+    wanted = "".join("    " * n + line + "\n" for n, line in zip(deep, flat, strict=True))
+    assert indented("\n".join(flat)) == wanted
+    assert indented(wanted) == wanted
 
 
 @pytest.mark.parametrize(
