@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mccompile._version import __version__
 
 if TYPE_CHECKING:
-    from mccompile.check.network import Network
     from mccompile.driver import Artifacts
+    from mccompile.run.network import Network
 
 __all__ = ["__version__", "compile", "load"]
 
@@ -94,6 +94,6 @@ def load(out_dir: str | Path, model: str = "") -> Network:
     Raises:
         mccompile.ir.errors.CompileError: no C compiler, or the C does not build.
     """
-    from mccompile.check.network import Network
+    from mccompile.run.network import Network
 
     return Network(Path(out_dir), model=model)

@@ -31,8 +31,8 @@ from mccompile.onnxio import read_model
 from mccompile.ops.registry import lookup
 from mccompile.passes.manager import exact_only, run_passes
 from mccompile.passes.pipeline import PIPELINES
-from mccompile.passes.row_regions import smallest
-from mccompile.passes.row_strips import streamed
+from mccompile.passes.rows.regions import smallest
+from mccompile.passes.rows.strips import streamed
 from mccompile.plan.check import check_program
 from mccompile.plan.fit import Room, plan_to_fit
 from mccompile.plan.forward import forward

@@ -138,9 +138,10 @@ def _make(snapshot: Path, shared: Path, workers: int) -> None:
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------
-def texts(folder: Path) -> dict[str, str]:
-    """The kept files of one compilation by name."""
-    return {p.name: p.read_text() for p in sorted(folder.glob("*")) if p.suffix in SUFFIXES}
+def texts(folder: Path, reports: bool = True) -> dict[str, str]:
+    """The kept files of one compilation by name, with or without the report."""
+    kept = [p for p in sorted(folder.glob("*")) if p.suffix in SUFFIXES]
+    return {p.name: p.read_text() for p in kept if reports or p.suffix != ".json"}
 
 
 def difference(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -191,6 +192,7 @@ def main() -> int:
     parser.add_argument("--target", action="append", default=[], help=f"default: {', '.join(TARGETS)}")
     parser.add_argument("--level", action="append", default=[], help=f"default: {', '.join(LEVELS)}")
     parser.add_argument("--objects", action="store_true", help="compare object code where the C differs")
+    parser.add_argument("--code", action="store_true", help="leave the reports out of it")
     parser.add_argument("--show", type=int, default=12, help="lines shown of each difference")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
@@ -206,21 +208,21 @@ def main() -> int:
         _checkout(rev, Path(scratch))
         old = take_snapshot(Path(scratch), jobs, args.workers)
     new = take_snapshot(ROOT, jobs, args.workers)
-    return _compare(old, new, jobs, rev, args.objects, args.show)
+    return _compare(old, new, jobs, rev, args)
 
 
-def _compare(old: Path, new: Path, jobs: Sequence[Job], rev: str, objects: bool, show: int) -> int:
+def _compare(old: Path, new: Path, jobs: Sequence[Job], rev: str, args: argparse.Namespace) -> int:
     different = 0
     for job in jobs:
-        lines = difference(texts(old / job.folder), texts(new / job.folder))
+        lines = difference(*(texts(snapshot / job.folder, not args.code) for snapshot in (old, new)))
         if not lines:
             continue
-        if objects and object_code(old / job.folder, job.target) == object_code(new / job.folder, job.target):
+        if args.objects and object_code(old / job.folder, job.target) == object_code(new / job.folder, job.target):
             print(f"{job.folder}: other text, same object code")
             continue
         different += 1
         changed = sum(line[0] in "+-" for line in lines)
-        print(f"{job.folder}: {changed} lines differ", *(f"    {line}" for line in lines[:show]), sep="\n")
+        print(f"{job.folder}: {changed} lines differ", *(f"    {line}" for line in lines[: args.show]), sep="\n")
     print(f"{len(jobs)} compilations beside {rev}: {different or 'none'} {'differ' if different != 1 else 'differs'}")
     return 1 if different else 0
 

@@ -14,11 +14,11 @@ from mccompile.bench.engines import ENGINES
 from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, layers
 from mccompile.bench.machine import Peak, Probes, compiler_name, cpu_name
 from mccompile.bench.timing import BURST, Rounds, Spread, interleave, pinned
-from mccompile.check.memory import Array
-from mccompile.check.network import Network
 from mccompile.check.reference import random_inputs
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
+from mccompile.run.memory import Array
+from mccompile.run.network import Network
 
 PROBE_BURST = 0.004
 """Seconds of each of the machine's own probes in a round."""

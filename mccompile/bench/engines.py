@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mccompile.check.memory import Array
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.run.memory import Array
 
 Engine = Callable[[Path, Mapping[str, Array]], tuple[str, Callable[[], object]]]
 """(model, inputs) -> the engine's name with its version, and a function that runs once on these inputs."""

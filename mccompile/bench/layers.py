@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mccompile.bench.machine import Peak
-from mccompile.check.memory import Array
-from mccompile.check.network import Hooks, Network
+from mccompile.run.memory import Array
+from mccompile.run.network import Hooks, Network
 
 _HERE = Path(__file__).parent
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mccompile.bench.timing import Rounds
-from mccompile.check.build import build_library, c_compiler, compiler_version
-from mccompile.check.memory import Array, aligned_bytes
 from mccompile.ir.errors import CompileError
 from mccompile.ir.types import DTYPES
+from mccompile.run.build import build_library, c_compiler, compiler_version
+from mccompile.run.memory import Array, aligned_bytes
 from mccompile.targets.target import Target
 
 _HERE = Path(__file__).parent

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from mccompile import driver
-from mccompile.check.build import compiler_version
 from mccompile.check.compare import F16_FACTOR, Comparison, compare
-from mccompile.check.emulate import compiler_for
-from mccompile.check.memory import Fences
-from mccompile.check.network import Array, Network
 from mccompile.check.reference import Expected, Judge, open_judge, random_inputs
 from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.onnxio import tensor_names
+from mccompile.run.build import compiler_version
+from mccompile.run.emulate import compiler_for
+from mccompile.run.memory import Fences
+from mccompile.run.network import Array, Network
 from mccompile.targets.target import Target, runs_here, strict_warnings
 
 POISON = 0xFF

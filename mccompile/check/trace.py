@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mccompile.check.compare import Comparison, compare, json_number
-from mccompile.check.network import Array, Hooks, Network
 from mccompile.check.reference import Expected
 from mccompile.ir.types import DTYPES
+from mccompile.run.network import Array, Hooks, Network
 
 _HERE = Path(__file__).parent
 

@@ -14,8 +14,8 @@ from mccompile.ir import expr as ex
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, F16, F32, DType
-from mccompile.kernels.lanes import no_vectors, vector_cycles, vector_form
-from mccompile.kernels.tiles import HALF_LANES, Segment, segments
+from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
+from mccompile.kernels.model.tiles import HALF_LANES, Segment, segments
 
 CACHE_LINE = 16
 """Floats of a cache line."""

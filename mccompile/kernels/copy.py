@@ -7,8 +7,8 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32
-from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import Builder, Variant, innermost_stride
+from mccompile.kernels.views.collapse import collapse
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import operators
 from mccompile.ops.slice import Slice

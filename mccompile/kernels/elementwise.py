@@ -5,11 +5,11 @@ from __future__ import annotations
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F16
-from mccompile.kernels.lanes import refusal, scalar_cycles, vector_cycles
-from mccompile.kernels.lines import innermost
-from mccompile.kernels.loops import collapse, in_stored_order
-from mccompile.kernels.traffic import moved
+from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Variant, lines_broken
+from mccompile.kernels.views.collapse import collapse, in_stored_order
+from mccompile.kernels.views.lines import innermost
 from mccompile.ops.map import Map
 from mccompile.targets.target import Target
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
-from mccompile.kernels.lines import join_axes
-from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import Builder, Variant
+from mccompile.kernels.views.collapse import collapse
+from mccompile.kernels.views.lines import join_axes
 from mccompile.ops.gather import Gather
 from mccompile.ops.indices import REDUCTIONS
 from mccompile.ops.insert import Insert

@@ -7,7 +7,7 @@ from enum import Enum
 
 from mccompile.ir.kernel import View
 from mccompile.ir.types import F32
-from mccompile.kernels.loops import collapse, in_stored_order
+from mccompile.kernels.views.collapse import collapse, in_stored_order
 
 WOVEN = 4
 """Up to so many vectors are woven into one run, or one run into so many."""

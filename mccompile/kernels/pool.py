@@ -9,7 +9,7 @@ import numpy as np
 
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
-from mccompile.kernels.channel_windows import (
+from mccompile.kernels.conv.channel_windows import (
     LOAD_CYCLES,
     TILE_CYCLES,
     ChannelWindow,
@@ -17,11 +17,11 @@ from mccompile.kernels.channel_windows import (
     fit_window,
     window_of,
 )
-from mccompile.kernels.channels import is_channels_last
-from mccompile.kernels.planes import pair, plane_last
-from mccompile.kernels.tiles import FMA_LANES
+from mccompile.kernels.model.tiles import FMA_LANES
 from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32
-from mccompile.kernels.windows import Order, distance
+from mccompile.kernels.views.channels import is_channels_last
+from mccompile.kernels.views.planes import pair, plane_last
+from mccompile.kernels.views.windows import Order, distance
 from mccompile.ops.pool import Pool
 from mccompile.targets.target import Target
 

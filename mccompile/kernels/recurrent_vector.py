@@ -10,8 +10,8 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
-from mccompile.kernels.lanes import refusal
-from mccompile.kernels.tiles import Segment, segments
+from mccompile.kernels.model.lanes import refusal
+from mccompile.kernels.model.tiles import Segment, segments
 from mccompile.kernels.variant import Builder, Variant
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent
 from mccompile.targets.target import Target

@@ -8,10 +8,10 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
-from mccompile.kernels.lanes import refusal, scalar_cycles, vector_cycles
-from mccompile.kernels.lines import Lines, innermost, join_axes, lanes_last, nest
-from mccompile.kernels.traffic import moved
+from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Variant, lines_broken
+from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.reduce import Reduce
 from mccompile.targets.target import Target
 

@@ -22,12 +22,17 @@ def _families() -> dict[str, tuple[Variant, ...]]:
     import mccompile.kernels as package
 
     table: dict[str, tuple[Variant, ...]] = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-        variants = getattr(importlib.import_module(f"{package.__name__}.{module}"), "VARIANTS", ())
+    for module in sorted(m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")):
+        variants = getattr(importlib.import_module(module), "VARIANTS", ())
         for variant in variants:
             for op in variant.ops:
                 table[op] = (*table.get(op, ()), variant)
-    return table
+    return {op: tuple(sorted(family, key=_generic_first)) for op, family in table.items()}
+
+
+def _generic_first(v: Variant) -> tuple[bool, str]:
+    """The order of candidates, which no file's name decides: of equally good ones the first is taken."""
+    return not v.kernel.endswith(".generic"), v.kernel
 
 
 @functools.cache

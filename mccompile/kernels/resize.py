@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call, View
-from mccompile.kernels.channels import is_channels_last
-from mccompile.kernels.planes import plane_last
-from mccompile.kernels.traffic import moved
+from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32
+from mccompile.kernels.views.channels import is_channels_last
+from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.resize import Resize
 from mccompile.targets.target import Target
 

@@ -13,8 +13,8 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, View, whole
 from mccompile.ir.op import Op
 from mccompile.ir.types import DType, TensorType, dtype_of, row_major
-from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import Demand, Packing
+from mccompile.kernels.views.collapse import collapse
 from mccompile.lower.cost_table import UNMEASURED, CostTable
 from mccompile.lower.growth import choose_all
 from mccompile.lower.select import Choice, choose

@@ -12,7 +12,7 @@ from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.onnxio.model import OnnxNode
 from mccompile.ops.map import Map
-from mccompile.ops.reshape_op import Reshape
+from mccompile.ops.reshape import Reshape
 
 T = TypeVar("T", int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...])
 

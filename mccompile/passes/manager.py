@@ -50,11 +50,11 @@ def passes() -> dict[str, Pass]:
     import mccompile.passes as package
 
     found: dict[str, Pass] = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-        run = getattr(importlib.import_module(f"{package.__name__}.{module}"), "run", None)
+    for module in (m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")):
+        run = getattr(importlib.import_module(module), "run", None)
         if run is not None:
-            found[module.replace("_", "-")] = run
-    return found
+            found[module.rpartition(".")[2].replace("_", "-")] = run
+    return dict(sorted(found.items()))
 
 
 @functools.cache

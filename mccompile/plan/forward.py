@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, View
 from mccompile.ir.types import row_major
-from mccompile.kernels.loops import collapse
 from mccompile.kernels.variant import innermost_stride
+from mccompile.kernels.views.collapse import collapse
 from mccompile.lower.lower import Forwarding
 from mccompile.ops.concat import Concat
 from mccompile.ops.slice import Slice

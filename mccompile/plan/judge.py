@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from mccompile.ir.kernel import Block, Call, Fill, KernelModule
 from mccompile.kernels.registry import variant
-from mccompile.kernels.windows import Order, channels_innermost
+from mccompile.kernels.views.windows import Order, channels_innermost
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import choose_overwrites
 from mccompile.plan.alloc.portfolio import allocate

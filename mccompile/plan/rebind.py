@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.types import row_major
-from mccompile.kernels.loops import collapse, in_stored_order
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import lines_spread
+from mccompile.kernels.views.collapse import collapse, in_stored_order
 from mccompile.plan.views import Refined, cut, seen_through
 from mccompile.targets.target import Target
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from mccompile.ir.kernel import Buffer, Call, Fill, View, whole
 from mccompile.ir.types import TensorType, channels_last
-from mccompile.kernels.conv import ConvGeneric
-from mccompile.kernels.windows import Order
+from mccompile.kernels.conv.planar import ConvGeneric
+from mccompile.kernels.views.windows import Order
 from mccompile.plan.judge import Judge, Step
 from mccompile.plan.rebind import rebound
 from mccompile.targets.target import Target

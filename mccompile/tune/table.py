@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mccompile._version import __version__
-from mccompile.check.build import cache_dir
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.lower.cost_table import CostTable
+from mccompile.run.build import cache_dir
 
 FORMAT = 1
 

@@ -12,8 +12,8 @@ from mccompile import driver
 from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, layers
 from mccompile.bench.machine import Peak, Probes
 from mccompile.bench.timing import interleave
-from mccompile.check.network import Network
 from mccompile.driver import Options
+from mccompile.run.network import Network
 from mccompile.targets.target import resolve
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from mccompile.check.emulate import CrossTools
+from mccompile.run.emulate import CrossTools
 from mccompile.targets.target import resolve
 from tests.kernels.cases import VariantCase, direct, matmul, pointwise
 from tests.kernels.cases_channels import depthwise, pool, resize

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import mccompile
-from mccompile.check import network as network_module
-from mccompile.check.build import build_library, c_compiler
-from mccompile.check.memory import Fences, aligned_bytes, guarded_bytes
-from mccompile.check.network import Network
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.run import network as network_module
+from mccompile.run.build import build_library, c_compiler
+from mccompile.run.memory import Fences, aligned_bytes, guarded_bytes
+from mccompile.run.network import Network
 from mccompile.targets.target import STRICT_WARNINGS, strict_warnings
 from tests.check.conftest import compile_to, small_net
 

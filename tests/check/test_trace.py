@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from mccompile.check.network import Network
 from mccompile.check.reference import Expected, open_judge, random_inputs
 from mccompile.check.trace import TRACE_HOOKS, capture, last_writes, logical, trace
 from mccompile.ir.kernel import Buffer, whole
 from mccompile.ir.types import F32, TensorType, blocked, channels_last
 from mccompile.report.report import _view
+from mccompile.run.network import Network
 from tests.check.conftest import compile_to, save, small_net
 
 ORDER = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 3, 4)

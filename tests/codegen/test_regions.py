@@ -13,10 +13,10 @@ import mccompile
 from mccompile import driver
 from mccompile.check.check import check
 from mccompile.check.golden import reference_golden
-from mccompile.check.memory import Fences, guarded_bytes
-from mccompile.check.network import Network
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
+from mccompile.run.memory import Fences, guarded_bytes
+from mccompile.run.network import Network
 from mccompile.targets.target import resolve, strict_warnings
 from tests._skips import needs_tool
 from tests.support.small_models import MODELS, draw_inputs, write_model

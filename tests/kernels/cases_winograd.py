@@ -8,7 +8,7 @@ from typing import Any
 from tests.kernels.cases import TAILS, Net, VariantCase
 
 TOLERANCE = 3e-5
-"""Of the largest result; see `mccompile.kernels.conv_winograd`."""
+"""Of the largest result; see `mccompile.kernels.conv.winograd`."""
 
 
 def winograd(

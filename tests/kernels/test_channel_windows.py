@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from mccompile.kernels.channel_windows import ChannelWindow, Strip
-from mccompile.kernels.conv_transpose import axis_phases
+from mccompile.kernels.conv.channel_windows import ChannelWindow, Strip
+from mccompile.kernels.conv.transpose import axis_phases
 from mccompile.kernels.pool import PoolWindow
 
 

@@ -13,12 +13,12 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.kernel import Buffer, Call, Fill, View
 from mccompile.ir.types import F32, TensorType
-from mccompile.kernels.conv import PackedChannels
-from mccompile.kernels.matmul import PackedColumns
+from mccompile.kernels.conv.planar import PackedChannels
+from mccompile.kernels.matmul.packed import PackedColumns
+from mccompile.kernels.model.tiles import Segment, segments
 from mccompile.kernels.registry import candidates
-from mccompile.kernels.tiles import Segment, segments
 from mccompile.kernels.variant import Builder, Demand, Variant
-from mccompile.kernels.windows import Order
+from mccompile.kernels.views.windows import Order
 from mccompile.lower.storage import assign_storage
 from mccompile.ops.conv import Conv
 from mccompile.ops.map import Map

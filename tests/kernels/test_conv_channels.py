@@ -10,9 +10,9 @@ import pytest
 
 from mccompile.ir.kernel import Buffer, whole
 from mccompile.ir.types import F32, TensorType
-from mccompile.kernels.conv_channels import PackedTaps, PixelTile, best_pixel_tile
-from mccompile.kernels.matmul import in_chunks, in_depth
-from mccompile.kernels.tiles import Tile, best_tile
+from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
+from mccompile.kernels.matmul.packed import in_chunks, in_depth
+from mccompile.kernels.model.tiles import Tile, best_tile
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import resolve
 

@@ -9,7 +9,7 @@ import pytest
 
 from mccompile.codegen.files import source_files
 from mccompile.driver import Options, compile_program, import_graph
-from mccompile.kernels.conv_winograd import VARIANTS
+from mccompile.kernels.conv.winograd import VARIANTS
 from mccompile.targets.target import resolve
 from tests.kernels.cases import VariantCase, matmul
 from tests.kernels.cases_conv_channels import channels

@@ -10,7 +10,7 @@ import pytest
 
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph_text import parse_graph
-from mccompile.kernels.lanes import converts_halves
+from mccompile.kernels.model.lanes import converts_halves
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve

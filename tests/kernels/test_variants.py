@@ -14,7 +14,7 @@ import pytest
 import mccompile
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.kernel import Call
-from mccompile.kernels.tiles import Tile
+from mccompile.kernels.model.tiles import Tile
 from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import REPOSITORY, needs_tool

@@ -14,8 +14,15 @@ from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Call
-from mccompile.kernels.conv_winograd import VARIANTS, ConvWinograd
-from mccompile.kernels.winograd import MAX_PRODUCTS, Matrix, amplification, distinct_points, filtering, sums
+from mccompile.kernels.conv.winograd import VARIANTS, ConvWinograd
+from mccompile.kernels.conv.winograd_matrices import (
+    MAX_PRODUCTS,
+    Matrix,
+    amplification,
+    distinct_points,
+    filtering,
+    sums,
+)
 from mccompile.lower.growth import weight_bytes
 from mccompile.lower.lower import lower
 from mccompile.ops.registry import lookup

@@ -11,8 +11,8 @@ import pytest
 
 import mccompile
 from mccompile.check.compare import compare
-from mccompile.check.network import Network
 from mccompile.ir.errors import CompileError
+from mccompile.run.network import Network
 from mccompile.targets.target import strict_warnings
 from tests._skips import needs_tool
 from tests.support.real_models import RealModel, deciding_inputs, real_models

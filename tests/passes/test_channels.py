@@ -22,16 +22,17 @@ from mccompile.ops.pad import Pad
 from mccompile.ops.pool import Pool
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.registry import lookup
-from mccompile.ops.reshape_op import Reshape
+from mccompile.ops.reshape import Reshape
 from mccompile.ops.resize import Repeat
 from mccompile.ops.slice import Slice
 from mccompile.ops.split import Split
 from mccompile.ops.transpose import Transpose
-from mccompile.passes import channel_rules, ranges
-from mccompile.passes.channels import Analysis, Channels
+from mccompile.passes.analysis import ranges
+from mccompile.passes.analysis.ranges import Range
+from mccompile.passes.channels import rules as channel_rules
+from mccompile.passes.channels.flow import Analysis, Channels
 from mccompile.passes.manager import exact_only, run_passes
 from mccompile.passes.pipeline import PIPELINES
-from mccompile.passes.ranges import Range
 from mccompile.targets.target import resolve
 from tests._skips import needs_shared
 from tests.support.graphs import random_inputs

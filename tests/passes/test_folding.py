@@ -12,7 +12,7 @@ from mccompile.ops.concat import Concat
 from mccompile.ops.expand import Expand
 from mccompile.ops.map import Map
 from mccompile.ops.reduce import Reduce
-from mccompile.passes.fold_constants import MAX_GROWTH_BYTES
+from mccompile.passes.clean.fold_constants import MAX_GROWTH_BYTES
 from mccompile.passes.manager import run_passes
 
 X, Y = ex.var(0, F32), ex.var(1, F32)

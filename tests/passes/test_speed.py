@@ -9,7 +9,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.types import F32, TensorType
 from mccompile.ops.conv import Conv
 from mccompile.ops.map import Map
-from mccompile.ops.reshape_op import Reshape
+from mccompile.ops.reshape import Reshape
 from mccompile.ops.transpose import Transpose
 from mccompile.passes.manager import run_passes
 from mccompile.passes.pipeline import PIPELINES

@@ -13,8 +13,8 @@ import mccompile
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
-from mccompile.passes.row_regions import regions, smallest
-from mccompile.passes.row_strips import plan_strips, streamed
+from mccompile.passes.rows.regions import regions, smallest
+from mccompile.passes.rows.strips import plan_strips, streamed
 from tests.support.graphs import difference, fill_constants, random_inputs
 
 CONV = "strides=({s}, 1), pads=({p}, 1, {q}, 1), dilations=({d}, 1)"

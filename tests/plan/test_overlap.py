@@ -16,7 +16,7 @@ from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Block, Buffer, Call, View, whole
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.types import F32, TensorType, channels_last
-from mccompile.kernels.windows import Order, distance
+from mccompile.kernels.views.windows import Order, distance
 from mccompile.ops.pool import Pool
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case

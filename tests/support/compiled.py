@@ -11,7 +11,7 @@ from mccompile.ir.types import channels_last
 from mccompile.ops.relayout import Relayout
 from mccompile.ops.sampling import Case
 from mccompile.passes.pipeline import PIPELINES
-from mccompile.passes.rewriter import Rewriter
+from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import resolve
 from tests.support.opcases import Built
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mccompile.check.emulate import cross_tools
 from mccompile.ir.types import DTYPES
+from mccompile.run.emulate import cross_tools
 from mccompile.targets.target import resolve, runs_here
 
 Array = np.ndarray[Any, np.dtype[Any]]

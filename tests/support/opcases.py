@@ -13,9 +13,6 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from mccompile.check.build import run_compiler
-from mccompile.check.emulate import CrossTools, EmulatedNet, Emulator, cross_tools, emulated_main
-from mccompile.check.network import aligned_bytes
 from mccompile.codegen.files import source_files
 from mccompile.codegen.kernels import helpers_used
 from mccompile.codegen.model import ModelFacts
@@ -23,6 +20,9 @@ from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation, Options, compile_program, import_graph
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case
+from mccompile.run.build import run_compiler
+from mccompile.run.emulate import CrossTools, EmulatedNet, Emulator, cross_tools, emulated_main
+from mccompile.run.network import aligned_bytes
 from mccompile.targets.target import Target, runs_here
 from tests.support.draw import SeededDraw
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import mccompile
-from mccompile.check.build import build_program
 from mccompile.check.check import check
 from mccompile.check.compare import F16_FACTOR, compare
-from mccompile.check.emulate import EmulatedNet, Emulator, cross_tools, emulated_main
-from mccompile.check.network import Network
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ops.registry import front_ends
+from mccompile.run.build import build_program
+from mccompile.run.emulate import EmulatedNet, Emulator, cross_tools, emulated_main
+from mccompile.run.network import Network
 from mccompile.targets.target import STRICT_WARNINGS, resolve, runs_here, strict_warnings
 from tests._skips import REPOSITORY
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, VariantCase

@@ -10,7 +10,7 @@ import pytest
 from mccompile.driver import Options, compile_files
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.graph_text import parse_graph
-from mccompile.kernels.matmul import MatMulGeneric
+from mccompile.kernels.matmul.packed import MatMulGeneric
 from mccompile.kernels.variant import Variant
 from mccompile.lower import select
 from mccompile.lower.cost_table import UNMEASURED, CostTable, signature

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from mccompile import driver
-from mccompile.check.network import Network
 from mccompile.driver import Compilation, Options
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
+from mccompile.kernels.model.tiled import TRIED
 from mccompile.kernels.registry import candidates
-from mccompile.kernels.tiled import TRIED
 from mccompile.ops.registry import lookup
+from mccompile.run.network import Network
 from mccompile.targets.target import resolve
 from tests.support.graphs import difference, random_inputs
 

@@ -18,7 +18,7 @@ from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.graph_text import parse_graph
-from mccompile.kernels.matmul import MatMulGeneric
+from mccompile.kernels.matmul.packed import MatMulGeneric
 from mccompile.kernels.registry import candidates as real
 from mccompile.lower import select
 from mccompile.lower.cost_table import signature

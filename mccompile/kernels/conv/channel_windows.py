@@ -1,0 +1,215 @@
+"""Windows over channels-last tensors: tiles of pixels, where each tap is known to lie inside or is left out."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from mccompile.ir.graph import Node
+from mccompile.kernels.model.tiles import FMA_LANES, HALF_LANES, Segment, segments
+from mccompile.kernels.views.planes import pair
+from mccompile.targets.target import Target
+
+Column = tuple[int, tuple[tuple[int, int], ...]]
+"""A column of the operand, from where a tile's first tap would lie, and the (pixel of the tile, tap) it serves."""
+Line = tuple[int, tuple[tuple[int, int], ...]]
+"""A line of the operand, from where a tile's first tap would lie, and the (line of the tile, tap) it serves."""
+
+MAX_LINES = 2
+MAX_RESULTS = 14
+"""Results of a tile: more of them gain little, and read from more lines of a cache that may map to one set."""
+MAX_PLAIN = 4
+"""Pixels of a tile without weights: these are soon bound by memory, which likes to be read in one run."""
+MOST_UNROLLED = 1024
+"""Products of a tile whose lines are written out one by one; with one line there is a loop."""
+TILE_CYCLES = 4
+LOAD_CYCLES = 0.6
+"""What a load costs beside its place in the pipeline: it may come from the second cache."""
+BYTES_PER_CYCLE = 16
+"""What streams through a kernel that touches each element once (Zen 4, between L2 and L3)."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A run of tiles along a line whose taps inside of the operand are the same: ``size`` pixels each."""
+
+    start: int
+    stop: int
+    size: int
+    columns: tuple[Column, ...]
+
+    @property
+    def first(self) -> int:
+        """The leftmost column that is read."""
+        return self.columns[0][0] if self.columns else 0
+
+    @property
+    def end(self) -> int:
+        """The column behind the rightmost that is read."""
+        return self.columns[-1][0] + 1 if self.columns else 0
+
+    @property
+    def products(self) -> int:
+        return sum(len(uses) for _, uses in self.columns)
+
+    def used(self, taps: range) -> list[int]:
+        """Those of some taps that any column serves."""
+        return sorted({tap for _, uses in self.columns for _, tap in uses if tap in taps})
+
+    def within(self, taps: range) -> list[Column]:
+        """The columns that some taps read."""
+        parts = [(column, tuple(u for u in uses if u[1] in taps)) for column, uses in self.columns]
+        return [(column, uses) for column, uses in parts if uses]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Lines ``kh`` of a window, each of which meets line ``line`` of a tile in the same line of the operand as line
+    ``kh - step`` does line ``line + 1``, and so on for ``lines`` lines of the tile."""
+
+    kh: range
+    line: int
+    lines: int
+
+
+@dataclass(frozen=True)
+class ChannelWindow:
+    """A window over two spatial axes (the first of extent 1 where there is but one).
+
+    A tile has ``lines`` x ``pixels`` results of a vector of channels; ``taps`` of a line of the window are worked
+    off at once, their weights in registers. ``pads`` is what comes before the operand.
+    """
+
+    pixels: int
+    lines: int
+    taps: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int]
+
+    def fall(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.lines)
+
+    def leaves(self, fall: Segment, extent: int) -> bool:
+        """Whether a tile of some lines may read outside of the operand's."""
+        reach = (self.kernel[0] - 1) * self.dilations[0]
+        below = (fall.stop - 1) * self.strides[0] - self.pads[0] + reach >= extent
+        return below or fall.start * self.strides[0] < self.pads[0]
+
+    def rows(self, lines: int) -> list[Line]:
+        """The lines of the operand that a tile of some lines reads."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for line in range(lines):
+            for tap in range(self.kernel[0]):
+                found.setdefault(line * self.strides[0] + tap * self.dilations[0], []).append((line, tap))
+        return [(row, tuple(uses)) for row, uses in sorted(found.items())]
+
+    def phases(self, lines: int) -> list[Phase]:
+        """The lines that a tile of some lines reads, in runs of those that serve the same lines of the tile."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for _, uses in self.rows(lines):
+            found.setdefault(tuple(line for line, _ in uses), []).append(uses[0][1])
+        return [Phase(range(kh[0], kh[-1] + 1), served[0], len(served)) for served, kh in found.items()]
+
+    def strips(self, out: int, extent: int) -> list[Strip]:
+        """A line of ``out`` results over ``extent`` pixels as runs of equal tiles."""
+        strips: list[Strip] = []
+        start = 0
+        while start < out:
+            size = min(self.pixels, out - start)
+            count = max(self._inside(start, out, extent), 1)
+            columns = self._columns(start, size, extent)
+            if strips and (strips[-1].size, strips[-1].columns) == (size, columns):
+                strips[-1] = replace(strips[-1], stop=start + count * size)
+            else:
+                strips.append(Strip(start, start + count * size, size, columns))
+            start += count * size
+        return strips
+
+    def _inside(self, start: int, out: int, extent: int) -> int:
+        """How many whole tiles from ``start`` on read nothing outside of a line."""
+        if start * self.strides[1] < self.pads[1]:
+            return 0
+        room = extent + self.pads[1] - (self.kernel[1] - 1) * self.dilations[1]
+        results = min(out, -(-room // self.strides[1]))
+        return (results - start) // self.pixels
+
+    def _columns(self, start: int, size: int, extent: int) -> tuple[Column, ...]:
+        left = start * self.strides[1] - self.pads[1]
+        found: dict[int, list[tuple[int, int]]] = {}
+        for pixel in range(size):
+            for tap in range(self.kernel[1]):
+                column = pixel * self.strides[1] + tap * self.dilations[1]
+                if 0 <= left + column < extent:
+                    found.setdefault(column, []).append((pixel, tap))
+        return tuple((column, tuple(uses)) for column, uses in sorted(found.items()))
+
+    def chunks(self) -> list[range]:
+        """The taps of a line of the window, those together that are worked off at once."""
+        taps = self.kernel[1]
+        return [range(t, min(t + self.taps, taps)) for t in range(0, taps, self.taps)]
+
+    def cycles(self, out: tuple[int, int], extent: int, lanes: int, weights: bool, step: float) -> float:
+        """Cycles of a vector of channels."""
+        total = 0.0
+        for fall in self.fall(out[0]):
+            rows = self.rows(fall.size)
+            for strip in self.strips(out[1], extent):
+                products = strip.products * self.kernel[0] * fall.size * step
+                pixels = sum(len(strip.within(chunk)) for chunk in self.chunks()) * len(rows)
+                loads = pixels + weights * self.kernel[1] * self.kernel[0] * fall.size
+                tile = max(products, loads) * lanes / FMA_LANES + LOAD_CYCLES * pixels
+                tile += fall.size * strip.size / 2 + TILE_CYCLES
+                total += (fall.stop - fall.start) // fall.size * ((strip.stop - strip.start) // strip.size) * tile
+        return total
+
+
+Kind = TypeVar("Kind", bound=ChannelWindow)
+
+
+def window_of(
+    kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int]
+) -> ChannelWindow:
+    """A window over one or two spatial axes, its tiles of one pixel yet; ``pads`` as operators have them."""
+    begins = pads[: len(kernel)]
+    return ChannelWindow(1, 1, 1, pair(kernel), pair(strides), pair(dilations), pair(begins, 0))
+
+
+def fit_window(
+    window: Kind, node: Node, target: Target, weights: bool = True, step: float = 1.0
+) -> tuple[float, Kind]:
+    """The cheapest tiles for a node from [N, C, spatial...] to [N, C, spatial...], and the cycles that it takes.
+
+    With ``weights`` each tap has a vector of them. A product, or what stands for it, takes ``step`` times its cycles.
+    """
+    x, y = node.inputs[0], node.results[0]
+    cycles, best = _best(window, pair(y.shape[2:]), x.shape[-1], target.registers, target.lanes, weights, step)
+    least = target.lanes // 2 if target.lanes >= HALF_LANES else target.lanes
+    vectors = -(-y.shape[1] // least) * least / target.lanes
+    return max(y.shape[0] * vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
+
+
+@functools.lru_cache(maxsize=1024)
+def _best(
+    window: Kind, out: tuple[int, int], extent: int, registers: int, lanes: int, weights: bool, step: float
+) -> tuple[float, Kind]:
+    """The cheapest tiles, of equals the largest, and the cycles of a vector of channels."""
+    most_lines, most = (MAX_LINES, MAX_RESULTS) if weights else (1, MAX_PLAIN)
+    found = []
+    for lines in range(1, min(out[0], most_lines) + 1):
+        held = max(len(uses) for _, uses in window.rows(lines))
+        for pixels in range(1, min(out[1], most // lines) + 1):
+            free = registers - 2 - lines * pixels
+            taps = min(window.kernel[1], free // held) if weights else window.kernel[1]
+            products = lines * pixels * math.prod(window.kernel)
+            if taps < 1 or free < 1 or (lines > 1 and products > MOST_UNROLLED):
+                break
+            tile = replace(window, pixels=pixels, lines=lines, taps=taps)
+            cycles = tile.cycles(out, extent, lanes, weights, step)
+            found.append((cycles, -lines * pixels, tile))
+    cycles, _, best = min(found, key=lambda f: f[:2])
+    return cycles, best

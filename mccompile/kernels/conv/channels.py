@@ -1,0 +1,359 @@
+"""The family of `conv` on channels-last results: vectors over output channels, tiles of pixels."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32, Shape, row_major
+from mccompile.kernels.matmul.packed import in_chunks, pack_columns
+from mccompile.kernels.model.tiled import Tiled
+from mccompile.kernels.model.tiles import (
+    MAX_ROWS,
+    MAX_VECTORS,
+    TILE_CYCLES,
+    PackedTile,
+    Segment,
+    Tile,
+    fits,
+    merge,
+    packed_columns,
+    pitch,
+    segments,
+    step_cycles,
+)
+from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.views.channels import is_channels_last, last
+from mccompile.kernels.views.planes import pair, plane_last
+from mccompile.ops.conv import Conv
+from mccompile.targets.target import Target
+
+WIDE = 8
+"""Columns of a window from which on pixels at the ends of a line go one by one."""
+CACHE_LINE = 64
+FAR = 6.0
+"""Cycles of a broadcast whose line was lost to the first cache."""
+TILE_PIXELS = 14
+"""Pixels that share a line while it is there."""
+TURN = 0.95
+"""What part of the cycles it may take where pixels run along the first axis, before they do."""
+
+
+@dataclass(frozen=True)
+class PackedTaps:
+    """Weights [M, C, kernel...] as the columns of a matrix for each group, one row for each tap and channel.
+
+    [groups][M / groups / width][kernel...][C][width]; the last block is as wide as the rest needs. ``turned``
+    exchanges the two spatial axes.
+    """
+
+    width: int
+    lanes: int
+    groups: int = 1
+    turned: bool = False
+
+    def pack(self, array: Array) -> Array:
+        if self.turned:
+            array = array.swapaxes(2, 3)
+        own = array.shape[0] // self.groups
+        taps = np.moveaxis(array.reshape(self.groups, own, *array.shape[1:]), (1, 2), (-1, -2))
+        parts = [pack_columns(part.reshape(-1, own), self.width, self.lanes) for part in taps]
+        return np.concatenate(parts)
+
+
+def _vectorizable(node: Node, target: Target) -> str:
+    """Why a convolution has no vectors over channels at all; empty if it may have them."""
+    x, _ = operand_pair(node)
+    if reason := not_plain_f32(node, target):
+        return reason
+    if not is_channels_last(node.results[0]):
+        return "the result is not channels-last"
+    if not x.type.linear:
+        return "the operand's layout is blocked"
+    return ""
+
+
+class ConvRows(Tiled):
+    """1x1 at any stride: rows of channels, one for each pixel, times a matrix; only elements of the operand are
+    broadcast, so it may lie in any order."""
+
+    ops = ("conv",)
+    kernel = "matmul.packed"
+    params = PackedTile
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op = node.op
+        assert isinstance(op, Conv)
+        if op.groups != 1 or any(k != 1 for k in operand_pair(node)[1].shape[2:]):
+            return "it is not 1x1 in one group"
+        return "it has padding" if any(op.pads) else _vectorizable(node, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        op = node.op
+        assert isinstance(op, Conv)
+        n, _, *spatial = node.results[0].shape
+        merged = all(s == 1 for s in op.strides)
+        cycles, _ = self.tile(*self.extents(node), target)
+        return (cycles if merged else cycles * n * math.prod(spatial[:-1])) + _far_reads(node, target)
+
+    def extents(self, node: Node) -> tuple[int, int, int]:
+        op = node.op
+        assert isinstance(op, Conv)
+        n, channels, *spatial = node.results[0].shape
+        rows = n * math.prod(spatial) if all(s == 1 for s in op.strides) else spatial[-1]
+        return rows, channels, operand_pair(node)[1].shape[1]
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        assert isinstance(op, Conv)
+        x, w = operand_pair(node)
+        result = b.result(0)
+        extras = [last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        source = last(_strided(b.read(x), op.strides, result.shape[2:]))
+        views = merge([source, last(result), *extras], range(result.rank - 1))
+        if isinstance(views, str):
+            raise InternalError(views)
+        source, result, *extras = views
+        _, tile = self.tile(result.shape[-2], result.shape[-1], w.shape[1], b.target)
+        packed = b.packed(w, PackedTaps(tile.width, tile.lanes))
+        b.call(self.kernel, [source, packed], [result], params=in_chunks(tile, source, b.target), extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after, reads=False)
+
+
+def _strided(view: View, strides: tuple[int, ...], extents: tuple[int, ...]) -> View:
+    """Every ``strides``-th pixel of a view, ``extents`` of them."""
+    steps = (1, 1, *strides)
+    moved = tuple(s * t for s, t in zip(view.axis_strides(), steps, strict=True))
+    return View(view.buffer, (*view.shape[:2], *extents), row_major(view.rank), moved, view.offset)
+
+
+@dataclass(frozen=True)
+class TapRun:
+    """Neighbours among the columns of a window that serve the same pixels of a tile, which are neighbours as well."""
+
+    taps: range
+    pixels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PixelStrip:
+    """Tiles of ``size`` pixels along a line; ``taps`` holds for each column of the window the pixels that it serves,
+    those for which it does not lie in the padding. ``ragged``: single pixels, whose taps are found when it runs."""
+
+    start: int
+    stop: int
+    size: int
+    taps: tuple[tuple[int, ...], ...]
+    ragged: bool = False
+
+    @property
+    def inside(self) -> bool:
+        """Whether every tap serves every pixel."""
+        return not self.ragged and all(len(pixels) == self.size for pixels in self.taps)
+
+    @property
+    def runs(self) -> list[TapRun]:
+        """The taps that serve any pixel, in order."""
+        runs: list[TapRun] = []
+        for tap, pixels in enumerate(self.taps):
+            if runs and runs[-1].pixels == pixels and runs[-1].taps.stop == tap:
+                runs[-1] = TapRun(range(runs[-1].taps.start, tap + 1), pixels)
+            elif pixels:
+                runs.append(TapRun(range(tap, tap + 1), pixels))
+        return runs
+
+
+@dataclass(frozen=True)
+class Depth:
+    """A window along the first of three spatial axes; ``pad`` is what comes before the first plane."""
+
+    kernel: int = 1
+    stride: int = 1
+    dilation: int = 1
+    pad: int = 0
+
+    def planes(self, out: int, extent: int) -> int:
+        """Planes of the operand that ``out`` planes of results read, each as often as it is read."""
+        return _inside(out, extent, self.kernel, self.stride, self.dilation, self.pad)
+
+
+def _inside(out: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> int:
+    """How many taps of ``out`` results along an axis do not lie in the padding."""
+    places = (i * stride + k * dilation - pad for i in range(out) for k in range(kernel))
+    return sum(0 <= place < extent for place in places)
+
+
+@dataclass(frozen=True)
+class PixelTile(Tile):
+    """A tile of ``rows`` pixels of a line by vectors of channels; ``chunk`` lines are done for all channels in turn.
+
+    ``pads`` is what comes before the first pixel. Where there are three spatial axes, ``depth`` is the first.
+    """
+
+    chunk: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int]
+    depth: Depth = Depth()
+
+    def pieces(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.chunk)
+
+    def pitch(self, size: int) -> int:
+        """Floats of a packed row of ``size`` channels."""
+        return pitch(size, self.lanes)
+
+    def packed(self, channels: int) -> int:
+        """Floats of packed rows of all blocks of ``channels``."""
+        return sum((s.stop - s.start) // s.size * self.pitch(s.size) for s in self.along(channels))
+
+    def strips(self, out: int, extent: int) -> list[PixelStrip]:
+        """A line of ``out`` results over ``extent`` pixels as runs of equal tiles; the ends of a line have tiles of
+        their own, but with wide windows, of which there would be too many."""
+        strips: list[PixelStrip] = []
+        for start in range(0, out, self.rows):
+            size = min(self.rows, out - start)
+            inside = self._inside(start, start + size - 1, extent)
+            if self.kernel[1] > WIDE and not inside:
+                first = strips.pop().start if strips and strips[-1].ragged else start
+                strips.append(PixelStrip(first, start + size, 1, ((0,),) * self.kernel[1], ragged=True))
+                continue
+            pixels = range(start, start + size)
+            columns = range(self.kernel[1])
+            taps = tuple(tuple(range(size)) if inside else self._served(pixels, tap, extent) for tap in columns)
+            if strips and (strips[-1].size, strips[-1].taps) == (size, taps):
+                strips[-1] = PixelStrip(strips[-1].start, start + size, size, taps)
+            else:
+                strips.append(PixelStrip(start, start + size, size, taps))
+        return strips
+
+    def _inside(self, first: int, last: int, extent: int) -> bool:
+        """Whether no tap of some pixels lies in the padding."""
+        end = last * self.strides[1] - self.pads[1] + (self.kernel[1] - 1) * self.dilations[1]
+        return first * self.strides[1] >= self.pads[1] and end < extent
+
+    def _served(self, pixels: range, tap: int, extent: int) -> tuple[int, ...]:
+        shift = tap * self.dilations[1] - self.pads[1]
+        return tuple(i for i, p in enumerate(pixels) if 0 <= p * self.strides[1] + shift < extent)
+
+    def lines(self, out: int, extent: int) -> int:
+        """Lines of the operand that ``out`` lines of results read, each as often as it is read."""
+        return _inside(out, extent, self.kernel[0], self.strides[0], self.dilations[0], self.pads[0])
+
+    def cycles(
+        self, out: tuple[int, int], extents: tuple[int, int], channels: tuple[int, int], planes: tuple[int, int]
+    ) -> float:
+        """Cycles of one group: ``channels`` are those of results and of the operand, ``planes`` the pairs of planes
+        that meet, and those of results."""
+        own, read = channels
+        lines = planes[0] * self.lines(out[0], extents[0])
+        strips = [(s, (s.stop - s.start) // s.size) for s in self.strips(out[1], extents[1])]
+        total = 0.0
+        for count, n in packed_columns(own, self.width, self.lanes):
+            for strip, tiles in strips:
+                served = Counter(len(pixels) for pixels in strip.taps if pixels)
+                steps = sum(taps * step_cycles(size, n, self.lanes) for size, taps in served.items())
+                stores = planes[1] * out[0] * (2 * strip.size * n + TILE_CYCLES)
+                total += count * tiles * (lines * (steps * read + self.kernel[1]) + stores)
+        return total
+
+
+class ConvChannels(Variant):
+    """Any window over up to three axes. Taps in the padding are left out, so that no halo is needed; only elements of
+    the operand are broadcast, so it may lie in any order."""
+
+    ops = ("conv",)
+    kernel = "conv.channels"
+    params = PixelTile
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        if len(node.results[0].shape) not in (3, 4, 5):
+            return "it has more than three spatial axes"
+        return _vectorizable(node, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        return _choose(node, target)[0] + _far_reads(node, target)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        assert isinstance(op, Conv)
+        x, w = operand_pair(node)
+        result = b.result(0)
+        extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        _, tile, turned = _choose(node, b.target)
+        packed = b.packed(w, PackedTaps(tile.width, tile.lanes, op.groups, turned))
+        views = [plane_last(b.read(x)), plane_last(result), *extras]
+        source, result, *extras = (v.along((0, 2, 1, 3)) for v in views) if turned else views
+        b.call(self.kernel, [source, packed], [result], params=tile, extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after, reads=False)
+
+
+def _far_reads(node: Node, target: Target) -> float:
+    """Cycles lost where neighbours in memory are pixels, and a line of each channel is more than the cache holds."""
+    x, w = operand_pair(node)
+    result = node.results[0]
+    if is_channels_last(x) or x.shape[1] * CACHE_LINE <= target.l1 // 2:
+        return 0.0
+    pixels = result.type.count / result.shape[1]
+    return FAR * w.type.count / (2 * target.lanes) * pixels / TILE_PIXELS
+
+
+def _choose(node: Node, target: Target) -> tuple[float, PixelTile, bool]:
+    """The cheapest tile of a node, its cycles, and whether its pixels run along the first of two spatial axes."""
+    op = node.op
+    assert isinstance(op, Conv)
+    shapes = [v.shape for v in (*operand_pair(node), node.results[0])]
+    cycles, tile = best_pixel_tile(op, shapes[0], shapes[1], shapes[2], target)
+    if len(shapes[0]) == 4:
+        x, w, y = ((*s[:2], *s[:1:-1]) for s in shapes)
+        other = Conv(op.strides[::-1], (*op.pads[1::-1], *op.pads[:1:-1]), op.dilations[::-1], op.groups)
+        down, tall = best_pixel_tile(other, x, w, y, target)
+        if down < TURN * cycles:
+            return down, tall, True
+    return cycles, tile, False
+
+
+@functools.lru_cache(maxsize=512)
+def best_pixel_tile(op: Conv, x: Shape, w: Shape, y: Shape, target: Target) -> tuple[float, PixelTile]:
+    """The cheapest tile of a convolution of shapes ``x`` by ``w`` to ``y``, and its cycles; of equals the largest."""
+    n, channels, *spatial = y
+    out, extents = pair(spatial), pair(x[2:])
+    own = channels // op.groups
+    window = (pair(w[2:]), pair(op.strides), pair(op.dilations), pair(op.pads[: len(spatial)], 0))
+    depth = Depth(w[2], op.strides[0], op.dilations[0], op.pads[0]) if len(spatial) == 3 else Depth()
+    planes = (depth.planes(spatial[0], x[2]), spatial[0]) if len(spatial) == 3 else (1, 1)
+    chunk = _chunk(x[1] * extents[1] * F32.nbytes * window[1][0], out[0], target)
+    found = []
+    for vectors in range(1, min(-(-own // target.lanes), MAX_VECTORS) + 1):
+        for rows in range(1, min(out[1], MAX_ROWS) + 1):
+            if fits(rows, vectors, target):
+                tile = PixelTile(rows, vectors, target.lanes, chunk, *window, depth)
+                found.append((tile.cycles(out, extents, (own, w[1]), planes), -rows * vectors, tile))
+    cycles, _, best = min(found, key=lambda f: f[:2])
+    return n * op.groups * cycles, best
+
+
+def _chunk(line_bytes: int, lines: int, target: Target) -> int:
+    """Lines whose operand stays in the second cache; all of them, which reads weights once, where they take half."""
+    room = target.l2 // 2 if lines * line_bytes <= target.l2 // 2 else target.l2 // 4
+    return min(max(room // line_bytes, 1), lines)
+
+
+VARIANTS = (ConvRows(), ConvChannels())

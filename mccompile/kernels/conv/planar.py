@@ -1,0 +1,238 @@
+"""The family of `conv`: vectors over pixels, tiles of output channels, weights packed by tiles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call
+from mccompile.ir.scalar import Array
+from mccompile.kernels.model.tiles import (
+    MAX_ROWS,
+    MAX_VECTORS,
+    Segment,
+    Tile,
+    best_tile,
+    columns,
+    fits,
+    merge,
+    segments,
+    tile_cycles,
+)
+from mccompile.kernels.variant import Builder, Demand, Variant, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.views.planes import pair, plane
+from mccompile.kernels.views.windows import Order, distance
+from mccompile.ops.conv import Conv
+from mccompile.targets.target import Target
+
+LOADS = {1: 1.5, 2: 4.0}
+"""Loads that a vector of pixels costs, by stride: half of them cross a cache line, and stride 2 makes one of two.
+Any other stride takes one for each lane."""
+
+
+SMALL = 1 << 16
+"""Elements of results for which a plane may count."""
+
+
+class ConvGeneric(Variant):
+    ops = ("conv",)
+    kernel = "conv.generic"
+    params = Order
+    rereads = (0,)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        x, w = operand_pair(node)
+        b.call(self.kernel, [b.read(x), b.read(w)], [b.result(0)], params=Order())
+
+    @staticmethod
+    def may_stash(call: Call) -> bool:
+        """Whether results may take the place of their operands, pixel by pixel, with `Order.stash`."""
+        op, (x, w), y = call.op, call.reads[:2], call.results[0]
+        if not isinstance(op, Conv) or x is None or w is None or x.dtype != y.dtype or call.pre or call.scratch:
+            return False
+        pointwise = set(w.shape[2:]) <= {1} and set(op.strides) <= {1} and not any(op.pads) and op.groups == 1
+        return pointwise and x.same_elements(y)
+
+    def near(self, call: Call) -> int | None:
+        op, w = call.op, call.reads[1]
+        assert isinstance(op, Conv)
+        assert isinstance(call.params, Order)
+        assert w is not None
+        own = w.shape[0] // op.groups
+        whole = own == w.shape[0] and not call.params.channels_last
+        if call.params.stash or (whole and call.results[0].count > SMALL):
+            return None  # the last channel still takes all of the operand: hardly more than its own plane is saved
+        channels = np.arange(w.shape[0]) // own * w.shape[1]
+        return distance(call, op.window(w.shape[2:]), channels, call.params.channels_last)
+
+
+@dataclass(frozen=True)
+class PackedChannels:
+    """Weights [M, C, kernel...] as [groups][M / groups / rows][C][kernel...][rows], zeros behind the last channel."""
+
+    rows: int
+    groups: int = 1
+
+    def pack(self, array: Array) -> Array:
+        own = array.shape[0] // self.groups
+        blocks = -(-own // self.rows)
+        padded = np.zeros((self.groups, blocks * self.rows, *array.shape[1:]), dtype=array.dtype)
+        padded[:, :own] = array.reshape(self.groups, own, *array.shape[1:])
+        split = padded.reshape(self.groups, blocks, self.rows, *array.shape[1:])
+        return np.moveaxis(split, 2, -1)
+
+
+def _vectorizable(node: Node, target: Target) -> str:
+    """Why a convolution has no vector form at all; empty if it may have one."""
+    if reason := not_plain_f32(node, target):
+        return reason
+    if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        return "a layout is not row-major"
+    return ""
+
+
+class ConvPointwise(Variant):
+    """1x1 at stride 1: a matrix product whose columns are the pixels; the spatial axes merge where they can."""
+
+    ops = ("conv",)
+    kernel = "conv.pointwise"
+    params = Tile
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op = node.op
+        assert isinstance(op, Conv)
+        if op.groups != 1 or any(k != 1 for k in operand_pair(node)[1].shape[2:]):
+            return "it is not 1x1 in one group"
+        if any(op.pads) or any(s != 1 for s in op.strides):
+            return "it has padding or strides"
+        return _vectorizable(node, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        n, channels, *spatial = node.results[0].shape
+        cycles, _ = best_tile(channels, math.prod(spatial), operand_pair(node)[1].shape[1], target)
+        return n * cycles
+
+    def lower(self, node: Node, b: Builder) -> None:
+        x, w = operand_pair(node)
+        result = b.result(0)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        views = merge([b.read(x), result, *extras], range(2, result.rank))
+        if isinstance(views, str):
+            raise InternalError(views)
+        source, result, *extras = views
+        _, tile = best_tile(result.shape[1], result.shape[-1], w.shape[1], b.target)
+        packed = b.packed(w, PackedChannels(tile.rows))
+        b.call(self.kernel, [source, packed], [result], params=tile, extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after)
+
+
+@dataclass(frozen=True)
+class WindowTile(Tile):
+    """A tile of ``rows`` output channels by ``lines`` lines of ``vectors`` pixels; ``pads`` is what comes before."""
+
+    lines: int
+    pads: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    kernel: tuple[int, int]
+
+    def fall(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.lines)
+
+
+class ConvDirect(Variant):
+    """Any window over one or two axes: the operand's buffer has a halo, so that no bounds are checked."""
+
+    ops = ("conv",)
+    kernel = "conv.direct"
+    params = WindowTile
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        if not target.hosted:
+            return "a halo takes memory"
+        if len(node.results[0].shape) not in (3, 4):
+            return "it has more than two spatial axes"
+        return _vectorizable(node, target)
+
+    def demands(self, node: Node) -> tuple[Demand, ...]:
+        op = node.op
+        assert isinstance(op, Conv)
+        x, w = operand_pair(node)
+        halo = [(0, 0), (0, 0)]
+        for i, out in enumerate(node.results[0].shape[2:]):
+            reach = (out - 1) * op.strides[i] + (w.shape[2 + i] - 1) * op.dilations[i] + 1
+            halo.append((op.pads[i], max(reach - op.pads[i] - x.shape[2 + i], 0)))
+        return (Demand(0, tuple(halo)),)
+
+    def cost(self, node: Node, target: Target) -> float:
+        copied = sum(operand_pair(node)[0].type.count for lo, hi in self.demands(node)[0].halo if lo or hi)
+        return self._tile(node, target)[0] + 0.25 * copied
+
+    def lower(self, node: Node, b: Builder) -> None:
+        _, w = operand_pair(node)
+        source = b.read_halo(self.demands(node)[0])  # first: a copy frees the operand before the result is begun
+        result = b.result(0)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        op = node.op
+        assert isinstance(op, Conv)
+        _, tile = self._tile(node, b.target)
+        packed = b.packed(w, PackedChannels(tile.rows, op.groups))
+        b.call(self.kernel, [plane(source), packed], [plane(result)], params=tile, extras=list(map(plane, extras)))
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        if any(v is not None and v.buffer.halo for v in before.reads if v not in after.reads):
+            return "conv.direct reads the halo of its operand"
+        return lines_broken(before, after)
+
+    @staticmethod
+    def _tile(node: Node, target: Target) -> tuple[float, WindowTile]:
+        op = node.op
+        assert isinstance(op, Conv)
+        w = operand_pair(node)[1]
+        n, channels, *spatial = node.results[0].shape
+        height, width = (1, *spatial)[-2:]
+        cycles, rows, vectors, lines = best_window(
+            channels // op.groups, height, width, math.prod(w.shape[1:]), op.strides[-1], target
+        )
+        return n * op.groups * cycles, WindowTile(
+            rows, vectors, target.lanes, lines, pair(op.pads[: len(spatial)], 0),
+            pair(op.strides), pair(op.dilations), pair(w.shape[2:]),
+        )  # fmt: skip
+
+
+def best_window(
+    channels: int, height: int, width: int, steps: int, stride: int, target: Target
+) -> tuple[float, int, int, int]:
+    """(cycles, rows, vectors, lines) of the cheapest tile of a window over ``steps`` products per result."""
+    lanes = target.lanes
+    load = LOADS.get(stride, float(lanes))
+    spare = 2 * (stride != 1) + 2 * (target.registers <= 16 and width % lanes != 0)  # shuffles, masks
+    found = []
+    for rows in range(1, min(channels, MAX_ROWS) + 1):
+        down = segments(channels, rows)
+        for vectors in range(1, min(-(-width // lanes), MAX_VECTORS) + 1):
+            for lines in range(1, min(height, MAX_VECTORS) + 1):
+                if fits(rows, vectors * lines, target, spare):
+                    parts = _areas(segments(height, lines), columns(width, vectors * lanes, lanes))
+                    cycles = tile_cycles(down, parts, steps, lanes, load)
+                    found.append((cycles, -rows * vectors * lines, rows, vectors, lines))
+    cycles, _, rows, vectors, lines = min(found)
+    return cycles, rows, vectors, lines
+
+
+def _areas(lines: tuple[Segment, ...], along: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """(tiles, vectors per tile) of tiles of several lines."""
+    return [((s.stop - s.start) // s.size * count, s.size * n) for s in lines for count, n in along]
+
+
+VARIANTS = (ConvGeneric(), ConvPointwise(), ConvDirect())

@@ -1,0 +1,157 @@
+"""Transposed convolution of channels-last tensors: each phase of the result is a convolution with some taps."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import Shape, row_major
+from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
+from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.views.channels import is_channels_last
+from mccompile.kernels.views.planes import plane_last
+from mccompile.ops.conv import Conv
+from mccompile.ops.conv_transpose import ConvTranspose
+from mccompile.targets.target import Target
+
+
+class ConvTransposeGeneric(Variant):
+    ops = ("conv_transpose",)
+    kernel = "conv_transpose.generic"
+
+
+@dataclass(frozen=True)
+class AxisPhase:
+    """Every ``stride``-th element of an axis of the result, from ``start`` on, as a convolution at stride 1.
+
+    ``taps`` are those of the kernel that reach it, in the order in which they meet the operand, whose first element
+    that any of them could meet is ``first`` (negative: in the padding).
+    """
+
+    start: int
+    count: int
+    taps: tuple[int, ...]
+    dilation: int
+    first: int
+
+
+def axis_phases(out: int, kernel: int, stride: int, dilation: int, pad: int) -> list[AxisPhase]:
+    """The phases of an axis of ``out`` results."""
+    phases = []
+    for start in range(min(stride, out)):
+        reach = start + pad
+        taps = tuple(k for k in reversed(range(kernel)) if (reach - k * dilation) % stride == 0)
+        step = (taps[0] - taps[1]) * dilation // stride if len(taps) > 1 else 1
+        first = (reach - taps[0] * dilation) // stride if taps else 0
+        phases.append(AxisPhase(start, -(-(out - start) // stride), taps, step, first))
+    return phases
+
+
+@dataclass(frozen=True)
+class PackedPhase:
+    """Weights [C, M / groups, kernel...], chosen ``taps`` per axis, packed as those of a convolution."""
+
+    taps: tuple[tuple[int, ...], ...]
+    groups: int
+    how: PackedTaps
+
+    def pack(self, array: Array) -> Array:
+        for axis, taps in enumerate(self.taps):
+            array = array.take(taps, 2 + axis)
+        grouped = array.reshape(self.groups, -1, *array.shape[1:]).swapaxes(1, 2)
+        return self.how.pack(grouped.reshape(-1, *grouped.shape[2:]))
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of the whole result, as a convolution ``op`` of the operand from element ``origin`` on."""
+
+    axes: tuple[AxisPhase, ...]
+    op: Conv
+    origin: Shape
+    x: Shape
+    w: Shape
+    y: Shape
+
+    def tile(self, target: Target) -> tuple[float, PixelTile]:
+        return best_pixel_tile(self.op, self.x, self.w, self.y, target)
+
+
+def phases(node: Node) -> list[Phase]:
+    """The phases of a node. What lies before the operand is padding, what no tap meets at its begin is left out."""
+    op, (x, w), y = node.op, operand_pair(node), node.results[0].shape
+    assert isinstance(op, ConvTranspose)
+    along = [
+        axis_phases(y[2 + a], w.shape[2 + a], op.strides[a], op.dilations[a], op.pads[a]) for a in range(len(y) - 2)
+    ]
+    found = []
+    for axes in itertools.product(*along):
+        origin = tuple(min(max(a.first, 0), e - 1) for a, e in zip(axes, x.shape[2:], strict=True))
+        pads = tuple(o - a.first for o, a in zip(origin, axes, strict=True))
+        conv = Conv((1,) * len(axes), (*pads, *pads), tuple(a.dilation for a in axes), op.groups)
+        found.append(
+            Phase(
+                axes, conv, origin,
+                (*x.shape[:2], *(e - o for e, o in zip(x.shape[2:], origin, strict=True))),
+                (y[1], x.shape[1] // op.groups, *(len(a.taps) for a in axes)),
+                (*y[:2], *(a.count for a in axes)),
+            )
+        )  # fmt: skip
+    return found
+
+
+class ConvTransposePhases(Variant):
+    """The kernel of `conv.channels`, once for each phase, on a strided view of the result."""
+
+    ops = ("conv_transpose",)
+    kernel = "conv.channels"
+    params = PixelTile
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        x, _ = operand_pair(node)
+        if reason := not_plain_f32(node, target):
+            return reason
+        if len(x.shape) not in (3, 4, 5):
+            return "it has more than three spatial axes"
+        if not is_channels_last(node.results[0]) or not x.type.linear:
+            return "a layout is not channels-last"
+        if any(not a.taps for p in phases(node) for a in p.axes):
+            return "some results are met by no tap"
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        return sum(p.tile(target)[0] for p in phases(node))
+
+    def lower(self, node: Node, b: Builder) -> None:
+        x, w = operand_pair(node)
+        op = node.op
+        assert isinstance(op, ConvTranspose)
+        source, result = b.read(x), b.result(0)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        for p in phases(node):
+            _, tile = p.tile(b.target)
+            how = PackedPhase(tuple(a.taps for a in p.axes), op.groups, PackedTaps(tile.width, tile.lanes, op.groups))
+            part = part_of(source, p.origin, (1,) * len(p.axes), p.x)
+            starts = tuple(a.start for a in p.axes)
+            parts = [plane_last(part_of(v, starts, op.strides, p.y)) for v in (result, *extras)]
+            b.call(self.kernel, [plane_last(part), b.packed(w, how)], parts[:1], op=p.op, params=tile,
+                   extras=parts[1:])  # fmt: skip
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after, reads=False)
+
+
+def part_of(view: View, starts: Shape, steps: Shape, shape: Shape) -> View:
+    """The elements of [N, C, spatial...] from ``starts`` on, ``steps`` apart."""
+    own = view.axis_strides()
+    offset = view.offset + sum(a * s for a, s in zip(starts, own[2:], strict=True))
+    strides = (*own[:2], *(t * s for t, s in zip(steps, own[2:], strict=True)))
+    return replace(view, shape=shape, factors=row_major(len(shape)), strides=strides, offset=offset)
+
+
+VARIANTS = (ConvTransposeGeneric(), ConvTransposePhases())

@@ -1,0 +1,335 @@
+"""Winograd variants of `conv` on channels-last values: products of blocks of tiles between their transforms."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32, row_major
+from mccompile.kernels.conv.winograd_matrices import (
+    MAX_PRODUCTS,
+    Sum,
+    distinct_points,
+    input_sums,
+    output_sums,
+    transformed,
+)
+from mccompile.kernels.model.tiles import (
+    FMA_LANES,
+    MAX_ROWS,
+    MAX_VECTORS,
+    Segment,
+    Tile,
+    columns,
+    fits,
+    segments,
+    tile_cycles,
+)
+from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
+from mccompile.kernels.views.channels import is_channels_last
+from mccompile.kernels.views.planes import pair, plane_last
+from mccompile.ops.conv import Conv
+from mccompile.targets.target import Target
+
+L2_SHARE = 0.66
+"""What the points and products of a block of tiles may take of the second-level cache."""
+DRAM_BYTES = 6
+L3_BYTES = 27
+"""Bytes of weights per cycle: of many, when first read, and from the third cache."""
+INEXACT = {4: 1.05, 5: 1.07, 6: 1.1}
+"""What more digits and fewer weights are worth: tiles of so many outputs count for that much more than they take."""
+INSTRUCTIONS = 2
+"""Vector instructions per cycle of the transforms, where a vector is `FMA_LANES` wide."""
+LEAST_CHANNELS = 8
+"""Channels of a group that vectors are not wasted on."""
+TILE_OVERHEAD = 40
+"""Cycles to find the pixels of a tile, for its points and again for its results."""
+
+
+@dataclass(frozen=True)
+class WinogradTile(Tile):
+    """Products in register tiles of ``rows`` tiles by ``vectors`` of output channels, ``block`` tiles at a time.
+
+    ``outputs`` results along each of two spatial axes take ``taps``; ``pads`` is what comes before the image.
+    """
+
+    block: int
+    outputs: tuple[int, int]
+    taps: tuple[int, int]
+    pads: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+
+    @property
+    def points(self) -> tuple[int, int]:
+        """Points of a tile along each axis: as many as it reads pixels."""
+        first, second = (
+            s * (m - 1) + r for m, r, s in zip(self.outputs, self.taps, self.strides, strict=True)
+        )
+        return first, second
+
+    @property
+    def distinct(self) -> tuple[int, int]:
+        """Points along each axis that have weights of their own; those behind share the last one's."""
+        first, second = map(distinct_points, self.outputs, self.taps, self.strides)
+        return first, second
+
+    def tiles(self, extents: tuple[int, int]) -> tuple[int, int]:
+        """How many tiles cover results of some extents; each phase of a dilation has its own."""
+        return _tiles(extents[0], self.outputs[0], self.dilations[0]), _tiles(
+            extents[1], self.outputs[1], self.dilations[1]
+        )
+
+    def origin(self, tile: str, axis: int) -> str:
+        """The first result of a tile, as C."""
+        m, d = self.outputs[axis], self.dilations[axis]
+        if d == 1:
+            return f"{tile} * {m}" if m > 1 else tile
+        return f"{tile} / {d} * {m * d} + {tile} % {d}"
+
+    def zeros(self, channels: int) -> int:
+        """Floats of a row of zeros that whole vectors may be read from."""
+        return -(-channels // self.lanes) * self.lanes
+
+    def point_row(self, channels: int) -> int:
+        """Floats from a tile's point to the next tile's: a vector more, lest rows fall on the same cache lines."""
+        return self.zeros(channels) + self.lanes
+
+    @property
+    def product_row(self) -> int:
+        """Floats from a tile's products to the next tile's."""
+        return math.prod(self.points) * self.width + self.lanes
+
+    def scratch(self, channels: int) -> int:
+        points = math.prod(self.points) * self.point_row(channels)
+        return self.zeros(channels) + self.block * (points + self.product_row)
+
+    def row_counts(self, tiles: int) -> list[int]:
+        """Rows of the register tiles that blocks of ``tiles`` tiles need, the most first."""
+        sizes = {s.size for s in segments(tiles, self.block)}
+        return sorted({r.size for size in sizes for r in self.down(size)}, reverse=True)
+
+    def vectors_of(self, channels: int) -> int:
+        return -(-channels // self.lanes)
+
+    def segment_vectors(self, channels: int) -> list[int]:
+        """Vectors of the segments that ``channels`` output channels are cut into."""
+        return list(dict.fromkeys(self.vectors_of(a.size) for a in self.along(channels)))
+
+    def input_sums(self, axis: int) -> tuple[Sum, ...]:
+        """``r0 ...``, the points, from ``d0 ...``, pixels along an axis."""
+        return input_sums(self.outputs[axis], self.taps[axis], self.strides[axis])
+
+    def output_sums(self, axis: int) -> tuple[Sum, ...]:
+        """``r0 ...``, results along an axis, from ``d0 ...``, products."""
+        return output_sums(self.outputs[axis], self.taps[axis], self.strides[axis])
+
+
+def _tiles(extent: int, outputs: int, dilation: int) -> int:
+    return dilation * -(-extent // (outputs * dilation))
+
+
+@dataclass(frozen=True)
+class PackedPoints:
+    """Weights [M, C, kernel...] at the distinct points of F(outputs, kernel), as [M / width][points][C][width].
+
+    ``channels`` are those of the group that is meant.
+    """
+
+    outputs: tuple[int, int]
+    strides: tuple[int, int]
+    width: int
+    channels: range
+
+    def pack(self, array: Array) -> Array:
+        array = array[self.channels.start : self.channels.stop]
+        m, c, *kernel = array.shape
+        points = transformed(array.reshape(m, c, *pair(kernel)), self.outputs, self.strides)
+        packed = np.zeros((-(-m // self.width), len(points), c, self.width), dtype=array.dtype)
+        for block, start in zip(packed, range(0, m, self.width), strict=True):
+            part = points[:, start : start + self.width]
+            block[:, :, : part.shape[1]] = part.swapaxes(1, 2)
+        return packed
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What the cost depends on: the shapes of one of ``groups``."""
+
+    groups: int
+    batch: int
+    inputs: int
+    channels: int
+    extents: tuple[int, int]
+    taps: tuple[int, int]
+    pads: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+
+
+class ConvWinograd(Variant):
+    """F(m, r) along each spatial axis with a filter of more taps than its stride, any padding, and any dilation at
+    stride 1.
+
+    Rounding errors measured over two axes of 3 taps: for m = 2, 4, 6 about 5e-7, 1e-5 and 2e-5 of the largest result,
+    where the direct sum has 1e-6; along one axis 2e-6 at most. `winograd.amplification` bounds them. Each of two axes
+    may have its own ``m``: 7 results are two tiles of 4 one way, which save more, and four of 2 the other, with fewer
+    weights.
+    """
+
+    ops = ("conv",)
+    kernel = "conv.winograd"
+    params = WinogradTile
+    packs = (1,)
+    may_share = False
+    spends_arena = True
+
+    def __init__(self, down: int, across: int = 0) -> None:
+        self.outputs = down, across or down
+
+    @property
+    def label(self) -> str:
+        down, across = self.outputs
+        return f"{self.kernel} m={down}" + (f"x{across}" if across != down else "")
+
+    def supports(self, node: Node, target: Target) -> str:
+        op = node.op
+        assert isinstance(op, Conv)
+        x, w = operand_pair(node)
+        if not target.lanes or not target.hosted:
+            return "the target has no vectors, or no memory to spare"
+        if node.pre or not x.dtype == w.dtype == F32:
+            return "an operand has a prologue, or is not f32"
+        if not is_channels_last(x) or not is_channels_last(node.results[0]):
+            return "a layout is not channels-last"
+        if len(w.shape) > 4:
+            return "it has more than two spatial axes"
+        if op.groups > 1 and min(w.shape[0] // op.groups, w.shape[1]) < LEAST_CHANNELS:
+            return "its groups are small"
+        if all(k == 1 for k in w.shape[2:]):
+            return "it is 1x1"
+        if any(1 < k <= s for k, s in zip(w.shape[2:], op.strides, strict=True)):
+            return "no more taps than the stride fall on a result"
+        if any(s > 1 and d > 1 for s, d in zip(op.strides, op.dilations, strict=True)):
+            return "it has a dilation beside a stride"
+        if len(set(self.outputs)) > 1 and any(k == 1 for k in pair(w.shape[2:])):
+            return "it has taps along one axis only"
+        reach = [-(-k // s) for k, s in zip(w.shape[2:], op.strides, strict=True)]
+        if any(m + k - 1 > MAX_PRODUCTS for m, k in zip(self.outputs, pair(reach), strict=True) if k > 1):
+            return f"{max(self.outputs)} results at a time of {max(w.shape[2:])} taps would be inexact"
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        shape = _shape(node)
+        return shape.groups * _best(shape, self.outputs, target)[0] * INEXACT.get(max(self.outputs), 1.0)
+
+    def growth(self, node: Node, target: Target) -> int:
+        shape, w = _shape(node), operand_pair(node)[1]
+        tile = _best(shape, self.outputs, target)[1]
+        blocks = -(-shape.channels // tile.width)
+        packed = 4 * math.prod(tile.distinct) * shape.inputs * blocks * tile.width
+        return shape.groups * packed - w.type.nbytes
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op, (x, w) = node.op, operand_pair(node)
+        assert isinstance(op, Conv)
+        result = b.result(0)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        source, result, *extras = map(plane_last, (b.read(x), result, *extras))
+        shape = _shape(node)
+        tile = _best(shape, self.outputs, b.target)[1]
+        scratch = b.scratch(tile.scratch(shape.inputs), F32)
+        for g in range(shape.groups):
+            own = range(g * shape.channels, (g + 1) * shape.channels)
+            part, *parts = (_channels(v, own) for v in (result, *extras))
+            packed = b.packed(w, PackedPoints(tile.outputs, tile.strides, tile.width, own))
+            read = _channels(source, range(g * shape.inputs, (g + 1) * shape.inputs))
+            one = replace(op, groups=1)
+            b.call(self.kernel, [read, packed], [part], op=one, params=tile, extras=parts, scratch=scratch)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after)
+
+
+def _channels(view: View, channels: range) -> View:
+    """Some of the channels of [N, H, W, C]."""
+    steps = view.axis_strides()
+    shape = (*view.shape[:-1], len(channels))
+    return View(view.buffer, shape, row_major(view.rank), steps, view.offset + channels.start * steps[-1])
+
+
+def _shape(node: Node) -> _Shape:
+    op, (_, w) = node.op, operand_pair(node)
+    assert isinstance(op, Conv)
+    n, m, *spatial = node.results[0].shape
+    return _Shape(
+        op.groups, n, w.shape[1], m // op.groups, pair(spatial), pair(w.shape[2:]), pair(op.pads[: len(spatial)], 0),
+        pair(op.strides), pair(op.dilations),
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=512)
+def _best(shape: _Shape, outputs: tuple[int, int], target: Target) -> tuple[float, WinogradTile]:
+    """The cheapest blocking, and its cycles."""
+    found = []
+    each = outputs[0] if shape.taps[0] > 1 else 1, outputs[1] if shape.taps[1] > 1 else 1
+    for rows in range(1, MAX_ROWS + 1):
+        for vectors in range(1, min(-(-shape.channels // target.lanes), MAX_VECTORS) + 1):
+            if fits(rows, vectors, target):
+                tile = WinogradTile(
+                    rows, vectors, target.lanes, rows, each, shape.taps, shape.pads, shape.strides, shape.dilations
+                )
+                found.append(_blocked(tile, shape, target))
+    return min(found, key=lambda f: f[0])
+
+
+def _blocked(tile: WinogradTile, shape: _Shape, target: Target) -> tuple[float, WinogradTile]:
+    """The tile with as many tiles to a block as the cache holds, at least one register tile of them; its cycles."""
+    tiles = shape.batch * math.prod(tile.tiles(shape.extents))
+    room = L2_SHARE * target.l2 / 4 / math.prod(tile.points)
+    most = max(int(room / (tile.point_row(shape.inputs) + tile.width)) // tile.rows, 1) * tile.rows
+    blocks = -(-tiles // most)
+    even = -(-tiles // blocks)
+    block = even if blocks == 1 else min(-(-even // tile.rows) * tile.rows, tiles)
+    chosen = replace(tile, block=block)
+    return _cycles(chosen, shape, tiles, target), chosen
+
+
+def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> float:
+    """Cycles of the products, the transforms, and of what the products of a block's first rows do not hide of the way
+    of its weights from memory."""
+    points = math.prod(tile.points)
+    along = columns(shape.channels, tile.width, tile.lanes)
+    total = 0.0
+    for s in segments(tiles, tile.block):
+        one = tile_cycles(segments(s.size, tile.rows), along, shape.inputs, tile.lanes)
+        total += (s.stop - s.start) // s.size * points * one
+    weights = 4 * math.prod(tile.distinct) * shape.inputs * sum(count * tile.width for count, _ in along)
+    if weights > (1 - L2_SHARE) * target.l2:
+        rows = min(tile.rows, tiles)
+        hidden = math.prod(tile.distinct) * tile_cycles((Segment(0, rows, rows),), along, shape.inputs, tile.lanes)
+        total += max(weights / (DRAM_BYTES if weights > target.l2 else L3_BYTES) - hidden, 0)
+        total += (-(-tiles // tile.block) - 1) * max(weights / L3_BYTES - hidden, 0)
+    work = -(-shape.inputs // tile.lanes) * _instructions(tile, tile.input_sums, tile.points)
+    work += -(-shape.channels // tile.lanes) * _instructions(tile, tile.output_sums, tile.outputs)
+    return total + tiles * (work / INSTRUCTIONS * tile.lanes / FMA_LANES + TILE_OVERHEAD)
+
+
+def _instructions(
+    tile: WinogradTile, axis_sums: Callable[[int], tuple[Sum, ...]], made: tuple[int, int]
+) -> int:
+    """Vector instructions of a transform of all points to ``made`` values: sums, loads, stores, in two steps."""
+    first, second = (sum(s.operations for s in axis_sums(axis)) for axis in (0, 1))
+    between = made[0] * tile.points[1]
+    moves = math.prod(tile.points) + 2 * between + math.prod(made)
+    return tile.points[1] * first + made[0] * second + moves
+
+
+VARIANTS = (ConvWinograd(2), ConvWinograd(4, 2), ConvWinograd(4), ConvWinograd(5), ConvWinograd(6))

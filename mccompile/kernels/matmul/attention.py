@@ -1,0 +1,178 @@
+"""The family of `attention`: scores of a few queries at a time, never all of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.types import BOOL, F32
+from mccompile.kernels.matmul.packed import batched, swapped
+from mccompile.kernels.matmul.variable import VariableTile, packing_cycles, panel_floats, whole_lines
+from mccompile.kernels.model.lanes import no_vectors
+from mccompile.kernels.model.tiles import (
+    MAX_ROWS,
+    MAX_VECTORS,
+    Segment,
+    Tile,
+    fits,
+    packed_columns,
+    segments,
+    tile_cycles,
+)
+from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, not_plain_f32, scattered
+from mccompile.ops.attention import FIRST_MASK, Attention
+from mccompile.targets.target import Target
+
+EXP_CYCLES = 25
+"""An exponential of libm, and what goes with it for a score."""
+VECTOR_CYCLES = 24
+"""The same for a vector of scores."""
+
+
+@dataclass(frozen=True)
+class AttentionTile(Tile):
+    """Tiles of queries by vectors of a value's length; their scores are tiles of as many queries by
+    ``score_vectors`` vectors of keys, which are packed. ``direct``: the values are read where they lie.
+    """
+
+    score_vectors: int
+    direct: bool
+
+    @property
+    def scores(self) -> VariableTile:
+        return VariableTile(self.rows, self.score_vectors, self.lanes, False)
+
+    @property
+    def values(self) -> VariableTile:
+        return VariableTile(self.rows, self.vectors, self.lanes, self.direct)
+
+    def row(self, keys: int) -> int:
+        """Floats of a row of scores: an odd number of vectors, so that rows do not meet in one set of a cache."""
+        return (-(-keys // self.lanes) | 1) * self.lanes
+
+    def panels(self, keys: int, length: int, width: int) -> tuple[int, int]:
+        """Floats of the packed keys, and of the packed values."""
+        values = 0 if self.direct else panel_floats(keys, width, self.lanes)
+        return panel_floats(length, keys, self.lanes), values
+
+    def scratch(self, keys: int, length: int, width: int) -> int:
+        """Floats of scratch memory: panels, scores, and a sum for each query of a tile."""
+        return sum(self.panels(keys, length, width)) + self.rows * (self.row(keys) + 1)
+
+
+def extents(node: Node) -> tuple[int, int, int, int]:
+    """Batches, keys, the length of a key and that of a value."""
+    op = node.op
+    assert isinstance(op, Attention)
+    _, k, _ = node.operands[:FIRST_MASK]
+    assert k is not None
+    length, keys = k.shape[-2:][:: -1 if op.trans_k else 1]
+    shape = node.result.shape
+    return math.prod(shape[:-2]), keys, length, shape[-1]
+
+
+def operand_views(node: Node, b: Builder) -> list[View]:
+    """Queries, keys, values and masks with their leading axes broadcast to those of the result."""
+    result = b.result(0)
+    _, keys, _, _ = extents(node)
+    operands = [b.read(v) for v in node.operands if v is not None]
+    masks = [m.broadcast((*result.shape[:-1], keys)) for m in operands[FIRST_MASK:]]
+    return [*(batched(v, result) for v in operands[:FIRST_MASK]), *masks]
+
+
+class AttentionGeneric(Variant):
+    ops = ("attention",)
+    kernel = "attention.generic"
+    rereads = (1, 2)
+    may_share = False
+
+    def cost(self, node: Node, target: Target) -> float:
+        batches, keys, _, _ = extents(node)
+        return super().cost(node, target) + float(batches * node.result.shape[-2] * keys * EXP_CYCLES)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        _, keys, _, _ = extents(node)
+        scratch = b.scratch(keys, node.result.dtype.compute)
+        b.call(self.kernel, list(operand_views(node, b)), [b.result(0)], scratch=scratch)
+
+
+class AttentionVector(Variant):
+    """A few queries at a time: their scores by a register tile, exponentials in vectors, values by another tile."""
+
+    ops = ("attention",)
+    kernel = "attention.vector"
+    params = AttentionTile
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        if reason := not_plain_f32(node, target, operands=FIRST_MASK):
+            return reason
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "a layout is not row-major"
+        assert isinstance(node.op, Attention)
+        if any(v is not None and v.dtype not in (F32, BOOL) for v in node.operands):
+            return "a mask is neither f32 nor bool"
+        return next(filter(None, map(no_vectors, node.op.bodies)), "")
+
+    def cost(self, node: Node, target: Target) -> float:
+        return self._best(node, target)[0]
+
+    @staticmethod
+    def _best(node: Node, target: Target) -> tuple[float, int, int, int]:
+        """Cycles, queries of a tile, vectors of scores and of values, where they are least."""
+        op, lanes = node.op, target.lanes
+        assert isinstance(op, Attention)
+        batches, keys, length, width = extents(node)
+        queries = node.result.shape[-2]
+        found = []
+        for rows in (r for r in range(1, min(queries, MAX_ROWS) + 1) if fits(r, 1, target)):
+            down = segments(queries, rows)
+            parts = [_along(rows, down, keys, length, target), _along(rows, down, width, keys, target)]
+            found.append((parts[0][0] + parts[1][0], -rows, parts[0][1], parts[1][1]))
+        cycles, rows, *vectors = min(found)
+        cycles += packing_cycles(length * keys, not op.trans_k) + packing_cycles(keys * width, not op.trans_v)
+        cycles += queries * -(-keys // lanes) * VECTOR_CYCLES
+        return batches * cycles, -rows, vectors[0], vectors[1]
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        assert isinstance(op, Attention)
+        _, keys, length, width = extents(node)
+        result = b.result(0)
+        q, k, v, *masks = operand_views(node, b)
+        flags = (op.trans_q, op.trans_k, op.trans_v)
+        q, k, v = (swapped(x) if flag else x for x, flag in zip((q, k, v), flags, strict=True))
+        extras = [b.read(e).broadcast(result.shape) for e in node.extras]
+        _, rows, score_vectors, vectors = self._best(node, b.target)
+        lanes = b.target.lanes
+        tile = AttentionTile(rows, vectors, lanes, score_vectors, whole_lines(v, lanes))
+        scratch = b.scratch(tile.scratch(keys, length, width), F32)
+        b.call(self.kernel, [q, k, v, *masks], [result], params=tile, extras=extras, scratch=scratch)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        tile = after.params
+        assert isinstance(tile, AttentionTile)
+        values = after.reads[FIRST_MASK - 1]
+        assert values is not None
+        if tile.direct and innermost_stride(values) != 1:
+            return f"{self.kernel} reads values where they lie"
+        pairs = zip(before.reads[FIRST_MASK:], after.reads[FIRST_MASK:], strict=True)
+        if any(a is not None and b is not None and scattered(a, b) for a, b in pairs):
+            return f"{self.kernel} wants neighbours in a row of a mask to be neighbours in memory"
+        return lines_broken(before, after, reads=False)
+
+
+def _along(rows: int, down: tuple[Segment, ...], width: int, steps: int, target: Target) -> tuple[float, int]:
+    """Cycles of the tiles of ``width`` columns that are cheapest, and their vectors."""
+    lanes = target.lanes
+    found = []
+    for vectors in range(1, min(-(-width // lanes), MAX_VECTORS) + 1):
+        if fits(rows, vectors, target):
+            columns = packed_columns(width, vectors * lanes, lanes)
+            found.append((tile_cycles(down, columns, steps, lanes), vectors))
+    return min(found)
+
+
+VARIANTS = (AttentionGeneric(), AttentionVector())

@@ -1,0 +1,160 @@
+"""The family of `matmul`: operands with their leading axes broadcast to those of the result."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
+from mccompile.kernels.model.tiled import Tiled
+from mccompile.kernels.model.tiles import PackedTile, Tile, merge, pitch
+from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
+from mccompile.ops.matmul import MatMul
+from mccompile.targets.target import Target
+
+
+class MatMulGeneric(Variant):
+    ops = ("matmul",)
+    kernel = "matmul.generic"
+    rereads = (0, 1)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        a, w = operand_pair(node)
+        result = b.result(0)
+        b.call(self.kernel, [batched(b.read(a), result), batched(b.read(w), result)], [result])
+
+
+def batched(view: View, result: View) -> View:
+    """A matrix operand with its leading axes broadcast to those of the result."""
+    return view.broadcast((*result.shape[:-2], *view.shape[-2:]))
+
+
+@dataclass(frozen=True)
+class PackedColumns:
+    """A matrix [K, N] (``transposed``: [N, K]) as blocks of columns, [N/width][K][width], one after the other.
+
+    The last block is as wide as the rest of the columns needs, in vectors of ``lanes``, with zeros behind column N.
+    """
+
+    width: int
+    transposed: bool
+    lanes: int
+
+    def pack(self, array: Array) -> Array:
+        matrix = array.reshape(array.shape[-2:])
+        return pack_columns(matrix.T if self.transposed else matrix, self.width, self.lanes)
+
+
+def pack_columns(matrix: Array, width: int, lanes: int) -> Array:
+    """The flat blocks of columns of a matrix [K, N]."""
+    k, n = matrix.shape
+    columns = [(start, min(width, n - start)) for start in range(0, n, width)]
+    out = np.zeros(k * sum(pitch(count, lanes) for _, count in columns), dtype=matrix.dtype)
+    at = 0
+    for start, count in columns:
+        block = out[at : at + k * pitch(count, lanes)].reshape(k, -1)
+        block[:, :count] = matrix[:, start : start + count]
+        at += block.size
+    return out
+
+
+class MatMulPacked(Tiled):
+    """Tiles of rows by vectors of columns; the constant second operand is packed by blocks of columns."""
+
+    ops = ("matmul",)
+    kernel = "matmul.packed"
+    params = PackedTile
+    packs = (1,)
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        _, w = operand_pair(node)
+        if reason := not_plain_f32(node, target):
+            return reason
+        if math.prod(w.shape[:-2]) != 1:
+            return "there are several second operands"
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "a layout is not row-major"
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        return self.tile(*self.extents(node), target)[0]
+
+    def extents(self, node: Node) -> tuple[int, int, int]:
+        op, (a, _) = node.op, operand_pair(node)
+        assert isinstance(op, MatMul)
+        shape = node.results[0].shape
+        return math.prod(shape[:-1]), shape[-1], a.shape[-2 if op.trans_a else -1]
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        a, w = operand_pair(node)
+        assert isinstance(op, MatMul)
+        result = b.result(0)
+        left = batched(b.read(a), result)
+        if op.trans_a:
+            left = swapped(left)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        views = merge([left, result, *extras], range(result.rank - 1))
+        if isinstance(views, str):
+            raise InternalError(views)
+        left, result, *extras = views
+        _, tile = self.tile(*self.extents(node), b.target)
+        packed = b.packed(w, PackedColumns(tile.width, op.trans_b, tile.lanes))
+        chunks = in_depth(in_chunks(tile, left, b.target), left, result.shape[-1], b.target)
+        scratch = b.scratch(chunks.chunk * tile.width, F32) if chunks.depth else None
+        b.call(self.kernel, [left, packed], [result], params=chunks, extras=extras, scratch=scratch)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after, reads=False)
+
+
+def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:
+    """The tile with chunks of rows of the operand [..., M, K] that fit a quarter of the second cache.
+
+    Where all rows fit half of it, weights are read once instead.
+    """
+    row_bytes = left.shape[-1] * left.dtype.nbytes
+    axis, inner = 0, math.prod(left.shape[1:-1])
+    room = target.l2 // 2 if left.shape[0] * inner * row_bytes <= target.l2 // 2 else target.l2 // 4
+    while axis < left.rank - 2 and inner * row_bytes > room:
+        axis += 1
+        inner //= left.shape[axis]
+    chunk = max(room // (inner * row_bytes), 1)
+    if axis == left.rank - 2:
+        chunk = max(chunk // tile.rows, 1) * tile.rows
+    return PackedTile(tile.rows, tile.vectors, tile.lanes, axis, min(chunk, left.shape[axis]))
+
+
+def in_depth(tile: PackedTile, left: View, columns: int, target: Target) -> PackedTile:
+    """The tile with its reduction in blocks, where that takes less from behind the second cache.
+
+    In chunks of rows all weights are read for each chunk; in blocks of the reduction, of which the columns of a tile
+    take an eighth of the second cache, all of the left operand is read for each tile of columns.
+    """
+    rows, steps = left.shape[-2:]
+    if target.l2 == 0 or tile.axis != left.rank - 2 or math.prod(left.shape[:-2]) != 1:
+        return tile
+    blocks = -(-steps * tile.width * 4 // (target.l2 // 8))
+    depth = -(-steps // blocks // 4) * 4
+    taller = min(target.l2 // 2 // (4 * depth), target.l2 // 8 // (4 * tile.width), rows) // tile.rows * tile.rows
+    chunk = rows if taller + tile.rows > rows else taller
+    by_rows = -(-rows // tile.chunk) * columns
+    by_depth = -(-rows // chunk) * columns + rows * -(-columns // tile.width)
+    if blocks == 1 or chunk <= tile.chunk or 4 * by_depth > 3 * by_rows:
+        return tile
+    return replace(tile, chunk=chunk, depth=depth)
+
+
+def swapped(view: View) -> View:
+    """The view with its last two axes exchanged."""
+    return view.along((*range(view.rank - 2), view.rank - 1, view.rank - 2))
+
+
+VARIANTS = (MatMulGeneric(), MatMulPacked())

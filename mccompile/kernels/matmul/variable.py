@@ -1,0 +1,198 @@
+"""Matrix products of two operands that are both computed at run time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.types import F32, row_major
+from mccompile.kernels.matmul.packed import batched, swapped
+from mccompile.kernels.model.tiles import FMA_LANES, Segment, Tile, best_tile, merge, pitch, segments
+from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, not_plain_f32, operand_pair
+from mccompile.ops.matmul import MatMul
+from mccompile.targets.target import Target
+
+COPIED_FLOATS = 6
+"""Floats that packing moves per cycle where they are neighbours."""
+TRANSPOSED_FLOATS = 2
+"""Floats that packing moves per cycle where neighbours become far apart."""
+
+
+@dataclass(frozen=True)
+class VariableTile(Tile):
+    """``direct``: the second operand's rows are whole vectors, which are read where they lie, not packed first."""
+
+    direct: bool
+
+    def pitch(self, size: int) -> int:
+        """Floats of a packed row of ``size`` columns."""
+        return pitch(size, self.lanes)
+
+
+MOST_DOT_ROWS = 4
+"""Rows of a product by sums along vectors: all are summed at once."""
+MOST_DOT_COLUMNS = 4
+SUM_CYCLES = 12
+"""Cycles to add the lanes of a vector, and to store the sum."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How many columns are summed at once."""
+
+    columns: int
+
+    def along(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.columns)
+
+
+def packing_cycles(floats: int, lines: bool) -> float:
+    """Cycles to pack a matrix; ``lines``: the elements of a row are neighbours."""
+    return floats / (COPIED_FLOATS if lines else TRANSPOSED_FLOATS)
+
+
+def panel_floats(rows: int, columns: int, lanes: int) -> int:
+    """Scratch for a packed matrix: its last row is stored as whole vectors, too."""
+    return rows * -(-columns // lanes) * lanes + lanes
+
+
+def whole_lines(view: View, lanes: int) -> bool:
+    """True if rows are whole vectors of neighbours."""
+    return innermost_stride(view) == 1 and view.shape[-1] % lanes == 0
+
+
+class MatMulVariable(Variant):
+    """Tiles of rows by vectors of columns; the second operand is packed at run time where its rows do not do."""
+
+    ops = ("matmul",)
+    kernel = "matmul.variable"
+    params = VariableTile
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        return _why_not(node, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        op, (_, w) = node.op, operand_pair(node)
+        assert isinstance(op, MatMul)
+        cycles, _ = self._tile(node, target)
+        batches, _ = self._rows(node)
+        *matrices, k, n = w.shape
+        packing = packing_cycles(k * n, not op.trans_b) if op.trans_b or n % target.lanes else 0
+        return batches * cycles + math.prod(matrices) * packing
+
+    @staticmethod
+    def _rows(node: Node) -> tuple[int, int]:
+        """Products, and rows of each: leading axes are rows where the second operand has none."""
+        _, w = operand_pair(node)
+        *batch, rows, _ = node.result.shape
+        return (1, math.prod(batch) * rows) if math.prod(w.shape[:-2]) == 1 else (math.prod(batch), rows)
+
+    def _tile(self, node: Node, target: Target) -> tuple[float, Tile]:
+        op, (a, _) = node.op, operand_pair(node)
+        assert isinstance(op, MatMul)
+        _, rows = self._rows(node)
+        steps = a.shape[-2 if op.trans_a else -1]
+        return best_tile(rows, node.result.shape[-1], steps, target, packed=True)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        a, w = operand_pair(node)
+        assert isinstance(op, MatMul)
+        result = b.result(0)
+        left, right = batched(b.read(a), result), b.read(w)
+        left = swapped(left) if op.trans_a else left
+        right = swapped(right) if op.trans_b else right
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        if math.prod(w.shape[:-2]) == 1:
+            right = _matrix(right)
+            left, result, *extras = _merged([left, result, *extras], result.rank - 1)
+        else:
+            views = [left, batched(right, result), result, *extras]
+            left, right, result, *extras = _merged(views, result.rank - 2)
+        _, tile = self._tile(node, b.target)
+        direct = whole_lines(right, tile.lanes)
+        k, n = right.shape[-2:]
+        scratch = None if direct else b.scratch(panel_floats(k, min(n, tile.width), tile.lanes), F32)
+        params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct)
+        b.call(self.kernel, [left, right], [result], params=params, extras=extras, scratch=scratch)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        params, right = after.params, after.reads[1]
+        assert isinstance(params, VariableTile)
+        assert right is not None
+        if params.direct and innermost_stride(right) != 1:
+            return f"{self.kernel} reads rows of the second operand where they lie"
+        return lines_broken(before, after, reads=False)
+
+
+class MatMulDot(Variant):
+    """Few rows by columns whose elements are neighbours: vectors along the sum, each element is read once.
+
+    A single column is the row, and the rows are its columns.
+    """
+
+    ops = ("matmul",)
+    kernel = "matmul.dot"
+    params = Columns
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        op = node.op
+        assert isinstance(op, MatMul)
+        rows, columns = node.result.shape[-2:]
+        if op.trans_a or not (op.trans_b or columns == 1):
+            return "an operand's elements are no neighbours along the sum"
+        if rows > MOST_DOT_ROWS and columns > 1:
+            return f"there are more than {MOST_DOT_ROWS} rows"
+        return _why_not(node, target)
+
+    def cost(self, node: Node, target: Target) -> float:
+        a, _ = operand_pair(node)
+        rows, columns = node.result.shape[-2:]
+        vectors = -(-a.shape[-1] // target.lanes) * max(target.lanes / FMA_LANES, 0.5)
+        return node.result.type.count * (vectors * (1 + 1 / (1 if columns == 1 else rows)) + SUM_CYCLES)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        op = node.op
+        a, w = operand_pair(node)
+        assert isinstance(op, MatMul)
+        result = b.result(0)
+        left, right = batched(b.read(a), result), batched(b.read(w), result)
+        right = right if op.trans_b else swapped(right)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        if result.shape[-1] == 1:
+            left, right, result, *extras = right, left, *map(swapped, (result, *extras))
+        columns = min(max(b.target.registers // (4 * left.shape[-2]), 1), MOST_DOT_COLUMNS)
+        b.call(self.kernel, [left, right], [result], params=Columns(columns), extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        if any(x is not None and innermost_stride(x) not in (0, 1) for x in after.reads):
+            return f"{self.kernel} wants neighbours along the sum to be neighbours in memory"
+        return ""
+
+
+def _why_not(node: Node, target: Target) -> str:
+    if reason := not_plain_f32(node, target):
+        return reason
+    if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        return "a layout is not row-major"
+    return ""
+
+
+def _matrix(view: View) -> View:
+    """The view without its leading axes, all of extent 1."""
+    return View(view.buffer, view.shape[-2:], row_major(2), view.axis_strides()[-2:], view.offset)
+
+
+def _merged(views: list[View], axes: int) -> list[View]:
+    found = merge(views, range(axes))
+    if isinstance(found, str):
+        raise InternalError(found)
+    return found
+
+
+VARIANTS = (MatMulVariable(), MatMulDot())

@@ -1,0 +1,1 @@
+"""The model of cycles: register tiles, vectors of expressions, traffic."""

@@ -1,0 +1,195 @@
+"""Register tiles of products: rows that share each loaded vector, by vectors that share each broadcast scalar."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mccompile.ir.kernel import View
+from mccompile.ir.types import row_major
+from mccompile.kernels.views.collapse import collapse
+from mccompile.targets.target import Target
+
+LATENCY = 4
+"""Cycles from one multiply-add to the next on the same accumulator (Zen 4, Skylake)."""
+FMA_LANES = 16
+"""Multiply-adds of f32 per cycle: two units of 256 bits or one of 512 (Zen 4)."""
+TILE_CYCLES = 20
+"""Call, loop set-up and epilogue of a tile, beside its stores."""
+MAX_ROWS = 16
+MAX_VECTORS = 8
+WAY = 4096
+"""Bytes between lines that meet in one set of the first cache (x86)."""
+KEPT = 9
+"""Lines of one set that stay from step to step of a reduction, while weights pass through."""
+EVICTED = 1.1
+"""Cycles to fetch a line again that did not stay (1024 channels, Zen 4: 9 rows at the peak, 14 rows at 0.8 of it)."""
+HALF_LANES = 16
+"""From so many lanes on, a last vector that is at most half full is one of half the width: it takes half the time."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of an axis walked in steps of ``size``: tiles of one extent."""
+
+    start: int
+    stop: int
+    size: int
+
+
+def segments(extent: int, size: int) -> tuple[Segment, ...]:
+    """An axis as whole tiles and what is left."""
+    whole = extent // size * size
+    parts = (Segment(0, whole, size), Segment(whole, extent, extent - whole))
+    return tuple(s for s in parts if s.stop > s.start)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Parameters of a tiled kernel: ``rows`` x ``vectors`` accumulators of ``lanes`` floats."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        """Floats of a tile's row."""
+        return self.vectors * self.lanes
+
+    def down(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.rows)
+
+    def along(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.width)
+
+
+@dataclass(frozen=True)
+class PackedTile(Tile):
+    """A tile whose columns are packed weights; rows are taken in chunks of ``chunk`` along row axis ``axis``.
+
+    All columns are done for a chunk before the next one: what a chunk reads is to stay in the second cache. With
+    ``depth``, so many steps of the reduction are done for all rows of a chunk before the next ones.
+    """
+
+    axis: int
+    chunk: int
+    depth: int = 0
+
+    def pieces(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.chunk)
+
+    def heights(self, extent: int) -> list[int]:
+        """Rows that tiles have, where rows are what comes in chunks."""
+        return list(dict.fromkeys(d.size for piece in self.pieces(extent) for d in self.down(piece.size)))
+
+    def pitch(self, size: int) -> int:
+        """Floats of a packed row of ``size`` columns."""
+        return pitch(size, self.lanes)
+
+
+def pitch(size: int, lanes: int) -> int:
+    """``size`` rounded up to whole vectors, or to a half one where there are such."""
+    step = lanes // 2 if lanes >= HALF_LANES else lanes
+    return -(-size // step) * step
+
+
+def fits(rows: int, vectors: int, target: Target, spare: int = 0) -> bool:
+    """True if the accumulators, a vector for each column, the broadcasts and ``spare`` registers do not spill."""
+    return rows * vectors + vectors + (target.broadcasts or rows) + spare <= target.registers
+
+
+def step_cycles(rows: int, vectors: float, lanes: int, load: float = 1.0) -> float:
+    """Cycles of one step of the reduction: multiply-adds, their latency, or loads (two per cycle, 32 bytes each).
+
+    ``load`` is the number of loads that a vector takes. Loads are never hidden altogether: a quarter is added.
+    """
+    loads = (vectors * max(lanes / 8, 1) * load + rows) / 2
+    return max(rows * vectors * lanes / FMA_LANES, LATENCY, loads) + loads / 4
+
+
+def crowded(rows: int, apart: int) -> float:
+    """Cycles that a step loses because its rows, ``apart`` bytes from one to the next, meet in sets of the cache."""
+    sets = WAY // math.gcd(WAY, apart)
+    return EVICTED * sets * max(-(-rows // sets) - KEPT, 0)
+
+
+def tile_cycles(
+    rows: Iterable[Segment],
+    vectors: Iterable[tuple[int, float]],
+    steps: int,
+    lanes: int,
+    load: float = 1.0,
+    apart: int = 0,
+) -> float:
+    """Cycles of all tiles; ``vectors`` are (tiles, vectors per tile), ``steps`` the length of the reduction.
+
+    ``apart`` is how many bytes lie between rows, 0 if it does not matter.
+    """
+    columns = list(vectors)
+    total = 0.0
+    for r in rows:
+        for count, n in columns:
+            step = step_cycles(r.size, n, lanes, load) + (crowded(r.size, apart) if apart else 0.0)
+            one = steps * step + 2 * r.size * n + TILE_CYCLES
+            total += (r.stop - r.start) // r.size * count * one
+    return total
+
+
+def columns(extent: int, width: int, lanes: int) -> list[tuple[int, float]]:
+    """(tiles, vectors per tile) of an axis of floats cut in tiles of ``width``."""
+    return [((s.stop - s.start) // s.size, -(-s.size // lanes)) for s in segments(extent, width)]
+
+
+def packed_columns(extent: int, width: int, lanes: int) -> list[tuple[int, float]]:
+    """`columns` whose last vector may be a half one."""
+    return [((s.stop - s.start) // s.size, pitch(s.size, lanes) / lanes) for s in segments(extent, width)]
+
+
+def best_tile(extent: int, width: int, steps: int, target: Target, packed: bool = False) -> tuple[float, Tile]:
+    """The first of `ranked_tiles`."""
+    return ranked_tiles(extent, width, steps, target, packed)[0]
+
+
+@functools.lru_cache(maxsize=512)
+def ranked_tiles(
+    extent: int, width: int, steps: int, target: Target, packed: bool = False
+) -> tuple[tuple[float, Tile], ...]:
+    """The tiles for ``extent`` rows of ``width`` floats with their cycles, cheapest first; of equals the largest.
+
+    With ``packed`` the floats are weights, padded to whole or half vectors, and rows of ``steps`` floats lie one
+    behind the other.
+    """
+    lanes = target.lanes
+    apart = 4 * steps if packed else 0
+    cut = packed_columns if packed else columns
+    found = []
+    for rows in range(1, min(extent, MAX_ROWS) + 1):
+        for vectors in range(1, min(-(-width // lanes), MAX_VECTORS) + 1):
+            if fits(rows, vectors, target):
+                parts = cut(width, vectors * lanes, lanes)
+                cycles = tile_cycles(segments(extent, rows), parts, steps, lanes, apart=apart)
+                found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
+    return tuple((cycles, tile) for cycles, _, tile in sorted(found, key=lambda f: f[:2]))
+
+
+def merge(views: Sequence[View], axes: range) -> list[View] | str:
+    """The views with a run of axes, of equal extents in all of them, merged to as few as possible, at least one.
+
+    Returns the reason if a view's layout is blocked.
+    """
+    if any(not v.linear for v in views):
+        return "the layout is blocked"
+    strides = [v.axis_strides() for v in views]
+    merged = collapse([v.along(axes) for v in views])
+    if isinstance(merged, str):
+        return merged
+    out = []
+    for v, s, m in zip(views, strides, merged, strict=True):
+        extents, steps = (m.shape, m.strides) if m.rank else ((1,), (0,))
+        shape = (*v.shape[: axes.start], *extents, *v.shape[axes.stop :])
+        stride = (*s[: axes.start], *steps, *s[axes.stop :])
+        out.append(View(v.buffer, shape, row_major(len(shape)), stride, v.offset))
+    return out

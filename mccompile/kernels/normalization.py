@@ -1,0 +1,156 @@
+"""The families of `softmax` and `normalize`: an outer nest over kept axes, inner nests over what belongs together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.types import BOOL, F32
+from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.model.traffic import moved
+from mccompile.kernels.variant import Builder, Variant, lines_broken, scattered
+from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
+from mccompile.ops.normalize import Normalize
+from mccompile.ops.softmax import Softmax
+from mccompile.targets.target import Target
+
+ROW_CYCLES = 60
+"""What a row takes beside its vectors: sums of the lanes, a root, a division."""
+
+
+@dataclass(frozen=True)
+class Params:
+    """``kept``: how many leading axes of the views are kept; the elements along the others belong together."""
+
+    kept: int
+
+
+class _Rows(Variant):
+    params = Params
+
+    def supports(self, node: Node, target: Target) -> str:
+        if any(not v.type.linear for v in (*node.inputs, *node.results)):
+            return "normalisation needs layouts without blocks"
+        return ""
+
+    def cost(self, node: Node, target: Target) -> float:
+        bodies = (*node.pre.values(), *node.post.values())
+        power = 40 if isinstance(node.op, Softmax) else 4
+        return node.results[0].type.count * (power + scalar_cycles(bodies, target)) + moved(node, target)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        outer, inner = _nests(node, b)
+        x, y, *extras = (join_axes(o, i) for o, i in zip(outer, inner, strict=True))
+        b.call(self.kernel, [x], [y], params=Params(outer[0].rank), extras=extras,
+               inplace=overwritable(node, x, y, extras))  # fmt: skip
+
+
+def _nests(node: Node, b: Builder) -> tuple[list[View], list[View]]:
+    """Operand, result and extras along the kept axes, and along those that belong together."""
+    (operand,) = node.operands
+    assert operand is not None
+    x, y = b.read(operand), b.result(0)
+    together = normalised_axes(node)
+    kept = [a for a in range(x.rank) if a not in together]
+    views = [x, y, *(b.read(v).broadcast(y.shape) for v in node.extras)]
+    return nest(views, kept), nest(views, together)
+
+
+def normalised_axes(node: Node) -> tuple[int, ...]:
+    op = node.op
+    assert isinstance(op, Normalize | Softmax)
+    return (op.axis,) if isinstance(op, Softmax) else op.axes
+
+
+def overwritable(node: Node, x: View, y: View, extras: list[View]) -> tuple[int, ...]:
+    """The inputs the result may overwrite: the kernels read a whole row before they write its first element."""
+    late = set().union(*map(ex.variables, node.post.values())) - set().union(*map(ex.variables, node.pre.values()))
+    found = [0] if x.same_elements(y) else []
+    return tuple(found + [1 + i for i, v in enumerate(extras) if i in late and v.same_elements(y)])
+
+
+class SoftmaxGeneric(_Rows):
+    ops = ("softmax",)
+    kernel = "softmax.generic"
+
+
+class NormalizeGeneric(_Rows):
+    ops = ("normalize",)
+    kernel = "normalize.generic"
+
+
+class _RowsVector(Variant):
+    """Vectors along the innermost axis, be it one that is normalised or one that is kept; across rows that are short.
+
+    ``short`` is the most elements of a row of which there is one in each lane.
+    """
+
+    short = 0
+
+    params = Lines
+    may_share = False
+
+    def supports(self, node: Node, target: Target) -> str:
+        (x,), y = node.operands, node.results[0]
+        assert x is not None
+        if not x.dtype == y.dtype == F32:
+            return "only f32 is vectorised"
+        if innermost(x) < 0 or innermost(x) != innermost(y):
+            return "operand and result lie in different orders"
+        if any(v.dtype == BOOL and innermost(v) - len(v.shape) != innermost(x) - len(x.shape) for v in node.extras):
+            return "a mask lies in another order"
+        return refusal(node, target)
+
+    def along(self, node: Node) -> bool:
+        """Whether vectors run along what belongs together, rather than across."""
+        shape, together = node.results[0].shape, normalised_axes(node)
+        row = math.prod(shape[a] for a in together)
+        return innermost(node.results[0]) in together and (row > self.short or node.results[0].type.count == row)
+
+    def cost(self, node: Node, target: Target) -> float:
+        y = node.results[0]
+        along, axis = self.along(node), innermost(y)
+        row = math.prod(y.shape[a] for a in normalised_axes(node))
+        gathered = not along and axis in normalised_axes(node)
+        line = y.type.count // row if gathered else y.shape[axis]
+        early, late = (vector_cycles(bodies.values(), target.vector_bytes) for bodies in (node.pre, node.post))
+        one = (20 if isinstance(node.op, Softmax) else 8) + 3 * early + late + 3 * target.lanes * gathered
+        vectors = y.type.count / line * -(-line // target.lanes)
+        rows = y.type.count / row / (1 if along else target.lanes)
+        return vectors * one + ROW_CYCLES * rows + moved(node, target)
+
+    def lower(self, node: Node, b: Builder) -> None:
+        along = self.along(node)
+        outer, inner = _nests(node, b)
+        x, y, *extras = (lanes_last(o, i, along) for o, i in zip(outer, inner, strict=True))
+        params = Lines(outer[0].rank - (not along), along)
+        b.call(self.kernel, [x], [y], params=params, extras=extras, inplace=(0,) if x.same_elements(y) else ())
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        if any(v.dtype == BOOL for v in before.extras) and before.extras != after.extras:
+            return f"{self.kernel} wants its masks as they are"
+        if scattered(before.results[0], after.results[0]):
+            return f"{self.kernel} reads its result again"
+        return lines_broken(before, after)
+
+
+class SoftmaxVector(_RowsVector):
+    ops = ("softmax",)
+    kernel = "softmax.vector"
+    short = 4
+
+    def supports(self, node: Node, target: Target) -> str:
+        op = node.op
+        assert isinstance(op, Softmax)
+        return "the first largest of a row is found in order" if op.mode == "hard" else super().supports(node, target)
+
+
+class NormalizeVector(_RowsVector):
+    ops = ("normalize",)
+    kernel = "normalize.vector"
+
+
+VARIANTS = (SoftmaxGeneric(), NormalizeGeneric(), SoftmaxVector(), NormalizeVector())

@@ -1,0 +1,1 @@
+"""Views as loop nests, lines, planes and windows see them."""

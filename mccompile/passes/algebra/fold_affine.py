@@ -1,0 +1,248 @@
+"""Folds per-channel scales and shifts (BatchNormalization) into the weights of what they follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import DType
+from mccompile.ops.conv import Conv
+from mccompile.ops.conv_transpose import ConvTranspose
+from mccompile.ops.map import Map
+from mccompile.ops.matmul import MatMul
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+
+ROUNDS = True
+
+
+@dataclass(frozen=True)
+class Affine:
+    """value * scale + shift in float64, both constants that broadcast to the value; None: absent."""
+
+    scale: Array | None = None
+    shift: Array | None = None
+
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Fold x * s + b after a convolution or matrix product into its weights and bias.
+
+    Not exact: products and sums of constants are rounded once more, which moves results by an ulp or two.
+    """
+    r = Rewriter(graph)
+    changes = sum(_fold(r, node, remarks) for node in r.nodes() if isinstance(node.op, Map))
+    r.finish()
+    return changes
+
+
+def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
+    variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
+    producer = r.producer(variable[0]) if len(variable) == 1 else None
+    if producer is None or not isinstance(producer.op, Conv | ConvTranspose | MatMul) or node.post or node.pre:
+        return 0
+    what = f"folded {node.where} into the weights of {producer.where}"
+    affine = affine_map(r.graph, node, variable[0])
+    if affine is None:
+        return 0
+    reason = _obstacle(r, node, producer, affine)
+    if reason:
+        remarks.miss(what, reason)
+        return 0
+    weights = _scaled_weights(r.graph, producer, affine.scale)
+    bias = _moved_bias(r.graph, producer, affine)
+    if not all(a is None or np.isfinite(a).all() for a in (weights, bias)):
+        remarks.miss(what, "a scaled weight would not be finite")
+        return 0
+    _rewrite(r, producer, affine, weights, bias)
+    r.take_over(producer, node)
+    remarks.hit(what)
+    return 1
+
+
+def _obstacle_of_value(r: Rewriter, node: Node, producer: Node) -> str:
+    value = producer.result
+    if not r.is_private(value):
+        return "its result is needed elsewhere"
+    if value.shape != node.result.shape or value.type.layout != node.result.type.layout:
+        return "its result is broadcast"
+    if value.dtype != node.result.dtype or value.dtype.kind != "f" or value.dtype.name == "f16":
+        return f"{value.dtype} to {node.result.dtype} would be rounded in another way"
+    if producer.pre or not is_bias(producer.post.get(0)):
+        return "it has another epilogue already"
+    return ""
+
+
+def _obstacle(r: Rewriter, node: Node, producer: Node, affine: Affine) -> str:
+    reason, weights = _obstacle_of_value(r, node, producer), producer.operands[1]
+    if reason or affine.scale is None:
+        return reason
+    if weights is None or weights not in r.graph.constants:
+        return "its weights are no constant"
+    if not all(u is producer or _is_scaled_alike(r, u, affine.scale) for u in r.users(weights)):
+        return "its weights are shared with another node"
+    if _per_weight(producer, affine.scale, len(weights.shape), weights.shape[0]) is None:
+        return "the scale does not vary by output channel alone"
+    return ""
+
+
+def _is_scaled_alike(r: Rewriter, other: Node, scale: Array) -> bool:
+    """True if another node that reads the weights will be scaled alike: both read the same new weights then."""
+    users = r.users(other.result) if len(other.results) == 1 else []
+    if len(users) != 1 or not isinstance(users[0].op, Map) or other.operands[0] is other.operands[-1]:
+        return False
+    (node,) = users
+    variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
+    if variable != [other.result] or node.pre or node.post:
+        return False
+    own = affine_map(r.graph, node, other.result)
+    if own is None or own.scale is None or not np.array_equal(own.scale, scale):
+        return False
+    return not _obstacle_of_value(r, node, other)
+
+
+def is_bias(body: ex.Expr | None) -> bool:
+    """True for no epilogue, and for ``acc + x0``."""
+    match body:
+        case None:
+            return True
+        case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC), ex.Var(index=0))):
+            return True
+    return False
+
+
+# -- what a map does to its variable operand ---------------------------------------------------------------
+def affine_map(graph: Graph, node: Node, value: Value) -> Affine | None:
+    """The scale and shift of a map that does nothing else to ``value``."""
+    assert isinstance(node.op, Map)
+    if not value.dtype.is_float:
+        return None
+
+    def leaf(index: int) -> Affine:
+        operand = node.operands[index]
+        assert operand is not None
+        if operand is value:
+            return Affine(np.ones(()))
+        return Affine(None, graph.array(operand).astype(np.float64))
+
+    with np.errstate(all="ignore"):
+        found = _affine(node.op.expr, leaf)
+    if found is None or (found.scale is None and found.shift is None):
+        return None
+    unscaled = found.scale is not None and bool(np.all(found.scale == 1))
+    return Affine(None if unscaled else found.scale, found.shift)
+
+
+def _affine(e: ex.Expr, leaf: Callable[[int], Affine]) -> Affine | None:
+    """An expression as scale * value + shift; a constant has no scale. None if it is anything else."""
+    match e:
+        case ex.Var(index=index):
+            return leaf(index)
+        case ex.Num() if e.dtype.is_float:
+            return Affine(None, np.asarray(e.value, dtype=np.float64))
+        case ex.Apply(fn=("add" | "sub" | "mul" | "div") as fn, operands=(left, right)):
+            a, b = _affine(left, leaf), _affine(right, leaf)
+            return None if a is None or b is None else _combine(fn, a, b)
+    return None
+
+
+def _combine(fn: str, a: Affine, b: Affine) -> Affine | None:
+    if fn in ("add", "sub"):
+        return Affine(_sum(fn, a.scale, b.scale), _sum(fn, a.shift, b.shift))
+    if fn == "mul" and a.scale is None:
+        a, b = b, a
+    if b.scale is not None or b.shift is None:
+        return None
+    factor = b.shift if fn == "mul" else 1 / b.shift
+    scaled = [None if part is None else part * factor for part in (a.scale, a.shift)]
+    return Affine(scaled[0], scaled[1])
+
+
+def _sum(fn: str, a: Array | None, b: Array | None) -> Array | None:
+    if b is None:
+        return a
+    signed = -b if fn == "sub" else b
+    return signed if a is None else a + signed
+
+
+# -- what becomes of the weights ---------------------------------------------------------------------------
+def _per_weight(producer: Node, scale: Array, rank: int, rows: int) -> Array | None:
+    """The scale in a shape that multiplies the weights of ``rank`` axes (``rows``: the first one's extent),
+    or None if it varies along another axis than that of the output channels."""
+    out_rank = len(producer.result.shape)
+    axis = out_rank - 1 if isinstance(producer.op, MatMul) else 1
+    full = (1,) * (out_rank - np.ndim(scale)) + np.shape(scale)
+    if len(full) != out_rank or any(e != 1 and a != axis for a, e in enumerate(full)):
+        return None
+    flat = np.reshape(scale, -1)
+    if flat.size == 1:
+        return flat.reshape((1,) * rank)
+    if isinstance(producer.op, MatMul):
+        return flat.reshape(-1, 1) if producer.op.trans_b else flat
+    ones = (1,) * (rank - 2)
+    if isinstance(producer.op, Conv):
+        return flat.reshape(-1, 1, *ones)
+    assert isinstance(producer.op, ConvTranspose)
+    groups = producer.op.groups
+    return np.repeat(flat.reshape(groups, -1), rows // groups, axis=0).reshape(rows, -1, *ones)
+
+
+def _scaled_weights(graph: Graph, producer: Node, scale: Array | None) -> Array | None:
+    """The new weights, None if they stay."""
+    weights = producer.operands[1]
+    if scale is None or weights is None:
+        return None
+    factor = _per_weight(producer, scale, len(weights.shape), weights.shape[0])
+    assert factor is not None
+    return rounded(graph.array(weights).astype(np.float64) * factor, weights.dtype)
+
+
+def _moved_bias(graph: Graph, producer: Node, affine: Affine) -> Array | None:
+    """The new bias where it is a constant; None if there is none, or it is computed at run time."""
+    total = affine.shift
+    if producer.post:
+        bias = producer.extras[0]
+        if bias not in graph.constants:
+            return None
+        scaled = graph.array(bias).astype(np.float64) * (1 if affine.scale is None else affine.scale)
+        total = scaled if total is None else scaled + total
+    return None if total is None else rounded(total, producer.result.dtype)
+
+
+def rounded(a: Array, dtype: DType) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(a).astype(dtype.numpy)
+
+
+def _rewrite(r: Rewriter, producer: Node, affine: Affine, weights: Array | None, bias: Array | None) -> None:
+    """Scaled weights; the bias becomes bias * scale + shift."""
+    old = producer.operands[1]
+    assert old is not None
+    graph, dtype = r.graph, producer.result.dtype
+    operands = list(producer.operands)
+    if weights is not None:
+        operands[1] = graph.constant(f"{old.name}.scaled", weights)
+    extras: list[Value] = []
+    body: ex.Expr = ex.acc(dtype)
+
+    def read(value: Value) -> ex.Expr:
+        extras.append(value)
+        return ex.var(len(extras) - 1, dtype)
+
+    if bias is not None:
+        body = ex.apply("add", body, read(graph.constant(f"{old.name}.bias", bias)))
+    elif producer.post:
+        term = read(producer.extras[0])
+        if affine.scale is not None:
+            scale = graph.constant(f"{old.name}.scale", rounded(affine.scale, dtype))
+            term = ex.apply("mul", term, read(scale))
+        body = ex.apply("add", body, term)
+        if affine.shift is not None:
+            shift = graph.constant(f"{old.name}.shift", rounded(affine.shift, dtype))
+            body = ex.apply("add", body, read(shift))
+    producer.post = {} if isinstance(body, ex.Var) else {0: body}
+    r.rewire(producer, operands, extras)

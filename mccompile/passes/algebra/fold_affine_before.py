@@ -1,0 +1,183 @@
+"""Folds scales and shifts into the weights of the convolutions and products that read them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.scalar import Array
+from mccompile.ops.conv import Conv
+from mccompile.ops.conv_transpose import ConvTranspose
+from mccompile.ops.map import Map
+from mccompile.ops.matmul import MatMul
+from mccompile.ops.pad import Pad
+from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, rounded
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+
+ROUNDS = True
+
+READERS = (Conv, ConvTranspose, MatMul)
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Fold x * s + b before convolutions and matrix products into their weights and biases, through zero pads.
+
+    May change rounding: weights are rounded once more. A shift does not pass zero padding, nor go into a transposed
+    convolution, whose elements are sums of different numbers of taps; a scale does.
+    """
+    r = Rewriter(graph)
+    # From the end, so that of a scale and a shift in two maps the later one goes first.
+    changes = sum(_fold(r, node, remarks) for node in list(r.nodes())[::-1] if isinstance(node.op, Map))
+    r.finish()
+    return changes
+
+
+def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
+    variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
+    if len(variable) != 1 or node.pre or node.post:
+        return 0
+    readers = _readers(r, node.result)
+    if not readers or not all(isinstance(n.op, READERS) for n, _ in readers):
+        return 0
+    affine = affine_map(r.graph, node, variable[0])
+    if affine is None:
+        return 0
+    what = f"folded {node.where} into the weights of {', '.join(n.where for n, _ in readers)}"
+    reason = _obstacle(r, node, variable[0], affine, readers)
+    if not reason:
+        folded = [_folded(r.graph, n, affine) for n, _ in readers]
+        finite = all(np.isfinite(a).all() for pair in folded for a in pair if a is not None)
+        reason = "" if finite else "a scaled weight would not be finite"
+    if reason:
+        remarks.miss(what, reason)
+        return 0
+    for (reader, _), (weights, bias) in zip(readers, folded, strict=True):
+        _rewrite(r, reader, weights, bias)
+        reader.origins = tuple(dict.fromkeys(node.origins + reader.origins))
+    r.replace(node.result, variable[0])
+    r.erase(node)
+    remarks.hit(what)
+    return 1
+
+
+def _readers(r: Rewriter, value: Value) -> list[tuple[Node, bool]]:
+    """The nodes that read a value, and whether zeros are put around it before they do."""
+    found: list[tuple[Node, bool]] = []
+    for user in r.users(value):
+        op = user.op
+        if isinstance(op, Pad) and op.mode == "constant" and op.value == 0 and not user.pre and not user.post:
+            if r.is_output(user.result):
+                return []
+            found += [(n, True) for n, _ in _readers(r, user.result)]
+        else:
+            found.append((user, isinstance(op, Conv) and any(op.pads)))
+    return found
+
+
+def _obstacle(r: Rewriter, node: Node, source: Value, affine: Affine, readers: list[tuple[Node, bool]]) -> str:
+    value = node.result
+    if r.is_output(value):
+        return "its result is an output"
+    if source.type != value.type or value.dtype.kind != "f" or value.dtype.name == "f16":
+        return f"{source.type} to {value.type} is more than a scale and a shift"
+    producer = r.producer(source)
+    if producer is not None and isinstance(producer.op, READERS) and r.is_private(source):
+        return "it belongs to what comes before it"
+    for reader, padded in readers:
+        reason = _reader_obstacle(r, value, reader, affine, readers)
+        if reason:
+            return reason
+        if padded and affine.shift is not None and np.any(affine.shift != 0):
+            return "zero padding comes between the shift and a convolution"
+        if isinstance(reader.op, ConvTranspose) and affine.shift is not None and np.any(affine.shift != 0):
+            return "the shift reaches each element of a transposed convolution by other taps"
+    return ""
+
+
+def _reader_obstacle(
+    r: Rewriter, value: Value, reader: Node, affine: Affine, readers: list[tuple[Node, bool]]
+) -> str:
+    weights = reader.operands[1]
+    if weights is None or weights not in r.graph.constants:
+        return "the weights are no constant"
+    if reader.pre or value in reader.extras or value in reader.operands[1:]:
+        return "a reader needs the value itself"
+    if isinstance(reader.op, MatMul) and len(weights.shape) != 2:
+        return "there are several second operands"
+    if any(_along_channels(reader, part) is None for part in (affine.scale, affine.shift) if part is not None):
+        return "it does not vary by input channel alone"
+    others = [n for n in r.users(weights) if n not in [n for n, _ in readers]]
+    if affine.scale is not None and others and weights.type.nbytes > value.type.nbytes:
+        return "the weights are shared with another node, a copy of them is larger than what it saves"
+    return ""
+
+
+def _along_channels(reader: Node, part: Array) -> Array | None:
+    """A scale or shift as one number per input channel (or one for all), None if it varies along other axes."""
+    x = reader.operands[0]
+    assert x is not None
+    rank = len(x.shape)
+    axis = rank - 1 if isinstance(reader.op, MatMul) else 1
+    if isinstance(reader.op, MatMul) and reader.op.trans_a:
+        axis = rank - 2
+    full = (1,) * (rank - np.ndim(part)) + np.shape(part)
+    if len(full) != rank or any(e != 1 and a != axis for a, e in enumerate(full)):
+        return None
+    return np.reshape(part, -1)
+
+
+def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, Array | None]:
+    """(weights, bias) of a reader after folding; None where they stay as they are."""
+    w, dtype = reader.operands[1], reader.result.dtype
+    assert w is not None
+    weights = graph.array(w).astype(np.float64)
+    scaled = None if affine.scale is None else rounded(weights * _placed(reader, affine.scale), w.dtype)
+    if affine.shift is None or isinstance(reader.op, ConvTranspose):  # whose shift is 0
+        return scaled, None
+    moved = weights * _placed(reader, affine.shift)
+    if isinstance(reader.op, Conv):
+        total = moved.sum(tuple(range(1, moved.ndim))).reshape(-1, *(1,) * (moved.ndim - 2))
+    else:
+        assert isinstance(reader.op, MatMul)
+        total = moved.sum(1 if reader.op.trans_b else 0)
+    if _has_constant_bias(graph, reader):
+        total = total + graph.array(reader.extras[0]).astype(np.float64)
+    return scaled, rounded(total, dtype)
+
+
+def _has_constant_bias(graph: Graph, reader: Node) -> bool:
+    return bool(reader.post) and is_bias(reader.post[0]) and reader.extras[0] in graph.constants
+
+
+def _placed(reader: Node, part: Array) -> Array:
+    """Numbers per input channel in a shape that multiplies the weights."""
+    w, flat = reader.operands[1], _along_channels(reader, part)
+    assert w is not None
+    assert flat is not None
+    if flat.size == 1:
+        return flat.reshape((1,) * len(w.shape))
+    if isinstance(reader.op, MatMul):
+        return flat if reader.op.trans_b else flat.reshape(-1, 1)
+    if isinstance(reader.op, ConvTranspose):
+        return flat.reshape(-1, *(1,) * (len(w.shape) - 1))
+    assert isinstance(reader.op, Conv)
+    groups, rows = reader.op.groups, w.shape[0]
+    by_row = np.repeat(flat.reshape(groups, -1), rows // groups, axis=0)
+    return by_row.reshape(rows, -1, *(1,) * (len(w.shape) - 2))
+
+
+def _rewrite(r: Rewriter, reader: Node, weights: Array | None, bias: Array | None) -> None:
+    old, dtype = reader.operands[1], reader.result.dtype
+    assert old is not None
+    operands, extras = list(reader.operands), list(reader.extras)
+    if weights is not None:
+        operands[1] = r.graph.constant(f"{old.name}.scaled", weights)
+    if bias is not None:
+        if _has_constant_bias(r.graph, reader):
+            extras, reader.post = [], {}
+        moved = ex.apply("add", ex.acc(dtype), ex.var(len(extras), dtype))
+        body = reader.post.get(0, ex.acc(dtype))
+        reader.post = {0: ex.substitute(body, lambda v: moved if v.index == ex.ACC else v)}
+        extras.append(r.graph.constant(f"{old.name}.bias", bias))
+    r.rewire(reader, operands, extras)

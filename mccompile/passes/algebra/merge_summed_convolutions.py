@@ -1,0 +1,118 @@
+"""Makes one convolution of two that read the same value and whose results are added (RepVGG's branches)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.scalar import Array
+from mccompile.ops.conv import Conv
+from mccompile.ops.map import Map
+from mccompile.passes.algebra.enlarge_windows import added, window_inside
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+
+ROUNDS = True
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A convolution with its weights and its bias, which broadcasts to the result (None: it has none)."""
+
+    node: Node
+    op: Conv
+    weights: Array
+    bias: Array | None
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        return tuple(self.weights.shape[2:])
+
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Add the weights of convolutions whose results are added; a smaller window is enlarged by zeros into the other.
+
+    May change rounding: sums of weights are rounded.
+    """
+    r = Rewriter(graph)
+    changes = sum(_merge(r, node, remarks) for node in r.nodes() if isinstance(node.op, Map))
+    r.finish()
+    return changes
+
+
+def _merge(r: Rewriter, node: Node, remarks: Remarks) -> int:
+    makers = [r.producer(v) for v in node.operands]
+    convs = [m for m in makers if m is not None and isinstance(m.op, Conv)]
+    if len(node.operands) != 2 or len(convs) != 2 or convs[0] is convs[1] or not _is_sum(node):
+        return 0
+    if convs[0].operands[0] is not convs[1].operands[0]:
+        return 0
+    what = f"merged {convs[1].where} into {convs[0].where}"
+    branches = [_branch(r, c) for c in convs]
+    big, small = branches
+    if big is None or small is None:
+        remarks.miss(what, "its result is needed elsewhere, or it has more than constant weights and a bias")
+        return 0
+    if math.prod(big.kernel) < math.prod(small.kernel):
+        big, small = small, big
+    weights = _enlarged(big, small)
+    if isinstance(weights, str):
+        remarks.miss(what, weights)
+        return 0
+    _rewrite(r, big, small, weights)
+    r.erase(small.node)
+    r.take_over(big.node, node)
+    big.node.origins = tuple(dict.fromkeys(small.node.origins + big.node.origins))
+    remarks.hit(what)
+    return 1
+
+
+def _is_sum(node: Node) -> bool:
+    assert isinstance(node.op, Map)
+    e = node.op.expr
+    plain = isinstance(e, ex.Apply) and e.fn == "add" and all(isinstance(a, ex.Var) for a in e.operands)
+    return plain and not node.pre and not node.post and ex.variables(e) == {0, 1}
+
+
+def _branch(r: Rewriter, node: Node) -> _Branch | None:
+    """The convolution as weights and bias; None if it does more, or something else needs its result."""
+    op, weights = node.op, r.graph.constants.get(node.operands[1]) if node.operands[1] else None
+    assert isinstance(op, Conv)
+    if node.pre or not r.is_private(node.result) or not isinstance(weights, np.ndarray):
+        return None
+    if not node.post:
+        return _Branch(node, op, weights, None)
+    dtype = node.result.dtype
+    bias = r.graph.constants.get(node.extras[0]) if len(node.extras) == 1 else None
+    sums = [ex.apply("add", *pair) for pair in _orders(ex.acc(dtype), ex.var(0, dtype))]
+    if not isinstance(bias, np.ndarray) or node.post[0] not in sums:
+        return None
+    return _Branch(node, op, weights, bias)
+
+
+def _orders(a: ex.Expr, b: ex.Expr) -> tuple[tuple[ex.Expr, ex.Expr], ...]:
+    return (a, b), (b, a)
+
+
+def _enlarged(big: _Branch, small: _Branch) -> Array | str:
+    """The sum of the weights, float64, or the reason why there is none."""
+    start = window_inside(big.op, big.kernel, small.op, small.kernel)
+    return start if isinstance(start, str) else added(big.weights, small.weights, start)
+
+
+def _rewrite(r: Rewriter, big: _Branch, small: _Branch, weights: Array) -> None:
+    node, graph = big.node, r.graph
+    w, dtype = node.operands[1], node.result.dtype
+    assert w is not None
+    merged: Value = graph.constant(w.name, weights.astype(big.weights.dtype))
+    given = [b.astype(np.float64) for b in (big.bias, small.bias) if b is not None]
+    extras = []
+    if given:
+        total = np.asarray(given[0] if len(given) == 1 else given[0] + given[1])
+        extras = [graph.constant(f"{w.name}.bias", total.astype(dtype.numpy))]
+        node.post = {0: ex.apply("add", ex.acc(dtype), ex.var(0, dtype))}
+    r.rewire(node, [node.operands[0], merged], extras)

@@ -1,0 +1,1 @@
+"""Channels that nothing depends on: followed through the graph, and taken out of it."""

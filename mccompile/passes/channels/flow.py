@@ -1,0 +1,279 @@
+"""Which channels of which tensors nothing depends on: constants and readers followed through the whole graph.
+
+Every value is followed along one axis at most, its channels. Each channel there has an id. Operators that read and
+write channels one by one join ids: they are kept or removed together. Convolutions and matrix products make new
+channels, and need those of their operand that a needed result depends on by a weight that is not 0, unless the
+channel has one value for every input, which can be a part of the bias instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Op
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
+from mccompile.passes.analysis import ranges
+from mccompile.passes.analysis.ranges import Range
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Ids and ranges of a value's channels along ``axis``; ``axis`` None: it is not followed, ``range`` is of all."""
+
+    axis: int | None
+    ids: Array
+    range: Range
+
+
+@dataclass(frozen=True)
+class Need:
+    """Results (by id) that read operand channels (by id): ``reads[i, j]`` says that result i depends on channel j.
+
+    ``reads`` has one row if all results read alike.
+    """
+
+    results: Array
+    operands: Array
+    reads: Array
+
+    def of(self, results: Array) -> Array:
+        """The operand channels that ``results`` (True for those that are needed) depend on, True for each."""
+        if results.all() or len(self.reads) == 1:
+            return np.asarray(self.reads.any(0) & results.any())
+        return np.asarray(self.reads[results].any(0))
+
+
+@dataclass
+class Analysis:
+    """What the rules of `channel_rules` find out, node by node.
+
+    ``readers`` counts the nodes that read a value; ``read`` holds what convolutions and matrix products see of the
+    channels of their first operand; ``others`` are values that are not followed.
+    """
+
+    graph: Graph
+    may_round: bool
+    found: dict[Value, Channels] = field(default_factory=dict)
+    needs: list[Need] = field(default_factory=list)
+    joined: list[tuple[Array, Array]] = field(default_factory=list)
+    pinned: list[tuple[Array, str]] = field(default_factory=list)
+    count: int = 0
+    readers: dict[Value, int] = field(default_factory=dict)
+    read: dict[Node, Range] = field(default_factory=dict)
+    others: dict[Value, Channels] = field(default_factory=dict)
+
+    # -- ids -----------------------------------------------------------------------------------------------
+    def fresh(self, count: int) -> Array:
+        """New ids."""
+        ids = np.arange(self.count, self.count + count)
+        self.count += count
+        return ids
+
+    def join(self, a: Array, b: Array) -> None:
+        """Keep or remove ``a[i]`` and ``b[i]`` together."""
+        if a is not b:
+            self.joined.append((a, b))
+
+    def pin(self, ids: Array, reason: str) -> None:
+        """Keep ``ids`` in any case."""
+        if ids.size:
+            self.pinned.append((ids, reason))
+
+    # -- values --------------------------------------------------------------------------------------------
+    def is_const(self, value: Value | None) -> bool:
+        return value is not None and isinstance(self.graph.constants.get(value), np.ndarray)
+
+    def of(self, value: Value) -> Channels:
+        """What is known of a value; constants are not followed."""
+        if value in self.found:
+            return self.found[value]
+        if value not in self.others:
+            array = self.graph.array(value) if self.is_const(value) else None
+            known = ranges.anything(value.dtype) if array is None else ranges.of_array(array, None)
+            self.others[value] = Channels(None, np.empty(0, np.int64), known)
+        return self.others[value]
+
+    def turned(self, known: Channels, axis: int, extent: int, reason: str) -> Channels:
+        """Channels along ``axis``, of ``extent``: if they are along another one they all stay, for ``reason``."""
+        if known.axis == axis:
+            return known
+        self.pin(known.ids, reason)
+        ids = self.fresh(extent)
+        self.pin(ids, reason)
+        return Channels(axis, ids, known.range.whole().over(extent))
+
+    def broadcast(self, known: Channels, value: Value, at: Channels, rank: int, reason: str) -> Range:
+        """The range of an operand that is broadcast to a tensor of ``rank`` axes with channels ``at``."""
+        assert at.axis is not None
+        own = at.axis - rank + len(value.shape)
+        if own < 0 or value.shape[own] != at.ids.size:
+            self.pin(known.ids, reason)
+            return known.range.whole()
+        if self.is_const(value) and known.axis is None:
+            whole = known.range.low.size == 1 and bool(known.range.known[0])
+            return known.range if whole else ranges.of_array(self.graph.array(value), own)
+        channels = self.turned(known, own, value.shape[own], reason)
+        self.join(channels.ids, at.ids)
+        return channels.range
+
+    def release(self, node: Node, reason: str) -> None:
+        """Keep all that a node reads, and follow nothing that it makes."""
+        for v in node.inputs:
+            self.pin(self.of(v).ids, reason)
+
+
+Rule = Callable[[Analysis, Node, Op, list[Channels | None]], list[Channels] | None]
+"""The channels of a node's results, its prologues applied to the operands' before and its epilogues after; None if
+nothing is known (the operands are kept then)."""
+
+
+def analyse(graph: Graph, rules: dict[type[Op], Rule], may_round: bool) -> Analysis:
+    """Follow channels from the inputs to the outputs."""
+    a = Analysis(graph, may_round)
+    for node in graph.nodes:
+        for v in dict.fromkeys(node.inputs):
+            a.readers[v] = a.readers.get(v, 0) + 1
+    for node in graph.nodes:
+        _visit(a, node, rules)
+    for value in graph.outputs:
+        a.pin(a.of(value).ids, "its result is an output")
+    return a
+
+
+def _visit(a: Analysis, node: Node, rules: dict[type[Op], Rule]) -> None:
+    rule = rules.get(type(node.op))
+    stored = any(v.type.layout is not None for v in (*node.inputs, *node.results))
+    if rule is None or stored or any(a.is_const(node.operands[i]) for i in node.pre):
+        a.release(node, f"{node.where} is not followed")
+        return
+    operands = [None if v is None else _prologue(a, node, i, v) for i, v in enumerate(node.operands)]
+    results = rule(a, node, node.op, operands)
+    if results is None:
+        a.release(node, f"{node.where} reads channels together")
+        return
+    for i, (value, channels) in enumerate(zip(node.results, results, strict=True)):
+        a.found[value] = _epilogue(a, node, i, value, channels)
+
+
+def _prologue(a: Analysis, node: Node, i: int, value: Value) -> Channels:
+    known = a.of(value)
+    return known if i not in node.pre else _applied(a, node, node.pre[i], len(value.shape), known)
+
+
+def _epilogue(a: Analysis, node: Node, i: int, value: Value, channels: Channels) -> Channels:
+    if i in node.post:
+        channels = _applied(a, node, node.post[i], len(value.shape), channels)
+    return Channels(channels.axis, channels.ids, ranges.stored(channels.range, value.dtype))
+
+
+def _applied(a: Analysis, node: Node, body: ex.Expr, rank: int, at: Channels) -> Channels:
+    """Channels after a prologue or an epilogue; its extra operands keep step with them."""
+    reason = f"{node.where} broadcasts it"
+
+    def variable(index: int) -> Range:
+        if index == ex.ACC:
+            return at.range
+        extra = node.extras[index]
+        if at.axis is None:
+            a.pin(a.of(extra).ids, reason)
+            return a.of(extra).range.whole()
+        return a.broadcast(a.of(extra), extra, at, rank, reason)
+
+    return Channels(at.axis, at.ids, _sized(ranges.of_expression(body, variable), at))
+
+
+def _sized(found: Range, at: Channels) -> Range:
+    """A range in the number of channels there are."""
+    count = at.ids.size if at.axis is not None else 1
+    return found if found.low.size == count else found.whole().over(count)
+
+
+# -- what has to stay --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Kept:
+    """For each id whether it is kept, and why those are that every input leaves the same.
+
+    ``fills`` are kept only so that values have a multiple of ``whole`` channels.
+    """
+
+    needed: Array
+    reasons: dict[int, str]
+    label: Array
+    fills: Array
+    whole: int = 1
+
+
+def solve(a: Analysis, whole: int = 1) -> Kept:
+    """The least set of channels that the outputs depend on; of each value one channel stays in any case.
+
+    With ``whole`` the least set of which the f32 values that lose channels keep a multiple of that, or all.
+    """
+    label = _labels(a)
+    needed = np.zeros(a.count, dtype=bool)
+    reasons: dict[int, str] = {}
+    for ids, reason in a.pinned:
+        needed[label[ids]] = True
+        for i in np.unique(label[ids]).tolist():
+            reasons.setdefault(i, reason)
+    while True:
+        _spread(a, label, needed)
+        empty = [c.ids for c in a.found.values() if c.ids.size and not needed[label[c.ids]].any()]
+        if not empty:
+            break
+        for ids in empty:
+            if not needed[label[ids]].any():
+                needed[label[ids[0]]] = True
+                reasons.setdefault(int(label[ids[0]]), "a tensor keeps one channel")
+    least = needed.copy()
+    while _fill(a, label, needed, whole):
+        _spread(a, label, needed)
+    return Kept(needed, reasons, label, needed & ~least, whole)
+
+
+def _fill(a: Analysis, label: Array, needed: Array, whole: int) -> bool:
+    """Keep more channels of the values that would have no multiple of ``whole``; whether there was one."""
+    filled = False
+    for value, channels in a.found.items():
+        if value.dtype != F32:  # nothing else is computed in vectors
+            continue
+        labels = label[channels.ids]
+        gone = labels[~needed[labels]]
+        more = gone.size if gone.size < whole else -(labels.size - gone.size) % whole
+        if more:
+            needed[gone[:more]] = True
+            filled = True
+    return filled
+
+
+def _spread(a: Analysis, label: Array, needed: Array) -> None:
+    while True:
+        before = int(needed.sum())
+        for need in reversed(a.needs):
+            needed[label[need.operands[need.of(needed[label[need.results]])]]] = True
+        if int(needed.sum()) == before:
+            return
+
+
+def _labels(a: Analysis) -> Array:
+    """One number for all ids that are kept or removed together."""
+    label = np.arange(a.count)
+    if not a.joined:
+        return label
+    left = np.concatenate([p for p, _ in a.joined])
+    right = np.concatenate([q for _, q in a.joined])
+    while True:
+        least = np.minimum(label[left], label[right])
+        new = label.copy()
+        for side in (left, right):
+            np.minimum.at(new, side, least)
+            np.minimum.at(new, label[side], least)
+        new = new[new]
+        if np.array_equal(new, label):
+            return label
+        label = new

@@ -1,0 +1,20 @@
+"""Folds channels that have one value for every input into the bias of what reads them."""
+
+from __future__ import annotations
+
+from mccompile.ir.graph import Graph
+from mccompile.passes.channels.remove_dead_channels import remove
+from mccompile.passes.manager import Remarks
+from mccompile.targets.target import Target
+
+NEEDS_TARGET = True
+ROUNDS = True
+
+
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+    """Fold channels of one value for every input into the next bias, and remove them.
+
+    Not exact for floats: what they contribute is summed first, which moves results by an ulp or two. It does all that
+    `remove-dead-channels` does.
+    """
+    return remove(graph, remarks, target, may_round=True)

@@ -1,0 +1,440 @@
+"""What each operator does to channels: a rule for every operator that they are followed through."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from mccompile.ir.graph import Node, Value
+from mccompile.ir.op import Op
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import DType, Shape
+from mccompile.ops.concat import Concat
+from mccompile.ops.conv import Conv
+from mccompile.ops.conv_transpose import ConvTranspose
+from mccompile.ops.expand import Expand
+from mccompile.ops.map import Map
+from mccompile.ops.matmul import MatMul
+from mccompile.ops.normalize import Normalize
+from mccompile.ops.pad import Pad
+from mccompile.ops.pool import Pool
+from mccompile.ops.reduce import Reduce
+from mccompile.ops.reshape import Reshape
+from mccompile.ops.resize import Repeat, Resize
+from mccompile.ops.slice import Slice
+from mccompile.ops.softmax import Softmax
+from mccompile.ops.split import Split
+from mccompile.ops.tile import Tile
+from mccompile.ops.transpose import Transpose
+from mccompile.passes.analysis import ranges
+from mccompile.passes.analysis.ranges import Range
+from mccompile.passes.channels.flow import Analysis, Channels, Need, Rule
+
+_WINOGRAD = 16
+"""How much more than a plain sum the sums of a fast convolution may be off."""
+
+_BLOCK = 1 << 18
+"""Weights that are summed up at a time: few enough for the caches."""
+
+_NONE = np.empty(0, np.int64)
+
+
+def _first(operands: list[Channels | None]) -> Channels:
+    (first, *_) = operands
+    assert first is not None
+    return first
+
+
+def _operand(node: Node, i: int = 0) -> Value:
+    value = node.operands[i]
+    assert value is not None
+    return value
+
+
+# -- sums of products --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Weights:
+    """Constant factors ``taps[group, m, c, t]`` of sums.
+
+    ``used[group, m, c]`` says which are not all 0, in one row for all m if none is 0; ``finite``: all are.
+    """
+
+    taps: Array
+    used: Array
+    finite: bool
+
+
+def _weights(a: Analysis, node: Node) -> Array | None:
+    """The elements of operand 1 if it is a plain constant."""
+    weights = node.operands[1]
+    return a.graph.array(weights) if weights is not None and a.is_const(weights) and 1 not in node.pre else None
+
+
+def _factors(a: Analysis, node: Node, taps: Array) -> _Weights:
+    """What is known of operand 1, whose elements in another order are ``taps``."""
+    value = _operand(node, 1)
+    whole, array = a.of(value).range, a.graph.array(value)
+    finite = bool(np.isfinite(whole.low[0]) and np.isfinite(whole.high[0]))
+    g, m, c, t = taps.shape
+    if np.count_nonzero(array) == array.size:
+        used = np.ones((g, 1, c), dtype=bool)
+    else:
+        used = (taps != 0).any(3) if t > 1 else taps.reshape(g, m, c) != 0
+    return _Weights(taps, used, finite)
+
+
+def _dot(w: _Weights, x: Range, dtype: DType) -> Range:
+    """The ranges of sums over c and t of taps[g, m, c, t] * x, where each x lies in the range of its g and c.
+
+    They are summed up only for the rows m that read nothing that is unbounded: there may be very many weights.
+    """
+    g, m, c, t = w.taps.shape
+    low, high, known = x.low.reshape(g, c), x.high.reshape(g, c), x.known.reshape(g, c)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    free = np.broadcast_to((w.used & ~bounded[:, None]).any(2), (g, m))
+    if not w.finite:
+        free = free | ~np.isfinite(w.taps).all((2, 3))
+    fixed = np.broadcast_to(~(w.used & ~known[:, None]).any(2), (g, m))
+    found = np.full((2, g, m), [[[-np.inf]], [[np.inf]]])
+    ends = np.where(bounded, low, 0), np.where(bounded, high, 0)
+    rows = np.flatnonzero(~free.all(0))
+    count = max(1, _BLOCK // (g * c * t))
+    for at in (rows[i : i + count] for i in range(0, rows.size, count)):
+        taps = w.taps[:, at]
+        sums = _bounds(taps, *ends, dtype)
+        if fixed[:, at].any():
+            sums = np.where(fixed[:, at], _value(taps, np.where(known, low, 0), dtype), sums)
+        found[:, :, at] = np.where(free[:, at], found[:, :, at], sums)
+    return Range(found[0].reshape(-1), found[1].reshape(-1))
+
+
+def _bounds(taps: Array, low: Array, high: Array, dtype: DType) -> Array:
+    """Least and greatest of sums, rounding included."""
+    with np.errstate(invalid="ignore"):
+        up, down = np.maximum(taps, 0).sum(3, dtype=np.float64), np.minimum(taps, 0).sum(3, dtype=np.float64)
+        size = np.maximum(np.abs(low), np.abs(high))
+        sums = up @ np.stack((low, high, size), 2) + down @ np.stack((high, low, -size), 2)
+        least, greatest, size = np.moveaxis(sums, 2, 0)
+        by = size * math.prod(taps.shape[2:]) * ranges.step(dtype.compute) * _WINOGRAD
+        unclear = ~np.isfinite(size)
+        return np.stack((np.where(unclear, -np.inf, least - by), np.where(unclear, np.inf, greatest + by)))
+
+
+def _value(taps: Array, x: Array, dtype: DType) -> Array:
+    """Sums with numbers that are known."""
+    with np.errstate(invalid="ignore"):
+        value: Array = (taps.sum(3, dtype=np.float64) @ x[:, :, None])[:, :, 0]
+    return value.astype(dtype.compute.numpy).astype(np.float64) if dtype.is_float else value
+
+
+def _may_go(a: Analysis, x: Range, dtype: DType, padded: bool) -> Array:
+    """Channels whose share of a sum can be left out, or be a part of the bias."""
+    if padded or (dtype.is_float and not a.may_round):
+        return x.zero
+    return x.known
+
+
+def _sums(a: Analysis, node: Node, taps: Array, x: Channels, padded: bool, seen: Range) -> tuple[Array, Range]:
+    """Ids and range of the results of sums with ``taps[group, m, c, t]``; ``seen`` is what is multiplied."""
+    dtype = node.result.dtype
+    w = _factors(a, node, taps)
+    g, m, c, _ = taps.shape
+    ids = a.fresh(g * m)
+    a.read[node] = x.range
+    if a.readers[_operand(node, 1)] > 1:
+        a.pin(np.concatenate([ids, x.ids]), "its weights are shared with another node")
+    elif g == 1:
+        reads = w.used[0] & ~_may_go(a, x.range, dtype, padded)
+        a.needs.append(Need(ids, x.ids, reads if w.finite else reads | ~np.isfinite(taps[0]).all(2)))
+    else:  # a group stays whole, or goes
+        first = x.ids.reshape(g, c)[:, :1]
+        a.join(np.repeat(first, c, 1).reshape(-1), x.ids)
+        a.join(np.repeat(first, m, 1).reshape(-1), ids)
+    return ids, _dot(w, seen, dtype)
+
+
+def _conv(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Conv)
+    weights = _weights(a, node)
+    if weights is None:
+        return None
+    x = a.turned(_first(operands), 1, _operand(node).shape[1], f"{node.where} reads channels along axis 1")
+    g, padded = op.groups, any(op.pads)
+    grouped = weights.reshape(g, weights.shape[0] // g, weights.shape[1], -1)
+    ids, found = _sums(a, node, grouped, x, padded, x.range.with_zero() if padded else x.range)
+    return [Channels(1, ids, found)]
+
+
+def _conv_transpose(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, ConvTranspose)
+    weights = _weights(a, node)
+    if weights is None:
+        return None
+    x = a.turned(_first(operands), 1, _operand(node).shape[1], f"{node.where} reads channels along axis 1")
+    g = op.groups
+    grouped = weights.reshape(g, weights.shape[0] // g, weights.shape[1], -1).swapaxes(1, 2)
+    # Which taps an element of the result sees depends on where it is.
+    ids, found = _sums(a, node, grouped, x, True, x.range.with_zero())
+    partly = ~found.zero & (grouped.shape[3] > 1)
+    low, high = (np.where(partly, np.inf * s, e) for s, e in ((-1, found.low), (1, found.high)))
+    return [Channels(1, ids, Range(low, high))]
+
+
+def _matmul(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, MatMul)
+    weights = _weights(a, node)
+    if weights is None or weights.ndim != 2:
+        return None
+    columns = (weights if op.trans_b else weights.T)[None, :, :, None]
+    shape = _operand(node).shape
+    axis = len(shape) - (2 if op.trans_a else 1)
+    x = a.turned(_first(operands), axis, shape[axis], f"{node.where} sums along axis {axis}")
+    ids, found = _sums(a, node, columns, x, False, x.range)
+    return [Channels(len(node.result.shape) - 1, ids, found)]
+
+
+# -- channel by channel ------------------------------------------------------------------------------------
+def _map(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Map)
+    given = [(_operand(node, i), c) for i, c in enumerate(operands) if c is not None]
+    shape = node.result.shape
+    rank = len(shape)
+    at: Channels | None = None
+    for value, c in given:
+        axis = None if c.axis is None else c.axis + rank - len(value.shape)
+        if at is None and axis is not None and shape[axis] == c.ids.size:
+            at = Channels(axis, c.ids, c.range)
+    reason = f"{node.where} broadcasts it"
+    if at is None:
+        for _, c in given:
+            a.pin(c.ids, reason)
+        found = ranges.of_expression(op.expr, lambda i: given[i][1].range.whole())
+        return [Channels(None, _NONE, found)]
+    seen = [a.broadcast(c, v, at, rank, reason) for v, c in given]
+    found = ranges.of_expression(op.expr, lambda i: seen[i])
+    return [Channels(at.axis, at.ids, found if found.low.size == at.ids.size else found.whole().over(at.ids.size))]
+
+
+def _pool(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Pool)
+    x, dtype = _first(operands), node.result.dtype
+    if x.axis is not None and x.axis > 1:
+        return None
+    seen = x.range
+    if op.mode != "max" and (any(op.pads) or op.ceil):
+        seen = seen.with_zero() if op.mode == "sum" or op.count_pad else seen
+    if op.mode != "max":
+        taps = math.prod(op.kernel)
+        seen = _summed(seen, taps, dtype) if op.mode == "sum" else _averaged(seen, taps, dtype)
+    return [Channels(x.axis, x.ids, seen)]
+
+
+def _summed(x: Range, count: int, dtype: DType) -> Range:
+    if not dtype.is_float:
+        free = ranges.anything(dtype)
+        return Range(np.where(x.zero, 0, free.low), np.where(x.zero, 0, free.high))
+    by = np.where(x.known, 0, np.maximum(np.abs(x.low), np.abs(x.high)) * count * count * ranges.step(dtype.compute))
+    return ranges.widened(x.low * count, x.high * count, by)
+
+
+def _averaged(x: Range, count: int, dtype: DType) -> Range:
+    by = np.where(x.known, 0, np.maximum(np.abs(x.low), np.abs(x.high)) * count * ranges.step(dtype.compute))
+    return ranges.widened(x.low, x.high, by)
+
+
+def _reduce(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Reduce)
+    x = _first(operands)
+    if x.axis in op.axes:
+        return None
+    count = math.prod(_operand(node).shape[e] for e in op.axes)
+    found = x.range
+    if op.mode == "sum":
+        found = _summed(found, count, node.result.dtype)
+    elif op.mode == "prod" and count > 1:
+        found = ranges.anything(node.result.dtype, found.low.size)
+    return [Channels(x.axis, x.ids, found)]
+
+
+def _zero_or_free(x: Range) -> Range:
+    return Range(np.where(x.zero, 0, -np.inf), np.where(x.zero, 0, np.inf))
+
+
+def _resize(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Resize)
+    x = _first(operands)
+    if x.axis in op.axes or any(not a.is_const(v) for v in node.operands[1:]):
+        return None
+    found = _zero_or_free(x.range) if op.weighted else x.range
+    if op.partial:
+        found = Range(np.minimum(found.low, op.outside), np.maximum(found.high, op.outside))
+    return [Channels(x.axis, x.ids, found)]
+
+
+def _softmax(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Softmax)
+    x = _first(operands)
+    if x.axis == op.axis:
+        return None
+    low = -np.inf if op.mode == "log" else 0.0
+    return [Channels(x.axis, x.ids, Range(np.full_like(x.range.low, low), np.full_like(x.range.low, 1.5)))]
+
+
+def _normalize(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Normalize)
+    x = _first(operands)
+    if x.axis in op.axes:
+        return None
+    found = _zero_or_free(x.range) if op.epsilon > 0 else ranges.anything(node.result.dtype, x.range.low.size)
+    return [Channels(x.axis, x.ids, found)]
+
+
+# -- movement ----------------------------------------------------------------------------------------------
+def _concat(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Concat)
+    given = [(_operand(node, i), c) for i, c in enumerate(operands) if c is not None]
+    axis = next((c.axis for _, c in given if c.axis is not None), None)
+    if axis is None:
+        low, high = (np.stack([getattr(c.range.whole(), e) for _, c in given]) for e in ("low", "high"))
+        return [Channels(None, _NONE, Range(low.min(0), high.max(0)))]
+    reason = f"{node.where} joins it to others along another axis"
+    parts = [_part(a, v, c, axis, reason) for v, c in given]
+    if axis == op.axis:
+        found = Range(*(np.concatenate([getattr(p.range, e) for p in parts]) for e in ("low", "high")))
+        return [Channels(axis, np.concatenate([p.ids for p in parts]), found)]
+    for p in parts[1:]:
+        a.join(parts[0].ids, p.ids)
+    low, high = (np.stack([getattr(p.range, e) for p in parts]) for e in ("low", "high"))
+    return [Channels(axis, parts[0].ids, Range(low.min(0), high.max(0)))]
+
+
+def _part(a: Analysis, value: Value, known: Channels, axis: int, reason: str) -> Channels:
+    if a.is_const(value):
+        return Channels(axis, a.fresh(value.shape[axis]), ranges.of_array(a.graph.array(value), axis))
+    return a.turned(known, axis, value.shape[axis], reason)
+
+
+def _pad(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Pad)
+    x = _first(operands)
+    rank = len(op.pads) // 2
+    begin, end = (0, 0) if x.axis is None else (op.pads[x.axis], op.pads[rank + x.axis])
+    if op.mode != "constant":
+        return None if begin or end else [x]
+    elsewhere = any(p for i, p in enumerate(op.pads) if i % rank != x.axis)
+    fill = float(op.value)
+    low, high = x.range.low, x.range.high
+    if elsewhere:
+        low, high = np.minimum(low, fill), np.maximum(high, fill)
+    if x.axis is None:
+        return [Channels(None, _NONE, Range(low, high))]
+    ids = np.concatenate([a.fresh(begin), x.ids, a.fresh(end)])
+    low, high = (np.concatenate([np.full(begin, fill), e, np.full(end, fill)]) for e in (low, high))
+    return [Channels(x.axis, ids, Range(low, high))]
+
+
+def _cut(x: Channels, start: int, stop: int) -> Channels:
+    return Channels(x.axis, x.ids[start:stop], Range(x.range.low[start:stop], x.range.high[start:stop]))
+
+
+def _slice(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Slice)
+    x = _first(operands)
+    if x.axis is None:
+        return [x]
+    start, extent = op.starts[x.axis], op.extents[x.axis]
+    if op.steps[x.axis] != 1 and extent > 1:
+        return None
+    return [_cut(x, start, start + extent)]
+
+
+def _split(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Split)
+    x = _first(operands)
+    if x.axis != op.axis:
+        return [x] * len(op.sizes)
+    starts = accumulate(op.sizes, initial=0)
+    return [_cut(x, start, start + size) for start, size in zip(starts, op.sizes, strict=False)]
+
+
+def _transpose(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Transpose)
+    x = _first(operands)
+    return [x if x.axis is None else Channels(op.perm.index(x.axis), x.ids, x.range)]
+
+
+def reshaped_axis(before: Shape, axis: int, after: Shape) -> tuple[int, int, int] | None:
+    """Where an axis comes in a reshape: (new axis, times the whole is repeated, times each element is); None if it is
+    cut in parts."""
+    outer, inner = math.prod(before[:axis]), math.prod(before[axis + 1 :])
+    for b, extent in enumerate(after):
+        p, q = math.prod(after[:b]), math.prod(after[b + 1 :])
+        if outer % p == 0 and inner % q == 0 and extent == outer // p * before[axis] * (inner // q):
+            return b, outer // p, inner // q
+    return None
+
+
+def _reshape(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Reshape)
+    x = _first(operands)
+    if x.axis is None:
+        return [x]
+    place = reshaped_axis(_operand(node).shape, x.axis, op.shape)
+    if place is None:
+        a.pin(x.ids, f"{node.where} cuts channels in parts")
+        return [Channels(None, _NONE, x.range.whole())]
+    axis, times, each = place
+    ids, low, high = (np.tile(np.repeat(e, each), times) for e in (x.ids, x.range.low, x.range.high))
+    return [Channels(axis, ids, Range(low, high))]
+
+
+def _expand(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Expand)
+    x = _first(operands)
+    if x.axis is None:
+        return [x]
+    axis = x.axis + len(op.shape) - len(_operand(node).shape)
+    if op.shape[axis] != x.ids.size:
+        a.pin(x.ids, f"{node.where} broadcasts it")
+        return [Channels(None, _NONE, x.range.whole())]
+    return [Channels(axis, x.ids, x.range)]
+
+
+def _repeat(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    assert isinstance(op, Repeat)
+    x = _first(operands)
+    if x.axis is None or op.counts[x.axis] == 1:
+        return [x]
+    return None
+
+
+def _tile(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    x = _first(operands)
+    if x.axis is None or node.result.shape[x.axis] == x.ids.size:
+        return [x]
+    return None
+
+
+RULES: dict[type[Op], Rule] = {
+    Conv: _conv,
+    ConvTranspose: _conv_transpose,
+    MatMul: _matmul,
+    Map: _map,
+    Pool: _pool,
+    Reduce: _reduce,
+    Resize: _resize,
+    Softmax: _softmax,
+    Normalize: _normalize,
+    Concat: _concat,
+    Pad: _pad,
+    Slice: _slice,
+    Split: _split,
+    Transpose: _transpose,
+    Reshape: _reshape,
+    Expand: _expand,
+    Repeat: _repeat,
+    Tile: _tile,
+}

@@ -1,0 +1,244 @@
+"""Simplifies nodes one by one: movement that moves nothing, chains of movement, maps that do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mccompile.ir import expr as ex
+from mccompile.ir.affine import Affine
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.types import Shape, TensorType, broadcast_shapes
+from mccompile.ops.concat import Concat
+from mccompile.ops.map import Map
+from mccompile.ops.movement import Movement
+from mccompile.ops.reshape import Reshape
+from mccompile.ops.slice import Slice
+from mccompile.ops.transpose import Transpose
+from mccompile.passes.clean.expression_rules import simplify
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Simplify movement, reshapes, maps and expressions by local rules, all of them exact."""
+    r = Rewriter(graph)
+    changes = 0
+    for node in r.nodes():
+        where = node.where
+        while rule := next((rule for rule in _RULES if rule(r, node)), None):
+            remarks.hit(f"{where}: {rule.__name__.strip('_').replace('_', ' ')}")
+            changes += 1
+            if rule in _LAST:
+                break
+    r.finish()
+    return changes
+
+
+def _is_plain(node: Node | None) -> bool:
+    """True if a node is what its operator says, on row-major tensors."""
+    if node is None or node.pre or node.post:
+        return False
+    return all(v.type.layout is None for v in (*node.inputs, *node.results))
+
+
+# -- rules: each changes the node and says so, or leaves it and answers False -------------------------------
+def _moves_nothing(r: Rewriter, node: Node) -> bool:
+    """Movement that copies its operand to the same coordinates goes: a slice of everything, a concat of one,
+    a pad by nothing, a transpose that keeps the order, an expand to the same shape."""
+    if not isinstance(node.op, Movement) or len(node.operands) != 1 or len(node.results) != 1:
+        return False
+    (source,), (result,) = node.operands, node.results
+    if source is None or source.type != result.type or not _is_plain(node):
+        return False
+    moves = node.op.moves((source.type,), (result.type,))
+    if len(moves) != 1 or moves[0].loops != result.shape:
+        return False
+    stays = _stays(moves[0].src, result.shape) and _stays(moves[0].dst, result.shape)
+    return stays and r.bypass(node, source)
+
+
+def _stays(maps: tuple[Affine, ...], loops: Shape) -> bool:
+    """True if coordinate a is loop a, whatever is said of loops that run once."""
+    long = [k for k, extent in enumerate(loops) if extent > 1]
+    return all(m.const == 0 and all(m.coefs[k] == (k == a) for k in long) for a, m in enumerate(maps))
+
+
+def _reshapes_to_its_own_shape(r: Rewriter, node: Node) -> bool:
+    """reshape(x) to the shape of x is x."""
+    source = node.operands[0] if isinstance(node.op, Reshape) else None
+    return source is not None and _is_plain(node) and source.shape == node.result.shape and r.bypass(node, source)
+
+
+def _does_nothing(r: Rewriter, node: Node) -> bool:
+    """map(x) { x0 } is x, if the result is stored as x is and nothing is broadcast."""
+    if not isinstance(node.op, Map) or node.pre or node.post or not isinstance(node.op.expr, ex.Var):
+        return False
+    (source,) = node.operands
+    return source is not None and source.type == node.result.type and r.bypass(node, source)
+
+
+def _reshapes_a_reshape(r: Rewriter, node: Node) -> bool:
+    """reshape(reshape(x)) is one reshape of x: both keep the row-major order."""
+    inner = r.producer(node.operands[0]) if isinstance(node.op, Reshape) else None
+    if inner is None or not isinstance(inner.op, Reshape) or not _is_plain(node) or not _is_plain(inner):
+        return False
+    r.rewire(node, inner.operands)
+    return True
+
+
+def _transposes_a_transpose(r: Rewriter, node: Node) -> bool:
+    """transpose(transpose(x, p), q) is transpose(x, p[q])."""
+    inner = r.producer(node.operands[0]) if isinstance(node.op, Transpose) else None
+    if inner is None or not isinstance(inner.op, Transpose) or not _is_plain(node) or not _is_plain(inner):
+        return False
+    assert isinstance(node.op, Transpose)
+    node.op = Transpose(tuple(inner.op.perm[p] for p in node.op.perm))
+    r.rewire(node, inner.operands)
+    return True
+
+
+def _transposes_axes_of_extent_one(r: Rewriter, node: Node) -> bool:
+    """A transpose that keeps the order of all axes longer than 1 keeps the row-major order: it is a reshape."""
+    if not isinstance(node.op, Transpose) or not _is_plain(node):
+        return False
+    source = node.operands[0]
+    assert source is not None
+    kept = [p for p in node.op.perm if source.shape[p] != 1]
+    if kept != sorted(kept):
+        return False
+    node.op = Reshape(node.result.shape)
+    return True
+
+
+def _slices_a_slice(r: Rewriter, node: Node) -> bool:
+    """slice(slice(x)): starts and steps are composed."""
+    inner = r.producer(node.operands[0]) if isinstance(node.op, Slice) else None
+    if inner is None or not isinstance(inner.op, Slice) or not _is_plain(node) or not _is_plain(inner):
+        return False
+    assert isinstance(node.op, Slice)
+    starts = tuple(a + b * s for a, b, s in zip(inner.op.starts, node.op.starts, inner.op.steps, strict=True))
+    extents = node.op.extents
+    steps = tuple(a * b if e > 1 else 1 for a, b, e in zip(inner.op.steps, node.op.steps, extents, strict=True))
+    node.op = Slice(starts, steps, extents)
+    r.rewire(node, inner.operands)
+    return True
+
+
+def _joins_what_is_joined(r: Rewriter, node: Node) -> bool:
+    """concat(concat(a, b), c) along one axis is concat(a, b, c), if nothing else reads the inner one."""
+    if not isinstance(node.op, Concat) or not _is_plain(node):
+        return False
+    flat: list[Value | None] = []
+    for v in node.operands:
+        inner = r.producer(v)
+        nested = inner is not None and v is not None and inner.op == node.op and _is_plain(inner) and r.is_private(v)
+        flat += inner.operands if nested and inner is not None and node.operands.count(v) == 1 else [v]
+    if len(flat) == len(node.operands):
+        return False
+    r.rewire(node, flat)
+    return True
+
+
+def _reads_an_operand_twice(r: Rewriter, node: Node) -> bool:
+    """map(x, x) reads x once; operands the expression does not need go, if the result keeps its shape."""
+    if not isinstance(node.op, Map) or node.pre:
+        return False
+    needed = ex.variables(node.op.expr)
+    kept = list(dict.fromkeys(v for i, v in enumerate(node.operands) if i in needed and v is not None))
+    if len(kept) == len(node.operands) or not kept:
+        return False
+    operands = node.operands
+
+    def place(v: ex.Var) -> ex.Expr:
+        operand = operands[v.index]
+        assert operand is not None
+        return ex.var(kept.index(operand), v.dtype)
+
+    node.op = Map(ex.substitute(node.op.expr, place), node.op.storage)
+    r.rewire(node, kept)
+    return True
+
+
+def _simplifies_its_expression(r: Rewriter, node: Node) -> bool:
+    """The rules of `expression_rules`; a map that stores f16 need not round to f16 before."""
+    if not isinstance(node.op, Map) or node.pre or node.post:
+        return False
+    body = simplify(node.op.expr)
+    if node.op.storage == "f16" and isinstance(body, ex.Apply) and body.fn == "round_f16":
+        body = body.operands[0]
+    shapes = [v.shape for i, v in enumerate(node.operands) if v is not None and i in ex.variables(body)]
+    if body is node.op.expr or not shapes or broadcast_shapes(*shapes) != node.result.shape:
+        return False
+    node.op = Map(body, node.op.storage)
+    _reads_an_operand_twice(r, node)
+    return True
+
+
+def _simplifies_its_bodies(r: Rewriter, node: Node) -> bool:
+    """The rules of `expression_rules` for prologues and epilogues; one that is only ``acc`` goes."""
+    found = {(k, i): simplify(b) for k, table in enumerate((node.pre, node.post)) for i, b in table.items()}
+    types = [v.dtype for v in node.results]
+    if all(b is (node.pre, node.post)[k][i] and not _is_acc(b) for (k, i), b in found.items()):
+        return False
+    kept = {key: b for key, b in found.items() if not _is_acc(b)}
+    read = sorted(set().union(*map(ex.variables, kept.values())) - {ex.ACC})
+
+    def place(v: ex.Var) -> ex.Expr:
+        return v if v.index == ex.ACC else ex.var(read.index(v.index), v.dtype)
+
+    before = node.pre, node.post, node.extras
+    placed = {key: ex.substitute(b, place) for key, b in kept.items()}
+    node.pre = {i: b for (k, i), b in placed.items() if k == 0}
+    node.post = {i: b for (k, i), b in placed.items() if k == 1}
+    extras, node.extras = [node.extras[i] for i in read], []
+    same = [t.dtype for t in node.infer()] == types
+    node.pre, node.post, node.extras = (node.pre, node.post, before[2]) if same else before
+    if same:
+        r.rewire(node, extras=extras)
+    return same
+
+
+def _is_acc(e: ex.Expr) -> bool:
+    return isinstance(e, ex.Var) and e.index == ex.ACC
+
+
+def _computes_before_it_reshapes(r: Rewriter, node: Node) -> bool:
+    """map(reshape(x), scalars) is reshape(map(x, scalars)): so the map comes next to what made x."""
+    if not isinstance(node.op, Map) or not _is_plain(node):
+        return False
+    reshapes = [p for v in node.operands if (p := r.producer(v)) is not None and isinstance(p.op, Reshape)]
+    if len(reshapes) != 1 or not _is_plain(reshapes[0]) or not r.is_private(reshapes[0].result):
+        return False
+    (reshape,) = reshapes
+    source, view = reshape.operands[0], reshape.result
+    assert source is not None
+    if r.producer(source) is None or not r.is_private(source) or view.shape != node.result.shape:
+        return False
+    rest = [v for v in node.operands if v is not None and v is not view]
+    if any(v.type.count != 1 or len(v.shape) > len(source.shape) for v in rest):
+        return False
+    result = node.result
+    inner = r.graph.value(f"{result.name}.flat", TensorType(result.dtype, source.shape))
+    r.rewire(node, [source if v is view else v for v in node.operands])
+    r.rewire(reshape, [inner])
+    reshape.op = Reshape(result.shape)
+    r.set_results(node, [inner])
+    r.set_results(reshape, [result])
+    return True
+
+
+_LAST = (_moves_nothing, _reshapes_to_its_own_shape, _does_nothing)
+"""Rules after which the node is gone."""
+
+_RULES: tuple[Callable[[Rewriter, Node], bool], ...] = (
+    *_LAST,
+    _reshapes_a_reshape,
+    _transposes_a_transpose,
+    _transposes_axes_of_extent_one,
+    _slices_a_slice,
+    _joins_what_is_joined,
+    _simplifies_its_expression,
+    _reads_an_operand_twice,
+    _simplifies_its_bodies,
+    _computes_before_it_reshapes,
+)

@@ -1,0 +1,1 @@
+"""Passes that make several nodes one: epilogues, prologues, siblings."""

@@ -1,0 +1,94 @@
+"""Moves a `map` into the prologue of the reduction or normalisation that reads it."""
+
+from __future__ import annotations
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ops.map import Map
+from mccompile.ops.normalize import Normalize
+from mccompile.ops.reduce import Reduce
+from mccompile.ops.softmax import Softmax
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.bodies import MAX_OPERANDS, is_cheap, size
+from mccompile.passes.rewrite.rewriter import Rewriter
+
+MAX_SIZE = 8
+"""Functions in a prologue: arithmetic that costs less than writing and reading the tensor."""
+
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Fuse a map into the reduction, softmax or normalisation that is its only reader: a tensor less in memory.
+    Exact.
+
+    Convolutions, products and pools read their operands several times and are left alone.
+    """
+    r = Rewriter(graph)
+    changes = 0
+    for node in r.nodes():
+        value = node.operands[0] if isinstance(node.op, Reduce | Softmax | Normalize) else None
+        producer = r.producer(value)
+        if value is None or producer is None or not isinstance(producer.op, Map):
+            continue
+        what = f"fused {producer.where} into {node.where}"
+        main = _main_operand(r, producer, value)
+        reason = _obstacle(r, node, producer, value, main)
+        if reason or main is None:
+            remarks.miss(what, reason)
+            continue
+        _fuse(r, node, producer, main)
+        remarks.hit(what)
+        changes += 1
+    r.finish()
+    return changes
+
+
+def _main_operand(r: Rewriter, producer: Node, value: Value) -> Value | None:
+    """The operand the reduction is to read instead: one of the map's shape, if possible no constant."""
+    alike = [v for v in producer.operands if v is not None and _alike(v, value)]
+    return next((v for v in alike if v not in r.graph.constants), alike[0] if alike else None)
+
+
+def _alike(a: Value, b: Value) -> bool:
+    return a.shape == b.shape and a.type.layout == b.type.layout
+
+
+def _obstacle(r: Rewriter, node: Node, producer: Node, value: Value, main: Value | None) -> str:
+    assert isinstance(producer.op, Map)
+    if not r.is_private(value) or value in (*node.operands[1:], *node.extras):
+        return "its result is needed elsewhere"
+    if main is None or producer.pre or producer.post:
+        return "no operand has its shape"
+    if value.dtype.name == "f16":
+        return "its result is rounded to f16"
+    if size(producer.op.expr) > MAX_SIZE or not is_cheap(producer.op.expr):
+        return "it is more than a little arithmetic"
+    others = [v for v in producer.operands if v is not None and v is not main]
+    if not isinstance(node.op, Reduce) and any(v.type.count == value.type.count for v in others):
+        return "each row of several tensors would be read several times"
+    late = set().union(*map(ex.variables, node.post.values()))
+    if any(v in others and i in late for i, v in enumerate(node.extras)):
+        return "an operand of the epilogue would be read under two shapes"
+    if len({*node.extras, *others}) > MAX_OPERANDS - 1:
+        return f"it would read more than {MAX_OPERANDS} operands"
+    return ""
+
+
+def _fuse(r: Rewriter, node: Node, producer: Node, main: Value) -> None:
+    assert isinstance(producer.op, Map)
+    extras = list(node.extras)
+
+    def read(v: ex.Var) -> ex.Expr:
+        operand = producer.operands[v.index]
+        assert operand is not None
+        if operand is main:
+            return ex.acc(v.dtype)
+        if operand not in extras:
+            extras.append(operand)
+        return ex.var(extras.index(operand), v.dtype)
+
+    inner = ex.substitute(producer.op.expr, read)
+    before = node.pre.get(0)
+    node.pre[0] = inner if before is None else ex.substitute(before, lambda v: inner if v.index == ex.ACC else v)
+    r.rewire(node, [main, *node.operands[1:]], extras)
+    node.origins = tuple(dict.fromkeys(producer.origins + node.origins))
+    r.erase(producer)

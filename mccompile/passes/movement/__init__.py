@@ -1,0 +1,1 @@
+"""Passes over operators that only move elements."""

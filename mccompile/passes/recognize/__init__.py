@@ -1,0 +1,1 @@
+"""Passes that recognise an operator in the primitives that an exporter wrote for it."""

@@ -1,0 +1,190 @@
+"""Rewrites scalar expressions into equal ones that cost less, where that may change rounding."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node
+from mccompile.ops.map import Map
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.patterns import (
+    Any,
+    Bindings,
+    ExpressionRule,
+    Number,
+    Pattern,
+    fn,
+    match_expression,
+    one_of,
+)
+from mccompile.passes.rewrite.rewriter import Rewriter
+
+ROUNDS = True
+
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Recognise sigmoid, SiLU, GELU, HardSigmoid and HardSwish in their primitive forms; divide by multiplying.
+
+    May change rounding, the sign of a zero, and where intermediate values overflow.
+    """
+    r = Rewriter(graph)
+    changes = 0
+    for node in r.nodes():
+        changes += _bodies(node, remarks) + _map(node, remarks)
+    r.finish()
+    return changes
+
+
+def _bodies(node: Node, remarks: Remarks) -> int:
+    changes = 0
+    for table in (node.pre, node.post):
+        for i, body in table.items():
+            table[i] = _rewritten(body, node, remarks)
+            changes += table[i] != body
+    return changes
+
+
+def _map(node: Node, remarks: Remarks) -> int:
+    if not isinstance(node.op, Map):
+        return 0
+    body = _rewritten(node.op.expr, node, remarks)
+    if body == node.op.expr:
+        return 0
+    node.op = Map(body, node.op.storage)
+    return 1
+
+
+def _rewritten(body: ex.Expr, node: Node, remarks: Remarks) -> ex.Expr:
+    """The body after all rules, from the leaves up; a rule that would leave an operand unread does not fire."""
+    titles: list[str] = []
+    refused: list[ExpressionRule] = []
+    done: dict[ex.Expr, ex.Expr] = {}
+
+    def walk(e: ex.Expr) -> ex.Expr:
+        if e not in done:
+            match e:
+                case ex.Apply(fn=name, operands=operands):
+                    done[e] = fired(ex.apply(name, *map(walk, operands)))
+                case ex.Convert(dtype=dtype, operand=operand):
+                    done[e] = ex.convert(walk(operand), dtype)
+                case _:
+                    done[e] = e
+        return done[e]
+
+    def fired(e: ex.Expr) -> ex.Expr:
+        for rule in RULES if e.dtype.is_float else ():
+            for bound in match_expression(rule.pattern, e, {}):
+                better = rule.rewrite(bound)
+                if better is None:
+                    refused.append(rule)
+                elif ex.variables(better) == ex.variables(e):
+                    titles.append(rule.title)
+                    return walk(better)
+        return e
+
+    result = walk(body)
+    for title in dict.fromkeys(titles):
+        remarks.hit(f"{title}: {node.where}")
+    for rule in dict.fromkeys(refused):
+        remarks.miss(f"{rule.title}: {node.where}", rule.refusal)
+    return result
+
+
+def _num(e: ex.Expr) -> float:
+    assert isinstance(e, ex.Num)
+    return float(np.asarray(e.value, dtype=e.dtype.numpy))
+
+
+def _number(value: float, like: ex.Expr) -> ex.Expr | None:
+    """A number, if it is a normal one: others lose more than a rounding."""
+    found = ex.num(value, like.dtype) if math.isfinite(value) and abs(value) < 1e37 else None
+    return found if found is not None and (value == 0 or abs(_num(found)) > 1e-37) else None
+
+
+# -- rewrites ------------------------------------------------------------------------------------------------
+def _times_inverse(b: Bindings) -> ex.Expr | None:
+    inverse = _number(1 / _num(b["c"]), b["c"]) if _num(b["c"]) else None
+    return None if inverse is None else ex.apply("mul", b["x"], inverse)
+
+
+def _joined(b: Bindings) -> ex.Expr | None:
+    """Of factors only: adding and subtracting a large number is how some round."""
+    number = _number(_num(b["a"]) * _num(b["c"]), b["a"])
+    return None if number is None else ex.apply("mul", b["x"], number)
+
+
+def _sigmoid_of_double(b: Bindings) -> ex.Expr:
+    return ex.apply("sigmoid", ex.apply("mul", b["u"], ex.num(2, b["u"].dtype)))
+
+
+def _gate(b: Bindings) -> ex.Expr:
+    return ex.apply("mul", b["x"], _sigmoid_of_double(b))
+
+
+def _scaled_bounds(b: Bindings) -> ex.Expr | None:
+    """clip(u + a, low, high) * c as clip(u * c + a * c, low * c, high * c): the sum is one fused multiply-add."""
+    c = _num(b["c"])
+    low, high, a = _num(b["low"]) if "low" in b else 0.0, _num(b["high"]), _num(b["a"])
+    if not (c > 0 and low <= high):
+        return None
+    factor, shift, *bounds = (_number(v, b["c"]) for v in (c, a * c, low * c, high * c))
+    if factor is None or shift is None or None in bounds:
+        return None
+    inner = ex.apply("add", ex.apply("mul", b["u"], factor), shift)
+    least, most = (ex.num(v * c, b["c"].dtype) for v in (low, high))
+    return ex.apply("min", ex.apply("max", inner, least), most)
+
+
+def _hard_swish(b: Bindings) -> ex.Expr | None:
+    gate = _scaled_bounds(b)
+    return None if gate is None else ex.apply("mul", b["x"], gate)
+
+
+def _half_erf(b: Bindings) -> ex.Expr:
+    """(1 + erf(u)) / 2, the distribution function, with one fused multiply-add."""
+    half = ex.num(0.5, b["u"].dtype)
+    return ex.apply("add", ex.apply("mul", ex.apply("erf", b["u"]), half), half)
+
+
+def _gelu(b: Bindings) -> ex.Expr:
+    return ex.apply("mul", b["x"], _half_erf(b))
+
+
+_X = Any("x")
+_ONE, _HALF = Number(value=1), Number(value=0.5)
+_LOGISTIC = fn("add", _ONE, fn("exp", fn("neg", _X)))
+_TANH = fn("add", _ONE, fn("tanh", Any("u")))
+_ERF = fn("add", _ONE, fn("erf", Any("u")))
+_UNBOUNDED = "the bounds cross, or a number is not positive or not normal"
+_SUM = fn("add", Any("u"), Number("a"))
+_CLIP = one_of(
+    fn("min", one_of(fn("max", _SUM, Number("low")), fn("relu", _SUM)), Number("high")),
+    fn("max", fn("min", _SUM, Number("high")), Number("low")),
+)
+
+
+def _gate_of(unit: Pattern) -> Pattern:
+    """x / 2 times a gate, in any order."""
+    return one_of(fn("mul", fn("mul", _X, _HALF), unit), fn("mul", fn("mul", _X, unit), _HALF))
+
+
+RULES = (
+    ExpressionRule("dropped + 0", fn("add", _X, Number(value=0)), lambda b: b["x"]),
+    ExpressionRule("recognised SiLU", fn("div", _X, _LOGISTIC), lambda b: ex.apply("mul", b["x"], _sigmoid(b))),
+    ExpressionRule("recognised sigmoid", fn("div", _ONE, _LOGISTIC), lambda b: _sigmoid(b)),
+    ExpressionRule("recognised GELU", _gate_of(_ERF), _gelu),
+    ExpressionRule("recognised half of 1 + erf", fn("mul", _HALF, _ERF), _half_erf),
+    ExpressionRule("recognised the gate of GELU", _gate_of(_TANH), _gate),
+    ExpressionRule("recognised sigmoid as tanh", fn("mul", _HALF, _TANH), _sigmoid_of_double),
+    ExpressionRule("recognised HardSwish", fn("mul", fn("mul", _X, _CLIP), Number("c")), _hard_swish, _UNBOUNDED),
+    ExpressionRule("recognised HardSigmoid", fn("mul", _CLIP, Number("c")), _scaled_bounds, _UNBOUNDED),
+    ExpressionRule("multiplied by the inverse", fn("div", _X, Number("c")), _times_inverse),
+    ExpressionRule("joined two factors", fn("mul", fn("mul", _X, Number("a")), Number("c")), _joined),
+)
+
+
+def _sigmoid(b: Bindings) -> ex.Expr:
+    return ex.apply("sigmoid", b["x"])

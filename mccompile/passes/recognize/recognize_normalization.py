@@ -1,0 +1,204 @@
+"""Recognises normalisation written with means, squares and roots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.types import Shape, broadcast_shapes
+from mccompile.ops.map import Map
+from mccompile.ops.normalize import Normalize
+from mccompile.ops.reduce import Reduce
+from mccompile.ops.reshape import Reshape
+from mccompile.passes.fuse.refine_groups import GROUPS
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.patterns import (
+    Any,
+    Fail,
+    Match,
+    Number,
+    Pattern,
+    Reduced,
+    Rule,
+    apply_rules,
+    fn,
+    mean,
+    one_of,
+)
+
+ROUNDS = True
+
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Recognise layer, RMS and L2 normalisation in their primitive forms: one kernel that reads its operand once.
+
+    Instance and group normalisation are layer normalisation along spatial axes, and along channels and these.
+    May change rounding: variances as E[x^2] - E[x]^2 are computed from the centred values.
+    """
+    normal = any(isinstance(n.op, Reduce | Normalize) for n in graph.nodes)
+    return apply_rules(graph, remarks, RULES) if normal else 0
+
+
+def _rooted(square: Pattern) -> Pattern:
+    """sqrt(square + epsilon), or the root of the square, or itself, at least a number."""
+    under = one_of(fn("add", square, Number("epsilon")), fn("max", square, Number("floor")), square)
+    root = fn("sqrt", under)
+    return one_of(root, fn("max", fn("sqrt", square), Number("root_floor")), fn("add", root, Number("beside")))
+
+
+def _inverse(square: Pattern) -> Pattern:
+    return one_of(
+        fn("div", Number(value=1), _rooted(square)),
+        fn("pow", fn("add", square, Number("epsilon")), Number(value=-0.5)),
+    )
+
+
+def _divided(dividend: Pattern, square: Pattern) -> Pattern:
+    """Division by the root, multiplication by its inverse, or by the inverse times a scale."""
+    return one_of(
+        fn("div", dividend, _rooted(square)),
+        fn("mul", dividend, _inverse(square)),
+        fn("mul", dividend, fn("mul", _inverse(square), Any("scale"))),
+    )
+
+
+def _moved(square: Pattern) -> Pattern:
+    """x * k + (shift - mean * k), as TensorFlow's batch_normalization writes it."""
+    inverse = _inverse(square)
+    factors = (fn("mul", inverse, Any("scale")), inverse)
+    return one_of(*(fn("add", fn("mul", _X, k), fn("sub", Any("shift"), fn("mul", _MEAN, k))) for k in factors))
+
+
+def _squared(x: Pattern) -> Pattern:
+    return one_of(fn("mul", x, x), fn("pow", x, Number(value=2)))
+
+
+_X = Any("x")
+_MEAN = mean(_X, "mean")
+_CENTRED = fn("sub", _X, _MEAN)
+_DIFFERENCE = fn("sub", mean(_squared(_X), "variance"), _squared(_MEAN))
+_VARIANCE = one_of(mean(_squared(_CENTRED), "variance"), _DIFFERENCE, fn("max", Number(value=0), _DIFFERENCE))
+_RMS = mean(_squared(_X), "variance")
+_SUM = Reduced("sum", _squared(_X), "variance")
+
+
+# -- checks --------------------------------------------------------------------------------------------------
+def _check(m: Match) -> Fail | None:
+    x, reduces = m.values["x"], [n for n in m.walked if isinstance(n.op, Reduce)]
+    axes = {n.op.axes for n in reduces if isinstance(n.op, Reduce)}
+    if x.dtype.name == "f16" or m.root.result.type != x.type:
+        return Fail(f"{x.type} does not become {m.root.result.type} by normalisation")
+    if len(axes) != 1 or any(v is None or v.shape != x.shape for n in reduces for v in n.operands):
+        return Fail("its statistics are of other axes")
+    if not _means_are_means(m, x):
+        return Fail("a sum is divided by another number than the count of its elements")
+    if "beside" in m.numbers:
+        return Fail("epsilon is added to the root, not under it")
+    if min(m.numbers.get(name, 0) for name in ("epsilon", "floor", "root_floor")) < 0:
+        return Fail("epsilon is negative")
+    if 0 < _epsilon(m) < TINY:
+        return Fail("epsilon would be no normal number")
+    (reduced,) = axes
+    kept = tuple(1 if a in reduced else e for a, e in enumerate(x.shape))
+    long = [a for a, e in enumerate(x.shape) if e > 1]
+    if long and long[-1] not in reduced:
+        return Fail("its rows are not contiguous: reductions that run through columns are faster")
+    return _misaligned(m, x, kept) or _scale_fails(m, x) or _still_needed(m)
+
+
+TINY = 1.2e-38
+"""Numbers of f32 below this lose bits."""
+
+
+def _count(m: Match) -> int:
+    """How many squares are summed where the sum itself is rooted; 1 for their mean."""
+    reduce = m.nodes["variance"].op
+    assert isinstance(reduce, Reduce)
+    is_mean = not {"variance.count", "variance.inverse"}.isdisjoint(m.numbers)
+    return 1 if is_mean else math.prod(m.values["x"].shape[a] for a in reduce.axes)
+
+
+def _epsilon(m: Match) -> float:
+    """What is added to the mean square, or what that is at least."""
+    roots = m.numbers.get("root_floor", 0.0) ** 2
+    return (m.numbers.get("epsilon", 0.0) + m.numbers.get("floor", 0.0) + roots) / _count(m)
+
+
+def _means_are_means(m: Match, x: Value) -> bool:
+    for name, node in m.nodes.items():
+        assert isinstance(node.op, Reduce)
+        count = math.prod(x.shape[a] for a in node.op.axes)
+        given, inverse = m.numbers.get(f"{name}.count", count), m.numbers.get(f"{name}.inverse", 1 / count)
+        if given != count or abs(inverse * count - 1) > 1e-6:
+            return False
+    return True
+
+
+def _misaligned(m: Match, x: Value, kept: Shape) -> Fail | None:
+    """Statistics must meet the elements they were made of: one per row, broadcast along the reduced axes."""
+    rows = math.prod(kept)
+    if rows == x.type.count:
+        return Fail("nothing is reduced")
+    for node in (n for n in m.walked if isinstance(n.op, Map | Reshape)):
+        count = node.result.type.count
+        if count not in (rows, x.type.count) or (count != rows and isinstance(node.op, Reshape)):
+            return Fail("its statistics are broadcast to another shape")
+        for v in node.inputs if count != rows else ():
+            of_rows = v.type.count == rows and v not in m.values.values() and v not in m.r.graph.constants
+            if of_rows and (1,) * (len(kept) - len(v.shape)) + v.shape != kept:
+                return Fail("its statistics are broadcast along other axes")
+    return None
+
+
+def _scale_fails(m: Match, x: Value) -> Fail | None:
+    for name in ("scale", "shift"):
+        v = m.values.get(name)
+        if v is not None and (name in m.reshaped or broadcast_shapes(v.shape, x.shape) != x.shape):
+            return Fail(f"the {name} is not broadcast to the operand")
+    return None
+
+
+def _still_needed(m: Match) -> Fail | None:
+    if any(isinstance(n.op, Reduce) for n in m.dying()):
+        return None
+    return Fail("its statistics are needed elsewhere")
+
+
+# -- rewrites ------------------------------------------------------------------------------------------------
+def _rewrite(center: bool) -> Callable[[Match], None]:
+    def rewrite(m: Match) -> None:
+        x, node = m.values["x"], m.root
+        reduce = m.nodes["variance"].op
+        assert isinstance(reduce, Reduce)
+        count = _count(m)
+        floor = not {"floor", "root_floor"}.isdisjoint(m.numbers)
+        node.op = Normalize(reduce.axes, _epsilon(m), center, floor)
+        body: ex.Expr = ex.acc(x.dtype)
+        if count != 1:
+            body = ex.apply("mul", body, ex.num(1 / math.sqrt(count), x.dtype))
+        extras: list[Value] = []
+        for name, fn_name in (("scale", "mul"), ("shift", "add")):
+            if name in m.values:
+                body = ex.apply(fn_name, body, ex.var(len(extras), x.dtype))
+                extras.append(m.values[name])
+        node.post = {} if isinstance(body, ex.Var) else {0: body}
+        m.r.rewire(node, [x], extras)
+        node.origins = _origins(m)
+
+    return rewrite
+
+
+def _origins(m: Match) -> tuple[str, ...]:
+    walked: list[Node] = [n for n in m.r.graph.nodes if n in m.dying() or n is m.root]
+    return tuple(dict.fromkeys(o for n in walked for o in n.origins))
+
+
+RULES = (
+    Rule("recognised layer normalisation", _divided(_CENTRED, _VARIANCE), _check, _rewrite(center=True)),
+    Rule("recognised layer normalisation", _moved(_VARIANCE), _check, _rewrite(center=True)),
+    Rule("recognised RMS normalisation", _divided(_X, _RMS), _check, _rewrite(center=False)),
+    Rule("recognised L2 normalisation", _divided(_X, _SUM), _check, _rewrite(center=False)),
+    *GROUPS,
+)

@@ -1,0 +1,1 @@
+"""What passes rewrite graphs with: patterns, a graph under change, dominators, the cost of bodies."""

@@ -1,0 +1,129 @@
+"""Computes convolutions and what lies between them strip by strip, where that keeps large values in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mccompile.ir.graph import Graph, Node
+from mccompile.kernels.model.costs import cheapest
+from mccompile.kernels.model.traffic import CACHE_BYTES
+from mccompile.ops.concat import Concat
+from mccompile.ops.conv import Conv
+from mccompile.ops.slice import Slice
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rows.regions import Region, regions, working_bytes
+from mccompile.passes.rows.strips import streamed
+from mccompile.targets.target import Target
+
+NEEDS_TARGET = True
+
+RETURN_BYTES = 24
+"""Bytes per cycle of what is written, leaves the second cache, and is read again, beside what its kernels take with
+all at hand (Zen 4, with an L3 that holds it; measured on blocks of mobilenets, which gain 2 to 5 percent)."""
+MOST_NODES = 4
+"""Nodes of a region: with more of them strips are low, and most that is saved lies around the widest value."""
+CALL_CYCLES = 100
+"""What a step takes that the costs of kernels do not tell: the call, and first reads of weights."""
+ROOM = 0.75
+"""What part of the second cache the rows between the operators of a region may take, with those around it."""
+WORTH = 0.975
+"""Strips must take less than this part of the cycles that the region takes as it is."""
+
+
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+    """Compute chains of convolutions strip by strip of rows where values between them exceed the second cache and
+    the costs of kernels, copies and traffic say that it is faster. Exact."""
+    if not target.hosted or not target.lanes or not target.l2:
+        return 0
+    costs = _Costs(target, graph)
+    return sum(_stream(graph, region, costs, remarks) for region in _best_cover(graph, costs))
+
+
+def _best_cover(graph: Graph, costs: _Costs) -> list[Region]:
+    """Regions without common nodes, in which most bytes lie that would have to be fetched again.
+
+    They begin with a convolution: anything lighter is as fast in place, on all rows at once.
+    """
+    ends: dict[int, list[Region]] = {}
+    for region in regions(graph, MOST_NODES):
+        if isinstance(region.nodes[0].op, Conv) and costs.returns(region):
+            ends.setdefault(region.stop, []).append(region)
+    best: list[tuple[float, list[Region]]] = [(0.0, [])]
+    for stop in range(1, len(graph.nodes) + 1):
+        best.append(best[-1])
+        for region in ends.get(stop, ()):
+            saved = best[region.start][0] + costs.returns(region)
+            if saved > best[-1][0]:
+                best[-1] = (saved, [*best[region.start][1], region])
+    return best[-1][1]
+
+
+def _stream(graph: Graph, region: Region, costs: _Costs, remarks: Remarks) -> bool:
+    """Put a region in strips if that pays."""
+    what = f"computed {region.what} in strips of rows"
+    height = _height(region, costs.target)
+    if height == 0:
+        remarks.miss(what, "one row is too much for the second cache")
+        return False
+    other = streamed(graph, region.nodes, height)
+    if isinstance(other, str):
+        remarks.miss(what, other)
+        return False
+    before = costs.of(region.nodes) + costs.returns(region)
+    old = set(graph.nodes)
+    after = costs.of([n for n in other.nodes if n not in old])
+    if after > WORTH * before:
+        remarks.miss(what, f"{height} rows at a time take {after:.0f} cycles, all of them {before:.0f}")
+        return False
+    graph.adopt(other)
+    saved = sum(v.type.nbytes for v in region.inner()) - working_bytes(region, height)
+    remarks.hit(f"{what}: {height} of {region.rows} at a time, {saved} bytes less between them")
+    return True
+
+
+def _height(region: Region, target: Target) -> int:
+    """The most rows of a strip with which all that it touches stays in the second cache; such that all strips are
+    equal, if there are not many more of these. 0 if there are none."""
+    fitting = [h for h in region.heights() if _touched(region, h) <= ROOM * target.l2]
+    equal = [h for h in fitting if region.rows % h == 0 and 2 * h > fitting[0]]
+    return (equal or fitting or [0])[0]
+
+
+def _touched(region: Region, height: int) -> int:
+    """Bytes of the rows inside of a region, and of those of its operand and result that go with them."""
+    first = region.nodes[0].operands[0]
+    assert first is not None
+    ends = region.result.type.nbytes + first.type.nbytes
+    return working_bytes(region, height) + ends * height // region.rows
+
+
+@dataclass
+class _Costs:
+    """Estimated cycles of nodes; equal ones are asked for once."""
+
+    target: Target
+    graph: Graph
+    known: dict[tuple[object, ...], float] = field(default_factory=dict)
+
+    def of(self, nodes: Sequence[Node]) -> float:
+        return sum(map(self.node, nodes))
+
+    def node(self, node: Node) -> float:
+        """The cycles of a node; views are free, what a strip takes over from the one before is copied."""
+        if isinstance(node.op, Concat) and node.op.view:
+            first = node.operands[0]
+            assert first is not None
+            return CALL_CYCLES + 2 * first.type.nbytes / CACHE_BYTES if ".window" in node.result.name else 0.0
+        if isinstance(node.op, Slice) and node.op.view:
+            return 0.0
+        key = (node.op, *(v and v.type for v in node.operands), *(v.type for v in (*node.extras, *node.results)),
+               *node.post.values())  # fmt: skip
+        if key not in self.known:
+            self.known[key] = CALL_CYCLES + cheapest(node, self.target, self.graph.constants)
+        return self.known[key]
+
+    def returns(self, region: Region) -> float:
+        """Cycles in which values of a region go to the next cache and come back: what the second one cannot hold."""
+        most = ROOM * self.target.l2
+        return sum(max(v.type.nbytes - most, 0) for v in region.inner()) / RETURN_BYTES

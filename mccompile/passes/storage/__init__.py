@@ -1,0 +1,1 @@
+"""Passes that decide how values are stored: layouts and element types."""

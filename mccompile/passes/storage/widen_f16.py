@@ -1,0 +1,74 @@
+"""Holds in f32 what is stored as f16 between input and output, where memory is plenty and vectors are of f32."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.types import F16, F32
+from mccompile.ops.map import Map
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
+
+NEEDS_TARGET = True
+ROUNDS = True
+
+
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+    """Store intermediate values and weights of f16 as f32 on hosted targets with vectors: they are computed as f32
+    anyway. Results are no more rounded to f16 in between, but where f32 is cast to f16 and back."""
+    if not target.hosted or not target.lanes:
+        remarks.miss("stored f16 as f32", f"target {target.name} is small, or has no vectors")
+        return 0
+    r = Rewriter(graph)
+    casts = {node for node in r.nodes() if _rounds_on_purpose(r, node)}
+    for v in graph.inputs:
+        if v.dtype == F16 and r.users(v):
+            _widen_input(r, v)
+    for v in graph.outputs:
+        producer = r.producer(v)
+        if v.dtype == F16 and producer is not None:
+            _narrow_output(r, v, producer)
+    changes = 0
+    for node in r.nodes():
+        if isinstance(node.op, Map) and node.op.storage:
+            body = ex.apply("round_f16", node.op.expr) if node in casts else node.op.expr
+            node.op = replace(node.op, expr=body, storage="")
+        for v in node.results:
+            if v.dtype == F16:
+                v.type = v.type.with_dtype(F32)
+                changes += 1
+    for v, array in graph.constants.items():
+        if v.dtype == F16 and isinstance(array, np.ndarray) and not r.is_output(v):
+            graph.constants[v] = array.astype(np.float32)
+            v.type = v.type.with_dtype(F32)
+    r.finish()
+    if changes:
+        remarks.hit(f"stored {changes} values of f16 as f32")
+    return changes
+
+
+def _rounds_on_purpose(r: Rewriter, node: Node) -> bool:
+    """Whether f32 goes through f16 into f32 again: a cast to round, not the storage of something computed."""
+    if not isinstance(node.op, Map) or node.op.storage != "f16" or any(v.dtype == F16 for v in node.inputs):
+        return False
+    return any(v.dtype == F32 for reader in r.users(node.result) for v in reader.results)
+
+
+def _widen_input(r: Rewriter, v: Value) -> None:
+    users = r.users(v)
+    wide = r.insert(users[0], Map(ex.var(0, F32)), [v], f"{v.name}.f32")
+    for node in users:
+        r.rewire(node, [wide if w is v else w for w in node.operands], [wide if w is v else w for w in node.extras])
+
+
+def _narrow_output(r: Rewriter, v: Value, producer: Node) -> None:
+    """Let an inner value take the place of an output, which becomes a rounded copy of it."""
+    inner = r.graph.value(f"{v.name}.f32", v.type)
+    r.replace(v, inner)
+    r.set_results(producer, [inner if w is v else w for w in producer.results])
+    r.insert_after(producer, Node(Map(ex.var(0, F32), "f16"), [inner], [v], origins=producer.origins))

@@ -1,0 +1,158 @@
+"""Networks for other machines: built by a cross compiler, run by an emulator, their memory sent and fetched."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from mccompile.codegen.templates import indent_c, render
+from mccompile.ir.errors import CompileError
+from mccompile.run.build import build_program, c_compiler
+from mccompile.run.memory import Array
+from mccompile.targets.target import Target, runs_here
+
+_WRITE, _READ, _INIT, _RUN = range(4)
+_BLOB = 0
+
+
+@dataclass(frozen=True)
+class CrossTools:
+    """Commands: what compiles for a target, and what runs the program."""
+
+    compiler: tuple[str, ...]
+    emulator: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EmulatedNet:
+    """A network of a program: the prefix of its functions, and in how many memories its arena lies."""
+
+    name: str
+    arenas: int = 1
+
+
+def cross_tools(target: Target) -> CrossTools:
+    """The tools for a target that this machine does not run. CompileError if there are none or they are missing."""
+    refused = f"this machine does not run code for target {target.name}"
+    if not target.triple:
+        raise CompileError(f"{refused}, and no emulator for it is known", hint="compile for the target native")
+    names = (f"{target.triple}-gcc", target.emulator[0])
+    found = [shutil.which(name) for name in names]
+    missing = [name for name, path in zip(names, found, strict=True) if path is None]
+    if missing:
+        raise CompileError(
+            f"{refused}, and its compiler and emulator are not complete: {' and '.join(missing)} not found",
+            hint=f"install them (Debian, Ubuntu: apt install {' '.join(target.packages)}), or let the device run the "
+            "test program that --golden DIR writes",
+        )
+    return CrossTools((names[0],), target.emulator)
+
+
+def compiler_for(target: Target) -> Sequence[str]:
+    """The C compiler for programs of a target that run here, by themselves or emulated."""
+    return c_compiler() if runs_here(target.name) else cross_tools(target).compiler
+
+
+def emulated_main(nets: Sequence[EmulatedNet], align: int) -> str:
+    """The C of the main program that serves networks."""
+    return indent_c(render("_model/emulated_main.c.j2", nets=nets, align=align))
+
+
+def build_emulated(
+    tools: CrossTools, net: EmulatedNet, align: int, sources: Sequence[Path], flags: Sequence[str], include: Path
+) -> Path:
+    """The program that serves a network, built once for equal content."""
+    with tempfile.TemporaryDirectory(prefix="mccompile-emulated-") as folder:
+        main = Path(folder) / "emulated_main.c"
+        main.write_text(emulated_main([net], align))
+        return build_program(tools.compiler, [*sources, main], [*flags, "-static"], include)
+
+
+class Emulator:
+    """A running program of `build_emulated`. Its memory outlives a run; it ends with this object."""
+
+    def __init__(self, program: Path, tools: CrossTools) -> None:
+        self.command = [*tools.emulator, str(program)]
+        self._texts: dict[int, str] = {}
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # read when the program ends
+        self._process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+        )
+
+    def close(self) -> None:
+        """Let the program end by itself."""
+        self._pipe(self._process.stdin).close()
+        self._process.wait()
+
+    def __del__(self) -> None:
+        process = getattr(self, "_process", None)
+        if process is not None:
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+            self._errors.close()
+
+    def init(self, arenas: Sequence[Array], blob: Array, net: int = 0) -> int:
+        """Send everything and initialise a network: its status."""
+        self._write(net, _BLOB, blob)
+        for place, arena in enumerate(arenas, 1):
+            self._write(net, place, arena)
+        return self._status(_INIT, net)
+
+    def run(self, arenas: Sequence[Array], net: int = 0) -> int:
+        """Run a network on arenas as they are here and bring them up to date: its status."""
+        for place, arena in enumerate(arenas, 1):
+            self._write(net, place, arena)
+        status = self._status(_RUN, net)
+        for place, arena in enumerate(arenas, 1):
+            self._send(struct.pack("=4I", _READ, net, place, arena.nbytes))
+            arena[:] = np.frombuffer(self._receive(arena.nbytes), np.uint8)
+        return status
+
+    def text(self, status: int) -> str:
+        """What a status that was answered means."""
+        return self._texts[status]
+
+    def _write(self, net: int, place: int, data: Array) -> None:
+        self._send(struct.pack("=4I", _WRITE, net, place, data.nbytes) + data.tobytes())
+
+    def _status(self, what: int, net: int) -> int:
+        self._send(struct.pack("=4I", what, net, 0, 0))
+        code, length = struct.unpack("=iI", self._receive(8))
+        self._texts[code] = self._receive(length).decode()
+        return int(code)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            pipe = self._pipe(self._process.stdin)
+            pipe.write(data)
+            pipe.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _receive(self, count: int) -> bytes:
+        data = self._pipe(self._process.stdout).read(count)
+        if len(data) != count:
+            raise self._ended()
+        return data
+
+    @staticmethod
+    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+        assert pipe is not None
+        return pipe
+
+    def _ended(self) -> CompileError:
+        code = self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()[:5]
+        return CompileError("\n".join([f"{shlex.join(self.command)} ended with status {code}", *said]))

@@ -1,0 +1,268 @@
+"""A compiled network in this process: its C library, its arena, and numpy views of inputs and outputs.
+
+The library is opened in cffi's ABI mode: API mode compiles an extension module and so needs Python's headers,
+which a machine with just a C compiler lacks; and the interface is two functions and a struct of two pointers,
+of which API mode would check nothing that `init` does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.types import DTYPES, TensorType
+from mccompile.run.build import build_library
+from mccompile.run.emulate import EmulatedNet, Emulator, build_emulated, cross_tools
+from mccompile.run.memory import Allocate, Array, aligned_bytes, guarded_bytes
+from mccompile.targets.target import Target, resolve, runs_here
+
+__all__ = ["Array", "Hooks", "Network", "aligned_bytes", "guarded_bytes", "read_report"]
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """C to build into a network's library: for MCC_TRACE and MCC_PROFILE (the end of mcc.h).
+
+    Attributes:
+        header: what MCC_HOOKS_HEADER names.
+        sources: C files beside the generated ones.
+        cdef: declarations of what Python calls or reads there, through `Network.ffi` and `Network.lib`.
+    """
+
+    header: Path
+    sources: tuple[Path, ...]
+    cdef: str
+
+
+def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
+    """report.json of a folder made by mccompile; of a project's, the part of one model.
+
+    UsageError if there is none or it is damaged, or if it is not clear which ``model`` is meant.
+    """
+    path = out_dir / "report.json"
+    if not path.is_file():
+        raise UsageError(f"{out_dir} holds no report.json", hint="give a folder made by mccompile")
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise UsageError(f"{path} is damaged: {e}", hint="compile the model again") from e
+    if isinstance(report, dict) and isinstance(report.get("models"), dict):
+        report = _model_report(report["models"], out_dir, model)
+    elif model and isinstance(report, dict) and report.get("model", {}).get("name", model) != model:
+        raise UsageError(f"{out_dir} holds no model {model!r}", hint=f"it holds {report['model']['name']}")
+    wanted = ("model", "target", "memory", "inputs", "outputs")
+    if not isinstance(report, dict) or any(key not in report for key in wanted):
+        raise UsageError(f"{path} is no report of this mccompile", hint="compile the model again")
+    return report
+
+
+def _model_report(reports: dict[str, Any], out_dir: Path, model: str) -> Any:
+    hint = f"the models there are {', '.join(reports)}"
+    if not model and len(reports) != 1:
+        raise UsageError(f"{out_dir} holds several models: which one?", hint=hint)
+    name = model or next(iter(reports))
+    if name not in reports:
+        raise UsageError(f"{out_dir} holds no model {name!r}", hint=hint)
+    return reports[name]
+
+
+class Network:
+    """A network that is ready to run.
+
+    ``inputs`` and ``outputs`` map ONNX names to numpy views into ``arenas`` (by name of the memory; most networks
+    have one, called ""), in graph order; the views keep the
+    arena's memory alive, also after the network is gone. Writing the inputs and calling `invoke` is all there
+    is to it. Without ``keep_inputs`` a run may overwrite the inputs, and in any case the next run overwrites the
+    outputs. Several networks are independent of each other; one network belongs to one thread at a time.
+
+    Args:
+        out_dir: folder made by `mccompile.compile`; it is not needed any more afterwards.
+        flags: C flags behind those of the target.
+        hooks: C to build in.
+        allocate: where arena and blob come from (`guarded_bytes` finds reads past their ends).
+        model: which one, where the folder holds several.
+        emulate: run what this machine does not run in an emulator: right, but slow, and without ``hooks``.
+
+    Raises:
+        UsageError: ``out_dir`` holds no compiled model.
+        CompileError: no C compiler, the C does not build or not load here, or the blob is not the program's.
+    """
+
+    report: dict[str, Any]
+    name: str
+    arenas: dict[str, Array]
+    inputs: dict[str, Array]
+    outputs: dict[str, Array]
+    _net: Any
+    _run: Callable[[Any], int]
+    _text: Callable[[int], str]
+
+    def __init__(
+        self,
+        out_dir: Path,
+        flags: tuple[str, ...] = (),
+        *,
+        hooks: Hooks | None = None,
+        allocate: Allocate = aligned_bytes,
+        model: str = "",
+        emulate: bool = False,
+    ) -> None:
+        self.report = read_report(out_dir, model)
+        self.name = self.report["model"]["name"]
+        target = self.report["target"]["name"]
+        here = runs_here(target)
+        if not here and (hooks is not None or not emulate):
+            raise CompileError(
+                f"this machine does not run code for target {target}"
+                + (", and an emulator shows no inner values" if emulate else ""),
+                hint="compile for the target native",
+            )
+        sources = self.report.get("sources", [f"{self.name}.c", "mcc.c"])
+        c_flags = [*self.report["target"]["c_flags"], *flags]
+        align = int(self.report["target"]["align"])
+        memory = self.report["memory"]
+        regions = memory.get("regions", [{"name": "", "arena_bytes": memory["arena_bytes"]}])
+        self.arenas = {r["name"]: allocate(int(r["arena_bytes"]), align) for r in regions}
+        data = _read(out_dir / f"{self.name}.mcb")
+        self._blob = allocate(len(data), align)
+        self._blob[:] = np.frombuffer(data, dtype=np.uint8)
+        if here:
+            library = _library(out_dir, sources, c_flags, hooks)
+            self.ffi, self.lib = _open(library, self.name, len(self.arenas), hooks)
+            self._bind_library(len(data))
+        else:
+            self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
+        self.inputs = {p["name"]: self._view(p) for p in self.report["inputs"]}
+        self.outputs = {p["name"]: self._view(p) for p in self.report["outputs"]}
+
+    @property
+    def input_types(self) -> dict[str, TensorType]:
+        """Element type and shape of each input by ONNX name."""
+        return {p["name"]: TensorType(DTYPES[p["dtype"]], tuple(p["shape"])) for p in self.report["inputs"]}
+
+    @property
+    def arena(self) -> Array:
+        """The arena's bytes. Every one but the inputs' may hold anything before a run.
+
+        UsageError where it lies in several memories: `arenas` are these.
+        """
+        if len(self.arenas) != 1:
+            raise UsageError(f"the arena of {self.name} lies in {', '.join(self.arenas)}", hint="see Network.arenas")
+        return next(iter(self.arenas.values()))
+
+    def fill_arenas(self, byte: int) -> None:
+        """Set every byte of the arena, inputs included, in all its memories."""
+        for arena in self.arenas.values():
+            arena[:] = byte
+
+    def tensor_bytes(self, place: Mapping[str, Any]) -> Array:
+        """The arena from the first byte of a tensor or port of the report."""
+        return self.arenas[place.get("region", "")][place["offset"] :]
+
+    def pointer(self, array: Array) -> Any:
+        """An array's address for C; the caller keeps the array alive."""
+        return self.ffi.cast("void *", array.ctypes.data)
+
+    def _view(self, port: Mapping[str, Any]) -> Array:
+        dtype = DTYPES[port["dtype"]].numpy
+        shape = tuple(port["shape"])
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        return self.tensor_bytes(port)[:nbytes].view(dtype).reshape(shape)
+
+    def _bind_library(self, blob_bytes: int) -> None:
+        self._net = self.ffi.new("net_t *")
+        self._run = getattr(self.lib, f"{self.name}_run")
+        self._text = lambda status: self.ffi.string(self.lib.mcc_status_text(status)).decode()
+        arenas = [self.pointer(a) for a in self.arenas.values()]
+        init = getattr(self.lib, f"{self.name}_init")
+        self._expect_ok(init(self._net, *arenas, self.pointer(self._blob), blob_bytes), "init")
+
+    def _bind_emulator(self, target: Target, sources: list[Path], flags: list[str], include: Path) -> None:
+        self._net = list(self.arenas.values())
+        tools = cross_tools(target)
+        net = EmulatedNet(self.name, len(self._net))
+        emulator = Emulator(build_emulated(tools, net, target.align, sources, flags, include), tools)
+        self._run, self._text = emulator.run, emulator.text
+        self._expect_ok(emulator.init(self._net, self._blob), "init")
+
+    def _expect_ok(self, status: int, what: str) -> None:
+        if status:
+            raise CompileError(f"{self.name}_{what} answered status {status}: {self._text(status)}")
+
+    def invoke(self) -> None:
+        """Run once on what lies in `inputs`. CompileError if the generated code answers an error status."""
+        status = self._run(self._net)
+        if status:
+            self._expect_ok(status, "run")
+
+    def set_inputs(self, inputs: Mapping[str, Array]) -> None:
+        """Copy inputs in. UsageError for a missing or unknown name or another shape or element type."""
+        if set(inputs) != set(self.inputs):
+            raise UsageError(f"inputs {sorted(inputs)} given, {sorted(self.inputs)} expected")
+        for name, array in inputs.items():
+            mine, given = self.inputs[name], np.asarray(array)
+            if given.shape != mine.shape or given.dtype != mine.dtype:
+                raise UsageError(
+                    f"input {name!r} is {given.dtype}{list(given.shape)}, not {mine.dtype}{list(mine.shape)}"
+                )
+        for name, array in inputs.items():
+            self.inputs[name][...] = array
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Copy inputs in, run, copy outputs out.
+
+        Raises UsageError for a missing or unknown name or another shape or element type.
+        """
+        self.set_inputs(inputs)
+        self.invoke()
+        return {name: view.copy() for name, view in self.outputs.items()}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise UsageError(f"{path} cannot be read: {e.strerror}", hint="compile the model again") from e
+
+
+def _present(out_dir: Path, names: list[str]) -> list[Path]:
+    """The paths of files; UsageError if one is missing."""
+    paths = [out_dir / name for name in names]
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"{path} is missing", hint="compile the model again")
+    return paths
+
+
+def _library(out_dir: Path, names: list[str], flags: list[str], hooks: Hooks | None) -> Path:
+    sources = _present(out_dir, names)
+    if hooks is None:
+        return build_library(sources, flags, out_dir)
+    define = f'-DMCC_HOOKS_HEADER="{hooks.header.name}"'
+    return build_library([*sources, *hooks.sources], [*flags, define], out_dir, hooks.header.parent)
+
+
+def _open(library: Path, name: str, arenas: int, hooks: Hooks | None) -> tuple[Any, Any]:
+    """The library of a network of so many arenas in cffi's ABI mode: (ffi, lib)."""
+    import cffi
+
+    ffi = cffi.FFI()
+    ffi.cdef(
+        f"""typedef struct {{ void *arenas[{arenas}]; const void *weights; }} net_t;
+        int {name}_init(net_t *, {"void *, " * arenas}const void *, size_t);
+        int {name}_run(const net_t *);
+        const char *mcc_status_text(int);
+        {hooks.cdef if hooks else ""}"""
+    )
+    try:
+        return ffi, ffi.dlopen(str(library))
+    except OSError as e:
+        raise CompileError(
+            f"the library of {name} cannot be loaded: {e}", hint="CC must compile for the machine that runs Python"
+        ) from e
