@@ -65,8 +65,8 @@ check: .venv/.stamp-dev
 	$(BIN)/python tools/lint_templates.py
 
 docs: .venv/.stamp-dev
-	$(BIN)/python tools/show_files.py
 	$(BIN)/mccompile ops --markdown > docs/operators.md.new && mv docs/operators.md.new docs/operators.md
+	$(BIN)/python -m tools.make_docs
 	$(BIN)/python benchmarks/optimizer_table.py
 
 bench: .venv/.stamp-dev

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import make_docs
 import pytest
 
 import mccompile
@@ -93,13 +94,23 @@ def test_make_targets_exist(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)
 
 
-@pytest.mark.parametrize("path", re.findall(r"^`([\w./]+)`:\n\n```", CONTRIBUTING, re.M))
-def test_files_shown_in_contributing_are_the_files(path: str) -> None:
-    shown = re.search(rf"^`{re.escape(path)}`:\n\n```\w*\n(.*?)^```", CONTRIBUTING, re.S | re.M)
-    assert shown is not None
-    assert shown[1] == (ROOT / path).read_text()
+@pytest.mark.parametrize("path", make_docs.documents(), ids=lambda p: p.name)
+def test_generated_parts_are_what_make_docs_writes(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert make_docs.made(text) == text, f"{path.name} is stale: run make docs"
+
+
+def test_a_stale_part_is_noticed() -> None:
+    text = "<!-- made: file mccompile/_version.py -->\nold\n<!-- end -->\n"
+    assert "__version__" in make_docs.made(text)
+
+
+def test_an_excerpt_ends_where_it_is_told_to() -> None:
+    shown = make_docs.file("mccompile/passes/clean/eliminate_dead_code.py", "def run", "return")
+    assert shown.splitlines()[3] == "def run(graph: Graph, remarks: Remarks) -> int:"
+    assert shown.splitlines()[-2].strip() == "return graph.remove_dead()"
 
 
 def test_contributing_shows_an_operator_a_pass_and_a_kernel() -> None:
-    shown = re.findall(r"^`([\w./]+)`:\n\n```", CONTRIBUTING, re.M)
+    shown = re.findall(r"^<!-- made: file ([\w./]+)", CONTRIBUTING, re.M)
     assert {p.split("/")[0] for p in shown} >= {"mccompile", "kernels_templates", "tests"}

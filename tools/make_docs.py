@@ -1,0 +1,250 @@
+"""Makes the generated parts of the documents (``make docs`` runs ``python -m tools.make_docs``).
+
+A document says what is to stand in a place, and the tool writes it there:
+
+    <!-- made: file mccompile/passes/clean/eliminate_dead_code.py -->
+    ```python
+    ...
+    ```
+    <!-- end -->
+
+The word behind ``made:`` is a function of `MAKERS`, what follows are its arguments. ``make_docs.py --check`` writes
+nothing and fails where a document is not what it would write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import re
+import shlex
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.vectors import Vectors
+from mccompile.driver import Compilation, Options, finish, import_graph
+from mccompile.ir.files import IR, text_of
+from mccompile.ir.graph_text import parse_graph, print_graph
+from mccompile.ops.registry import lookup
+from mccompile.passes.manager import passes, rounding, run_passes
+from mccompile.passes.pipeline import PIPELINES
+from mccompile.targets.target import resolve
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^<!-- made: (.*?) -->\n(.*?)^<!-- end -->$", re.S | re.M)
+LANGUAGES = {".py": "python", ".j2": "c", ".mcir": "", ".c": "c", ".md": "markdown", ".toml": "toml"}
+WIDTH = 116
+
+
+def documents() -> list[Path]:
+    """The documents that have, or may have, generated parts."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def made(text: str) -> str:
+    """A document with its generated parts as they should be."""
+
+    def block(found: re.Match[str]) -> str:
+        name, *arguments = shlex.split(found[1])
+        return f"<!-- made: {found[1]} -->\n{MAKERS[name](*arguments)}\n<!-- end -->"
+
+    return BLOCK.sub(block, text)
+
+
+def _fence(text: str, language: str = "") -> str:
+    return f"```{language}\n{text.rstrip()}\n```"
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+def file(path: str, first: str = "", last: str = "") -> str:
+    """A file, or its lines from the one that contains ``first`` up to the one behind it that contains ``last``."""
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    if first:
+        begin = next(i for i, line in enumerate(lines) if first in line)
+        end = next(i for i, line in enumerate(lines) if i > begin and last in line)
+        lines = lines[begin : end + 1]
+    return f"`{path}`:\n\n" + _fence(textwrap.dedent("\n".join(lines)), LANGUAGES[Path(path).suffix])
+
+
+def grammar(module: str) -> str:
+    """The grammar in the docstring of a module: its indented blocks behind a line that ends in two colons."""
+    doc = inspect.getdoc(importlib.import_module(module)) or ""
+    blocks = re.findall(r"::\n\n((?:(?:    .*)?\n)+)", doc + "\n")
+    return _fence("\n".join(textwrap.dedent(b).strip("\n") for b in blocks))
+
+
+# -- one convolution through the stages --------------------------------------------------------------------------
+CONV = "conv2"
+"""The node of the shipped network that is followed."""
+
+
+@cache
+def _stages() -> dict[str, str]:
+    """The text of the shipped network after each stage, and its C."""
+    kept: dict[str, str] = {}
+
+    def keep(stage: str, ir: IR) -> None:
+        kept[stage] = text_of(ir)
+
+    path = ROOT / "examples" / "digits" / "digits.onnx"
+    c: Compilation = import_graph(path, Options(target="generic"))
+    files = finish(c, keep)
+    names = list(kept)
+    kept["passes"] = kept[names[names.index("lower") - 1]]
+    kept["c"] = files["digits.c"].decode()
+    return kept
+
+
+def conv(stage: str) -> str:
+    """What one convolution and the activation behind it are at a stage: import, passes, lower, plan or c."""
+    text = _stages()[stage]
+    if stage == "c":
+        return _fence(_function_of(text), "c")
+    words = (f"%{CONV}.out = ", f"%{CONV}.relu = ", f"; {CONV}", f"buffer {CONV}.relu", f"buffer {CONV}.weight")
+    found = [line.strip() for line in text.splitlines() if any(w in line for w in words)]
+    return _fence("\n".join(wrapped(line) for line in dict.fromkeys(found)))
+
+
+def _function_of(text: str) -> str:
+    """The kernel of `CONV` and its call in ``run``."""
+    called = re.search(rf"/\* @\d+ {CONV}[^\n]*\n.*?(digits_k\d+_conv)\(.*?;", text, re.S)
+    if called is None:
+        raise SystemExit(f"the C has no step of {CONV}")
+    kernel = re.search(rf"^(?:/\*(?:(?!\*/).)*\*/\n)?static void {called[1]}\(.*?^}}", text, re.S | re.M)
+    if kernel is None:
+        raise SystemExit(f"the C has no kernel {called[1]}")
+    return f"{kernel[0]}\n\n{textwrap.dedent(called[0])}"
+
+
+def wrapped(line: str) -> str:
+    """A line of IR text on several lines where it is long."""
+    parts = textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(parts)
+
+
+# -- passes ------------------------------------------------------------------------------------------------------
+def pipelines() -> str:
+    """The passes of each level, in order."""
+    out = []
+    for level, names in PIPELINES.items():
+        out.append(f"- `-{level}`: " + (", ".join(names) if names else "none"))
+    return "\n".join(textwrap.fill(line, 138, subsequent_indent="  ", break_on_hyphens=False) for line in out)
+
+
+def pass_catalogue() -> str:
+    """A section for every pass: its help, what it may change, where it runs, and its first test."""
+    out = []
+    for name, run in passes().items():
+        levels = [f"-{level}" for level, names in PIPELINES.items() if name in names]
+        facts = [
+            "may round" if name in rounding() else "exact",
+            f"runs at {', '.join(levels)}" if levels else "runs only when it is asked for",
+        ]
+        if getattr(importlib.import_module(run.__module__), "NEEDS_TARGET", False):
+            facts.append("asks the target")
+        out.append(f"### {name}\n\n{_paragraph(run)} *{'; '.join(facts)}.*\n")
+        out.append(_first_hit(name))
+    return "\n".join(out).rstrip()
+
+
+def _paragraph(item: object) -> str:
+    """The docstring as one paragraph of Markdown: what stands in double backticks is code."""
+    doc = inspect.getdoc(item) or ""
+    text = " ".join(doc.split("\n\n")[0].split()).replace("``", "`")
+    return textwrap.fill(text, 138, break_on_hyphens=False)
+
+
+def _first_hit(name: str) -> str:
+    """The first part of the pass's test as a graph before and after."""
+    path = ROOT / "tests" / "passes" / f"{name.replace('-', '_')}.mcir"
+    header, _, body = path.read_text(encoding="utf-8").partition("\n")
+    names = tuple(header.removeprefix("// passes: ").split(", "))
+    target = re.match(r"// target: (\S+)\n", body)
+    part = next(p for p in body.split("// -----\n") if re.search(r"^// hit: ", p, re.M))
+    title = re.search(r"^// hit: (.*)$", part, re.M)
+    before = part[part.index("graph @") :].rstrip()
+    graph = parse_graph(part, lookup, path=str(path))
+    importlib.import_module("tests.support.graphs").fill_constants(graph, seed=2)
+    run_passes(graph, names, target=resolve(target[1] if target else "generic"))
+    both = _nodes(before), _nodes(print_graph(graph))
+    what = title[1] if title else name
+    return f"{what[:1].upper()}{what[1:]}:\n\n" + _fence("\n".join([*both[0], "    becomes", *both[1]]))
+
+
+def _nodes(text: str) -> list[str]:
+    """The nodes of a graph's text, without constants, heading and end."""
+    lines = [line.strip() for line in text.splitlines()[1:-1]]
+    return [wrapped(line) for line in lines if not re.match(r"%\S+ = const|return|//", line)]
+
+
+# -- templates ---------------------------------------------------------------------------------------------------
+def template_words() -> str:
+    """What templates see: the public members of the three objects they are given."""
+    out = []
+    seen = (("`x[i]`, `y[i]`: a view", BoundView), ("`k`: the call", KernelContext), ("`v`: vectors", Vectors))
+    for title, cls in seen:
+        out.append(f"**{title}**\n\n| word | what it is |\n|---|---|")
+        for name, member in _members(cls):
+            out.append(f"| `{name}` | {member} |")
+        out.append("")
+    return "\n".join(out).rstrip()
+
+
+def _members(cls: type) -> Iterator[tuple[str, str]]:
+    """Name (with parameters) and the first sentence of the docstring of each public property and method."""
+    for name, item in vars(cls).items():
+        function = item.fget if isinstance(item, property) else getattr(item, "__func__", item)
+        if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
+            continue
+        given = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+        shown = "" if isinstance(item, property) else f"({', '.join(str(p).split(':')[0] for p in given)})"
+        first = " ".join(function.__doc__.split("\n\n")[0].split()).replace("``", "`").replace("|", "\\|")
+        yield f"{name}{shown}", first
+
+
+def helpers() -> str:
+    """The functions that generated C may hold beside its kernels, and what is said of each."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / "kernels_templates" / "_lib").glob("*.c.j2")):
+        text = path.read_text(encoding="utf-8")
+        for name, said in re.findall(r"/\* helper ([^:*]+?): ?(.*?)\*/", text, re.S):
+            shown = re.sub(r"\{\{ \w+ \}\}", "...", name)
+            found.setdefault(shown, " ".join(said.replace(" mcc_masked", "").split()))
+    return "\n".join(["| helper | what it is |", "|---|---|", *(f"| `{n}` | {s} |" for n, s in found.items())])
+
+
+MAKERS: dict[str, Callable[..., str]] = {
+    "file": file,
+    "grammar": grammar,
+    "conv": conv,
+    "pipelines": pipelines,
+    "passes": pass_catalogue,
+    "template-words": template_words,
+    "helpers": helpers,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write the generated parts of the documents.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where something would change")
+    check = parser.parse_args().check
+    stale = []
+    for path in documents():
+        text = path.read_text(encoding="utf-8")
+        wanted = made(text)
+        if wanted != text:
+            stale.append(path)
+            if not check:
+                path.write_text(wanted, encoding="utf-8")
+    for path in stale:
+        print(f"{path.relative_to(ROOT)}: {'is stale: run make docs' if check else 'written'}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
