@@ -3,7 +3,11 @@
 Steps are taken in units: a fill stays right in front of the step that touches its buffer next. Sets of units
 and the users of a buffer are bit masks. The peak of an order counts a result that may overwrite a dying
 operand once.
-"""
+
+Worked example: from x (8 bytes) two branches go out, x -> big (64) -> a (8) and x -> c (8), and a + c is the result.
+In the order big, c, a the bytes x, big, c, a meet: 8 + 64 + 8 + 8 = 88. In the order big, a, c the big one is gone
+before c is made: x, big, a are 80 and then x, a, c are 24. As bit masks: unit 2 (a) waits for 0b001, unit 3 for
+0b110."""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Post-dominators of a graph: the node through which everything computed from a node must go."""
+r"""Post-dominators of a graph: the node through which everything computed from a node must go.
+
+Worked example, the diamond of a residual block:
+
+    conv -> relu -> add        relu's parent is add, and so is conv's: conv reaches the outputs by relu and directly
+      \------------/           by the shortcut, and both ways meet first in add. Whatever lies between a node and
+                              its parent may become one group, for nothing leaves it on the way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""A lower bound of the arena that any plan needs: the live bytes at the worst moment, or a stack of overlaps."""
+"""A lower bound of the arena that any plan needs: the live bytes at the worst moment, or a stack of overlaps.
+
+Worked example: a (8 bytes) is read in step 1, which writes b (8). Both are alive in step 1, so 16 bytes; if b may
+overwrite a they count once, 8; if a may lie over b from 2 bytes behind its beginning on, 10.
+
+>>> from mccompile.plan.alloc.problem import Interval, Near
+>>> lives = (Interval("a", 0, 2, 8, 1), Interval("b", 1, 3, 8, 1))
+>>> lower_bound(Problem(lives), ())
+16
+>>> lower_bound(Problem(lives), (Overwrite(src=1, dst=0),))
+8
+>>> lower_bound(Problem(lives, nears=(Near(src=0, dst=1, distance=2),)), ())
+10
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Which in-place offers are taken, and the blocks of overwritten intervals that result."""
+"""Which in-place offers are taken, and the blocks of overwritten intervals that result.
+
+Worked example: a (16 bytes) is overwritten by b (16), which is overwritten by c (8) in its upper half. All three move
+together: one block of 16 bytes, in which b lies at 0 and c at 8.
+
+>>> from mccompile.plan.alloc.problem import Interval
+>>> lives = [("a", 0, 2, 16), ("b", 1, 3, 16), ("c", 2, 4, 8)]
+>>> intervals = tuple(Interval(name, begin, end, size, 8) for name, begin, end, size in lives)
+>>> problem = Problem(intervals, (Overwrite(src=1, dst=0), Overwrite(src=2, dst=1, offset=8)))
+>>> (block,) = build_blocks(problem, choose_overwrites(problem))
+>>> block.members, block.offsets, block.nbytes
+((0, 1, 2), (0, 0, 8), 16)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""Pairs of blocks that may not overlap, as forbidden differences of their addresses."""
+"""Pairs of blocks that may not overlap, as forbidden differences of their addresses.
+
+Worked example: x of 8 bytes and y of 4 are alive together. y may end where x begins (4 below it) or begin where x
+ends (8 above it), and lie nowhere in between: for y, addr(y) - addr(x) is not in the open range (-4, 8); for x the
+range is mirrored. A diagonal offer of distance 2 ("y may begin 2 bytes behind x") lowers the upper end to 2.
+
+>>> from mccompile.plan.alloc.problem import Interval, Near
+>>> from mccompile.plan.alloc.chains import build_blocks
+>>> intervals = (Interval("x", 1, 3, 8, 1), Interval("y", 0, 2, 4, 1))
+>>> apart, near = Problem(intervals), Problem(intervals, nears=(Near(src=1, dst=0, distance=2),))
+>>> build_conflicts(apart, build_blocks(apart, ())).rivals[1]
+((0, -4, 8),)
+>>> build_conflicts(near, build_blocks(near, ())).rivals[1]
+((0, -4, 2),)
+"""
 
 from __future__ import annotations
 

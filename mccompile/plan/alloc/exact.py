@@ -2,6 +2,18 @@
 
 Every plan can be pushed down until no block can go lower, and in the order of their addresses such blocks each lie
 at the lowest address that those before leave free. So all such orders are all plans that need be looked at.
+
+Worked example: a and b (4 bytes each) never meet, c (4) meets both. Orders a b c and a c b put a at 0; in the first b
+falls to 0 too and c to 4: peak 8, the bound, and the search ends. Eight bytes are two blocks high, so no order is
+better.
+
+>>> from mccompile.plan.alloc.chains import build_blocks
+>>> from mccompile.plan.alloc.conflicts import build_conflicts
+>>> from mccompile.plan.alloc.problem import Interval, Problem
+>>> lives = (Interval("a", 0, 1, 4, 1), Interval("b", 1, 2, 4, 1), Interval("c", 0, 2, 4, 1))
+>>> problem = Problem(lives)
+>>> all_plans(build_conflicts(problem, build_blocks(problem, ())), peak=12, bound=8)
+([0, 0, 4], True)
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""Greedy placement: blocks one after another into the first or the tightest gap, over several orders."""
+"""Greedy placement: blocks one after another into the first or the tightest gap, over several orders.
+
+Worked example: with p at [0, 4), q at [10, 12) and r at [15, 20) placed, gaps of 6 bytes (4..10) and of 3 (12..15)
+are free. A block of 3 bytes that is alive with all three goes to 4 by first gap, and to 12 by tightest gap.
+
+>>> from mccompile.plan.alloc.chains import build_blocks
+>>> from mccompile.plan.alloc.conflicts import build_conflicts
+>>> from mccompile.plan.alloc.problem import Interval, Problem
+>>> sizes = {"p": 4, "q": 2, "r": 5, "new": 3}
+>>> problem = Problem(tuple(Interval(name, 0, 1, size, 1) for name, size in sizes.items()))
+>>> conflicts = build_conflicts(problem, build_blocks(problem, ()))
+>>> lowest_address(conflicts, [0, 10, 15, UNPLACED], 3)
+4
+"""
 
 from __future__ import annotations
 

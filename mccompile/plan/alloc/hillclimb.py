@@ -4,6 +4,18 @@ The target is always below the best peak so far. When a block does not fit under
 front of one of the placed blocks it competes with, and only the order from there on is placed again ("squeaky
 wheel").
 The budget is counted in looked-at rivals, so that the same call gives the same plan on every machine.
+
+Worked example: the order small, small, large puts the small ones at 0 and 4 (they meet) and the large one, which
+meets only the second, above it: peak 16. The target is 12: the large one does not fit and is moved in front of the
+second, falls to 0, the second goes on top of it: peak 12.
+
+>>> from mccompile.plan.alloc.chains import build_blocks
+>>> from mccompile.plan.alloc.conflicts import build_conflicts
+>>> from mccompile.plan.alloc.problem import Interval, Problem
+>>> lives = (Interval("s", 0, 2, 4, 1), Interval("t", 1, 3, 4, 1), Interval("large", 2, 4, 8, 1))
+>>> problem = Problem(lives)
+>>> hill_climb(build_conflicts(problem, build_blocks(problem, ())), [0, 1, 2], peak=16, bound=12, budget=1000)
+[0, 8, 0]
 """
 
 from __future__ import annotations

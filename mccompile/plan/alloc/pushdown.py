@@ -2,6 +2,20 @@
 
 After MegEngine's static_mem_alloc. Two intervals alive together were both in the list when the later one was
 placed, and neighbours in the list get an edge, so all such pairs are ordered.
+
+Worked example, four buffers in time (rows are steps, 8 bytes each but c, which takes 16):
+
+    step 0: a b        the list, low to high: a, b
+    step 1: b c        a is free, too small for c: it grows below b.       list: c, b     edge b above c
+    step 2: c d        b's place is free, and large enough for d.          list: c, d     edge d above c
+    edges: b on a, b on c, d on c.  All fall: a and c to 0, b to 16 (on c), d to 16: the peak is 24, the bound too.
+
+>>> from mccompile.plan.alloc.problem import Interval, Problem
+>>> from mccompile.plan.alloc.chains import build_blocks
+>>> lives = [("a", 0, 1, 8), ("b", 0, 2, 8), ("c", 1, 3, 16), ("d", 2, 3, 8)]
+>>> problem = Problem(tuple(Interval(name, begin, end, size, 1) for name, begin, end, size in lives))
+>>> push_down(problem, build_blocks(problem, ()))
+[0, 16, 0, 16]
 """
 
 from __future__ import annotations

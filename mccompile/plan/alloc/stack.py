@@ -6,6 +6,18 @@ another one, so a block is either placed now at the lowest address it still can 
 later on top of a block that it meets and that is not placed yet. The search asks this of the blocks of one section at
 a time, for one capacity; restarts vary how sections and blocks are chosen. Without sharing offers it is complete:
 a search that ends by itself proves that the capacity is too small.
+
+Worked example, capacity 12: a (8 bytes) and b (4) are alive in one section, b and c (8) in the next. Both sections
+hold 12 bytes, so not one may be wasted. Placing b at 0 puts a and c on top of it, both at 4: done. Placing a at 0
+puts b at 8, and c, which meets only b, falls to 0: done as well.
+
+>>> from mccompile.plan.alloc.chains import build_blocks
+>>> from mccompile.plan.alloc.conflicts import build_conflicts
+>>> from mccompile.plan.alloc.problem import Interval
+>>> problem = Problem((Interval("a", 0, 1, 8, 1), Interval("b", 0, 2, 4, 1), Interval("c", 1, 2, 8, 1)))
+>>> found = bottom_up(problem, build_conflicts(problem, build_blocks(problem, ())), 20, 12, 100_000)
+>>> found in ([4, 0, 4], [0, 8, 0])
+True
 """
 
 from __future__ import annotations
