@@ -4,10 +4,20 @@ Steps are taken in units: a fill stays right in front of the step that touches i
 and the users of a buffer are bit masks. The peak of an order counts a result that may overwrite a dying
 operand once.
 
-Worked example: from x (8 bytes) two branches go out, x -> big (64) -> a (8) and x -> c (8), and a + c is the result.
-In the order big, c, a the bytes x, big, c, a meet: 8 + 64 + 8 + 8 = 88. In the order big, a, c the big one is gone
-before c is made: x, big, a are 80 and then x, a, c are 24. As bit masks: unit 2 (a) waits for 0b001, unit 3 for
-0b110."""
+Worked example: from x (8 bytes) two branches go out, x -> big (64) -> a (8) and x -> c (16), and a + c is the
+result. Where c comes first, it waits beside big: 8 + 16 + 64 = 88 bytes. In the order big, a, c the most is
+8 + 64 + 8 = 80, while a is made of big. As bit masks: unit 1 (a) waits for 0b0001, unit 3 (the sum) for 0b0110.
+
+>>> x, big, a, c, result = range(5)
+>>> diamond = OrderProblem(
+...     steps=((0,), (1,), (2,), (3,)), waits=(0, 0b0001, 0, 0b0110), followers=((1,), (3,), (3,), ()),
+...     touched=((x, big), (big, a), (x, c), (a, c, result)), nbytes=(8, 64, 8, 16, 8),
+...     users=(0b0101, 0b0011, 0b1010, 0b1100, 0b1000), is_input=(True, False, False, False, False),
+...     is_kept=(False, False, False, False, True), offers=((big, ()), (a, ()), (c, ()), (result, ())),
+... )
+>>> diamond.peak([2, 0, 1, 3]), diamond.peak([0, 1, 2, 3])
+(88, 80)
+"""
 
 from __future__ import annotations
 
