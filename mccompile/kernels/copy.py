@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from mccompile.ir.affine import count
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32
-from mccompile.kernels.variant import Builder, Variant, innermost_stride
+from mccompile.kernels.variant import Builder, Offer, Variant, innermost_stride
 from mccompile.kernels.views.collapse import collapse
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import operators
@@ -25,19 +27,16 @@ class CopyGeneric(Variant):
     kernel = "copy.generic"
     elementwise = True
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if node.pre or node.post:
             return "movement carries no prologue or epilogue"
         if any(not v.type.linear for v in (*node.inputs, *node.results)):
             return "movement needs layouts without blocks"
-        return ""
-
-    def cost(self, node: Node, target: Target) -> float:
         words = sum(r.type.count for r in node.results)
         plain = not target.lanes or any(r.dtype != F32 for r in node.results)
-        return words * (PLAIN_CYCLES if plain else MOVED_CYCLES)
+        return Offer(self.label, words * (PLAIN_CYCLES if plain else MOVED_CYCLES))
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op = node.op
         assert isinstance(op, Movement)
         operands = [b.read(v) for v in node.operands if v is not None]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F16
 from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Variant, lines_broken
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken
 from mccompile.kernels.views.collapse import collapse, in_stored_order
 from mccompile.kernels.views.lines import innermost
 from mccompile.ops.map import Map
@@ -21,7 +23,7 @@ class _Map(Variant):
     ops = ("map",)
     elementwise = True
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         result = b.result(0)
         reads = [b.read(v).broadcast(result.shape) for v in node.operands if v is not None]
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
@@ -38,12 +40,13 @@ class _Map(Variant):
 class MapGeneric(_Map):
     kernel = "map.generic"
 
-    def cost(self, node: Node, target: Target) -> float:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, result = node.op, node.results[0]
         assert isinstance(op, Map)
         bodies = (op.expr, *node.pre.values(), *node.post.values())
         halves = sum(v.dtype == F16 for v in (*node.inputs, result)) * HALF_CYCLES / max(target.lanes, 1)
-        return result.type.count * (scalar_cycles(bodies, target) + halves + 0.5) + moved(node, target)
+        cycles = result.type.count * (scalar_cycles(bodies, target) + halves + 0.5) + moved(node, target)
+        return Offer(self.label, cycles)
 
 
 class MapVector(_Map):
@@ -52,22 +55,19 @@ class MapVector(_Map):
     kernel = "map.vector"
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
-        op = node.op
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op, result = node.op, node.results[0]
         assert isinstance(op, Map)
         if all(v.dtype == BOOL for v in (*node.inputs, *node.results)):
             return "compilers make vectors of more bools of a plain loop"
-        return refusal(node, target, (op.expr, *node.post.values()), halves=True) or _far_operands(node)
-
-    def cost(self, node: Node, target: Target) -> float:
-        op, result = node.op, node.results[0]
-        assert isinstance(op, Map)
+        if reason := refusal(node, target, (op.expr, *node.post.values()), halves=True) or _far_operands(node):
+            return reason
         line = max(_stored_last(result), 1)
         bodies = (op.expr, *node.pre.values(), *node.post.values())
         gathers = sum(target.lanes for v in node.inputs if _far(v, result))
         one = vector_cycles(bodies, target.vector_bytes) + len(node.inputs) + 1 + gathers
         lines = result.type.count / line
-        return lines * (-(-line // target.lanes) * one + 4) + moved(node, target)
+        return Offer(self.label, lines * (-(-line // target.lanes) * one + 4) + moved(node, target))
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         if any(v is not None and v.dtype in (BOOL, F16) for v in (*before.inputs, *before.results)):

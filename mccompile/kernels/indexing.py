@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.kernels.variant import Builder, Offer, Variant
 from mccompile.kernels.views.collapse import collapse
 from mccompile.kernels.views.lines import join_axes
 from mccompile.ops.gather import Gather
@@ -22,8 +23,10 @@ from mccompile.targets.target import Target
 class _Plain(Variant):
     """Base of the families whose templates have neither prologue nor epilogue."""
 
-    def supports(self, node: Node, target: Target) -> str:
-        return f"{self.kernel} carries no prologue or epilogue" if node.pre or node.post else ""
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if node.pre or node.post:
+            return f"{self.kernel} carries no prologue or epilogue"
+        return super().offer(node, target, constants)
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,12 @@ class GatherGeneric(_Plain):
     kernel = "gather.generic"
     params = GatherParams
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
             return "gather needs row-major operands"
-        return super().supports(node, target)
+        return super().offer(node, target, constants)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, (data, indices) = node.op, node.operands
         assert isinstance(op, Gather)
         assert data is not None
@@ -87,7 +90,7 @@ class _Scatter(_Plain):
 
     params = ScatterParams
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op = node.op
         assert isinstance(op, ScatterElements | ScatterND)
         x, indices, updates = (b.read(v) for v in node.inputs)
@@ -122,12 +125,12 @@ class InsertGeneric(_Plain):
     kernel = "insert.generic"
     params = InsertParams
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
             return "insert needs row-major operands"
-        return super().supports(node, target)
+        return super().offer(node, target, constants)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         assert isinstance(node.op, Insert)
         x, updates = (b.read(v) for v in node.inputs)
         y = b.result(0)
@@ -150,7 +153,7 @@ class CumSumGeneric(_Plain):
     ops = ("cum_sum",)
     kernel = "cum_sum.generic"
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         (x,), y = (b.read(v) for v in node.inputs), b.result(0)
         b.call(self.kernel, [x], [y], inplace=(0,) if x.same_elements(y) else ())
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
 from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Variant, lines_broken, scattered
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, scattered
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.softmax import Softmax
@@ -31,17 +32,15 @@ class Params:
 class _Rows(Variant):
     params = Params
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if any(not v.type.linear for v in (*node.inputs, *node.results)):
             return "normalisation needs layouts without blocks"
-        return ""
-
-    def cost(self, node: Node, target: Target) -> float:
         bodies = (*node.pre.values(), *node.post.values())
         power = 40 if isinstance(node.op, Softmax) else 4
-        return node.results[0].type.count * (power + scalar_cycles(bodies, target)) + moved(node, target)
+        cycles = node.results[0].type.count * (power + scalar_cycles(bodies, target)) + moved(node, target)
+        return Offer(self.label, cycles)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         outer, inner = _nests(node, b)
         x, y, *extras = (join_axes(o, i) for o, i in zip(outer, inner, strict=True))
         b.call(self.kernel, [x], [y], params=Params(outer[0].rank), extras=extras,
@@ -93,7 +92,12 @@ class _RowsVector(Variant):
     params = Lines
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if reason := self._refusal(node, target):
+            return reason
+        return Offer(self.label, self._cycles(node, target))
+
+    def _refusal(self, node: Node, target: Target) -> str:
         (x,), y = node.operands, node.results[0]
         assert x is not None
         if not x.dtype == y.dtype == F32:
@@ -110,7 +114,7 @@ class _RowsVector(Variant):
         row = math.prod(shape[a] for a in together)
         return innermost(node.results[0]) in together and (row > self.short or node.results[0].type.count == row)
 
-    def cost(self, node: Node, target: Target) -> float:
+    def _cycles(self, node: Node, target: Target) -> float:
         y = node.results[0]
         along, axis = self.along(node), innermost(y)
         row = math.prod(y.shape[a] for a in normalised_axes(node))
@@ -122,7 +126,7 @@ class _RowsVector(Variant):
         rows = y.type.count / row / (1 if along else target.lanes)
         return vectors * one + ROW_CYCLES * rows + moved(node, target)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         along = self.along(node)
         outer, inner = _nests(node, b)
         x, y, *extras = (lanes_last(o, i, along) for o, i in zip(outer, inner, strict=True))
@@ -142,10 +146,10 @@ class SoftmaxVector(_RowsVector):
     kernel = "softmax.vector"
     short = 4
 
-    def supports(self, node: Node, target: Target) -> str:
+    def _refusal(self, node: Node, target: Target) -> str:
         op = node.op
         assert isinstance(op, Softmax)
-        return "the first largest of a row is found in order" if op.mode == "hard" else super().supports(node, target)
+        return "the first largest of a row is found in order" if op.mode == "hard" else super()._refusal(node, target)
 
 
 class NormalizeVector(_RowsVector):

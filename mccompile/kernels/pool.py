@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.channel_windows import (
     LOAD_CYCLES,
@@ -18,7 +19,7 @@ from mccompile.kernels.conv.channel_windows import (
     window_of,
 )
 from mccompile.kernels.model.tiles import FMA_LANES
-from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, not_plain_f32
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.kernels.views.windows import Order, distance
@@ -39,12 +40,12 @@ class PoolGeneric(Variant):
     kernel = "pool.generic"
     params = Order
 
-    def cost(self, node: Node, target: Target) -> float:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
         assert isinstance(op, Pool)
-        return SCALAR_CYCLES * node.results[0].type.count * math.prod(op.kernel)
+        return Offer(self.label, SCALAR_CYCLES * node.results[0].type.count * math.prod(op.kernel))
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         (x,) = node.inputs[:1]
         b.call(self.kernel, [b.read(x)], [b.result(i) for i in range(len(node.results))], params=Order())
 
@@ -126,7 +127,7 @@ class PoolChannels(Variant):
     params = PoolWindow
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, x = node.op, node.inputs[0]
         assert isinstance(op, Pool)
         if reason := not_plain_f32(node, target):
@@ -135,20 +136,18 @@ class PoolChannels(Variant):
             return "it has more than two spatial axes"
         if op.kernel[-1] > MOST_TAPS:
             return f"a line of the window has more than {MOST_TAPS} taps"
-        if self._window(node, target)[1].empty(pair(node.results[0].shape[2:]), pair(x.shape[2:])):
+        cycles, window = self._window(node, target)
+        if window.empty(pair(node.results[0].shape[2:]), pair(x.shape[2:])):
             return "some window has nothing but padding"
         if not is_channels_last(x) or not is_channels_last(node.results[0]):
             return "a layout is not channels-last"
-        return ""
+        return Offer(self.label, cycles, window)
 
-    def cost(self, node: Node, target: Target) -> float:
-        return self._window(node, target)[0]
-
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
-        _, window = self._window(node, b.target)
-        b.call(self.kernel, [plane_last(b.read(node.inputs[0]))], [plane_last(result)], params=window, extras=extras)
+        source = plane_last(b.read(node.inputs[0]))
+        b.call(self.kernel, [source], [plane_last(result)], params=offer.params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)

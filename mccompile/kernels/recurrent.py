@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import Array
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.kernels.variant import Builder, Offer, Variant
 from mccompile.targets.target import Target
 
 
@@ -26,14 +27,14 @@ class RecurrentGeneric(Variant):
 
     vectors: ClassVar[int] = 0
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if any(i != 0 for i in node.pre):
             return "a prologue is supported on the gates only"
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
             return "recurrent cells need row-major operands"
-        return ""
+        return super().offer(node, target, constants)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, r, *rest = node.operands
         assert x is not None
         assert r is not None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.kernels.model.lanes import refusal
 from mccompile.kernels.model.tiles import Segment, segments
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.kernels.variant import Builder, Offer, Variant, computed
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent
 from mccompile.targets.target import Target
 
@@ -53,10 +54,21 @@ class _Tiled(Variant):
     """A cell with one product per step and without lengths or peepholes."""
 
     params = Units
-    packs = (1,)
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if reason := computed(node, constants, 1) or self._refusal(node, target):
+            return reason
+        x, r = node.operands[:2]
+        assert x is not None
+        assert r is not None
+        steps, batch = x.shape[:2]
+        units = r.shape[1]
+        width = min(VECTORS, -(-units // target.lanes)) * target.lanes
+        cycles = steps * batch * (4.0 * r.type.count / STREAM + 2.0 * x.shape[2] + 100)
+        return Offer(self.label, cycles, Units(units, width))
+
+    def _refusal(self, node: Node, target: Target) -> str:
         op = node.op
         assert isinstance(op, Recurrent)
         if node.pre:
@@ -72,25 +84,18 @@ class _Tiled(Variant):
         """Why a cell of this kind is not vectorised; empty if it is."""
         return ""
 
-    def cost(self, node: Node, target: Target) -> float:
-        x, r = node.operands[:2]
-        assert x is not None
-        assert r is not None
-        steps, batch = x.shape[:2]
-        return steps * batch * (4.0 * r.type.count / STREAM + 2.0 * x.shape[2] + 100)
-
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, (x, r, _, *rest) = node.op, node.operands
         assert isinstance(op, Recurrent)
         assert x is not None
         assert r is not None
-        units, lanes = r.shape[1], b.target.lanes
-        width = min(VECTORS, -(-units // lanes)) * lanes
-        packed = b.packed(r, UnitBlocks(op.gates, width))
+        tiles = offer.params
+        assert isinstance(tiles, Units)
+        packed = b.packed(r, UnitBlocks(op.gates, tiles.width))
         reads = [b.read(x), packed, None, *(None if v is None else b.read(v) for v in rest)]
-        scratch = b.scratch((1 + len(op.states)) * units, F32)
+        scratch = b.scratch((1 + len(op.states)) * tiles.units, F32)
         results = [b.result(i) for i in range(len(node.results))]
-        b.call(self.kernel, reads, results, params=Units(units, width), scratch=scratch)
+        b.call(self.kernel, reads, results, params=tiles, scratch=scratch)
 
 
 class LstmVector(_Tiled):

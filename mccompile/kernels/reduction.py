@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
 from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Variant, lines_broken
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.reduce import Reduce
 from mccompile.targets.target import Target
@@ -56,17 +57,15 @@ class ReduceGeneric(Variant):
     kernel = "reduce.generic"
     params = Params
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if any(not v.type.linear for v in (*node.inputs, *node.results)):
             return "reduction needs layouts without blocks"
-        return ""
-
-    def cost(self, node: Node, target: Target) -> float:
         assert node.operands[0] is not None
         bodies = list(node.pre.values())
-        return node.operands[0].type.count * (3 + scalar_cycles(bodies, target)) + moved(node, target)
+        cycles = node.operands[0].type.count * (3 + scalar_cycles(bodies, target)) + moved(node, target)
+        return Offer(self.label, cycles)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         n = _nests(node, b)
         rows = iter(n.inner)
         both = join_axes(n.outer[0], next(rows))
@@ -82,7 +81,7 @@ class ReduceVector(Variant):
     params = Lines
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         (x,), y = node.operands, node.results[0]
         assert x is not None
         if not x.dtype == y.dtype == F32:
@@ -91,18 +90,15 @@ class ReduceVector(Variant):
             return "there is one element"
         if any(v.dtype == BOOL for v in node.extras):
             return "masks are not vectorised"
-        return refusal(node, target)
-
-    def cost(self, node: Node, target: Target) -> float:
-        (x,), y = node.operands, node.results[0]
-        assert x is not None
+        if reason := refusal(node, target):
+            return reason
         axis = innermost(x)
         vectors = x.type.count / x.shape[axis] * -(-x.shape[axis] // target.lanes)
         one = 3 + vector_cycles(node.pre.values(), target.vector_bytes)
         lines = y.type.count if x.shape[axis] != y.shape[axis] else y.type.count / target.lanes
-        return vectors * one + lines * LINE_CYCLES + moved(node, target)
+        return Offer(self.label, vectors * one + lines * LINE_CYCLES + moved(node, target))
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         (x,), y = node.operands, node.results[0]
         assert x is not None
         along = x.shape[innermost(x)] != y.shape[innermost(x)]

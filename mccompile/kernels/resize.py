@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, not_plain_f32
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.resize import Resize
@@ -33,8 +34,8 @@ class ResizeGeneric(Variant):
     ops = ("resize",)
     kernel = "resize.generic"
 
-    def cost(self, node: Node, target: Target) -> float:
-        return node.results[0].type.count * (SCALAR_CYCLES * math.prod(_taps(node)) + 1)
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        return Offer(self.label, node.results[0].type.count * (SCALAR_CYCLES * math.prod(_taps(node)) + 1))
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,20 @@ class ResizeChannels(Variant):
     params = ResizePlane
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if reason := self._refusal(node, target):
+            return reason
+        op = node.op
+        assert isinstance(op, Resize)
+        rank = len(node.result.shape)
+        n, channels, *spatial = node.result.shape
+        vector = (1.5 * math.prod(_taps(node)) + 1) * target.lanes / 16 + 1
+        cycles = n * math.prod(spatial) * (-(-channels // target.lanes) * vector + PIXEL_CYCLES)
+        along = {axis - rank: i for i, axis in enumerate(op.axes)}
+        plane = ResizePlane(along.get(-2, -1) if rank == 4 else -1, along.get(-1, -1))
+        return Offer(self.label, max(cycles, moved(node, target)), plane)
+
+    def _refusal(self, node: Node, target: Target) -> str:
         op, x = node.op, node.inputs[0]
         assert isinstance(op, Resize)
         if reason := not_plain_f32(node, target, operands=1):  # others are sizes
@@ -68,22 +82,12 @@ class ResizeChannels(Variant):
             return "a layout is not channels-last"
         return ""
 
-    def cost(self, node: Node, target: Target) -> float:
-        n, channels, *spatial = node.results[0].shape
-        vector = (1.5 * math.prod(_taps(node)) + 1) * target.lanes / 16 + 1
-        cycles = n * math.prod(spatial) * (-(-channels // target.lanes) * vector + PIXEL_CYCLES)
-        return max(cycles, moved(node, target))
-
-    def lower(self, node: Node, b: Builder) -> None:
-        op = node.op
-        assert isinstance(op, Resize)
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, *tables = node.inputs
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
-        along = {axis - result.rank: i for i, axis in enumerate(op.axes)}
-        plane = ResizePlane(along.get(-2, -1) if result.rank == 4 else -1, along.get(-1, -1))
         reads: list[View | None] = [plane_last(b.read(x)), *map(b.read, tables[: len(node.operands) - 1])]
-        b.call(self.kernel, reads, [plane_last(result)], params=plane, extras=extras)
+        b.call(self.kernel, reads, [plane_last(result)], params=offer.params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)

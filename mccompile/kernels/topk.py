@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from mccompile.ir.graph import Node
+from collections.abc import Container
+
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import I32
-from mccompile.kernels.variant import Builder, Variant
+from mccompile.kernels.variant import Builder, Offer, Variant
 from mccompile.ops.topk import TopK
 from mccompile.targets.target import Target
 
@@ -13,14 +15,14 @@ class TopKGeneric(Variant):
     ops = ("topk",)
     kernel = "topk.generic"
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if node.pre:
             return "a prologue is not supported"
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
             return "top-k needs row-major operands"
-        return ""
+        return super().offer(node, target, constants)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         (x,) = node.operands
         assert x is not None
         assert isinstance(node.op, TopK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -26,6 +27,31 @@ class Demand:
     operand: int
     halo: Halo
     fill: float = 0
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a variant would make of a node, and what that takes: what is priced is what is lowered.
+
+    Attributes:
+        label: tells it from every other offer for the node: the kernel, and its parameters where several have that.
+        cycles: estimated, on the target.
+        params: what `Variant.lower` makes the kernel's parameters of: mostly these themselves.
+        demands: what the operands' buffers must offer.
+        growth_bytes: by how much packed constants exceed the constants as they are, where that is more than padding.
+        spends_arena: it takes a good deal of the arena to be fast, beside the halos that it demands.
+    """
+
+    label: str
+    cycles: float
+    params: object | None = None
+    demands: tuple[Demand, ...] = ()
+    growth_bytes: int = 0
+    spends_arena: bool = False
+
+    @property
+    def enlarges_arena(self) -> bool:
+        return self.spends_arena or any(lo or hi for d in self.demands for lo, hi in d.halo)
 
 
 class Builder(Protocol):
@@ -88,48 +114,37 @@ class Variant:
     kernel: ClassVar[str] = ""
     params: ClassVar[type | None] = None
     """The frozen dataclass of the ``params`` it gives to its calls; None if it gives none."""
-    packs: ClassVar[tuple[int, ...]] = ()
-    """Operands that must be constants, because they are rearranged at compile time."""
     may_share: ClassVar[bool] = True
     """Whether the template prints every extent and stride by `BoundView.e` and `index`: then -Os may share it."""
 
     elementwise: ClassVar[bool] = False
     """Whether all views of a call have one shape, whose axes mean nothing: they may be cut and merged at will, and
     the result may overwrite any input that lies alike."""
-    spends_arena: ClassVar[bool] = False
-    """Whether it takes a good deal of the arena to be fast."""
     rereads: ClassVar[tuple[int, ...]] = ()
     """Operands whose elements are read many times: where there is a cache, neighbours are to stay neighbours."""
 
-    def supports(self, node: Node, target: Target) -> str:
-        """Empty if the variant can compute the node, else the reason why not."""
-        return ""
-
-    def demands(self, node: Node) -> tuple[Demand, ...]:
-        """What the operands' buffers must offer."""
-        return ()
-
     @property
     def label(self) -> str:
-        """Tells it from every other candidate for a node: the kernel, and its parameters where several have that."""
+        """Tells it from every other variant of the operator."""
         return self.kernel
 
-    def alternatives(self, node: Node, target: Target) -> tuple[Variant, ...]:
-        """The same kernel with other parameters than its model prefers, for `mccompile.tune` to measure. Their
-        estimates must not be lower than its own; each has a `label` of its own."""
-        return ()
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        """What it takes to compute the node, with the parameters that its model prefers; or why it cannot.
 
-    def cost(self, node: Node, target: Target) -> float:
-        """Estimated cycles on the target."""
-        macs = node.op.macs(node.operand_types(), [r.type for r in node.results])
-        return 4.0 * macs + float(sum(r.type.count for r in node.results))
+        ``constants`` are the values whose elements are known, which may be rearranged at compile time.
+        By default any node, at the price of scalar code.
+        """
+        return Offer(self.label, scalar_estimate(node))
 
-    def growth(self, node: Node, target: Target) -> int:
-        """Bytes by which its packed constants exceed the constants as they are, where that is more than padding."""
-        return 0
+    def offers(self, node: Node, target: Target, constants: Container[Value]) -> Iterator[Offer]:
+        """`offer`, then the same kernel with other parameters, for `mccompile.tune` to measure. Their estimates must
+        not be lower, and the labels differ. Nothing if the node is not supported."""
+        preferred = self.offer(node, target, constants)
+        if isinstance(preferred, Offer):
+            yield preferred
 
-    def lower(self, node: Node, b: Builder) -> None:
-        """Emit the calls that compute the node: by default one, with every operand as it is stored."""
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        """Emit the calls that compute the node as ``offer`` says: by default one, every operand as it is stored."""
         reads = [None if v is None else b.read(v) for v in node.operands]
         b.call(self.kernel, reads, [b.result(i) for i in range(len(node.results))])
 
@@ -152,6 +167,18 @@ class Variant:
             if scattered(x, y):
                 return f"{self.kernel} would read far apart what it reads many times"
         return ""
+
+
+def scalar_estimate(node: Node) -> float:
+    """Cycles of a node in a plain loop."""
+    macs = node.op.macs(node.operand_types(), [r.type for r in node.results])
+    return 4.0 * macs + float(sum(r.type.count for r in node.results))
+
+
+def computed(node: Node, constants: Container[Value], *operands: int) -> str:
+    """Why operands of a node cannot be packed; empty if all of them are constants."""
+    found = [i for i in operands if node.operands[i] not in constants]
+    return f"operand {found[0]} is no constant" if found else ""
 
 
 def scattered(before: View, after: View) -> bool:

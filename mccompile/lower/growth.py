@@ -7,13 +7,12 @@ from collections.abc import Callable
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Node
 from mccompile.lower.select import Choice
-from mccompile.targets.target import Target
 
 Choose = Callable[[Node, int], Choice]
 """The choice for a node whose kernel may add so many bytes to the weights."""
 
 
-def choose_all(graph: Graph, target: Target, choose: Choose, room: int) -> dict[Node, Choice]:
+def choose_all(graph: Graph, choose: Choose, room: int) -> dict[Node, Choice]:
     """The kernels of all nodes, which together add at most ``room`` bytes. Where that is too little for all that
     would have more, those come first that save the most cycles for a byte.
 
@@ -30,12 +29,12 @@ def choose_all(graph: Graph, target: Target, choose: Choose, room: int) -> dict[
             errors.append(e)
     if errors:
         raise errors[0] if len(errors) == 1 else CompileError("\n".join(map(str, errors)))
-    grown = {n: c.variant.growth(n, target) for n, c in choices.items() if c.variant.growth(n, target)}
+    grown = {n: c.offer.growth_bytes for n, c in choices.items() if c.offer.growth_bytes}
     if sum(grown.values()) > room:
         plain = {n: choose(n, 0).best.cycles for n in grown}
         for node in sorted(grown, key=lambda n: (choices[n].best.cycles - plain[n]) / grown[n]):
             choices[node] = choose(node, room)
-            room -= choices[node].variant.growth(node, target)
+            room -= choices[node].offer.growth_bytes
     return choices
 
 

@@ -245,13 +245,13 @@ def lower(
     def choice(node: Node, room: int) -> Choice:
         return choose(node, target, force or {}, graph.constants, arena_first, costs, room)
 
-    choices = choose_all(graph, target, choice, growth_bytes)
-    storage = assign_storage(graph, {n: c.variant.demands(n) for n, c in choices.items()})
+    choices = choose_all(graph, choice, growth_bytes)
+    storage = assign_storage(graph, {n: c.offer.demands for n, c in choices.items()})
     builder = _Builder(graph, target, storage)
     for node in graph.nodes:
         builder.node = node
         if node in choices:
-            choices[node].variant.lower(node, builder)
+            choices[node].variant.lower(node, choices[node].offer, builder)
         elif storage.of(node.result) is not storage.of(node.inputs[0]):
             _copy_reshape(node, builder)
     builder.module.body = Block(tuple(builder.steps))

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import islice
 
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.registry import candidates
-from mccompile.kernels.variant import Variant
+from mccompile.kernels.variant import Offer, Variant
 from mccompile.lower.cost_table import UNMEASURED, CostTable
 from mccompile.targets.target import Target
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A variant that supports a node: cycles by its own model, and measured ones where there are any.
+    """A variant's offer for a node: cycles by its own model, and measured ones where there are any.
 
     ``halo`` tells that it is put behind others because it takes memory.
     """
 
     variant: Variant
-    estimate: float
+    offer: Offer
     measured: float | None = None
     halo: bool = False
 
     @property
     def cycles(self) -> float:
         """What counts: a measurement is worth more than an estimate."""
-        return self.estimate if self.measured is None else self.measured
+        return self.offer.cycles if self.measured is None else self.measured
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class Choice:
     @property
     def variant(self) -> Variant:
         return self.best.variant
+
+    @property
+    def offer(self) -> Offer:
+        return self.best.offer
 
 
 def choose(
@@ -67,35 +72,30 @@ def choose(
     ranked: list[Candidate] = []
     rejected: list[tuple[str, str]] = []
     for variant in candidates(node.op.name):
-        reason = unsupported(variant, node, target, constants)
-        if not reason and wanted not in (variant.label, variant.kernel) and variant.growth(node, target) > room:
-            reason = f"its weights take {variant.growth(node, target)} bytes more"
-        if reason:
-            rejected.append((variant.label, reason))
+        found = variant.offer(node, target, constants)
+        if isinstance(found, Offer) and wanted not in (variant.label, variant.kernel) and found.growth_bytes > room:
+            found = f"its weights take {found.growth_bytes} bytes more"
+        if isinstance(found, str):
+            rejected.append((variant.label, found))
             continue
-        spends = variant.spends_arena or any(lo or hi for d in variant.demands(node) for lo, hi in d.halo)
-        halo = arena_first and spends
-        for v in _forms(variant, node, target, {*measured, wanted}):
-            ranked.append(Candidate(v, v.cost(node, target), measured.get(v.label), halo))
+        halo = arena_first and found.enlarges_arena
+        for offer in (found, *_others(variant, node, target, constants, {*measured, wanted} - {None})):
+            ranked.append(Candidate(variant, offer, measured.get(offer.label), halo))
     if not ranked:
         reasons = "; ".join(f"{kernel}: {reason}" for kernel, reason in rejected)
         raise CompileError(f"no kernel supports this node ({reasons})", where=node.where)
     ranked.sort(key=lambda c: (c.halo, c.cycles))  # stable: of equals the first
-    named = [c for c in ranked if wanted in (c.variant.label, c.variant.kernel)]
-    best = next((c for c in named if c.variant.label == wanted), (named or ranked)[0])
+    named = [c for c in ranked if wanted in (c.offer.label, c.variant.kernel)]
+    best = next((c for c in named if c.offer.label == wanted), (named or ranked)[0])
     return Choice(best, tuple(c for c in ranked if c is not best), tuple(rejected))
 
 
-def unsupported(variant: Variant, node: Node, target: Target, constants: Container[Value]) -> str:
-    """Why a variant cannot compute a node; empty if it can."""
-    variable = [i for i in variant.packs if node.operands[i] not in constants]
-    return f"operand {variable[0]} is no constant" if variable else variant.supports(node, target)
-
-
-def _forms(variant: Variant, node: Node, target: Target, known: Container[str | None]) -> Iterator[Variant]:
-    """A variant as its model wants it, and with other parameters where these were measured or asked for: without a
+def _others(
+    variant: Variant, node: Node, target: Target, constants: Container[Value], known: Set[str | None]
+) -> Iterator[Offer]:
+    """Offers with other parameters than the model prefers, where these were measured or asked for: without a
     measurement there is no reason to believe in them."""
-    yield variant
-    for other in variant.alternatives(node, target):
-        if other.label in known:
-            yield other
+    if known:
+        for offer in islice(variant.offers(node, target, constants), 1, None):
+            if offer.label in known:
+                yield offer

@@ -39,10 +39,10 @@ def estimate(made: Mapping[str, Any], macs: int | None, target: Target) -> dict[
 
 
 def _candidate(c: Candidate) -> dict[str, Any]:
-    estimate = {} if c.measured is None else {"estimate": round(c.estimate)}
+    estimate = {} if c.measured is None else {"estimate": round(c.offer.cycles)}
     memory = {"note": "its halo takes memory"} if c.halo else {}
     source = "model" if c.measured is None else "tuned"
-    return {"kernel": c.variant.label, "cycles": round(c.cycles), "from": source} | estimate | memory
+    return {"kernel": c.offer.label, "cycles": round(c.cycles), "from": source} | estimate | memory
 
 
 def _rate(macs: int, c: Candidate, target: Target) -> dict[str, Any]:

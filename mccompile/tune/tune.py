@@ -14,9 +14,8 @@ from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Node
 from mccompile.kernels.registry import candidates
-from mccompile.kernels.variant import Variant
+from mccompile.kernels.variant import Offer
 from mccompile.lower.cost_table import UNMEASURED, signature
-from mccompile.lower.select import unsupported
 from mccompile.targets.target import Target, resolve, runs_here
 from mccompile.tune.alone import NAME, alone
 from mccompile.tune.table import Conditions, Measurement, TuningFile, load, load_cached, load_for, save_cached
@@ -110,7 +109,7 @@ def tune(c: Compilation, store: TuningFile, timer: Timer, tick: Tick = lambda te
     return store
 
 
-def _rivals(graph: Graph, target: Target, growth: int) -> Iterator[tuple[str, Node, list[Variant]]]:
+def _rivals(graph: Graph, target: Target, growth: int) -> Iterator[tuple[str, Node, list[Offer]]]:
     """Each distinct node with several candidates that are worth measuring, and its signature. None may add more than
     ``growth`` bytes to the weights."""
     seen: set[str] = set()
@@ -119,11 +118,10 @@ def _rivals(graph: Graph, target: Target, growth: int) -> Iterator[tuple[str, No
         if node.op.name == "reshape" or name in seen:
             continue
         seen.add(name)
-        able = [v for v in candidates(node.op.name) if not unsupported(v, node, target, graph.constants)]
-        forms = [f for v in able for f in (v, *v.alternatives(node, target))]
-        forms = [v for v in forms if v.growth(node, target) <= growth]
-        limit = HOPELESS * min((v.cost(node, target) for v in forms), default=0.0)
-        rivals = [v for v in forms if v.cost(node, target) <= limit]
+        offers = [o for v in candidates(node.op.name) for o in v.offers(node, target, graph.constants)]
+        offers = [o for o in offers if o.growth_bytes <= growth]
+        limit = HOPELESS * min((o.cycles for o in offers), default=0.0)
+        rivals = [o for o in offers if o.cycles <= limit]
         if len(rivals) > 1:
             yield name, node, rivals
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,20 +11,21 @@ import pytest
 
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Graph, Node
+from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Buffer, Call, Fill, View
 from mccompile.ir.types import F32, TensorType
 from mccompile.kernels.conv.planar import PackedChannels
 from mccompile.kernels.matmul.packed import PackedColumns
 from mccompile.kernels.model.tiles import Segment, segments
 from mccompile.kernels.registry import candidates
-from mccompile.kernels.variant import Builder, Demand, Variant
+from mccompile.kernels.variant import Builder, Demand, Offer, Variant
 from mccompile.kernels.views.windows import Order
 from mccompile.lower.storage import assign_storage
 from mccompile.ops.conv import Conv
 from mccompile.ops.map import Map
 from mccompile.ops.pool import Pool
 from mccompile.passes.pipeline import PIPELINES
+from mccompile.targets.target import Target
 from tests.kernels.cases import Net, VariantCase, direct, matmul, pointwise
 from tests.kernels.cases_winograd import winograd
 from tests.kernels.halos import HALOS
@@ -108,15 +110,15 @@ class PoolInHalo(Variant):
     ops = ("pool",)
     kernel = "pool.generic"
 
-    def demands(self, node: Node) -> tuple[Demand, ...]:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer:
         assert isinstance(node.op, Pool)
         n = len(node.op.kernel)
         pads = zip(node.op.pads[:n], node.op.pads[n:], strict=True)
-        return (Demand(0, ((0, 0), (0, 0), *pads), -np.inf),)
+        return Offer(self.label, 1.0, demands=(Demand(0, ((0, 0), (0, 0), *pads), -np.inf),))
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         assert isinstance(node.op, Pool)
-        (demand,) = self.demands(node)
+        (demand,) = offer.demands
         x = b.read_halo(demand)
         shape = tuple(e + lo + hi for e, (lo, hi) in zip(x.shape, demand.halo, strict=True))
         start = x.offset - sum(lo * s for (lo, _), s in zip(demand.halo, x.axis_strides(), strict=True))

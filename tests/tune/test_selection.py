@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import pytest
 
 from mccompile.driver import Options, compile_files
-from mccompile.ir.graph import Graph, Node
+from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.graph_text import parse_graph
 from mccompile.kernels.matmul.packed import MatMulGeneric
-from mccompile.kernels.variant import Variant
+from mccompile.kernels.variant import Offer
 from mccompile.lower import select
 from mccompile.lower.cost_table import UNMEASURED, CostTable, signature
 from mccompile.lower.select import choose
@@ -70,14 +71,14 @@ def test_a_measurement_is_worth_more_than_an_estimate() -> None:
     graph = product()
     (node,) = graph.nodes
     plain = choose(node, TARGET, {}, graph.constants)
-    favourite = plain.variant.label
+    favourite = plain.offer.label
     assert favourite != "matmul.generic"
     assert plain.best.measured is None
     slow = choose(node, TARGET, {}, graph.constants, costs=measured(node, graph, **{favourite: 1e9}))
-    assert slow.variant.label == plain.others[0].variant.label
+    assert slow.offer.label == plain.others[0].offer.label
     last = slow.others[-1]
-    assert last.variant.label == favourite
-    assert (last.cycles, last.measured, last.estimate) == (1e9, 1e9, plain.best.estimate)
+    assert last.offer.label == favourite
+    assert (last.cycles, last.measured, last.offer.cycles) == (1e9, 1e9, plain.offer.cycles)
     fast = choose(node, TARGET, {}, graph.constants, costs=measured(node, graph, **{"matmul.generic": 1}))
     assert fast.variant.kernel == "matmul.generic"
     assert [c.cycles for c in fast.others] == sorted(c.cycles for c in fast.others)
@@ -93,7 +94,7 @@ def test_a_measurement_of_another_shape_does_not_count() -> None:
 def test_a_forced_kernel_is_taken_whatever_was_measured() -> None:
     graph = product()
     (node,) = graph.nodes
-    table = measured(node, graph, **{choose(node, TARGET, {}, graph.constants).variant.label: 1})
+    table = measured(node, graph, **{choose(node, TARGET, {}, graph.constants).offer.label: 1})
     forced = choose(node, TARGET, {"matmul": "matmul.generic"}, graph.constants, costs=table)
     assert forced.variant.kernel == "matmul.generic"
 
@@ -101,18 +102,12 @@ def test_a_forced_kernel_is_taken_whatever_was_measured() -> None:
 class Sized(MatMulGeneric):
     """A kernel with a parameter; its model prefers 1."""
 
-    def __init__(self, size: int = 1) -> None:
-        self.size = size
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer:
+        return Offer(f"{self.kernel} size=1", 100.0)
 
-    @property
-    def label(self) -> str:
-        return f"{self.kernel} size={self.size}"
-
-    def alternatives(self, node: Node, target: Target) -> tuple[Variant, ...]:
-        return (Sized(2), Sized(3))
-
-    def cost(self, node: Node, target: Target) -> float:
-        return 100.0 * self.size
+    def offers(self, node: Node, target: Target, constants: Container[Value]) -> Iterator[Offer]:
+        for size in (1, 2, 3):
+            yield Offer(f"{self.kernel} size={size}", 100.0 * size)
 
 
 def test_other_parameters_need_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +117,7 @@ def test_other_parameters_need_a_measurement(monkeypatch: pytest.MonkeyPatch) ->
 
     def chosen(cycles: dict[str, float], force: str = "") -> str:
         table = CostTable({signature(node, graph.constants): cycles})
-        return choose(node, TARGET, {"matmul": force}, graph.constants, costs=table).variant.label
+        return choose(node, TARGET, {"matmul": force}, graph.constants, costs=table).offer.label
 
     assert chosen({}) == "matmul.generic size=1"
     assert chosen({"matmul.generic size=2": 90}) == "matmul.generic size=2"
@@ -143,7 +138,7 @@ def test_the_report_says_what_was_chosen_and_why() -> None:
     plain = make_report(c, files)
     assert plain["tuning"] is None
     row = plain["choices"][name]
-    assert (row["kernel"], row["from"]) == (c.lowered.choices[name].variant.label, "model")
+    assert (row["kernel"], row["from"]) == (c.lowered.choices[name].offer.label, "model")
     assert row["kernel"] != "matmul.generic"
     assert row["onnx"] == list(node.origins)
     assert row["macs"] == 1280

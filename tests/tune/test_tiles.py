@@ -51,7 +51,7 @@ def test_every_tile(text: str, tmp_path: Path) -> None:
     graph = graph_of(text)
     node = next(n for n in graph.nodes if n.op.name in ("matmul", "conv"))
     packed = next(v for v in candidates(node.op.name) if v.kernel == "matmul.packed")
-    labels = [v.label for v in packed.alternatives(node, target)]
+    labels = [o.label for o in packed.offers(node, target, graph.constants)][1:]
     assert len(set(labels)) == len(labels) == TRIED
     inputs = random_inputs(graph, 0)
     want = graph.evaluate(inputs)
@@ -60,5 +60,5 @@ def test_every_tile(text: str, tmp_path: Path) -> None:
         c = Compilation("net", "0" * 64, options, target, graph_of(text), [])
         driver.write_folder(tmp_path / str(i), driver.finish(c))
         assert c.lowered is not None
-        assert label in [choice.variant.label for choice in c.lowered.choices.values()]
+        assert label in [choice.offer.label for choice in c.lowered.choices.values()]
         assert difference(want, Network(tmp_path / str(i)).run(inputs)) < 1e-5

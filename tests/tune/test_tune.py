@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from mccompile.ir.graph import Graph, Node
 from mccompile.ir.graph_text import parse_graph
 from mccompile.kernels.matmul.packed import MatMulGeneric
 from mccompile.kernels.registry import candidates as real
+from mccompile.kernels.variant import Offer
 from mccompile.lower import select
 from mccompile.lower.cost_table import signature
 from mccompile.ops.registry import lookup
@@ -118,15 +119,12 @@ def test_hopeless_kernels_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_other_parameters_of_a_kernel_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sized(MatMulGeneric):
-        def __init__(self, size: int = 1) -> None:
-            self.size = size
+        def offer(self, node: Node, target: object, constants: object) -> Offer:
+            return Offer(f"{self.kernel} size=1", 1.0)
 
-        @property
-        def label(self) -> str:
-            return f"{self.kernel} size={self.size}"
-
-        def alternatives(self, node: Node, target: object) -> tuple[Sized, ...]:
-            return (Sized(2),)
+        def offers(self, node: Node, target: object, constants: object) -> Iterator[Offer]:
+            for size in (1, 2):
+                yield Offer(f"{self.kernel} size={size}", float(size))
 
     for module in (tuning, select):
         monkeypatch.setattr(module, "candidates", lambda op: (Sized(),) if op == "matmul" else real(op))

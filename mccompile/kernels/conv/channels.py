@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, Shape, row_major
 from mccompile.kernels.matmul.packed import in_chunks, pack_columns
-from mccompile.kernels.model.tiled import Tiled
+from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import (
     MAX_ROWS,
     MAX_VECTORS,
@@ -30,7 +31,7 @@ from mccompile.kernels.model.tiles import (
     segments,
     step_cycles,
 )
-from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
 from mccompile.kernels.views.channels import is_channels_last, last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.ops.conv import Conv
@@ -88,23 +89,25 @@ class ConvRows(Tiled):
     ops = ("conv",)
     kernel = "matmul.packed"
     params = PackedTile
-    packs = (1,)
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
         assert isinstance(op, Conv)
+        if reason := computed(node, constants, 1):
+            return reason
         if op.groups != 1 or any(k != 1 for k in operand_pair(node)[1].shape[2:]):
             return "it is not 1x1 in one group"
-        return "it has padding" if any(op.pads) else _vectorizable(node, target)
+        if reason := "it has padding" if any(op.pads) else _vectorizable(node, target):
+            return reason
+        return self.offer_of(node, target)
 
-    def cost(self, node: Node, target: Target) -> float:
+    def cycles(self, node: Node, tiles: float, target: Target) -> float:
         op = node.op
         assert isinstance(op, Conv)
         n, _, *spatial = node.results[0].shape
         merged = all(s == 1 for s in op.strides)
-        cycles, _ = self.tile(*self.extents(node), target)
-        return (cycles if merged else cycles * n * math.prod(spatial[:-1])) + _far_reads(node, target)
+        return (tiles if merged else tiles * n * math.prod(spatial[:-1])) + _far_reads(node, target)
 
     def extents(self, node: Node) -> tuple[int, int, int]:
         op = node.op
@@ -113,9 +116,10 @@ class ConvRows(Tiled):
         rows = n * math.prod(spatial) if all(s == 1 for s in op.strides) else spatial[-1]
         return rows, channels, operand_pair(node)[1].shape[1]
 
-    def lower(self, node: Node, b: Builder) -> None:
-        op = node.op
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        op, chosen = node.op, offer.params
         assert isinstance(op, Conv)
+        assert isinstance(chosen, Rows)
         x, w = operand_pair(node)
         result = b.result(0)
         extras = [last(b.read(v).broadcast(result.shape)) for v in node.extras]
@@ -124,7 +128,7 @@ class ConvRows(Tiled):
         if isinstance(views, str):
             raise InternalError(views)
         source, result, *extras = views
-        _, tile = self.tile(result.shape[-2], result.shape[-1], w.shape[1], b.target)
+        tile = chosen.tile_for(result.shape[-2], result.shape[-1], w.shape[1], b.target)
         packed = b.packed(w, PackedTaps(tile.width, tile.lanes))
         b.call(self.kernel, [source, packed], [result], params=in_chunks(tile, source, b.target), extras=extras)
 
@@ -278,24 +282,26 @@ class ConvChannels(Variant):
     ops = ("conv",)
     kernel = "conv.channels"
     params = PixelTile
-    packs = (1,)
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if reason := computed(node, constants, 1):
+            return reason
         if len(node.results[0].shape) not in (3, 4, 5):
             return "it has more than three spatial axes"
-        return _vectorizable(node, target)
+        if reason := _vectorizable(node, target):
+            return reason
+        cycles, chosen = _choose(node, target)
+        return Offer(self.label, cycles + _far_reads(node, target), chosen)
 
-    def cost(self, node: Node, target: Target) -> float:
-        return _choose(node, target)[0] + _far_reads(node, target)
-
-    def lower(self, node: Node, b: Builder) -> None:
-        op = node.op
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        op, chosen = node.op, offer.params
         assert isinstance(op, Conv)
+        assert isinstance(chosen, _Chosen)
+        tile, turned = chosen.tile, chosen.turned
         x, w = operand_pair(node)
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
-        _, tile, turned = _choose(node, b.target)
         packed = b.packed(w, PackedTaps(tile.width, tile.lanes, op.groups, turned))
         views = [plane_last(b.read(x)), plane_last(result), *extras]
         source, result, *extras = (v.along((0, 2, 1, 3)) for v in views) if turned else views
@@ -315,8 +321,16 @@ def _far_reads(node: Node, target: Target) -> float:
     return FAR * w.type.count / (2 * target.lanes) * pixels / TILE_PIXELS
 
 
-def _choose(node: Node, target: Target) -> tuple[float, PixelTile, bool]:
-    """The cheapest tile of a node, its cycles, and whether its pixels run along the first of two spatial axes."""
+@dataclass(frozen=True)
+class _Chosen:
+    """``turned``: the pixels of the tile run along the first of two spatial axes."""
+
+    tile: PixelTile
+    turned: bool
+
+
+def _choose(node: Node, target: Target) -> tuple[float, _Chosen]:
+    """The cheapest tile of a node, and its cycles."""
     op = node.op
     assert isinstance(op, Conv)
     shapes = [v.shape for v in (*operand_pair(node), node.results[0])]
@@ -326,8 +340,8 @@ def _choose(node: Node, target: Target) -> tuple[float, PixelTile, bool]:
         other = Conv(op.strides[::-1], (*op.pads[1::-1], *op.pads[:1:-1]), op.dilations[::-1], op.groups)
         down, tall = best_pixel_tile(other, x, w, y, target)
         if down < TURN * cycles:
-            return down, tall, True
-    return cycles, tile, False
+            return down, _Chosen(tall, turned=True)
+    return cycles, _Chosen(tile, turned=False)
 
 
 @functools.lru_cache(maxsize=512)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.kernels.conv.channel_windows import ChannelWindow, fit_window, window_of
-from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.conv import Conv
@@ -37,13 +38,12 @@ class ConvDepthwise(Variant):
     ops = ("conv",)
     kernel = "conv.depthwise"
     params = ChannelWindow
-    packs = (1,)
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (x, w) = node.op, operand_pair(node)
         assert isinstance(op, Conv)
-        if reason := not_plain_f32(node, target):
+        if reason := computed(node, constants, 1) or not_plain_f32(node, target):
             return reason
         if not op.groups == x.shape[1] == w.shape[0]:
             return "it is not depthwise"
@@ -51,28 +51,19 @@ class ConvDepthwise(Variant):
             return "it has more than two spatial axes"
         if not is_channels_last(x) or not is_channels_last(node.results[0]):
             return "a layout is not channels-last"
-        return ""
+        window = window_of(w.shape[2:], op.strides, op.dilations, op.pads)
+        return Offer(self.label, *fit_window(window, node, target))
 
-    def cost(self, node: Node, target: Target) -> float:
-        return self._window(node, target)[0]
-
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, w = operand_pair(node)
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
         packed = b.packed(w, PackedDepthwise(b.target.lanes))
-        _, window = self._window(node, b.target)
-        b.call(self.kernel, [plane_last(b.read(x)), packed], [plane_last(result)], params=window, extras=extras)
+        source = plane_last(b.read(x))
+        b.call(self.kernel, [source, packed], [plane_last(result)], params=offer.params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)
-
-    @staticmethod
-    def _window(node: Node, target: Target) -> tuple[float, ChannelWindow]:
-        op = node.op
-        assert isinstance(op, Conv)
-        kernel = operand_pair(node)[1].shape[2:]
-        return fit_window(window_of(kernel, op.strides, op.dilations, op.pads), node, target)
 
 
 VARIANTS = (ConvDepthwise(),)

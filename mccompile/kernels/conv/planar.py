@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.kernels.model.tiles import (
@@ -23,7 +24,16 @@ from mccompile.kernels.model.tiles import (
     segments,
     tile_cycles,
 )
-from mccompile.kernels.variant import Builder, Demand, Variant, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import (
+    Builder,
+    Demand,
+    Offer,
+    Variant,
+    computed,
+    lines_broken,
+    not_plain_f32,
+    operand_pair,
+)
 from mccompile.kernels.views.planes import pair, plane
 from mccompile.kernels.views.windows import Order, distance
 from mccompile.ops.conv import Conv
@@ -44,7 +54,7 @@ class ConvGeneric(Variant):
     params = Order
     rereads = (0,)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, w = operand_pair(node)
         b.call(self.kernel, [b.read(x), b.read(w)], [b.result(0)], params=Order())
 
@@ -95,38 +105,51 @@ def _vectorizable(node: Node, target: Target) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class PixelRun:
+    """A tile that was chosen for ``pixels`` in a row."""
+
+    tile: Tile
+    pixels: int
+
+
 class ConvPointwise(Variant):
     """1x1 at stride 1: a matrix product whose columns are the pixels; the spatial axes merge where they can."""
 
     ops = ("conv",)
     kernel = "conv.pointwise"
     params = Tile
-    packs = (1,)
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
         assert isinstance(op, Conv)
+        if reason := computed(node, constants, 1):
+            return reason
         if op.groups != 1 or any(k != 1 for k in operand_pair(node)[1].shape[2:]):
             return "it is not 1x1 in one group"
         if any(op.pads) or any(s != 1 for s in op.strides):
             return "it has padding or strides"
-        return _vectorizable(node, target)
-
-    def cost(self, node: Node, target: Target) -> float:
+        if reason := _vectorizable(node, target):
+            return reason
         n, channels, *spatial = node.results[0].shape
-        cycles, _ = best_tile(channels, math.prod(spatial), operand_pair(node)[1].shape[1], target)
-        return n * cycles
+        pixels = math.prod(spatial)
+        cycles, tile = best_tile(channels, pixels, operand_pair(node)[1].shape[1], target)
+        return Offer(self.label, n * cycles, PixelRun(tile, pixels))
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, w = operand_pair(node)
+        chosen = offer.params
+        assert isinstance(chosen, PixelRun)
         result = b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         views = merge([b.read(x), result, *extras], range(2, result.rank))
         if isinstance(views, str):
             raise InternalError(views)
         source, result, *extras = views
-        _, tile = best_tile(result.shape[1], result.shape[-1], w.shape[1], b.target)
+        tile = chosen.tile
+        if result.shape[-1] != chosen.pixels:  # the axes of the views merge less than thought
+            tile = best_tile(result.shape[1], result.shape[-1], w.shape[1], b.target)[1]
         packed = b.packed(w, PackedChannels(tile.rows))
         b.call(self.kernel, [source, packed], [result], params=tile, extras=extras)
 
@@ -154,17 +177,24 @@ class ConvDirect(Variant):
     ops = ("conv",)
     kernel = "conv.direct"
     params = WindowTile
-    packs = (1,)
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if reason := computed(node, constants, 1):
+            return reason
         if not target.hosted:
             return "a halo takes memory"
         if len(node.results[0].shape) not in (3, 4):
             return "it has more than two spatial axes"
-        return _vectorizable(node, target)
+        if reason := _vectorizable(node, target):
+            return reason
+        demand = self._demand(node)
+        copied = sum(operand_pair(node)[0].type.count for lo, hi in demand.halo if lo or hi)
+        cycles, tile = self._tile(node, target)
+        return Offer(self.label, cycles + 0.25 * copied, tile, demands=(demand,))
 
-    def demands(self, node: Node) -> tuple[Demand, ...]:
+    @staticmethod
+    def _demand(node: Node) -> Demand:
         op = node.op
         assert isinstance(op, Conv)
         x, w = operand_pair(node)
@@ -172,20 +202,16 @@ class ConvDirect(Variant):
         for i, out in enumerate(node.results[0].shape[2:]):
             reach = (out - 1) * op.strides[i] + (w.shape[2 + i] - 1) * op.dilations[i] + 1
             halo.append((op.pads[i], max(reach - op.pads[i] - x.shape[2 + i], 0)))
-        return (Demand(0, tuple(halo)),)
+        return Demand(0, tuple(halo))
 
-    def cost(self, node: Node, target: Target) -> float:
-        copied = sum(operand_pair(node)[0].type.count for lo, hi in self.demands(node)[0].halo if lo or hi)
-        return self._tile(node, target)[0] + 0.25 * copied
-
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         _, w = operand_pair(node)
-        source = b.read_halo(self.demands(node)[0])  # first: a copy frees the operand before the result is begun
+        source = b.read_halo(offer.demands[0])  # first: a copy frees the operand before the result is begun
         result = b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
-        op = node.op
+        op, tile = node.op, offer.params
         assert isinstance(op, Conv)
-        _, tile = self._tile(node, b.target)
+        assert isinstance(tile, WindowTile)
         packed = b.packed(w, PackedChannels(tile.rows, op.groups))
         b.call(self.kernel, [plane(source), packed], [plane(result)], params=tile, extras=list(map(plane, extras)))
 

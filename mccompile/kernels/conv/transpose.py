@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, row_major
 from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
-from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.conv import Conv
@@ -103,38 +104,44 @@ def phases(node: Node) -> list[Phase]:
     return found
 
 
+@dataclass(frozen=True)
+class TiledPhases:
+    """The phases of a node, each with its tile."""
+
+    tiled: tuple[tuple[Phase, PixelTile], ...]
+
+
 class ConvTransposePhases(Variant):
     """The kernel of `conv.channels`, once for each phase, on a strided view of the result."""
 
     ops = ("conv_transpose",)
     kernel = "conv.channels"
     params = PixelTile
-    packs = (1,)
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         x, _ = operand_pair(node)
-        if reason := not_plain_f32(node, target):
+        if reason := computed(node, constants, 1) or not_plain_f32(node, target):
             return reason
         if len(x.shape) not in (3, 4, 5):
             return "it has more than three spatial axes"
         if not is_channels_last(node.results[0]) or not x.type.linear:
             return "a layout is not channels-last"
-        if any(not a.taps for p in phases(node) for a in p.axes):
+        parts = phases(node)
+        if any(not a.taps for p in parts for a in p.axes):
             return "some results are met by no tap"
-        return ""
+        tiles = [p.tile(target) for p in parts]
+        chosen = TiledPhases(tuple((p, tile) for p, (_, tile) in zip(parts, tiles, strict=True)))
+        return Offer(self.label, sum(cycles for cycles, _ in tiles), chosen)
 
-    def cost(self, node: Node, target: Target) -> float:
-        return sum(p.tile(target)[0] for p in phases(node))
-
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, w = operand_pair(node)
-        op = node.op
+        op, chosen = node.op, offer.params
         assert isinstance(op, ConvTranspose)
+        assert isinstance(chosen, TiledPhases)
         source, result = b.read(x), b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
-        for p in phases(node):
-            _, tile = p.tile(b.target)
+        for p, tile in chosen.tiled:
             how = PackedPhase(tuple(a.taps for a in p.axes), op.groups, PackedTaps(tile.width, tile.lanes, op.groups))
             part = part_of(source, p.origin, (1,) * len(p.axes), p.x)
             starts = tuple(a.start for a in p.axes)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
@@ -32,7 +32,7 @@ from mccompile.kernels.model.tiles import (
     segments,
     tile_cycles,
 )
-from mccompile.kernels.variant import Builder, Variant, lines_broken, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.ops.conv import Conv
@@ -187,9 +187,7 @@ class ConvWinograd(Variant):
     ops = ("conv",)
     kernel = "conv.winograd"
     params = WinogradTile
-    packs = (1,)
     may_share = False
-    spends_arena = True
 
     def __init__(self, down: int, across: int = 0) -> None:
         self.outputs = down, across or down
@@ -199,7 +197,22 @@ class ConvWinograd(Variant):
         down, across = self.outputs
         return f"{self.kernel} m={down}" + (f"x{across}" if across != down else "")
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if reason := computed(node, constants, 1) or self._refusal(node, target):
+            return reason
+        shape, w = _shape(node), operand_pair(node)[1]
+        cycles, tile = _best(shape, self.outputs, target)
+        blocks = -(-shape.channels // tile.width)
+        packed = 4 * math.prod(tile.distinct) * shape.inputs * blocks * tile.width
+        return Offer(
+            self.label,
+            shape.groups * cycles * INEXACT.get(max(self.outputs), 1.0),
+            tile,
+            growth_bytes=shape.groups * packed - w.type.nbytes,
+            spends_arena=True,
+        )
+
+    def _refusal(self, node: Node, target: Target) -> str:
         op = node.op
         assert isinstance(op, Conv)
         x, w = operand_pair(node)
@@ -226,25 +239,14 @@ class ConvWinograd(Variant):
             return f"{max(self.outputs)} results at a time of {max(w.shape[2:])} taps would be inexact"
         return ""
 
-    def cost(self, node: Node, target: Target) -> float:
-        shape = _shape(node)
-        return shape.groups * _best(shape, self.outputs, target)[0] * INEXACT.get(max(self.outputs), 1.0)
-
-    def growth(self, node: Node, target: Target) -> int:
-        shape, w = _shape(node), operand_pair(node)[1]
-        tile = _best(shape, self.outputs, target)[1]
-        blocks = -(-shape.channels // tile.width)
-        packed = 4 * math.prod(tile.distinct) * shape.inputs * blocks * tile.width
-        return shape.groups * packed - w.type.nbytes
-
-    def lower(self, node: Node, b: Builder) -> None:
-        op, (x, w) = node.op, operand_pair(node)
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        op, (x, w), tile = node.op, operand_pair(node), offer.params
         assert isinstance(op, Conv)
+        assert isinstance(tile, WinogradTile)
         result = b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         source, result, *extras = map(plane_last, (b.read(x), result, *extras))
         shape = _shape(node)
-        tile = _best(shape, self.outputs, b.target)[1]
         scratch = b.scratch(tile.scratch(shape.inputs), F32)
         for g in range(shape.groups):
             own = range(g * shape.channels, (g + 1) * shape.channels)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
 from mccompile.kernels.matmul.packed import batched, swapped
@@ -21,7 +22,16 @@ from mccompile.kernels.model.tiles import (
     segments,
     tile_cycles,
 )
-from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, not_plain_f32, scattered
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    innermost_stride,
+    lines_broken,
+    not_plain_f32,
+    scalar_estimate,
+    scattered,
+)
 from mccompile.ops.attention import FIRST_MASK, Attention
 from mccompile.targets.target import Target
 
@@ -88,11 +98,12 @@ class AttentionGeneric(Variant):
     rereads = (1, 2)
     may_share = False
 
-    def cost(self, node: Node, target: Target) -> float:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         batches, keys, _, _ = extents(node)
-        return super().cost(node, target) + float(batches * node.result.shape[-2] * keys * EXP_CYCLES)
+        exponentials = float(batches * node.result.shape[-2] * keys * EXP_CYCLES)
+        return Offer(self.label, scalar_estimate(node) + exponentials)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         _, keys, _, _ = extents(node)
         scratch = b.scratch(keys, node.result.dtype.compute)
         b.call(self.kernel, list(operand_views(node, b)), [b.result(0)], scratch=scratch)
@@ -106,7 +117,7 @@ class AttentionVector(Variant):
     params = AttentionTile
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := not_plain_f32(node, target, operands=FIRST_MASK):
             return reason
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
@@ -114,14 +125,13 @@ class AttentionVector(Variant):
         assert isinstance(node.op, Attention)
         if any(v is not None and v.dtype not in (F32, BOOL) for v in node.operands):
             return "a mask is neither f32 nor bool"
-        return next(filter(None, map(no_vectors, node.op.bodies)), "")
-
-    def cost(self, node: Node, target: Target) -> float:
-        return self._best(node, target)[0]
+        if reason := next(filter(None, map(no_vectors, node.op.bodies)), ""):
+            return reason
+        return Offer(self.label, *self._best(node, target))
 
     @staticmethod
-    def _best(node: Node, target: Target) -> tuple[float, int, int, int]:
-        """Cycles, queries of a tile, vectors of scores and of values, where they are least."""
+    def _best(node: Node, target: Target) -> tuple[float, AttentionTile]:
+        """Cycles and the tile where they are least, as if the values had to be packed."""
         op, lanes = node.op, target.lanes
         assert isinstance(op, Attention)
         batches, keys, length, width = extents(node)
@@ -134,20 +144,19 @@ class AttentionVector(Variant):
         cycles, rows, *vectors = min(found)
         cycles += packing_cycles(length * keys, not op.trans_k) + packing_cycles(keys * width, not op.trans_v)
         cycles += queries * -(-keys // lanes) * VECTOR_CYCLES
-        return batches * cycles, -rows, vectors[0], vectors[1]
+        return batches * cycles, AttentionTile(-rows, vectors[1], lanes, vectors[0], direct=False)
 
-    def lower(self, node: Node, b: Builder) -> None:
-        op = node.op
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        op, tile = node.op, offer.params
         assert isinstance(op, Attention)
+        assert isinstance(tile, AttentionTile)
         _, keys, length, width = extents(node)
         result = b.result(0)
         q, k, v, *masks = operand_views(node, b)
         flags = (op.trans_q, op.trans_k, op.trans_v)
         q, k, v = (swapped(x) if flag else x for x, flag in zip((q, k, v), flags, strict=True))
         extras = [b.read(e).broadcast(result.shape) for e in node.extras]
-        _, rows, score_vectors, vectors = self._best(node, b.target)
-        lanes = b.target.lanes
-        tile = AttentionTile(rows, vectors, lanes, score_vectors, whole_lines(v, lanes))
+        tile = replace(tile, direct=whole_lines(v, tile.lanes))
         scratch = b.scratch(tile.scratch(keys, length, width), F32)
         b.call(self.kernel, [q, k, v, *masks], [result], params=tile, extras=extras, scratch=scratch)
 

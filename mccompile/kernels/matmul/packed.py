@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
-from mccompile.kernels.model.tiled import Tiled
+from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import PackedTile, Tile, merge, pitch
-from mccompile.kernels.variant import Builder, Variant, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
@@ -24,7 +25,7 @@ class MatMulGeneric(Variant):
     kernel = "matmul.generic"
     rereads = (0, 1)
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         a, w = operand_pair(node)
         result = b.result(0)
         b.call(self.kernel, [batched(b.read(a), result), batched(b.read(w), result)], [result])
@@ -70,21 +71,17 @@ class MatMulPacked(Tiled):
     ops = ("matmul",)
     kernel = "matmul.packed"
     params = PackedTile
-    packs = (1,)
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         _, w = operand_pair(node)
-        if reason := not_plain_f32(node, target):
+        if reason := computed(node, constants, 1) or not_plain_f32(node, target):
             return reason
         if math.prod(w.shape[:-2]) != 1:
             return "there are several second operands"
         if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
             return "a layout is not row-major"
-        return ""
-
-    def cost(self, node: Node, target: Target) -> float:
-        return self.tile(*self.extents(node), target)[0]
+        return self.offer_of(node, target)
 
     def extents(self, node: Node) -> tuple[int, int, int]:
         op, (a, _) = node.op, operand_pair(node)
@@ -92,11 +89,12 @@ class MatMulPacked(Tiled):
         shape = node.results[0].shape
         return math.prod(shape[:-1]), shape[-1], a.shape[-2 if op.trans_a else -1]
 
-    def lower(self, node: Node, b: Builder) -> None:
-        op = node.op
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        op, chosen = node.op, offer.params
         a, w = operand_pair(node)
         assert isinstance(op, MatMul)
-        result = b.result(0)
+        assert isinstance(chosen, Rows)
+        tile, result = chosen.tile, b.result(0)
         left = batched(b.read(a), result)
         if op.trans_a:
             left = swapped(left)
@@ -105,7 +103,6 @@ class MatMulPacked(Tiled):
         if isinstance(views, str):
             raise InternalError(views)
         left, result, *extras = views
-        _, tile = self.tile(*self.extents(node), b.target)
         packed = b.packed(w, PackedColumns(tile.width, op.trans_b, tile.lanes))
         chunks = in_depth(in_chunks(tile, left, b.target), left, result.shape[-1], b.target)
         scratch = b.scratch(chunks.chunk * tile.width, F32) if chunks.depth else None

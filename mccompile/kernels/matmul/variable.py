@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.model.tiles import FMA_LANES, Segment, Tile, best_tile, merge, pitch, segments
-from mccompile.kernels.variant import Builder, Variant, innermost_stride, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    innermost_stride,
+    lines_broken,
+    not_plain_f32,
+    operand_pair,
+)
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
@@ -72,17 +81,16 @@ class MatMulVariable(Variant):
     params = VariableTile
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
-        return _why_not(node, target)
-
-    def cost(self, node: Node, target: Target) -> float:
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if reason := _why_not(node, target):
+            return reason
         op, (_, w) = node.op, operand_pair(node)
         assert isinstance(op, MatMul)
-        cycles, _ = self._tile(node, target)
+        cycles, tile = self._tile(node, target)
         batches, _ = self._rows(node)
         *matrices, k, n = w.shape
         packing = packing_cycles(k * n, not op.trans_b) if op.trans_b or n % target.lanes else 0
-        return batches * cycles + math.prod(matrices) * packing
+        return Offer(self.label, batches * cycles + math.prod(matrices) * packing, tile)
 
     @staticmethod
     def _rows(node: Node) -> tuple[int, int]:
@@ -98,10 +106,11 @@ class MatMulVariable(Variant):
         steps = a.shape[-2 if op.trans_a else -1]
         return best_tile(rows, node.result.shape[-1], steps, target, packed=True)
 
-    def lower(self, node: Node, b: Builder) -> None:
-        op = node.op
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        op, tile = node.op, offer.params
         a, w = operand_pair(node)
         assert isinstance(op, MatMul)
+        assert isinstance(tile, Tile)
         result = b.result(0)
         left, right = batched(b.read(a), result), b.read(w)
         left = swapped(left) if op.trans_a else left
@@ -113,7 +122,6 @@ class MatMulVariable(Variant):
         else:
             views = [left, batched(right, result), result, *extras]
             left, right, result, *extras = _merged(views, result.rank - 2)
-        _, tile = self._tile(node, b.target)
         direct = whole_lines(right, tile.lanes)
         k, n = right.shape[-2:]
         scratch = None if direct else b.scratch(panel_floats(k, min(n, tile.width), tile.lanes), F32)
@@ -140,23 +148,22 @@ class MatMulDot(Variant):
     params = Columns
     may_share = False
 
-    def supports(self, node: Node, target: Target) -> str:
-        op = node.op
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op, (a, _) = node.op, operand_pair(node)
         assert isinstance(op, MatMul)
         rows, columns = node.result.shape[-2:]
         if op.trans_a or not (op.trans_b or columns == 1):
             return "an operand's elements are no neighbours along the sum"
         if rows > MOST_DOT_ROWS and columns > 1:
             return f"there are more than {MOST_DOT_ROWS} rows"
-        return _why_not(node, target)
-
-    def cost(self, node: Node, target: Target) -> float:
-        a, _ = operand_pair(node)
-        rows, columns = node.result.shape[-2:]
+        if reason := _why_not(node, target):
+            return reason
         vectors = -(-a.shape[-1] // target.lanes) * max(target.lanes / FMA_LANES, 0.5)
-        return node.result.type.count * (vectors * (1 + 1 / (1 if columns == 1 else rows)) + SUM_CYCLES)
+        cycles = node.result.type.count * (vectors * (1 + 1 / (1 if columns == 1 else rows)) + SUM_CYCLES)
+        together = min(max(target.registers // (4 * (1 if columns == 1 else rows)), 1), MOST_DOT_COLUMNS)
+        return Offer(self.label, cycles, Columns(together))
 
-    def lower(self, node: Node, b: Builder) -> None:
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op = node.op
         a, w = operand_pair(node)
         assert isinstance(op, MatMul)
@@ -166,8 +173,7 @@ class MatMulDot(Variant):
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         if result.shape[-1] == 1:
             left, right, result, *extras = right, left, *map(swapped, (result, *extras))
-        columns = min(max(b.target.registers // (4 * left.shape[-2]), 1), MOST_DOT_COLUMNS)
-        b.call(self.kernel, [left, right], [result], params=Columns(columns), extras=extras)
+        b.call(self.kernel, [left, right], [result], params=offer.params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         if any(x is not None and innermost_stride(x) not in (0, 1) for x in after.reads):

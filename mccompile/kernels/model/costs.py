@@ -6,6 +6,7 @@ from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.registry import candidates
+from mccompile.kernels.variant import Offer
 from mccompile.targets.target import Target
 
 
@@ -14,9 +15,5 @@ def cheapest(node: Node, target: Target, constants: Container[Value]) -> float:
 
     ``constants`` are the values whose elements are known, which some variants rearrange.
     """
-    possible = (
-        variant.cost(node, target)
-        for variant in candidates(node.op.name)
-        if all(node.operands[i] in constants for i in variant.packs) and not variant.supports(node, target)
-    )
-    return min(possible, default=float("inf"))
+    found = (variant.offer(node, target, constants) for variant in candidates(node.op.name))
+    return min((offer.cycles for offer in found if isinstance(offer, Offer)), default=float("inf"))
