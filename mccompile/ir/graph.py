@@ -108,17 +108,22 @@ class Node:
 
     def evaluate(self, values: Mapping[Value, Array], wide: bool = False) -> list[Array]:
         """The meaning in numpy. ``wide`` computes floats in float64 (tolerances are scaled by it)."""
+        arrays = self.operand_arrays(values, wide)
+        with np.errstate(all="ignore"):
+            results = list(self.op.evaluate_wide(*arrays) if wide else self.op.evaluate(*arrays))
+        for i, body in self.post.items():
+            results[i] = self._apply(body, results[i], values, wide)
+        return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
+
+    def operand_arrays(self, values: Mapping[Value, Array], wide: bool = False) -> list[Array | None]:
+        """Operands as the operator sees them: after the prologues."""
         arrays: list[Array | None] = []
         for i, v in enumerate(self.operands):
             a = None if v is None else values[v]
             if a is not None and i in self.pre:
                 a = self._apply(self.pre[i], a, values, wide)
             arrays.append(a)
-        with np.errstate(all="ignore"):
-            results = list(self.op.evaluate_wide(*arrays) if wide else self.op.evaluate(*arrays))
-        for i, body in self.post.items():
-            results[i] = self._apply(body, results[i], values, wide)
-        return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
+        return arrays
 
     def _apply(self, body: ex.Expr, a: Array, values: Mapping[Value, Array], wide: bool) -> Array:
         read = ex.evaluate(body, lambda i: a if i == ex.ACC else values[self.extras[i]], wide)

@@ -9,7 +9,9 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from mccompile.ir import expr as ex
+from mccompile.ir.ranges import Range, anything
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure
 from mccompile.ir.types import TensorType
 
 
@@ -50,10 +52,43 @@ class Op:
     layouts: ClassVar[Layouts] = Layouts.FIXED
     wants_channels_last: ClassVar[bool] = False
     """Whether its kernels are at their best where neighbours in memory are channels."""
+    keeps_order: ClassVar[bool] = False
+    """Whether the result has the elements of operand 0 in their row-major order, under another shape."""
 
     def binds(self, types: Sequence[TensorType | None]) -> bool:
         """Whether operands and results are to be stored alike; ``types`` are those of the operands."""
         return self.layouts is Layouts.ALIKE
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        """The operands that the results are linear in, each while all others stay as they are."""
+        return ()
+
+    @property
+    def selects(self) -> bool:
+        """Whether every element of result 0 is one of operand 0, unchanged."""
+        return False
+
+    @property
+    def elementwise(self) -> ex.Expr | None:
+        """What the only result is at each place: an expression over the operands (variable i), broadcast."""
+        return None
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        """What each element of the results depends on; nothing is known if there are no nests."""
+        return ()
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        """The ranges of the results where the operands lie in ``ranges``, as long as no NaN goes in.
+
+        Each may have one element, or one for each channel: an index of axes that `structure` shows to be loops of
+        operands and result alike.
+        """
+        results = self.infer(*types)
+        count = max((r.low.size for r in ranges if r is not None), default=1)
+        if self.selects and ranges[0] is not None:
+            return ranges[0], *(anything(t.dtype, count) for t in results[1:])
+        return tuple(anything(t.dtype, count) for t in results)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         """Result types for operand types (None: an absent optional operand). Raises TypeRuleError."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import BOOL, I64, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -27,6 +30,16 @@ class ArgReduce(Op):
     mode: str
     axis: int
     last: bool = False
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (x,) = types
+        assert x is not None
+        return over_axes(x, (self.axis,), self.infer(x))
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        (x,) = types
+        assert x is not None
+        return (constant(0, x.shape[self.axis] - 1, 1 if ranges[0] is None else ranges[0].low.size),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

@@ -10,6 +10,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops, broadcast
 from mccompile.ir.types import TensorType, broadcast_shapes
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.softmax import Softmax
@@ -52,6 +53,24 @@ class Attention(Op):
             if m.rank > scores.rank or broadcast_shapes(scores.shape, m.shape) != scores.shape:
                 raise TypeRuleError(f"a mask {m} does not broadcast to scores {scores}")
         return self._second.infer(scores, v)
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        """Each row of queries weighs all values by all keys."""
+        q, k, v, *masks = types
+        (y,) = self.infer(*types)
+        n, lead = y.rank, y.rank - 2
+        row, column = axis_loops(2, n, lead)
+        lasts: list[Coordinates] = [(row, None), (None, None), (None, column)]
+        turned = self.trans_q, self.trans_k, self.trans_v
+        reads: list[Coordinates] = []
+        for t, last, swap in zip((q, k, v), lasts, turned, strict=True):
+            assert t is not None
+            reads.append((*broadcast(t.shape[:-2], lead, n), *(last[::-1] if swap else last)))
+        for m in masks:
+            assert m is not None
+            own = broadcast(m.shape, n, n)
+            reads.append((*own[:-1], None) if own else ())
+        return (Nest(y.shape, axis_loops(n, n), tuple(reads)),)
 
     @property
     def bodies(self) -> tuple[ex.Expr, ...]:

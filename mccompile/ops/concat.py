@@ -27,6 +27,10 @@ class Concat(Movement):
     axis: int
     view: bool = False
 
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return ()
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         known = [t for t in types if t is not None]
         first, a = known[0], self.axis

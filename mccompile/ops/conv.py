@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.affine import combine, loop
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -35,6 +37,34 @@ class Conv(Op):
     pads: tuple[int, ...]
     dilations: tuple[int, ...]
     groups: int = 1
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0, 1)
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        """Loops: batch, group, channel within it, places; then operand channel within the group, taps."""
+        x, w = types
+        assert x is not None
+        assert w is not None
+        (y,) = self.infer(x, w)
+        rank, g = x.rank - 2, self.groups
+        loops = (y.shape[0], g, y.shape[1] // g, *y.shape[2:], *w.shape[1:])
+        n, c = len(loops), 3 + rank
+        batch, channel = loop(0, n), combine(n, {1: y.shape[1] // g, 2: 1})
+        places = [
+            combine(n, {3 + i: self.strides[i], c + 1 + i: self.dilations[i]}, -self.pads[i]) for i in range(rank)
+        ]
+        return (
+            Nest(
+                loops,
+                (batch, channel, *axis_loops(rank, n, 3)),
+                (
+                    (batch, combine(n, {1: w.shape[1], c: 1}), *places),
+                    (channel, *axis_loops(1 + rank, n, c)),
+                ),
+            ),
+        )
 
     def binds(self, types: Sequence[TensorType | None]) -> bool:
         """A depthwise convolution reads each channel where it writes it; else operands are only broadcast."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.ir.affine import combine, loop
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.conv import emit_with_bias
 from mccompile.ops.frontend import Import
@@ -35,6 +37,30 @@ class ConvTranspose(Op):
     dilations: tuple[int, ...]
     output_padding: tuple[int, ...]
     groups: int = 1
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0, 1)
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        """Loops: batch, group, channel within it; operand channel within the group, places of the operand, taps."""
+        x, w = types
+        assert x is not None
+        assert w is not None
+        rank, g = x.rank - 2, self.groups
+        loops = (x.shape[0], g, w.shape[1], x.shape[1] // g, *x.shape[2:], *w.shape[2:])
+        n, t = len(loops), 4 + rank
+        batch, inner = loop(0, n), combine(n, {1: x.shape[1] // g, 3: 1})
+        places = [
+            combine(n, {4 + i: self.strides[i], t + i: self.dilations[i]}, -self.pads[i]) for i in range(rank)
+        ]
+        return (
+            Nest(
+                loops,
+                (batch, combine(n, {1: w.shape[1], 2: 1}), *places),
+                ((batch, inner, *axis_loops(rank, n, 4)), (inner, loop(2, n), *axis_loops(rank, n, t))),
+            ),
+        )
 
     def output(self, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
         """The spatial extents of the result."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -23,6 +25,15 @@ class CumSum(Op):
     axis: int
     exclusive: bool = False
     reverse: bool = False
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (x,) = types
+        assert x is not None
+        return over_axes(x, (self.axis,), self.infer(x))
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0,)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.indices import checked, data_and_indices, index_operand, progression
@@ -29,6 +31,23 @@ class Gather(Op):
 
     axis: int
     inside: bool = False
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
+    def selects(self) -> bool:
+        return True
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        x, indices = types
+        assert x is not None
+        assert indices is not None
+        (y,) = self.infer(x, indices)
+        n, many = y.rank, indices.rank
+        read = (*axis_loops(self.axis, n), None, *axis_loops(x.rank - self.axis - 1, n, self.axis + many))
+        return (Nest(y.shape, axis_loops(n, n), (read, axis_loops(many, n, self.axis))),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, indices = data_and_indices(types, self.inside)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.indices import checked, data_and_indices, index_operand
@@ -24,6 +26,20 @@ class GatherElements(Op):
 
     axis: int
     inside: bool = False
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
+    def selects(self) -> bool:
+        return True
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (y,) = self.infer(*types)
+        own = axis_loops(y.rank, y.rank)
+        read = (*own[: self.axis], None, *own[self.axis + 1 :])
+        return (Nest(y.shape, own, (read, own)),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, indices = data_and_indices(types, self.inside)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.ir.affine import loop
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.indices import checked, data_and_indices, index_operand
@@ -24,6 +27,25 @@ class GatherND(Op):
 
     batch: int
     inside: bool = False
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
+    def selects(self) -> bool:
+        return True
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        """Loops: the result's; then the tuple of indices."""
+        x, indices = types
+        assert x is not None
+        assert indices is not None
+        (y,) = self.infer(x, indices)
+        depth, lead = indices.shape[-1], indices.rank - 1
+        n = y.rank + 1
+        read = (*axis_loops(self.batch, n), *(None,) * depth, *axis_loops(y.rank - lead, n, lead))
+        return (Nest((*y.shape, depth), axis_loops(y.rank, n), (read, (*axis_loops(lead, n), loop(y.rank, n)))),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, indices = data_and_indices(types, self.inside)

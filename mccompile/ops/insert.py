@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from mccompile.ir.affine import positions
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.ranges import Range, hull
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.take import Maps, affine_maps, require_inside
@@ -22,6 +25,19 @@ class Insert(Op):
     name = "insert"
 
     maps: Maps
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        x, updates = types
+        assert x is not None
+        assert updates is not None
+        stays, new = axis_loops(x.rank, x.rank), axis_loops(updates.rank, updates.rank)
+        return (
+            Nest(x.shape, stays, (stays, None)),
+            Nest(updates.shape, affine_maps(self.maps), (None, new)),
+        )
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        return (hull([r for r in ranges if r is not None]),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, updates = types

@@ -9,7 +9,9 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.ranges import Range, of_expression
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, elementwise
 from mccompile.ir.types import DTYPES, TensorType, broadcast_shapes
 
 
@@ -26,6 +28,21 @@ class Map(Op):
 
     expr: ex.Expr
     storage: str = ""
+
+    @property
+    def elementwise(self) -> ex.Expr:
+        return self.expr
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        return elementwise(types, self.infer(*types)[0])
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        def variable(index: int) -> Range:
+            found = ranges[index]
+            assert found is not None
+            return found
+
+        return (of_expression(self.expr, variable),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         known = [t for t in types if t is not None]

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.affine import loop
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops, broadcast
 from mccompile.ir.types import TensorType, broadcast_shapes
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -28,6 +30,25 @@ class MatMul(Op):
 
     trans_a: bool = False
     trans_b: bool = False
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0, 1)
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        """Loops: leading axes, row, column; then the axis summed over."""
+        a, b = types
+        assert a is not None
+        assert b is not None
+        (y,) = self.infer(a, b)
+        loops = (*y.shape, a.shape[-2 if self.trans_a else -1])
+        n, lead = len(loops), y.rank - 2
+        row, column, inner = (loop(lead + i, n) for i in range(3))
+        left, right = ((inner, row) if self.trans_a else (row, inner)), (
+            (column, inner) if self.trans_b else (inner, column)
+        )
+        reads = tuple((*broadcast(t.shape[:-2], lead, n), *last) for t, last in ((a, left), (b, right)))
+        return (Nest(loops, axis_loops(y.rank, n), reads),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         a, b = types

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.affine import Move, places
 from mccompile.ir.op import Kind, Layouts, Op
+from mccompile.ir.ranges import Range, constant, hull
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, of_moves
 from mccompile.ir.types import TensorType, dtype_of
 
 
@@ -27,6 +30,24 @@ class Movement(Op):
     def background(self) -> float | None:
         """The value of result elements that no move writes; None if every element is written."""
         return None
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return () if self.background else (0,)
+
+    @property
+    def selects(self) -> bool:
+        return self.background is None
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        given = tuple(t for t in types if t is not None)
+        return of_moves(self.moves(given, self.infer(*types)), len(types))
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        given = [r for r in ranges if r is not None]
+        if self.background is not None:
+            given.append(constant(self.background, self.background))
+        return (hull(given),) * len(self.infer(*types))
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         given = [np.asarray(a) for a in arrays]

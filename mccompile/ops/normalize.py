@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,9 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.ranges import Range, anything, zero_or_free
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import F32, DType, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
@@ -34,6 +37,16 @@ class Normalize(Op):
     epsilon: float
     center: bool = True
     floor: bool = False
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (x,) = types
+        assert x is not None
+        return over_axes(x, self.axes, self.infer(x))
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        (x,) = ranges
+        assert x is not None
+        return (zero_or_free(x) if self.epsilon > 0 else anything(self.infer(*types)[0].dtype, x.low.size),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

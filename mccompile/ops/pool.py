@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.ir.affine import combine
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.ranges import Range, averaged, summed
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -34,6 +39,34 @@ class Pool(Op):
     dilations: tuple[int, ...]
     ceil: bool = False
     count_pad: bool = False
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return () if self.mode == "max" else (0,)
+
+    @property
+    def selects(self) -> bool:
+        return self.mode == "max"
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        """Loops: batch, channel, places; then taps."""
+        (y,) = self.infer(*types)
+        rank = len(self.kernel)
+        loops = (*y.shape, *self.kernel)
+        n = len(loops)
+        places = [
+            combine(n, {2 + i: self.strides[i], 2 + rank + i: self.dilations[i]}, -self.pads[i]) for i in range(rank)
+        ]
+        return (Nest(loops, axis_loops(2 + rank, n), ((*axis_loops(2, n), *places),)),)
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        (x,), ((y,), taps) = ranges, (self.infer(*types), math.prod(self.kernel))
+        assert x is not None
+        if self.mode == "max":
+            return (x,)
+        if (any(self.pads) or self.ceil) and (self.mode == "sum" or self.count_pad):
+            x = x.with_zero()
+        return (summed(x, taps, y.dtype) if self.mode == "sum" else averaged(x, taps, y.dtype),)
 
     @property
     def window(self) -> Window:

@@ -15,6 +15,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
 from mccompile.ir.types import I32, Shape, TensorType
 
 
@@ -42,6 +43,18 @@ class Recurrent(Op):
     def step(self, x: Array, r: Array, state: dict[str, Array], own: Sequence[Array | None]) -> dict[str, Array]:
         """The states after one time step."""
         raise NotImplementedError
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        """Every element depends on all times and units of its sequence in the batch."""
+        nests = []
+        for i, y in enumerate(self.infer(*types)):
+            batch = axis_loops(y.rank, y.rank)[-2]
+            own: list[Coordinates | None] = [(None, batch, None), (None, None), (batch,), (batch, None)]
+            for t in types[4:]:
+                own.append(None if t is None else (batch, None) if t.rank == 2 else (None,))
+            reads = tuple(None if t is None else at for t, at in zip(types, own, strict=True))
+            nests.append(Nest(y.shape, axis_loops(y.rank, y.rank), reads, i))
+        return tuple(nests)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, r, *rest = types

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.op import Kind, Layouts, Op
+from mccompile.ir.ranges import Range, anything, summed
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
@@ -33,6 +35,28 @@ class Reduce(Op):
 
     mode: str
     axes: tuple[int, ...]
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0,) if self.mode == "sum" else ()
+
+    @property
+    def selects(self) -> bool:
+        return self.mode in ("max", "min")
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (x,) = types
+        assert x is not None
+        return over_axes(x, self.axes, self.infer(x))
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        (x,), (found,) = types, ranges
+        assert x is not None
+        assert found is not None
+        count = math.prod(x.shape[a] for a in self.axes)
+        if self.mode == "sum":
+            return (summed(found, count, x.dtype),)
+        return (anything(x.dtype, found.low.size) if self.mode == "prod" and count > 1 else found,)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, reshaped
 from mccompile.ir.types import TensorType
 
 
@@ -19,8 +21,17 @@ class Reshape(Op):
     name = "reshape"
     kind = Kind.INJECTIVE
     layouts = Layouts.ANY
+    keeps_order = True
 
     shape: tuple[int, ...]
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
+    def selects(self) -> bool:
+        return True
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
@@ -28,6 +39,11 @@ class Reshape(Op):
         if math.prod(self.shape) != x.count:
             raise TypeRuleError(f"{x} cannot be reshaped to {list(self.shape)}")
         return (TensorType(x.dtype, self.shape),)
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (x,) = types
+        assert x is not None
+        return reshaped(x.shape, self.shape)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         return (np.asarray(arrays[0]).reshape(self.shape),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,9 @@ from mccompile.ir import expr as ex
 from mccompile.ir.affine import Move, combine, loop
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.ranges import Range, constant, hull, zero_or_free
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import F32, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
@@ -38,6 +41,29 @@ class Resize(Op):
     weighted: bool = False
     partial: bool = False
     outside: float = 0.0
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return () if self.partial and self.outside else (0,)
+
+    @property
+    def selects(self) -> bool:
+        return not self.weighted and not self.partial
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        x, *tables = types
+        assert x is not None
+        (y,) = self.infer(*types)
+        own = axis_loops(y.rank, y.rank)
+        read = tuple(None if a in self.axes else at for a, at in enumerate(own))
+        rows = [(own[self.axes[i % len(self.axes)]], None) for i in range(len(tables))]
+        return (Nest(y.shape, own, (read, *rows)),)
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        x = ranges[0]
+        assert x is not None
+        found = zero_or_free(x) if self.weighted else x
+        return (hull([found, constant(self.outside, self.outside)]) if self.partial else found,)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, *tables = types

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, in_place
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather_nd import tuple_places, tuples
@@ -28,6 +30,9 @@ class ScatterND(Op):
 
     reduction: str = "none"
     inside: bool = False
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        return in_place(types)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x, indices), updates = data_and_indices(types, self.inside), types[2]

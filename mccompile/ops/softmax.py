@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -26,6 +29,16 @@ class Softmax(Op):
 
     axis: int
     mode: str = "soft"
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (x,) = types
+        assert x is not None
+        return over_axes(x, (self.axis,), self.infer(x))
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        (x,) = ranges
+        assert x is not None
+        return (constant(-np.inf if self.mode == "log" else 0.0, 1.5, x.low.size),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import BOOL, I64, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -26,6 +28,15 @@ class TopK(Op):
     k: int
     axis: int
     largest: bool = True
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (x,) = types
+        assert x is not None
+        return over_axes(x, (self.axis,), self.infer(x))
+
+    @property
+    def selects(self) -> bool:
+        return True
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

@@ -10,8 +10,10 @@ import pytest
 
 from mccompile.driver import Options, import_graph
 from mccompile.ir import expr as ex
+from mccompile.ir import ranges
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.graph_text import parse_graph, print_graph
+from mccompile.ir.ranges import Range
 from mccompile.ir.types import F32, TensorType
 from mccompile.ops.concat import Concat
 from mccompile.ops.conv import Conv
@@ -27,8 +29,6 @@ from mccompile.ops.resize import Repeat
 from mccompile.ops.slice import Slice
 from mccompile.ops.split import Split
 from mccompile.ops.transpose import Transpose
-from mccompile.passes.analysis import ranges
-from mccompile.passes.analysis.ranges import Range
 from mccompile.passes.channels import rules as channel_rules
 from mccompile.passes.channels.flow import Analysis, Channels
 from mccompile.passes.manager import exact_only, run_passes

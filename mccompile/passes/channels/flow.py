@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir import ranges
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
+from mccompile.ir.ranges import Range
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
-from mccompile.passes.analysis import ranges
-from mccompile.passes.analysis.ranges import Range
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from itertools import accumulate
 
 import numpy as np
 
+from mccompile.ir import ranges
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op
+from mccompile.ir.ranges import Range
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType, Shape
 from mccompile.ops.concat import Concat
@@ -29,8 +31,6 @@ from mccompile.ops.softmax import Softmax
 from mccompile.ops.split import Split
 from mccompile.ops.tile import Tile
 from mccompile.ops.transpose import Transpose
-from mccompile.passes.analysis import ranges
-from mccompile.passes.analysis.ranges import Range
 from mccompile.passes.channels.flow import Analysis, Channels, Need, Rule
 
 _WINOGRAD = 16

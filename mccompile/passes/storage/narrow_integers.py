@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir import ranges
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.ranges import Range
 from mccompile.ir.types import I32, I64
 from mccompile.ops.arg_reduce import ArgReduce
 from mccompile.ops.gather import Gather
@@ -16,8 +18,6 @@ from mccompile.ops.gather_nd import GatherND
 from mccompile.ops.map import Map
 from mccompile.ops.movement import Movement
 from mccompile.ops.reshape import Reshape
-from mccompile.passes.analysis import ranges
-from mccompile.passes.analysis.ranges import Range
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 

@@ -8,14 +8,14 @@ a value is if no NaN goes in.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.scalar import FUNCTIONS, Array
-from mccompile.ir.types import BOOL, DType
+from mccompile.ir.types import BOOL, DType, dtype_of
 
 _EXACT = 2.0**53
 """Integers beyond this are not float64."""
@@ -66,7 +66,8 @@ def of_array(array: Array, axis: int | None) -> Range:
     others = tuple(a for a in range(array.ndim) if a != axis)
     low, high = (np.atleast_1d(end).astype(np.float64) for end in (array.min(others), array.max(others)))
     missing = np.isnan(low) | np.isnan(high)
-    return Range(np.where(missing, -np.inf, low), np.where(missing, np.inf, high))
+    found = Range(np.where(missing, -np.inf, low), np.where(missing, np.inf, high))
+    return found if array.dtype.kind not in "iu" else _fitting(found.low, found.high, dtype_of(array))
 
 
 def step(dtype: DType) -> float:
@@ -87,8 +88,7 @@ def of_expression(body: ex.Expr, variable: Callable[[int], Range]) -> Range:
             case ex.Var(index=index):
                 return variable(index)
             case ex.Num():
-                value = np.array([float(e.value)])
-                return Range(value, value) if not np.isnan(value[0]) else anything(e.dtype)
+                return of_array(np.asarray(e.value).astype(e.dtype.numpy), None)
             case ex.Convert(operand=operand):
                 return _converted(walk(operand), operand.dtype, e.dtype)
             case ex.Apply(operands=operands):
@@ -242,3 +242,35 @@ _RULES: dict[str, Callable[..., Range]] = {
     "sin": _within(-1, 1),
     "cos": _within(-1, 1),
 }
+
+
+# -- what operators say of their results --------------------------------------------------------------------------
+def constant(low: float, high: float, count: int = 1) -> Range:
+    """``low <= value <= high`` for ``count`` channels."""
+    return Range(np.full(count, float(low)), np.full(count, float(high)))
+
+
+def hull(ranges: Sequence[Range]) -> Range:
+    """The least range that holds all of ``ranges``, each of as many channels or of one."""
+    low, high = (np.broadcast_arrays(*ends) for ends in zip(*((r.low, r.high) for r in ranges), strict=True))
+    return Range(np.min(low, 0), np.max(high, 0))
+
+
+def zero_or_free(x: Range) -> Range:
+    """0 where ``x`` is 0, else anything."""
+    return Range(np.where(x.zero, 0, -np.inf), np.where(x.zero, 0, np.inf))
+
+
+def summed(x: Range, count: int, dtype: DType) -> Range:
+    """Sums of ``count`` elements, each rounded to ``dtype``."""
+    if not dtype.is_float:
+        free = anything(dtype)
+        return Range(np.where(x.zero, 0, free.low), np.where(x.zero, 0, free.high))
+    by = np.where(x.known, 0, _size(x) * count * count * step(dtype.compute))
+    return widened(x.low * count, x.high * count, by)
+
+
+def averaged(x: Range, count: int, dtype: DType) -> Range:
+    """Means of at most ``count`` elements."""
+    by = np.where(x.known, 0, _size(x) * count * step(dtype.compute))
+    return widened(x.low, x.high, by)
