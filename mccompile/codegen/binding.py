@@ -156,7 +156,10 @@ class KernelContext:
         return ", ".join([*(v.name for v in views), *scratch, *self.call.args])
 
     def load(self, i: int, *coordinates: str) -> str:
-        """Operand ``i`` at coordinates with its prologue applied, as one C expression."""
+        """Operand ``i`` at coordinates with its prologue applied, as C that may stand next to any operator.
+
+        Where it stands alone, ``| bare`` leaves its parentheses away.
+        """
         x = self.x[i]
         if x is None:
             raise InternalError(f"{self.call.kernel} reads absent operand {i}")
@@ -165,7 +168,7 @@ class KernelContext:
         if body is None:
             return element
         emitter = Emitter(self._leaf(element, coordinates), locals_=False)
-        return emitter.emit(body)
+        return wrapped(emitter.emit(body))
 
     def loaded(self, i: int) -> DType:
         """The type of what `load` gives."""
@@ -218,7 +221,7 @@ class KernelContext:
     @staticmethod
     def position(out: str, stride: int, tap: str, dilation: int, pad: int) -> str:
         """The input coordinate of a window's tap: ``out * stride + tap * dilation - pad``."""
-        terms = [out if stride == 1 else f"{out} * {stride}", tap if dilation == 1 else f"{tap} * {dilation}"]
+        terms = [wrapped(c) if by == 1 else f"{wrapped(c)} * {by}" for c, by in ((out, stride), (tap, dilation))]
         return " + ".join(terms) + (f" - {pad}" if pad else "")
 
     @staticmethod
@@ -237,7 +240,7 @@ class KernelContext:
 
     @staticmethod
     def reduction_step(mode: str, left: str, right: str, dtype: DType) -> str:
-        """``left`` and ``right`` combined."""
+        """``left`` and ``right`` combined, to stand alone."""
         fn = {"sum": "add", "prod": "mul"}.get(mode, mode)
         body = ex.apply(fn, ex.var(0, dtype), ex.var(1, dtype))
         return Emitter(lambda i: wrapped((left, right)[i]), locals_=False).emit(body)
@@ -255,8 +258,8 @@ class Accumulator:
 
     def term(self, text: str) -> str:
         """A factor of a product."""
-        return text if self.dtype.is_float else f"({self.c}){wrapped(text)}"
+        return wrapped(text) if self.dtype.is_float else f"({self.c}){wrapped(text)}"
 
     def value(self, text: str) -> str:
         """The sum in the compute type."""
-        return text if self.dtype.is_float else f"({self.dtype.c}){text}"
+        return text if self.dtype.is_float else f"({self.dtype.c}){wrapped(text)}"

@@ -12,7 +12,6 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, DType
 
-_ATOM = re.compile(r"[\w.]+(?:\[[^\[\]]*\])*\Z|[A-Za-z_]\w*\([^()]*\)\Z")
 _BOUNDS = {"i32": (-(2**31), "INT32_MIN"), "i64": (-(2**63), "INT64_MIN")}
 
 
@@ -39,24 +38,36 @@ def literal(value: float, dtype: DType) -> str:
 
 def wrapped(text: str) -> str:
     """``text`` so that it may stand next to any operator."""
-    if _ATOM.match(text) or (text.startswith("(") and _closes_at_end(text)):
-        return text
-    return f"({text})"
+    return text if _binds_closest(text) else f"({text})"
 
 
-def _closes_at_end(text: str) -> bool:
+def bare(text: str) -> str:
+    """``text`` without parentheses around the whole, for where it stands alone."""
+    return text[1:-1] if text.startswith("(") and _group_end(text, 0) == len(text) else text
+
+
+def _binds_closest(text: str) -> bool:
+    """True of a name, a number, a group in parentheses, and of calls and elements of names.
+
+    ``x0[f(i) * 3]`` and ``mcc_relu_f32(x - (y + z))`` do, ``-x``, ``a + b``, ``(float)x`` and ``c ? a : b`` do not.
+    """
+    if text.startswith("("):
+        return _group_end(text, 0) == len(text)  # what follows the group would make it a cast
+    name = re.match(r"[\w.]+", text)
+    at = name.end() if name else 0
+    while 0 < at < len(text) and text[at] in "([":
+        at = _group_end(text, at)
+    return 0 < at == len(text)
+
+
+def _group_end(text: str, start: int) -> int:
+    """The place behind the group in brackets that begins at ``start``; 0 if it does not end."""
     depth = 0
-    for i, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
+    for i in range(start, len(text)):
+        depth += (text[i] in "([") - (text[i] in ")]")
         if depth == 0:
-            return i == len(text) - 1
-    return False
-
-
-def _bare(text: str) -> str:
-    """``text`` without parentheses around the whole, unless they belong to a cast."""
-    cast = re.match(r"\((const )?(u?int\d+_t|float|double)\)", text)
-    return text[1:-1] if text.startswith("(") and not cast and _closes_at_end(text) else text
+            return i + 1
+    return 0
 
 
 def conversion(text: str, source: DType, target: DType) -> str:
@@ -66,7 +77,7 @@ def conversion(text: str, source: DType, target: DType) -> str:
     if target == BOOL:
         return f"(uint8_t)({wrapped(text)} != 0)"
     if source.is_float and not target.is_float:
-        return f"mcc_{source}_to_{target}({_bare(text)})"
+        return f"mcc_{source}_to_{target}({bare(text)})"
     return f"({target.c}){wrapped(text)}"
 
 
@@ -90,7 +101,7 @@ class Emitter:
 
     def emit(self, expr: ex.Expr) -> str:
         self._count(expr)
-        return _bare(self._walk(expr))
+        return bare(self._walk(expr))
 
     def _count(self, e: ex.Expr) -> None:
         self._uses[e] += 1
@@ -105,7 +116,7 @@ class Emitter:
         simple = isinstance(e, ex.Num) or re.fullmatch(r"\w+", text)
         if self.locals and self._uses[e] > 1 and not simple:
             name = f"{self.prefix}{len(self.lines)}"
-            self.lines.append(f"const {self.ctype(e.dtype)} {name} = {_bare(text)};")
+            self.lines.append(f"const {self.ctype(e.dtype)} {name} = {bare(text)};")
             text = name
         self._done[e] = text
         return text
@@ -128,7 +139,7 @@ class Emitter:
         template = row.c[typed.kind]
         call = re.fullmatch(r"\w+(\{\w\})?\w*(\{\w\})?\(.*\)", template) is not None
         args = [self._walk(a) for a in operands]
-        shown = [_bare(a) if call else wrapped(a) for a in args]
+        shown = [bare(a) if call else wrapped(a) for a in args]
         unsigned = "u" + typed.c if typed.kind == "i" else typed.c
         if typed.nbytes < 4:
             unsigned = "uint32_t"  # C would promote narrower operands to int anyway

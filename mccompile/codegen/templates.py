@@ -9,6 +9,7 @@ from collections.abc import Callable
 import jinja2
 
 from mccompile._data import data_dir
+from mccompile.codegen.c_expr import bare
 
 _NO_CODE = re.compile(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"')
 """Comments and strings."""
@@ -46,7 +47,7 @@ class _Loader(jinja2.FileSystemLoader):
 @functools.cache
 def environment() -> jinja2.Environment:
     """Templates as C with ``//%`` control lines; an undefined variable is an error."""
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=_Loader(data_dir() / "kernels_templates"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -54,6 +55,8 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    made.filters["bare"] = bare
+    return made
 
 
 def render(template: str, **variables: object) -> str:

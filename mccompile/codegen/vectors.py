@@ -189,7 +189,7 @@ class Vectors:
         }[mode]
 
     def load(self, i: int, count: int, *coordinates: str) -> str:
-        """``count`` lanes of operand ``i`` with its prologue applied, as one C expression."""
+        """``count`` lanes of operand ``i`` with its prologue applied, as C that may stand next to any operator."""
         x = self.context.x[i]
         assert x is not None
         lanes = self.lanes_of(x, count, *coordinates)
@@ -197,7 +197,7 @@ class Vectors:
         if body is None:
             return lanes
         emitter = VectorEmitter(self._leaf(lanes, count, coordinates), locals_=False)
-        return emitter.emit(vector_form(body))
+        return wrapped(emitter.emit(vector_form(body)))
 
     def define(self, name: str, i: int, count: int, *coordinates: str) -> str:
         """Statements that declare ``name`` as `load`."""
@@ -224,7 +224,7 @@ class Vectors:
     def define_over(self, name: str, body: ex.Expr, first: str, count: int, *coordinates: str) -> str:
         """Statements that declare ``name`` as ``body``: x0 stands for ``first``, others for lanes of the operands."""
         emitter = VectorEmitter(
-            lambda i: first if i == 0 else self.load(i, count, *coordinates), prefix=f"{name}_"
+            lambda i: wrapped(first) if i == 0 else self.load(i, count, *coordinates), prefix=f"{name}_"
         )
         result = emitter.emit(vector_form(body))
         return "\n".join([*emitter.lines, f"const mcc_vf {name} = {result};"])
@@ -272,7 +272,7 @@ class Vectors:
 
     def _leaf(self, value: str, count: int, coordinates: tuple[str, ...]) -> Callable[[int], str]:
         def read(i: int) -> str:
-            return value if i == ex.ACC else self.lanes_of(self.context.e[i], count, *coordinates)
+            return wrapped(value) if i == ex.ACC else self.lanes_of(self.context.e[i], count, *coordinates)
 
         return read
 
