@@ -1,13 +1,19 @@
 """Skips for missing tools and data, which a continuous-integration run turns into failures.
 
-``tests/conftest.py`` imports the two hooks; tests call ``needs_tool`` and ``needs_shared``.
+``tests/conftest.py`` imports the two hooks; tests call ``needs_tool``, ``needs_sanitizers`` and ``needs_shared``.
+A tool is missing also where it is there in part: a compiler without its C library, clang without the run-time of its
+sanitizers. A skip names what to install.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import subprocess
+import tempfile
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +22,61 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+@dataclass(frozen=True)
+class Tool:
+    """What holds a tool on Debian and Ubuntu; the flags a compiler must build `PROBE` with (None: no compiler)."""
+
+    packages: str
+    flags: tuple[str, ...] | None = None
+
+
+TOOLS = {
+    "gcc": Tool("gcc libc6-dev", ("-lm",)),
+    "g++": Tool("g++", ()),
+    "clang": Tool("clang", ("-lm",)),
+    "clang++": Tool("clang g++", ()),
+    "arm-none-eabi-gcc": Tool("gcc-arm-none-eabi libnewlib-arm-none-eabi", ("-c",)),
+    "aarch64-linux-gnu-gcc": Tool("gcc-aarch64-linux-gnu libc6-dev-arm64-cross", ("-static", "-lm")),
+    "arm-linux-gnueabihf-gcc": Tool("gcc-arm-linux-gnueabihf libc6-dev-armhf-cross", ("-static", "-lm")),
+    "qemu-aarch64": Tool("qemu-user"),
+    "qemu-arm": Tool("qemu-user"),
+    "valgrind": Tool("valgrind"),
+}
+"""Those whose packages a reader could not guess; `.ci/run` installs the same ones."""
+
+PROBE = "#include <math.h>\n#include <stdio.h>\n#include <string.h>\nint main(void) { return 0; }\n"
+
+
 def needs_tool(name: str) -> str:
-    """The path of an executable; skips the test where there is none."""
-    path = shutil.which(name)
+    """The path of an executable; skips the test where there is none, or a compiler that lacks a part."""
+    path, tool = shutil.which(name), TOOLS.get(name, Tool(""))
+    wanted = f" (Debian, Ubuntu: apt install {tool.packages})" if tool.packages else ""
     if path is None:
-        pytest.skip(f"needs {name}")
+        pytest.skip(f"needs {name}{wanted}")
+    if tool.flags is not None and not _builds(path, tool.flags):
+        pytest.skip(f"needs the headers and libraries of {name}{wanted}")
     return path
+
+
+def needs_sanitizers(name: str) -> str:
+    """As `needs_tool`, of a compiler with the run-time of AddressSanitizer and UndefinedBehaviorSanitizer."""
+    path = needs_tool(name)
+    if not _builds(path, ("-fsanitize=address,undefined",)):
+        done = subprocess.run([path, "-dumpversion"], capture_output=True, text=True, check=True)
+        release = done.stdout.strip().split(".")[0]
+        package = f"libclang-rt-{release}-dev" if "clang" in name else f"libgcc-{release}-dev"
+        pytest.skip(f"needs the sanitizers of {name} (Debian, Ubuntu: apt install {package})")
+    return path
+
+
+@functools.cache
+def _builds(compiler: str, flags: tuple[str, ...]) -> bool:
+    """True where a compiler makes a program (or what ``flags`` ask for) of `PROBE`."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.cpp" if "++" in Path(compiler).name else "probe.c")
+        source.write_text(PROBE)
+        command = [compiler, str(source), *flags, "-o", str(source.with_suffix(".out"))]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def needs_shared(relative: str) -> Path:

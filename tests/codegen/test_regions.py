@@ -18,7 +18,7 @@ from mccompile.ir.errors import UsageError
 from mccompile.run.memory import Fences, guarded_bytes
 from mccompile.run.network import Network
 from mccompile.targets.target import resolve, strict_warnings
-from tests._skips import needs_tool
+from tests._skips import needs_sanitizers, needs_tool
 from tests.support.small_models import MODELS, draw_inputs, write_model
 
 
@@ -75,7 +75,7 @@ def test_no_warnings(target: str, compiler: str, tmp_path: Path) -> None:
 
 
 def test_split_arenas_under_the_sanitizer(tmp_path: Path) -> None:
-    compiler = needs_tool("gcc")
+    compiler = needs_sanitizers("gcc")
     model = write_model("residual", tmp_path)
     options = Options(target="generic", memory=(("dtcm", 1000), ("sram", 100_000)))
     driver.compile(model, tmp_path / "out", options, extra=reference_golden(model))

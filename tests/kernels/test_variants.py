@@ -17,7 +17,7 @@ from mccompile.ir.kernel import Call
 from mccompile.kernels.model.tiles import Tile
 from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
-from tests._skips import REPOSITORY, needs_tool
+from tests._skips import REPOSITORY, needs_sanitizers, needs_tool
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, Net, VariantCase, matmul
 from tests.kernels.cases_channels import DEPTHWISE, OVER_CHANNELS
 from tests.kernels.cases_conv_channels import CHANNELS
@@ -198,7 +198,7 @@ def test_tiles_end_before_at_and_behind_extents(target: str, tmp_path: Path) -> 
 def test_no_access_outside_of_the_tensors(case: VariantCase, target: str, tmp_path: Path) -> None:
     """Between forbidden pages, at the least alignment, and with a poisoned guard around each tensor."""
     needs_target(target)
-    compiler = needs_tool("gcc")
+    compiler = needs_sanitizers("gcc")
     model = case.model()
     (tmp_path / "guarded.onnx").write_bytes(model.SerializeToString())
     mccompile.compile(tmp_path / "guarded.onnx", tmp_path / "out", target=target, kernels=case.force)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests._skips import REPOSITORY, needs_tool
+from tests._skips import REPOSITORY, needs_sanitizers
 
 PARTS = 6
 
@@ -19,9 +19,9 @@ def sanitized(arguments: list[str]) -> subprocess.CompletedProcess[str]:
 
     The C++ library comes first as well: the sanitizer looks for its exceptions when it is loaded.
     """
-    needs_tool("gcc")
+    gcc = needs_sanitizers("gcc")
     names = ("libasan.so", "libstdc++.so")
-    found = [subprocess.check_output(["gcc", f"-print-file-name={n}"], text=True).strip() for n in names]
+    found = [subprocess.check_output([gcc, f"-print-file-name={n}"], text=True).strip() for n in names]
     environment = {**os.environ, "LD_PRELOAD": ":".join(found), "ASAN_OPTIONS": "detect_leaks=0"}
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)

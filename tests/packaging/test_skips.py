@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests._skips import TOOLS, needs_sanitizers, needs_tool
+
 ROOT = Path(__file__).resolve().parents[2]
 
 TESTS = """\
@@ -48,3 +50,38 @@ def test_missing_things(tmp_path: Path, variables: dict[str, str], skipped: int,
     assert (result.returncode != 0) == bool(failed)
     if failed:
         assert "needs no-such-compiler" in result.stdout
+
+
+def _compiler(folder: Path, name: str, fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that makes everything, except with a flag that holds ``fails``; it stands before all others."""
+    path = folder / name
+    path.write_text(f'#!/bin/sh\ncase "$*" in -dumpversion) echo 14.0.6;; *{fails}*) exit 1;; esac\n')
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+def test_the_part_of_a_tool_that_is_missing_is_named_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _compiler(tmp_path, "clang", "-fsanitize", monkeypatch)
+    _compiler(tmp_path, "gcc", "-lm", monkeypatch)
+    assert needs_tool("clang") == str(tmp_path / "clang")
+    with pytest.raises(pytest.skip.Exception, match=r"needs the sanitizers of clang .*libclang-rt-14-dev"):
+        needs_sanitizers("clang")
+    for needs in (needs_tool, needs_sanitizers):
+        with pytest.raises(pytest.skip.Exception, match=r"needs the headers and libraries of gcc .*libc6-dev"):
+            needs("gcc")
+
+
+def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name, tool in TOOLS.items():
+        with pytest.raises(pytest.skip.Exception) as caught:
+            needs_tool(name)
+        assert str(caught.value) == f"needs {name} (Debian, Ubuntu: apt install {tool.packages})"
+
+
+def test_continuous_integration_installs_what_the_skips_name() -> None:
+    words = (ROOT / ".ci" / "run").read_text().split()
+    assert {p for tool in TOOLS.values() for p in tool.packages.split()} <= set(words)
+    assert "clang -fsanitize=address,undefined" in " ".join(words)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mccompile.codegen.blob import declare_c, embed_c, write_blob
-from tests._skips import needs_tool
+from tests._skips import needs_sanitizers, needs_tool
 from tests.runtime.support import ALIGN, ROOT, RUNTIME, run, strict_flags
 
 GUARDED = Path(__file__).with_name("guarded_blob.c")
@@ -43,7 +43,7 @@ def test_no_warning(compiler: str, defines: list[str], tmp_path: Path) -> None:
 def test_damaged_blobs_at_a_guard_page(
     compiler: str, sanitize: list[str], blob: bytes, tmp_path: Path
 ) -> None:
-    cc = needs_tool(compiler)
+    cc = needs_sanitizers(compiler) if sanitize else needs_tool(compiler)
     (tmp_path / "t.mcb").write_bytes(blob)
     program = tmp_path / "guarded"
     run(

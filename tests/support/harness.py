@@ -16,6 +16,7 @@ import numpy as np
 from mccompile.ir.types import DTYPES
 from mccompile.run.emulate import cross_tools
 from mccompile.targets.target import resolve, runs_here
+from tests._skips import needs_sanitizers, needs_tool
 
 Array = np.ndarray[Any, np.dtype[Any]]
 HARNESS = Path(__file__).with_name("harness.c")
@@ -95,6 +96,7 @@ def build(out: Path, flags: Sequence[str] = (), compiler: str = "gcc", source: P
     if not runs_here(kind.name):
         tools = cross_tools(kind)
         compiler, emulator, flags = tools.compiler[0], tools.emulator, [*flags, "-static"]
+    (needs_sanitizers if any(f.startswith("-fsanitize") for f in flags) else needs_tool)(compiler)
     command = [compiler, "-std=c99", *target, *flags, f"-I{out}", f"-I{work}", *files, HARNESS, "-lm", "-o", program]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -24,6 +24,7 @@ from mccompile.run.build import run_compiler
 from mccompile.run.emulate import CrossTools, EmulatedNet, Emulator, cross_tools, emulated_main
 from mccompile.run.network import aligned_bytes
 from mccompile.targets.target import Target, runs_here
+from tests._skips import needs_tool
 from tests.support.draw import SeededDraw
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -142,6 +143,7 @@ class CaseLibrary:
         if self.tools is not None:
             self._emulator = self._emulated(self.tools, unit)
             return self
+        needs_tool(self.compiler[0])
         library = self.folder / "cases.so"
         command = [*self.compiler, *self.flags, "-fPIC", "-shared", "cases.c", "mcc.c", "-lm", "-o", str(library)]
         run_compiler(command, self.folder)
