@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.c_expr import literal
+from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.templates import environment, indent_c, render
 from mccompile.codegen.vectors import Vectors
 from mccompile.ir.errors import InternalError
@@ -46,14 +47,19 @@ class KernelPool:
         self.prefix = prefix
         self.external = external
         self._by_text: dict[str, Kernel] = {}
+        self._uses: dict[str, list[Use]] = {}
 
     @property
     def kernels(self) -> list[Kernel]:
         """In order of first use."""
         return list(self._by_text.values())
 
-    def intern(self, text: str, kernel: str) -> Kernel:
-        """The C function of a rendered text, made on first sight."""
+    def comment(self, kernel: Kernel) -> str:
+        """What a kernel is and which steps call it, of all programs rendered so far."""
+        return kernel_comment(kernel.kernel, self._uses[kernel.name])
+
+    def intern(self, text: str, kernel: str, use: Use) -> Kernel:
+        """The C function of a rendered text, made on first sight; ``use`` is one more step that calls it."""
         if text not in self._by_text:
             fn = f"{self.prefix}_k{len(self._by_text)}_{kernel.split('.')[0]}"
             body = indent_c(text.replace(_PLACEHOLDER, fn))
@@ -61,7 +67,9 @@ class KernelPool:
             if self.external:
                 body = re.sub(rf"^static (?=(?:void|mcc_status) {fn}\()", "", body, flags=re.MULTILINE)
             self._by_text[text] = Kernel(fn, kernel, body, checked)
-        return self._by_text[text]
+        found = self._by_text[text]
+        self._uses.setdefault(found.name, []).append(use)
+        return found
 
 
 @dataclass(frozen=True)
@@ -99,24 +107,25 @@ def _call(step: Call, program: Program, target: Target) -> tuple[KernelContext, 
 
 
 def render_kernels(
-    program: Program, target: Target, pool: KernelPool | None = None
+    program: Program, target: Target, pool: KernelPool
 ) -> tuple[list[Kernel], list[Invocation]]:
     """The distinct kernels in order of first use, and one invocation per step. They are added to ``pool``."""
-    pool = pool or KernelPool(program.name)
     invocations: list[Invocation] = []
-    for step in program.body.linear():
+    for number, step in enumerate(program.body.linear()):
+        shared: frozenset[int] = frozenset()
         if isinstance(step, Fill):
             text, name = _fill_text(step), "fill.generic"
             pointers: tuple[View, ...] = (step.view,)
             numbers: tuple[int, ...] = ()
         else:
             context, text = _call(step, program, target)
-            step, name = context.call, step.kernel
+            step, name, shared = context.call, step.kernel, context.plain
             scratch = () if step.scratch is None else (_scratch_view(step),)
             pointers = (*(v for _, v in context.pointers()), *scratch)
             values = number_names(step)
             numbers = tuple(values[a] for a in step.args)
-        invocations.append(Invocation(pool.intern(text, name), step, pointers, numbers))
+        use = Use(program.name, number, step, shared)
+        invocations.append(Invocation(pool.intern(text, name, use), step, pointers, numbers))
     return list(dict.fromkeys(i.kernel for i in invocations)), invocations
 
 

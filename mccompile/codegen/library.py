@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mccompile._version import __version__
@@ -14,10 +14,10 @@ from mccompile.targets.target import Target
 
 @dataclass(frozen=True)
 class LibraryKernel:
-    """A kernel as printed, and the steps of each model that call it."""
+    """A kernel as printed, and what it is."""
 
     kernel: Kernel
-    users: str
+    comment: str
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ def kernels_header(prefix: str) -> str:
 
 def make_library(pool: KernelPool, models: Sequence[ModelFacts], target: Target, split: bool) -> Library:
     """The kernels that ``models`` were rendered with; ``split`` gives each a file of its own."""
-    users = _users(models)
-    kernels = tuple(LibraryKernel(k, users.get(k.name, "")) for k in pool.kernels)
+    kernels = tuple(LibraryKernel(k, pool.comment(k)) for k in pool.kernels)
     if split:
         files = tuple(_file(f"{k.kernel.name}.c", (k,), target) for k in kernels)
     else:
@@ -72,15 +71,6 @@ def make_library(pool: KernelPool, models: Sequence[ModelFacts], target: Target,
     names = tuple(m.name for m in models)
     flags = " ".join(target.c_flags)
     return Library(pool.prefix, __version__, names, target.name, flags, target.requires, kernels, files)
-
-
-def _users(models: Sequence[ModelFacts]) -> Mapping[str, str]:
-    """By name of a kernel: which steps of which models call it."""
-    users: dict[str, list[str]] = {}
-    for m in models:
-        for k in m.kernels:
-            users.setdefault(k.name, []).append(f"{m.name} {k.users}")
-    return {name: "; ".join(texts) for name, texts in users.items()}
 
 
 def _file(name: str, kernels: tuple[LibraryKernel, ...], target: Target) -> LibraryFile:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
-from mccompile.codegen.kernels import Invocation, Kernel, KernelPool, helpers_used, render_kernels
+from mccompile.codegen.kernels import Invocation, KernelPool, helpers_used, render_kernels
 from mccompile.codegen.names import comment, string_literal, unique_identifiers
 from mccompile.codegen.templates import indent_c
 from mccompile.ir.kernel import Buffer, Call, View
@@ -111,10 +111,11 @@ class Step:
 
 @dataclass(frozen=True)
 class KernelText:
-    name: str
+    """A kernel as it is printed, below what it is."""
+
     kernel: str
+    comment: str
     text: str
-    users: str
 
 
 @dataclass(frozen=True)
@@ -256,15 +257,6 @@ def _call(name: str, arguments: list[str]) -> str:
     return "\n".join(line.rstrip() for line in lines) + ")"
 
 
-def _kernel_texts(kernels: list[Kernel], calls: list[Invocation]) -> list[KernelText]:
-    texts = []
-    for k in kernels:
-        users = [f"@{i}" for i, c in enumerate(calls) if c.kernel is k]
-        shown = ", ".join(users[:12]) + (f" and {len(users) - 12} more" if len(users) > 12 else "")
-        texts.append(KernelText(k.name, k.kernel, k.text.rstrip(), f"steps {shown}"))
-    return texts
-
-
 def _payload(program: Program, total: int) -> memoryview:
     data = np.zeros(total, np.uint8)
     for b in program.blob():
@@ -298,6 +290,7 @@ def model_facts(
         source: the model's file name, for the headers.
         pool: where its kernels are kept; if they are external, the model's file does not hold them.
     """
+    pool = pool or KernelPool(program.name)
     kernels, calls = render_kernels(program, target, pool)
     ids = unique_identifiers((b.name for b in program.module.buffers), taken=("end_",))
     weights, total = _weight_members(program, ids)
@@ -307,8 +300,7 @@ def model_facts(
     program_id = blob_id(print_program(program, digests=False), tensors, total, target.align)
     blob = write_blob(_payload(program, total), tensors, program_id, target.align)
     steps = [_step(i, c, ids) for i, c in enumerate(calls)]
-    elsewhere = pool is not None and pool.external
-    body = "" if elsewhere else "\n".join(k.text for k in kernels)
+    body = "" if pool.external else "\n".join(k.text for k in kernels)
     helpers = helpers_used(body, target)
     return ModelFacts(
         name=program.name,
@@ -330,8 +322,8 @@ def model_facts(
         arenas=_arenas(program, ids, " ".join(s.call for s in steps)),
         weights=weights,
         steps=steps,
-        kernels=_kernel_texts(kernels, calls),
-        kernels_header=f"{pool.prefix}_kernels.h" if pool is not None and elsewhere else "",
+        kernels=[KernelText(k.kernel, pool.comment(k), k.text.rstrip()) for k in kernels],
+        kernels_header=f"{pool.prefix}_kernels.h" if pool.external else "",
         helpers=indent_c(helpers) if helpers else "",
         headers=headers_used(helpers + body),
         checked=any(s.checked for s in steps),

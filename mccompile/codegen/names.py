@@ -37,6 +37,8 @@ _MODEL_NAMES: Final = frozenset([*_HEADERS, *_TYPES, "example_main", "test", "re
 MAX_IDENTIFIER: Final = 48
 """With prefix and number still among the 63 characters that C99 compilers tell apart."""
 MAX_COMMENT: Final = 300
+MAX_LABEL: Final = 60
+"""Of a name in a comment; longer ones are shown by their own part."""
 MAX_STRING_BYTES: Final = 2000
 """Of a name in a string literal; C99 compilers need to take no more than 4095 characters."""
 
@@ -84,6 +86,19 @@ def comment(text: str) -> str:
     if len(safe) > MAX_COMMENT:
         safe = safe[: MAX_COMMENT - 3] + "..."
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", safe)
+
+
+def label(name: str, room: int = MAX_LABEL) -> str:
+    """A name for a comment: as it is, or the end of its path; of names that a fusion joined by ``;`` the first.
+
+    ``/model/decoder/layers/3/self_attn/k_proj/MatMul`` is ``.../3/self_attn/k_proj/MatMul`` where that is too long.
+    """
+    own = name if len(name) <= room else name.split(";")[0] or name
+    parts = own.split("/")
+    while len(own) > room and len(parts) > 2:
+        parts = parts[1:]
+        own = ".../" + "/".join(parts)
+    return comment(own if len(own) <= room else "..." + own[3 - room :])
 
 
 def string_literal(text: str) -> str:

@@ -200,22 +200,21 @@ def saturating_cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
 _INFIX = {row.infix: row.name for row in FUNCTIONS.values() if row.infix}
 
 
-def text(expr: Expr) -> str:
-    """The text form; `parse` is its inverse."""
+def text(expr: Expr, prefix: str = "x") -> str:
+    """The text form; `parse` is its inverse. Variables are called ``prefix`` and their number."""
     match expr:
         case Var(index=index):
-            return "acc" if index == ACC else f"x{index}"
+            return "acc" if index == ACC else f"{prefix}{index}"
         case Num(dtype=dtype, text=literal):
             return literal if dtype in (F32, BOOL) else f"{dtype}({literal})"
         case Convert(dtype=dtype, operand=Num(dtype=DType(name="f32"), text=literal)):
             return f"{dtype}(f32({literal}))"  # i32(1) would be a number of that type
         case Convert(dtype=dtype, operand=operand):
-            return f"{dtype}({text(operand)})"
+            return f"{dtype}({text(operand, prefix)})"
         case Apply(fn=fn, operands=operands):
             row = FUNCTIONS[fn]
-            if row.infix:
-                return f"({text(operands[0])} {row.infix} {text(operands[1])})"
-            return f"{fn}({', '.join(map(text, operands))})"
+            shown = [text(o, prefix) for o in operands]
+            return f"({shown[0]} {row.infix} {shown[1]})" if row.infix else f"{fn}({', '.join(shown)})"
     raise InternalError(f"no text for {expr}")
 
 

@@ -102,6 +102,17 @@ class Op:
         """`evaluate` with floats in float64 also where no operand is one."""
         return self.evaluate(*arrays)
 
+    def describe(self) -> str:
+        """A short phrase for comments: the name, then the attributes that differ from their defaults."""
+        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        words = [
+            f"{name}={f'{value:g}' if isinstance(value, float) else attribute_text(value).replace(' ', '')}"
+            for name, value in shown.items()
+            if not isinstance(value, ex.Expr) and value != defaults[name] and value not in ("", ())
+        ]
+        return " ".join([self.name, *words])
+
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         """Multiply-adds of Conv, Gemm, MatMul and RNN kernels; 0 for everything else."""
         return 0

@@ -18,7 +18,7 @@ from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
-from mccompile.ops.window import Window, read_window
+from mccompile.ops.window import Window, read_window, window_words
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,9 @@ class Conv(Op):
 
     def window(self, kernel: Sequence[int]) -> Window:
         return Window(tuple(kernel), self.strides, self.dilations, self.pads)
+
+    def describe(self) -> str:
+        return self.name + window_words(self.strides, self.pads, self.dilations, self.groups)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, w = types

@@ -17,6 +17,7 @@ from mccompile.ops.conv import emit_with_bias
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.window import window_words
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,9 @@ class ConvTranspose(Op):
         n = len(self.strides)
         whole = natural_extents(spatial, kernel, self.strides, self.dilations, self.output_padding)
         return tuple(e - self.pads[i] - self.pads[n + i] for i, e in enumerate(whole))
+
+    def describe(self) -> str:
+        return self.name + window_words(self.strides, self.pads, self.dilations, self.groups)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, w = types

@@ -17,7 +17,7 @@ from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
-from mccompile.ops.window import Window, read_window
+from mccompile.ops.window import Window, read_window, window_words
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,10 @@ class Pool(Op):
     @property
     def window(self) -> Window:
         return Window(self.kernel, self.strides, self.dilations, self.pads)
+
+    def describe(self) -> str:
+        kernel = "x".join(map(str, self.kernel))
+        return f"{self.name} {self.mode} {kernel}{window_words(self.strides, self.pads, self.dilations)}"
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

@@ -35,6 +35,16 @@ class Window:
         return tuple(extents)
 
 
+def window_words(strides: Shape, pads: tuple[int, ...], dilations: Shape, groups: int = 1) -> str:
+    """The steps of a window in a few letters, those that do nothing left out: `` s2 p1 d2x1 g64``."""
+    words = [
+        letter + (str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values)))
+        for letter, values, idle in (("s", strides, 1), ("p", pads, 0), ("d", dilations, 1), ("g", (groups,), 1))
+        if any(v != idle for v in values)
+    ]
+    return "".join(f" {word}" for word in words)
+
+
 def read_window(n: Import, kernel: Sequence[int]) -> Window:
     """The window of an ONNX node, `auto_pad` resolved by the extents of input 0."""
     rank = len(kernel)

@@ -68,6 +68,11 @@ class WinogradTile(Tile):
     dilations: tuple[int, int]
 
     @property
+    def kernel(self) -> tuple[int, int]:
+        """The extents of the convolution's window."""
+        return self.taps
+
+    @property
     def points(self) -> tuple[int, int]:
         """Points of a tile along each axis: as many as it reads pixels."""
         first, second = (
