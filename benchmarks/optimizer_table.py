@@ -18,10 +18,10 @@ from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph
 from mccompile.ir.program import Program
-from mccompile.lower.lower import Forwarding, lower
+from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, Improved, improve
+from mccompile.lower.lower import lower
 from mccompile.passes.manager import passes, rounding, run_passes
 from mccompile.passes.pipeline import PIPELINES
-from mccompile.plan.forward import forward
 from mccompile.plan.plan import plan
 from mccompile.report.traffic import Traffic, traffic
 from mccompile.targets.target import Target
@@ -44,7 +44,7 @@ network after all passes up to the end of a group, lowered and planned:
 - **cleaned**: constants folded, duplicates and dead code removed, expressions simplified;
 - **folded**: normalisations and softmax recognised, scales, shifts, pads and channels folded into weights;
 - **fused**: regions of maps, epilogues, prologues, sibling convolutions, chains of movement;
-- **forwarded**: copies removed on kernel IR (`mccompile/plan/forward.py`); what a compilation gives.
+- **forwarded**: copies removed on kernel IR (`mccompile/kernel_passes/`); what a compilation gives.
 
 *Nodes* are those of the graph, *kernels* the calls of one run with fills, *bytes* what these read and write (each
 element of an operand or result once per call), *copied* the part of it that copies and fills move, *transposes* the
@@ -82,7 +82,7 @@ class Network:
 
     name: str
     rows: tuple[Row, ...]
-    forwarding: Forwarding
+    forwarding: Improved
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Stored:
 
     name: str
     values: int
-    rows: Forwarding
-    chosen: Forwarding
+    rows: Improved
+    chosen: Improved
 
 
 def sources() -> Iterator[tuple[str, Path, dict[str, list[int]]]]:
@@ -129,7 +129,7 @@ def measure(name: str, path: Path, shapes: dict[str, list[int]]) -> Network:
         run_passes(c.graph, names)
         rows.append(_row(stage, c.graph, _planned(c.graph, c.target)))
     lowered = lower(c.graph, c.target)
-    forwarding = forward(lowered.module, c.target)
+    forwarding = improve(lowered.module, KERNEL_PIPELINES[LEVEL], c.target)
     rows.append(_row("forwarded", c.graph, plan(lowered.module)))
     return Network(name, tuple(rows), forwarding)
 
@@ -142,7 +142,7 @@ def stored(name: str, path: Path, shapes: dict[str, list[int]]) -> Stored:
         c = import_graph(path, Options(target=VECTORS, opt_level=LEVEL, input_shapes=shapes))
         run_passes(c.graph, [n for n in PIPELINES[LEVEL] if n not in skipped], target=c.target)
         values = sum(v.type.layout is not None for n in c.graph.nodes for v in n.results)
-        found.append(forward(lower(c.graph, c.target).module, c.target))
+        found.append(improve(lower(c.graph, c.target).module, KERNEL_PIPELINES[LEVEL], c.target))
     return Stored(name, values, *found)
 
 

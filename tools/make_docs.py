@@ -145,7 +145,7 @@ def pass_catalogue() -> str:
             "may round" if name in rounding() else "exact",
             f"runs at {', '.join(levels)}" if levels else "runs only when it is asked for",
         ]
-        if getattr(importlib.import_module(run.__module__), "NEEDS_TARGET", False):
+        if "target" in inspect.signature(run).parameters:
             facts.append("asks the target")
         out.append(f"### {name}\n\n{_paragraph(run)} *{'; '.join(facts)}.*\n")
         out.append(_first_hit(name))

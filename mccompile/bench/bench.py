@@ -15,6 +15,7 @@ from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, 
 from mccompile.bench.machine import Peak, Probes, compiler_name, cpu_name
 from mccompile.bench.timing import BURST, Rounds, Spread, interleave, pinned
 from mccompile.check.reference import random_inputs
+from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
 from mccompile.run.memory import Array
@@ -128,7 +129,7 @@ def bench(
         tick("compile")
         compilation, files = driver.compile_files(model, replace(options, keep_inputs=True))
         out = Path(folder) / compilation.graph.name
-        driver.write_folder(out, files)
+        write_folder(out, files)
         tick("build")
         network = Network(out)
         profiler = Profiler(Network(out, hooks=PROFILE_HOOKS)) if per_layer else None

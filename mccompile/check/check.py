@@ -14,6 +14,7 @@ from mccompile import driver
 from mccompile.check.compare import F16_FACTOR, Comparison, compare
 from mccompile.check.reference import Expected, Judge, open_judge, random_inputs
 from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace
+from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
@@ -156,7 +157,7 @@ def check(
     with tempfile.TemporaryDirectory(prefix="mccompile-check-") as folder:
         compilation, files = driver.compile_files(model, options)
         out = Path(folder) / compilation.graph.name
-        driver.write_folder(out, files)
+        write_folder(out, files)
         return check_folder(model, compilation, out, inputs=inputs, expect=expect, per_layer=per_layer, seed=seed)
 
 

@@ -48,6 +48,7 @@ def compile_(
     """Compile MODEL (.onnx, or IR text in .mcir to be resumed) into the folder OUT; several as one --project."""
     from mccompile import driver
     from mccompile.cli.watch import Progress, Watch
+    from mccompile.codegen.folder import require_writable, write_folder
     from mccompile.report.limits import require_fit, require_project_fit
     from mccompile.report.project import project_summary
     from mccompile.report.summary import summary
@@ -56,7 +57,7 @@ def compile_(
     _require_sense(several, share_arena, inputs, golden)
     for folder in (out, golden):
         if folder is not None:
-            driver.require_writable(folder)
+            require_writable(folder)
     options = o.make_options(
         build, name=name, embed=embed, ram=ram, split_kernels=split_kernels, project=project, share_arena=share_arena
     )
@@ -81,7 +82,7 @@ def compile_(
         else:
             report = driver.compile(models[0], out, options, watch, lambda c: extra(models[0], c)).report
     if golden is not None and not _same(golden, out):
-        driver.write_folder(golden, tests)
+        write_folder(golden, tests)
     if as_json:
         click.echo(json.dumps(report, indent=1))
         return

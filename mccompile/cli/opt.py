@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 def _list_passes(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
+    from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, kernel_passes
     from mccompile.passes.manager import passes
     from mccompile.passes.pipeline import PIPELINES
 
-    width = max(map(len, passes()))
-    for name, run in passes().items():
-        levels = " ".join(f"-{level}" for level, names in PIPELINES.items() if name in names)
-        text = (run.__doc__ or "").strip().split("\n")[0]
-        click.echo(f"{name:{width}}  {text}" + (f"  [{levels}]" if levels else ""))
+    width = max(map(len, (*passes(), *kernel_passes())))
+    for on, known, pipelines in (("", passes(), PIPELINES), ("kernel IR, ", kernel_passes(), KERNEL_PIPELINES)):
+        for name, run in known.items():
+            levels = " ".join(f"-{level}" for level, names in pipelines.items() if name in names)
+            text = (run.__doc__ or "").strip().split("\n")[0]
+            click.echo(f"{name:{width}}  {text}" + (f"  [{on}{levels}]" if levels else ""))
     ctx.exit()
 
 
@@ -47,17 +49,18 @@ def opt(
     file: Path, names: str, out: Path | None, dot: Path | None, onnx_file: Path | None, timed: bool, remarks: bool,
     target: str, **dims: Any,
 ) -> None:  # fmt: skip
-    """Run passes on FILE (.onnx or .mcir) and print the IR; kernel and program IR is verified and printed."""
+    """Run passes on FILE (.onnx or .mcir) and print the IR; program IR is verified and printed."""
     from mccompile.ir.errors import UsageError
     from mccompile.ir.files import SUFFIX, save, text_of
-    from mccompile.passes.manager import require_passes
+    from mccompile.kernel_passes.pipeline import kernel_passes
+    from mccompile.passes.manager import passes, require_passes
     from mccompile.targets.target import resolve
 
     if out is not None and out.suffix != SUFFIX:
         raise UsageError(f"the name of '{out}' has to end in {SUFFIX}")
     _check_pictures(file, dot, onnx_file)
     wanted = [n.strip() for n in names.split(",") if n.strip()]
-    require_passes(wanted)
+    require_passes(wanted, {**passes(), **kernel_passes()})
     machine = resolve(target)
     ir, seconds = _read(file, dims)
     if timed:
@@ -119,14 +122,34 @@ def _draw(ir: IR, dot: Path | None, onnx_file: Path | None) -> None:
 def _run(ir: IR, names: list[str], target: Target, timed: bool, remarks: bool) -> None:
     from mccompile.ir.errors import UsageError
     from mccompile.ir.graph import Graph
-    from mccompile.passes.manager import run_passes
+    from mccompile.ir.kernel import KernelModule
+    from mccompile.kernel_passes.pipeline import improve, kernel_passes
+    from mccompile.passes.manager import passes, run_passes
+    from mccompile.targets.target import resolve
 
     if not names:
         return
-    if not isinstance(ir, Graph):
-        raise UsageError("passes run on graphs, this is a later stage", hint="without -p it is verified and printed")
-    for record in run_passes(ir, names, target=target):
+    known = passes() if isinstance(ir, Graph) else kernel_passes() if isinstance(ir, KernelModule) else {}
+    strange = [n for n in names if n not in known]
+    if strange:
+        where = "graphs" if strange[0] in passes() else "kernel IR"
+        raise UsageError(
+            f"{strange[0]} runs on {where}, this is {_kind(ir)}", hint="without -p it is verified and printed"
+        )
+    if isinstance(ir, Graph):
+        records = run_passes(ir, names, target=target)
+    else:
+        assert isinstance(ir, KernelModule)
+        records = list(improve(ir, names, resolve(ir.target)).records)
+    for record in records:
         if timed:
             click.echo(f"{1000 * record.seconds:9.1f} ms  {record.name}: {record.changes} changes", err=True)
         if remarks:
             click.echo("\n".join([f"{record.name}:", *(f"  {line}" for line in record.remarks)]), err=True)
+
+
+def _kind(ir: IR) -> str:
+    from mccompile.ir.graph import Graph
+    from mccompile.ir.kernel import KernelModule
+
+    return "a graph" if isinstance(ir, Graph) else "kernel IR" if isinstance(ir, KernelModule) else "a program"

@@ -16,6 +16,7 @@ from mccompile.driver import Options
 from mccompile.ir import files
 from mccompile.ir.errors import UsageError
 from mccompile.ir.files import IR
+from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, kernel_passes
 from mccompile.passes.manager import passes
 from mccompile.passes.pipeline import PIPELINES
 
@@ -31,14 +32,16 @@ class Watch:
     def __init__(
         self, options: Options, print_after: Sequence[str], print_all: bool, dump_dir: Path | None, quiet: bool
     ) -> None:
-        known = ["import", *passes(), "lower", "plan"]
+        known = ["import", *passes(), "lower", *kernel_passes(), "plan"]
         for name in print_after:
             if name not in known:
                 raise UsageError(f"unknown pass or stage {name!r}", hint=f"known are: {', '.join(known)}")
         self.print_after = frozenset(print_after)
         self.print_all = print_all
         self.dump_dir = dump_dir
-        self.stages = ["import", *PIPELINES.get(options.opt_level, ()), "lower", "plan", "write"]
+        level = options.opt_level
+        on_kernels = ["lower", *KERNEL_PIPELINES.get(level, ()), "plan", "write"]
+        self.stages = ["import", *PIPELINES.get(level, ()), *on_kernels]
         self.seen: list[str] = []
         self.progress = None if quiet or not sys.stderr.isatty() else Progress(self.stages[0])
         if dump_dir is not None:
@@ -71,7 +74,8 @@ class Watch:
         if self.dump_dir is not None:
             files.save(self.dump_dir / f"{number:02d}-{stage}{files.SUFFIX}", ir)
         if self.progress:
-            following = self.stages[self.stages.index(stage) + 1 :] if stage in ("lower", "plan") else []
+            after_passes = stage in ("lower", "plan") or stage in kernel_passes()
+            following = self.stages[self.stages.index(stage) + 1 :] if after_passes and stage in self.stages else []
             self.progress.stage = (following or self.stages[number + 1 :] or [stage])[0]
 
 

@@ -25,26 +25,12 @@ MAX_ELEMENTS = 2**31 - 1
 """Generated C indexes with int32_t."""
 
 
-@dataclass(frozen=True)
-class Forwarding:
-    """What memory forwarding did: copies and the bytes they write, the planned peak, each before and after.
-
-    ``kept`` are the copies that are left: (what, why).
-    """
-
-    copies: tuple[int, int]
-    copied_bytes: tuple[int, int]
-    peak: tuple[int, int]
-    kept: tuple[tuple[str, str], ...] = ()
-
-
 @dataclass
 class Lowered:
-    """A kernel module, the choice made for each node, by result name, and what became of the copies."""
+    """A kernel module, and the choice made for each node, by result name."""
 
     module: KernelModule
     choices: dict[str, Choice] = field(default_factory=dict)
-    forwarding: Forwarding | None = None
 
 
 class _Builder:

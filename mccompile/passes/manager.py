@@ -2,36 +2,63 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
+import inspect
 import pkgutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from mccompile.ir.errors import InternalError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.targets.target import Target, resolve
 
 
+@dataclass(frozen=True)
+class Miss:
+    """What a pass did not do: ``not {what} {subject}: {reason}``."""
+
+    what: str
+    subject: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not {f'{self.what} {self.subject}'.strip()}: {self.reason}"
+
+
 @dataclass
 class Remarks:
-    """What passes did, and did not do and why; one line each."""
+    """What passes did, and did not do and why; one line each. ``misses`` has the latter in their parts."""
 
     lines: list[str] = field(default_factory=list)
+    misses: list[Miss] = field(default_factory=list)
 
     def hit(self, what: str) -> None:
         self.lines.append(what)
 
-    def miss(self, what: str, reason: str) -> None:
-        self.lines.append(f"not {what}: {reason}")
+    def miss(self, what: str, reason: str, subject: str = "") -> None:
+        self.misses.append(Miss(what, subject, reason))
+        self.lines.append(str(self.misses[-1]))
 
 
 Pass = Callable[..., int]
-"""Changes a graph in place and returns the number of changes. Its docstring's first line is its help text.
+"""Changes the IR in place and returns the number of changes. Its docstring's first line is its help text.
 
-It is given the graph and the remarks; if its module says ``NEEDS_TARGET = True``, the target too.
+It is given the IR, the remarks, and by name what else its parameters ask for: the ``target``; on kernel IR the
+``judge`` (`mccompile.kernel_passes.rewrite.judge`).
 """
+
+
+class Verified(Protocol):
+    """An IR that passes may work on."""
+
+    def verify(self) -> None: ...
+
+
+IR = TypeVar("IR", bound=Verified)
 
 
 @dataclass(frozen=True)
@@ -42,25 +69,24 @@ class PassRecord:
     changes: int
     seconds: float
     remarks: tuple[str, ...]
+    misses: tuple[Miss, ...] = ()
 
 
 @functools.cache
-def passes() -> dict[str, Pass]:
-    """Every pass by name: the function ``run`` of a module, named after the file with dashes."""
-    import mccompile.passes as package
-
+def passes_in(package: str) -> Mapping[str, Pass]:
+    """Every pass of a package by name: the function ``run`` of a module, named after the file with dashes."""
+    path = importlib.import_module(package).__path__
     found: dict[str, Pass] = {}
-    for module in (m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")):
+    for module in (m.name for m in pkgutil.walk_packages(path, f"{package}.")):
         run = getattr(importlib.import_module(module), "run", None)
         if run is not None:
             found[module.rpartition(".")[2].replace("_", "-")] = run
     return dict(sorted(found.items()))
 
 
-@functools.cache
-def _targeted() -> frozenset[str]:
-    modules = {name: importlib.import_module(run.__module__) for name, run in passes().items()}
-    return frozenset(name for name, module in modules.items() if getattr(module, "NEEDS_TARGET", False))
+def passes() -> Mapping[str, Pass]:
+    """Every pass on graphs."""
+    return passes_in("mccompile.passes")
 
 
 @functools.cache
@@ -75,11 +101,14 @@ def exact_only(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(n for n in names if n not in rounding())
 
 
-def require_passes(names: Sequence[str]) -> None:
-    """UsageError for a name that no pass has."""
+def require_passes(names: Sequence[str], known: Mapping[str, Pass] | None = None) -> None:
+    """UsageError for a name that no pass has (of ``known``, by default those on graphs)."""
+    found = passes() if known is None else known
     for name in names:
-        if name not in passes():
-            raise UsageError(f"unknown pass {name!r}", hint=f"known passes: {', '.join(passes())}")
+        if name not in found:
+            near = difflib.get_close_matches(name, found, 1)
+            hint = f"did you mean '{near[0]}'?  " if near else ""
+            raise UsageError(f"unknown pass {name!r}", hint=f"{hint}known passes: {', '.join(found)}")
 
 
 def run_passes(
@@ -88,24 +117,41 @@ def run_passes(
     after: Callable[[str, Graph], None] = lambda name, graph: None,
     target: Target | None = None,
 ) -> list[PassRecord]:
-    """Run passes by name; ``after`` sees the graph after each. UsageError for an unknown name.
+    """Run passes on a graph by name; see `run_listed`. ``target`` is for those that depend on one (default: generic).
+    """
+    return run_listed(passes(), graph, names, {"target": target or resolve("generic")}, after)
 
-    ``target`` is for the passes that depend on one (default: generic).
 
-    Raises InternalError naming the pass that left a broken graph.
+def run_listed(
+    known: Mapping[str, Pass], ir: IR, names: Sequence[str], given: Mapping[str, object],
+    after: Callable[[str, IR], None] = lambda name, ir: None,
+) -> list[PassRecord]:  # fmt: skip
+    """Run passes by name; ``after`` sees the IR after each. ``given`` is what passes may ask for by parameters.
+
+    Raises:
+        UsageError: an unknown name.
+        InternalError: a pass left broken IR; names it.
     """
     records = []
-    machine = target or resolve("generic")
-    require_passes(names)
+    require_passes(names, known)
     for name in names:
         remarks = Remarks()
         start = time.perf_counter()
-        changes = passes()[name](graph, remarks, *([machine] if name in _targeted() else []))
+        changes = known[name](ir, remarks, **{p: given[p] for p in _asked(known[name])})
         seconds = time.perf_counter() - start
         try:
-            graph.verify()
+            ir.verify()
         except InternalError as e:
-            raise InternalError(f"pass {name} broke the graph: {e}") from e
-        records.append(PassRecord(name, changes, seconds, tuple(remarks.lines)))
-        after(name, graph)
+            raise InternalError(f"pass {name} broke the {_what(ir)}: {e}") from e
+        records.append(PassRecord(name, changes, seconds, tuple(remarks.lines), tuple(remarks.misses)))
+        after(name, ir)
     return records
+
+
+def _asked(run: Pass) -> list[str]:
+    """The names of a pass's parameters behind the IR and the remarks."""
+    return list(inspect.signature(run).parameters)[2:]
+
+
+def _what(ir: Verified) -> str:
+    return "graph" if isinstance(ir, Graph) else "kernel IR"

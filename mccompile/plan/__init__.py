@@ -1,1 +1,1 @@
-"""Kernel IR to program IR: execution order, memory forwarding, the allocator portfolio."""
+"""Kernel IR to program IR: execution order, lifetimes, the allocator portfolio, proof."""

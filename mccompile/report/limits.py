@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mccompile.ir.errors import CompileError
-from mccompile.report.compilation import Compilation
 from mccompile.report.report import make_report
 from mccompile.report.summary import peak_text
+from mccompile.search.candidates import in_vain
+from mccompile.search.state import Compilation
 
 MAX_SHOWN = 5
 MAX_STEPS = 12
@@ -80,8 +81,7 @@ def require_fit(c: Compilation, ram: int | None, flash: int | None) -> None:
     found = misfits(report, weight_sizes(c), ram, flash)
     if found:
         if ram is not None and c.options.ram == ram and report["memory"]["arena_bytes"] > ram:
-            strips = "" if c.options.stream_rows == "never" else ", convolutions in strips of rows"
-            found.append(f"  tried in vain: a longer search of the planner, kernels without halos{strips}")
+            found.append(f"  {in_vain(c)}")
         kept = ", or without --keep-inputs" if c.options.keep_inputs else ""
         hint = f"a smaller or quantised model, smaller extents (--dim, --input-shape){kept}"
         raise CompileError("\n".join(found), where=c.source, hint=hint)

@@ -7,9 +7,9 @@ from typing import Any
 
 from mccompile._version import __version__
 from mccompile.codegen.files import Project, c_sources
-from mccompile.report.compilation import Compilation
 from mccompile.report.report import make_report
 from mccompile.report.summary import MAX_LINES, row, size_text
+from mccompile.search.state import Compilation
 
 
 def project_report(p: Project, compilations: Sequence[Compilation], files: Mapping[str, bytes]) -> dict[str, Any]:

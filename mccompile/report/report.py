@@ -14,10 +14,10 @@ from mccompile.codegen.model import Port
 from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import Buffer, Call, View, whole
 from mccompile.ir.program import Program
-from mccompile.lower.lower import Forwarding
+from mccompile.kernel_passes.pipeline import Improved
 from mccompile.report.choices import choices, estimate
-from mccompile.report.compilation import Compilation
 from mccompile.report.traffic import step_bytes, step_macs, traffic
+from mccompile.search.state import Compilation
 
 
 def _port(p: Port) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _regions(program: Program) -> list[dict[str, Any]]:
     ]
 
 
-def _copies(f: Forwarding) -> dict[str, Any]:
+def _copies(f: Improved) -> dict[str, Any]:
     """What memory forwarding did: copies and the bytes they write, before and after; why each that is left is."""
     return {
         "before": f.copies[0],
@@ -168,13 +168,16 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "graph_nodes": len(c.graph.nodes),
         "kernels": dict(sorted(Counter(k.kernel for k in facts.kernels).items())),
         "traffic": asdict(traffic(program.module)),
-        "copies": None if lowered.forwarding is None else _copies(lowered.forwarding),
+        "copies": _copies(c.improved) if c.improved and c.improved.records else None,
         "steps": _steps(program, c.graph),
         "tensors": _tensors(program),
         "tuning": dict(c.options.costs.origin) or None,
         "estimate": estimate(made, macs, c.target),
         "choices": made,
-        "passes": [{"name": r.name, "changes": r.changes, "remarks": list(r.remarks)} for r in c.passes],
+        "passes": [
+            {"name": r.name, "changes": r.changes, "remarks": list(r.remarks)}
+            for r in (*c.passes, *(c.improved.records if c.improved else ()))
+        ],
         "files": {name: len(data) for name, data in sorted(files.items()) if name != "report.json"},
     }
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from mccompile import driver
 from mccompile.bench.machine import DEFAULT_L2, compiler_name, cpu_name
+from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Node
 from mccompile.kernels.registry import candidates
 from mccompile.kernels.variant import Offer
 from mccompile.lower.cost_table import UNMEASURED, signature
+from mccompile.search.candidates import growth_bytes
 from mccompile.targets.target import Target, resolve, runs_here
 from mccompile.tune.alone import NAME, alone
 from mccompile.tune.table import Conditions, Measurement, TuningFile, load, load_cached, load_for, save_cached
@@ -93,7 +95,7 @@ def conditions(c: Compilation) -> Conditions:
 def tune(c: Compilation, store: TuningFile, timer: Timer, tick: Tick = lambda text: None) -> TuningFile:
     """Measure, with ``timer``, the candidates of each distinct node of an optimised graph that has several, unless
     ``store`` has measurements of this very code."""
-    nodes = list(_rivals(c.graph, c.target, driver.growth_bytes(c)))
+    nodes = list(_rivals(c.graph, c.target, growth_bytes(c.options, c.graph)))
     for i, (name, node, rivals) in enumerate(nodes):
         tick(f"measure node {i + 1} of {len(nodes)}: {len(rivals)} kernels for {node.op.name}")
         built = {v.label: _compiled(node, c, v.label) for v in rivals}
@@ -103,7 +105,7 @@ def tune(c: Compilation, store: TuningFile, timer: Timer, tick: Tick = lambda te
         with tempfile.TemporaryDirectory(prefix="mccompile-tune-") as folder:
             places = {label: Path(folder) / str(n) for n, label in enumerate(built)}
             for label, files in built.items():
-                driver.write_folder(places[label], files)
+                write_folder(places[label], files)
             cycles = timer.measure(places)
         store = store.plus(name, {label: Measurement(c, codes[label]) for label, c in cycles.items()})
     return store

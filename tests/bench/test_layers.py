@@ -12,6 +12,7 @@ from mccompile import driver
 from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, layers
 from mccompile.bench.machine import Peak, Probes
 from mccompile.bench.timing import interleave
+from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
 from mccompile.run.network import Network
 from mccompile.targets.target import resolve
@@ -67,7 +68,7 @@ def test_the_table_adds_up_kernels() -> None:
 
 def _compiled(out: Path) -> driver.Compilation:
     c, files = driver.compile_files(DIGITS, Options(target="generic", keep_inputs=True))
-    driver.write_folder(out, files)
+    write_folder(out, files)
     return c
 
 

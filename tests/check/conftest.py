@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile import driver
+from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 
 GENERIC = Options(target="generic")
@@ -71,7 +72,7 @@ def small_net(path: Path) -> Path:
 
 def compile_to(model: Path, out: Path, options: Options = GENERIC) -> Compilation:
     compilation, files = driver.compile_files(model, options)
-    driver.write_folder(out, files)
+    write_folder(out, files)
     return compilation
 
 

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from mccompile._version import __version__
+from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES
 from mccompile.onnxio import op_names
 from mccompile.report.summary import MAX_LINES, summary
 from tests.cli.conftest import Run, floats, save, spawn
@@ -143,7 +144,8 @@ def test_dump_and_resume(run: Run, model: Path, tmp_path: Path) -> None:
     assert [int(f.name[:2]) for f in files] == list(range(len(files)))
     assert files[0].name == "00-import.mcir"
     assert files[1].name == "01-fold-constants.mcir"
-    assert [f.name[3:] for f in files[-2:]] == ["lower.mcir", "plan.mcir"]
+    stages = ["lower", *KERNEL_PIPELINES["O2"], "plan"]
+    assert [f.name[3:] for f in files[-len(stages) :]] == [f"{stage}.mcir" for stage in stages]
     for file in files:
         assert run("opt", file).stdout == file.read_text()
         again = tmp_path / f"again-{file.stem}"

@@ -220,7 +220,7 @@ def test_internal_errors_are_called_bugs(run: Run, model: Path, monkeypatch: pyt
     def broken(*args: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("mccompile.driver.plan_to_fit", broken)
+    monkeypatch.setattr("mccompile.driver.fit", broken)
     result = run(model, "-o", model.parent / "out")
     assert result.exit_code == 1
     assert "internal error: ZeroDivisionError: planted" in result.stderr
@@ -237,7 +237,7 @@ def test_interrupt(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mccompile.driver.plan_to_fit", interrupted)
+    monkeypatch.setattr("mccompile.driver.fit", interrupted)
     result = run(model, "-o", model.parent / "out")
     assert result.exit_code == 130
     assert "Traceback" not in result.output

@@ -21,9 +21,9 @@ from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel_parse import parse_module, parse_program
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32
+from mccompile.kernel_passes.share_code import share_modules
 from mccompile.kernels.registry import params_of
 from mccompile.lower.lower import lower
-from mccompile.lower.share import share_modules
 from mccompile.ops.draw import SeededDraw
 from mccompile.ops.registry import front_ends, lookup
 from mccompile.plan.plan import plan

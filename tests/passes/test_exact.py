@@ -9,7 +9,7 @@ from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 from mccompile.passes.manager import exact_only, passes, rounding, run_passes
 from mccompile.passes.pipeline import PIPELINES
-from mccompile.report.compilation import Compilation
+from mccompile.search.state import Compilation
 from mccompile.targets.target import resolve
 from tests.support.graphs import difference
 from tests.support.random_graphs import random_graph

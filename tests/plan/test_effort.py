@@ -9,8 +9,9 @@ import pytest
 
 from mccompile import driver
 from mccompile.driver import Options
-from mccompile.plan import fit, judge
+from mccompile.plan import oracle
 from mccompile.plan.alloc.problem import Plan, Problem
+from mccompile.search import fit
 from tests.support.small_models import write_model
 
 
@@ -33,16 +34,16 @@ def test_effort_reaches_the_planner(effort: int, tmp_path: Path, monkeypatch: py
 def test_judgements_together_search_as_long_as_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A storage that is only tried is no reason to search for seconds each time (a small YOLO: 8 times 2 s)."""
     parts: list[int] = []
-    allocate = judge.allocate
+    allocate = oracle.allocate
 
     def watched(problem: Problem, effort: int, part: int = 1) -> Plan:
         parts.extend([part] if effort else [])
         return allocate(problem, effort, part)
 
-    monkeypatch.setattr(judge, "allocate", watched)
+    monkeypatch.setattr(oracle, "allocate", watched)
     driver.compile_files(write_model("residual", tmp_path), Options(target="generic"))
     assert parts
-    assert set(parts) == {judge.SEARCHES.stop - 1}
+    assert set(parts) == {oracle.SEARCHES.stop - 1}
 
 
 def test_what_does_not_fit_is_searched_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Buffer, Call, Fill, View, whole
 from mccompile.ir.types import F32, TensorType, row_major
+from mccompile.kernel_passes.rewrite.steps import is_copy
+from mccompile.kernel_passes.rewrite.views import seen_through
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
-from mccompile.plan.forward import is_copy
-from mccompile.plan.views import seen_through
 from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.support.graphs import difference, random_inputs
 from tests.support.opcases import Built, CaseLibrary
@@ -250,14 +250,14 @@ def _compiled(example: Example, name: str, level: str = "O1") -> Built:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.title)
 def test_copies_are_removed_or_say_why_not(example: Example) -> None:
     built = {level: _compiled(example, "g", level).compilation for level in ("O0", "O1")}
-    forwarding = built["O1"].lowered.forwarding  # type: ignore[union-attr]
-    assert forwarding is not None
-    assert forwarding.copies == example.copies
+    improved = built["O1"].improved
+    assert improved is not None
+    assert improved.copies == example.copies
     left = [s for s in built["O1"].program.body.linear() if is_copy(s)]  # type: ignore[union-attr]
     assert len(left) == example.copies[1]
-    assert any(example.reason in why for _, why in forwarding.kept) or not example.reason
+    assert any(example.reason in why for _, why in improved.kept) or not example.reason
     peaks = [built[level].program.facts.peak for level in ("O0", "O1")]  # type: ignore[union-attr]
-    assert peaks[1] <= peaks[0] == forwarding.peak[0]
+    assert peaks[1] <= peaks[0] == improved.peak[0]
 
 
 @pytest.mark.parametrize("target", ["generic", "x86-64-v3"])

@@ -13,7 +13,7 @@ from mccompile.ir.types import F32, TensorType
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import choose_overwrites
 from mccompile.plan.alloc.problem import Interval, Overwrite, Problem
-from mccompile.plan.judge import SEARCHES, Judge
+from mccompile.plan.oracle import SEARCHES, Oracle
 from mccompile.plan.orders import (
     MOST_READY,
     RUNS_PER_STATE,
@@ -206,15 +206,15 @@ def test_rewrites_whose_peak_is_low_enough_are_judged_without_a_search(monkeypat
         efforts.append(effort)
         return schedule(module, keep_inputs, effort)
 
-    monkeypatch.setattr("mccompile.plan.judge.schedule", noted)
+    monkeypatch.setattr("mccompile.plan.oracle.schedule", noted)
     x, a, y = buffer("x", 4, "input"), buffer("a", 4), buffer("y", 4, "output")
     steps = [call(a, x), call(y, a)]
-    judge = Judge(module_of(*steps), False)
-    monkeypatch.setattr(judge, "offered", lambda step: step)
-    peak = judge.peak(steps)
+    module = module_of(*steps)
+    oracle = Oracle(len(steps))
+    peak = oracle.peak(module)
     assert efforts == [0, 1]
-    assert judge.peak(steps, peak) == peak
+    assert oracle.peak(module, peak) == peak
     assert efforts == [0, 1, 0]
     for _ in range(SEARCHES.stop + 2):
-        judge.peak(steps, peak - 1)
+        oracle.peak(module, peak - 1)
     assert efforts.count(1) == SEARCHES.stop - 1

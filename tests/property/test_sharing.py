@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
-import mccompile.lower.share as sharing
+import mccompile.kernel_passes.share_code as sharing
 from mccompile.codegen.binding import KernelContext
 from mccompile.codegen.kernels import _call_text
 from mccompile.driver import Options

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mccompile import driver
+from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
@@ -58,7 +59,7 @@ def test_every_tile(text: str, tmp_path: Path) -> None:
     for i, label in enumerate(labels):
         options = Options(passes=(), kernels={node.op.name: label}, keep_inputs=True)
         c = Compilation("net", "0" * 64, options, target, graph_of(text), [])
-        driver.write_folder(tmp_path / str(i), driver.finish(c))
+        write_folder(tmp_path / str(i), driver.finish(c))
         assert c.lowered is not None
         assert label in [choice.offer.label for choice in c.lowered.choices.values()]
         assert difference(want, Network(tmp_path / str(i)).run(inputs)) < 1e-5

@@ -21,7 +21,6 @@ from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
-NEEDS_TARGET = True
 ROUNDS = True
 
 _SWAP = (0, 2, 1, 3, 4)

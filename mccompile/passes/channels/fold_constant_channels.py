@@ -7,7 +7,6 @@ from mccompile.passes.channels.remove_dead_channels import remove
 from mccompile.passes.manager import Remarks
 from mccompile.targets.target import Target
 
-NEEDS_TARGET = True
 ROUNDS = True
 
 

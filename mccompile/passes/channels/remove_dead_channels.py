@@ -9,8 +9,6 @@ from mccompile.passes.channels.shrink_channels import apply, unremoved
 from mccompile.passes.manager import Remarks
 from mccompile.targets.target import Target
 
-NEEDS_TARGET = True
-
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Remove channels that are zero for every input, or that nothing reads, from tensors and weights.

@@ -11,8 +11,6 @@ from mccompile.passes.rewrite.patterns import is_plain
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
-NEEDS_TARGET = True
-
 
 @dataclass(frozen=True)
 class _Join:

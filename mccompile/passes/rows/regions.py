@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ops.concat import Concat
 from mccompile.ops.reshape import Reshape
+from mccompile.ops.slice import Slice
 from mccompile.passes.rows.windows import AXIS, RowWindow, row_axis, row_windows
 
 MOST_NODES = 32
@@ -50,13 +52,13 @@ class Region:
 
 
 def regions(graph: Graph, most: int = MOST_NODES) -> Iterator[Region]:
-    """Every region of two to ``most`` nodes. What is in strips already, several nodes of one origin, is left out."""
+    """Every region of two to ``most`` nodes. What is in strips already is left out."""
     last: dict[Value, int] = dict.fromkeys(graph.outputs, len(graph.nodes))
     for i, node in enumerate(graph.nodes):
         for v in node.inputs:
             last[v] = max(last.get(v, i), i)
-    alike = Counter((n.origins, type(n.op)) for n in graph.nodes if n.origins)
-    by_row = [_windows(n) if alike[n.origins, type(n.op)] < 2 else None for n in graph.nodes]
+    strips = in_strips(graph)
+    by_row = [None if n in strips else _windows(n) for n in graph.nodes]
     for start, first in enumerate(by_row):
         if first is None:
             continue
@@ -74,6 +76,32 @@ def regions(graph: Graph, most: int = MOST_NODES) -> Iterator[Region]:
             ends = max(ends, last.get(node.result, stop - 1) + 1)
             if ends > start + most:
                 break
+
+
+def in_strips(graph: Graph) -> set[Node]:
+    """The nodes of regions that have been cut: what follows from parts of a value, up to where strips are joined.
+
+        %a = slice(%x) {view=True}  %b = conv(%a)            in strips
+        %c = slice(%x) {view=True}  %d = conv(%c)            in strips
+        %y = concat(%b, %d) {view=True}                      the join: what follows it is whole again
+
+    Only `strips` makes slices and concats that are views by themselves.
+    """
+    readers = Counter(v for n in graph.nodes for v in n.inputs)
+    found: set[Node] = set()
+    parts: set[Value] = set()
+    cuts: set[Value] = set()
+    for node in graph.nodes:
+        cut = isinstance(node.op, Slice) and node.op.view
+        if cut or any(v in parts for v in node.inputs):
+            found.add(node)
+            # Rows that a strip takes over are cut from the one before, or are read there too; joined ones are not.
+            joined = isinstance(node.op, Concat) and node.op.view
+            if not joined or any(v in cuts or readers[v] > 1 for v in node.inputs):
+                parts.update(node.results)
+            if cut:
+                cuts.update(node.results)
+    return found
 
 
 def _windows(node: Node) -> tuple[RowWindow | None, ...] | None:

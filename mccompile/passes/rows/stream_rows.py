@@ -13,10 +13,8 @@ from mccompile.ops.conv import Conv
 from mccompile.ops.slice import Slice
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rows.regions import Region, regions, working_bytes
-from mccompile.passes.rows.strips import streamed
+from mccompile.passes.rows.strips import Streamed, streamed
 from mccompile.targets.target import Target
-
-NEEDS_TARGET = True
 
 RETURN_BYTES = 24
 """Bytes per cycle of what is written, leaves the second cache, and is read again, beside what its kernels take with
@@ -72,11 +70,11 @@ def _stream(graph: Graph, region: Region, costs: _Costs, remarks: Remarks) -> bo
         return False
     before = costs.of(region.nodes) + costs.returns(region)
     old = set(graph.nodes)
-    after = costs.of([n for n in other.nodes if n not in old])
+    after = sum(costs.in_strips(n, other) for n in other.graph.nodes if n not in old)
     if after > WORTH * before:
         remarks.miss(what, f"{height} rows at a time take {after:.0f} cycles, all of them {before:.0f}")
         return False
-    graph.adopt(other)
+    graph.adopt(other.graph)
     saved = sum(v.type.nbytes for v in region.inner()) - working_bytes(region, height)
     remarks.hit(f"{what}: {height} of {region.rows} at a time, {saved} bytes less between them")
     return True
@@ -109,13 +107,17 @@ class _Costs:
     def of(self, nodes: Sequence[Node]) -> float:
         return sum(map(self.node, nodes))
 
+    def in_strips(self, node: Node, strips: Streamed) -> float:
+        """The cycles of a node of strips: what they take over from the one before is copied."""
+        if node not in strips.taken_over:
+            return self.node(node)
+        first = node.operands[0]
+        assert first is not None
+        return CALL_CYCLES + 2 * first.type.nbytes / CACHE_BYTES
+
     def node(self, node: Node) -> float:
-        """The cycles of a node; views are free, what a strip takes over from the one before is copied."""
-        if isinstance(node.op, Concat) and node.op.view:
-            first = node.operands[0]
-            assert first is not None
-            return CALL_CYCLES + 2 * first.type.nbytes / CACHE_BYTES if ".window" in node.result.name else 0.0
-        if isinstance(node.op, Slice) and node.op.view:
+        """The cycles of a node; views are free."""
+        if isinstance(node.op, Slice | Concat) and node.op.view:
             return 0.0
         key = (node.op, *(v and v.type for v in node.operands), *(v.type for v in (*node.extras, *node.results)),
                *node.post.values())  # fmt: skip

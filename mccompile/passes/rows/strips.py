@@ -99,13 +99,16 @@ class _Cutter:
         self.r = r
         self.region = region
         self.made = {n.result: n for n in region}
+        self.last = region[-1]
         self.window: dict[Node, tuple[Value, range]] = {}
+        self.taken_over: list[Node] = []
 
     def emit(self, op: Op, operands: list[Value | None], like: Node, name: str, **rest: object) -> Value:
         node = Node(op, operands, [], origins=like.origins, **rest)  # type: ignore[arg-type]
         (inferred,) = node.infer()
         node.results = [self.r.graph.value(name, inferred)]
         self.r.insert_after(self.region[-1], node)
+        self.last = node
         return node.result
 
     def sliced(self, v: Value, axis: int, first: int, rows: range, like: Node) -> Value:
@@ -145,6 +148,7 @@ class _Cutter:
         if old is not None:
             new = self.emit(Concat(AXIS, view=True), [old, new], node, f"{node.result.name}.window")
             stored_as(new, node.result)
+            self.taken_over.append(self.last)
         self.window[node] = (new, held)
 
     def taken(self, node: Node, rows: range) -> tuple[Op, list[Value | None]]:
@@ -171,20 +175,30 @@ def stored_as(value: Value, like: Value) -> Value:
     return value
 
 
-def streamed(graph: Graph, region: Sequence[Node], height: int) -> Graph | str:
+@dataclass(frozen=True)
+class Streamed:
+    """A graph with a region in strips. ``taken_over`` are the nodes that put rows of the strip before, which have to
+    be copied, in front of new ones."""
+
+    graph: Graph
+    taken_over: frozenset[Node]
+
+
+def streamed(graph: Graph, region: Sequence[Node], height: int) -> Streamed | str:
     """The graph with a region in strips of ``height`` rows, or why it cannot be; the given graph stays as it is."""
     strips = plan_strips(region, height)
     if isinstance(strips, str):
         return strips
     other = graph.shallow_copy()
     r = Rewriter(other)
-    cut(r, region, strips)
+    taken_over = cut(r, region, strips)
     r.finish()
-    return other
+    return Streamed(other, frozenset(taken_over))
 
 
-def cut(r: Rewriter, region: Sequence[Node], strips: Sequence[Strip]) -> None:
-    """Replace a region, of whose results only the last is read outside, by its strips."""
+def cut(r: Rewriter, region: Sequence[Node], strips: Sequence[Strip]) -> list[Node]:
+    """Replace a region, of whose results only the last is read outside, by its strips. Returns the nodes that take
+    rows over from the strip before."""
     cutter = _Cutter(r, region)
     parts: list[Value | None] = [cutter.strip(strip) for strip in strips]
     last = region[-1]
@@ -193,3 +207,4 @@ def cut(r: Rewriter, region: Sequence[Node], strips: Sequence[Strip]) -> None:
         r.erase(node)
     joined = Node(Concat(AXIS, view=True), parts, [result], origins=last.origins)
     r.insert_after(last, joined)
+    return cutter.taken_over

@@ -24,8 +24,6 @@ from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
-NEEDS_TARGET = True
-
 RELAYOUT_CYCLES = 0.5
 """Of an element that is copied into another order."""
 SWEEPS = 4

@@ -14,7 +14,6 @@ from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
-NEEDS_TARGET = True
 ROUNDS = True
 
 

@@ -1,19 +1,18 @@
-"""What was asked of a compilation, and what it knows after each stage: what reports are made of."""
+"""What is asked of a compilation."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mccompile.codegen.library import Library
-from mccompile.codegen.model import ModelFacts
-from mccompile.ir.graph import Graph
-from mccompile.ir.program import Program
+from mccompile.ir.errors import UsageError
 from mccompile.lower.cost_table import UNMEASURED, CostTable
-from mccompile.lower.lower import Lowered
-from mccompile.passes.manager import PassRecord
-from mccompile.targets.target import Target
+from mccompile.passes.pipeline import PIPELINES
+
+STREAMING = ("auto", "never", "always")
+"""What `Options.stream_rows` may be."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +45,17 @@ class Options:
     stream_rows: str = "auto"
 
 
-@dataclass
-class Compilation:
-    """The state after each stage; what the report and the dumps are made from."""
-
-    source: str
-    sha256: str
-    options: Options
-    target: Target
-    graph: Graph
-    notes: list[str]
-    onnx_nodes: int = 0
-    passes: list[PassRecord] = field(default_factory=list)
-    lowered: Lowered | None = None
-    program: Program | None = None
-    facts: ModelFacts | None = None
-    library: Library | None = None
+def require_sense(options: Options) -> None:
+    """UsageError for values that no option can have."""
+    if options.opt_level not in PIPELINES:
+        raise UsageError(f"unknown level {options.opt_level!r}", hint=f"known levels: {', '.join(PIPELINES)}")
+    if options.stream_rows not in STREAMING:
+        raise UsageError(f"rows are streamed {', '.join(STREAMING)}, not {options.stream_rows!r}")
+    names = [name for name, _ in options.memory]
+    for name, size in options.memory:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise UsageError(f"{name!r} is no name for a memory", hint="lower case letters and digits, such as dtcm")
+        if names.count(name) > 1:
+            raise UsageError(f"the memory {name} is given twice")
+        if size < 1:
+            raise UsageError(f"the memory {name} has {size} bytes")

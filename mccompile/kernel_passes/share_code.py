@@ -1,4 +1,10 @@
-"""Decides which numbers of kernel calls are C parameters, so that calls which differ only in them share code."""
+"""Decides which numbers of kernel calls are C parameters, so that calls which differ only in them share code.
+
+    call map.generic map {...} (a[8]{1}) -> b[8]{1}
+    call map.generic map {...} (c[5]{2}) -> d[5]{1}
+
+are one C function of ``x0_e0``, ``x0_s0`` and ``y0_e0``: the numbers that are not equal in all of the calls.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,19 @@ from itertools import chain, islice
 
 from mccompile.ir.kernel import Block, Call, Fill, KernelModule, View, number_names
 from mccompile.kernels.registry import variant
+from mccompile.passes.manager import Remarks
+
+
+def run(module: KernelModule, remarks: Remarks) -> int:
+    """Make C parameters of the numbers in which kernel calls differ, so that one function serves all. Exact."""
+    before = list(module.body.linear())
+    share_modules([module])
+    after = list(module.body.linear())
+    changed = [b for a, b in zip(before, after, strict=True) if isinstance(b, Call) and a != b]
+    for kernel in dict.fromkeys(c.kernel for c in changed):
+        calls = [c for c in changed if c.kernel == kernel]
+        remarks.hit(f"shared {kernel} between {len(calls)} calls")
+    return len(changed)
 
 
 def _form(view: View | None) -> object:
@@ -26,16 +45,18 @@ def share_code(steps: Sequence[Call | Fill], may_share: Callable[[str], bool]) -
 
     ``may_share`` tells of a kernel whether its template prints extents and strides as numbers of views.
     """
-    groups: dict[object, list[Call]] = {}
-    for step in steps:
+    groups: dict[object, list[int]] = {}
+    for i, step in enumerate(steps):
         if isinstance(step, Call) and may_share(step.kernel):
-            groups.setdefault(_key(step), []).append(step)
-    args: dict[int, tuple[str, ...]] = {}
-    for calls in groups.values():
+            groups.setdefault(_key(step), []).append(i)
+    out = list(steps)
+    for group in groups.values():
+        calls = [s for s in (steps[i] for i in group) if isinstance(s, Call)]
         numbers = [number_names(c) for c in calls]
         differing = tuple(n for n in numbers[0] if len({table[n] for table in numbers}) > 1)
-        args.update({id(c): differing for c in calls})
-    return [replace(s, args=args[id(s)]) if isinstance(s, Call) and id(s) in args else s for s in steps]
+        for i, call in zip(group, calls, strict=True):
+            out[i] = replace(call, args=differing)
+    return out
 
 
 def share_modules(modules: Sequence[KernelModule]) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.types import row_major
+from mccompile.kernel_passes.rewrite.views import Refined, cut, seen_through
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import lines_spread
 from mccompile.kernels.views.collapse import collapse, in_stored_order
-from mccompile.plan.views import Refined, cut, seen_through
 from mccompile.targets.target import Target
 
 COPY = "copy.generic"

@@ -1,0 +1,164 @@
+"""Copies vanish where readers take views of their source, or writers views of their result.
+
+    call copy.generic slice {...} (x[2,3]{6,1}) -> a          slice the left half of x
+    call map.generic map {...} (a) -> y                       and negate it
+
+is read through: the map takes the slice's view, and nothing is left to be copied::
+
+    call map.generic map {...} (x[2,3]{6,1}) -> y
+
+Writing through is the mirror image: what a concat would copy into its place is computed there. Both are taken as long
+as the peak of the plan does not grow; copies whose operator says so (`Slice.view`) are gone wherever they can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mccompile.ir.kernel import Block, Call, Fill, KernelModule, View
+from mccompile.kernel_passes.rewrite.judge import Judge
+from mccompile.kernel_passes.rewrite.rebind import rebound
+from mccompile.kernel_passes.rewrite.steps import State, Step, is_copy, written_buffers
+from mccompile.kernels.variant import innermost_stride
+from mccompile.ops.concat import Concat
+from mccompile.ops.slice import Slice
+from mccompile.passes.manager import Remarks
+from mccompile.targets.target import Target
+
+MOST_PLANS = 40
+"""Plans that each way of rewriting may try; what is left then stays as it is."""
+
+
+def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) -> int:
+    """Let readers of a copy read its source, and writers of its source write its result, so that the copy is gone,
+    as long as the planned peak does not grow. Exact."""
+    state = State.of(list(module.body.linear()))
+    copies = {i: s for i, s in state.live() if is_copy(s)}
+    ways = [_Rewriting(rewrite, target, {}) for rewrite in (_read_through, _write_through)]
+    for way in reversed(ways):  # what is written in its place first may come before the rest of it
+        state = way.apply(state, [i for i, s in copies.items() if _wants_view(s)])
+    peak = judge.begin(state.in_order())
+    for way in ways:
+        judge.plans_left = MOST_PLANS
+        state, peak = _accept(judge, state, peak, list(copies), way)
+    judge.now = judge.baseline = peak
+    left = state.in_order()
+    module.body = Block(tuple(left))
+    return _say(remarks, state, copies, ways)
+
+
+def _say(remarks: Remarks, state: State, copies: dict[int, Step], ways: Sequence[_Rewriting]) -> int:
+    """What became of each copy; returns how many are gone."""
+    gone = 0
+    for i, copy in copies.items():
+        now = state.steps[i]
+        if now is None:
+            remarks.hit(f"forwarded {_name(copy)}")
+            gone += 1
+        elif is_copy(now):
+            why = "; ".join(way.reasons[i] for way in ways if i in way.reasons)
+            remarks.miss("forwarded", why, _name(now))
+    return gone
+
+
+def _wants_view(step: Step) -> bool:
+    return isinstance(step, Call) and isinstance(step.op, Slice | Concat) and step.op.view
+
+
+def _name(step: Step) -> str:
+    assert isinstance(step, Call)
+    source = step.reads[0]
+    assert source is not None
+    return f"{step.op.name} {source.buffer.name} -> {step.results[0].buffer.name}"
+
+
+# -- which rewrites are taken ------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Rewriting:
+    """One way to do without a copy; remembers why it cannot be gone."""
+
+    rewrite: Callable[[State, int, Target], State | str]
+    target: Target
+    reasons: dict[int, str]
+
+    def apply(self, state: State, copies: Sequence[int]) -> State:
+        """The state after every rewrite of ``copies`` that is legal."""
+        for i in copies:
+            if state.steps[i] is not None:
+                found = self.rewrite(state, i, self.target)
+                if isinstance(found, str):
+                    self.reasons[i] = found
+                else:
+                    state = found
+        return state
+
+
+def _accept(
+    judge: Judge, state: State, peak: int, copies: Sequence[int], how: _Rewriting
+) -> tuple[State, int]:
+    """Rewrites in groups, halved where a group makes the peak grow: few plans where most rewrites are good."""
+    following = how.apply(state, copies)
+    if following is state:
+        return state, peak
+    grown = judge.peak(following.in_order(), peak)
+    if grown <= peak:
+        return following, grown
+    if len(copies) == 1 or judge.plans_left <= 0:
+        why = f"the peak would grow from {peak} to {grown} bytes"
+        how.reasons.update({i: why for i in copies if state.steps[i] is not None and following.steps[i] is None})
+        return state, peak
+    middle = len(copies) // 2
+    for half in (copies[:middle], copies[middle:]):
+        state, peak = _accept(judge, state, peak, half, how)
+    return state, peak
+
+
+# -- the two rewrites --------------------------------------------------------------------------------------------
+def _read_through(state: State, i: int, target: Target) -> State | str:
+    """Let the readers of a copy's result read its source."""
+    copy = state.steps[i]
+    assert isinstance(copy, Call)
+    (source,), (result,) = copy.reads, copy.results
+    assert source is not None
+    buffer = result.buffer
+    if buffer.role or buffer.halo:
+        return "an output is made" if buffer.role else "a halo is around the result"
+    changes: dict[int, Step | None] = {i: None}
+    far = 0
+    only = sum(1 for _, s in state.around(buffer) if buffer in written_buffers(s)) == 1
+    for k, step in state.around(buffer):
+        if isinstance(step, Call) and any(v is not None and v.buffer is buffer for v in step.inputs):
+            found = rebound(step, buffer, result, source, target, writes=False, beside=not only)
+            if isinstance(found, str):
+                return found
+            changes[k] = found
+            far += sum(v.count for v in found.inputs if v is not None and v.buffer is source.buffer and _strided(v))
+    if target.hosted and far > 2 * result.count:
+        return "several readers would read far apart"
+    return state.changed(changes)
+
+
+def _strided(view: View) -> bool:
+    return innermost_stride(view) not in (0, 1)
+
+
+def _write_through(state: State, i: int, target: Target) -> State | str:
+    """Let everything that touches a copy's source touch its result instead."""
+    copy = state.steps[i]
+    assert isinstance(copy, Call)
+    (source,), (result,) = copy.reads, copy.results
+    assert source is not None
+    buffer = source.buffer
+    if buffer.space != "arena" or buffer.role or buffer.halo or buffer is result.buffer:
+        return "its source is an input, an output, constant, or has a halo"
+    changes: dict[int, Step | None] = {i: None}
+    for k, step in state.around(buffer):
+        if k != i:
+            if isinstance(step, Fill):
+                return "a background is filled in"
+            found = rebound(step, buffer, source, result, target, writes=True, beside=False)
+            if isinstance(found, str):
+                return found
+            changes[k] = found
+    return state.changed(changes)

@@ -1,0 +1,85 @@
+"""Copies in a row between two buffers become one, where their places are in arithmetic progression.
+
+    call copy.generic slice {...} (x[4,2]{6,3}) -> y[4,2]{2,1}
+    call copy.generic slice {...} (x+1[4,2]{6,3}) -> y+8[4,2]{2,1}
+    call copy.generic slice {...} (x+2[4,2]{6,3}) -> y+16[4,2]{2,1}
+
+take from one place further on each time, and write 8 further: one copy with an axis more::
+
+    call copy.generic slice {...} (x[3,4,2]{1,6,3}) -> y[3,4,2]{8,2,1}
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mccompile.ir.kernel import Block, Call, KernelModule, View
+from mccompile.ir.types import row_major
+from mccompile.kernel_passes.rewrite.steps import Step, is_copy
+from mccompile.kernels.views.collapse import collapse
+from mccompile.passes.manager import Remarks
+
+
+def run(module: KernelModule, remarks: Remarks) -> int:
+    """Make one copy of those in a row that differ by equal distances. Exact."""
+    before = list(module.body.linear())
+    after = _join(before, remarks)
+    module.body = Block(tuple(after))
+    return len(before) - len(after)
+
+
+def _join(steps: Sequence[Step], remarks: Remarks) -> list[Step]:
+    out: list[Step] = []
+    at = 0
+    while at < len(steps):
+        end = at + 1
+        while end < len(steps) and _alike(steps[at], steps[end]) and _even(steps[at : end + 1]):
+            end += 1
+        if end - at > 1:
+            joined = _joined(steps[at:end])
+            remarks.hit(f"joined {end - at} copies into {joined.results[0].buffer.name}")
+            out.append(joined)
+        else:
+            out.append(steps[at])
+        at = end
+    return out if len(out) == len(steps) else _join(out, remarks)
+
+
+def _alike(a: Step, b: Step) -> bool:
+    if not (isinstance(a, Call) and isinstance(b, Call) and is_copy(a) and is_copy(b)):
+        return False
+    pairs = [(a.reads[0], b.reads[0]), (a.results[0], b.results[0])]
+    return all(
+        v is not None and w is not None and v.buffer is w.buffer and v.shape == w.shape and v.strides == w.strides
+        for v, w in pairs
+    )
+
+
+def _places(step: Step) -> tuple[int, int]:
+    assert isinstance(step, Call)
+    assert step.reads[0] is not None
+    return step.reads[0].offset, step.results[0].offset
+
+
+def _even(steps: Sequence[Step]) -> bool:
+    """True if sources and results of copies each lie equally far apart; the first two always do."""
+    places = [_places(s) for s in steps]
+    gaps = {(c - a, d - b) for (a, b), (c, d) in itertools.pairwise(places)}
+    return len(gaps) == 1
+
+
+def _joined(steps: Sequence[Step]) -> Call:
+    first = steps[0]
+    assert isinstance(first, Call)
+    (source, result), gaps = _places(first), _places(steps[1])
+    views = []
+    for v, step in ((first.reads[0], gaps[0] - source), (first.results[0], gaps[1] - result)):
+        assert v is not None
+        shape = (len(steps), *v.shape)
+        views.append(View(v.buffer, shape, row_major(len(shape)), (step, *v.axis_strides()), v.offset))
+    merged = collapse(views)
+    assert not isinstance(merged, str)
+    origins = tuple(dict.fromkeys(o for s in steps if isinstance(s, Call) for o in s.origins))
+    return replace(first, reads=(merged[0],), results=(merged[1],), origins=origins)

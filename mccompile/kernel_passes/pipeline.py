@@ -1,0 +1,65 @@
+"""Which passes run on kernel IR at each optimisation level, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mccompile.ir.kernel import KernelModule
+from mccompile.kernel_passes.rewrite.judge import Judge
+from mccompile.kernel_passes.rewrite.steps import copies
+from mccompile.passes.manager import Pass, PassRecord, passes_in, run_listed
+from mccompile.targets.target import Target
+
+_MEMORY = ("forward-copies", "join-copies", "store-planes", "stash-pointwise", "offer-overlaps")
+
+KERNEL_PIPELINES: dict[str, tuple[str, ...]] = {
+    "O0": (),
+    "O1": _MEMORY,
+    "O2": _MEMORY,
+    "O3": _MEMORY,
+    "Os": (*_MEMORY, "share-code"),
+}
+"""Pass names by level. `share-code` comes last: the numbers of final views decide."""
+
+
+@dataclass(frozen=True)
+class Improved:
+    """What the passes on kernel IR did: a record of each; copies, the bytes they write and the planned peak (0: never
+    planned), each before and after."""
+
+    records: tuple[PassRecord, ...]
+    copies: tuple[int, int]
+    copied_bytes: tuple[int, int]
+    peak: tuple[int, int]
+
+    @property
+    def kept(self) -> tuple[tuple[str, str], ...]:
+        """The copies that could not be forwarded: (what, why)."""
+        misses = [m for r in self.records if r.name == "forward-copies" for m in r.misses]
+        return tuple(dict.fromkeys((m.subject, m.reason) for m in misses))
+
+
+def kernel_passes() -> Mapping[str, Pass]:
+    """Every pass on kernel IR by name."""
+    return passes_in("mccompile.kernel_passes")
+
+
+def improve(
+    module: KernelModule,
+    names: Sequence[str],
+    target: Target,
+    keep_inputs: bool = False,
+    after: Callable[[str, KernelModule], None] = lambda name, module: None,
+) -> Improved:
+    """Run passes on kernel IR by name, which changes it; ``after`` sees it after each. See `run_listed`.
+
+    ``keep_inputs`` is as for the plan that will be made of it.
+    """
+    judge = Judge.of(module, keep_inputs)
+    before = copies(list(module.body.linear()))
+    records = run_listed(kernel_passes(), module, names, {"target": target, "judge": judge}, after)
+    left = copies(list(module.body.linear()))
+    pairs = zip(before, left, strict=True)
+    count, written = pairs
+    return Improved(tuple(records), count, written, (judge.first, judge.now))

@@ -1,0 +1,70 @@
+"""Pointwise convolutions take the place of their operand: a pixel is computed aside, then written over it.
+
+    call conv.generic ... params{channels_last} (a, w) -> b
+    call conv.generic ... params{channels_last, stash} (a, w) -> b scratch b.pixel inplace(0)
+
+All channels of a pixel of ``b`` need all channels of the same pixel of ``a`` and nothing else: with these few numbers
+in a scratch buffer, ``b`` may lie over ``a``, and the two take the memory of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mccompile.ir.kernel import Block, Buffer, Call, KernelModule
+from mccompile.ir.types import TensorType
+from mccompile.kernel_passes.rewrite.judge import Judge
+from mccompile.kernel_passes.rewrite.steps import Step
+from mccompile.kernels.conv.planar import ConvGeneric
+from mccompile.kernels.views.windows import Order
+from mccompile.passes.manager import Remarks
+from mccompile.targets.target import Target
+
+WORTH = 0.97
+"""The peak must fall below this part of what it was at first: other orders of access are not faster."""
+
+
+def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) -> int:
+    """Let 1x1 convolutions of scalar targets overwrite an operand that nobody reads afterwards, if the planned peak
+    falls. Exact."""
+    if target.hosted or target.lanes:
+        return 0
+    steps = list(module.body.linear())
+    changed, declared = stashed(steps, module.buffers)
+    count = len(declared) - len(module.buffers)
+    if not count:
+        return 0
+    now = judge.begin(steps)
+    peak = judge.peak(changed, buffers=declared)
+    if peak >= min(now, WORTH * judge.baseline):
+        remarks.miss(f"let {count} results overwrite operands", f"the peak would be {peak} bytes, it is {now}")
+        return 0
+    names = [b.name.removesuffix(PIXEL) for b in declared[len(module.buffers) :]]
+    module.body, module.buffers[:] = Block(tuple(changed)), declared
+    judge.now = peak
+    remarks.hit(f"computed in place of their operands: {', '.join(names)}")
+    return count
+
+
+PIXEL = ".pixel"
+
+
+def stashed(steps: Sequence[Step], buffers: Sequence[Buffer]) -> tuple[list[Step], list[Buffer]]:
+    """The steps and buffers with 1x1 convolutions that overwrite an operand which nobody reads afterwards."""
+    last = {b: t for t, s in enumerate(steps) for b in s.buffers()}
+    changed, declared = list(steps), list(buffers)
+    for t, step in enumerate(steps):
+        if not isinstance(step, Call) or not isinstance(step.params, Order) or step.kernel != ConvGeneric.kernel:
+            continue
+        x, y = step.reads[0], step.results[0]
+        if x is None or x.buffer.space != "arena" or last[x.buffer] != t or not ConvGeneric.may_stash(step):
+            continue
+        type_ = TensorType(x.dtype.compute, (y.shape[1],))
+        scratch = Buffer(f"{y.buffer.name}{PIXEL}", type_, "arena", y.buffer.align, role="scratch")
+        if any(b.name == scratch.name for b in declared):
+            continue
+        declared.append(scratch)
+        inplace = tuple(sorted({0, *step.inplace}))
+        changed[t] = replace(step, params=replace(step.params, stash=True), scratch=scratch, inplace=inplace)
+    return changed, declared

@@ -1,0 +1,124 @@
+"""Forms of a program, each in less memory than the one before: plain, leaner kernels, strips of rows.
+
+A form is a graph and its kernels. They are made when they are asked for: what fits at once costs one lowering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from mccompile.ir.files import IR
+from mccompile.ir.graph import Graph
+from mccompile.ir.kernel import KernelModule
+from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, Improved, improve
+from mccompile.lower.growth import weight_bytes
+from mccompile.lower.lower import Lowered, lower
+from mccompile.passes.rows.regions import smallest
+from mccompile.passes.rows.strips import streamed
+from mccompile.search.options import Options
+from mccompile.search.state import Compilation
+
+LONGER = "a longer search of the planner"
+LEANER = "kernels without halos"
+STRIPS = "convolutions in strips of rows"
+
+MOST_REGIONS = 4
+"""Regions that are put in strips of rows to save memory."""
+REGIONS_TRIED = 3
+"""Regions that are tried for each."""
+SMALLER = 0.97
+"""What part of the peak may be left, or it is not worth the code."""
+
+Observer = Callable[[str, IR], None]
+"""Sees the IR after each stage and pass: (stage name, IR). The IR changes afterwards: print it or forget it."""
+
+
+def unobserved(stage: str, ir: IR) -> None:
+    """The observer who is not interested."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A graph with its kernels, and what passes made of these.
+
+    ``what`` is how it saves memory, ``notes`` are for the user. ``search_longer``: the planner may try twice.
+    """
+
+    graph: Graph
+    lowered: Lowered
+    improved: Improved
+    what: str = ""
+    notes: tuple[str, ...] = ()
+    search_longer: bool = True
+
+    @property
+    def module(self) -> KernelModule:
+        return self.lowered.module
+
+    @property
+    def peak(self) -> int:
+        """The planned peak as far as passes asked for it, else 0."""
+        return self.improved.peak[1]
+
+
+def candidates(c: Compilation, observe: Observer = unobserved) -> Iterator[Candidate]:
+    """The forms of a program, that which is wanted first. ``observe`` sees how the first one becomes."""
+    first = _improved(c, c.lowered or _lower(c, c.graph), c.graph, observe)
+    if c.options.stream_rows == "always":
+        for form in in_strips(c, first):
+            first = replace(form, search_longer=True)
+    yield first
+    if c.graph.nodes:
+        leaner = _improved(c, _lower(c, c.graph, arena_first=True), c.graph)
+        yield replace(leaner, what=LEANER)
+    if c.options.stream_rows == "auto":
+        yield from in_strips(c, first)
+
+
+def in_vain(c: Compilation) -> str:
+    """What has been tried where no candidate fits."""
+    ways = [LONGER] + [LEANER] * bool(c.graph.nodes) + [STRIPS] * (c.options.stream_rows != "never")
+    return f"tried in vain: {', '.join(ways)}"
+
+
+def in_strips(c: Compilation, first: Candidate) -> Iterator[Candidate]:
+    """Forms that need less and less memory: region after region of ``first`` in strips of rows."""
+    form = first
+    for _ in range(MOST_REGIONS if c.options.opt_level not in ("O0", "O1") else 0):
+        least = min(_one_more(c, form), key=lambda f: f.peak, default=form)
+        if least.peak >= SMALLER * form.peak:
+            return
+        least.graph.verify()
+        form = least
+        yield form
+
+
+def _one_more(c: Compilation, form: Candidate) -> Iterator[Candidate]:
+    """Forms with one more region in strips."""
+    for region, height in smallest(form.graph, REGIONS_TRIED, overlaps=not c.target.lanes):
+        strips = streamed(form.graph, region.nodes, height)
+        if not isinstance(strips, str):
+            note = f"{region.what} in strips of {height} of {region.rows} rows"
+            made = _improved(c, _lower(c, strips.graph), strips.graph)
+            yield replace(made, what=STRIPS, notes=(*form.notes, note), search_longer=False)
+
+
+def _lower(c: Compilation, graph: Graph, arena_first: bool = False) -> Lowered:
+    o = c.options
+    return lower(graph, c.target, o.kernels, arena_first, o.costs, growth_bytes(o, graph))
+
+
+def _improved(c: Compilation, lowered: Lowered, graph: Graph, observe: Observer = unobserved) -> Candidate:
+    """A candidate from kernels, which the passes of the level change."""
+    observe("lower", lowered.module)
+    names = KERNEL_PIPELINES[c.options.opt_level]
+    improved = improve(lowered.module, names, c.target, c.options.keep_inputs, observe)
+    return Candidate(graph, lowered, improved)
+
+
+def growth_bytes(options: Options, graph: Graph) -> int:
+    """What kernels may add to the weights of a graph to be faster, in ways that round otherwise."""
+    if options.exact or options.opt_level not in ("O2", "O3"):
+        return 0
+    return int(min(max(options.max_blob_growth - 1, 0) * weight_bytes(graph), 2.0**62))

@@ -1,0 +1,66 @@
+"""Compilations that begin with IR text instead of a model."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from mccompile.codegen.names import model_name
+from mccompile.ir import files as ir_files
+from mccompile.ir.errors import CompileError, InternalError, UsageError
+from mccompile.ir.files import IR
+from mccompile.ir.graph import Graph
+from mccompile.ir.program import Program
+from mccompile.kernels.registry import params_of
+from mccompile.lower.lower import Lowered
+from mccompile.ops.registry import lookup
+from mccompile.plan.check import check_program
+from mccompile.search.options import Options
+from mccompile.search.state import Compilation
+from mccompile.targets.target import Target, resolve
+
+
+def load_ir(path: str | Path) -> IR:
+    """Read an .mcir file of any stage. Raises UsageError, CompileError with the line."""
+    return ir_files.load(Path(path), lookup, params_of)
+
+
+def resume(path: Path, options: Options) -> Compilation:
+    """A compilation from IR text. Raises UsageError; CompileError with the line, or where a program is not sound."""
+    if options.dims or options.input_shapes or options.constants:
+        hint = "--dim, --input-shape and --constant are for .onnx files"
+        raise UsageError(f"the inputs of {path.name} are fixed", hint=hint)
+    ir = load_ir(path)
+    graph = ir if isinstance(ir, Graph) else Graph(ir.name)
+    graph.name = model_name(options.name or graph.name)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    c = Compilation(path.name, sha256, options, _target_of(ir, options), graph, [])
+    if isinstance(ir, Graph):
+        return c
+    module = ir.module if isinstance(ir, Program) else ir
+    module.name = graph.name
+    missing = [b.name for b in module.buffers if b.space == "blob" and b.data is None]
+    if missing:
+        raise CompileError(
+            f"the elements of {', '.join(missing[:4])} are needed",
+            where=str(path),
+            hint=f"they are read from {ir_files.arrays_path(path).name} beside it",
+        )
+    c.lowered = Lowered(module)
+    if isinstance(ir, Program):
+        try:
+            check_program(ir, options.keep_inputs)
+        except InternalError as e:
+            raise CompileError(f"the program is not sound: {e}", where=str(path)) from e
+        c.program = ir
+    return c
+
+
+def _target_of(ir: IR, options: Options) -> Target:
+    """The target of the options, or of the text where its kernels are chosen already."""
+    if isinstance(ir, Graph):
+        return resolve(options.target)
+    module = ir.module if isinstance(ir, Program) else ir
+    if options.target not in ("native", module.target):
+        raise UsageError(f"the kernels in this text are for target {module.target}, not {options.target}")
+    return resolve(module.target)

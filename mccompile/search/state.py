@@ -1,0 +1,34 @@
+"""A compilation: what it knows after each stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mccompile.codegen.library import Library
+from mccompile.codegen.model import ModelFacts
+from mccompile.ir.graph import Graph
+from mccompile.ir.program import Program
+from mccompile.kernel_passes.pipeline import Improved
+from mccompile.lower.lower import Lowered
+from mccompile.passes.manager import PassRecord
+from mccompile.search.options import Options
+from mccompile.targets.target import Target
+
+
+@dataclass
+class Compilation:
+    """The state after each stage; what the report and the dumps are made from."""
+
+    source: str
+    sha256: str
+    options: Options
+    target: Target
+    graph: Graph
+    notes: list[str]
+    onnx_nodes: int = 0
+    passes: list[PassRecord] = field(default_factory=list)
+    lowered: Lowered | None = None
+    improved: Improved | None = None
+    program: Program | None = None
+    facts: ModelFacts | None = None
+    library: Library | None = None
