@@ -65,6 +65,7 @@ check: .venv/.stamp-dev
 	$(BIN)/python tools/lint_templates.py
 
 docs: .venv/.stamp-dev
+	$(BIN)/python tools/write_options.py
 	$(BIN)/mccompile ops --markdown > docs/operators.md.new && mv docs/operators.md.new docs/operators.md
 	$(BIN)/python -m tools.make_docs
 	$(BIN)/python benchmarks/optimizer_table.py

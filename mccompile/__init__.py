@@ -47,23 +47,23 @@ def compile(
         opt_level: O0, O1, O2, O3 or Os.
         dims: extent of each symbolic dimension.
         input_shapes: whole shape of inputs by name.
+        constants: value of inputs that are the same in every run, by name: a number or an array. The network has no
+            such inputs then, and what depends on them is computed when it is compiled.
         keep_inputs: do not reuse the memory of inputs, so that ``run`` may be repeated on them.
-        name: prefix of everything generated; by default the file's name.
-        embed: also write the weights as a C array.
-        kernels: operator -> kernel that must be used where it supports the node (``conv`` -> ``conv.generic``).
-        exact: leave out every optimisation that may change how a result is rounded.
         memory: several memories for the arena, name -> bytes, the fastest first: the hottest tensors go there.
-        ram: bytes that the arena should not exceed; if it does, slower ways that take less are tried. It is no
-            error if they are of no use: see ``report["memory"]["arena_bytes"]``.
-        split_kernels: one C file per kernel.
-        constants: value of inputs that are the same in every run, by name: a number or an array. The network has
-            no such inputs then, and what depends on them is computed when it is compiled.
-        max_blob_growth: by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3
-            on hosted targets); 0 or 1: not at all.
         plan_effort: how long a smaller arena is searched for, from 0 to 3: each 8 times as long as the one before.
         stream_rows: compute convolutions strip by strip of rows, so that of what lies between them only a few rows
             exist: ``auto`` where it is faster, or ``ram`` or ``memory`` are too small otherwise; ``never``; or
             ``always`` where the arena gets smaller.
+        exact: leave out every optimisation that may change how a result is rounded.
+        max_blob_growth: by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3 on
+            hosted targets); 0 or 1: not at all.
+        kernels: operator -> kernel that must be used where it supports the node (``conv`` -> ``conv.generic``).
+        ram: bytes that the arena should not exceed; if it does, slower ways that take less are tried. It is no error
+            if they are of no use: see ``report["memory"]["arena_bytes"]``.
+        name: prefix of everything generated; by default the file's name.
+        split_kernels: one C file per kernel.
+        embed: also write the weights as a C array.
         tune: measure the kernels that each node could have on this machine, and take the fastest. What was measured
             before is kept in the user's cache, or in the file ``tuning``.
         tuning: file of measurements to choose kernels by.
@@ -75,9 +75,10 @@ def compile(
     from mccompile import driver
 
     options = driver.Options(
-        target, opt_level, dims or {}, input_shapes or {}, keep_inputs, name, embed, None, kernels or {}, exact,
-        tuple((memory or {}).items()), ram, split_kernels, constants=constants or {},
-        max_blob_growth=max_blob_growth, plan_effort=plan_effort, stream_rows=stream_rows,
+        target=target, opt_level=opt_level, dims=dims or {}, input_shapes=input_shapes or {}, keep_inputs=keep_inputs,
+        name=name, embed=embed, kernels=kernels or {}, exact=exact, memory=tuple((memory or {}).items()), ram=ram,
+        split_kernels=split_kernels, constants=constants or {}, max_blob_growth=max_blob_growth,
+        plan_effort=plan_effort, stream_rows=stream_rows,
     )  # fmt: skip
     if tune or tuning is not None:
         from mccompile.tune.tune import apply

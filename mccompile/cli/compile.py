@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 @o.build_options
 @o.tune_options
 @o.limit_options
-@click.option("--name", default="", metavar="NAME",
-              help="Prefix of all that is generated.  [default: the file's name]")
-@click.option("--project", default="", metavar="NAME",
-              help="Prefix of what several models share: kernels, and the arena with --share-arena.")
-@click.option("--share-arena", is_flag=True, help="The models of a project run in one arena, one after the other.")
-@click.option("--split-kernels", is_flag=True, help="Write a C file for each kernel.")
-@click.option("--embed", is_flag=True, help="Also write the weights as a C array.")
+@o.output_options
 @click.option("--golden", type=click.Path(path_type=Path), metavar="DIR",
               help="Write test_<model>.c into DIR: inputs and expected outputs, for tests without Python.")
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="X.npz", help="Inputs of the golden test.")

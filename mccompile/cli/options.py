@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mccompile.search.options import STREAMING, Declared, declared
+
 if TYPE_CHECKING:
     from mccompile.driver import Options
 
@@ -140,82 +142,54 @@ def _once(pairs: tuple[tuple[str, str], ...], param: click.Parameter) -> tuple[t
     return pairs
 
 
-def model_options(command: F) -> F:
-    """How a model's open extents are bound."""
-    for option in reversed(
-        (
-            click.option("--dim", "dims", metavar="NAME=VALUE", type=Pair("batch=1"), multiple=True, callback=_dims,
-                         help="Extent of a symbolic dimension (repeatable)."),
-            click.option("--input-shape", "input_shapes", metavar="NAME=D0,D1,..", type=Pair("x=1,3,224,224"),
-                         multiple=True, callback=_shapes, help="Whole shape of an input (repeatable)."),
-            click.option("--constant", "constants", metavar="NAME=VALUE", type=Pair("sr=16000"), multiple=True,
-                         callback=_constants,
-                         help="Fix an input to a number, or to the array in an .npy file (repeatable)."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+KINDS: dict[str, dict[str, Any]] = {
+    "text": {},
+    "flag": {"is_flag": True},
+    "level": {"type": Level()},
+    "size": {"type": Size()},
+    "path": {"type": click.Path(path_type=Path)},
+    "memory": {"type": Memory()},
+    "effort": {"type": click.IntRange(0, 3)},
+    "factor": {"type": Factor(min=0)},
+    "streaming": {"type": click.Choice(list(STREAMING))},
+    "dims": {"type": Pair("batch=1"), "multiple": True, "callback": _dims},
+    "shapes": {"type": Pair("x=1,3,224,224"), "multiple": True, "callback": _shapes},
+    "constants": {"type": Pair("sr=16000"), "multiple": True, "callback": _constants},
+    "kernels": {"type": Pair("conv=conv.generic"), "multiple": True, "callback": _plain},
+}
+"""How values are read that `Declared.kind` names."""
 
 
-def build_options(command: F) -> F:
-    """How to compile."""
-    for option in reversed(
-        (
-            click.option("--target", default="native", metavar="NAME", show_default=True,
-                         help="What the C is for: see 'mccompile targets'."),
-            click.option("-O", "--opt-level", "opt_level", type=Level(), default="2", metavar="LEVEL",
-                         help="0, 1, 2, 3, or s for size.  [default: 2]"),
-            model_options,
-            click.option("--keep-inputs", is_flag=True,
-                         help="Do not reuse the memory of inputs: run may be repeated on them."),
-            click.option("--memory", type=Memory(), default=(), metavar="NAME:SIZE,..",
-                         help="Put the arena in several memories, fastest first: dtcm:64K,sram:256K."),
-            click.option("--plan-effort", type=click.IntRange(0, 3), default=1, metavar="0..3", show_default=True,
-                         help="How long to search for a smaller arena: each 8 times as long as the one before."),
-            click.option("--stream-rows", "stream_rows", type=click.Choice(["auto", "never", "always"]),
-                         default="auto", show_default=True,
-                         help="Compute convolutions strip by strip of rows, so that of what lies between them a few "
-                         "rows exist: where it is faster, or --ram is too small otherwise; never; or always where "
-                         "the arena gets smaller."),
-            click.option("--exact", is_flag=True,
-                         help="Leave out every optimisation that may change how a result is rounded."),
-            click.option("--max-blob-growth", type=Factor(min=0), default=4.0, metavar="FACTOR",
-                         show_default=True, help="By what factor the weights may grow for faster kernels (Winograd "
-                         "convolution, at -O2 and -O3 on hosted targets); 0: not at all."),
-            click.option("--kernel", "kernels", metavar="OP=KERNEL", type=Pair("conv=conv.generic"), multiple=True,
-                         callback=_plain, help="Use this kernel for an operator where it can be used (repeatable)."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+def _click_option(name: str, told: Declared, default: Any) -> Callable[[F], F]:
+    kind = KINDS[told.kind]
+    more = {} if "multiple" in kind else {"default": default}
+    if told.metavar:
+        more["metavar"] = told.metavar
+    return click.option(*told.flags, name, help=told.help, show_default=told.show_default, **more, **kind)
 
 
-def tune_options(command: F) -> F:
-    """What kernels are chosen by."""
-    for option in reversed(
-        (
-            click.option("--tune", is_flag=True,
-                         help="Measure the kernels that each node could have on this machine; take the fastest."),
-            click.option("--tuning", type=click.Path(path_type=Path), metavar="FILE",
-                         help="Choose kernels by these measurements; with --tune, where they are kept."
-                              "  [default of --tune: the user's cache]"),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+def _options(*groups: str) -> Callable[[F], F]:
+    """A decorator that gives a command the options of some groups, in the order of their declaration."""
+    chosen = [_click_option(*option) for option in declared() if option[1].group in groups]
+
+    def decorate(command: F) -> F:
+        for option in reversed(chosen):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def limit_options(command: F) -> F:
-    """What the device has."""
-    for option in reversed(
-        (
-            click.option("--ram", type=Size(), metavar="SIZE",
-                         help="Try harder, then fail, if the arena needs more, such as 64K."),
-            click.option("--flash", type=Size(), metavar="SIZE", help="Fail if the weights need more."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+model_options = _options("model")
+"""How a model's open extents are bound."""
+build_options = _options("model", "build")
+"""How to compile."""
+tune_options = _options("tune")
+"""What kernels are chosen by."""
+limit_options = _options("limit")
+"""What the device has."""
+output_options = _options("output")
+"""What is written."""
 
 
 MODEL = click.argument("model", type=click.Path(path_type=Path), metavar="MODEL")

@@ -1,48 +1,202 @@
-"""What is asked of a compilation."""
+"""What is asked of a compilation. Options are declared here and nowhere else: the command line, `mccompile.compile`
+and docs/options.md follow (`tools/write_options.py`).
+
+Commands answer ``--help`` at once, so nothing here imports more than the standard library before it is used.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mccompile.ir.errors import UsageError
-from mccompile.lower.cost_table import UNMEASURED, CostTable
 from mccompile.passes.pipeline import PIPELINES
+
+if TYPE_CHECKING:
+    from mccompile.lower.cost_table import CostTable
 
 STREAMING = ("auto", "never", "always")
 """What `Options.stream_rows` may be."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to compile. See `mccompile.compile` for each field.
+class Declared:
+    """An option as users see it.
 
-    ``project`` is the prefix of what several models share, ``share_arena`` lets them lie over one another. ``costs``
-    are measurements that selection believes more than estimates.
+    Args:
+        help: a sentence for the command line.
+        python: what docs of Python say instead, if anything.
+        flags: how it is called on the command line; empty if it is of Python alone.
+        kind: which values it takes: a name of `mccompile.cli.options.KINDS`.
+        metavar: what stands for its value in the help.
+        group: the commands that have it: those with `model_options`, `build_options` and so on.
+        show_default: the help names the default.
+        in_python: it is a parameter of `mccompile.compile`.
+        since: the version that had it first.
     """
 
-    target: str = "native"
-    opt_level: str = "O2"
-    dims: Mapping[str, int] = field(default_factory=dict)
-    input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    keep_inputs: bool = False
-    name: str = ""
-    embed: bool = False
+    help: str
+    python: str = ""
+    flags: tuple[str, ...] = ()
+    kind: str = "text"
+    metavar: str = ""
+    group: str = "build"
+    show_default: bool = False
+    in_python: bool = True
+    since: str = "0.1.0"
+
+    @property
+    def text(self) -> str:
+        """What docs of Python say."""
+        return self.python or self.help[0].lower() + self.help[1:]
+
+
+def _option(help: str, default: Any = dataclasses.MISSING, *flags: str, factory: Any = None, **more: Any) -> Any:
+    declared = {"declared": Declared(help, flags=flags, **more)}
+    if factory is not None:
+        return field(default_factory=factory, metadata=declared)
+    return field(default=default, metadata=declared)
+
+
+def _unmeasured() -> CostTable:
+    from mccompile.lower.cost_table import UNMEASURED
+
+    return UNMEASURED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to compile. Fields without a declaration are set by tools.
+
+    ``passes`` are run instead of the level's. ``costs`` are measurements that selection believes more than estimates.
+    """
+
+    target: str = _option(
+        "What the C is for: see 'mccompile targets'.", "native", "--target", metavar="NAME", show_default=True,
+        python="a name of `mccompile targets`; ``native`` is the best one this machine runs.",
+    )  # fmt: skip
+    opt_level: str = _option(
+        "0, 1, 2, 3, or s for size.  [default: 2]", "O2", "-O", "--opt-level", kind="level", metavar="LEVEL",
+        python="O0, O1, O2, O3 or Os.",
+    )  # fmt: skip
+    dims: Mapping[str, int] = _option(
+        "Extent of a symbolic dimension (repeatable).", None, "--dim", factory=dict, kind="dims",
+        metavar="NAME=VALUE", group="model", python="extent of each symbolic dimension.",
+    )  # fmt: skip
+    input_shapes: Mapping[str, Sequence[int]] = _option(
+        "Whole shape of an input (repeatable).", None, "--input-shape", factory=dict, kind="shapes",
+        metavar="NAME=D0,D1,..", group="model", python="whole shape of inputs by name.",
+    )  # fmt: skip
+    constants: Mapping[str, Any] = _option(
+        "Fix an input to a number, or to the array in an .npy file (repeatable).", None, "--constant", factory=dict,
+        kind="constants", metavar="NAME=VALUE", group="model",
+        python="value of inputs that are the same in every run, by name: a number or an array. The network has no "
+        "such inputs then, and what depends on them is computed when it is compiled.",
+    )  # fmt: skip
+    keep_inputs: bool = _option(
+        "Do not reuse the memory of inputs: run may be repeated on them.", False, "--keep-inputs", kind="flag",
+        python="do not reuse the memory of inputs, so that ``run`` may be repeated on them.",
+    )  # fmt: skip
+    memory: tuple[tuple[str, int], ...] = _option(
+        "Put the arena in several memories, fastest first: dtcm:64K,sram:256K.", (), "--memory", kind="memory",
+        metavar="NAME:SIZE,..",
+        python="several memories for the arena, name -> bytes, the fastest first: the hottest tensors go there.",
+    )  # fmt: skip
+    plan_effort: int = _option(
+        "How long to search for a smaller arena: each 8 times as long as the one before.", 1, "--plan-effort",
+        kind="effort", metavar="0..3", show_default=True,
+        python="how long a smaller arena is searched for, from 0 to 3: each 8 times as long as the one before.",
+    )  # fmt: skip
+    stream_rows: str = _option(
+        "Compute convolutions strip by strip of rows, so that of what lies between them a few rows exist: where it "
+        "is faster, or --ram is too small otherwise; never; or always where the arena gets smaller.", "auto",
+        "--stream-rows", kind="streaming", show_default=True,
+        python="compute convolutions strip by strip of rows, so that of what lies between them only a few rows "
+        "exist: ``auto`` where it is faster, or ``ram`` or ``memory`` are too small otherwise; ``never``; or "
+        "``always`` where the arena gets smaller.",
+    )  # fmt: skip
+    exact: bool = _option(
+        "Leave out every optimisation that may change how a result is rounded.", False, "--exact", kind="flag",
+    )  # fmt: skip
+    max_blob_growth: float = _option(
+        "By what factor the weights may grow for faster kernels (Winograd convolution, at -O2 and -O3 on hosted "
+        "targets); 0: not at all.", 4.0, "--max-blob-growth", kind="factor", metavar="FACTOR", show_default=True,
+        python="by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3 on hosted "
+        "targets); 0 or 1: not at all.",
+    )  # fmt: skip
+    kernels: Mapping[str, str] = _option(
+        "Use this kernel for an operator where it can be used (repeatable).", None, "--kernel", factory=dict,
+        kind="kernels", metavar="OP=KERNEL",
+        python="operator -> kernel that must be used where it supports the node (``conv`` -> ``conv.generic``).",
+    )  # fmt: skip
+    ram: int | None = _option(
+        "Try harder, then fail, if the arena needs more, such as 64K.", None, "--ram", kind="size", metavar="SIZE",
+        group="limit",
+        python="bytes that the arena should not exceed; if it does, slower ways that take less are tried. It is no "
+        'error if they are of no use: see ``report["memory"]["arena_bytes"]``.',
+    )  # fmt: skip
+    name: str = _option(
+        "Prefix of all that is generated.  [default: the file's name]", "", "--name", metavar="NAME", group="output",
+        python="prefix of everything generated; by default the file's name.",
+    )  # fmt: skip
+    project: str = _option(
+        "Prefix of what several models share: kernels, and the arena with --share-arena.", "", "--project",
+        metavar="NAME", group="output", in_python=False,
+    )  # fmt: skip
+    share_arena: bool = _option(
+        "The models of a project run in one arena, one after the other.", False, "--share-arena", kind="flag",
+        group="output", in_python=False,
+    )  # fmt: skip
+    split_kernels: bool = _option(
+        "Write a C file for each kernel.", False, "--split-kernels", kind="flag", group="output",
+        python="one C file per kernel.",
+    )  # fmt: skip
+    embed: bool = _option(
+        "Also write the weights as a C array.", False, "--embed", kind="flag", group="output",
+        python="also write the weights as a C array.",
+    )  # fmt: skip
     passes: Sequence[str] | None = None
-    kernels: Mapping[str, str] = field(default_factory=dict)
-    exact: bool = False
-    memory: tuple[tuple[str, int], ...] = ()
-    ram: int | None = None
-    split_kernels: bool = False
-    project: str = ""
-    share_arena: bool = False
-    constants: Mapping[str, Any] = field(default_factory=dict)
-    costs: CostTable = UNMEASURED
-    max_blob_growth: float = 4.0
-    plan_effort: int = 1
-    stream_rows: str = "auto"
+    costs: CostTable = field(default_factory=_unmeasured)
+
+
+MORE: dict[str, tuple[Declared, Any]] = {
+    "tune": (
+        Declared(
+            "Measure the kernels that each node could have on this machine; take the fastest.", flags=("--tune",),
+            kind="flag", group="tune",
+            python="measure the kernels that each node could have on this machine, and take the fastest. What was "
+            "measured before is kept in the user's cache, or in the file ``tuning``.",
+        ),
+        False,
+    ),
+    "tuning": (
+        Declared(
+            "Choose kernels by these measurements; with --tune, where they are kept."
+            "  [default of --tune: the user's cache]", flags=("--tuning",), kind="path", metavar="FILE", group="tune",
+            python="file of measurements to choose kernels by.",
+        ),
+        None,
+    ),
+    "flash": (
+        Declared("Fail if the weights need more.", flags=("--flash",), kind="size", metavar="SIZE", group="limit",
+                 in_python=False),
+        None,
+    ),
+}  # fmt: skip
+"""Options of commands that a compilation does not know: (declaration, default) by name."""
+
+
+def declared() -> Iterator[tuple[str, Declared, Any]]:
+    """Every option that users see: name, declaration, default."""
+    for f in dataclasses.fields(Options):
+        if "declared" in f.metadata:
+            default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+            yield f.name, f.metadata["declared"], default
+    for name, (told, default) in MORE.items():
+        yield name, told, default
 
 
 def require_sense(options: Options) -> None:

@@ -146,7 +146,8 @@ def test_equal_kernels_are_there_once(tmp_path: Path) -> None:
     """The twin adds none; the bodies of all kernels differ in more than their names."""
     artifacts = _project(tmp_path)
     facts = artifacts.report["project"]
-    alone = driver.compile_project(_models(tmp_path)[:-1], tmp_path / "three", Options("generic", project="both"))
+    options = Options(target="generic", project="both")
+    alone = driver.compile_project(_models(tmp_path)[:-1], tmp_path / "three", options)
     assert facts["kernels"] == alone.report["project"]["kernels"] < facts["kernels_unshared"]
     text = (tmp_path / "out" / "both_kernels.c").read_text()
     bodies = re.split(r"^(?=(?:void|mcc_status) both_k\d+_\w+\()", text, flags=re.MULTILINE)[1:]

@@ -198,7 +198,7 @@ def test_a_plan_with_everything_at_one_address_is_refused(
     name: str, level: str, keep_inputs: bool, tmp_path: Path
 ) -> None:
     """Plans pass (they are checked as they are made); the same programs with no plan at all do not."""
-    c = import_graph(write_model(name, tmp_path), Options("generic", level, keep_inputs=keep_inputs))
+    c = import_graph(write_model(name, tmp_path), Options(target="generic", opt_level=level, keep_inputs=keep_inputs))
     compile_program(c)
     program = c.program
     assert program is not None
@@ -211,7 +211,7 @@ def test_a_plan_with_everything_at_one_address_is_refused(
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_lost_step_is_caught(name: str, tmp_path: Path) -> None:
-    c = import_graph(write_model(name, tmp_path), Options("generic"))
+    c = import_graph(write_model(name, tmp_path), Options(target="generic"))
     compile_program(c)
     program = c.program
     assert program is not None
