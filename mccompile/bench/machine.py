@@ -76,7 +76,7 @@ class Probes:
         import cffi
 
         self._lanes = target.lanes or SCALAR_LANES
-        self._l2 = target.l2 or DEFAULT_L2
+        self._l2 = target.machine.l2 or DEFAULT_L2
         flags = [*target.c_flags, f"-DMCC_LANES={self._lanes}"]
         library = build_library([_HERE / "probes.c"], flags, _HERE)
         ffi = cffi.FFI()

@@ -134,7 +134,7 @@ def _read_through(state: State, i: int, target: Target) -> State | str:
                 return found
             changes[k] = found
             far += sum(v.count for v in found.inputs if v is not None and v.buffer is source.buffer and _strided(v))
-    if target.hosted and far > 2 * result.count:
+    if target.cached and far > 2 * result.count:
         return "several readers would read far apart"
     return state.changed(changes)
 

@@ -12,18 +12,18 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.channel_windows import (
     LOAD_CYCLES,
-    TILE_CYCLES,
+    RUN_CYCLES,
     ChannelWindow,
     Strip,
     fit_window,
     window_of,
 )
-from mccompile.kernels.model.tiles import FMA_LANES
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, not_plain_f32
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.kernels.views.windows import Order, distance
 from mccompile.ops.pool import Pool
+from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
 SCALAR_CYCLES = 3.0
@@ -98,13 +98,13 @@ class PoolWindow(ChannelWindow):
         return any(_misses(i * self.strides[a] - self.pads[a], self.kernel[a], self.dilations[a], extents[a])
                    for a in (0, 1) for i in {*range(min(out[a], self.pads[a])), out[a] - 1})  # fmt: skip
 
-    def cycles(self, out: tuple[int, int], extent: int, lanes: int, weights: bool, step: float) -> float:
+    def cycles(self, out: tuple[int, int], extent: int, machine: Machine, weights: bool, step: float) -> float:
         total = 0.0
         for strip in self.strips(out[1], extent):
             columns = len(strip.columns)
             steps = columns * (self.kernel[0] - 1) + strip.products - strip.size
-            tile = (steps * step + columns * self.kernel[0] / 2) * lanes / FMA_LANES
-            tile += LOAD_CYCLES * columns * self.kernel[0] + strip.size + TILE_CYCLES
+            tile = (steps * step + columns * self.kernel[0] / 2) * machine.lanes() / machine.multiply_adds
+            tile += LOAD_CYCLES * columns * self.kernel[0] + strip.size + RUN_CYCLES
             total += (strip.stop - strip.start) // strip.size * tile
         return out[0] * total
 

@@ -160,9 +160,9 @@ class Variant:
         """
         if not self.kernel.endswith(".generic"):
             return f"{self.kernel} is made for the views it was given"
-        for i in self.rereads if target.hosted else ():
+        for i in self.rereads if target.cached else ():
             x, y = before.reads[i], after.reads[i]
-            if x is None or y is None or x.count * x.dtype.nbytes <= target.l1 // 2:
+            if x is None or y is None or x.count * x.dtype.nbytes <= target.machine.l1 // 2:
                 continue
             if scattered(x, y):
                 return f"{self.kernel} would read far apart what it reads many times"
@@ -194,7 +194,6 @@ def innermost_stride(view: View) -> int | None:
     return steps[-1] if steps else 1
 
 
-LINE_BYTES = 64
 FEW_LINES = 8
 """Lines of a set of the first cache: as many places far apart are written without pushing each other out."""
 
@@ -215,9 +214,9 @@ def lines_spread(before: Call, after: Call, target: Target) -> str:
     """Why storing the vectors of results lane by lane would take longer than a copy: more lines of a large result
     are open at a time than the cache holds, when their distance is a power of two."""
     for a, b in zip(before.results, after.results, strict=True):
-        large = b.count * b.dtype.nbytes > target.l1 // 2 and b.rank > 0 and b.shape[-1] > FEW_LINES
-        far = scattered(a, b) and abs(innermost_stride(b) or 0) * b.dtype.nbytes >= LINE_BYTES
-        if target.hosted and target.lanes and large and far:
+        large = b.count * b.dtype.nbytes > target.machine.l1 // 2 and b.rank > 0 and b.shape[-1] > FEW_LINES
+        far = scattered(a, b) and abs(innermost_stride(b) or 0) * b.dtype.nbytes >= target.machine.line
+        if target.cached and target.lanes and large and far:
             return f"{before.kernel} would store its vectors lane by lane, far apart"
     return ""
 

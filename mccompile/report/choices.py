@@ -33,7 +33,7 @@ def estimate(made: Mapping[str, Any], macs: int | None, target: Target) -> dict[
     return {
         "cycles": cycles,
         "flop_per_cycle": round(2 * macs / cycles, 2),
-        "of_peak": round(macs / cycles / target.multiply_adds, 4),
+        "of_peak": round(macs / cycles / target.machine.multiply_adds, 4),
         "tuned": sum(choice["from"] == "tuned" for choice in made.values()),
     }
 
@@ -53,5 +53,5 @@ def _rate(macs: int, c: Candidate, target: Target) -> dict[str, Any]:
     return {
         "macs": macs,
         "flop_per_cycle": round(2 * per_cycle, 2),
-        "of_peak": round(per_cycle / target.multiply_adds, 4),
+        "of_peak": round(per_cycle / target.machine.multiply_adds, 4),
     }

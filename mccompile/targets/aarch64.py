@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
 
 TARGET = Target(
     name="aarch64",
     summary="ARMv8-A, NEON (Cortex-A53 and later)",
-    vector_bytes=16,
-    registers=32,
+    machine=Machine(vector_bytes=16, registers=32, l1=32 * 1024, l2=512 * 1024),
+    capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION, Capability.A64}),
     broadcasts=0,  # scalars are lanes of vectors: gcc loads those of four steps at once
     align=16,
     flags=("-march=armv8-a",),
@@ -18,7 +19,5 @@ TARGET = Target(
     triple="aarch64-linux-gnu",
     emulator=("qemu-aarch64", "-cpu", "cortex-a53"),
     packages=("gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"),
-    l1=32 * 1024,
-    l2=512 * 1024,
-    hosted=True,
+    spare_memory=True,
 )

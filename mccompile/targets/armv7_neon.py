@@ -6,13 +6,14 @@ allowed. The flags allow just that: what changes the order of operations, zeros'
 
 from __future__ import annotations
 
+from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
 
 TARGET = Target(
     name="armv7-neon",
     summary="ARMv7-A, NEON and VFPv4 (Cortex-A7, A15 and later)",
-    vector_bytes=16,
-    registers=16,
+    machine=Machine(vector_bytes=16, registers=16, l1=32 * 1024, l2=512 * 1024),
+    capabilities=frozenset({Capability.FMA}),
     broadcasts=3,
     denormals=False,
     align=16,
@@ -27,7 +28,5 @@ TARGET = Target(
     triple="arm-linux-gnueabihf",
     emulator=("qemu-arm", "-cpu", "cortex-a7"),
     packages=("gcc-arm-linux-gnueabihf", "libc6-dev-armhf-cross", "qemu-user"),
-    l1=32 * 1024,
-    l2=512 * 1024,
-    hosted=True,
+    spare_memory=True,
 )  # fmt: skip

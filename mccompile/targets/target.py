@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mccompile.ir.errors import UsageError
+from mccompile.targets.machine import SCALAR, Capability, Machine
 
 STRICT_WARNINGS = (
     "-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wdouble-promotion -Wshadow -Wvla -Wundef "
@@ -23,9 +24,8 @@ class Target:
     """An instruction set as the kernels see it, and where its programs run.
 
     Attributes:
-        vector_bytes: width of a vector register; 0 for scalar C.
-        registers: vector registers.
-        fma: vectors multiply and add in one instruction.
+        machine: the core that its kernels are made for.
+        capabilities: what its instructions can do that others cannot.
         broadcasts: registers that a tile needs for the scalars its rows are multiplied by; 0: one for each row.
         denormals: vectors keep numbers below 2^-126; False: they are zero.
         align: what arena and blob are aligned to, in bytes.
@@ -37,15 +37,13 @@ class Target:
         triple: where they do not run, ``<triple>-gcc`` compiles for it ("": nothing does),
         emulator: this command runs what it compiled,
         packages: and these packages of Debian and Ubuntu have both.
-        l1, l2: data cache sizes in bytes (0: none).
-        hosted: an operating system, plenty of memory; Winograd and halos may spend it.
+        spare_memory: there is plenty of memory; Winograd, halos, copies and code that is written out may spend it.
     """
 
     name: str
     summary: str
-    vector_bytes: int = 0
-    registers: int = 16
-    fma: bool = True
+    machine: Machine = SCALAR
+    capabilities: frozenset[Capability] = frozenset()
     broadcasts: int = 1
     denormals: bool = True
     align: int = 16
@@ -57,26 +55,31 @@ class Target:
     triple: str = ""
     emulator: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
-    l1: int = 0
-    l2: int = 0
-    hosted: bool = False
+    spare_memory: bool = False
 
     @property
     def lanes(self) -> int:
         """Floats in a vector register; 0 for scalar C."""
-        return self.vector_bytes // 4
+        return self.machine.lanes()
 
     @property
-    def multiply_adds(self) -> int:
-        """f32 multiply-adds per cycle that reports take for the peak: two units of up to 256 bits where there are
-        vectors, half of it where multiplying and adding are two instructions."""
-        return 2 * min(self.lanes, 8) // (1 if self.fma else 2) if self.lanes else 1
+    def vector_bytes(self) -> int:
+        return self.machine.vector_bytes
+
+    @property
+    def cached(self) -> bool:
+        """Whether there is a cache between core and memory: then it matters which elements are neighbours."""
+        return self.machine.l1 > 0
+
+    def can(self, capability: str) -> bool:
+        """Whether a template may use what the `Capability` of a name stands for."""
+        return Capability[capability] in self.capabilities
 
     @property
     def c_flags(self) -> tuple[str, ...]:
         """All flags of a release build, without warnings."""
         contract = "-ffp-contract=fast" if self.vector_bytes else "-ffp-contract=off"
-        return ("-std=c99", "-O3" if self.hosted else "-O2", contract, *self.flags)
+        return ("-std=c99", "-O3" if self.spare_memory else "-O2", contract, *self.flags)
 
 
 def strict_warnings(compiler: str) -> list[str]:

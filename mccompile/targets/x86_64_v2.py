@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
 TARGET = Target(
     name="x86-64-v2",
     summary="SSE4.2",
-    vector_bytes=16,
-    registers=16,
-    fma=False,
+    machine=Machine(vector_bytes=16, registers=16, l1=32 * 1024, l2=256 * 1024),
     broadcasts=3,  # beside the scalar, a product before it is added, and a copy: instructions overwrite an operand
     align=16,
     flags=("-march=x86-64-v2",),
@@ -17,7 +16,5 @@ TARGET = Target(
     isa="sse4",
     machines=("x86_64", "AMD64"),
     features=("sse4_1", "sse4_2", "ssse3", "popcnt"),
-    l1=32 * 1024,
-    l2=256 * 1024,
-    hosted=True,
+    spare_memory=True,
 )

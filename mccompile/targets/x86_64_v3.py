@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
 
 TARGET = Target(
     name="x86-64-v3",
     summary="AVX2 and FMA",
-    vector_bytes=32,
-    registers=16,
+    machine=Machine(vector_bytes=32, registers=16, l1=32 * 1024, l2=1024 * 1024),
+    capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION}),
     align=32,
     flags=("-march=x86-64-v3",),
     requires=("__AVX2__", "__FMA__"),
     isa="avx2",
     machines=("x86_64", "AMD64"),
     features=("avx2", "fma", "f16c", "bmi2"),
-    l1=32 * 1024,
-    l2=1024 * 1024,
-    hosted=True,
+    spare_memory=True,
 )

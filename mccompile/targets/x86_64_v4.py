@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
 
 TARGET = Target(
     name="x86-64-v4",
     summary="AVX-512 (F, BW, CD, DQ, VL)",
-    vector_bytes=64,
-    registers=32,
+    machine=Machine(vector_bytes=64, registers=32, l1=32 * 1024, l2=1024 * 1024),
+    capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION}),
     align=64,
     flags=("-march=x86-64-v4",),
     requires=("__AVX512F__", "__AVX512VL__"),
     isa="avx512",
     machines=("x86_64", "AMD64"),
     features=("avx2", "fma", "f16c", "bmi2", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"),
-    l1=32 * 1024,
-    l2=1024 * 1024,
-    hosted=True,
+    spare_memory=True,
 )

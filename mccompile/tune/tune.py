@@ -88,7 +88,7 @@ def tune_model(model: Path, options: Options, file: Path | None = None, tick: Ti
 def conditions(c: Compilation) -> Conditions:
     """What measurements for a compilation hold for."""
     weights = sum(v.type.nbytes for v in c.graph.constants)
-    kept = "cached" if weights <= (c.target.l2 or DEFAULT_L2) else "streamed"
+    kept = "cached" if weights <= (c.target.machine.l2 or DEFAULT_L2) else "streamed"
     return Conditions(cpu_name(), compiler_name(), c.target.name, c.target.c_flags, c.options.opt_level, kept)
 
 

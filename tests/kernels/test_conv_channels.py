@@ -69,7 +69,7 @@ def test_tiles_of_known_layers() -> None:
     for target, n in ((V4, 24), (V4, 64), (V3, 64), (V3, 24)):
         cycles, tile = best_tile(3136, n, 144, target, packed=True)
         assert cycles < 1.25 * 3136 * n * 144 / 16, (target.name, n)
-        assert (tile.rows + 1) * tile.vectors + 1 <= target.registers
+        assert (tile.rows + 1) * tile.vectors + 1 <= target.machine.registers
 
 
 def test_halves_halve_the_waste() -> None:
@@ -91,8 +91,8 @@ def test_chunks_of_rows_fit_the_cache(shape: tuple[int, ...]) -> None:
     view = whole(Buffer("x", TensorType(F32, shape), "arena", 64))
     tile = in_chunks(Tile(14, 2, 16), view, V4)
     inner = int(np.prod(shape[tile.axis + 1 :]))
-    assert tile.chunk * inner * 4 <= V4.l2 // 2
-    if view.count * 4 <= V4.l2 // 2:
+    assert tile.chunk * inner * 4 <= V4.machine.l2 // 2
+    if view.count * 4 <= V4.machine.l2 // 2:
         assert (tile.axis, tile.chunk) == (0, shape[0])  # weights are read once
 
 
@@ -104,5 +104,5 @@ def test_long_reductions_go_in_blocks_where_that_reads_less(rows: int, steps: in
     tile = in_depth(in_chunks(Tile(9, 3, 16), view, V4), view, columns, V4)
     assert (tile.depth > 0) == deep
     if deep:
-        assert 4 * tile.depth * (tile.chunk + tile.width) < V4.l2
+        assert 4 * tile.depth * (tile.chunk + tile.width) < V4.machine.l2
         assert steps % tile.depth != 0 or steps // tile.depth > 1

@@ -222,7 +222,7 @@ def test_what_it_does_not_support() -> None:
     graph, _ = Layer((1, 8, 9, 9), 8).graph()
     small = next(v for v in VARIANTS if v.outputs == (2, 2))
     assert not reason(small, graph)
-    assert "memory" in reason(small, graph, replace(target, hosted=False))
+    assert "memory" in reason(small, graph, replace(target, spare_memory=False))
     wide, _ = Layer((1, 8, 9, 9), 8, kernel=(5, 5), pads=(2, 2, 2, 2)).graph()
     assert "inexact" in reason(VARIANTS[-1], wide)
     pointwise, _ = Layer((1, 8, 9, 9), 8, kernel=(1, 1), pads=(0, 0, 0, 0)).graph()

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mccompile.ir.graph import Node
-from mccompile.kernels.model.tiles import FMA_LANES, HALF_LANES, Segment, segments
+from mccompile.kernels.model.tiles import HALF_LANES, Segment, segments
 from mccompile.kernels.views.planes import pair
+from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
 Column = tuple[int, tuple[tuple[int, int], ...]]
@@ -25,7 +26,8 @@ MAX_PLAIN = 4
 """Pixels of a tile without weights: these are soon bound by memory, which likes to be read in one run."""
 MOST_UNROLLED = 1024
 """Products of a tile whose lines are written out one by one; with one line there is a loop."""
-TILE_CYCLES = 4
+RUN_CYCLES = 4
+"""What a tile takes beside its steps: it is no call, its loops are written out."""
 LOAD_CYCLES = 0.6
 """What a load costs beside its place in the pipeline: it may come from the second cache."""
 BYTES_PER_CYCLE = 16
@@ -153,17 +155,17 @@ class ChannelWindow:
         taps = self.kernel[1]
         return [range(t, min(t + self.taps, taps)) for t in range(0, taps, self.taps)]
 
-    def cycles(self, out: tuple[int, int], extent: int, lanes: int, weights: bool, step: float) -> float:
+    def cycles(self, out: tuple[int, int], extent: int, machine: Machine, weights: bool, step: float) -> float:
         """Cycles of a vector of channels."""
-        total = 0.0
+        total, unit = 0.0, machine.lanes() / machine.multiply_adds
         for fall in self.fall(out[0]):
             rows = self.rows(fall.size)
             for strip in self.strips(out[1], extent):
                 products = strip.products * self.kernel[0] * fall.size * step
                 pixels = sum(len(strip.within(chunk)) for chunk in self.chunks()) * len(rows)
                 loads = pixels + weights * self.kernel[1] * self.kernel[0] * fall.size
-                tile = max(products, loads) * lanes / FMA_LANES + LOAD_CYCLES * pixels
-                tile += fall.size * strip.size / 2 + TILE_CYCLES
+                tile = max(products, loads) * unit + LOAD_CYCLES * pixels
+                tile += fall.size * strip.size / 2 + RUN_CYCLES
                 total += (fall.stop - fall.start) // fall.size * ((strip.stop - strip.start) // strip.size) * tile
         return total
 
@@ -187,7 +189,7 @@ def fit_window(
     With ``weights`` each tap has a vector of them. A product, or what stands for it, takes ``step`` times its cycles.
     """
     x, y = node.inputs[0], node.results[0]
-    cycles, best = _best(window, pair(y.shape[2:]), x.shape[-1], target.registers, target.lanes, weights, step)
+    cycles, best = _best(window, pair(y.shape[2:]), x.shape[-1], target.machine, weights, step)
     least = target.lanes // 2 if target.lanes >= HALF_LANES else target.lanes
     vectors = -(-y.shape[1] // least) * least / target.lanes
     return max(y.shape[0] * vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
@@ -195,7 +197,7 @@ def fit_window(
 
 @functools.lru_cache(maxsize=1024)
 def _best(
-    window: Kind, out: tuple[int, int], extent: int, registers: int, lanes: int, weights: bool, step: float
+    window: Kind, out: tuple[int, int], extent: int, machine: Machine, weights: bool, step: float
 ) -> tuple[float, Kind]:
     """The cheapest tiles, of equals the largest, and the cycles of a vector of channels."""
     most_lines, most = (MAX_LINES, MAX_RESULTS) if weights else (1, MAX_PLAIN)
@@ -203,13 +205,13 @@ def _best(
     for lines in range(1, min(out[0], most_lines) + 1):
         held = max(len(uses) for _, uses in window.rows(lines))
         for pixels in range(1, min(out[1], most // lines) + 1):
-            free = registers - 2 - lines * pixels
+            free = machine.registers - 2 - lines * pixels
             taps = min(window.kernel[1], free // held) if weights else window.kernel[1]
             products = lines * pixels * math.prod(window.kernel)
             if taps < 1 or free < 1 or (lines > 1 and products > MOST_UNROLLED):
                 break
             tile = replace(window, pixels=pixels, lines=lines, taps=taps)
-            cycles = tile.cycles(out, extent, lanes, weights, step)
+            cycles = tile.cycles(out, extent, machine, weights, step)
             found.append((cycles, -lines * pixels, tile))
     cycles, _, best = min(found, key=lambda f: f[:2])
     return cycles, best

@@ -20,7 +20,6 @@ from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import (
     MAX_ROWS,
     MAX_VECTORS,
-    TILE_CYCLES,
     PackedTile,
     Segment,
     Tile,
@@ -35,11 +34,11 @@ from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_b
 from mccompile.kernels.views.channels import is_channels_last, last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.ops.conv import Conv
+from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
 WIDE = 8
 """Columns of a window from which on pixels at the ends of a line go one by one."""
-CACHE_LINE = 64
 FAR = 6.0
 """Cycles of a broadcast whose line was lost to the first cache."""
 TILE_PIXELS = 14
@@ -258,7 +257,12 @@ class PixelTile(Tile):
         return _inside(out, extent, self.kernel[0], self.strides[0], self.dilations[0], self.pads[0])
 
     def cycles(
-        self, out: tuple[int, int], extents: tuple[int, int], channels: tuple[int, int], planes: tuple[int, int]
+        self,
+        out: tuple[int, int],
+        extents: tuple[int, int],
+        channels: tuple[int, int],
+        planes: tuple[int, int],
+        machine: Machine,
     ) -> float:
         """Cycles of one group: ``channels`` are those of results and of the operand, ``planes`` the pairs of planes
         that meet, and those of results."""
@@ -269,8 +273,8 @@ class PixelTile(Tile):
         for count, n in packed_columns(own, self.width, self.lanes):
             for strip, tiles in strips:
                 served = Counter(len(pixels) for pixels in strip.taps if pixels)
-                steps = sum(taps * step_cycles(size, n, self.lanes) for size, taps in served.items())
-                stores = planes[1] * out[0] * (2 * strip.size * n + TILE_CYCLES)
+                steps = sum(taps * step_cycles(size, n, machine) for size, taps in served.items())
+                stores = planes[1] * out[0] * (2 * strip.size * n + machine.call)
                 total += count * tiles * (lines * (steps * read + self.kernel[1]) + stores)
         return total
 
@@ -315,7 +319,7 @@ def _far_reads(node: Node, target: Target) -> float:
     """Cycles lost where neighbours in memory are pixels, and a line of each channel is more than the cache holds."""
     x, w = operand_pair(node)
     result = node.results[0]
-    if is_channels_last(x) or x.shape[1] * CACHE_LINE <= target.l1 // 2:
+    if is_channels_last(x) or x.shape[1] * target.machine.line <= target.machine.l1 // 2:
         return 0.0
     pixels = result.type.count / result.shape[1]
     return FAR * w.type.count / (2 * target.lanes) * pixels / TILE_PIXELS
@@ -359,14 +363,15 @@ def best_pixel_tile(op: Conv, x: Shape, w: Shape, y: Shape, target: Target) -> t
         for rows in range(1, min(out[1], MAX_ROWS) + 1):
             if fits(rows, vectors, target):
                 tile = PixelTile(rows, vectors, target.lanes, chunk, *window, depth)
-                found.append((tile.cycles(out, extents, (own, w[1]), planes), -rows * vectors, tile))
+                found.append((tile.cycles(out, extents, (own, w[1]), planes, target.machine), -rows * vectors, tile))
     cycles, _, best = min(found, key=lambda f: f[:2])
     return n * op.groups * cycles, best
 
 
 def _chunk(line_bytes: int, lines: int, target: Target) -> int:
     """Lines whose operand stays in the second cache; all of them, which reads weights once, where they take half."""
-    room = target.l2 // 2 if lines * line_bytes <= target.l2 // 2 else target.l2 // 4
+    l2 = target.machine.l2
+    room = l2 // 2 if lines * line_bytes <= l2 // 2 else l2 // 4
     return min(max(room // line_bytes, 1), lines)
 
 

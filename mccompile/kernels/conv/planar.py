@@ -182,7 +182,7 @@ class ConvDirect(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := computed(node, constants, 1):
             return reason
-        if not target.hosted:
+        if not target.spare_memory:
             return "a halo takes memory"
         if len(node.results[0].shape) not in (3, 4):
             return "it has more than two spatial axes"
@@ -242,7 +242,7 @@ def best_window(
     """(cycles, rows, vectors, lines) of the cheapest tile of a window over ``steps`` products per result."""
     lanes = target.lanes
     load = LOADS.get(stride, float(lanes))
-    spare = 2 * (stride != 1) + 2 * (target.registers <= 16 and width % lanes != 0)  # shuffles, masks
+    spare = 2 * (stride != 1) + 2 * (target.machine.registers <= 16 and width % lanes != 0)  # shuffles, masks
     found = []
     for rows in range(1, min(channels, MAX_ROWS) + 1):
         down = segments(channels, rows)
@@ -250,7 +250,7 @@ def best_window(
             for lines in range(1, min(height, MAX_VECTORS) + 1):
                 if fits(rows, vectors * lines, target, spare):
                     parts = _areas(segments(height, lines), columns(width, vectors * lanes, lanes))
-                    cycles = tile_cycles(down, parts, steps, lanes, load)
+                    cycles = tile_cycles(down, parts, steps, target.machine, load)
                     found.append((cycles, -rows * vectors * lines, rows, vectors, lines))
     cycles, _, rows, vectors, lines = min(found)
     return cycles, rows, vectors, lines

@@ -22,7 +22,6 @@ from mccompile.kernels.conv.winograd_matrices import (
     transformed,
 )
 from mccompile.kernels.model.tiles import (
-    FMA_LANES,
     MAX_ROWS,
     MAX_VECTORS,
     Segment,
@@ -40,13 +39,10 @@ from mccompile.targets.target import Target
 
 L2_SHARE = 0.66
 """What the points and products of a block of tiles may take of the second-level cache."""
-DRAM_BYTES = 6
-L3_BYTES = 27
-"""Bytes of weights per cycle: of many, when first read, and from the third cache."""
 INEXACT = {4: 1.05, 5: 1.07, 6: 1.1}
 """What more digits and fewer weights are worth: tiles of so many outputs count for that much more than they take."""
 INSTRUCTIONS = 2
-"""Vector instructions per cycle of the transforms, where a vector is `FMA_LANES` wide."""
+"""Vector instructions per cycle of the transforms, of the width of the units that multiply and add."""
 LEAST_CHANNELS = 8
 """Channels of a group that vectors are not wasted on."""
 TILE_OVERHEAD = 40
@@ -221,7 +217,7 @@ class ConvWinograd(Variant):
         op = node.op
         assert isinstance(op, Conv)
         x, w = operand_pair(node)
-        if not target.lanes or not target.hosted:
+        if not target.lanes or not target.spare_memory:
             return "the target has no vectors, or no memory to spare"
         if node.pre or not x.dtype == w.dtype == F32:
             return "an operand has a prologue, or is not f32"
@@ -300,7 +296,7 @@ def _best(shape: _Shape, outputs: tuple[int, int], target: Target) -> tuple[floa
 def _blocked(tile: WinogradTile, shape: _Shape, target: Target) -> tuple[float, WinogradTile]:
     """The tile with as many tiles to a block as the cache holds, at least one register tile of them; its cycles."""
     tiles = shape.batch * math.prod(tile.tiles(shape.extents))
-    room = L2_SHARE * target.l2 / 4 / math.prod(tile.points)
+    room = L2_SHARE * target.machine.l2 / 4 / math.prod(tile.points)
     most = max(int(room / (tile.point_row(shape.inputs) + tile.width)) // tile.rows, 1) * tile.rows
     blocks = -(-tiles // most)
     even = -(-tiles // blocks)
@@ -312,21 +308,22 @@ def _blocked(tile: WinogradTile, shape: _Shape, target: Target) -> tuple[float, 
 def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> float:
     """Cycles of the products, the transforms, and of what the products of a block's first rows do not hide of the way
     of its weights from memory."""
+    machine = target.machine
     points = math.prod(tile.points)
     along = columns(shape.channels, tile.width, tile.lanes)
     total = 0.0
     for s in segments(tiles, tile.block):
-        one = tile_cycles(segments(s.size, tile.rows), along, shape.inputs, tile.lanes)
+        one = tile_cycles(segments(s.size, tile.rows), along, shape.inputs, machine)
         total += (s.stop - s.start) // s.size * points * one
     weights = 4 * math.prod(tile.distinct) * shape.inputs * sum(count * tile.width for count, _ in along)
-    if weights > (1 - L2_SHARE) * target.l2:
+    if weights > (1 - L2_SHARE) * machine.l2:
         rows = min(tile.rows, tiles)
-        hidden = math.prod(tile.distinct) * tile_cycles((Segment(0, rows, rows),), along, shape.inputs, tile.lanes)
-        total += max(weights / (DRAM_BYTES if weights > target.l2 else L3_BYTES) - hidden, 0)
-        total += (-(-tiles // tile.block) - 1) * max(weights / L3_BYTES - hidden, 0)
+        hidden = math.prod(tile.distinct) * tile_cycles((Segment(0, rows, rows),), along, shape.inputs, machine)
+        total += max(weights / (machine.memory_rate if weights > machine.l2 else machine.l3_rate) - hidden, 0)
+        total += (-(-tiles // tile.block) - 1) * max(weights / machine.l3_rate - hidden, 0)
     work = -(-shape.inputs // tile.lanes) * _instructions(tile, tile.input_sums, tile.points)
     work += -(-shape.channels // tile.lanes) * _instructions(tile, tile.output_sums, tile.outputs)
-    return total + tiles * (work / INSTRUCTIONS * tile.lanes / FMA_LANES + TILE_OVERHEAD)
+    return total + tiles * (work / INSTRUCTIONS * tile.lanes / machine.multiply_adds + TILE_OVERHEAD)
 
 
 def _instructions(

@@ -180,7 +180,7 @@ def _along(rows: int, down: tuple[Segment, ...], width: int, steps: int, target:
     for vectors in range(1, min(-(-width // lanes), MAX_VECTORS) + 1):
         if fits(rows, vectors, target):
             columns = packed_columns(width, vectors * lanes, lanes)
-            found.append((tile_cycles(down, columns, steps, lanes), vectors))
+            found.append((tile_cycles(down, columns, steps, target.machine), vectors))
     return min(found)
 
 

@@ -119,7 +119,8 @@ def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:
     """
     row_bytes = left.shape[-1] * left.dtype.nbytes
     axis, inner = 0, math.prod(left.shape[1:-1])
-    room = target.l2 // 2 if left.shape[0] * inner * row_bytes <= target.l2 // 2 else target.l2 // 4
+    l2 = target.machine.l2
+    room = l2 // 2 if left.shape[0] * inner * row_bytes <= l2 // 2 else l2 // 4
     while axis < left.rank - 2 and inner * row_bytes > room:
         axis += 1
         inner //= left.shape[axis]
@@ -136,11 +137,12 @@ def in_depth(tile: PackedTile, left: View, columns: int, target: Target) -> Pack
     take an eighth of the second cache, all of the left operand is read for each tile of columns.
     """
     rows, steps = left.shape[-2:]
-    if target.l2 == 0 or tile.axis != left.rank - 2 or math.prod(left.shape[:-2]) != 1:
+    l2 = target.machine.l2
+    if l2 == 0 or tile.axis != left.rank - 2 or math.prod(left.shape[:-2]) != 1:
         return tile
-    blocks = -(-steps * tile.width * 4 // (target.l2 // 8))
+    blocks = -(-steps * tile.width * 4 // (l2 // 8))
     depth = -(-steps // blocks // 4) * 4
-    taller = min(target.l2 // 2 // (4 * depth), target.l2 // 8 // (4 * tile.width), rows) // tile.rows * tile.rows
+    taller = min(l2 // 2 // (4 * depth), l2 // 8 // (4 * tile.width), rows) // tile.rows * tile.rows
     chunk = rows if taller + tile.rows > rows else taller
     by_rows = -(-rows // tile.chunk) * columns
     by_depth = -(-rows // chunk) * columns + rows * -(-columns // tile.width)

@@ -11,7 +11,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.matmul.packed import batched, swapped
-from mccompile.kernels.model.tiles import FMA_LANES, Segment, Tile, best_tile, merge, pitch, segments
+from mccompile.kernels.model.tiles import Segment, Tile, best_tile, merge, pitch, segments
 from mccompile.kernels.variant import (
     Builder,
     Offer,
@@ -158,9 +158,9 @@ class MatMulDot(Variant):
             return f"there are more than {MOST_DOT_ROWS} rows"
         if reason := _why_not(node, target):
             return reason
-        vectors = -(-a.shape[-1] // target.lanes) * max(target.lanes / FMA_LANES, 0.5)
+        vectors = -(-a.shape[-1] // target.lanes) * max(target.lanes / target.machine.multiply_adds, 0.5)
         cycles = node.result.type.count * (vectors * (1 + 1 / (1 if columns == 1 else rows)) + SUM_CYCLES)
-        together = min(max(target.registers // (4 * (1 if columns == 1 else rows)), 1), MOST_DOT_COLUMNS)
+        together = min(max(target.machine.registers // (4 * (1 if columns == 1 else rows)), 1), MOST_DOT_COLUMNS)
         return Offer(self.label, cycles, Columns(together))
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:

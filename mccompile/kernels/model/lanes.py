@@ -9,6 +9,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, F16, F32
+from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target
 
 _VECTOR_CYCLES: Mapping[str, float] = {
@@ -85,7 +86,7 @@ def no_vectors(e: ex.Expr) -> str:
 
 def converts_halves(target: Target) -> bool:
     """Whether an instruction makes a vector of floats of as many f16, and one the other way."""
-    return "f16c" in target.features or (target.isa == "neon" and "__aarch64__" in target.requires)
+    return Capability.F16_CONVERSION in target.capabilities
 
 
 def refusal(node: Node, target: Target, bodies: Iterable[ex.Expr] = (), halves: bool = False) -> str:

@@ -10,18 +10,11 @@ from dataclasses import dataclass
 from mccompile.ir.kernel import View
 from mccompile.ir.types import row_major
 from mccompile.kernels.views.collapse import collapse
+from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
-LATENCY = 4
-"""Cycles from one multiply-add to the next on the same accumulator (Zen 4, Skylake)."""
-FMA_LANES = 16
-"""Multiply-adds of f32 per cycle: two units of 256 bits or one of 512 (Zen 4)."""
-TILE_CYCLES = 20
-"""Call, loop set-up and epilogue of a tile, beside its stores."""
 MAX_ROWS = 16
 MAX_VECTORS = 8
-WAY = 4096
-"""Bytes between lines that meet in one set of the first cache (x86)."""
 KEPT = 9
 """Lines of one set that stay from step to step of a reduction, while weights pass through."""
 EVICTED = 1.1
@@ -98,21 +91,22 @@ def pitch(size: int, lanes: int) -> int:
 
 def fits(rows: int, vectors: int, target: Target, spare: int = 0) -> bool:
     """True if the accumulators, a vector for each column, the broadcasts and ``spare`` registers do not spill."""
-    return rows * vectors + vectors + (target.broadcasts or rows) + spare <= target.registers
+    return rows * vectors + vectors + (target.broadcasts or rows) + spare <= target.machine.registers
 
 
-def step_cycles(rows: int, vectors: float, lanes: int, load: float = 1.0) -> float:
-    """Cycles of one step of the reduction: multiply-adds, their latency, or loads (two per cycle, 32 bytes each).
+def step_cycles(rows: int, vectors: float, machine: Machine, load: float = 1.0) -> float:
+    """Cycles of one step of the reduction: multiply-adds, their latency, or loads.
 
     ``load`` is the number of loads that a vector takes. Loads are never hidden altogether: a quarter is added.
     """
-    loads = (vectors * max(lanes / 8, 1) * load + rows) / 2
-    return max(rows * vectors * lanes / FMA_LANES, LATENCY, loads) + loads / 4
+    parts = max(machine.vector_bytes / machine.load_bytes, 1)
+    loads = (vectors * parts * load + rows) / machine.loads
+    return max(rows * vectors * machine.lanes() / machine.multiply_adds, machine.latency, loads) + loads / 4
 
 
-def crowded(rows: int, apart: int) -> float:
+def crowded(rows: int, apart: int, way: int) -> float:
     """Cycles that a step loses because its rows, ``apart`` bytes from one to the next, meet in sets of the cache."""
-    sets = WAY // math.gcd(WAY, apart)
+    sets = way // math.gcd(way, apart)
     return EVICTED * sets * max(-(-rows // sets) - KEPT, 0)
 
 
@@ -120,7 +114,7 @@ def tile_cycles(
     rows: Iterable[Segment],
     vectors: Iterable[tuple[int, float]],
     steps: int,
-    lanes: int,
+    machine: Machine,
     load: float = 1.0,
     apart: int = 0,
 ) -> float:
@@ -132,8 +126,8 @@ def tile_cycles(
     total = 0.0
     for r in rows:
         for count, n in columns:
-            step = step_cycles(r.size, n, lanes, load) + (crowded(r.size, apart) if apart else 0.0)
-            one = steps * step + 2 * r.size * n + TILE_CYCLES
+            step = step_cycles(r.size, n, machine, load) + (crowded(r.size, apart, machine.way) if apart else 0.0)
+            one = steps * step + 2 * r.size * n + machine.call
             total += (r.stop - r.start) // r.size * count * one
     return total
 
@@ -170,7 +164,7 @@ def ranked_tiles(
         for vectors in range(1, min(-(-width // lanes), MAX_VECTORS) + 1):
             if fits(rows, vectors, target):
                 parts = cut(width, vectors * lanes, lanes)
-                cycles = tile_cycles(segments(extent, rows), parts, steps, lanes, apart=apart)
+                cycles = tile_cycles(segments(extent, rows), parts, steps, target.machine, apart=apart)
                 found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
     return tuple((cycles, tile) for cycles, _, tile in sorted(found, key=lambda f: f[:2]))
 

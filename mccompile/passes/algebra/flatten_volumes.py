@@ -33,7 +33,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 
     The planes are copied once for each tap along D. May change rounding: sums are taken in another order.
     """
-    if not target.lanes or not target.hosted:
+    if not target.lanes or not target.spare_memory:
         remarks.miss("flatten volumes", f"target {target.name} has no vectors, or no memory for copies of planes")
         return 0
     r = Rewriter(graph)

@@ -28,9 +28,9 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Let concat(a, b, c) read concat(a, b) where that is made before, as in dense blocks. Exact.
 
     The inner join can then be a part of the outer one's memory; apart, each would copy every operand again. The
-    memory of the last one is then taken from the first one on: only hosted targets have it to spare.
+    memory of the last one is then taken from the first one on: not every target has it to spare.
     """
-    if not target.hosted:
+    if not target.spare_memory:
         remarks.miss("joined once", f"target {target.name} may be short of memory")
         return 0
     r = Rewriter(graph)

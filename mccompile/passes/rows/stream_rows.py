@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from mccompile.ir.graph import Graph, Node
 from mccompile.kernels.model.costs import cheapest
-from mccompile.kernels.model.traffic import CACHE_BYTES
 from mccompile.ops.concat import Concat
 from mccompile.ops.conv import Conv
 from mccompile.ops.slice import Slice
@@ -32,7 +31,7 @@ WORTH = 0.975
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Compute chains of convolutions strip by strip of rows where values between them exceed the second cache and
     the costs of kernels, copies and traffic say that it is faster. Exact."""
-    if not target.hosted or not target.lanes or not target.l2:
+    if not target.spare_memory or not target.lanes or not target.machine.l2:
         return 0
     costs = _Costs(target, graph)
     return sum(_stream(graph, region, costs, remarks) for region in _best_cover(graph, costs))
@@ -83,7 +82,7 @@ def _stream(graph: Graph, region: Region, costs: _Costs, remarks: Remarks) -> bo
 def _height(region: Region, target: Target) -> int:
     """The most rows of a strip with which all that it touches stays in the second cache; such that all strips are
     equal, if there are not many more of these. 0 if there are none."""
-    fitting = [h for h in region.heights() if _touched(region, h) <= ROOM * target.l2]
+    fitting = [h for h in region.heights() if _touched(region, h) <= ROOM * target.machine.l2]
     equal = [h for h in fitting if region.rows % h == 0 and 2 * h > fitting[0]]
     return (equal or fitting or [0])[0]
 
@@ -113,7 +112,7 @@ class _Costs:
             return self.node(node)
         first = node.operands[0]
         assert first is not None
-        return CALL_CYCLES + 2 * first.type.nbytes / CACHE_BYTES
+        return CALL_CYCLES + 2 * first.type.nbytes / self.target.machine.l2_rate
 
     def node(self, node: Node) -> float:
         """The cycles of a node; views are free."""
@@ -127,5 +126,5 @@ class _Costs:
 
     def returns(self, region: Region) -> float:
         """Cycles in which values of a region go to the next cache and come back: what the second one cannot hold."""
-        most = ROOM * self.target.l2
+        most = ROOM * self.target.machine.l2
         return sum(max(v.type.nbytes - most, 0) for v in region.inner()) / RETURN_BYTES

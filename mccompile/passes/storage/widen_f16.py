@@ -18,9 +18,9 @@ ROUNDS = True
 
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
-    """Store intermediate values and weights of f16 as f32 on hosted targets with vectors: they are computed as f32
-    anyway. Results are no more rounded to f16 in between, but where f32 is cast to f16 and back."""
-    if not target.hosted or not target.lanes:
+    """Store intermediate values and weights of f16 as f32 on targets with vectors and memory to spare: they are
+    computed as f32 anyway. Results are no more rounded to f16 in between, but where f32 is cast to f16 and back."""
+    if not target.spare_memory or not target.lanes:
         remarks.miss("stored f16 as f32", f"target {target.name} is small, or has no vectors")
         return 0
     r = Rewriter(graph)

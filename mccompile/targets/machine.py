@@ -1,0 +1,67 @@
+"""What a core does in a cycle, how far away its memory is, and what instructions it has beside the common ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mccompile.ir.types import F32, DType
+
+
+class Capability(Enum):
+    """What only some instruction sets have, and kernels ask for."""
+
+    FMA = "fma"
+    """Vectors multiply and add in one instruction."""
+    F16_CONVERSION = "f16 conversion"
+    """One instruction makes a vector of f32 of as many f16, and one the other way."""
+    A64 = "a64"
+    """NEON as 64-bit Arm has it: with square roots, and registers that are named otherwise."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The core that costs are estimated for, and that kernels are laid out for. Bytes of C depend on nothing else of
+    a machine: not on the one that compiles.
+
+    What is not said is as measured on Zen 4. A Xeon of the Sapphire Rapids kind (AVX-512, two units of 512 bits,
+    l1 48K, l2 2M) and Zen 5 have ``multiply_adds`` of 32 and ``load_bytes`` of 64.
+
+    Attributes:
+        vector_bytes: width of a vector register; 0: there are none.
+        registers: vector registers.
+        multiply_adds: of f32, per cycle, by all units together.
+        latency: cycles from one multiply-add to the next on the same accumulator.
+        loads: of vectors, per cycle, of at most ``load_bytes`` each.
+        line: bytes of a cache line.
+        way: bytes between lines that meet in one set of the first cache.
+        l1, l2: bytes of the data caches; 0: there is none.
+        l2_rate, l3_rate, far_rate: bytes per cycle that come from the second cache, from the third one, and from
+            wherever values lie that exceed the second one.
+        memory_rate: bytes per cycle of weights that no cache holds, read ahead in one run.
+        call: cycles of a call with its loop set-up.
+    """
+
+    vector_bytes: int = 0
+    registers: int = 16
+    multiply_adds: int = 16
+    latency: int = 4
+    loads: int = 2
+    load_bytes: int = 32
+    line: int = 64
+    way: int = 4096
+    l1: int = 0
+    l2: int = 0
+    l2_rate: float = 32
+    l3_rate: float = 27
+    far_rate: float = 8
+    memory_rate: float = 6
+    call: float = 20
+
+    def lanes(self, dtype: DType = F32) -> int:
+        """Elements in a vector register; 0 where there are none."""
+        return self.vector_bytes // dtype.nbytes
+
+
+SCALAR = Machine(multiply_adds=1)
+"""A core without vectors and caches, about which nothing is known."""
