@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,6 @@ from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, F16, F32, DType
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
 from mccompile.kernels.model.tiles import HALF_LANES, Segment, segments
-
-CACHE_LINE = 16
-"""Floats of a cache line."""
 
 
 class VectorEmitter(Emitter):
@@ -46,10 +42,11 @@ class VectorEmitter(Emitter):
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vector words of a template, for vectors of ``lanes`` floats."""
+    """The vector words of a template, for vectors of ``lanes`` floats; ``line``: floats of a cache line."""
 
     context: KernelContext
     lanes: int
+    line: int
 
     def params(self, *coordinates: str) -> str:
         """The parameter list of a tile function: that of the kernel, then coordinates."""
@@ -164,15 +161,9 @@ class Vectors:
         for v in (*self.context.y, *self.context.e):
             here = v.index(*coordinates) if v.dtype == F32 and _step(v.view) == 1 else ""
             if re.search(r"\br\b", here):
-                along = [f"{coordinates[-1]} + {i}" if i else coordinates[-1] for i in range(0, size, CACHE_LINE)]
+                along = [f"{coordinates[-1]} + {i}" if i else coordinates[-1] for i in range(0, size, self.line)]
                 found += [f"{v.name}[{v.index(*coordinates[:-1], at)}]" for at in along]
         return found
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all that the kernel reads and writes."""
-        bound = (*self.context.x, *self.context.y, *self.context.e)
-        return sum(math.prod(_extents(v.view)) * v.dtype.nbytes for v in bound if v is not None)
 
     def keep(self, value: str, count: int, *coordinates: str) -> str:
         """The statement that stores lanes in result 0 without its epilogue."""
@@ -284,13 +275,6 @@ class Vectors:
     def _readable(view: View) -> bool:
         step = _step(view)
         return step is not None and (view.dtype == F32 or (view.dtype in (BOOL, F16) and step in (0, 1)))
-
-
-def _extents(view: View) -> list[int]:
-    """The extents of a view of different elements: without what is repeated."""
-    if not view.linear:
-        return list(view.shape)
-    return [e for e, s in zip(view.shape, view.axis_strides(), strict=True) if s]
 
 
 def _step(view: View) -> int | None:

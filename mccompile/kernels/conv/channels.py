@@ -16,11 +16,13 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, Shape, row_major
 from mccompile.kernels.matmul.packed import in_chunks, pack_columns
+from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import (
     MAX_ROWS,
     MAX_VECTORS,
     PackedTile,
+    Prefetching,
     Segment,
     Tile,
     fits,
@@ -129,7 +131,10 @@ class ConvRows(Tiled):
         source, result, *extras = views
         tile = chosen.tile_for(result.shape[-2], result.shape[-1], w.shape[1], b.target)
         packed = b.packed(w, PackedTaps(tile.width, tile.lanes))
-        b.call(self.kernel, [source, packed], [result], params=in_chunks(tile, source, b.target), extras=extras)
+        chunks = in_chunks(tile, source, b.target)
+        views = [source, packed, result, *extras]
+        params = prefetching(chunks, w.type.count, w.shape[1], views, b.target.machine)
+        b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
@@ -199,7 +204,7 @@ def _inside(out: int, extent: int, kernel: int, stride: int, dilation: int, pad:
 
 
 @dataclass(frozen=True)
-class PixelTile(Tile):
+class PixelTile(Tile, Prefetching):
     """A tile of ``rows`` pixels of a line by vectors of channels; ``chunk`` lines are done for all channels in turn.
 
     ``pads`` is what comes before the first pixel. Where there are three spatial axes, ``depth`` is the first.
@@ -309,7 +314,9 @@ class ConvChannels(Variant):
         packed = b.packed(w, PackedTaps(tile.width, tile.lanes, op.groups, turned))
         views = [plane_last(b.read(x)), plane_last(result), *extras]
         source, result, *extras = (v.along((0, 2, 1, 3)) for v in views) if turned else views
-        b.call(self.kernel, [source, packed], [result], params=tile, extras=extras)
+        views = [source, packed, result, *extras]
+        params = prefetching(tile, w.type.count, math.prod(w.shape[1:]), views, b.target.machine)
+        b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)

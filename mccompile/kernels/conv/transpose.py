@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Container
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, row_major
 from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
+from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
@@ -146,8 +148,9 @@ class ConvTransposePhases(Variant):
             part = part_of(source, p.origin, (1,) * len(p.axes), p.x)
             starts = tuple(a.start for a in p.axes)
             parts = [plane_last(part_of(v, starts, op.strides, p.y)) for v in (result, *extras)]
-            b.call(self.kernel, [plane_last(part), b.packed(w, how)], parts[:1], op=p.op, params=tile,
-                   extras=parts[1:])  # fmt: skip
+            reads = [plane_last(part), b.packed(w, how)]
+            params = prefetching(tile, math.prod(p.w), math.prod(p.w[1:]), [*reads, *parts], b.target.machine)
+            b.call(self.kernel, [*reads], parts[:1], op=p.op, params=params, extras=parts[1:])
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)

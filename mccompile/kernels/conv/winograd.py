@@ -21,6 +21,7 @@ from mccompile.kernels.conv.winograd_matrices import (
     output_sums,
     transformed,
 )
+from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import (
     MAX_ROWS,
     MAX_VECTORS,
@@ -53,7 +54,8 @@ TILE_OVERHEAD = 40
 class WinogradTile(Tile):
     """Products in register tiles of ``rows`` tiles by ``vectors`` of output channels, ``block`` tiles at a time.
 
-    ``outputs`` results along each of two spatial axes take ``taps``; ``pads`` is what comes before the image.
+    ``outputs`` results along each of two spatial axes take ``taps``; ``pads`` is what comes before the image. Weights
+    are asked for ``ahead`` bytes early; 0: they are near.
     """
 
     block: int
@@ -62,6 +64,7 @@ class WinogradTile(Tile):
     pads: tuple[int, int]
     strides: tuple[int, int]
     dilations: tuple[int, int]
+    ahead: int = 0
 
     @property
     def kernel(self) -> tuple[int, int]:
@@ -203,12 +206,13 @@ class ConvWinograd(Variant):
             return reason
         shape, w = _shape(node), operand_pair(node)[1]
         cycles, tile = _best(shape, self.outputs, target)
+        ahead = weights_ahead(math.prod(tile.distinct) * shape.inputs * shape.channels, target.machine)
         blocks = -(-shape.channels // tile.width)
         packed = 4 * math.prod(tile.distinct) * shape.inputs * blocks * tile.width
         return Offer(
             self.label,
             shape.groups * cycles * INEXACT.get(max(self.outputs), 1.0),
-            tile,
+            replace(tile, ahead=ahead),
             growth_bytes=shape.groups * packed - w.type.nbytes,
             spends_arena=True,
         )

@@ -13,6 +13,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
+from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import PackedTile, Tile, merge, pitch
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
@@ -106,7 +107,9 @@ class MatMulPacked(Tiled):
         packed = b.packed(w, PackedColumns(tile.width, op.trans_b, tile.lanes))
         chunks = in_depth(in_chunks(tile, left, b.target), left, result.shape[-1], b.target)
         scratch = b.scratch(chunks.chunk * tile.width, F32) if chunks.depth else None
-        b.call(self.kernel, [left, packed], [result], params=chunks, extras=extras, scratch=scratch)
+        steps, views = left.shape[-1], [left, packed, result, *extras]
+        params = prefetching(chunks, steps * result.shape[-1], steps, views, b.target.machine)
+        b.call(self.kernel, [left, packed], [result], params=params, extras=extras, scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)

@@ -59,8 +59,17 @@ class Tile:
         return segments(extent, self.width)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prefetching:
+    """What tiles of several rows ask for early: weights, ``ahead`` bytes before they are read (0: they are near), and
+    with ``early_results`` the lines of results before their sums begin. One row waits for nothing but memory."""
+
+    ahead: int = 0
+    early_results: bool = False
+
+
 @dataclass(frozen=True)
-class PackedTile(Tile):
+class PackedTile(Tile, Prefetching):
     """A tile whose columns are packed weights; rows are taken in chunks of ``chunk`` along row axis ``axis``.
 
     All columns are done for a chunk before the next one: what a chunk reads is to stay in the second cache. With

@@ -1,0 +1,44 @@
+"""What tiled products ask for before they need it: weights from far away, and the places of their results.
+
+A product of [16, 512] by [512, 512] on a second cache of 1 MiB: its 1 MiB of weights is more than a quarter of it, so
+each line of them is asked for `AHEAD` bytes early. All views together are more than half of it, and 512 steps are
+enough to hide the way, so the lines of a tile's results are asked for before its sums begin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from mccompile.ir.kernel import View
+from mccompile.kernels.model.tiles import Prefetching
+from mccompile.targets.machine import Machine
+
+AHEAD = 8192
+"""Bytes by which weights are asked for early: two pages, which hardware does not fetch ahead of."""
+ENOUGH_STEPS = 48
+"""Steps of a sum that hide the way of a line from behind the second cache."""
+
+Kind = TypeVar("Kind", bound=Prefetching)
+
+
+def prefetching(tile: Kind, weights: int, steps: int, views: Sequence[View], machine: Machine) -> Kind:
+    """The tile with what it asks for early, for ``weights`` elements of f32 in all, ``steps`` to a sum, and all views
+    that the kernel reads and writes."""
+    spread = steps >= ENOUGH_STEPS and sum(map(_nbytes, views)) > machine.l2 // 2 > 0
+    return replace(tile, ahead=weights_ahead(weights, machine), early_results=spread)
+
+
+def weights_ahead(weights: int, machine: Machine) -> int:
+    """How early ``weights`` elements are asked for; 0 where a quarter of the second cache holds them."""
+    return AHEAD if 4 * weights > machine.l2 // 4 else 0
+
+
+def _nbytes(view: View) -> int:
+    """Bytes of the different elements of a view: without what is repeated."""
+    if not view.linear:
+        return math.prod(view.shape) * view.dtype.nbytes
+    steps = zip(view.shape, view.axis_strides(), strict=True)
+    return math.prod(extent for extent, step in steps if step) * view.dtype.nbytes
