@@ -74,9 +74,17 @@ class Op:
         """What the only result is at each place: an expression over the operands (variable i), broadcast."""
         return None
 
+    def with_elementwise(self, body: ex.Expr) -> Op:
+        """The operator with another expression as `elementwise`, for one that has such."""
+        raise NotImplementedError
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         """What each element of the results depends on; nothing is known if there are no nests."""
         return ()
+
+    def in_groups(self, count: int) -> Op:
+        """The operator with another number of groups of channels, for one whose `structure` shows such."""
+        raise NotImplementedError
 
     def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
         """The ranges of the results where the operands lie in ``ranges``, as long as no NaN goes in.

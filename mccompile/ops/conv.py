@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,9 @@ class Conv(Op):
     @property
     def multilinear(self) -> tuple[int, ...]:
         return (0, 1)
+
+    def in_groups(self, count: int) -> Conv:
+        return replace(self, groups=count)
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         """Loops: batch, group, channel within it, places; then operand channel within the group, taps."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,9 @@ class ConvTranspose(Op):
     @property
     def multilinear(self) -> tuple[int, ...]:
         return (0, 1)
+
+    def in_groups(self, count: int) -> ConvTranspose:
+        return replace(self, groups=count)
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         """Loops: batch, group, channel within it; operand channel within the group, places of the operand, taps."""

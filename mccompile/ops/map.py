@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,9 @@ class Map(Op):
     @property
     def elementwise(self) -> ex.Expr:
         return self.expr
+
+    def with_elementwise(self, body: ex.Expr) -> Map:
+        return replace(self, expr=body)
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         return elementwise(types, self.infer(*types)[0])

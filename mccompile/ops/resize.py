@@ -51,13 +51,16 @@ class Resize(Op):
         return not self.weighted and not self.partial
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
-        x, *tables = types
-        assert x is not None
+        """Loops: the result's; then the taps of each axis."""
+        tables = types[1:]
         (y,) = self.infer(*types)
-        own = axis_loops(y.rank, y.rank)
+        count = len(self.axes)
+        loops = (*y.shape, *(0 if t is None else t.shape[1] for t in tables[:count]))
+        n = len(loops)
+        own = axis_loops(y.rank, n)
         read = tuple(None if a in self.axes else at for a, at in enumerate(own))
-        rows = [(own[self.axes[i % len(self.axes)]], None) for i in range(len(tables))]
-        return (Nest(y.shape, own, (read, *rows)),)
+        rows = [(own[self.axes[i % count]], loop(y.rank + i % count, n)) for i in range(len(tables))]
+        return (Nest(loops, own, (read, *rows)),)
 
     def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
         x = ranges[0]

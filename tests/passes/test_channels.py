@@ -221,7 +221,7 @@ def test_sums_are_bounded_as_a_plain_sum_is(monkeypatch: pytest.MonkeyPatch, blo
         graph.constants[node.operands[1]] = w
         x = Channels(1, np.arange(g * c), Range(*ends.T.astype(np.float64)))
         a = Analysis(graph, may_round=True, readers=dict.fromkeys(node.inputs, 1), count=g * c)
-        (found,) = channel_rules.RULES[Conv](a, node, node.op, [x, a.of(node.operands[1])])
+        (found,) = channel_rules.follow(a, node, node.op, [x, a.of(node.operands[1])])
         for row in range(g * m):
             of = slice(row // m * c, row // m * c + c)
             used = (w[row] != 0).any(1)

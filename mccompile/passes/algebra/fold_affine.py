@@ -11,10 +11,8 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
-from mccompile.ops.conv import Conv
-from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.ops.map import Map
-from mccompile.ops.matmul import MatMul
+from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -43,7 +41,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
 def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
     producer = r.producer(variable[0]) if len(variable) == 1 else None
-    if producer is None or not isinstance(producer.op, Conv | ConvTranspose | MatMul) or node.post or node.pre:
+    if producer is None or producer.op.multilinear[:2] != (0, 1) or node.post or node.pre:
         return 0
     what = f"folded {node.where} into the weights of {producer.where}"
     affine = affine_map(r.graph, node, variable[0])
@@ -85,7 +83,7 @@ def _obstacle(r: Rewriter, node: Node, producer: Node, affine: Affine) -> str:
         return "its weights are no constant"
     if not all(u is producer or _is_scaled_alike(r, u, affine.scale) for u in r.users(weights)):
         return "its weights are shared with another node"
-    if _per_weight(producer, affine.scale, len(weights.shape), weights.shape[0]) is None:
+    if _per_weight(producer, affine.scale) is None:
         return "the scale does not vary by output channel alone"
     return ""
 
@@ -170,25 +168,10 @@ def _sum(fn: str, a: Array | None, b: Array | None) -> Array | None:
 
 
 # -- what becomes of the weights ---------------------------------------------------------------------------
-def _per_weight(producer: Node, scale: Array, rank: int, rows: int) -> Array | None:
-    """The scale in a shape that multiplies the weights of ``rank`` axes (``rows``: the first one's extent),
-    or None if it varies along another axis than that of the output channels."""
-    out_rank = len(producer.result.shape)
-    axis = out_rank - 1 if isinstance(producer.op, MatMul) else 1
-    full = (1,) * (out_rank - np.ndim(scale)) + np.shape(scale)
-    if len(full) != out_rank or any(e != 1 and a != axis for a, e in enumerate(full)):
-        return None
-    flat = np.reshape(scale, -1)
-    if flat.size == 1:
-        return flat.reshape((1,) * rank)
-    if isinstance(producer.op, MatMul):
-        return flat.reshape(-1, 1) if producer.op.trans_b else flat
-    ones = (1,) * (rank - 2)
-    if isinstance(producer.op, Conv):
-        return flat.reshape(-1, 1, *ones)
-    assert isinstance(producer.op, ConvTranspose)
-    groups = producer.op.groups
-    return np.repeat(flat.reshape(groups, -1), rows // groups, axis=0).reshape(rows, -1, *ones)
+def _per_weight(producer: Node, scale: Array) -> Array | None:
+    """What multiplies the weights; None if the scale varies along another axis than that of the output channels."""
+    found = contraction(producer)
+    return None if found is None else found.result.factor(scale)
 
 
 def _scaled_weights(graph: Graph, producer: Node, scale: Array | None) -> Array | None:
@@ -196,7 +179,7 @@ def _scaled_weights(graph: Graph, producer: Node, scale: Array | None) -> Array 
     weights = producer.operands[1]
     if scale is None or weights is None:
         return None
-    factor = _per_weight(producer, scale, len(weights.shape), weights.shape[0])
+    factor = _per_weight(producer, scale)
     assert factor is not None
     return rounded(graph.array(weights).astype(np.float64) * factor, weights.dtype)
 

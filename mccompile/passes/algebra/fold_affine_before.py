@@ -7,18 +7,15 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
-from mccompile.ops.conv import Conv
-from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.ops.map import Map
-from mccompile.ops.matmul import MatMul
 from mccompile.ops.pad import Pad
 from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, rounded
+from mccompile.passes.analysis.contraction import Contraction, contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
 ROUNDS = True
 
-READERS = (Conv, ConvTranspose, MatMul)
 
 def run(graph: Graph, remarks: Remarks) -> int:
     """Fold x * s + b before convolutions and matrix products into their weights and biases, through zero pads.
@@ -33,12 +30,16 @@ def run(graph: Graph, remarks: Remarks) -> int:
     return changes
 
 
+def _is_product(node: Node) -> bool:
+    return node.op.multilinear[:2] == (0, 1)
+
+
 def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
     if len(variable) != 1 or node.pre or node.post:
         return 0
     readers = _readers(r, node.result)
-    if not readers or not all(isinstance(n.op, READERS) for n, _ in readers):
+    if not readers or not all(_is_product(n) for n, _ in readers):
         return 0
     affine = affine_map(r.graph, node, variable[0])
     if affine is None:
@@ -71,8 +72,13 @@ def _readers(r: Rewriter, value: Value) -> list[tuple[Node, bool]]:
                 return []
             found += [(n, True) for n, _ in _readers(r, user.result)]
         else:
-            found.append((user, isinstance(op, Conv) and any(op.pads)))
+            found.append((user, _is_padded(user)))
     return found
+
+
+def _is_padded(node: Node) -> bool:
+    found = contraction(node)
+    return found is not None and found.padded
 
 
 def _obstacle(r: Rewriter, node: Node, source: Value, affine: Affine, readers: list[tuple[Node, bool]]) -> str:
@@ -82,16 +88,19 @@ def _obstacle(r: Rewriter, node: Node, source: Value, affine: Affine, readers: l
     if source.type != value.type or value.dtype.kind != "f" or value.dtype.name == "f16":
         return f"{source.type} to {value.type} is more than a scale and a shift"
     producer = r.producer(source)
-    if producer is not None and isinstance(producer.op, READERS) and r.is_private(source):
+    if producer is not None and _is_product(producer) and r.is_private(source):
         return "it belongs to what comes before it"
     for reader, padded in readers:
         reason = _reader_obstacle(r, value, reader, affine, readers)
         if reason:
             return reason
-        if padded and affine.shift is not None and np.any(affine.shift != 0):
+        found = contraction(reader)
+        if affine.shift is None or not np.any(affine.shift != 0):
+            continue
+        if found is not None and found.scattered:
+            return "the shift reaches each element of the result by other weights"
+        if padded:
             return "zero padding comes between the shift and a convolution"
-        if isinstance(reader.op, ConvTranspose) and affine.shift is not None and np.any(affine.shift != 0):
-            return "the shift reaches each element of a transposed convolution by other taps"
     return ""
 
 
@@ -103,9 +112,7 @@ def _reader_obstacle(
         return "the weights are no constant"
     if reader.pre or value in reader.extras or value in reader.operands[1:]:
         return "a reader needs the value itself"
-    if isinstance(reader.op, MatMul) and len(weights.shape) != 2:
-        return "there are several second operands"
-    if any(_along_channels(reader, part) is None for part in (affine.scale, affine.shift) if part is not None):
+    if any(_placed(reader, part) is None for part in (affine.scale, affine.shift) if part is not None):
         return "it does not vary by input channel alone"
     others = [n for n in r.users(weights) if n not in [n for n, _ in readers]]
     if affine.scale is not None and others and weights.type.nbytes > value.type.nbytes:
@@ -113,58 +120,37 @@ def _reader_obstacle(
     return ""
 
 
-def _along_channels(reader: Node, part: Array) -> Array | None:
-    """A scale or shift as one number per input channel (or one for all), None if it varies along other axes."""
-    x = reader.operands[0]
-    assert x is not None
-    rank = len(x.shape)
-    axis = rank - 1 if isinstance(reader.op, MatMul) else 1
-    if isinstance(reader.op, MatMul) and reader.op.trans_a:
-        axis = rank - 2
-    full = (1,) * (rank - np.ndim(part)) + np.shape(part)
-    if len(full) != rank or any(e != 1 and a != axis for a, e in enumerate(full)):
-        return None
-    return np.reshape(part, -1)
-
-
 def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, Array | None]:
     """(weights, bias) of a reader after folding; None where they stay as they are."""
     w, dtype = reader.operands[1], reader.result.dtype
     assert w is not None
-    weights = graph.array(w).astype(np.float64)
-    scaled = None if affine.scale is None else rounded(weights * _placed(reader, affine.scale), w.dtype)
-    if affine.shift is None or isinstance(reader.op, ConvTranspose):  # whose shift is 0
+    weights, found = graph.array(w).astype(np.float64), contraction(reader)
+    assert found is not None
+    scaled = None if affine.scale is None else rounded(_times(weights, found, affine.scale), w.dtype)
+    if affine.shift is None or found.scattered:  # whose shift is 0
         return scaled, None
-    moved = weights * _placed(reader, affine.shift)
-    if isinstance(reader.op, Conv):
-        total = moved.sum(tuple(range(1, moved.ndim))).reshape(-1, *(1,) * (moved.ndim - 2))
-    else:
-        assert isinstance(reader.op, MatMul)
-        total = moved.sum(1 if reader.op.trans_b else 0)
+    moved, side = _times(weights, found, affine.shift), found.result
+    total = moved.sum(tuple(a for a in range(moved.ndim) if a != side.weights))
+    total = total.reshape(-1, *(1,) * (side.rank - 1 - side.axis))
     if _has_constant_bias(graph, reader):
         total = total + graph.array(reader.extras[0]).astype(np.float64)
     return scaled, rounded(total, dtype)
+
+
+def _times(weights: Array, found: Contraction, part: Array) -> Array:
+    factor = found.operand.factor(part)
+    assert factor is not None
+    return np.asarray(weights * factor)
 
 
 def _has_constant_bias(graph: Graph, reader: Node) -> bool:
     return bool(reader.post) and is_bias(reader.post[0]) and reader.extras[0] in graph.constants
 
 
-def _placed(reader: Node, part: Array) -> Array:
-    """Numbers per input channel in a shape that multiplies the weights."""
-    w, flat = reader.operands[1], _along_channels(reader, part)
-    assert w is not None
-    assert flat is not None
-    if flat.size == 1:
-        return flat.reshape((1,) * len(w.shape))
-    if isinstance(reader.op, MatMul):
-        return flat if reader.op.trans_b else flat.reshape(-1, 1)
-    if isinstance(reader.op, ConvTranspose):
-        return flat.reshape(-1, *(1,) * (len(w.shape) - 1))
-    assert isinstance(reader.op, Conv)
-    groups, rows = reader.op.groups, w.shape[0]
-    by_row = np.repeat(flat.reshape(groups, -1), rows // groups, axis=0)
-    return by_row.reshape(rows, -1, *(1,) * (len(w.shape) - 2))
+def _placed(reader: Node, part: Array) -> Array | None:
+    """Numbers per input channel in a shape that multiplies the weights, None if they vary along other axes."""
+    found = contraction(reader)
+    return None if found is None else found.operand.factor(part)
 
 
 def _rewrite(r: Rewriter, reader: Node, weights: Array | None, bias: Array | None) -> None:

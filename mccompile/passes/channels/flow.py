@@ -133,23 +133,22 @@ Rule = Callable[[Analysis, Node, Op, list[Channels | None]], list[Channels] | No
 nothing is known (the operands are kept then)."""
 
 
-def analyse(graph: Graph, rules: dict[type[Op], Rule], may_round: bool) -> Analysis:
+def analyse(graph: Graph, rule: Rule, may_round: bool) -> Analysis:
     """Follow channels from the inputs to the outputs."""
     a = Analysis(graph, may_round)
     for node in graph.nodes:
         for v in dict.fromkeys(node.inputs):
             a.readers[v] = a.readers.get(v, 0) + 1
     for node in graph.nodes:
-        _visit(a, node, rules)
+        _visit(a, node, rule)
     for value in graph.outputs:
         a.pin(a.of(value).ids, "its result is an output")
     return a
 
 
-def _visit(a: Analysis, node: Node, rules: dict[type[Op], Rule]) -> None:
-    rule = rules.get(type(node.op))
+def _visit(a: Analysis, node: Node, rule: Rule) -> None:
     stored = any(v.type.layout is not None for v in (*node.inputs, *node.results))
-    if rule is None or stored or any(a.is_const(node.operands[i]) for i in node.pre):
+    if stored or any(a.is_const(node.operands[i]) for i in node.pre):
         a.release(node, f"{node.where} is not followed")
         return
     operands = [None if v is None else _prologue(a, node, i, v) for i, v in enumerate(node.operands)]
@@ -185,10 +184,10 @@ def _applied(a: Analysis, node: Node, body: ex.Expr, rank: int, at: Channels) ->
             return a.of(extra).range.whole()
         return a.broadcast(a.of(extra), extra, at, rank, reason)
 
-    return Channels(at.axis, at.ids, _sized(ranges.of_expression(body, variable), at))
+    return Channels(at.axis, at.ids, sized(ranges.of_expression(body, variable), at))
 
 
-def _sized(found: Range, at: Channels) -> Range:
+def sized(found: Range, at: Channels) -> Range:
     """A range in the number of channels there are."""
     count = at.ids.size if at.axis is not None else 1
     return found if found.low.size == count else found.whole().over(count)

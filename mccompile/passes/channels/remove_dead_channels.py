@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mccompile.ir.graph import Graph
 from mccompile.passes.channels.flow import analyse, solve
-from mccompile.passes.channels.rules import RULES
+from mccompile.passes.channels.rules import follow
 from mccompile.passes.channels.shrink_channels import apply, unremoved
 from mccompile.passes.manager import Remarks
 from mccompile.targets.target import Target
@@ -24,7 +24,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 def remove(graph: Graph, remarks: Remarks, target: Target, may_round: bool) -> int:
     """Remove channels; with ``may_round`` constants other than 0 become part of a bias, which is summed up in another
     order then. Returns the number of nodes that have fewer channels."""
-    analysis = analyse(graph, RULES, may_round)
+    analysis = analyse(graph, follow, may_round)
     kept = solve(analysis, _whole(target))
     producer = graph.producers()
     stuck = unremoved(analysis, kept)

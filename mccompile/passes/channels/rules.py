@@ -15,23 +15,14 @@ from mccompile.ir.ranges import Range
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType, Shape
 from mccompile.ops.concat import Concat
-from mccompile.ops.conv import Conv
-from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.ops.expand import Expand
-from mccompile.ops.map import Map
-from mccompile.ops.matmul import MatMul
-from mccompile.ops.normalize import Normalize
 from mccompile.ops.pad import Pad
-from mccompile.ops.pool import Pool
-from mccompile.ops.reduce import Reduce
 from mccompile.ops.reshape import Reshape
-from mccompile.ops.resize import Repeat, Resize
 from mccompile.ops.slice import Slice
-from mccompile.ops.softmax import Softmax
 from mccompile.ops.split import Split
-from mccompile.ops.tile import Tile
-from mccompile.ops.transpose import Transpose
-from mccompile.passes.channels.flow import Analysis, Channels, Need, Rule
+from mccompile.passes.analysis.axes import kept_axes
+from mccompile.passes.analysis.contraction import contraction, is_product
+from mccompile.passes.channels.flow import Analysis, Channels, Need, Rule, sized
 
 _WINOGRAD = 16
 """How much more than a plain sum the sums of a fast convolution may be off."""
@@ -156,49 +147,26 @@ def _sums(a: Analysis, node: Node, taps: Array, x: Channels, padded: bool, seen:
     return ids, _dot(w, seen, dtype)
 
 
-def _conv(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Conv)
-    weights = _weights(a, node)
-    if weights is None:
+def _product(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    """Sums of products with constant weights, each of which is of a channel of the operand and one of the result."""
+    weights, found = _weights(a, node), contraction(node)
+    if weights is None or found is None:
         return None
-    x = a.turned(_first(operands), 1, _operand(node).shape[1], f"{node.where} reads channels along axis 1")
-    g, padded = op.groups, any(op.pads)
-    grouped = weights.reshape(g, weights.shape[0] // g, weights.shape[1], -1)
-    ids, found = _sums(a, node, grouped, x, padded, x.range.with_zero() if padded else x.range)
-    return [Channels(1, ids, found)]
-
-
-def _conv_transpose(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, ConvTranspose)
-    weights = _weights(a, node)
-    if weights is None:
-        return None
-    x = a.turned(_first(operands), 1, _operand(node).shape[1], f"{node.where} reads channels along axis 1")
-    g = op.groups
-    grouped = weights.reshape(g, weights.shape[0] // g, weights.shape[1], -1).swapaxes(1, 2)
-    # Which taps an element of the result sees depends on where it is.
-    ids, found = _sums(a, node, grouped, x, True, x.range.with_zero())
-    partly = ~found.zero & (grouped.shape[3] > 1)
-    low, high = (np.where(partly, np.inf * s, e) for s, e in ((-1, found.low), (1, found.high)))
-    return [Channels(1, ids, Range(low, high))]
-
-
-def _matmul(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, MatMul)
-    weights = _weights(a, node)
-    if weights is None or weights.ndim != 2:
-        return None
-    columns = (weights if op.trans_b else weights.T)[None, :, :, None]
-    shape = _operand(node).shape
-    axis = len(shape) - (2 if op.trans_a else 1)
-    x = a.turned(_first(operands), axis, shape[axis], f"{node.where} sums along axis {axis}")
-    ids, found = _sums(a, node, columns, x, False, x.range)
-    return [Channels(len(node.result.shape) - 1, ids, found)]
+    axis = found.operand.axis
+    x = a.turned(_first(operands), axis, _operand(node).shape[axis], f"{node.where} sums along axis {axis}")
+    taps, padded = found.taps(weights), found.padded
+    ids, sums = _sums(a, node, taps, x, padded, x.range.with_zero() if padded else x.range)
+    if found.scattered:  # which taps an element of the result sees depends on where it is
+        partly = ~sums.zero & (taps.shape[3] > 1)
+        low, high = (np.where(partly, np.inf * s, e) for s, e in ((-1, sums.low), (1, sums.high)))
+        sums = Range(low, high)
+    return [Channels(found.result.axis, ids, sums)]
 
 
 # -- channel by channel ------------------------------------------------------------------------------------
 def _map(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Map)
+    body = op.elementwise
+    assert body is not None
     given = [(_operand(node, i), c) for i, c in enumerate(operands) if c is not None]
     shape = node.result.shape
     rank = len(shape)
@@ -211,85 +179,30 @@ def _map(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> li
     if at is None:
         for _, c in given:
             a.pin(c.ids, reason)
-        found = ranges.of_expression(op.expr, lambda i: given[i][1].range.whole())
+        found = ranges.of_expression(body, lambda i: given[i][1].range.whole())
         return [Channels(None, _NONE, found)]
     seen = [a.broadcast(c, v, at, rank, reason) for v, c in given]
-    found = ranges.of_expression(op.expr, lambda i: seen[i])
+    found = ranges.of_expression(body, lambda i: seen[i])
     return [Channels(at.axis, at.ids, found if found.low.size == at.ids.size else found.whole().over(at.ids.size))]
 
 
-def _pool(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Pool)
-    x, dtype = _first(operands), node.result.dtype
-    if x.axis is not None and x.axis > 1:
+def _alone(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    """Operators that compute each channel of operand 0 from itself: they say so by their structure."""
+    types = node.operand_types()
+    x = operands[0] if operands else None
+    if x is None:
         return None
-    seen = x.range
-    if op.mode != "max" and (any(op.pads) or op.ceil):
-        seen = seen.with_zero() if op.mode == "sum" or op.count_pad else seen
-    if op.mode != "max":
-        taps = math.prod(op.kernel)
-        seen = _summed(seen, taps, dtype) if op.mode == "sum" else _averaged(seen, taps, dtype)
-    return [Channels(x.axis, x.ids, seen)]
-
-
-def _summed(x: Range, count: int, dtype: DType) -> Range:
-    if not dtype.is_float:
-        free = ranges.anything(dtype)
-        return Range(np.where(x.zero, 0, free.low), np.where(x.zero, 0, free.high))
-    by = np.where(x.known, 0, np.maximum(np.abs(x.low), np.abs(x.high)) * count * count * ranges.step(dtype.compute))
-    return ranges.widened(x.low * count, x.high * count, by)
-
-
-def _averaged(x: Range, count: int, dtype: DType) -> Range:
-    by = np.where(x.known, 0, np.maximum(np.abs(x.low), np.abs(x.high)) * count * ranges.step(dtype.compute))
-    return ranges.widened(x.low, x.high, by)
-
-
-def _reduce(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Reduce)
-    x = _first(operands)
-    if x.axis in op.axes:
+    for other in operands[1:]:
+        if other is not None:
+            a.pin(other.ids, f"{node.where} needs it for all channels")
+    given = [None if c is None else x.range if c is x else c.range.whole() for c in operands]
+    found = op.value_range(types, given)
+    if x.axis is None:
+        return [Channels(None, _NONE, r) for r in found]
+    axes = kept_axes(op, types, x.axis)
+    if axes is None:
         return None
-    count = math.prod(_operand(node).shape[e] for e in op.axes)
-    found = x.range
-    if op.mode == "sum":
-        found = _summed(found, count, node.result.dtype)
-    elif op.mode == "prod" and count > 1:
-        found = ranges.anything(node.result.dtype, found.low.size)
-    return [Channels(x.axis, x.ids, found)]
-
-
-def _zero_or_free(x: Range) -> Range:
-    return Range(np.where(x.zero, 0, -np.inf), np.where(x.zero, 0, np.inf))
-
-
-def _resize(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Resize)
-    x = _first(operands)
-    if x.axis in op.axes or any(not a.is_const(v) for v in node.operands[1:]):
-        return None
-    found = _zero_or_free(x.range) if op.weighted else x.range
-    if op.partial:
-        found = Range(np.minimum(found.low, op.outside), np.maximum(found.high, op.outside))
-    return [Channels(x.axis, x.ids, found)]
-
-
-def _softmax(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Softmax)
-    x = _first(operands)
-    if x.axis == op.axis:
-        return None
-    low = -np.inf if op.mode == "log" else 0.0
-    return [Channels(x.axis, x.ids, Range(np.full_like(x.range.low, low), np.full_like(x.range.low, 1.5)))]
-
-
-def _normalize(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Normalize)
-    x = _first(operands)
-    if x.axis in op.axes:
-        return None
-    found = _zero_or_free(x.range) if op.epsilon > 0 else ranges.anything(node.result.dtype, x.range.low.size)
-    return [Channels(x.axis, x.ids, found)]
+    return [Channels(axis, x.ids, sized(r, x)) for axis, r in zip(axes, found, strict=True)]
 
 
 # -- movement ----------------------------------------------------------------------------------------------
@@ -360,12 +273,6 @@ def _split(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> 
     return [_cut(x, start, start + size) for start, size in zip(starts, op.sizes, strict=False)]
 
 
-def _transpose(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Transpose)
-    x = _first(operands)
-    return [x if x.axis is None else Channels(op.perm.index(x.axis), x.ids, x.range)]
-
-
 def reshaped_axis(before: Shape, axis: int, after: Shape) -> tuple[int, int, int] | None:
     """Where an axis comes in a reshape: (new axis, times the whole is repeated, times each element is); None if it is
     cut in parts."""
@@ -403,38 +310,23 @@ def _expand(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) ->
     return [Channels(axis, x.ids, x.range)]
 
 
-def _repeat(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Repeat)
-    x = _first(operands)
-    if x.axis is None or op.counts[x.axis] == 1:
-        return [x]
-    return None
-
-
-def _tile(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    x = _first(operands)
-    if x.axis is None or node.result.shape[x.axis] == x.ids.size:
-        return [x]
-    return None
-
-
 RULES: dict[type[Op], Rule] = {
-    Conv: _conv,
-    ConvTranspose: _conv_transpose,
-    MatMul: _matmul,
-    Map: _map,
-    Pool: _pool,
-    Reduce: _reduce,
-    Resize: _resize,
-    Softmax: _softmax,
-    Normalize: _normalize,
     Concat: _concat,
     Pad: _pad,
     Slice: _slice,
     Split: _split,
-    Transpose: _transpose,
     Reshape: _reshape,
     Expand: _expand,
-    Repeat: _repeat,
-    Tile: _tile,
 }
+"""Movement between channels."""
+
+
+def follow(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
+    """The channels of the results of any operator."""
+    if type(op) in RULES:
+        return RULES[type(op)](a, node, op, operands)
+    if op.elementwise is not None:
+        return _map(a, node, op, operands)
+    if is_product(op):
+        return _product(a, node, op, operands)
+    return _alone(a, node, op, operands)

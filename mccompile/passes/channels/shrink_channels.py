@@ -15,15 +15,12 @@ from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape
 from mccompile.ops.concat import Concat
-from mccompile.ops.conv import Conv
-from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.ops.expand import Expand
-from mccompile.ops.map import Map
-from mccompile.ops.matmul import MatMul
 from mccompile.ops.pad import Pad
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.split import Split
+from mccompile.passes.analysis.contraction import contraction, is_product
 from mccompile.passes.channels.flow import Analysis, Channels, Kept
 
 
@@ -85,9 +82,7 @@ def apply(analysis: Analysis, kept: Kept) -> list[tuple[Node, str]]:
         if masks:
             text = _text(s, node)
             _shrink_bodies(s, node)
-            rule = _RULES.get(type(node.op))
-            if rule is not None:
-                node.op = rule(s, node, node.op)
+            node.op = _shrunk(s, node, node.op)
             if text:
                 done.append((node, text))
     shapes = {v: s.shape(v) for v in analysis.found}
@@ -98,7 +93,7 @@ def apply(analysis: Analysis, kept: Kept) -> list[tuple[Node, str]]:
 
 
 def _text(s: Shrink, node: Node) -> str:
-    if not isinstance(node.op, Conv | ConvTranspose | MatMul | Concat | Pad):
+    if not (is_product(node.op) or isinstance(node.op, Concat | Pad)):
         return ""
     parts = []
     for what, value in (("operand", node.operands[0]), ("result", node.results[0])):
@@ -186,45 +181,19 @@ def _parts(body: ex.Expr) -> set[ex.Expr]:
     return {body}.union(*(_parts(a) for a in body.args))
 
 
-def _conv(s: Shrink, node: Node, op: Op) -> Op:
-    assert isinstance(op, Conv)
-    (x, _), weights = node.operands, _weights(node)
-    assert x is not None
-    columns, rows = s.mask_along(x, 1), s.mask_along(node.result, 1)
-    if op.groups > 1:
-        node.operands[1] = s.constant(weights, 0, rows)
-        return replace(op, groups=int(rows.reshape(op.groups, -1).any(1).sum()))
-    _shift(s, node, s.graph.array(weights)[rows], ~columns, 1)
-    node.operands[1] = s.constant(s.constant(weights, 0, rows), 1, columns)
-    return op
-
-
-def _conv_transpose(s: Shrink, node: Node, op: Op) -> Op:
-    assert isinstance(op, ConvTranspose)
-    (x, _), weights = node.operands, _weights(node)
-    assert x is not None
-    columns, rows = s.mask_along(x, 1), s.mask_along(node.result, 1)
-    kept = s.constant(weights, 0, columns)
-    if op.groups > 1:
-        node.operands[1] = kept
-        return replace(op, groups=int(rows.reshape(op.groups, -1).any(1).sum()))
-    node.operands[1] = s.constant(kept, 1, rows)
-    return op
-
-
-def _matmul(s: Shrink, node: Node, op: Op) -> Op:
-    assert isinstance(op, MatMul)
-    (x, _), weights = node.operands, _weights(node)
-    assert x is not None
-    if weights not in s.graph.constants or node not in s.analysis.read:
+def _product(s: Shrink, node: Node, op: Op) -> Op:
+    (x, _), weights, found = node.operands, _weights(node), contraction(node)
+    if x is None or found is None or node not in s.analysis.read:
         return op
-    last = len(node.result.shape) - 1
-    columns = s.mask_along(x, len(x.shape) - (2 if op.trans_a else 1))
-    rows = s.mask_along(node.result, last)
-    taps = s.graph.array(weights)
-    _shift(s, node, (taps if op.trans_b else taps.T)[rows], ~columns, last)
-    k, n = (1, 0) if op.trans_b else (0, 1)
-    node.operands[1] = s.constant(s.constant(weights, n, rows), k, columns)
+    columns, rows = s.mask_along(x, found.operand.axis), s.mask_along(node.result, found.result.axis)
+    if found.groups > 1:  # groups stay whole, or go: the weights of each lie together
+        axis = found.group_weights
+        node.operands[1] = s.constant(weights, axis, rows if axis == found.result.weights else columns)
+        return op.in_groups(int(rows.reshape(found.groups, -1).any(1).sum()))
+    if not found.scattered:
+        taps = np.moveaxis(s.graph.array(weights), (found.result.weights, found.operand.weights), (0, 1))
+        _shift(s, node, taps[rows], ~columns, found.result.axis)
+    node.operands[1] = s.constant(s.constant(weights, found.result.weights, rows), found.operand.weights, columns)
     return op
 
 
@@ -284,10 +253,6 @@ def _expand(s: Shrink, node: Node, op: Op) -> Op:
 
 
 _RULES: dict[type[Op], Callable[[Shrink, Node, Op], Op]] = {
-    Map: _map,
-    Conv: _conv,
-    ConvTranspose: _conv_transpose,
-    MatMul: _matmul,
     Concat: _concat,
     Pad: _pad,
     Slice: _slice,
@@ -295,7 +260,16 @@ _RULES: dict[type[Op], Callable[[Shrink, Node, Op], Op]] = {
     Reshape: _reshape,
     Expand: _expand,
 }
-"""Operators that name extents or read constants; the others need no change."""
+"""Movement that names extents."""
+
+
+def _shrunk(s: Shrink, node: Node, op: Op) -> Op:
+    """The operator, which may name extents, without the channels that go; constants that it reads lose them too."""
+    if type(op) in _RULES:
+        return _RULES[type(op)](s, node, op)
+    if op.elementwise is not None:
+        return _map(s, node, op)
+    return _product(s, node, op) if is_product(op) else op
 
 
 def unremoved(analysis: Analysis, kept: Kept) -> list[tuple[Value, str, str]]:
