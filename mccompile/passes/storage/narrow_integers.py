@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir import ranges
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.ranges import Range
 from mccompile.ir.types import I32, I64
-from mccompile.ops.arg_reduce import ArgReduce
-from mccompile.ops.gather import Gather
-from mccompile.ops.gather_elements import GatherElements
-from mccompile.ops.gather_nd import GatherND
-from mccompile.ops.map import Map
-from mccompile.ops.movement import Movement
-from mccompile.ops.reshape import Reshape
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
 LARGEST = 2**31 - 1
-
-INDEXED = (Gather, GatherElements, GatherND)
-"""They read their second operand as i32 or i64."""
 
 
 def run(graph: Graph, remarks: Remarks) -> int:
@@ -71,29 +60,15 @@ def _ranges(graph: Graph) -> dict[Value, Range]:
 
 
 def _range(node: Node, v: Value, known: dict[Value, Range]) -> Range:
-    given = [known[o] for o in node.operands if o is not None]
+    index = node.results.index(v)
     found = ranges.anything(v.dtype)
-    match node.op:
-        case Map(expr=body):
-            return ranges.of_expression(body, lambda i: given[i])
-        case ArgReduce(axis=axis):
-            x = node.inputs[0]
-            found = Range(np.array([0.0]), np.array([x.shape[axis] - 1.0]))
-        case Gather() | GatherElements() | GatherND():
-            found = given[0]
-        case Movement() | Reshape():
-            background = node.op.background if isinstance(node.op, Movement) else None
-            ends = [*given, *([] if background is None else [Range(*(np.array([float(background)]),) * 2)])]
-            found = Range(np.min([e.low for e in ends], 0), np.max([e.high for e in ends], 0))
-    if not node.post:
-        return found if not node.pre else ranges.anything(v.dtype)
+    if not node.pre:
+        given = [None if o is None else known[o] for o in node.operands]
+        found = node.op.value_range(node.operand_types(), given)[index]
+    if index not in node.post:
+        return found
     extras = [known[e] for e in node.extras]
-    body = node.post.get(node.results.index(v), ex.acc(v.dtype))
-    return ranges.of_expression(body, lambda i: found if i == ex.ACC and not node.pre else _or(extras, i, v))
-
-
-def _or(extras: list[Range], index: int, v: Value) -> Range:
-    return ranges.anything(v.dtype) if index == ex.ACC else extras[index]
+    return ranges.of_expression(node.post[index], lambda i: found if i == ex.ACC else extras[i])
 
 
 def _obstacle(r: Rewriter, v: Value, chosen: set[Value]) -> str:
@@ -107,32 +82,48 @@ def _obstacle(r: Rewriter, v: Value, chosen: set[Value]) -> str:
     return ""
 
 
+def _moves(op: Op) -> bool:
+    """Whether elements come out as they go in, in whatever type all of them are."""
+    return op.kind is Kind.INJECTIVE and op.elementwise is None
+
+
 def _makes(node: Node, chosen: set[Value]) -> bool:
-    if isinstance(node.op, Map | ArgReduce):
+    if node.op.elementwise is not None or node.op.kind is Kind.REDUCTION:
         return True
-    moves = isinstance(node.op, Movement | Reshape) and not node.pre and not node.post
-    return moves and all(v in chosen for v in node.inputs)
+    return _moves(node.op) and not node.pre and not node.post and all(v in chosen for v in node.inputs)
 
 
 def _reads(node: Node, v: Value, chosen: set[Value]) -> bool:
     if v in node.extras or node.pre:
         return False
-    if isinstance(node.op, Map):
+    if node.op.elementwise is not None:
         return True
-    if isinstance(node.op, Movement | Reshape):
+    if _moves(node.op):
         return not node.post and all(w in chosen for w in (*node.inputs, *node.results))
-    return isinstance(node.op, INDEXED) and not node.op.inside and node.operands[0] is not v
+    return _takes_i32(node, v)
+
+
+def _takes_i32(node: Node, v: Value) -> bool:
+    """Whether the results are of the same types where ``v`` is i32: indices, or what only is compared."""
+    types = node.operand_types()
+    narrow = [t.with_dtype(I32) if t is not None and o is v else t for t, o in zip(types, node.operands, strict=True)]
+    try:
+        return node.op.infer(*narrow) == node.op.infer(*types)
+    except TypeRuleError:
+        return False
 
 
 def _rewrite(node: Node, chosen: set[Value]) -> None:
     """Let a node read and make i32 where its values are among ``chosen``, which still say i64."""
-    if isinstance(node.op, Map):
+    if node.op.elementwise is not None:
         operands = node.operands
 
         def read(v: ex.Var) -> ex.Expr:
             return ex.convert(ex.var(v.index, I32), I64) if operands[v.index] in chosen else v
 
-        body = ex.substitute(node.op.expr, read)
-        node.op = replace(node.op, expr=ex.convert(body, I32) if node.result in chosen else body)
-    elif isinstance(node.op, ArgReduce) and node.result in chosen:
-        node.post = {0: ex.convert(node.post.get(0, ex.acc(I64)), I32)}
+        body = ex.substitute(node.op.elementwise, read)
+        node.op = node.op.with_elementwise(ex.convert(body, I32) if node.result in chosen else body)
+    elif node.op.kind is Kind.REDUCTION:
+        for i, v in enumerate(node.results):
+            if v in chosen:
+                node.post[i] = ex.convert(node.post.get(i, ex.acc(I64)), I32)
