@@ -82,6 +82,13 @@ class Op:
         """What each element of the results depends on; nothing is known if there are no nests."""
         return ()
 
+    def with_pads(self, axis: int, before: int, after: int) -> Op | None:
+        """The operator on a part of operand 0 around which so much counts as padding, along a spatial axis.
+
+        None if it cannot be. What reads nothing outside of its operands, as `structure` shows, has no padding.
+        """
+        return self if before == after == 0 else None
+
     def in_groups(self, count: int) -> Op:
         """The operator with another number of groups of channels, for one whose `structure` shows such."""
         raise NotImplementedError

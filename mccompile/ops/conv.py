@@ -45,6 +45,11 @@ class Conv(Op):
     def in_groups(self, count: int) -> Conv:
         return replace(self, groups=count)
 
+    def with_pads(self, axis: int, before: int, after: int) -> Conv:
+        pads = list(self.pads)
+        pads[axis], pads[len(self.strides) + axis] = before, after
+        return replace(self, pads=tuple(pads))
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         """Loops: batch, group, channel within it, places; then operand channel within the group, taps."""
         x, w = types

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,6 +47,13 @@ class Pool(Op):
     @property
     def selects(self) -> bool:
         return self.mode == "max"
+
+    def with_pads(self, axis: int, before: int, after: int) -> Pool | None:
+        if self.ceil and self.count_pad:  # the last windows do not count what lies beyond the padding
+            return None
+        pads = list(self.pads)
+        pads[axis], pads[len(self.strides) + axis] = before, after
+        return replace(self, pads=tuple(pads))
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         """Loops: batch, channel, places; then taps."""

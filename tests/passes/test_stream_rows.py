@@ -59,6 +59,27 @@ def _mixed() -> Graph:
     return graph
 
 
+LINES = """graph @g(%x: f32[1,2,9,6]) {
+  %v = const : f32[4,2,3,3] ; sha256=00
+  %w = const : f32[6,5] ; sha256=01
+  %a = conv(%x, %v) {strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)} : f32[1,4,9,6]
+  %s = softmax(%a) {axis=1} : f32[1,4,9,6]
+  %n = normalize(%s) {axes=(3,), epsilon=0.01} : f32[1,4,9,6]
+  %m = matmul(%n, %w) : f32[1,4,9,5]
+  %c = cum_sum(%m) {axis=3} : f32[1,4,9,5]
+  %r = reduce(%c) {mode='max', axes=(1,)} : f32[1,1,9,5]
+  %y = pool(%r) {mode='max', kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), dilations=(1, 1)} : f32[1,1,5,3]
+  return %y
+}"""
+"""Operators that keep rows apart, whatever they are."""
+
+
+def _lines() -> Graph:
+    graph = parse_graph(LINES, lookup)
+    fill_constants(graph, 3)
+    return graph
+
+
 GRAPHS = {
     "odd height": _chain(13, 3, 1, 1, (1, 1)),
     "stride 2": _chain(12, 3, 2, 1, (0, 1)),
@@ -68,6 +89,7 @@ GRAPHS = {
     "no padding": _chain(9, 3, 1, 1, (0, 0)),
     "stride beyond the window": _chain(13, 2, 3, 1, (0, 0)),
     "branches, pools, a join": _mixed(),
+    "operators along lines": _lines(),
 }
 
 

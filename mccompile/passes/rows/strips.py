@@ -10,7 +10,7 @@ from mccompile.ir.op import Op
 from mccompile.ops.concat import Concat
 from mccompile.ops.slice import Slice
 from mccompile.passes.rewrite.rewriter import Rewriter
-from mccompile.passes.rows.windows import AXIS, RowWindow, on_rows, row_axis, row_windows
+from mccompile.passes.rows.windows import AXIS, RowWindow, row_axis, row_windows
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,9 @@ class _Cutter:
             inside = _inside(taken, v.shape[row_axis(v, node.result)])
             inputs.append(self.read(v, inside, node))
             if i == 0:
-                op = on_rows(op, inside.start - taken.start, taken.stop - inside.stop)
+                padded = op.with_pads(0, inside.start - taken.start, taken.stop - inside.stop)
+                assert padded is not None
+                op = padded
         return op, inputs
 
 

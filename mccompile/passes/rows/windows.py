@@ -1,18 +1,19 @@
 """Which rows of its operands an operator takes for some rows of its result, and the operator on these rows alone.
 
-A row is what one index of the first spatial axis addresses.
+A row is what one index of the first spatial axis addresses. A convolution of 3 taps with stride 2 and a pad reads its
+operand at 2 o + t - 1 for row o of the result: for rows 4 to 6 (taken of the whole) the rows 7 to 13.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from mccompile.ir.affine import Affine
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.op import Op
-from mccompile.ops.concat import Concat
-from mccompile.ops.conv import Conv
-from mccompile.ops.map import Map
-from mccompile.ops.pool import Pool
+from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.structure import Nest, bounds, is_loop
+from mccompile.ir.types import Shape, TensorType
 
 AXIS = 2
 """Rows lie along it."""
@@ -37,30 +38,68 @@ def row_windows(node: Node) -> tuple[RowWindow | None, ...] | str:
 
     Returns the reason if the node does not work row by row.
     """
-    op = node.op
     if len(node.results) != 1 or len(node.result.shape) <= AXIS:
         return "it has several results, or no rows"
     if node.pre:
         return "an operand has a prologue"
-    along = [RowWindow() if v is not None and _has_rows(v, node.result) else None for v in node.operands]
-    if isinstance(op, Conv | Pool):
-        along = [_window(node), *[None] * (len(node.operands) - 1)]
-    elif not (isinstance(op, Map) or (isinstance(op, Concat) and op.axis != AXIS)):
+    op, types = node.op, node.operand_types()
+    windows = _windows(op, types, node.result.shape)
+    if windows is None:
         return f"{op.name} does not work row by row"
-    if isinstance(op, Pool) and op.ceil and op.count_pad:
-        return "its last windows count the padding, but not what is beyond"
-    return (*along, *(RowWindow() if _has_rows(v, node.result) else None for v in node.extras))
+    if not _works_on_rows(op, types, windows, node.result.shape):
+        return "the operator cannot be put on some of the rows"
+    return (*windows, *(RowWindow() if _has_rows(v, node.result) else None for v in node.extras))
 
 
-def _window(node: Node) -> RowWindow:
-    op = node.op
-    if isinstance(op, Pool):
-        kernel = op.kernel
-    else:
-        assert isinstance(op, Conv)
-        assert node.operands[1] is not None
-        kernel = node.operands[1].shape[2:]
-    return RowWindow((kernel[0] - 1) * op.dilations[0] + 1, op.strides[0], op.pads[0])
+def _windows(op: Op, types: Sequence[TensorType | None], result: Shape) -> list[RowWindow | None] | None:
+    """The window on each operand, by the nests of the operator; None if a row needs what is no window."""
+    windows: dict[int, set[RowWindow | None]] = {i: set() for i in range(len(types))}
+    for nest in op.structure(types):
+        k = is_loop(nest.writes[AXIS], nest.loops)
+        if k is None or nest.loops[k] != result[AXIS] or [at.coefs[k] != 0 for at in nest.writes].count(True) != 1:
+            return None
+        for i, t in enumerate(types):
+            reads = nest.reads[i]
+            if t is None or reads is None:
+                continue
+            rows = [a for a, at in enumerate(reads) if at is not None and at.coefs[k]]
+            if rows not in ([], [AXIS - len(result) + t.rank]):
+                return None
+            at = reads[rows[0]] if rows else None
+            windows[i].add(None if at is None else _window(at, k, nest))
+    if not any(windows.values()) or any(len(found) > 1 for found in windows.values()):
+        return None
+    return [next(iter(found), None) for found in windows.values()]
+
+
+def _window(at: Affine, k: int, nest: Nest) -> RowWindow:
+    """The window of a coordinate whose rows are the loop ``k``: what it reads for the first of them."""
+    one = tuple(1 if i == k else e for i, e in enumerate(nest.loops))
+    low, high = bounds(at, one)
+    return RowWindow(high - low + 1, at.coefs[k], -low)
+
+
+def _works_on_rows(
+    op: Op, types: Sequence[TensorType | None], windows: Sequence[RowWindow | None], result: Shape
+) -> bool:
+    """Whether the operator gives a row less of operands with as much less: it names no extents."""
+    less, padded = list(types), op
+    for i, (t, window) in enumerate(zip(types, windows, strict=True)):
+        if t is None or window is None:
+            continue
+        axis, taken = AXIS - len(result) + t.rank, window.taken(range(result[AXIS] - 1))
+        inside = range(max(taken.start, 0), min(taken.stop, t.shape[axis]))
+        less[i] = t.with_shape((*t.shape[:axis], len(inside), *t.shape[axis + 1 :]))
+        if i == 0:
+            found = op.with_pads(0, inside.start - taken.start, taken.stop - inside.stop)
+            if found is None:
+                return False
+            padded = found
+    try:
+        (found_type,) = padded.infer(*less)
+    except (TypeRuleError, ValueError):
+        return False
+    return found_type.shape == (*result[:AXIS], result[AXIS] - 1, *result[AXIS + 1 :])
 
 
 def _has_rows(value: Value, result: Value) -> bool:
@@ -72,13 +111,3 @@ def _has_rows(value: Value, result: Value) -> bool:
 def row_axis(value: Value, result: Value) -> int:
     """The axis of a value, broadcast to a result, along which its rows lie."""
     return AXIS - (len(result.shape) - len(value.shape))
-
-
-def on_rows(op: Op, before: int, after: int) -> Op:
-    """The operator with so much padding around the rows that it is given."""
-    if not isinstance(op, Conv | Pool):
-        return op
-    n = len(op.strides)
-    pads = list(op.pads)
-    pads[0], pads[n] = before, after
-    return replace(op, pads=tuple(pads))
