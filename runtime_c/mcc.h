@@ -32,10 +32,10 @@
 #endif
 
 /* Raised when a generated file of an older or newer compiler no longer fits this header. Generated headers say
- *     #if MCC_ABI_VERSION != 1
+ *     #if MCC_ABI_VERSION != 2
  *     #error "..."
  *     #endif                                                                                                        */
-#define MCC_ABI_VERSION 1
+#define MCC_ABI_VERSION 2
 
 /* ---- The C language, evened out ---------------------------------------------------------------------------------- */
 
@@ -242,5 +242,26 @@ uint32_t mcc_blob_dim(const mcc_blob_tensor *t, uint32_t axis);
 #ifndef MCC_PROFILE_END
 #define MCC_PROFILE_END(step) ((void)0)
 #endif
+
+/* What a generated program says for each step: the call of a kernel between the hooks. `result` is the array that the
+ * kernel writes; further ones follow as MCC_TRACE. A kernel that checks its data answers a status, which `status`
+ * takes; where it is not MCC_OK nothing is traced, and the program ends behind the macro. */
+#define MCC_STEP(step, call, result) \
+    do { \
+        MCC_PROFILE_BEGIN(step); \
+        (call); \
+        MCC_PROFILE_END(step); \
+        MCC_TRACE(step, (result), sizeof(result)); \
+    } while (0)
+
+#define MCC_STATUS_STEP(step, status, call, result) \
+    do { \
+        MCC_PROFILE_BEGIN(step); \
+        (status) = (call); \
+        MCC_PROFILE_END(step); \
+        if ((status) == MCC_OK) { \
+            MCC_TRACE(step, (result), sizeof(result)); \
+        } \
+    } while (0)
 
 #endif /* MCC_H */

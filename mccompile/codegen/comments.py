@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from mccompile.codegen.names import comment, label
+from mccompile.codegen.wrapping import wrap_comment
 from mccompile.ir import expr as ex
 from mccompile.ir.kernel import Call, Fill, View
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape, layout_text
 
-COLUMNS = 120
-"""No line of a generated file is longer."""
 MAX_STEPS = 12
 """So many runs of steps are listed; how many others there are is said."""
 MAX_BODY = 160
@@ -46,7 +45,7 @@ class _Windowed(Protocol):
 
 
 def kernel_comment(kernel: str, uses: Sequence[Use]) -> str:
-    """The comment of a kernel, on lines of at most `COLUMNS`."""
+    """The comment of a kernel, on lines of no more than `wrapping.COLUMNS`."""
     first = uses[0].step
     where = f"{_steps(uses)} ({kernel})"
     if isinstance(first, Fill):
@@ -55,16 +54,6 @@ def kernel_comment(kernel: str, uses: Sequence[Use]) -> str:
     calls = [u.step for u in uses if isinstance(u.step, Call)]
     text = f"{_operator(first)}{_origin(calls)}, {where}: {_operands(calls)}{_results(calls)}."
     return wrap_comment(text + _overlap(uses))
-
-
-def wrap_comment(text: str, columns: int = COLUMNS) -> str:
-    """``text`` as a C comment of lines that are no longer than ``columns``."""
-    lines = ["/*"]
-    for word in text.split():
-        if len(lines[-1]) + 1 + len(word) + len(" */") > columns:
-            lines.append(" *")
-        lines[-1] += " " + word
-    return "\n".join(lines) + " */"
 
 
 def _operator(call: Call) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
 from mccompile.codegen.kernels import Invocation, KernelPool, helpers_used, render_kernels
-from mccompile.codegen.names import comment, string_literal, unique_identifiers
+from mccompile.codegen.names import comment, label, string_literal, unique_identifiers
 from mccompile.codegen.templates import indent_c
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.kernel_text import print_program
@@ -18,9 +18,9 @@ from mccompile.ir.program import Program
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.targets.target import Target
 
-ABI_VERSION = 1
-CALL_COLUMNS = 110
-"""A line of a call in ``run`` is broken behind the argument before."""
+ABI_VERSION = 2
+MAX_ORIGINS = 4
+"""So many ONNX nodes of a step are named."""
 WEIGHTS_MULTIPLE = 8
 """The payload's size is a multiple of this: sizeof of the weights struct on every ABI."""
 
@@ -100,13 +100,22 @@ class Port:
 
 @dataclass(frozen=True)
 class Step:
-    """One statement of ``run``."""
+    """One statement of ``run``. ``traced`` are the arrays that it writes."""
 
     number: int
     call: str
     comment: str
     checked: bool
     traced: tuple[str, ...]
+
+    @property
+    def statement(self) -> str:
+        """The step with its hooks: one macro of mcc.h, and a trace of each further result."""
+        result, *others = self.traced
+        macro = "MCC_STATUS_STEP" if self.checked else "MCC_STEP"
+        status = "st, " if self.checked else ""
+        first = f"{macro}({self.number}, {status}{self.call}, {result});"
+        return "\n".join([first, *(f"MCC_TRACE({self.number}, {o}, sizeof({o}));" for o in others)])
 
 
 @dataclass(frozen=True)
@@ -168,7 +177,9 @@ class ModelFacts:
 
 
 def _origins(names: tuple[str, ...]) -> str:
-    return comment("+".join(names))
+    """The ONNX nodes of a step: a few of them by their labels, of the others how many there are."""
+    shown = " + ".join(label(name) for name in names[:MAX_ORIGINS])
+    return shown + (f" and {len(names) - MAX_ORIGINS} more" if len(names) > MAX_ORIGINS else "")
 
 
 def _arenas(program: Program, ids: dict[str, str], calls: str) -> list[Arena]:
@@ -194,10 +205,10 @@ def _arena_members(program: Program, ids: dict[str, str], buffers: list[Buffer])
     members = []
     for b in buffers:
         at, (first, last) = program.offsets[b], lives[b]
-        label = comment(b.name) + (f", {b.role}" if b.role else "")
-        label += ", with halo" if b.halo else ""
+        about = label(b.name) + (f", {b.role}" if b.role else "")
+        about += ", with halo" if b.halo else ""
         members.append(
-            Member(ids[b.name], b.type.dtype.c, b.elements, at, at + b.nbytes, f"{label} {b.type}", first, last)
+            Member(ids[b.name], b.type.dtype.c, b.elements, at, at + b.nbytes, f"{about} {b.type}", first, last)
         )
     return members
 
@@ -206,9 +217,9 @@ def _weight_members(program: Program, ids: dict[str, str]) -> tuple[list[Member]
     members, at = [], 0
     for b in program.blob():
         offset = program.offsets[b]
-        label = f"{comment(b.name)} {b.type}"
+        about = f"{label(b.name)} {b.type}"
         members.append(
-            Member(ids[b.name], b.type.dtype.c, b.elements, offset, offset + b.nbytes, label, pad=offset - at)
+            Member(ids[b.name], b.type.dtype.c, b.elements, offset, offset + b.nbytes, about, pad=offset - at)
         )
         at = offset + b.nbytes
     total = max(-(-at // WEIGHTS_MULTIPLE) * WEIGHTS_MULTIPLE, WEIGHTS_MULTIPLE)
@@ -240,21 +251,12 @@ def _step(number: int, call: Invocation, ids: dict[str, str]) -> Step:
     arguments = [_pointer(v, ids) for v in call.pointers] + [str(n) for n in call.numbers]
     step = call.step
     if isinstance(step, Call):
-        label, views = _origins(step.origins) or step.op.name, step.results
+        about, views = _origins(step.origins) or step.op.name, step.results
     else:
-        label, views = f"fill {comment(step.view.buffer.name)}", (step.view,)
+        about, views = f"fill {label(step.view.buffer.name)}", (step.view,)
     traced = tuple(dict.fromkeys(_member(v.buffer, ids) for v in views))
-    return Step(number, _call(call.kernel.name, arguments), label, call.kernel.checked, traced)
-
-
-def _call(name: str, arguments: list[str]) -> str:
-    """A call, on several lines if it is long."""
-    lines = [f"{name}("]
-    for i, argument in enumerate(arguments):
-        if len(lines[-1]) + len(argument) > CALL_COLUMNS:
-            lines.append("")
-        lines[-1] += argument + (", " if i + 1 < len(arguments) else "")
-    return "\n".join(line.rstrip() for line in lines) + ")"
+    text = f"{call.kernel.name}({', '.join(arguments)})"
+    return Step(number, text, about, call.kernel.checked, traced)
 
 
 def _payload(program: Program, total: int) -> memoryview:
@@ -292,7 +294,7 @@ def model_facts(
     """
     pool = pool or KernelPool(program.name)
     kernels, calls = render_kernels(program, target, pool)
-    ids = unique_identifiers((b.name for b in program.module.buffers), taken=("end_",))
+    ids = unique_identifiers((b.name for b in program.module.buffers), taken=("end_",), short=True)
     weights, total = _weight_members(program, ids)
     tensors = tuple(
         BlobTensor(b.name, b.type.dtype.name, b.type.shape, program.offsets[b], b.nbytes) for b in program.blob()

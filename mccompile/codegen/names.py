@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -34,11 +35,13 @@ _TYPES: Final = (
 _MODEL_NAMES: Final = frozenset([*_HEADERS, *_TYPES, "example_main", "test", "report", "cmakelists"])
 """Prefixes whose files or types (``<name>.h``, ``<name>_t``) would hide those of the system or of ours."""
 
-MAX_IDENTIFIER: Final = 48
+MAX_IDENTIFIER: Final = 40
 """With prefix and number still among the 63 characters that C99 compilers tell apart."""
 MAX_COMMENT: Final = 300
 MAX_LABEL: Final = 60
 """Of a name in a comment; longer ones are shown by their own part."""
+MAX_LITERAL: Final = 80
+"""Characters of one string literal."""
 MAX_STRING_BYTES: Final = 2000
 """Of a name in a string literal; C99 compilers need to take no more than 4095 characters."""
 
@@ -62,15 +65,42 @@ def model_name(name: str) -> str:
     return f"net_{text}" if taken else text
 
 
-def unique_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
-    """An identifier for each name, duplicates numbered in order.
+def own_parts(names: Iterable[str]) -> dict[str, str]:
+    """Of each path the fewest last parts that no other path ends with; other names stay as they are.
+
+        /model/layer1/conv/Conv_output_0   ->   layer1/conv/Conv_output_0
+        /model/layer2/conv/Conv_output_0   ->   layer2/conv/Conv_output_0
+        /model/pool/MaxPool_output_0       ->   MaxPool_output_0
+
+    Names with dots are paths if they are too long for an identifier. A part that begins with a digit needs the one
+    before it.
+    """
+    paths = {name: _path(name) for name in names}
+    ends = Counter(parts[i:] for parts in paths.values() for i in range(len(parts)))
+    table = {}
+    for name, parts in paths.items():
+        lone = [i for i in range(len(parts)) if ends[parts[i:]] == 1 and not parts[i][:1].isdigit()]
+        table[name] = "/".join(parts[lone[-1] :]) if lone else name
+    return table
+
+
+def _path(name: str) -> tuple[str, ...]:
+    own = name.split(";")[0] or name
+    parts = re.split("[/.]" if len(own) > MAX_IDENTIFIER else "/", own)
+    return tuple(p for p in parts if p) or (name,)
+
+
+def unique_identifiers(names: Iterable[str], taken: Iterable[str] = (), short: bool = False) -> dict[str, str]:
+    """An identifier for each name, duplicates numbered in order; with ``short`` it is made of `own_parts`.
 
     They differ in more than upper and lower case, for macros are made of them.
     """
     used = {t.lower() for t in taken}
+    names = list(names)
+    own = own_parts(names) if short else {}
     table: dict[str, str] = {}
     for name in names:
-        base = identifier(name)
+        base = identifier(own.get(name, name))
         text, n = base, 1
         while text.lower() in used:
             n += 1
@@ -102,7 +132,16 @@ def label(name: str, room: int = MAX_LABEL) -> str:
 
 
 def string_literal(text: str) -> str:
-    """The inside of a C string literal that is ``text`` in UTF-8, cut to `MAX_STRING_BYTES`."""
+    """The inside of a C string literal that is ``text`` in UTF-8, cut to `MAX_STRING_BYTES`.
+
+    A long one is several literals side by side, so that lines may be broken between them.
+    """
     cut = text.encode()[:MAX_STRING_BYTES].decode(errors="ignore").encode()
     plain = set(range(0x20, 0x7F)) - set(b'"\\?')
-    return "".join(chr(b) if b in plain else f"\\{b:03o}" for b in cut)
+    shown = [chr(b) if b in plain else f"\\{b:03o}" for b in cut]
+    pieces: list[str] = [""]
+    for c in shown:
+        if len(pieces[-1]) + len(c) > MAX_LITERAL:
+            pieces.append("")
+        pieces[-1] += c
+    return '" "'.join(pieces)

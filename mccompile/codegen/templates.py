@@ -10,6 +10,7 @@ import jinja2
 
 from mccompile._data import data_dir
 from mccompile.codegen.c_expr import bare
+from mccompile.codegen.wrapping import wrapped_line, wrapped_text
 
 _NO_CODE = re.compile(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"')
 """Comments and strings."""
@@ -68,8 +69,8 @@ def indent_c(text: str) -> str:
     """C with its lines indented by depth of braces, and within parentheses.
 
     There is one blank line at most, and none at the ends of a block. Templates may so print bodies of several lines
-    at any depth. Directives keep their place, as does extern "C". What a template adds to or multiplies by as a
-    neutral number is left out.
+    at any depth. No line is longer than `wrapping.COLUMNS`. Directives keep their place, as does extern "C". What a
+    template adds to or multiplies by as a neutral number is left out.
     """
     out: list[str] = []
     depth = parentheses = 0
@@ -82,7 +83,7 @@ def indent_c(text: str) -> str:
             continue
         if in_comment or line.startswith("#") or line == 'extern "C" {':
             pad = "    " * depth + " " if in_comment else ""
-            out.append(raw.rstrip() if line.startswith("#") else pad + line)
+            out += wrapped_text(pad + line) if in_comment else wrapped_line(raw.rstrip())
             in_comment = in_comment and "*/" not in line
             continue
         if depth == 0 and line.startswith("/*") and out and out[-1] in ("}", "#endif"):
@@ -94,8 +95,9 @@ def indent_c(text: str) -> str:
         if code.startswith("}") and out and not out[-1]:
             out.pop()
         closing = len(code) - len(code.lstrip("}"))
-        out.append("    " * (max(depth - closing, 0) + (parentheses > 0)) + line)
+        shown = "    " * (max(depth - closing, 0) + (parentheses > 0)) + line
+        in_comment = "/*" in line and "*/" not in line[line.rindex("/*") :]
+        out += [shown] if in_comment else wrapped_line(shown)
         parentheses += sum(map(code.count, "([")) - sum(map(code.count, ")]"))
         depth = max(depth + code.count("{") - code.count("}"), 0)
-        in_comment = "/*" in line and "*/" not in line[line.rindex("/*") :]
     return "\n".join(out).rstrip() + "\n"

@@ -87,9 +87,10 @@ def test_a_step_that_is_slowed_down_is_the_slow_one(tmp_path: Path) -> None:
     c = _compiled(out)
     source = out / f"{c.graph.name}.c"
     text = source.read_text()
-    step = len(re.findall(r"MCC_PROFILE_BEGIN", text)) // 2
+    step = len(re.findall(r"MCC_STEP", text)) // 2
     wait = "for (volatile int i = 0; i < 10000000; ++i) { }"
-    source.write_text(text.replace(f"MCC_PROFILE_END({step});", f"{wait} MCC_PROFILE_END({step});"))
+    profiled = rf"MCC_PROFILE_BEGIN({step}); \1; {wait} MCC_PROFILE_END({step});"
+    source.write_text(re.sub(rf"MCC_STEP\({step}, (.*?),\s+a->\w+\.v\);", profiled, text, flags=re.DOTALL))
     profiler = Profiler(Network(out, hooks=PROFILE_HOOKS))
     profiler.network.set_inputs({v.name: np.zeros(v.shape, np.float32) for v in c.graph.inputs})
     assert profiler.seconds() == [0.0] * len(profiler.network.report["steps"])

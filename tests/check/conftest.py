@@ -80,11 +80,13 @@ def spoil(out: Path, name: str, statement: str, step: int, before: bool = False)
     """Edit the generated C: a statement right after (or before) a step; ``RESULT`` stands for the step's result."""
     path = out / f"{name}.c"
     text = path.read_text()
-    found = re.search(rf"MCC_TRACE\({step}, (a->\w+)\.v,", text)
+    found = re.search(rf"MCC_STEP\({step}, (.*?),\s+(a->\w+)\.v\);", text, re.DOTALL)
     assert found is not None
-    mark = f"MCC_PROFILE_{'BEGIN' if before else 'END'}({step});"
-    assert text.count(mark) == 1
-    path.write_text(text.replace(mark, statement.replace("RESULT", found[1] + ".v") + "\n    " + mark))
+    hook = "MCC_PROFILE_BEGIN" if before else "MCC_PROFILE_END"
+    parts = [f"MCC_PROFILE_BEGIN({step});", f"{found[1]};", f"MCC_PROFILE_END({step});"]
+    parts.insert(parts.index(f"{hook}({step});"), statement.replace("RESULT", found[2] + ".v"))
+    traced = f"MCC_TRACE({step}, {found[2]}.v, sizeof({found[2]}.v));"
+    path.write_text(text.replace(found[0], "\n    ".join([*parts, traced])))
 
 
 def step_writing(report: dict[str, Any], tensor: str) -> int:

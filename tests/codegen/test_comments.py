@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import mccompile
-from mccompile.codegen.comments import COLUMNS, Use, kernel_comment, wrap_comment
+from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.names import MAX_LABEL, label
+from mccompile.codegen.wrapping import COLUMNS, wrap_comment
 from mccompile.ir import expr as ex
 from mccompile.ir.kernel import Buffer, Call, whole
 from mccompile.ir.types import F32, TensorType

@@ -18,9 +18,11 @@ from mccompile.codegen.names import (
     comment,
     identifier,
     model_name,
+    own_parts,
     string_literal,
     unique_identifiers,
 )
+from mccompile.codegen.wrapping import COLUMNS
 from mccompile.targets.target import resolve, strict_warnings
 from tests._skips import needs_tool
 
@@ -86,6 +88,10 @@ def test_tensor_and_node_names(names: tuple[str, ...], compiler: str, tmp_path: 
     text = (tmp_path / "out" / "names.c").read_text() + (tmp_path / "out" / "names.h").read_text()
     code = re.sub(r'/\*.*?\*/|"(\\.|[^"\\])*"', "", text, flags=re.DOTALL)
     assert not re.search(r"\bint injected", code)
+    long = [
+        line for f in (tmp_path / "out").glob("*.[ch]") for line in f.read_text().splitlines() if len(line) > COLUMNS
+    ]
+    assert not long
 
 
 def test_tensor_table_holds_the_onnx_names(tmp_path: Path) -> None:
@@ -102,6 +108,27 @@ def test_tensor_table_holds_the_onnx_names(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path / "out", check=True)
     printed = subprocess.run(["./print"], cwd=tmp_path / "out", check=True, capture_output=True).stdout
     assert printed.decode().split("\0")[:-1] == list(names)
+
+
+def test_paths_become_their_own_parts() -> None:
+    names = ["/model/layer1/conv/Conv_output_0", "/model/layer2/conv/Conv_output_0", "/model/pool/MaxPool_output_0"]
+    names += ["x", "plain.name", "bert.encoder.layer.0.attention.self.query.weight", "a/Relu;b/c/d"]
+    names += ["bert.encoder.layer.1.attention.self.query.weight", "/m/3/Add"]
+    assert list(own_parts(names).values()) == [
+        *("layer1/conv/Conv_output_0", "layer2/conv/Conv_output_0", "MaxPool_output_0", "x", "plain.name"),
+        *("layer/0/attention/self/query/weight", "Relu", "layer/1/attention/self/query/weight", "Add"),
+    ]
+    ids = unique_identifiers([*names, "q/plain.name", "/MODEL/LAYER1/CONV/CONV_OUTPUT_0"], short=True)
+    assert len({i.lower() for i in ids.values()}) == len(ids)
+
+
+def test_equal_paths_are_numbered() -> None:
+    assert list(unique_identifiers(["/a/b", "a/b", "A/B", "c/3/4"], short=True).values()) == [
+        "a_b",
+        "a_b_2",
+        "B",
+        "c_3_4",
+    ]
 
 
 MODEL_NAMES = (
@@ -141,8 +168,8 @@ def test_comments_stay_comments(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*HOSTILE, "tab\t", "é" * 1500])
 def test_string_literals_are_what_they_say(name: str) -> None:
-    text = string_literal(name)
-    assert re.fullmatch(r'(?:[ !#-\[\]-~]|\\[0-7]{3})*', text)
+    text = string_literal(name).replace('" "', "")
+    assert re.fullmatch(r"(?:[ !#-\[\]-~]|\\[0-7]{3})*", text)
     assert "?" not in text
     value = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), text.encode())
     assert name.encode().startswith(value)
