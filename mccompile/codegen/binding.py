@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mccompile.codegen.arithmetic import scaled, total
 from mccompile.codegen.c_expr import Emitter, literal, wrapped
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
@@ -221,8 +222,12 @@ class KernelContext:
     @staticmethod
     def position(out: str, stride: int, tap: str, dilation: int, pad: int) -> str:
         """The input coordinate of a window's tap: ``out * stride + tap * dilation - pad``."""
-        terms = [wrapped(c) if by == 1 else f"{wrapped(c)} * {by}" for c, by in ((out, stride), (tap, dilation))]
-        return " + ".join(terms) + (f" - {pad}" if pad else "")
+        return total(scaled(out, stride), scaled(tap, dilation), -pad)
+
+    @staticmethod
+    def offset(*terms: tuple[str | int, str | int]) -> str:
+        """An index: the sum of coordinates times strides."""
+        return total(*(scaled(coordinate, stride) for coordinate, stride in terms))
 
     @staticmethod
     def literal(value: float, dtype: DType) -> str:
