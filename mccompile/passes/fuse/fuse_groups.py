@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
 from mccompile.ops.map import Map
 from mccompile.passes.manager import Remarks
-from mccompile.passes.rewrite.bodies import MAX_OPERANDS, MAX_SIZE, MAX_TREE, is_cheap, parts, size, tree_size
+from mccompile.passes.rewrite.bodies import (
+    MAX_OPERANDS,
+    MAX_SIZE,
+    MAX_TREE,
+    has_steps,
+    is_cheap,
+    parts,
+    size,
+    tree_size,
+)
 from mccompile.passes.rewrite.dominators import PostDominators
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -49,7 +59,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
     if there is one (Chen et al., OSDI 2018: every path to the post-dominator must be element-wise).
 
     Exact for f32 and integers; a result stored as f16 is rounded once instead of after each operator where the
-    region becomes an epilogue. A little arithmetic read by several kernels is repeated if that moves fewer bytes.
+    region becomes an epilogue, and before a step that depends on it. A little arithmetic read by several kernels is
+    repeated if that moves fewer bytes.
     """
     fusion = _Fusion(graph, remarks)
     position = {n: i for i, n in enumerate(graph.nodes)}
@@ -159,9 +170,9 @@ class _Fusion:
             done[acc] = anchor.post.get(0, ex.acc(acc.dtype))
             trees[acc] = size(done[acc])
 
-        def value(v: Value) -> ex.Expr:
+        def value(v: Value, rounded: bool) -> ex.Expr:
             if v in done:
-                return done[v]
+                return ex.apply("round_f16", done[v]) if rounded and v.dtype.name == "f16" else done[v]
             if v not in operands:
                 operands.append(v)
             return ex.var(operands.index(v), v.dtype)
@@ -172,7 +183,8 @@ class _Fusion:
             tree = tree_size(node.op.expr, [trees.get(v, 0) for v in given])
             if tree > MAX_TREE:
                 return None
-            expr = ex.substitute(node.op.expr, lambda v, given=given: value(given[v.index]))  # type: ignore[misc]
+            read = partial(value, rounded=anchor is not None and has_steps(node))
+            expr = ex.substitute(node.op.expr, lambda v, given=given, read=read: read(given[v.index]))  # type: ignore[misc]
             if node is not group.sink and anchor is None and node.result.dtype.name == "f16":
                 expr, tree = ex.apply("round_f16", expr), tree + 1
             done[node.result], trees[node.result] = expr, tree

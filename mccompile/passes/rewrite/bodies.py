@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mccompile.ir import expr as ex
+from mccompile.ir.graph import Node
 from mccompile.ir.scalar import FUNCTIONS
+from mccompile.ops.map import Map
 
 MAX_SIZE = 64
 """Functions in one expression, shared parts counted once."""
@@ -29,16 +31,35 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
     return (not isinstance(e, ex.Num)) + sum(tree_size(a, operands) for a in e.args)
 
 
+def functions(e: ex.Expr) -> set[str]:
+    """The names of the functions in an expression."""
+    return {part.fn for part in distinct(e) if isinstance(part, ex.Apply)}
+
+
+_STEPS = {"floor", "ceil", "rne", "sign", "mod", "fmod"}
+
+
+def has_steps(node: Node) -> bool:
+    """Whether the last digit of an operand may change all of a result: whole numbers, bools, places, floor, ..."""
+    if any(not v.dtype.is_float for v in node.results):
+        return True
+    return isinstance(node.op, Map) and bool(_STEPS & functions(node.op.expr))
+
+
 def parts(e: ex.Expr) -> int:
     """The number of different functions in an expression: those that generated code computes."""
-    seen: set[ex.Expr] = set()
+    return sum(not isinstance(part, ex.Var | ex.Num) for part in distinct(e))
+
+
+def distinct(e: ex.Expr) -> list[ex.Expr]:
+    """Every part of an expression once: it is a DAG whose shared parts a tree would repeat."""
+    seen = {e: None}
     stack = [e]
     while stack:
-        at = stack.pop()
-        if at not in seen and not isinstance(at, ex.Var | ex.Num):
-            seen.add(at)
-            stack += at.args
-    return len(seen)
+        new = [a for a in stack.pop().args if a not in seen]
+        seen.update(dict.fromkeys(new))
+        stack += new
+    return list(seen)
 
 
 def reads(e: ex.Expr, index: int) -> int:

@@ -10,7 +10,10 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import F16, F32
 from mccompile.ops.map import Map
+from mccompile.ops.movement import Movement
+from mccompile.ops.reshape import Reshape
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.bodies import has_steps
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
@@ -19,12 +22,14 @@ ROUNDS = True
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Store intermediate values and weights of f16 as f32 on targets with vectors and memory to spare: they are
-    computed as f32 anyway. Results are no more rounded to f16 in between, but where f32 is cast to f16 and back."""
+    computed as f32 anyway. Results are no more rounded to f16 in between, but where another type is cast to f16 and back, or
+    where a step depends on it: 2048 + 1 is 2048 in f16, which whole numbers, comparisons and places tell from 2049."""
     if not target.spare_memory or not target.lanes:
         remarks.miss("stored f16 as f32", f"target {target.name} is small, or has no vectors")
         return 0
     r = Rewriter(graph)
     casts = {node for node in r.nodes() if _rounds_on_purpose(r, node)}
+    _round_before_steps(r, casts)
     for v in graph.inputs:
         if v.dtype == F16 and r.users(v):
             _widen_input(r, v)
@@ -52,10 +57,38 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 
 
 def _rounds_on_purpose(r: Rewriter, node: Node) -> bool:
-    """Whether f32 goes through f16 into f32 again: a cast to round, not the storage of something computed."""
+    """Whether another type goes through f16 into a wider float: a cast to round, not the storage of a computation."""
     if not isinstance(node.op, Map) or node.op.storage != "f16" or any(v.dtype == F16 for v in node.inputs):
         return False
-    return any(v.dtype == F32 for reader in r.users(node.result) for v in reader.results)
+    return any(v.dtype.is_float and v.dtype != F16 for reader in r.users(node.result) for v in reader.results)
+
+
+def _round_before_steps(r: Rewriter, casts: set[Node]) -> None:
+    """Round what nodes with steps read, unless it is a number of f16 anyway."""
+    for node in list(r.nodes()):
+        if not has_steps(node):
+            continue
+        rounded: dict[Value, Value] = {}
+        for v in node.operands:
+            if v is not None and v.dtype == F16 and v not in rounded and not _is_rounded(r, v, casts):
+                rounded[v] = r.insert(node, Map(ex.apply("round_f16", ex.var(0, F32))), [v], f"{v.name}.rounded")
+        if rounded:
+            r.rewire(node, [v if v is None else rounded.get(v, v) for v in node.operands])
+
+
+def _is_rounded(r: Rewriter, v: Value, casts: set[Node]) -> bool:
+    """Whether a value is an input, a constant or rounded on purpose, moved about at most."""
+    pending, seen = [v], {v}
+    while pending:
+        producer = r.producer(pending.pop())
+        if producer is None or producer in casts:
+            continue
+        if not isinstance(producer.op, Movement | Reshape):
+            return False
+        sources = [s for s in producer.inputs if s not in seen]
+        seen.update(sources)
+        pending += sources
+    return True
 
 
 def _widen_input(r: Rewriter, v: Value) -> None:
