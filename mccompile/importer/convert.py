@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,7 @@ from mccompile.onnxio import (
     OnnxGraph,
     OnnxNode,
     OnnxValue,
+    attributes,
     dtype_of_array,
     expand_function,
     is_function,
@@ -65,6 +67,7 @@ class _Converter:
                 self.errors.append(CompileError(f"initializer {key!r} of {array.dtype} is not supported"))
 
     def _node(self, node: OnnxNode, depth: int) -> None:
+        _require_known_attributes(node)
         if any(i in self.poisoned for i in node.inputs):
             self._skip(node)
             return
@@ -115,13 +118,15 @@ class _Converter:
 
     def _convert(self, node: OnnxNode, inputs: list[Value | None]) -> None:
         view = Import(self.graph, node, inputs)
+        front_end = front_ends()[(node.domain, node.op_type)]
         try:
-            front_ends()[(node.domain, node.op_type)].convert(view)
+            front_end.convert(view)
         except (ArithmeticError, LookupError, TypeError, ValueError) as e:
             raise view.error(
                 f"the node cannot be converted: {e}",
                 "it may break a rule of its operator: onnx.checker.check_model(path, full_check=True) tells",
             ) from e
+        view.refuse_unread(front_end.without_effect)
         for name, value in zip(node.outputs, view.outputs, strict=True):
             if not name:
                 continue
@@ -140,6 +145,22 @@ class _Converter:
 
 def _is_expandable(node: OnnxNode) -> bool:
     return not node.domain and is_function(node.op_type)
+
+
+def _require_known_attributes(node: OnnxNode) -> None:
+    """Refuse attributes that ONNX does not know; names with two underscores in front are private to exporters."""
+    known = attributes(node.op_type, node.domain)
+    unknown = [] if known is None else [a for a in node.attrs if a not in known and not a.startswith("__")]
+    if unknown:
+        name, value = unknown[0], node.attrs[unknown[0]]
+        shown = "" if isinstance(value, OnnxGraph) else f" = {value!r}"
+        near = difflib.get_close_matches(name, known or (), 1)
+        others = f"leave it out; {node.op_type} has: {', '.join(known or ()) or 'none'}"
+        raise CompileError(
+            f"{node.op_type} has no attribute {name!r}{shown}",
+            where=f"node {node.index} {node.name!r}",
+            hint=f"did you mean {near[0]!r}?" if near else others,
+        )
 
 
 def _onnx_value(name: str, value: Value | None) -> OnnxValue | None:

@@ -85,7 +85,8 @@ def _fmod(a: Array, b: Array) -> Array:
 def _pow(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.power(a, b)
-    return np.where(b < 0, (a == 1).astype(a.dtype), np.power(a, np.maximum(b, 0)))
+    below = np.where(np.abs(a) == 1, np.where(b & 1, a, np.ones_like(a)), np.zeros_like(a))  # 1 / a**-b
+    return np.where(b < 0, below, np.power(a, np.maximum(b, 0)))
 
 
 def _round_f16(x: Array) -> Array:
@@ -94,7 +95,14 @@ def _round_f16(x: Array) -> Array:
 
 
 def _shift(op: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    return lambda a, b: np.where(b < 8 * a.dtype.itemsize, op(a, b % (8 * a.dtype.itemsize)), 0).astype(a.dtype)
+    """Shifts by less than no or by all bits leave the sign alone: -1 if a negative number goes right, else 0."""
+
+    def shifted(a: Array, b: Array) -> Array:
+        bits = 8 * a.dtype.itemsize
+        left = np.where((a < 0) & (op is np.right_shift), -1, 0).astype(a.dtype)
+        return np.where((b >= 0) & (b < bits), op(a, b % bits), left).astype(a.dtype)
+
+    return shifted
 
 
 def _relu(x: Array) -> Array:
@@ -184,8 +192,8 @@ _ROWS: tuple[ScalarFn, ...] = (
         for n, s in _BITS.items()
     ),
     ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "({t})~{0}"}),
-    ScalarFn("shl", 2, _shift(np.left_shift), {"u": "mcc_shl_{s}({0}, {1})"}),
-    ScalarFn("shr", 2, _shift(np.right_shift), {"u": "mcc_shr_{s}({0}, {1})"}),
+    ScalarFn("shl", 2, _shift(np.left_shift), dict.fromkeys("iu", "mcc_shl_{s}({0}, {1})")),
+    ScalarFn("shr", 2, _shift(np.right_shift), dict.fromkeys("iu", "mcc_shr_{s}({0}, {1})")),
     ScalarFn(
         "select", 3, np.where, dict.fromkeys("fiub", "({0} ? {1} : {2})"), vector={"f": "mcc_vselect({0}, {1}, {2})"}
     ),

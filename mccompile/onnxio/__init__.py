@@ -10,6 +10,7 @@ from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, On
 from mccompile.onnxio.read import read_model
 from mccompile.onnxio.schema import (
     attribute_default,
+    attributes,
     has_reference,
     is_function,
     newest_opset,
@@ -27,6 +28,7 @@ __all__ = [
     "OnnxNode",
     "OnnxValue",
     "attribute_default",
+    "attributes",
     "dtype_bits",
     "dtype_name",
     "dtype_number",

@@ -53,16 +53,26 @@ def is_function(op: str) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def attribute_default(op: str, attribute: str) -> int | float | str | None:
-    """The default of an attribute of the newest ai.onnx form; None if it has none."""
-    if not versions(op):
+@cache
+def attributes(op: str, domain: str = "") -> tuple[str, ...] | None:
+    """The attributes of an operator's newest form, sorted; None if there is no such operator."""
+    known = versions(op, domain)
+    return tuple(sorted(onnx.defs.get_schema(op, known[-1], domain).attributes)) if known else None
+
+
+def attribute_default(op: str, attribute: str, domain: str = "") -> int | float | str | tuple[object, ...] | None:
+    """The default of an attribute of an operator's newest form; None if it has none."""
+    known = versions(op, domain)
+    if not known:
         return None
-    found = onnx.defs.get_schema(op, newest_opset(), "").attributes.get(attribute)
+    found = onnx.defs.get_schema(op, known[-1], domain).attributes.get(attribute)
     if found is None or not found.default_value.type:
         return None
     value = onnx.helper.get_attribute_value(found.default_value)
     if isinstance(value, bytes):
         return value.decode()
+    if isinstance(value, list):
+        return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
     return value if isinstance(value, int | float | str) else None
 
 

@@ -71,11 +71,12 @@ def _sample(d: Draw) -> Case:
 def _convert(n: Import, mode: str) -> None:
     x = n.input(0)
     axis = n.axis(n.attr("axis", 0), len(x.shape))
+    last, keep = n.flag("select_last_index"), n.flag("keepdims", True)
     if not x.shape:
         n.fold(np.zeros((), dtype=np.int64))
         return
-    op = ArgReduce(mode, axis, bool(n.attr("select_last_index", 0)))
-    if n.attr("keepdims", 1):
+    op = ArgReduce(mode, axis, last)
+    if keep:
         n.emit(op, [x])
     else:
         n.bind(0, n.reshape(n.inner(op, [x], "kept"), (*x.shape[:axis], *x.shape[axis + 1 :]), "dropped"))

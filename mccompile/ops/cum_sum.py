@@ -63,4 +63,4 @@ def _sample(d: Draw) -> Case:
 def import_cum_sum(n: Import) -> None:
     x = n.input(0)
     axis = n.axis(int(n.const(1, "axis").reshape(-1)[0]), len(x.shape))
-    n.emit(CumSum(axis, bool(n.attr("exclusive", 0)), bool(n.attr("reverse", 0))), [x])
+    n.emit(CumSum(axis, n.flag("exclusive"), n.flag("reverse")), [x])

@@ -27,6 +27,13 @@ def _channels(channel: Affine) -> tuple[Affine, ...]:
     return (loop(0, _RANK), channel, loop(2, _RANK), loop(4, _RANK))
 
 
+def _channel(mode: str, block: int, channels: int) -> Affine:
+    """The channel on the side with many: blocks of ``channels`` (DCR), or channels of blocks (CRD)."""
+    if mode == "CRD":
+        return combine(_RANK, {1: block * block, 3: block, 5: 1})
+    return combine(_RANK, {1: 1, 3: block * channels, 5: channels})
+
+
 @dataclass(frozen=True)
 class DepthToSpace(Movement):
     """Each group of block * block channels becomes a block of pixels.
@@ -49,18 +56,18 @@ class DepthToSpace(Movement):
 
     def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:
         b, (n, _, h, w), c = self.block, types[0].shape, results[0].shape[1]
-        crd = self.mode == "CRD"
-        channel = combine(_RANK, {1: b * b, 3: b, 5: 1} if crd else {1: 1, 3: b * c, 5: c})
+        channel = _channel(self.mode, b, c)
         return (Move(0, 0, (n, c, h, b, w, b), _channels(channel), _pixels(b)),)
 
 
 @dataclass(frozen=True)
 class SpaceToDepth(Movement):
-    """Each block of pixels becomes block * block channels: channel (row * block + column) * C + c."""
+    """Each block of pixels becomes block * block channels, in the order of ``mode`` as in `DepthToSpace`."""
 
     name = "space_to_depth"
 
     block: int
+    mode: str = "DCR"
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
@@ -72,7 +79,7 @@ class SpaceToDepth(Movement):
 
     def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:
         b, (n, _, h, w), c = self.block, results[0].shape, types[0].shape[1]
-        channel = combine(_RANK, {1: 1, 3: b * c, 5: c})
+        channel = _channel(self.mode, b, c)
         return (Move(0, 0, (n, c, h, b, w, b), _pixels(b), _channels(channel)),)
 
 
@@ -82,12 +89,16 @@ def _sample_depth(d: Draw) -> Case:
     return Case([d.array(shape)], {"blocksize": block, "mode": d.choice(["DCR", "CRD"])})
 
 
-@onnx_op("DepthToSpace", sample=_sample_depth, tolerance={})
-def import_depth_to_space(n: Import) -> None:
+def _read_mode(n: Import) -> str:
     mode = n.attr("mode", "DCR")
     if mode not in ("DCR", "CRD"):
-        raise n.error(f"mode {mode!r} is unknown")
-    n.emit(DepthToSpace(n.required("blocksize"), mode), [n.input(0)])
+        raise n.error(f"mode {mode!r} is unknown", "DCR and CRD are known")
+    return str(mode)
+
+
+@onnx_op("DepthToSpace", sample=_sample_depth, tolerance={})
+def import_depth_to_space(n: Import) -> None:
+    n.emit(DepthToSpace(n.required("blocksize"), _read_mode(n)), [n.input(0)])
 
 
 def _sample_space(d: Draw) -> Case:
@@ -98,4 +109,4 @@ def _sample_space(d: Draw) -> Case:
 
 @onnx_op("SpaceToDepth", sample=_sample_space, tolerance={})
 def import_space_to_depth(n: Import) -> None:
-    n.emit(SpaceToDepth(n.required("blocksize")), [n.input(0)])
+    n.emit(SpaceToDepth(n.required("blocksize"), _read_mode(n)), [n.input(0)])

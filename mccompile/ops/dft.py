@@ -154,7 +154,7 @@ def import_dft(n: Import) -> None:
     axis = n.axis(_number(n, 2, "axis", -2), rank)
     if rank < 2 or axis == rank - 1 or x.shape[-1] not in (1, 2):
         raise n.error(f"there are no real and imaginary parts along the last axis of {x.type}, or it is transformed")
-    inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
+    inverse, onesided = n.flag("inverse"), n.flag("onesided")
     mirrored = inverse and onesided
     available = x.shape[axis]
     length = _number(n, 1, "dft_length", 2 * (available - 1) if mirrored else available)
@@ -199,7 +199,7 @@ def import_stft(n: Import) -> None:
     if window is not None and known is None:
         column = n.reshape(window, (length, 1), "window")
         x = n.map(ex.apply("mul", ex.var(0, x.dtype), ex.var(1, x.dtype)), [x, column], "windowed")
-    bins = length // 2 + 1 if n.attr("onesided", 1) else length
+    bins = length // 2 + 1 if n.flag("onesided", True) else length
     flat = n.reshape(x, (batch * frames, length, parts), "flat")
     made = _transformed(n, flat, _Transform(length, length, bins, False, False), 2, known)
     n.bind(0, n.reshape(made, (batch, frames, bins, 2), "bins"))

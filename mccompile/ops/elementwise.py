@@ -101,7 +101,10 @@ def _softplus(x: ex.Expr) -> ex.Expr:
 
 def _gelu(n: Import, v: list[ex.Expr]) -> ex.Expr:
     x = v[0]
-    if n.attr("approximate", "none") == "tanh":
+    approximate = n.attr("approximate", "none")
+    if approximate not in ("none", "tanh"):
+        raise n.error(f"approximate {approximate!r} is unknown", "none and tanh are known")
+    if approximate == "tanh":
         cube = ex.apply("mul", ex.apply("mul", x, x), x)
         inner = ex.apply("add", x, ex.apply("mul", _const(x, 0.044715), cube))
         gate = ex.apply("tanh", ex.apply("mul", _const(x, float(np.sqrt(2 / np.pi))), inner))
@@ -121,7 +124,7 @@ def _clip(n: Import, v: list[ex.Expr]) -> ex.Expr:
 
 
 def _mod(n: Import, v: list[ex.Expr]) -> ex.Expr:
-    return ex.apply("fmod" if n.attr("fmod", 0) else "mod", v[0], v[1])
+    return ex.apply("fmod" if n.flag("fmod") else "mod", v[0], v[1])
 
 
 def _pow(n: Import, v: list[ex.Expr]) -> ex.Expr:
@@ -130,12 +133,41 @@ def _pow(n: Import, v: list[ex.Expr]) -> ex.Expr:
         known = {2.0: ex.apply("mul", v[0], v[0]), 0.5: ex.apply("sqrt", v[0]), 1.0: v[0]}
         if float(exponent.reshape(-1)[0]) in known and exponent.ndim <= len(n.input(0).shape):
             return known[float(exponent.reshape(-1)[0])]
-    if v[0].dtype.is_float:
-        return ex.apply("pow", v[0], ex.convert(v[1], v[0].dtype))
-    if v[1].dtype.is_float:
-        wide = ex.apply("pow", ex.convert(v[0], v[1].dtype), v[1])
-        return ex.convert(wide, v[0].dtype)
-    return ex.apply("pow", v[0], ex.convert(v[1], v[0].dtype))
+    base, power = v
+    if not base.dtype.is_float and (whole := _whole_exponent(n)) is not None:
+        return ex.apply("pow", base, ex.num(whole, base.dtype))
+    wide = _pow_dtype(n, base.dtype, power.dtype)
+    return ex.convert(ex.apply("pow", ex.convert(base, wide), ex.convert(power, wide)), base.dtype)
+
+
+def _whole_exponent(n: Import) -> int | None:
+    """The exponent of every element, if it is a constant that is whole and not negative, and i32 holds it."""
+    given = n.const(1, "exponent") if n.is_const(1) else np.zeros(0)
+    if given.size != 1 or given.ndim > len(n.input(0).shape):
+        return None
+    value = float(given.reshape(-1)[0])
+    return int(value) if value.is_integer() and 0 <= value < 2**31 else None
+
+
+def _pow_dtype(n: Import, base: DType, exponent: DType) -> DType:
+    """The type a power is computed in, so that neither operand loses a digit that matters.
+
+    i32 ** i64 in i64: i32(2**32 + 1) would be 1. i32 ** f32 in f64: 4097**2 has more digits than f32. f32 ** i64 in
+    f64, for the sign of (-1)**16777217; but in f32 where the exponent is a constant that f32 holds.
+    """
+    if not base.is_float and not exponent.is_float:
+        if exponent.kind == "u" and exponent.nbytes >= base.nbytes:
+            return DTYPES["u64" if exponent.nbytes == 8 else "i64"]
+        return exponent if exponent.nbytes > base.nbytes else base
+    if base == exponent or (base.is_float and exponent.is_float and exponent.nbytes <= base.nbytes):
+        return base
+    if base.is_float and exponent.nbytes < base.compute.nbytes:
+        return base
+    if base.is_float and n.is_const(1):
+        given = n.const(1, "exponent")
+        if np.array_equal(given.astype(base.compute.numpy).astype(given.dtype), given):
+            return base
+    return DTYPES["f64"]
 
 
 def _cast(n: Import, v: list[ex.Expr]) -> ex.Expr:
@@ -163,9 +195,9 @@ def _cast_target(n: Import) -> DType:
 
 def _isinf(n: Import, v: list[ex.Expr]) -> ex.Expr:
     checks = []
-    if n.attr("detect_positive", 1):
+    if n.flag("detect_positive", True):
         checks.append(ex.apply("eq", v[0], _const(v[0], np.inf)))
-    if n.attr("detect_negative", 1):
+    if n.flag("detect_negative", True):
         checks.append(ex.apply("eq", v[0], _const(v[0], -np.inf)))
     if not checks:
         return ex.apply("lt", v[0], v[0])
@@ -173,7 +205,11 @@ def _isinf(n: Import, v: list[ex.Expr]) -> ex.Expr:
 
 
 def _shift(n: Import, v: list[ex.Expr]) -> ex.Expr:
-    return ex.apply("shl" if n.required("direction") == "LEFT" else "shr", *v)
+    functions = {"LEFT": "shl", "RIGHT": "shr"}
+    direction = n.required("direction")
+    if direction not in functions:
+        raise n.error(f"direction {direction!r} is unknown", "LEFT and RIGHT are known")
+    return ex.apply(functions[direction], *v)
 
 
 def _unary(fn: Callable[[ex.Expr], ex.Expr]) -> Build:
@@ -367,6 +403,6 @@ def _sample_where(d: Draw) -> Case:
 FRONT_ENDS: tuple[FrontEnd, ...] = (
     *map(_front_end, ROWS),
     FrontEnd("Clip", _clip_front_end, _sample_clip, {}),
-    FrontEnd("Cast", _cast_front_end, _sample_cast, {"f16": 0.0}),
+    FrontEnd("Cast", _cast_front_end, _sample_cast, {"f16": 0.0}, without_effect=("round_mode", "saturate")),
     FrontEnd("Where", _where_front_end, _sample_where, {}),
 )

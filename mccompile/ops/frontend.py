@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from mccompile.ir import expr as ex
@@ -11,10 +11,16 @@ from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.onnxio.model import OnnxNode
+from mccompile.onnxio.schema import attribute_default
 from mccompile.ops.map import Map
 from mccompile.ops.reshape import Reshape
 
 T = TypeVar("T", int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...])
+
+
+def _shown(value: object) -> str:
+    """An attribute's value for people: ONNX's floats are of 32 bits, so that 0.01 has many digits."""
+    return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
 class Import:
@@ -29,6 +35,7 @@ class Import:
         self.node = node
         self.inputs = list(inputs)
         self.outputs: list[Value | None] = [None] * len(node.outputs)
+        self.attributes_read: set[str] = set()
 
     @property
     def op_type(self) -> str:
@@ -61,10 +68,33 @@ class Import:
     def attr(self, name: str, default: None = None) -> Any: ...
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute, or ``default``."""
+        self.attributes_read.add(name)
         value = self.node.attrs.get(name, default)
         return float(value) if isinstance(default, float) else value
 
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An attribute that says yes or no: 1 or 0, and nothing else."""
+        value = self.attr(name, int(default))
+        if value not in (0, 1):
+            raise self.error(f"attribute {name!r} is {value}, but it may only be 0 or 1")
+        return bool(value)
+
+    def refuse_unread(self, without_effect: Collection[str]) -> None:
+        """CompileError if the node has an attribute that its front end did not look at: what it asks for would be
+        left out in silence. Attributes ``without_effect`` and those of their default value ask for nothing.
+        """
+        for name, value in self.node.attrs.items():
+            if name.startswith("__") or name in without_effect or name in self.attributes_read:
+                continue
+            default = attribute_default(self.node.op_type, name, self.node.domain)
+            if default is None or value != default:
+                usual = "" if default is None else f", or set it to {_shown(default)}, its default"
+                raise self.error(
+                    f"attribute {name!r} = {_shown(value)} is not supported", f"leave {name!r} out{usual}"
+                )
+
     def required(self, name: str) -> Any:
+        self.attributes_read.add(name)
         if name not in self.node.attrs:
             raise self.error(f"attribute {name!r} is required")
         return self.node.attrs[name]

@@ -43,7 +43,7 @@ def import_lp_pool(n: Import) -> None:
     x = n.input(0)
     w = read_window(n, n.required("kernel_shape"))
     pre, post = _power(n, x.dtype)
-    op = Pool("sum", w.kernel, w.strides, w.pads, w.dilations, bool(n.attr("ceil_mode", 0)))
+    op = Pool("sum", w.kernel, w.strides, w.pads, w.dilations, n.flag("ceil_mode"))
     n.emit(op, [x], pre=pre, post=post)
 
 

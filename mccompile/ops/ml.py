@@ -119,10 +119,10 @@ def _sample_imputer(d: Draw) -> Case:
 @onnx_op("Imputer", domain=DOMAIN, sample=_sample_imputer)
 def import_imputer(n: Import) -> None:
     x = n.input(0)
-    name = "imputed_value_floats" if x.dtype.is_float else "imputed_value_int64s"
-    values = np.asarray(n.attr(name, ()), x.dtype.numpy).reshape(-1)
-    default: float | int = 0.0 if x.dtype.is_float else 0
-    hole = n.attr("replaced_value_float" if x.dtype.is_float else "replaced_value_int64", default)
+    of_floats = ("imputed_value_floats", n.attr("imputed_value_floats", ()), n.attr("replaced_value_float", 0.0))
+    of_ints = ("imputed_value_int64s", n.attr("imputed_value_int64s", ()), n.attr("replaced_value_int64", 0))
+    name, given, hole = of_floats if x.dtype.is_float else of_ints
+    values = np.asarray(given, x.dtype.numpy).reshape(-1)
     if not x.shape:
         raise n.error("a scalar has no features")
     new = n.constant("values", _fitting(n, name, values, x.shape[-1]))
@@ -185,11 +185,11 @@ def _sample_classifier(d: Draw) -> Case:
     return Case([x], attrs, outputs=2)
 
 
-@onnx_op("LinearClassifier", domain=DOMAIN, sample=_sample_classifier)
+@onnx_op("LinearClassifier", domain=DOMAIN, sample=_sample_classifier, without_effect=("multi_class",))
 def import_linear_classifier(n: Import) -> None:
     """The label of the largest score, and all scores."""
     labels = np.asarray(n.attr("classlabels_ints", ()), np.int64)
-    if labels.size < 2:
+    if labels.size < 2 or n.attr("classlabels_strings", ()):
         raise n.error("labels that are no integers, or fewer than two, are not supported", "number the classes")
     scores = _linear(n, _rows(n), labels.size)
     best = n.inner(ArgReduce("max", 1), [scores], "best")

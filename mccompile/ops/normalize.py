@@ -106,9 +106,22 @@ def _sample_group(d: Draw) -> Case:
     return Case([x, *_per_channel(d, c)], {"num_groups": groups, "epsilon": 1e-3})
 
 
+_STASHED = {1: "f32", 10: "f16", 11: "f64", 16: "bf16"}
+
+
+def _read_stash(n: Import) -> None:
+    """The type statistics are computed in: ours is f32, or f64 for inputs of that. That may be more than is asked
+    for, but not less; statistics that are results have that type, so there it has to be the one asked for."""
+    stashed, ours = _STASHED.get(n.attr("stash_type", 1), ""), n.input(0).dtype.compute.name
+    exact = any(n.node.outputs[1:])
+    if stashed != ours and (exact or not stashed or stashed == "f64"):
+        raise n.error(f"stash_type {n.attr('stash_type')} is not supported", f"statistics are computed in {ours}")
+
+
 @onnx_op("GroupNormalization", sample=_sample_group, tolerance=_TOLERANCE)
 def import_group_norm(n: Import) -> None:
     """Channels of a group are an axis of their own while they are normalised."""
+    _read_stash(n)
     x = n.input(0)
     groups, spatial = n.required("num_groups"), x.shape[2:]
     if groups < 1 or x.shape[1] % groups:
@@ -134,6 +147,7 @@ def _sample_layer(d: Draw) -> Case:
 @onnx_op("LayerNormalization", sample=_sample_layer, tolerance=_TOLERANCE)
 def import_layer_norm(n: Import) -> None:
     """The second and third output (mean, inverse deviation) are reductions of their own, gone where unused."""
+    _read_stash(n)
     x, bias = n.input(0), n.optional(2)
     rank = len(x.shape)
     axes = tuple(range(n.axis(n.attr("axis", -1), rank), rank))
@@ -171,6 +185,7 @@ def _sample_rms(d: Draw) -> Case:
 
 @onnx_op("RMSNormalization", sample=_sample_rms, tolerance=_TOLERANCE)
 def import_rms_norm(n: Import) -> None:
+    _read_stash(n)
     x = n.input(0)
     rank = len(x.shape)
     op = Normalize(tuple(range(n.axis(n.attr("axis", -1), rank), rank)), n.attr("epsilon", 1e-5), center=False)

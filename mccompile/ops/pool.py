@@ -139,20 +139,19 @@ def _sample_average(d: Draw) -> Case:
     return Case(case.inputs, {**case.attrs, "count_include_pad": d.int(0, 1)})
 
 
-def _emit(n: Import, mode: str) -> None:
+def _emit(n: Import, mode: str, include_pad: bool = False) -> None:
     if len(n.node.outputs) > 1 and n.node.outputs[1]:
         raise n.error("the second output (indices) of MaxPool is not supported")
     w = read_window(n, n.required("kernel_shape"))
-    op = Pool(mode, w.kernel, w.strides, w.pads, w.dilations, bool(n.attr("ceil_mode", 0)),
-              bool(n.attr("count_include_pad", 0)))  # fmt: skip
+    op = Pool(mode, w.kernel, w.strides, w.pads, w.dilations, n.flag("ceil_mode"), include_pad)
     n.emit(op, [n.input(0)])
 
 
-@onnx_op("MaxPool", sample=_sample, tolerance={})
+@onnx_op("MaxPool", sample=_sample, tolerance={}, without_effect=("storage_order",))
 def import_max_pool(n: Import) -> None:
     _emit(n, "max")
 
 
 @onnx_op("AveragePool", sample=_sample_average, tolerance={"f32": 1e-6, "f16": 2e-3})
 def import_average_pool(n: Import) -> None:
-    _emit(n, "average")
+    _emit(n, "average", n.flag("count_include_pad"))

@@ -128,6 +128,8 @@ def _read(n: Import, gates: int, defaults: tuple[str, ...]) -> _Node:
     x, r = n.input(0), n.input(2)
     if len(x.shape) != 3 or len(r.shape) != 3 or len(n.input(1).shape) != 3:
         raise n.error("the input and both weights must have rank 3")
+    if n.attr("layout", 0):
+        raise n.error("layout must be 0 here: the importer transposes what is batch-first")
     direction = n.attr("direction", "forward")
     if direction not in _DIRECTIONS:
         raise n.error(f"direction {direction!r} is unknown")
@@ -186,11 +188,12 @@ def _sample_lstm(d: Draw) -> Case:
 @onnx_op("LSTM", sample=_sample_lstm, tolerance=TOLERANCE)
 def import_lstm(n: Import) -> None:
     node = _read(n, 4, ("Sigmoid", "Tanh", "Tanh"))
+    forgets = n.flag("input_forget")
     cells, operands = [], []
     for d, reverse in enumerate(node.reversed):
         f, g, h = (node.function(d, i, clipped=i < 2) for i in range(3))
         x = node.input_product(d, _sum(n, node.biases(d), f"bias{d}"))
-        cells.append(Lstm(node.outputs, reverse, f, g, h, bool(n.attr("input_forget", 0))))
+        cells.append(Lstm(node.outputs, reverse, f, g, h, forgets))
         states = [node.part(5, d, "h"), node.part(6, d, "c"), node.part(7, d, "peepholes")]
         operands.append([x, node.weights(2, d, "r"), node.lengths(), *states])
     node.emit(cells, operands)
@@ -205,7 +208,7 @@ def _sample_gru(d: Draw) -> Case:
 def import_gru(n: Import) -> None:
     """With linear_before_reset the recurrent bias of gate h stays out of the sum: it is scaled by the reset gate."""
     node = _read(n, 3, ("Sigmoid", "Tanh"))
-    linear_first = bool(n.attr("linear_before_reset", 0))
+    linear_first = n.flag("linear_before_reset")
     cells, operands = [], []
     for d, reverse in enumerate(node.reversed):
         biases, inner = node.biases(d), None

@@ -13,7 +13,7 @@ from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.ranges import Range, anything, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
-from mccompile.ir.types import TensorType
+from mccompile.ir.types import BOOL, U8, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import FrontEnd, onnx_op
@@ -112,6 +112,9 @@ ROWS: tuple[Row, ...] = (
 
 def emit_reduce(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool) -> None:
     """Emit a row over ``axes`` of input 0, its reduced axes dropped unless ``keepdims``."""
+    if n.input(0).dtype == BOOL:
+        _emit_reduce_bool(n, row, axes, keepdims)
+        return
     x = n.input(0)
     count = math.prod(x.shape[a] for a in axes)
     pre = {} if row.pre is None else {0: row.pre(ex.acc(x.dtype), count)}
@@ -124,17 +127,28 @@ def emit_reduce(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool) -> N
     n.bind(0, n.reshape(kept, tuple(e for a, e in enumerate(x.shape) if a not in axes), "dropped"))
 
 
+def _emit_reduce_bool(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool) -> None:
+    """The largest and the smallest bool: as numbers."""
+    if row.pre is not None or row.post is not None or row.mode not in ("max", "min"):
+        raise n.error(f"{n.op_type} of bools is not defined")
+    x = n.input(0)
+    numbers = n.map(ex.convert(ex.var(0, BOOL), U8), [x], "numbers")
+    kept = n.inner(Reduce(row.mode, axes), [numbers], "kept")
+    shape = kept.shape if keepdims else tuple(e for a, e in enumerate(x.shape) if a not in axes)
+    n.bind(0, n.map(ex.convert(ex.var(0, U8), BOOL), [n.reshape(kept, shape, "dropped")], "bools"))
+
+
 def read_axes(n: Import, i: int = 1) -> tuple[int, ...]:
     """The axes of a Reduce operator: sorted, all where none are given."""
-    rank = len(n.input(0).shape)
+    rank, noop = len(n.input(0).shape), n.flag("noop_with_empty_axes")
     if n.optional(i) is None or n.input(i).type.count == 0:
-        return () if n.attr("noop_with_empty_axes", 0) else tuple(range(rank))
+        return () if noop else tuple(range(rank))
     return tuple(sorted({n.axis(a, rank) for a in n.ints(i, "axes")}))
 
 
 def _front_end(row: Row) -> FrontEnd:
     def convert(n: Import) -> None:
-        emit_reduce(n, row, read_axes(n), bool(n.attr("keepdims", 1)))
+        emit_reduce(n, row, read_axes(n), n.flag("keepdims", True))
 
     def sample(d: Draw) -> Case:
         rank = d.int(1, 4)
@@ -176,5 +190,5 @@ def import_reduce_log_sum_exp(n: Import) -> None:
     pre = {0: ex.apply("exp", ex.acc(x.dtype))}
     post = {0: ex.apply("add", ex.apply("log", ex.acc(x.dtype)), ex.var(0, x.dtype))}
     kept = n.inner(Reduce("sum", axes), [below], "kept", pre=pre, post=post, extras=[top])
-    shape = kept.shape if n.attr("keepdims", 1) else tuple(e for a, e in enumerate(x.shape) if a not in axes)
+    shape = kept.shape if n.flag("keepdims", True) else tuple(e for a, e in enumerate(x.shape) if a not in axes)
     n.bind(0, n.reshape(kept, shape, "dropped"))

@@ -19,6 +19,7 @@ class FrontEnd:
 
     ``convert`` emits nodes through the `Import`; ``sample`` draws test cases; ``tolerance`` bounds
     |C - onnxruntime| relative to max|reference| by element type (exact where a type is not listed).
+    ``without_effect`` names the attributes that change nothing in what is supported; ``convert`` reads all others.
     """
 
     op_type: str
@@ -26,6 +27,7 @@ class FrontEnd:
     sample: Callable[[Draw], Case] | None = None
     tolerance: Mapping[str, float] = field(default_factory=lambda: {"f32": 2e-6, "f16": 1e-3})
     domain: str = ""
+    without_effect: tuple[str, ...] = ()
 
 
 _MARK = "_mccompile_front_ends"
@@ -37,12 +39,13 @@ def onnx_op(
     sample: Callable[[Draw], Case] | None = None,
     tolerance: Mapping[str, float] | None = None,
     domain: str = "",
+    without_effect: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Import], None]], Callable[[Import], None]]:
     """Mark a function as the front end of an ONNX operator."""
 
     def mark(convert: Callable[[Import], None]) -> Callable[[Import], None]:
         given = {} if tolerance is None else {"tolerance": tolerance}
-        row = FrontEnd(op_type, convert, sample, domain=domain, **given)
+        row = FrontEnd(op_type, convert, sample, domain=domain, without_effect=without_effect, **given)
         convert.__dict__.setdefault(_MARK, []).append(row)
         return convert
 

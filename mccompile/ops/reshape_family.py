@@ -29,8 +29,9 @@ def _sample_reshape(d: Draw) -> Case:
 @onnx_op("Reshape", sample=_sample_reshape)
 def import_reshape(n: Import) -> None:
     x, wanted = n.input(0), list(n.ints(1, "shape"))
+    copies = not n.flag("allowzero")
     for i, extent in enumerate(wanted):
-        if extent == 0 and not n.attr("allowzero", 0):
+        if extent == 0 and copies:
             if i >= len(x.shape):
                 raise n.error(f"extent {i} of the shape is 0 (copy), but the input has {len(x.shape)} axes")
             wanted[i] = x.shape[i]

@@ -164,8 +164,8 @@ def _sample(d: Draw) -> Case:
 
 @onnx_op("Resize", sample=_sample, tolerance={"f32": 3e-6, "f16": 2e-3})
 def import_resize(n: Import) -> None:
+    x, extrapolated = n.input(0), n.attr("extrapolation_value", 0.0)
     tables = _tables(n)
-    x = n.input(0)
     x, tables = _as_movement(n, x, tables, n.attr("mode", "nearest") == "nearest")
     if not tables:
         n.bind(0, x)
@@ -179,7 +179,7 @@ def import_resize(n: Import) -> None:
     if weighted:
         operands += [n.constant("weight", t.weight.astype(compute.numpy)) for t in chosen]
     partial = any((t.index < 0).any() for t in chosen)
-    op = Resize(axes, weighted, partial, n.attr("extrapolation_value", 0.0) if partial else 0.0)
+    op = Resize(axes, weighted, partial, extrapolated if partial else 0.0)
     bodies = ex.convert(ex.acc(x.dtype), F32), ex.convert(ex.acc(F32), x.dtype)
     n.emit(op, operands, pre={0: bodies[0]} if whole else {}, post={0: bodies[1]} if whole else {})
 
@@ -206,8 +206,8 @@ def _tables(n: Import) -> dict[int, AxisTable]:
     found = {}
     for i, a in enumerate(axes):
         sampling = Sampling(
-            mode, transform, nearest, n.attr("cubic_coeff_a", -0.75), bool(n.attr("exclude_outside", 0)),
-            bool(n.attr("antialias", 0)), roi[i], roi[len(axes) + i],
+            mode, transform, nearest, n.attr("cubic_coeff_a", -0.75), n.flag("exclude_outside"),
+            n.flag("antialias"), roi[i], roi[len(axes) + i],
         )  # fmt: skip
         table = axis_table(sampling, x.shape[a], extents[i], scales[i])
         if not table.is_identity(x.shape[a]):
@@ -218,7 +218,9 @@ def _tables(n: Import) -> dict[int, AxisTable]:
 def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float], list[int]]:
     """Scale (f32) and result extent per axis of ``axes``, from whichever of scales and sizes is given."""
     x = n.input(0)
-    given = [x.shape[a] for a in axes]
+    given, policy = [x.shape[a] for a in axes], n.attr("keep_aspect_ratio_policy", "stretch")
+    if policy not in ("stretch", "not_larger", "not_smaller"):
+        raise n.error(f"keep_aspect_ratio_policy {policy!r} is unknown")
     if n.optional(2) is not None and n.input(2).type.count:
         factors = n.const(2, "scales").reshape(-1).astype(np.float32)
         if len(factors) != len(axes) or (factors <= 0).any():
@@ -230,7 +232,6 @@ def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float], list[int]]:
             raise n.error(f"sizes {list(sizes)} must be {len(axes)} numbers")
         factors = np.asarray(np.array(sizes, dtype=np.float32) / np.array(given, dtype=np.float32))
         extents = list(sizes)
-        policy = n.attr("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
             common = factors.min() if policy == "not_larger" else factors.max()
             factors = np.full_like(factors, common)

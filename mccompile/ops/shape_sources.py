@@ -40,7 +40,7 @@ def import_constant_of_shape(n: Import) -> None:
     n.emit(Expand(shape), [n.constant("element", element.reshape((1,) * len(shape)))])
 
 
-@onnx_op("Range")
+@onnx_op("Range", without_effect=("stash_type",))
 def import_range(n: Import) -> None:
     _refuse(n)
 

@@ -58,12 +58,22 @@ def _sample(d: Draw) -> Case:
 def import_split(n: Import) -> None:
     x = n.input(0)
     axis = n.axis(n.attr("axis", 0), len(x.shape))
+    count = n.attr("num_outputs", len(n.node.outputs))
     if n.optional(1) is not None:
         sizes = n.ints(1, "split")
     else:
-        parts = n.attr("num_outputs", len(n.node.outputs))
-        chunk = -(-x.shape[axis] // parts)
-        sizes = (*(chunk,) * (parts - 1), x.shape[axis] - chunk * (parts - 1))
+        chunk = -(-x.shape[axis] // count)
+        sizes = (*(chunk,) * (count - 1), x.shape[axis] - chunk * (count - 1))
     if len(sizes) != len(n.node.outputs):
         raise n.error(f"{len(sizes)} parts for {len(n.node.outputs)} outputs")
-    n.emit(Split(axis, tuple(sizes)), [x])
+    if min(sizes) < 0 or sum(sizes) != x.shape[axis]:
+        raise n.error(f"parts {list(sizes)} do not make up axis {axis} of {x.type}")
+    if all(sizes):
+        n.emit(Split(axis, sizes), [x])
+        return
+    whole = [i for i, size in enumerate(sizes) if size]
+    made = n.inners(Split(axis, tuple(sizes[i] for i in whole)), [x], [f"part{i}" for i in whole])
+    for i, part in zip(whole, made, strict=True):
+        n.bind(i, part)
+    for i in (i for i, size in enumerate(sizes) if not size and n.node.outputs[i]):
+        n.fold(np.zeros((*x.shape[:axis], 0, *x.shape[axis + 1 :]), x.dtype.numpy), i)

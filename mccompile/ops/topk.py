@@ -68,14 +68,14 @@ def _sample(d: Draw) -> Case:
     return Case([d.array(shape, dtype), k], attrs, frozenset({1}), 2)
 
 
-@onnx_op("TopK", sample=_sample, tolerance={})
+@onnx_op("TopK", sample=_sample, tolerance={}, without_effect=("sorted",))
 def import_topk(n: Import) -> None:
     """Unsorted results may come in any order: they are sorted too."""
     x, k = n.input(0), n.ints(1, "k")
     axis = n.axis(n.attr("axis", -1), len(x.shape))
     if len(k) != 1 or not x.shape or not 0 <= k[0] <= x.shape[axis]:
         raise n.error(f"k = {list(k)} elements cannot be taken along axis {axis} of {x.type}")
-    op = TopK(k[0], axis, bool(n.attr("largest", 1)))
+    op = TopK(k[0], axis, n.flag("largest", True))
     wanted = [name for name in n.node.outputs if name]
     if len(wanted) == len(n.node.outputs) == 2:
         n.emit(op, [x])

@@ -42,6 +42,6 @@ def import_trilu(n: Import) -> None:
     diagonal: ex.Expr = ex.var(1, dtype)
     if extra:
         diagonal = ex.apply("add", diagonal, ex.var(3, dtype))
-    keep = ex.apply("ge" if n.attr("upper", 1) else "le", ex.var(2, dtype), diagonal)
+    keep = ex.apply("ge" if n.flag("upper", True) else "le", ex.var(2, dtype), diagonal)
     body = ex.apply("select", keep, ex.var(0, x.dtype), ex.num(0, x.dtype))
     n.emit(Map(body, "f16" if x.dtype.name == "f16" else ""), operands)

@@ -36,9 +36,11 @@ def run(graph: Graph, remarks: Remarks) -> int:
 def _blocks(r: Rewriter, node: Node) -> tuple[Value, int, Sources] | None:
     """The pixels, the extent of a block, and the sources; None if a node does something else."""
     match node.op:
-        case SpaceToDepth(block=block):
-            x = node.operands[0]
-            return None if x is None else (x, block, _by_offset(x, tuple(np.ndindex(block, block))))
+        case SpaceToDepth(block=block, mode=mode):
+            x, offsets = node.operands[0], tuple(np.ndindex(block, block))
+            if x is None:
+                return None
+            return x, block, _by_channel(x, offsets) if mode == "CRD" else _by_offset(x, offsets)
         case Concat(axis=1):
             return _of_slices(r, node)
         case Reshape():
@@ -49,6 +51,11 @@ def _blocks(r: Rewriter, node: Node) -> tuple[Value, int, Sources] | None:
 def _by_offset(x: Value, offsets: Sequence[tuple[int, ...]]) -> Sources:
     """The channels of one offset after those of another."""
     return tuple((c, offset) for offset in offsets for c in range(x.shape[1]))
+
+
+def _by_channel(x: Value, offsets: Sequence[tuple[int, ...]]) -> Sources:
+    """The offsets of one channel after those of another."""
+    return tuple((c, offset) for c in range(x.shape[1]) for offset in offsets)
 
 
 def _of_slices(r: Rewriter, node: Node) -> tuple[Value, int, Sources] | None:
@@ -86,8 +93,7 @@ def _of_transpose(r: Rewriter, node: Node) -> tuple[Value, int, Sources] | None:
     if not fits or turned.op.perm not in perms or node.result.shape != (n, c * b * b, h // b, w // b):
         return None
     offsets = tuple(np.ndindex(b, b))
-    by_channel = tuple((i, offset) for i in range(c) for offset in offsets)
-    return x, b, by_channel if perms[turned.op.perm] else _by_offset(x, offsets)
+    return x, b, _by_channel(x, offsets) if perms[turned.op.perm] else _by_offset(x, offsets)
 
 
 def _check(m: Match) -> Fail | None:

@@ -22,8 +22,9 @@ ROUNDS = True
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Store intermediate values and weights of f16 as f32 on targets with vectors and memory to spare: they are
-    computed as f32 anyway. Results are no more rounded to f16 in between, but where another type is cast to f16 and back, or
-    where a step depends on it: 2048 + 1 is 2048 in f16, which whole numbers, comparisons and places tell from 2049."""
+    computed as f32 anyway. Results are no more rounded to f16 in between, but where another type is cast to f16 and
+    back, or where a step depends on it: 2048 + 1 is 2048 in f16, which whole numbers, comparisons and places tell
+    from 2049."""
     if not target.spare_memory or not target.lanes:
         remarks.miss("stored f16 as f32", f"target {target.name} is small, or has no vectors")
         return 0

@@ -1,0 +1,170 @@
+"""Answers that are exact or wrong: powers, shifts and rounding of whole numbers, roundings to f16 on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mccompile
+
+Array = np.ndarray[Any, np.dtype[Any]]
+N = helper.make_node
+TARGETS = [("generic", "O2"), ("native", "O2")]
+
+
+def answers(
+    folder: Path, nodes: Sequence[onnx.NodeProto], feeds: Mapping[str, Array], target: str, level: str,
+    constants: Mapping[str, Array] | None = None, opset: int = 23,
+) -> dict[str, Array]:  # fmt: skip
+    """What a network of ``nodes`` answers; every result that no node reads is an output."""
+    inputs = [
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in feeds.items()
+    ]
+    read = {i for n in nodes for i in n.input}
+    outputs = [onnx.ValueInfoProto(name=o) for n in nodes for o in n.output if o and o not in read]
+    initializers = [numpy_helper.from_array(v, k) for k, v in (constants or {}).items()]
+    graph = helper.make_graph(list(nodes), "g", inputs, outputs, initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    mccompile.compile(folder / "m.onnx", folder / "out", target=target, opt_level=level)
+    return mccompile.load(folder / "out").run(dict(feeds))
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_powers_of_whole_numbers(target: str, level: str, tmp_path: Path) -> None:
+    base = np.array([4097, 16777217, 3, 46340, 10001, -7, 2**31 + 3])
+    ints = np.array([-1, -1, 1, 2, -2, 0, 5, -1])
+    negative = np.array([-1, -2, -3, -1, -1, -1, 2**32 + 1, 2**32])
+    ones = np.array([-1, -1], np.float32)
+    feeds = {
+        "b64": base, "f": np.array([2, 1, 3, 2, 2, 3, 1], np.float32), "i64": ints, "n64": negative,
+        "i32": ints.astype(np.int32), "n32": np.clip(negative, -9, 9).astype(np.int32), "ones": ones,
+        "odd": np.array([16777217, 16777218]),
+    }  # fmt: skip
+    nodes = [
+        N("Pow", ["b64", "f"], ["y_float"]), N("Pow", ["i64", "n64"], ["y_i64"]), N("Pow", ["i32", "n32"], ["y_i32"]),
+        N("Pow", ["i32", "n64"], ["y_wide"]), N("Pow", ["b64", "two"], ["y_two"]),
+        N("Pow", ["i32", "half"], ["y_half"]), N("Pow", ["ones", "odd"], ["y_sign"]),
+    ]  # fmt: skip
+    got = answers(tmp_path, nodes, feeds, target, level, {"two": np.float32(2), "half": np.float32(0.5)})
+    powers = [b**e for b, e in zip(base.tolist(), [2, 1, 3, 2, 2, 3, 1], strict=True)]
+    np.testing.assert_array_equal(got["y_float"], powers)
+    np.testing.assert_array_equal(got["y_two"], base**2)
+    np.testing.assert_array_equal(got["y_i64"], [-1, 1, 1, 0, 0, 0, _wrapped(pow(5, 2**32 + 1, 2**64), 64), 1])
+    np.testing.assert_array_equal(got["y_i32"], [-1, 1, 1, 0, 0, 0, _wrapped(5**9, 32), -1])
+    np.testing.assert_array_equal(got["y_wide"], [-1, 1, 1, 0, 0, 0, _wrapped(pow(5, 2**32 + 1, 2**32), 32), 1])
+    np.testing.assert_array_equal(got["y_half"][[2, 3, 5]], [1, 1, 0])
+    np.testing.assert_array_equal(got["y_sign"], [-1, 1])
+
+
+def _wrapped(value: int, bits: int) -> int:
+    """A number as a signed integer of so many bits."""
+    low = value % 2**bits
+    return low - 2**bits if low >= 2 ** (bits - 1) else low
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_shifts_of_signed_numbers(target: str, level: str, tmp_path: Path) -> None:
+    """Counts below 0 and from the width on leave the sign (BitShift-28)."""
+    for dtype in (np.int8, np.int16, np.int32, np.int64):
+        info = np.iinfo(dtype)
+        x, by = (a.reshape(-1) for a in np.meshgrid(
+            np.array([info.min, -77, -1, 0, 1, 77, info.max], dtype),
+            np.array([info.min, -1, 0, 1, info.bits - 1, info.bits, info.max if info.bits == 8 else 100], dtype),
+        ))  # fmt: skip
+        nodes = [N("BitShift", ["x", "by"], [f"y_{d}"], direction=d) for d in ("LEFT", "RIGHT")]
+        got = answers(tmp_path, nodes, {"x": x, "by": by}, target, level, opset=onnx.defs.onnx_opset_version())
+        for a, b, left, right in zip(x.tolist(), by.tolist(), got["y_LEFT"], got["y_RIGHT"], strict=True):
+            inside = 0 <= b < info.bits
+            assert left == (_wrapped(a << b, info.bits) if inside else 0)
+            assert right == (a >> b if inside else -(a < 0))
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_round_to_the_nearest_even(target: str, level: str, tmp_path: Path) -> None:
+    near = [0.49999997, 0.5, 0.50000006, 1.5, 2.5, 3.5, 0.3, 8388607.5, 8388609.0, 8388611.0, 16777215.0, np.inf]
+    for dtype in (np.float32, np.float64):
+        below = np.nextafter(dtype(0.5), dtype(0))
+        x = np.array([*near, below, 2.0**52 + 1, 2.0**52 - 0.5, 0.0, np.nan], dtype)
+        x = np.concatenate([x, -x])
+        (got,) = answers(tmp_path, [N("Round", ["x"], ["y"])], {"x": x}, target, level).values()
+        np.testing.assert_array_equal(got, np.rint(x))
+        np.testing.assert_array_equal(np.signbit(got[~np.isnan(x)]), np.signbit(x[~np.isnan(x)]))
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_reduced_bools(target: str, level: str, keepdims: int, tmp_path: Path) -> None:
+    x = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], bool)
+    nodes = [N(op, ["x", "axes"], [op], keepdims=keepdims) for op in ("ReduceMax", "ReduceMin")]
+    got = answers(tmp_path, nodes, {"x": x}, target, level, {"axes": np.array([1])})
+    np.testing.assert_array_equal(got["ReduceMax"], x.max(1, keepdims=bool(keepdims)))
+    np.testing.assert_array_equal(got["ReduceMin"], x.min(1, keepdims=bool(keepdims)))
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+@pytest.mark.parametrize("convolved", [False, True])
+def test_space_to_depth_by_columns(target: str, level: str, convolved: bool, tmp_path: Path) -> None:
+    x = np.arange(2 * 3 * 4 * 6, dtype=np.float32).reshape(2, 3, 4, 6)
+    nodes = [N("SpaceToDepth", ["x"], ["y"], blocksize=2, mode="CRD")]
+    w = np.random.default_rng(0).integers(-2, 3, (5, 12, 1, 1)).astype(np.float32)
+    want = x.reshape(2, 3, 2, 2, 3, 2).transpose(0, 1, 3, 5, 2, 4).reshape(2, 12, 2, 3)
+    if convolved:
+        nodes.append(N("Conv", ["y", "w"], ["z"]))
+        want = np.einsum("nchw,oc->nohw", want, w[:, :, 0, 0])
+    opset = onnx.defs.onnx_opset_version()
+    (got,) = answers(tmp_path, nodes, {"x": x}, target, level, {"w": w} if convolved else None, opset).values()
+    np.testing.assert_array_equal(got, want)
+
+
+CAST = {"f64": TensorProto.DOUBLE, "f32": TensorProto.FLOAT, "i32": TensorProto.INT32, "bool": TensorProto.BOOL}
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+@pytest.mark.parametrize("source", ["float64", "float32", "int32"])
+def test_casts_through_f16_round(target: str, level: str, source: str, tmp_path: Path) -> None:
+    x = np.array([1.2251461, 0.1, 65503.9, 1e-8, 3.14159, 2049.0, 4099.7, -2051.0]).astype(source)
+    half = x.astype(np.float16)
+    nodes = [N("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), N("Neg", ["h"], ["n"])]
+    nodes += [N("Cast", ["h"], [k], to=to) for k, to in CAST.items()]
+    nodes += [N("Cast", ["n"], [f"{k}_neg"], to=to) for k, to in CAST.items()]
+    nodes += [N("Floor", ["h"], ["floor"]), N("ArgMax", ["h"], ["arg"]), N("Equal", ["h", "n"], ["eq"])]
+    nodes += [N("Greater", ["h", "edge"], ["gt"])]
+    got = answers(tmp_path, nodes, {"x": x}, target, level, {"edge": np.array(2048, np.float16)})
+    dtypes = {"f64": np.float64, "f32": np.float32, "i32": np.int32, "bool": bool}
+    for k, dtype in dtypes.items():
+        np.testing.assert_array_equal(got[k], half.astype(dtype), k)
+        np.testing.assert_array_equal(got[f"{k}_neg"], (-half).astype(dtype), f"{k}_neg")
+    np.testing.assert_array_equal(got["floor"], np.floor(half))
+    np.testing.assert_array_equal(got["gt"], half > np.float16(2048))
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_steps_of_sums_of_halves(target: str, level: str, tmp_path: Path) -> None:
+    """2048 + 1 is 2048 in f16; so is what a cast, a comparison or a floor makes of it."""
+    x = np.array([[2048, 1, 1024.5, 0.1]], np.float16)
+    w = np.array([[1, 1], [1, -1], [0, 0], [0, 0]], np.float16)
+    nodes = [
+        N("Add", ["x", "one"], ["s"]), N("Cast", ["s"], ["i"], to=TensorProto.INT32), N("Equal", ["s", "x"], ["eq"]),
+        N("MatMul", ["x", "w"], ["m"]), N("Cast", ["m"], ["j"], to=TensorProto.INT64),
+    ]  # fmt: skip
+    got = answers(tmp_path, nodes, {"x": x}, target, level, {"one": np.array(1, np.float16), "w": w})
+    s = x + np.float16(1)
+    np.testing.assert_array_equal(got["i"], s.astype(np.int32))
+    np.testing.assert_array_equal(got["eq"], s == x)
+    np.testing.assert_array_equal(got["j"], np.array([[2048, 2047]], np.float16).astype(np.int64))
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_empty_parts_of_a_split(target: str, level: str, tmp_path: Path) -> None:
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    nodes = [N("Split", ["x"], ["a", "b", ""], axis=1, num_outputs=3), N("Split", ["x", "s"], ["c", "", "d"], axis=1)]
+    got = answers(tmp_path, nodes, {"x": x}, target, level, {"s": np.array([1, 0, 3])})
+    for name, part in (("a", x[:, :2]), ("b", x[:, 2:]), ("c", x[:, :1]), ("d", x[:, 1:])):
+        np.testing.assert_array_equal(got[name], part)
