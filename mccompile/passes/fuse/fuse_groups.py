@@ -151,8 +151,9 @@ class _Fusion:
         anchor = group.anchor
         if anchor is None:
             return ""
-        have, want = anchor.result.dtype, group.sink.result.dtype
-        if have != want and have.compute == want.compute:
+        (own, *_) = anchor.op.infer(*anchor.operand_types())
+        have, want = own.dtype, group.sink.result.dtype
+        if want != (have if have.compute == body.expr.dtype else body.expr.dtype):
             return f"the map turns {have} into {want}"
         read = {v for m in group.maps for v in m.inputs}
         if anchor.pre and any(v in read for v in anchor.extras):
