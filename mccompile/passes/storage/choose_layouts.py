@@ -241,10 +241,12 @@ class _Plan:
         self.rewriter.insert_after(producer, Node(Relayout(), [inner], [v], origins=producer.origins))
 
     def _fixed(self, node: Node) -> None:
+        """Rows for its operands and results. Of one channel, channels-last is row-major: then nothing is moved, but
+        kernels of such operators want to see no layout."""
         r = self.rewriter
         self._read_rows(node, node.inputs)
         for i, v in enumerate(node.results):
-            if not _is_row_major(v.type):
+            if v.type.layout is not None:
                 plain = r.graph.value(f"{v.name}.rows", replace(v.type, layout=None))
                 r.set_results(node, [*node.results[:i], plain, *node.results[i + 1 :]])
                 r.insert_after(node, Node(Relayout(), [plain], [v], origins=node.origins))
@@ -252,7 +254,7 @@ class _Plan:
     def _read_rows(self, node: Node, values: Sequence[Value]) -> None:
         """Let ``node`` read row-major copies of ``values``."""
         r = self.rewriter
-        stored = [v for v in dict.fromkeys(values) if not _is_row_major(v.type)]
+        stored = [v for v in dict.fromkeys(values) if v.type.layout is not None]
         rows = {v: r.insert(node, Relayout(), [v], f"{v.name}.rows") for v in stored}
         if rows:
             operands = [rows.get(v, v) if v is not None else None for v in node.operands]
