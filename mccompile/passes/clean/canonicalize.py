@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Affine
 from mccompile.ir.graph import Graph, Node, Value
@@ -174,6 +176,20 @@ def _simplifies_its_expression(r: Rewriter, node: Node) -> bool:
     return True
 
 
+def _comes_to_a_number(r: Rewriter, node: Node) -> bool:
+    """select(true, 2.0, x) needs no x: the result is a constant, unless a caller wants to read it."""
+    if not isinstance(node.op, Map) or not _is_plain(node) or r.is_output(node.result):
+        return False
+    body = simplify(node.op.expr)
+    if not isinstance(body, ex.Num):
+        return False
+    result = node.result
+    array = np.full(result.shape, body.value, body.dtype.numpy).astype(result.dtype.numpy)
+    r.replace(result, r.graph.constant(f"{result.name}.number", array))
+    r.erase(node)
+    return True
+
+
 def _simplifies_its_bodies(r: Rewriter, node: Node) -> bool:
     """The rules of `expression_rules` for prologues and epilogues; one that is only ``acc`` goes."""
     found = {(k, i): simplify(b) for k, table in enumerate((node.pre, node.post)) for i, b in table.items()}
@@ -227,7 +243,7 @@ def _computes_before_it_reshapes(r: Rewriter, node: Node) -> bool:
     return True
 
 
-_LAST = (_moves_nothing, _reshapes_to_its_own_shape, _does_nothing)
+_LAST = (_moves_nothing, _reshapes_to_its_own_shape, _does_nothing, _comes_to_a_number)
 """Rules after which the node is gone."""
 
 _RULES: tuple[Callable[[Rewriter, Node], bool], ...] = (
