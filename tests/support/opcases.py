@@ -22,6 +22,7 @@ from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case
 from mccompile.run.build import run_compiler
 from mccompile.run.emulate import CrossTools, EmulatedNet, Emulator, cross_tools, emulated_main
+from mccompile.run.memory import Allocate
 from mccompile.run.network import aligned_bytes
 from mccompile.targets.target import Target, runs_here
 from tests._skips import needs_tool
@@ -115,6 +116,7 @@ class CaseLibrary:
     """Cases compiled by one call of the C compiler.
 
     For a target that is not this machine's they run in its emulator; ``tools`` are others to make and run a program.
+    ``allocate`` gives the memory for arenas and blobs.
     """
 
     folder: Path
@@ -122,6 +124,7 @@ class CaseLibrary:
     flags: Sequence[str]
     compiler: Sequence[str] = ("gcc",)
     tools: CrossTools | None = None
+    allocate: Allocate = aligned_bytes
     _ffi: Any = field(default=None, init=False)
     _lib: Any = field(default=None, init=False)
     _emulator: Emulator | None = field(default=None, init=False)
@@ -190,22 +193,32 @@ class CaseLibrary:
         self, b: Built, inputs: Mapping[str, np.ndarray[Any, Any]], poison: int = 0xFF
     ) -> list[np.ndarray[Any, Any]]:
         """Run a case on an arena full of ``poison``; outputs in graph order."""
+        return self.run_each(b, [inputs], poison)[0]
+
+    def run_each(
+        self, b: Built, runs: Sequence[Mapping[str, np.ndarray[Any, Any]]], poison: int = 0xFF
+    ) -> list[list[np.ndarray[Any, Any]]]:
+        """The outputs of run after run: the first finds its arena full of ``poison``, the others what was left."""
         f = b.facts
-        arena = aligned_bytes(f.arena_bytes, f.align)
+        arena = self.allocate(f.arena_bytes, f.align)
         arena[:] = poison
-        blob = aligned_bytes(len(f.blob), f.align)
+        blob = self.allocate(len(f.blob), f.align)
         blob[:] = np.frombuffer(f.blob, dtype=np.uint8)
-        for p in f.inputs:
-            raw = np.ascontiguousarray(inputs[p.name])
-            arena[p.offset : p.offset + raw.nbytes] = raw.reshape(-1).view(np.uint8)
-        status = self._call(b, arena, blob)
-        assert status == 0, f"{b.label}: run answered {status}"
-        outputs = []
-        for p in f.outputs:
-            dtype = next(v.dtype.numpy for v in b.compilation.graph.outputs if v.name == p.name)
-            n = p.count * dtype.itemsize
-            outputs.append(arena[p.offset : p.offset + n].copy().view(dtype).reshape(p.shape))
-        return outputs
+        answers = []
+        for inputs in runs:
+            for p in f.inputs:
+                raw = np.ascontiguousarray(inputs[p.name])
+                arena[p.offset : p.offset + raw.nbytes] = raw.reshape(-1).view(np.uint8)
+            status = self._call(b, arena, blob)
+            assert status == 0, f"{b.label}: run answered {status}"
+            answers.append([_output(b, p, arena) for p in f.outputs])
+        return answers
+
+
+def _output(b: Built, port: Any, arena: Bytes) -> np.ndarray[Any, Any]:
+    dtype = next(v.dtype.numpy for v in b.compilation.graph.outputs if v.name == port.name)
+    n = port.count * dtype.itemsize
+    return arena[port.offset : port.offset + n].copy().view(dtype).reshape(port.shape)
 
 
 def mismatch(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: float) -> str:

@@ -1,0 +1,87 @@
+"""What a composition's outputs should be, how sure that is, and whether generated C gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.check.compare import OF_NOISE, compare
+from tests.support.compose.drawn import shuffled
+from tests.support.compose.network import Array, Arrays, Composition
+
+SHAKES = 3
+"""Runs whose floats are off after each node as far as they may be: how far the results are then is the noise."""
+
+NOTHING = 1e-25
+"""Far below what any composition computes on purpose."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Outputs of one run. ``certain`` says where integers and booleans do not depend on the noise."""
+
+    inputs: Arrays
+    values: Arrays
+    noise: Arrays
+    certain: Arrays
+
+    def fault(self, got: Arrays) -> str:
+        """Empty if ``got`` is what is expected, else what differs."""
+        faults = []
+        for name, want in self.values.items():
+            a = got[name]
+            if a.shape == want.shape and a.dtype == want.dtype:
+                a = np.where(self.certain[name], a, want)
+            found = compare(name, a, want, self.noise[name])
+            if not found.ok:
+                faults.append(f"{name} {found.type}: {found.text()}")
+        return "; ".join(faults)
+
+
+def expectations(net: Composition, seed: int) -> list[Expected]:
+    """For the drawn inputs, and for others where these have results that can be compared."""
+    found = [_expected(net, net.inputs, seed)]
+    try:
+        second = _expected(net, shuffled(net, seed), seed)
+    except Exception:  # onnxruntime refuses the values: the network is fine, these inputs are not
+        return found
+    return [*found, second] if all(_finite(a) for a in second.values.values()) else found
+
+
+def _finite(a: Array) -> bool:
+    return a.dtype.kind != "f" or bool(np.isfinite(a).all())
+
+
+def _expected(net: Composition, inputs: Arrays, seed: int) -> Expected:
+    values = net.reference(inputs)
+    want = {n: values[n] for n in net.outputs}
+    noise = {n: np.zeros(a.shape) for n, a in want.items()}
+    certain = {n: np.ones(a.shape, bool) for n, a in want.items()}
+    for i in range(SHAKES):
+        shaken = net.reference(inputs, np.random.default_rng([seed, i]))
+        for n, a in want.items():
+            off = _distance(shaken[n], a)
+            noise[n] = np.maximum(noise[n], np.where(np.isfinite(off), off, 0.0))
+            certain[n] &= np.isfinite(off) if a.dtype.kind == "f" else off == 0
+    # What differs from one shaken run to the next may differ twice as far in the C.
+    # Of a result that is 0 everywhere, no noise can be seen.
+    return Expected(inputs, want, {n: a * 4 / OF_NOISE + NOTHING for n, a in noise.items()}, certain)
+
+
+def _distance(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "b":
+        return np.asarray(a != b, np.float64)
+    with np.errstate(invalid="ignore"):
+        off = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return np.asarray(np.where(a == b, 0.0, np.where(np.isnan(off), np.inf, off)))
+
+
+def judged(expected: Sequence[Expected], answers: Sequence[Sequence[Array]], outputs: Sequence[str]) -> str:
+    """The fault of the first run that has one; "" if none."""
+    for i, (want, got) in enumerate(zip(expected, answers, strict=True)):
+        fault = want.fault(dict(zip(outputs, got, strict=True)))
+        if fault:
+            return f"run {i}: {fault}"
+    return ""

@@ -1,0 +1,317 @@
+"""A network under construction: each node is run by onnxruntime as soon as it is added, so every value is known.
+
+Example: ``apply("Relu", [fresh])`` adds the node ``v3 = Relu(x0)`` and puts onnxruntime's answer into
+``values["v3"]``. A node that onnxruntime refuses, or that makes NaN, raises `Refused`; `Stage` takes back what was
+added since it was opened.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper, numpy_helper
+
+from mccompile.ops.draw import SeededDraw
+from mccompile.ops.registry import front_ends
+from tests.support.opcases import ORT_OPSET, OTHER_OPSETS
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+
+MAX_COUNT = 20_000
+"""Elements of a value."""
+MAX_FLOAT = 1e5
+MAX_HALF = 2e3
+"""Larger results are refused: what overflows in one order of operations need not in another."""
+
+EXACT = set(
+    "Abs And ArgMax ArgMin Cast Ceil Clip Compress Concat ConstantOfShape DepthToSpace Equal Expand Flatten Floor "
+    "Gather GatherElements GatherND GlobalMaxPool Greater GreaterOrEqual Hardmax Identity IsInf IsNaN Less "
+    "LessOrEqual Max MaxPool Min Neg Not OneHot Or Pad ReduceMax ReduceMin Relu Reshape ReverseSequence Round "
+    "ScatterND Sign Slice SpaceToDepth Split Squeeze ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where "
+    "Xor ArrayFeatureExtractor Binarizer".split()
+)
+"""Operators whose floats are the same wherever they are computed."""
+
+OWN_NOISE = {"float32": 4e-6, "float64": 4e-6, "float16": 4e-3}
+"""How far computed floats may be off, relative to the largest, where no front end says."""
+
+
+class Refused(Exception):  # noqa: N818 -- what happens often is no error
+    """What was drawn is no network that can be judged."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One ONNX node."""
+
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    domain: str = ""
+
+    def proto(self, name: str) -> onnx.NodeProto:
+        return helper.make_node(
+            self.op_type, self.inputs, self.outputs, name=name, domain=self.domain, **self.attrs
+        )
+
+    def noise(self, dtype: str) -> float:
+        """How far its floats may be off, relative to the largest."""
+        if self.op_type in EXACT:
+            return 0.0
+        row = front_ends().get((self.domain, self.op_type))
+        short = {"float32": "f32", "float16": "f16"}.get(dtype, "")
+        return max(row.tolerance.get(short, 0.0) if row else 0.0, OWN_NOISE[dtype] / 4)
+
+
+def _info(name: str, array: Array) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+
+def _opsets(steps: Sequence[Step]) -> list[onnx.OperatorSetIdProto]:
+    domains = sorted({s.domain for s in steps if s.domain})
+    return [helper.make_opsetid("", ORT_OPSET), *(helper.make_opsetid(d, OTHER_OPSETS.get(d, 1)) for d in domains)]
+
+
+def _session(model: onnx.ModelProto) -> Any:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+class Engine:
+    """Runs single steps in onnxruntime without optimisations; a session for each step, made once."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[Step, Any] = {}
+
+    def run(self, step: Step, values: Arrays) -> list[Array]:
+        key = id(step)
+        if key not in self._sessions:
+            self._sessions[key] = (step, _session(self._model(step, values)))
+        feeds = {n: values[n] for n in step.inputs if n}
+        return [np.asarray(a) for a in self._sessions[key][1].run(None, feeds)]
+
+    @staticmethod
+    def _model(step: Step, values: Arrays) -> onnx.ModelProto:
+        inputs = [_info(n, values[n]) for n in dict.fromkeys(step.inputs) if n]
+        outputs = [onnx.ValueInfoProto(name=o) for o in step.outputs if o]
+        graph = helper.make_graph([step.proto("node")], "step", inputs, outputs)
+        return helper.make_model(graph, opset_imports=_opsets([step]), ir_version=10)
+
+
+@dataclass
+class Composition:
+    """A network with its data.
+
+    Attributes:
+        inputs, constants: arrays by name.
+        values: of every name, onnxruntime's answer for ``inputs``.
+    """
+
+    inputs: dict[str, Array] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    values: dict[str, Array] = field(default_factory=dict)
+    engine: Engine = field(default_factory=Engine)
+
+    def model(self) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            [s.proto(f"{s.op_type}_{i}") for i, s in enumerate(self.steps)],
+            "composition",
+            [_info(n, a) for n, a in self.inputs.items()],
+            [_info(n, self.values[n]) for n in self.outputs],
+            [numpy_helper.from_array(a, n) for n, a in self.constants.items()],
+        )
+        return helper.make_model(graph, opset_imports=_opsets(self.steps), ir_version=10)
+
+    def reference(self, inputs: Arrays, noise: np.random.Generator | None = None) -> dict[str, Array]:
+        """Every value on ``inputs``; with ``noise``, floats are off as far as they may be after each step."""
+        values = {**self.constants, **inputs}
+        for step in self.steps:
+            made = self.engine.run(step, values if noise is None else _nearly(step, values, noise))
+            names = [o for o in step.outputs if o]
+            for name, array in zip(names, made, strict=True):
+                values[name] = array if noise is None else _shaken(array, step, noise)
+        return values
+
+    @property
+    def has_denormals(self) -> bool:
+        """True if a value is too small for targets whose vectors take such numbers for zero."""
+        floats = [np.abs(a) for a in self.values.values() if a.dtype == np.float32]
+        return any(((a > 0) & (a < np.finfo(np.float32).tiny)).any() for a in floats)
+
+    def prune(self) -> None:
+        """Leave out what no output depends on."""
+        needed, kept = set(self.outputs), []
+        for step in reversed(self.steps):
+            if needed.intersection(step.outputs):
+                kept.append(step)
+                needed.update(step.inputs)
+        self.steps = kept[::-1]
+        self.inputs = {n: a for n, a in self.inputs.items() if n in needed}
+        self.constants = {n: a for n, a in self.constants.items() if n in needed}
+
+    def text(self) -> str:
+        """The nodes as a reader wants them."""
+        lines = [f"input    {n}: {_summary(a)}" for n, a in self.inputs.items()]
+        lines += [f"constant {n}: {_summary(a)}" for n, a in self.constants.items()]
+        for s in self.steps:
+            made = ", ".join(f"{o}: {_type(self.values[o])}" for o in s.outputs if o)
+            attrs = "".join(f", {k}={v!r}" for k, v in s.attrs.items())
+            lines.append(f"{made} = {s.op_type}({', '.join(s.inputs)}{attrs})")
+        return "\n".join([*lines, f"outputs  {', '.join(self.outputs)}"])
+
+
+def _nearly(step: Step, values: Arrays, noise: np.random.Generator) -> Arrays:
+    """What a step that rounds reads, in the last place off: the variance of equal numbers is 0, or what is left of
+    the mean's rounding."""
+    if step.op_type in EXACT:
+        return values
+    read = {n: values[n] for n in step.inputs if n}
+    for name, a in read.items():
+        if a.dtype == np.float32:
+            off = (1 + 2.0**-23 * noise.uniform(-1, 1, a.shape)).astype(np.float32)
+            read[name] = np.asarray(a * off, np.float32)
+    return read
+
+
+def _shaken(array: Array, step: Step, noise: np.random.Generator) -> Array:
+    if array.dtype.kind != "f":
+        return array
+    size = step.noise(array.dtype.name) * float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
+    return np.asarray(array + size * noise.uniform(-1, 1, array.shape), array.dtype) if size else array
+
+
+def _type(a: Array) -> str:
+    return f"{a.dtype.name}[{','.join(map(str, a.shape))}]"
+
+
+def _summary(a: Array) -> str:
+    flat = a.reshape(-1)
+    if flat.size > 1 and (flat == flat[0]).all():
+        return f"{_type(a)} all {flat[0]!r}"
+    return f"{_type(a)} {[v.item() for v in flat[:12]]}{' ...' if flat.size > 12 else ''}"
+
+
+class Composer:
+    """Adds to a composition; every choice comes from one seeded draw."""
+
+    def __init__(self, seed: int) -> None:
+        self.d = SeededDraw(seed)
+        self.net = Composition()
+        self.pool: list[str] = []
+        """Values that later nodes may read."""
+        self.count = 0
+
+    def chance(self, percent: int) -> bool:
+        return self.d.int(0, 99) < percent
+
+    def array(self, name: str) -> Array:
+        return self.net.values[name]
+
+    def _name(self, kind: str) -> str:
+        self.count += 1
+        return f"{kind}{self.count}"
+
+    def input(self, array: Array) -> str:
+        name = self._name("x")
+        self.net.inputs[name] = self.net.values[name] = np.asarray(array)
+        return name
+
+    def constant(self, array: Array) -> str:
+        name = self._name("c")
+        self.net.constants[name] = self.net.values[name] = np.asarray(array)
+        return name
+
+    def scalar(self, value: float, dtype: Any) -> str:
+        return self.constant(np.array(value, dtype=dtype))
+
+    def ints(self, *values: int) -> str:
+        return self.constant(np.array(values, dtype=np.int64))
+
+    def apply(self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", **attrs: Any) -> list[str]:
+        """The names of a node's results. Refused if onnxruntime refuses, or they cannot be compared."""
+        base = self._name("v")
+        names = tuple(base if outputs == 1 else f"{base}_{i}" for i in range(outputs))
+        step = Step(op, tuple(inputs), names, attrs, domain)
+        try:
+            arrays = self.net.engine.run(step, self.net.values)
+        except Exception as e:
+            raise Refused(str(e)) from e
+        for name, array in zip(names, arrays, strict=True):
+            _require_comparable(array)
+            self.net.values[name] = array
+        self.net.steps.append(step)
+        return list(names)
+
+    def one(self, op: str, *inputs: str, **attrs: Any) -> str:
+        return self.apply(op, inputs, **attrs)[0]
+
+    def pick(self, kinds: str = "fiub") -> str | None:
+        """A value of the pool whose element type is of ``kinds``; late ones more often."""
+        found = [n for n in self.pool if self.array(n).dtype.kind in kinds]
+        return None if not found else self.d.choice(found[-3:] if self.chance(70) else found)
+
+    def stage(self) -> Stage:
+        return Stage(self)
+
+
+def _require_comparable(array: Array) -> None:
+    if array.size > MAX_COUNT or array.size == 0:
+        raise Refused(f"{array.size} elements")
+    if array.dtype.kind != "f":
+        return
+    if np.isnan(array).any():
+        raise Refused("NaN")
+    finite = np.abs(array[np.isfinite(array)]).max(initial=0.0)
+    if finite > (MAX_HALF if array.dtype == np.float16 else 1e10):
+        raise Refused("too large")
+
+
+class Stage:
+    """Takes back what was added to a composer inside if it is refused."""
+
+    def __init__(self, composer: Composer) -> None:
+        self.c = composer
+        self.refused = ""
+
+    def __enter__(self) -> Stage:
+        net = self.c.net
+        self._steps, self._pool = len(net.steps), list(self.c.pool)
+        self._names = set(net.values)
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        if not isinstance(error, Refused):
+            return False
+        net = self.c.net
+        del net.steps[self._steps :]
+        self.c.pool = self._pool
+        for table in (net.inputs, net.constants, net.values):
+            for name in [n for n in table if n not in self._names]:
+                del table[name]
+        self.refused = str(error) or "refused"
+        return True
+
+
+@functools.cache
+def dtype_number(name: str) -> int:
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(name)))
+
+
+def count(shape: Sequence[int]) -> int:
+    return math.prod(shape)
+
+
