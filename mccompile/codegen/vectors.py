@@ -10,6 +10,7 @@ from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.c_expr import Emitter, literal, wrapped
 from mccompile.codegen.moves import Moves, moves
 from mccompile.ir import expr as ex
+from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, F16, F32, DType
@@ -225,11 +226,16 @@ class Vectors:
         element = f"{e.name}[{e.index(*coordinates)}]"
         step = _step(e.view)
         assert step is not None
-        if e.dtype == BOOL:
-            return f"mcc_vset_mask({element})" if step == 0 else f"mcc_vload_mask(&{element}, {count})"
-        if e.dtype == F16:
-            return f"mcc_vset(mcc_f16_to_f32({element}))" if step == 0 else f"mcc_vload_f16(&{element}, {count})"
-        return f"mcc_vset({element})" if step == 0 else self.read(f"&{element}", count, step)
+        if e.dtype == F32:
+            return f"mcc_vset({element})" if step == 0 else self.read(f"&{element}", count, step)
+        if e.dtype not in (BOOL, F16):
+            raise InternalError(f"no vectors of {e.dtype}, which {e.name} has")
+        if step == 0:
+            return f"mcc_vset_mask({element})" if e.dtype == BOOL else f"mcc_vset(mcc_f16_to_f32({element}))"
+        kind = "mask" if e.dtype == BOOL else "f16"
+        if step == 1:
+            return f"mcc_vload_{kind}(&{element}, {count})"
+        return f"mcc_vload_{kind}_step(&{element}, {step}, {count})"
 
     def _scatter(self, y: BoundView, value: str, count: int, coordinates: tuple[str, ...]) -> str:
         """Statements that store lanes of their final value far apart."""
