@@ -115,6 +115,15 @@ class View:
         shape, steps = (tuple(of[a] for a in axes) for of in (self.shape, strides))
         return View(self.buffer, shape, row_major(len(axes)), steps, self.offset)
 
+    def turned(self, axes: Sequence[int]) -> View:
+        """The view with its elements in the opposite order along some axes. InternalError unless `linear`."""
+        strides = list(self.axis_strides())
+        offset = self.offset
+        for a in axes:
+            offset += strides[a] * (self.shape[a] - 1)
+            strides[a] = -strides[a]
+        return View(self.buffer, self.shape, row_major(self.rank), tuple(strides), offset)
+
     def by_steps(self) -> list[int]:
         """The axes, those with the largest steps first. InternalError unless `linear`."""
         strides = self.axis_strides()

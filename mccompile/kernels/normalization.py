@@ -12,7 +12,7 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
 from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, scattered
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, read_forwards, scattered
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.softmax import Softmax
@@ -39,6 +39,11 @@ class _Rows(Variant):
         power = 40 if isinstance(node.op, Softmax) else 4
         cycles = node.results[0].type.count * (power + scalar_cycles(bodies, target)) + moved(node, target)
         return Offer(self.label, cycles)
+
+    def forwards(self, call: Call) -> Call:
+        ordered = isinstance(call.op, Softmax) and call.op.mode == "hard"  # the first of equals counts
+        assert isinstance(call.params, Params)
+        return call if ordered else read_forwards(call, call.params.kept)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         outer, inner = _nests(node, b)

@@ -18,7 +18,15 @@ from mccompile.kernels.conv.channel_windows import (
     fit_window,
     window_of,
 )
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, not_plain_f32
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    lines_broken,
+    not_plain_f32,
+    sums_backwards,
+    vectors_apart,
+)
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.kernels.views.windows import Order, distance
@@ -48,6 +56,14 @@ class PoolGeneric(Variant):
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         (x,) = node.inputs[:1]
         b.call(self.kernel, [b.read(x)], [b.result(i) for i in range(len(node.results))], params=Order())
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        op, x = after.op, after.reads[0]
+        assert isinstance(op, Pool)
+        assert x is not None
+        taps = [i for i, k in enumerate(op.kernel) if k > 1]
+        backwards = sums_backwards(x, [2 + i for i in taps], [op.dilations[i] for i in taps])
+        return (backwards if op.mode != "max" else "") or super().refuses(before, after, target)
 
     def near(self, call: Call) -> int | None:
         op, x = call.op, call.reads[0]
@@ -150,7 +166,7 @@ class PoolChannels(Variant):
         b.call(self.kernel, [source], [plane_last(result)], params=offer.params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        return lines_broken(before, after)
+        return vectors_apart(after, 0) or lines_broken(before, after, reads=False)
 
     @staticmethod
     def _window(node: Node, target: Target) -> tuple[float, PoolWindow]:

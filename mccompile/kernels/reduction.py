@@ -11,7 +11,7 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
 from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, read_forwards
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.reduce import Reduce
 from mccompile.targets.target import Target
@@ -64,6 +64,10 @@ class ReduceGeneric(Variant):
         bodies = list(node.pre.values())
         cycles = node.operands[0].type.count * (3 + scalar_cycles(bodies, target)) + moved(node, target)
         return Offer(self.label, cycles)
+
+    def forwards(self, call: Call) -> Call:
+        assert isinstance(call.params, Params)
+        return read_forwards(call, call.params.kept)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         n = _nests(node, b)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, not_plain_f32
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, not_plain_f32, vectors_apart
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.resize import Resize
@@ -90,7 +90,7 @@ class ResizeChannels(Variant):
         b.call(self.kernel, reads, [plane_last(result)], params=offer.params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        return lines_broken(before, after)
+        return vectors_apart(after, 0) or lines_broken(before, after, reads=False)
 
 
 VARIANTS = (ResizeGeneric(), ResizeChannels())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from mccompile.ir.graph import Node, Value
@@ -153,10 +153,16 @@ class Variant:
         nothing is overwritten before it is read. None if the kernel makes no such offer."""
         return None
 
+    def forwards(self, call: Call) -> Call:
+        """The same call, its loops turned where that reads memory forwards and their order means nothing."""
+        return call
+
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         """Why a call of this kernel cannot, or should not, be given other views of equal extents; empty if it can.
 
-        The generic templates index through any strides. A variant that assumes more says so here.
+        The generic templates index through any strides: a stride of 0 where a view repeats an element, a negative
+        one where it runs backwards, any offset. A variant that assumes more says so here, and what makes sums says
+        `sums_backwards`.
         """
         if not self.kernel.endswith(".generic"):
             return f"{self.kernel} is made for the views it was given"
@@ -194,12 +200,61 @@ def innermost_stride(view: View) -> int | None:
     return steps[-1] if steps else 1
 
 
+def neighbours(view: View) -> bool:
+    """True if the elements along the last axis follow each other in memory, so that vectors of them may be read as
+    they lie: not where one element is repeated, nor backwards."""
+    return view.linear and (view.shape[-1] == 1 or view.axis_strides()[-1] == 1)
+
+
+def vectors_apart(after: Call, *operands: int) -> str:
+    """Why vectors along the last axis of some operands, which a kernel reads as they lie, could be read no more."""
+    views = [after.reads[i] for i in operands]
+    if any(v is not None and not neighbours(v) for v in views):
+        return f"{after.kernel} reads neighbours on the last axis as they lie"
+    return ""
+
+
+def sums_backwards(view: View, axes: Sequence[int], steps: Sequence[int] | None = None) -> str:
+    """Why a sum over ``axes`` of a view, the last of which is the innermost loop, must not be compiled; empty if it
+    may. ``steps`` are those of the loops, where they are not 1.
+
+    gcc 12 -O3 adds the wrong elements of a run that is read backwards:
+
+        for (r = 0; r < rows; r++)
+            for (k = 0; k < 3; k++) s += x[r * 3 - k];    464 instead of 384
+    """
+    if not view.linear:
+        return ""
+    strides = view.axis_strides()
+    walked = [strides[a] * s for a, s in zip(axes, steps or [1] * len(axes), strict=True) if view.shape[a] > 1]
+    return "a sum would read its elements backwards" if walked and walked[-1] == -1 else ""
+
+
+def read_forwards(call: Call, first: int) -> Call:
+    """A call with the axes from ``first`` on, whose elements it may take in any order, turned in all views that have
+    them, where operand 0 is read backwards."""
+    x = call.reads[0]
+    assert x is not None
+    if not x.linear:
+        return call
+    axes = [a for a in range(first, x.rank) if x.axis_strides()[a] < 0]
+
+    def turned(view: View) -> View:
+        return view.turned(axes) if view.rank == x.rank else view
+
+    reads = tuple(None if v is None else turned(v) for v in call.reads)
+    return replace(
+        call, reads=reads, results=tuple(map(turned, call.results)), extras=tuple(map(turned, call.extras))
+    )
+
+
 FEW_LINES = 8
 """Lines of a set of the first cache: as many places far apart are written without pushing each other out."""
 
 
 def lines_broken(before: Call, after: Call, reads: bool = True) -> str:
-    """Why vectors along the last axis of extras, and with ``reads`` of operand 0, could be loaded no more.
+    """Why vectors along the last axis of extras, and with ``reads`` of operand 0, would have to be gathered: they may
+    be neighbours or one repeated element, as `Vectors.lanes_of` loads them. See `vectors_apart`, too.
 
     Results may lie anywhere (but see `lines_spread`): what is stored once is stored lane by lane.
     """

@@ -22,8 +22,7 @@ from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case
 from mccompile.run.build import run_compiler
 from mccompile.run.emulate import CrossTools, EmulatedNet, Emulator, cross_tools, emulated_main
-from mccompile.run.memory import Allocate
-from mccompile.run.network import aligned_bytes
+from mccompile.run.memory import Allocate, aligned_bytes
 from mccompile.targets.target import Target, runs_here
 from tests._skips import needs_tool
 from tests.support.draw import SeededDraw
@@ -190,19 +189,28 @@ class CaseLibrary:
         return int(getattr(self._lib, f"{b.facts.name}_run")(net))
 
     def run(
-        self, b: Built, inputs: Mapping[str, np.ndarray[Any, Any]], poison: int = 0xFF
+        self,
+        b: Built,
+        inputs: Mapping[str, np.ndarray[Any, Any]],
+        poison: int = 0xFF,
+        allocate: Allocate | None = None,
     ) -> list[np.ndarray[Any, Any]]:
         """Run a case on an arena full of ``poison``; outputs in graph order."""
-        return self.run_each(b, [inputs], poison)[0]
+        return self.run_each(b, [inputs], poison, allocate)[0]
 
     def run_each(
-        self, b: Built, runs: Sequence[Mapping[str, np.ndarray[Any, Any]]], poison: int = 0xFF
+        self,
+        b: Built,
+        runs: Sequence[Mapping[str, np.ndarray[Any, Any]]],
+        poison: int = 0xFF,
+        allocate: Allocate | None = None,
     ) -> list[list[np.ndarray[Any, Any]]]:
         """The outputs of run after run: the first finds its arena full of ``poison``, the others what was left."""
         f = b.facts
-        arena = self.allocate(f.arena_bytes, f.align)
+        allocate = allocate or self.allocate
+        arena = allocate(f.arena_bytes, f.align)
         arena[:] = poison
-        blob = self.allocate(len(f.blob), f.align)
+        blob = allocate(len(f.blob), f.align)
         blob[:] = np.frombuffer(f.blob, dtype=np.uint8)
         answers = []
         for inputs in runs:

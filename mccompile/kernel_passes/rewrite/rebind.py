@@ -47,7 +47,7 @@ def rebound(
         whole = list(collapsed)
     elif any(w is None and r is not None for w, r in zip(whole, refined, strict=True)):
         return f"{call.kernel} would need more axes"
-    after = _with_views(call, whole)
+    after = own.forwards(_with_views(call, whole))
     if not own.kernel.endswith(".generic") and (reason := lines_spread(call, after, target)):
         return reason
     return own.refuses(call, after, target) or after

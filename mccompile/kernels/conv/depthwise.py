@@ -11,7 +11,16 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.kernels.conv.channel_windows import ChannelWindow, fit_window, window_of
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    computed,
+    lines_broken,
+    not_plain_f32,
+    operand_pair,
+    vectors_apart,
+)
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.conv import Conv
@@ -63,7 +72,7 @@ class ConvDepthwise(Variant):
         b.call(self.kernel, [source, packed], [plane_last(result)], params=offer.params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        return lines_broken(before, after)
+        return vectors_apart(after, 0) or lines_broken(before, after, reads=False)
 
 
 VARIANTS = (ConvDepthwise(),)

@@ -33,6 +33,7 @@ from mccompile.kernels.variant import (
     lines_broken,
     not_plain_f32,
     operand_pair,
+    sums_backwards,
 )
 from mccompile.kernels.views.planes import pair, plane
 from mccompile.kernels.views.windows import Order, distance
@@ -57,6 +58,16 @@ class ConvGeneric(Variant):
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, w = operand_pair(node)
         b.call(self.kernel, [b.read(x), b.read(w)], [b.result(0)], params=Order())
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        op, (x, w) = after.op, after.reads[:2]
+        assert isinstance(op, Conv)
+        assert x is not None
+        assert w is not None
+        taps = [i for i, k in enumerate(w.shape[2:]) if k > 1]
+        axes = [1, *(2 + i for i in taps)]
+        backwards = sums_backwards(x, axes, [1, *(op.dilations[i] for i in taps)]) or sums_backwards(w, axes)
+        return backwards or super().refuses(before, after, target)
 
     @staticmethod
     def may_stash(call: Call) -> bool:

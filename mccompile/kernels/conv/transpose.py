@@ -13,7 +13,16 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, row_major
 from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
 from mccompile.kernels.model.prefetch import prefetching
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    computed,
+    lines_broken,
+    not_plain_f32,
+    operand_pair,
+    sums_backwards,
+)
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.conv import Conv
@@ -24,6 +33,12 @@ from mccompile.targets.target import Target
 class ConvTransposeGeneric(Variant):
     ops = ("conv_transpose",)
     kernel = "conv_transpose.generic"
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        for x, axis in zip(after.reads[:2], (1, 0), strict=True):
+            if x is not None and (reason := sums_backwards(x, [axis])):
+                return reason
+        return super().refuses(before, after, target)
 
 
 @dataclass(frozen=True)

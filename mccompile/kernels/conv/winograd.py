@@ -32,7 +32,7 @@ from mccompile.kernels.model.tiles import (
     segments,
     tile_cycles,
 )
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, operand_pair, vectors_apart
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.ops.conv import Conv
@@ -262,7 +262,7 @@ class ConvWinograd(Variant):
             b.call(self.kernel, [read, packed], [part], op=one, params=tile, extras=parts, scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        return lines_broken(before, after)
+        return vectors_apart(after, 0) or lines_broken(before, after, reads=False)
 
 
 def _channels(view: View, channels: range) -> View:

@@ -26,11 +26,12 @@ from mccompile.kernels.variant import (
     Builder,
     Offer,
     Variant,
-    innermost_stride,
     lines_broken,
     not_plain_f32,
     scalar_estimate,
     scattered,
+    sums_backwards,
+    vectors_apart,
 )
 from mccompile.ops.attention import FIRST_MASK, Attention
 from mccompile.targets.target import Target
@@ -108,6 +109,15 @@ class AttentionGeneric(Variant):
         scratch = b.scratch(keys, node.result.dtype.compute)
         b.call(self.kernel, list(operand_views(node, b)), [b.result(0)], scratch=scratch)
 
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        op = after.op
+        assert isinstance(op, Attention)
+        summed = (-2 if op.trans_q else -1, -1 if op.trans_k else -2, -1 if op.trans_v else -2)
+        for x, axis in zip(after.reads[:FIRST_MASK], summed, strict=True):
+            if x is not None and (reason := sums_backwards(x, [axis])):
+                return reason
+        return super().refuses(before, after, target)
+
 
 class AttentionVector(Variant):
     """A few queries at a time: their scores by a register tile, exponentials in vectors, values by another tile."""
@@ -163,10 +173,8 @@ class AttentionVector(Variant):
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         tile = after.params
         assert isinstance(tile, AttentionTile)
-        values = after.reads[FIRST_MASK - 1]
-        assert values is not None
-        if tile.direct and innermost_stride(values) != 1:
-            return f"{self.kernel} reads values where they lie"
+        if tile.direct and (reason := vectors_apart(after, FIRST_MASK - 1)):
+            return reason
         pairs = zip(before.reads[FIRST_MASK:], after.reads[FIRST_MASK:], strict=True)
         if any(a is not None and b is not None and scattered(a, b) for a, b in pairs):
             return f"{self.kernel} wants neighbours in a row of a mask to be neighbours in memory"

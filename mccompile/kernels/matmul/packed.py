@@ -16,7 +16,16 @@ from mccompile.ir.types import F32
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import PackedTile, Tile, merge, pitch
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    computed,
+    lines_broken,
+    not_plain_f32,
+    operand_pair,
+    sums_backwards,
+)
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
@@ -30,6 +39,14 @@ class MatMulGeneric(Variant):
         a, w = operand_pair(node)
         result = b.result(0)
         b.call(self.kernel, [batched(b.read(a), result), batched(b.read(w), result)], [result])
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        op = after.op
+        assert isinstance(op, MatMul)
+        for x, axis in zip(after.reads, (-2 if op.trans_a else -1, -1 if op.trans_b else -2), strict=True):
+            if x is not None and (reason := sums_backwards(x, [axis])):
+                return reason
+        return super().refuses(before, after, target)
 
 
 def batched(view: View, result: View) -> View:

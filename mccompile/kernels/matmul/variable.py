@@ -16,10 +16,11 @@ from mccompile.kernels.variant import (
     Builder,
     Offer,
     Variant,
-    innermost_stride,
     lines_broken,
+    neighbours,
     not_plain_f32,
     operand_pair,
+    vectors_apart,
 )
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
@@ -70,7 +71,7 @@ def panel_floats(rows: int, columns: int, lanes: int) -> int:
 
 def whole_lines(view: View, lanes: int) -> bool:
     """True if rows are whole vectors of neighbours."""
-    return innermost_stride(view) == 1 and view.shape[-1] % lanes == 0
+    return neighbours(view) and view.shape[-1] % lanes == 0
 
 
 class MatMulVariable(Variant):
@@ -129,11 +130,10 @@ class MatMulVariable(Variant):
         b.call(self.kernel, [left, right], [result], params=params, extras=extras, scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        params, right = after.params, after.reads[1]
+        params = after.params
         assert isinstance(params, VariableTile)
-        assert right is not None
-        if params.direct and innermost_stride(right) != 1:
-            return f"{self.kernel} reads rows of the second operand where they lie"
+        if params.direct and (reason := vectors_apart(after, 1)):
+            return reason
         return lines_broken(before, after, reads=False)
 
 
@@ -176,9 +176,7 @@ class MatMulDot(Variant):
         b.call(self.kernel, [left, right], [result], params=offer.params, extras=extras)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        if any(x is not None and innermost_stride(x) not in (0, 1) for x in after.reads):
-            return f"{self.kernel} wants neighbours along the sum to be neighbours in memory"
-        return ""
+        return vectors_apart(after, 0, 1)
 
 
 def _why_not(node: Node, target: Target) -> str:

@@ -1,0 +1,331 @@
+"""Kernels on views of any strides: what a variant does not refuse, it computes; beside a page without access.
+
+A call is lowered on tensors as they lie, then its operands are drawn anew: repeated (stride 0), backwards, in steps,
+in another order of axes, behind an offset.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mccompile.driver import Compilation, Options, compile_program
+from mccompile.ir.graph import Graph
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.kernel import Block, Buffer, Call, View
+from mccompile.ir.types import TensorType
+from mccompile.kernels.model.lanes import converts_halves
+from mccompile.kernels.registry import variant
+from mccompile.lower.lower import lower
+from mccompile.ops.registry import lookup
+from mccompile.ops.sampling import Case
+from mccompile.run.memory import guarded_bytes
+from mccompile.targets.target import STRICT_WARNINGS, resolve
+from tests.support.draw import SeededDraw
+from tests.support.opcases import Built, CaseLibrary, mismatch
+from tests.support.targets import needs_target
+
+Array = np.ndarray[Any, np.dtype[Any]]
+WINDOW = "strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)"
+THREES = "strides=(1, 3), pads=(0, 0, 0, 0), dilations=(1, 1)"
+FLAT = "strides=(1,), pads=(0, 0), dilations=(1,)"
+NODES = [
+    # kernel, operands, node, type of the result; %a and %b are read, %e and %f extras
+    ("reduce.generic", "a: f32[5,7,3]", "reduce(%a) {mode='sum', axes=(1, 2)}", "f32[5,1,1]"),
+    (
+        "reduce.generic",
+        "a: f32[6,4], e: f32[6,4]",
+        "reduce(%a) {mode='sum', axes=(1,)} with(%e) pre0{ acc * x0 }",
+        "f32[6,1]",
+    ),
+    *[
+        (
+            "reduce.generic",
+            f"a: f32[2,32,{n}], e: f32[2,1,{n}]",
+            "reduce(%a) {mode='sum', axes=(1, 2)} with(%e) pre0{ acc * x0 }",
+            "f32[2,1,1]",
+        )
+        for n in (3, 4)
+    ],
+    *[
+        (
+            "normalize.generic",
+            f"a: f32[2,{n},8], e: f32[1,{n},1]",
+            "normalize(%a) {axes=(1, 2), epsilon=0.01} with(%e) pre0{ acc * x0 }",
+            f"f32[2,{n},8]",
+        )
+        for n in (3, 4)
+    ],
+    ("reduce.vector", "a: f32[5,9,37]", "reduce(%a) {mode='sum', axes=(1,)}", "f32[5,1,37]"),
+    (
+        "reduce.vector",
+        "a: f32[5,37], e: f32[5,37]",
+        "reduce(%a) {mode='max', axes=(1,)} with(%e) pre0{ acc * x0 }",
+        "f32[5,1]",
+    ),
+    (
+        "softmax.generic",
+        "a: f32[5,4], e: bool[5,4]",
+        "softmax(%a) {axis=1} with(%e) pre0{ select(x0, acc, -9.0) }",
+        "f32[5,4]",
+    ),
+    ("softmax.generic", "a: f32[5,7]", "softmax(%a) {axis=1, mode='hard'}", "f32[5,7]"),
+    (
+        "softmax.vector",
+        "a: f32[9,4], e: bool[9,4]",
+        "softmax(%a) {axis=1} with(%e) pre0{ select(x0, acc, -9.0) }",
+        "f32[9,4]",
+    ),
+    ("softmax.vector", "a: f32[9,4], e: f32[9,4]", "softmax(%a) {axis=1} with(%e) post0{ acc * x0 }", "f32[9,4]"),
+    (
+        "softmax.vector",
+        "a: f32[3,40], e: bool[3,40]",
+        "softmax(%a) {axis=1} with(%e) pre0{ select(x0, acc, -9.0) }",
+        "f32[3,40]",
+    ),
+    ("softmax.vector", "a: f32[3,5,21]", "softmax(%a) {axis=1, mode='log'}", "f32[3,5,21]"),
+    ("normalize.generic", "a: f32[8,3]", "normalize(%a) {axes=(1,), epsilon=0.01, center=False}", "f32[8,3]"),
+    (
+        "normalize.generic",
+        "a: f32[2,5,4], e: f32[2,5,4]",
+        "normalize(%a) {axes=(1, 2), epsilon=0.01} with(%e) post0{ acc * x0 }",
+        "f32[2,5,4]",
+    ),
+    (
+        "normalize.vector",
+        "a: f32[3,37], e: f32[3,37]",
+        "normalize(%a) {axes=(1,), epsilon=0.01} with(%e) post0{ acc + x0 }",
+        "f32[3,37]",
+    ),
+    ("matmul.generic", "a: f32[3,4,9], b: f32[3,9,5]", "matmul(%a, %b)", "f32[3,4,5]"),
+    ("matmul.generic", "a: f32[1,3], b: f32[3,5]", "matmul(%a, %b)", "f32[1,5]"),
+    ("matmul.dot", "a: f32[2,37], b: f32[9,37]", "matmul(%a, %b) {trans_b=True}", "f32[2,9]"),
+    ("matmul.dot", "a: f32[9,37], b: f32[37,1]", "matmul(%a, %b)", "f32[9,1]"),
+    (
+        "matmul.variable",
+        "a: f32[3,7,9], b: f32[3,9,32], e: f32[3,7,32]",
+        "matmul(%a, %b) with(%e) post0{ acc + x0 }",
+        "f32[3,7,32]",
+    ),
+    ("matmul.variable", "a: f32[7,9], b: f32[21,9]", "matmul(%a, %b) {trans_b=True}", "f32[7,21]"),
+    ("matmul.packed", "a: f32[7,9]", "matmul(%a, %w) {trans_b=True}", "f32[7,20]"),
+    (
+        "attention.generic",
+        "a: f32[2,5,8], b: f32[2,8,9], e: f32[2,9,16]",
+        "attention(%a, %b, %e) {score={x0 * 0.5}}",
+        "f32[2,5,16]",
+    ),
+    (
+        "attention.vector",
+        "a: f32[2,5,8], b: f32[2,8,9], e: f32[2,9,32]",
+        "attention(%a, %b, %e) {score={x0 * 0.5}}",
+        "f32[2,5,32]",
+    ),
+    (
+        "attention.vector",
+        "a: f32[2,5,8], b: f32[2,8,9], e: f32[2,9,7], f: bool[2,5,9]",
+        "attention(%a, %b, %e, %f) {score={select(x3, x0, -9.0)}}",
+        "f32[2,5,7]",
+    ),
+    ("conv.generic", "a: f32[2,3,6,7], b: f32[4,3,3,3]", f"conv(%a, %b) {{{WINDOW}}}", "f32[2,4,6,7]"),
+    ("conv.generic", "a: f32[2,4,6], b: f32[3,4,1]", f"conv(%a, %b) {{{FLAT}}}", "f32[2,3,6]"),
+    (
+        "conv_transpose.generic",
+        "a: f32[2,1,9], b: f32[1,3,3]",
+        f"conv_transpose(%a, %b) {{{FLAT}, output_padding=(0,)}}",
+        "f32[2,3,11]",
+    ),
+    ("pool.generic", "a: f32[1,2,5,9]", "pool(%a) {mode='average', kernel=(1, 3), " + THREES + "}", "f32[1,2,5,3]"),
+    (
+        "pool.channels",
+        "a: f32[1,19,5,9]:nhwc",
+        "pool(%a) {mode='average', kernel=(3, 3), " + WINDOW + "}",
+        "f32[1,19,5,9]:nhwc",
+    ),
+    ("conv.channels", "a: f32[1,5,6,7]:nhwc", f"conv(%a, %c) {{{WINDOW}}}", "f32[1,20,6,7]:nhwc"),
+    ("conv.depthwise", "a: f32[1,20,6,7]:nhwc", f"conv(%a, %d) {{{WINDOW}, groups=20}}", "f32[1,20,6,7]:nhwc"),
+    ("conv.winograd", "a: f32[1,20,6,7]:nhwc", f"conv(%a, %g) {{{WINDOW}}}", "f32[1,16,6,7]:nhwc"),
+    (
+        "map.vector",
+        "a: f32[5,37], b: f32[5,37], e: bool[5,37]",
+        "map(%a, %b, %e) {expr={select(x2, x0, x1)}}",
+        "f32[5,37]",
+    ),
+    ("map.vector", "a: f32[5,37], b: f32[5,37]", "map(%a, %b) {expr={x0 * x1}}", "f32[5,37]"),
+    ("cum_sum.generic", "a: f32[5,7]", "cum_sum(%a) {axis=1}", "f32[5,7]"),
+    ("arg_reduce.generic", "a: f32[5,7]", "arg_reduce(%a) {mode='max', axis=1}", "i64[5,1]"),
+]
+WIDTHS = [
+    ("a: f32[5,37], b: f16[5,37], e: bool[5,37]", "map(%a, %b, %e) {expr={select(x2, x0, x1)}}", "f32"),
+    (
+        "a: f32[5,37], e: bool[5,37], f: f16[5,37]",
+        "map(%a) {expr={x0}} with(%e, %f) post0{ select(x0, acc, x1) }",
+        "f32",
+    ),
+    ("a: f32[5,37], b: f32[5,37]", "map(%a, %b) {expr={lt(x0, x1)}}", "bool"),
+    ("a: f32[5,37], b: f32[5,37], e: bool[5,37]", "map(%a, %b, %e) {expr={select(x2, x0, x1)}}", "f32"),
+    ("a: f32[5,37], b: f16[5,37]", "map(%a, %b) {expr={x0 + x1}, storage='f16'}", "f16"),
+]
+CONSTANTS = {"w": (20, 9), "c": (20, 5, 3, 3), "d": (20, 1, 3, 3), "g": (16, 20, 3, 3)}
+DRAWS = 4
+"""Views of each node, of which the variant may refuse some."""
+
+
+def network(operands: str, node: str, result: str) -> Graph:
+    """The node over inputs, and constants where it reads them."""
+    used = {n: shape for n, shape in CONSTANTS.items() if f"%{n}" in node}
+    weights = [f"{n}: f32[{','.join(map(str, shape))}]" for n, shape in used.items()]
+    inputs = ", ".join(f"%{o}" for o in [*operands.split(", "), *weights])
+    graph = parse_graph(f"graph @net({inputs}) {{ %y = {node} : {result} return %y }}", lookup)
+    rng = np.random.default_rng(1)
+    for v in [v for v in graph.inputs if v.name in used]:
+        graph.inputs.remove(v)
+        graph.constants[v] = rng.standard_normal(v.shape).astype(np.float32)
+    return graph
+
+
+def places(view: View) -> Array:
+    """Where the elements of a view lie in its buffer."""
+    found = np.full(view.shape, view.offset)
+    for f, stride in zip(view.factors, view.strides, strict=True):
+        along = [-1 if a == f.axis else 1 for a in range(view.rank)]
+        found = found + stride * np.arange(view.shape[f.axis]).reshape(along)
+    return found
+
+
+def drawn(view: View, d: SeededDraw, written: bool = False) -> View:
+    """Other places for the elements of a view, in a buffer that ends with the last of them; if ``written``, all."""
+    order = list(range(view.rank))
+    if d.int(0, 3) == 0:
+        order.sort(key=lambda a: d.int(0, 9))
+    strides, offset, reach = [0] * view.rank, 0 if written else d.choice([0, 0, 1, 3]), 1
+    for i in reversed(order):
+        extent = view.shape[view.factors[i].axis]
+        kind = d.choice(["plain", "plain", "plain", "back", "back", *([] if written else ["apart", "repeated"])])
+        if kind == "repeated" or view.strides[i] == 0:
+            continue
+        strides[i] = reach * (2 if kind == "apart" else 1)
+        reach = strides[i] * extent
+        if kind == "back":
+            offset += strides[i] * (extent - 1)
+            strides[i] = -strides[i]
+    other = View(view.buffer, view.shape, view.factors, tuple(strides), offset)
+    count = int(places(other).max()) + 1
+    old = view.buffer
+    buffer = Buffer(old.name, TensorType(view.dtype, (count,)), "arena", old.align, role=old.role)
+    return replace(other, buffer=buffer)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A call as it was lowered, and on other views."""
+
+    graph: Graph
+    before: Call
+    after: Call
+    built: Built
+
+    def inputs(self, rng: np.random.Generator) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The same values for both: tensors of the graph, and what lies in the buffers, NaN beside it."""
+        dense: dict[str, Array] = {}
+        given: dict[str, Array] = {}
+        for own, other in zip(self.before.inputs, self.after.inputs, strict=True):
+            if own is None or other is None or own.buffer.role != "input":
+                continue
+            value = next(v for v in self.graph.inputs if v.name == own.buffer.name)
+            memory = rng.standard_normal(other.buffer.elements)
+            memory = memory > 0 if own.dtype.name == "bool" else memory.astype(own.dtype.numpy)
+            used = np.zeros(memory.shape, dtype=bool)
+            used[places(other)] = True
+            flat = np.zeros(value.type.count, dtype=memory.dtype)
+            flat[places(own)] = memory[places(other)]
+            stored = [f.axis for f in value.type.factors]
+            dense[value.name] = flat.reshape([value.shape[a] for a in stored]).transpose(np.argsort(stored))
+            given[value.name] = memory if memory.dtype == bool else np.where(used, memory, memory.dtype.type("nan"))
+        return dense, given
+
+    def wanted(self, dense: dict[str, Array]) -> Array:
+        """The result's elements in the order of the views."""
+        (y,) = self.graph.outputs
+        stored = self.graph.evaluate(dense)[y.name].transpose([f.axis for f in y.type.factors])
+        return np.ascontiguousarray(stored).reshape(-1)[places(self.before.results[0])]
+
+
+def on_other_views(call: Call, d: SeededDraw) -> Call:
+    reads, extras = (
+        tuple(drawn(v, d) if v is not None and v.buffer.role == "input" else v for v in views)
+        for views in (call.reads, call.extras)
+    )
+    results = tuple(drawn(v, d, written=True) if d.int(0, 3) == 0 else v for v in call.results)
+    return replace(call, reads=reads, results=results, extras=extras, inplace=())
+
+
+def draw(
+    kernel: str, texts: tuple[str, str, str], target: str, name: str, seed: int, ask: bool = True
+) -> Drawn | str:
+    """A node whose call has drawn views, compiled; or why the variant refuses them. Seed 0: as they lie."""
+    graph, to = network(*texts), resolve(target)
+    graph.name = name
+    force = {graph.nodes[0].op.name: kernel}
+    lowered = lower(graph, to, force)
+    (before,) = lowered.module.body.linear()
+    assert isinstance(before, Call)
+    assert before.kernel == kernel, before.kernel
+    own = variant(kernel)
+    after = own.forwards(on_other_views(before, SeededDraw(seed))) if seed else before
+    if ask and (reason := own.refuses(before, after, to)):
+        return reason
+    old = {v.buffer: None for v in (*before.inputs, *before.results) if v is not None}
+    new = {v.buffer.name: v.buffer for v in (*after.inputs, *after.results) if v is not None}
+    lowered.module.buffers = [new.get(b.name, b) if b in old else b for b in lowered.module.buffers]
+    lowered.module.body = Block((after,))
+    c = Compilation(name, "0" * 64, Options(target=target, opt_level="O0"), to, graph, [], lowered=lowered)
+    return Drawn(graph, before, after, Built(seed, Case([]), [], c, compile_program(c)))
+
+
+def agree(found: Sequence[Drawn], target: str, folder: Path) -> None:
+    flags = [*resolve(target).c_flags, *STRICT_WARNINGS, "-O3"]
+    library = CaseLibrary(folder, [f.built for f in found], flags).build()
+    rng = np.random.default_rng(5)
+    for f in found:
+        dense, given = f.inputs(rng)
+        (got,) = library.run(f.built, given, allocate=guarded_bytes)
+        fault = mismatch(got.reshape(-1)[places(f.after.results[0])], f.wanted(dense), 1e-5)
+        assert not fault, f"{f.after.kernel} on {f.after.inputs}: {fault}"
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "native"])
+def test_any_step_of_any_width(target: str, tmp_path: Path) -> None:
+    """Vectors of floats, halves and bools from any places and to any, whether or not a variant would take them."""
+    needs_target(target)
+    found = [
+        draw("map.vector", (operands, node, f"{result}[5,37]"), target, f"net{i}_{seed}", 1 + seed, ask=False)
+        for i, (operands, node, result) in enumerate(WIDTHS)
+        for seed in range(12)
+        if converts_halves(resolve(target)) or "f16" not in operands + result
+    ]
+    agree([f for f in found if isinstance(f, Drawn)], target, tmp_path)
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+def test_drawn_views(target: str, tmp_path: Path) -> None:
+    """At -O3: gcc 12 miscompiles sums over what is read backwards."""
+    found: list[Drawn] = []
+    taken: Counter[str] = Counter()
+    for i, (kernel, *texts) in enumerate(NODES):
+        if target != "generic" or kernel.endswith(".generic"):
+            for seed in range(DRAWS):
+                number = 100 * i + seed if seed else 0
+                one = draw(kernel, (texts[0], texts[1], texts[2]), target, f"net{i}_{seed}", number)
+                if not isinstance(one, str):
+                    found.append(one)
+                    taken[kernel] += 1
+    agree(found, target, tmp_path)
+    unused = {kernel for kernel, *_ in NODES if target != "generic" or kernel.endswith(".generic")} - set(taken)
+    assert not unused, f"every draw was refused by {unused}"
