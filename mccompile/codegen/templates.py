@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 
@@ -57,6 +58,7 @@ def environment() -> jinja2.Environment:
         autoescape=False,
     )
     made.filters["bare"] = bare
+    made.filters["product"] = math.prod
     return made
 
 
