@@ -26,6 +26,7 @@ REDUCTIONS = [
     ("%x: f32[6000,2]", "reduce(%x) {mode='sum', axes=(0,)}", "1,2"),
 ]
 PRODUCTS = [
+    ("%x: f32[1,1,8], %k: f32[1,8,4000], %v: f32[1,4000,8]", "attention(%x, %k, %v) {score={x0}}", "1,1,8"),
     ("%x: f32[2,4000], %w: f32[4000,3]", "matmul(%x, %w)", "2,3"),
     ("%x: f32[2,4000], %w: f32[3,4000]", "matmul(%x, %w) {trans_b=True}", "2,3"),
     ("%x: f32[4000,2], %w: f32[4000,3]", "matmul(%x, %w) {trans_a=True}", "2,3"),
