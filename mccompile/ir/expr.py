@@ -78,6 +78,10 @@ class Apply(Expr):
         """Made once: an expression is looked up in many tables, with all its parts each time."""
         return hash((self.dtype, self.fn, self.operands))
 
+    def __post_init__(self) -> None:
+        """From the operands up, however deep they go: their own are made already."""
+        self._hash  # noqa: B018
+
     @property
     def args(self) -> tuple[Expr, ...]:
         return self.operands
@@ -153,9 +157,18 @@ def substitute(expr: Expr, replace: Callable[[Var], Expr]) -> Expr:
 
 def variables(expr: Expr) -> set[int]:
     """The indices of the variables an expression reads."""
-    if isinstance(expr, Var):
-        return {expr.index}
-    return set().union(*(variables(a) for a in expr.args)) if expr.args else set()
+    return {e.index for e in distinct(expr) if isinstance(e, Var)}
+
+
+def distinct(expr: Expr) -> list[Expr]:
+    """Every part of an expression once: it is a DAG whose shared parts a tree would repeat."""
+    seen = {expr: None}
+    pending = [expr]
+    while pending:
+        new = dict.fromkeys(a for a in pending.pop().args if a not in seen)
+        seen.update(new)
+        pending += new
+    return list(seen)
 
 
 def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> Array:

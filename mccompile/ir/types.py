@@ -10,6 +10,7 @@ Grammar::
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -103,6 +104,7 @@ Layout = tuple[Factor, ...]
 """How elements are stored: axis factors, outermost first. Shapes and attributes never depend on it."""
 
 
+@functools.cache
 def row_major(rank: int) -> Layout:
     """The layout of a tensor that says nothing: all axes in logical order."""
     return tuple(Factor(i) for i in range(rank))
@@ -183,6 +185,8 @@ class TensorType:
 
     @property
     def stored_shape(self) -> Shape:
+        if self.layout is None:
+            return self.shape
         return tuple(f.extent(self.shape) for f in self.factors)
 
     def with_shape(self, shape: Shape) -> TensorType:

@@ -52,8 +52,25 @@ def _fold(fn: str) -> Build:
 
 
 def _mean(n: Import, x: list[ex.Expr]) -> ex.Expr:
-    total = reduce(lambda a, b: ex.apply("add", a, b), x)
-    return ex.apply("div", total, ex.num(len(x), total.dtype))
+    total = _fold("add")(n, x)
+    return ex.apply("div", total, ex.num(sum(v is not None for v in n.inputs), total.dtype))
+
+
+MAX_TERMS = 32
+"""Operands of one expression: what has more is made of several, each of which begins with the one before."""
+
+
+def _bounded(n: Import, fn: str, operands: list[Value]) -> list[Value]:
+    """At most `MAX_TERMS` operands of the same result, from the left as one expression would go, and in its type.
+
+    Sum(a, b, ... 40 operands) is s + x32 + ... + x39 with s = a + b + ... + x31.
+    """
+    while len(operands) > MAX_TERMS:
+        first, rest = operands[:MAX_TERMS], operands[MAX_TERMS:]
+        distinct = list(dict.fromkeys(first))
+        body = _fold(fn)(n, [ex.var(distinct.index(v), v.dtype) for v in first])
+        operands = [n.inner(Map(body), distinct, f"first{len(rest)}"), *rest]
+    return operands
 
 
 def _const(like: ex.Expr, value: float) -> ex.Expr:
@@ -321,6 +338,10 @@ ROWS: tuple[Row, ...] = (
 )  # fmt: skip
 
 
+_TERMS = {"Max": "max", "Min": "min", "Sum": "add", "Mean": "add"}
+"""What operators of any number of inputs do with two of them."""
+
+
 def emit_map(n: Import, build: Build, operands: list[Value], storage: str | None = None) -> None:
     """Emit ``build`` over ``operands``; each is read once, so that equal operands share a variable."""
     distinct = list(dict.fromkeys(operands))
@@ -341,6 +362,8 @@ def _front_end(row: Row) -> FrontEnd:
         operands = [v for v in n.inputs if v is not None]
         if row.arity and len(operands) != row.arity:
             raise n.error(f"{row.op_type} takes {row.arity} inputs")
+        if not row.arity:
+            operands = _bounded(n, _TERMS[row.op_type], operands)
         emit_map(n, row.build, operands)
 
     def sample(d: Draw) -> Case:

@@ -116,15 +116,16 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
     for b in first:
         if b.role == "output" or (keep_inputs and b.role == "input"):
             last[b] = len(steps)
+    span = {b: _span(program, b) for b in first}
     alive: list[Buffer] = []
     for b in sorted(first, key=lambda b: first[b]):
         born = first[b]
         alive = [a for a in alive if last[a] >= born]
         for a in alive:
-            (a_low, a_high), (b_low, b_high) = _span(program, a), _span(program, b)
-            apart = a_high <= b_low or b_high <= a_low
+            if span[a][1] <= span[b][0] or span[b][1] <= span[a][0]:
+                continue
             allowed = _overwrites(steps, born, b, a) or _follows(program, steps, born, b, a)
-            if not apart and not (last[a] == born and allowed):
+            if not (last[a] == born and allowed):
                 raise InternalError(
                     f"{_describe(program, a)} and {_describe(program, b)} overlap, both are alive at step {born}"
                 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from mccompile.driver import Options, import_graph
+from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.graph import Graph
 from tests.cli.conftest import floats, save
 
@@ -63,3 +63,27 @@ def test_what_hardly_grows_is_stored(case: str, tmp_path: Path) -> None:
     nodes, constants = STORED[case]
     graph = _graph(tmp_path, nodes, constants)
     assert [n.op.name for n in graph.nodes] == ["map"]
+
+
+@pytest.mark.parametrize("level", ["O0", "O1", "O2", "Os"])
+@pytest.mark.parametrize("op", ["Sum", "Mean", "Max"])
+def test_operators_of_many_inputs(op: str, level: str, tmp_path: Path) -> None:
+    """They are no single expression as deep as they have inputs."""
+    names = [f"x{i}" for i in range(330)]
+    path = save(tmp_path / "m.onnx", [N(op, names, ["y"])], [floats(n, [2]) for n in names])
+    c = import_graph(path, Options(target="generic", opt_level=level))
+    feeds = {n: np.array([i, -i], np.float32) for i, n in enumerate(names)}
+    compile_program(c)
+    want = {"Sum": [54285, -54285], "Mean": [164.5, -164.5], "Max": [329, 0]}[op]
+    np.testing.assert_array_equal(next(iter(c.graph.evaluate(feeds).values())), want)
+
+
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_sums_of_many_branches(level: str, tmp_path: Path) -> None:
+    nodes, total = [N("Cos", ["x"], ["s0"])], "s0"
+    for i in range(1, 330):
+        nodes.append(N("Sin" if i % 2 else "Cos", [f"b{i - 1}" if i > 1 else "x"], [f"b{i}"]))
+        nodes.append(N("Add", [total, f"b{i}"], [f"s{i}"]))
+        total = f"s{i}"
+    path = save(tmp_path / "m.onnx", [*nodes, N("Neg", [total], ["y"])], [floats("x", [2])])
+    compile_program(import_graph(path, Options(target="generic", opt_level=level)))

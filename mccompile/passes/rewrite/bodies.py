@@ -33,7 +33,7 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
 
 def functions(e: ex.Expr) -> set[str]:
     """The names of the functions in an expression."""
-    return {part.fn for part in distinct(e) if isinstance(part, ex.Apply)}
+    return {part.fn for part in ex.distinct(e) if isinstance(part, ex.Apply)}
 
 
 _STEPS = {"floor", "ceil", "rne", "sign", "mod", "fmod"}
@@ -48,18 +48,7 @@ def has_steps(node: Node) -> bool:
 
 def parts(e: ex.Expr) -> int:
     """The number of different functions in an expression: those that generated code computes."""
-    return sum(not isinstance(part, ex.Var | ex.Num) for part in distinct(e))
-
-
-def distinct(e: ex.Expr) -> list[ex.Expr]:
-    """Every part of an expression once: it is a DAG whose shared parts a tree would repeat."""
-    seen = {e: None}
-    stack = [e]
-    while stack:
-        new = [a for a in stack.pop().args if a not in seen]
-        seen.update(dict.fromkeys(new))
-        stack += new
-    return list(seen)
+    return sum(not isinstance(part, ex.Var | ex.Num) for part in ex.distinct(e))
 
 
 def reads(e: ex.Expr, index: int) -> int:

@@ -63,7 +63,7 @@ def build_conflicts(problem: Problem, blocks: tuple[Block, ...]) -> Conflicts:
         for _, other, n, other_off in live:
             if other == b:
                 continue
-            low, high = _forbidden(m, n, sizes, reach)
+            low, high = _forbidden(m, n, sizes, reach) if reach else (-sizes[m], sizes[n])
             if low < high:
                 shift = other_off - off
                 ranges.setdefault((b, other), []).append((low + shift, high + shift))
@@ -88,6 +88,8 @@ def _forbidden(m: int, n: int, sizes: list[int], reach: dict[tuple[int, int], in
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The union of open ranges as few ranges; two that only touch stay apart, as their border is allowed."""
+    if len(ranges) == 1:
+        return ranges
     merged: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if merged and low < merged[-1][1]:
