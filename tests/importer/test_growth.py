@@ -11,6 +11,9 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.graph import Graph
+from mccompile.ir.kernel import Buffer
+from mccompile.ir.program import Program
+from mccompile.plan import check
 from tests.cli.conftest import floats, save
 
 N = helper.make_node
@@ -87,3 +90,24 @@ def test_sums_of_many_branches(level: str, tmp_path: Path) -> None:
         total = f"s{i}"
     path = save(tmp_path / "m.onnx", [*nodes, N("Neg", [total], ["y"])], [floats("x", [2])])
     compile_program(import_graph(path, Options(target="generic", opt_level=level)))
+
+
+def test_the_check_of_a_plan_looks_at_each_buffer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compares all that live together, but does not work out where they lie for every pair."""
+    spans = 0
+    span = check._span
+
+    def counted(program: Program, buffer: Buffer) -> tuple[int, int]:
+        nonlocal spans
+        spans += 1
+        return span(program, buffer)
+
+    monkeypatch.setattr(check, "_span", counted)
+    work = []
+    for count in (30, 60):
+        spans = 0
+        names = [f"x{i}" for i in range(count)]
+        path = save(tmp_path / "m.onnx", [N("Concat", names, ["y"], axis=0)], [floats(n, [2, 8]) for n in names])
+        compile_program(import_graph(path, Options(target="generic", opt_level="O0")))
+        work.append(spans)
+    assert work[1] < 2.2 * work[0]
