@@ -77,6 +77,12 @@ def parse(data: bytes, path: Path) -> onnx.ModelProto:
     return proto
 
 
+def _has_other_domains_only(graph: onnx.GraphProto) -> bool:
+    """Whether no node is of ai.onnx, so that the model need not say which version of it is meant. Nested graphs are
+    in attributes of ai.onnx alone."""
+    return len(graph.node) > 0 and all(normal_domain(node.domain) for node in graph.node)
+
+
 def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
     opsets: dict[str, int] = {}
     for entry in proto.opset_import:
@@ -85,6 +91,8 @@ def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
             raise CompileError(
                 f"two different opsets are stated for domain '{domain or 'ai.onnx'}'", where=where
             )
+    if "" not in opsets and opsets and not proto.functions and _has_other_domains_only(proto.graph):
+        opsets[""] = newest_opset()
     if "" not in opsets:
         raise CompileError(
             "the model states no ai.onnx opset", where=where, hint="the file may be damaged or cut short"

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio import OnnxValue, limits, newest_opset, read_model, subgraphs
 
@@ -306,3 +307,13 @@ def test_values_that_are_no_tensors(tmp_path: Path) -> None:
     assert read_model(save(model, tmp_path)).graph.outputs[0].dtype == "sequence"
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
     assert read_model(save(model, tmp_path)).graph.inputs[0].shape == (None, 3)
+
+
+def test_models_of_other_domains_alone_need_not_state_ai_onnx(tmp_path: Path) -> None:
+    model = proto([helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=0.5)], 3)
+    model.opset_import[0].domain = "ai.onnx.ml"
+    assert read_model(save(model, tmp_path)).opsets == {"ai.onnx.ml": 3, "": newest_opset()}
+    path = save(model, tmp_path)
+    graph = import_graph(path, Options(target="generic", dims={"n": 2})).graph
+    (got,) = graph.evaluate({"x": np.array([[0.25, 0.5, 0.75]] * 2, np.float32)}).values()
+    np.testing.assert_array_equal(got, [[0, 0, 1]] * 2)
