@@ -13,6 +13,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
 from mccompile.passes.algebra.fold_affine import is_bias, rounded
+from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
 
@@ -35,14 +36,17 @@ def _weights(m: Match, node: Node) -> Array | None:
 
 def _bias(m: Match, node: Node) -> Array | None:
     """The bias as one number per output channel; None if it is none of that kind. Without a bias, zeros."""
-    channels = node.result.shape[1 if isinstance(node.op, Conv) else -1]
+    found = contraction(node)
+    if found is None:
+        return None
+    axis = found.result.axis
+    channels = node.result.shape[axis]
     if not node.post:
         return np.zeros(channels)
     if node.extras[0] not in m.r.graph.constants:
         return None
     bias, rank = m.r.graph.array(node.extras[0]), len(node.result.shape)
     shape = (1,) * (rank - bias.ndim) + bias.shape
-    axis = 1 if isinstance(node.op, Conv) else rank - 1
     alone = all(e == 1 for a, e in enumerate(shape) if a != axis)
     return np.broadcast_to(bias.reshape(-1).astype(np.float64), (channels,)) if alone else None
 
@@ -85,7 +89,9 @@ def _install(m: Match, op: Conv | MatMul, weights: Array, bias: Array) -> None:
     extras: list[Value] = []
     node.op, node.post = op, {}
     if np.any(bias != 0):
-        shape = (-1, *(1,) * (len(node.result.shape) - 2)) if isinstance(op, Conv) else (-1,)
+        found = contraction(node)
+        assert found is not None
+        shape = (-1, *(1,) * (found.result.rank - 1 - found.result.axis))
         extras = [graph.constant(f"{old.name}.bias", rounded(bias, dtype).reshape(shape))]
         node.post = {0: ex.apply("add", ex.acc(dtype), ex.var(0, dtype))}
     m.r.rewire(node, [m.values["x"], composed], extras)
@@ -95,29 +101,27 @@ def _install(m: Match, op: Conv | MatMul, weights: Array, bias: Array) -> None:
 # -- convolutions --------------------------------------------------------------------------------------------
 def _composed_conv(m: Match) -> tuple[Conv, Array, Array] | Fail:
     """Operator, weights and bias of both; a Fail if there is none."""
-    first, last = m.nodes["first"], m.root
-    v, w = _weights(m, first), _weights(m, last)
-    assert isinstance(first.op, Conv)
-    assert isinstance(last.op, Conv)
+    first, last = m.op(Conv, "first"), m.op(Conv)
+    v, w = _weights(m, m.nodes["first"]), _weights(m, m.root)
     assert v is not None
     assert w is not None
-    inner, outer = _bias(m, first), _bias(m, last)
+    inner, outer = _bias(m, m.nodes["first"]), _bias(m, m.root)
     assert inner is not None
     assert outer is not None
-    if first.op.groups != 1 or last.op.groups != 1:
+    if first.groups != 1 or last.groups != 1:
         return Fail("")
     bias = outer + w.reshape(*w.shape[:2], -1).sum(2) @ inner
     if set(w.shape[2:]) == {1}:
-        if any(last.op.pads):
+        if any(last.pads):
             return Fail("")
-        strides = tuple(a * b for a, b in zip(first.op.strides, last.op.strides, strict=True))
-        return replace(first.op, strides=strides), np.einsum("om,mc...->oc...", w.reshape(w.shape[:2]), v), bias
+        strides = tuple(a * b for a, b in zip(first.strides, last.strides, strict=True))
+        return replace(first, strides=strides), np.einsum("om,mc...->oc...", w.reshape(w.shape[:2]), v), bias
     if set(v.shape[2:]) == {1}:
-        if any(first.op.pads) or set(first.op.strides) != {1}:
+        if any(first.pads) or set(first.strides) != {1}:
             return Fail("the windows do not compose")
-        if any(last.op.pads) and np.any(inner != 0):
+        if any(last.pads) and np.any(inner != 0):
             return Fail("zero padding comes between the bias and the second convolution")
-        return last.op, np.einsum("om...,mc->oc...", w, v.reshape(v.shape[:2])), bias
+        return last, np.einsum("om...,mc->oc...", w, v.reshape(v.shape[:2])), bias
     return Fail("")
 
 
@@ -136,25 +140,22 @@ def _rewrite_conv(m: Match) -> None:
 # -- matrix products -----------------------------------------------------------------------------------------
 def _composed_matmul(m: Match) -> tuple[MatMul, Array, Array]:
     """x A + a, times B, plus b, is x (A B) + (a B + b)."""
-    first, last = m.nodes["first"], m.root
-    assert isinstance(first.op, MatMul)
-    assert isinstance(last.op, MatMul)
-    a, b, inner, outer = _weights(m, first), _weights(m, last), _bias(m, first), _bias(m, last)
+    first, last = m.op(MatMul, "first"), m.op(MatMul)
+    (a, inner), (b, outer) = ((_weights(m, n), _bias(m, n)) for n in (m.nodes["first"], m.root))
     assert a is not None
     assert b is not None
     assert inner is not None
     assert outer is not None
-    a, b = (w.T if op.trans_b else w for w, op in ((a, first.op), (b, last.op)))
-    return MatMul(first.op.trans_a), a @ b, inner @ b + outer
+    a, b = (w.T if op.trans_b else w for w, op in ((a, first), (b, last)))
+    return MatMul(first.trans_a), a @ b, inner @ b + outer
 
 
 def _check_matmul(m: Match) -> Fail | None:
     first, last = m.nodes["first"], m.root
-    assert isinstance(last.op, MatMul)
     failed = _check_pair(m)
     if failed:
         return failed
-    if last.op.trans_a or any(n.operands[1] is None or len(n.operands[1].shape) != 2 for n in (first, last)):
+    if m.op(MatMul).trans_a or any(n.operands[1] is None or len(n.operands[1].shape) != 2 for n in (first, last)):
         return Fail("their operands are not simply rows and matrices")
     op, weights, _ = _composed_matmul(m)
     return _pays(m, op, weights)

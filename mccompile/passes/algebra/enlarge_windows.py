@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,45 +31,53 @@ def run(graph: Graph, remarks: Remarks) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
-        w = _weights(r, node)
-        if w is None:
+        small = _plain(r, node)
+        if small is None:
             continue
-        for big in r.users(node.inputs[0]):
-            own = _weights(r, big)
-            if own is not None and math.prod(own.shape[2:]) > math.prod(w.shape[2:]):
-                changes += _enlarge(r, node, big, remarks)
+        for other in r.users(node.inputs[0]):
+            big = _plain(r, other)
+            if big is not None and math.prod(big.window) > math.prod(small.window):
+                changes += _enlarge(r, small, big, remarks)
                 break
     r.finish()
     return changes
 
 
-def _weights(r: Rewriter, node: Node) -> Value | None:
-    """The constant weights of a plain convolution that nothing else reads."""
+@dataclass(frozen=True)
+class _Plain:
+    """A convolution with constant weights that nothing else reads."""
+
+    node: Node
+    op: Conv
+    weights: Value
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        return self.weights.shape[2:]
+
+
+def _plain(r: Rewriter, node: Node) -> _Plain | None:
     if not isinstance(node.op, Conv) or node.op.groups != 1 or node.pre:
         return None
     w = node.operands[1]
     known = w is not None and isinstance(r.graph.constants.get(w), np.ndarray) and r.users(w) == [node]
     plain = all(v.type.layout is None for v in (*node.inputs, *node.results))
-    return w if known and plain and node.operands[0] is not w else None
+    return _Plain(node, node.op, w) if w is not None and known and plain and node.operands[0] is not w else None
 
 
-def _enlarge(r: Rewriter, small: Node, big: Node, remarks: Remarks) -> int:
-    what = f"enlarged {small.where} to the window of {big.where}"
-    assert isinstance(small.op, Conv)
-    assert isinstance(big.op, Conv)
-    w, own = _weights(r, small), _weights(r, big)
-    assert w is not None
-    assert own is not None
-    array = r.graph.array(w)
-    window = tuple(own.shape[2:])
-    start = window_inside(big.op, window, small.op, tuple(w.shape[2:]))
-    reason = start if isinstance(start, str) else _price(small, big, math.prod(window) / math.prod(w.shape[2:]))
+def _enlarge(r: Rewriter, small: _Plain, big: _Plain, remarks: Remarks) -> int:
+    what = f"enlarged {small.node.where} to the window of {big.node.where}"
+    w, node = small.weights, small.node
+    array, window = r.graph.array(w), big.window
+    start = window_inside(big.op, window, small.op, small.window)
+    times = math.prod(window) / math.prod(small.window)
+    reason = start if isinstance(start, str) else _price(node, big.node, times)
     if reason or isinstance(start, str):
         remarks.miss(what, reason)
         return 0
     weights = added(np.zeros((*w.shape[:2], *window)), array, start).astype(array.dtype)
-    small.op = big.op
-    r.rewire(small, [small.operands[0], r.graph.constant(f"{w.name}.enlarged", weights)])
+    node.op = big.op
+    r.rewire(node, [node.operands[0], r.graph.constant(f"{w.name}.enlarged", weights)])
     remarks.hit(what)
     return 1
 

@@ -39,28 +39,32 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
-        if isinstance(node.op, Conv | Pool) and len(node.result.shape) == 5:
+        op = node.op
+        if isinstance(op, Conv | Pool) and len(node.result.shape) == 5:
             what = f"flattened {node.where}"
-            reason = _obstacle(graph, node)
+            reason = _obstacle(graph, node, op)
             if reason:
                 remarks.miss(what, reason)
                 continue
-            (_convolution if isinstance(node.op, Conv) else _pool)(r, node)
+            if isinstance(op, Conv):
+                _convolution(r, node, op)
+            else:
+                _pool(r, node, op)
             remarks.hit(what)
             changes += 1
     r.finish()
     return changes
 
 
-def _obstacle(graph: Graph, node: Node) -> str:
+def _obstacle(graph: Graph, node: Node, op: Conv | Pool) -> str:
     """Why a node stays as it is; empty if it need not."""
     if node.pre or any(v.dtype != F32 or v.type.layout is not None for v in (*node.inputs, *node.results)):
         return "it has a prologue, is not in f32, or is not row-major"
-    if isinstance(node.op, Conv):
+    if isinstance(op, Conv):
         w = node.operands[1]
         if not isinstance(graph.constants.get(w), np.ndarray) if w is not None else True:
             return "its weights are no constants"
-        if node.op.groups != 1 and w is not None and w.shape[2] != 1:
+        if op.groups != 1 and w is not None and w.shape[2] != 1:
             return "it has groups"
         if any(_flat_shape(v, node.result.shape) is None for v in node.extras):
             return "an operand of its epilogue is broadcast along one of two axes that become one"
@@ -81,9 +85,8 @@ def _flat_shape(v: Value, result: Shape) -> Shape | None:
 
 
 # -- convolutions ------------------------------------------------------------------------------------------------
-def _convolution(r: Rewriter, node: Node) -> None:
-    op, (x, w) = node.op, node.operands
-    assert isinstance(op, Conv)
+def _convolution(r: Rewriter, node: Node, op: Conv) -> None:
+    x, w = node.operands
     assert x is not None
     assert w is not None
     depth, result = w.shape[2], node.result
@@ -140,10 +143,9 @@ def _restore(r: Rewriter, node: Node, flat: Value, shape: Sequence[int]) -> None
 
 
 # -- pools -------------------------------------------------------------------------------------------------------
-def _pool(r: Rewriter, node: Node) -> None:
+def _pool(r: Rewriter, node: Node, op: Pool) -> None:
     """First within the planes, then across them: a maximum of maxima; a mean of means, as windows are boxes."""
-    op, x = node.op, node.operands[0]
-    assert isinstance(op, Pool)
+    x = node.operands[0]
     assert x is not None
     n, channels, depth = x.shape[:3]
     planes, height, width = node.result.shape[2:]

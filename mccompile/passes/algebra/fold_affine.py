@@ -11,7 +11,6 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
-from mccompile.ops.map import Map
 from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -33,7 +32,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     Not exact: products and sums of constants are rounded once more, which moves results by an ulp or two.
     """
     r = Rewriter(graph)
-    changes = sum(_fold(r, node, remarks) for node in r.nodes() if isinstance(node.op, Map))
+    changes = sum(_fold(r, node, remarks) for node in r.nodes() if node.op.elementwise is not None)
     r.finish()
     return changes
 
@@ -91,7 +90,7 @@ def _obstacle(r: Rewriter, node: Node, producer: Node, affine: Affine) -> str:
 def _is_scaled_alike(r: Rewriter, other: Node, scale: Array) -> bool:
     """True if another node that reads the weights will be scaled alike: both read the same new weights then."""
     users = r.users(other.result) if len(other.results) == 1 else []
-    if len(users) != 1 or not isinstance(users[0].op, Map) or other.operands[0] is other.operands[-1]:
+    if len(users) != 1 or users[0].op.elementwise is None or other.operands[0] is other.operands[-1]:
         return False
     (node,) = users
     variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
@@ -116,7 +115,7 @@ def is_bias(body: ex.Expr | None) -> bool:
 # -- what a map does to its variable operand ---------------------------------------------------------------
 def affine_map(graph: Graph, node: Node, value: Value) -> Affine | None:
     """The scale and shift of a map that does nothing else to ``value``."""
-    assert isinstance(node.op, Map)
+    assert node.op.elementwise is not None
     if not value.dtype.is_float:
         return None
 
@@ -128,7 +127,7 @@ def affine_map(graph: Graph, node: Node, value: Value) -> Affine | None:
         return Affine(None, graph.array(operand).astype(np.float64))
 
     with np.errstate(all="ignore"):
-        found = _affine(node.op.expr, leaf)
+        found = _affine(node.op.elementwise, leaf)
     if found is None or (found.scale is None and found.shift is None):
         return None
     unscaled = found.scale is not None and bool(np.all(found.scale == 1))

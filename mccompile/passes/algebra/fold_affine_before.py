@@ -7,7 +7,6 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
-from mccompile.ops.map import Map
 from mccompile.ops.pad import Pad
 from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, rounded
 from mccompile.passes.analysis.contraction import Contraction, contraction
@@ -25,7 +24,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     """
     r = Rewriter(graph)
     # From the end, so that of a scale and a shift in two maps the later one goes first.
-    changes = sum(_fold(r, node, remarks) for node in list(r.nodes())[::-1] if isinstance(node.op, Map))
+    changes = sum(_fold(r, node, remarks) for node in list(r.nodes())[::-1] if node.op.elementwise is not None)
     r.finish()
     return changes
 

@@ -16,41 +16,38 @@ def run(graph: Graph, remarks: Remarks) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
-        pad = r.producer(node.operands[0]) if isinstance(node.op, Conv) else None
-        if pad is None or not isinstance(pad.op, Pad):
+        pad, conv = r.producer(node.operands[0]) if node.operands else None, node.op
+        if pad is None or not isinstance(conv, Conv) or not isinstance(pad.op, Pad):
             continue
         what = f"folded {pad.where} into {node.where}"
-        reason = _obstacle(r, node, pad)
+        reason = _obstacle(r, node, pad, pad.op)
         if reason:
             remarks.miss(what, reason)
         else:
-            _fold(r, node, pad)
+            _fold(r, node, conv, pad, pad.op)
             remarks.hit(what)
             changes += 1
     r.finish()
     return changes
 
 
-def _obstacle(r: Rewriter, node: Node, pad: Node) -> str:
-    assert isinstance(pad.op, Pad)
+def _obstacle(r: Rewriter, node: Node, pad: Node, op: Pad) -> str:
     rank = len(pad.result.shape)
-    if pad.op.mode != "constant" or pad.op.value != 0:
+    if op.mode != "constant" or op.value != 0:
         return "it does not pad with zeros"
-    if any(pad.op.pads[a] or pad.op.pads[rank + a] for a in (0, 1)):
+    if any(op.pads[a] or op.pads[rank + a] for a in (0, 1)):
         return "it pads other axes than the spatial ones"
     if pad.pre or pad.post or 0 in node.pre:
         return "its elements are not read as they are"
-    if r.is_output(pad.result) or not all(isinstance(u.op, Conv) for u in r.users(pad.result)):
+    if r.is_output(pad.result) or not all(type(u.op) is type(node.op) for u in r.users(pad.result)):
         return "its result is needed elsewhere"
     return ""
 
 
-def _fold(r: Rewriter, node: Node, pad: Node) -> None:
-    assert isinstance(node.op, Conv)
-    assert isinstance(pad.op, Pad)
+def _fold(r: Rewriter, node: Node, conv: Conv, pad: Node, op: Pad) -> None:
     rank = len(pad.result.shape)
-    added = (*pad.op.pads[2:rank], *pad.op.pads[rank + 2 :])
-    node.op = replace(node.op, pads=tuple(a + b for a, b in zip(node.op.pads, added, strict=True)))
+    added = (*op.pads[2:rank], *op.pads[rank + 2 :])
+    node.op = replace(conv, pads=tuple(a + b for a, b in zip(conv.pads, added, strict=True)))
     r.rewire(node, [pad.operands[0] if v is pad.result else v for v in node.operands])
     node.origins = tuple(dict.fromkeys(pad.origins + node.origins))
     if not r.users(pad.result):

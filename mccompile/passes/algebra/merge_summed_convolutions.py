@@ -11,7 +11,6 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
-from mccompile.ops.map import Map
 from mccompile.passes.algebra.enlarge_windows import added, window_inside
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -39,20 +38,21 @@ def run(graph: Graph, remarks: Remarks) -> int:
     May change rounding: sums of weights are rounded.
     """
     r = Rewriter(graph)
-    changes = sum(_merge(r, node, remarks) for node in r.nodes() if isinstance(node.op, Map))
+    changes = sum(_merge(r, node, remarks) for node in r.nodes() if node.op.elementwise is not None)
     r.finish()
     return changes
 
 
 def _merge(r: Rewriter, node: Node, remarks: Remarks) -> int:
     makers = [r.producer(v) for v in node.operands]
-    convs = [m for m in makers if m is not None and isinstance(m.op, Conv)]
+    pairs = [(m, m.op) for m in makers if m is not None and isinstance(m.op, Conv)]
+    convs = [m for m, _ in pairs]
     if len(node.operands) != 2 or len(convs) != 2 or convs[0] is convs[1] or not _is_sum(node):
         return 0
     if convs[0].operands[0] is not convs[1].operands[0]:
         return 0
     what = f"merged {convs[1].where} into {convs[0].where}"
-    branches = [_branch(r, c) for c in convs]
+    branches = [_branch(r, *pair) for pair in pairs]
     big, small = branches
     if big is None or small is None:
         remarks.miss(what, "its result is needed elsewhere, or it has more than constant weights and a bias")
@@ -72,16 +72,15 @@ def _merge(r: Rewriter, node: Node, remarks: Remarks) -> int:
 
 
 def _is_sum(node: Node) -> bool:
-    assert isinstance(node.op, Map)
-    e = node.op.expr
+    assert node.op.elementwise is not None
+    e = node.op.elementwise
     plain = isinstance(e, ex.Apply) and e.fn == "add" and all(isinstance(a, ex.Var) for a in e.operands)
     return plain and not node.pre and not node.post and ex.variables(e) == {0, 1}
 
 
-def _branch(r: Rewriter, node: Node) -> _Branch | None:
+def _branch(r: Rewriter, node: Node, op: Conv) -> _Branch | None:
     """The convolution as weights and bias; None if it does more, or something else needs its result."""
-    op, weights = node.op, r.graph.constants.get(node.operands[1]) if node.operands[1] else None
-    assert isinstance(op, Conv)
+    weights = r.graph.constants.get(node.operands[1]) if node.operands[1] else None
     if node.pre or not r.is_private(node.result) or not isinstance(weights, np.ndarray):
         return None
     if not node.post:

@@ -19,7 +19,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
-        product = r.producer(node.operands[0]) if isinstance(node.op, Reshape) and is_plain(node) else None
+        product = r.producer(node.operands[0]) if node.op.keeps_order and is_plain(node) else None
         if product is None or not isinstance(product.op, MatMul) or not _splits(r, product, node.result.shape):
             continue
         what = f"split the leading axes of {product.where}"
@@ -45,7 +45,7 @@ def _splits(r: Rewriter, product: Node, shape: Shape) -> bool:
 def _before(r: Rewriter, value: Value | None, leading: Shape) -> Value | None:
     """What ``value`` is a reshape of, if that has the ``leading`` axes."""
     reshape = r.producer(value)
-    if value is None or reshape is None or not isinstance(reshape.op, Reshape) or not is_plain(reshape):
+    if value is None or reshape is None or not reshape.op.keeps_order or not is_plain(reshape):
         return None
     source = reshape.operands[0]
     assert source is not None

@@ -285,11 +285,11 @@ def reshaped_axis(before: Shape, axis: int, after: Shape) -> tuple[int, int, int
 
 
 def _reshape(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Reshape)
+    assert op.keeps_order
     x = _first(operands)
     if x.axis is None:
         return [x]
-    place = reshaped_axis(_operand(node).shape, x.axis, op.shape)
+    place = reshaped_axis(_operand(node).shape, x.axis, node.result.shape)
     if place is None:
         a.pin(x.ids, f"{node.where} cuts channels in parts")
         return [Channels(None, _NONE, x.range.whole())]

@@ -7,17 +7,17 @@ from collections.abc import Callable
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.affine import Affine
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.structure import Coordinates
 from mccompile.ir.types import Shape, TensorType, broadcast_shapes
 from mccompile.ops.concat import Concat
-from mccompile.ops.map import Map
-from mccompile.ops.movement import Movement
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
+from mccompile.passes.analysis.movement import reorders
 from mccompile.passes.clean.expression_rules import simplify
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.patterns import AnyOp
 from mccompile.passes.rewrite.rewriter import Rewriter
 
 
@@ -47,33 +47,35 @@ def _is_plain(node: Node | None) -> bool:
 def _moves_nothing(r: Rewriter, node: Node) -> bool:
     """Movement that copies its operand to the same coordinates goes: a slice of everything, a concat of one,
     a pad by nothing, a transpose that keeps the order, an expand to the same shape."""
-    if not isinstance(node.op, Movement) or len(node.operands) != 1 or len(node.results) != 1:
+    if not reorders(node.op) or len(node.operands) != 1 or len(node.results) != 1:
         return False
     (source,), (result,) = node.operands, node.results
     if source is None or source.type != result.type or not _is_plain(node):
         return False
-    moves = node.op.moves((source.type,), (result.type,))
-    if len(moves) != 1 or moves[0].loops != result.shape:
+    nests = node.op.structure((source.type,))
+    if len(nests) != 1 or nests[0].loops != result.shape:
         return False
-    stays = _stays(moves[0].src, result.shape) and _stays(moves[0].dst, result.shape)
+    (reads,) = nests[0].reads
+    stays = reads is not None and _stays(reads, result.shape) and _stays(nests[0].writes, result.shape)
     return stays and r.bypass(node, source)
 
 
-def _stays(maps: tuple[Affine, ...], loops: Shape) -> bool:
+def _stays(maps: Coordinates, loops: Shape) -> bool:
     """True if coordinate a is loop a, whatever is said of loops that run once."""
     long = [k for k, extent in enumerate(loops) if extent > 1]
-    return all(m.const == 0 and all(m.coefs[k] == (k == a) for k in long) for a, m in enumerate(maps))
+    known = [m for m in maps if m is not None and m.const == 0]
+    return len(known) == len(maps) and all(m.coefs[k] == (k == a) for k in long for a, m in enumerate(known))
 
 
 def _reshapes_to_its_own_shape(r: Rewriter, node: Node) -> bool:
     """reshape(x) to the shape of x is x."""
-    source = node.operands[0] if isinstance(node.op, Reshape) else None
+    source = node.operands[0] if node.op.keeps_order else None
     return source is not None and _is_plain(node) and source.shape == node.result.shape and r.bypass(node, source)
 
 
 def _does_nothing(r: Rewriter, node: Node) -> bool:
     """map(x) { x0 } is x, if the result is stored as x is and nothing is broadcast."""
-    if not isinstance(node.op, Map) or node.pre or node.post or not isinstance(node.op.expr, ex.Var):
+    if node.op.elementwise is None or node.pre or node.post or not isinstance(node.op.elementwise, ex.Var):
         return False
     (source,) = node.operands
     return source is not None and source.type == node.result.type and r.bypass(node, source)
@@ -81,20 +83,28 @@ def _does_nothing(r: Rewriter, node: Node) -> bool:
 
 def _reshapes_a_reshape(r: Rewriter, node: Node) -> bool:
     """reshape(reshape(x)) is one reshape of x: both keep the row-major order."""
-    inner = r.producer(node.operands[0]) if isinstance(node.op, Reshape) else None
-    if inner is None or not isinstance(inner.op, Reshape) or not _is_plain(node) or not _is_plain(inner):
+    inner = r.producer(node.operands[0]) if node.op.keeps_order else None
+    if inner is None or not inner.op.keeps_order or not _is_plain(node) or not _is_plain(inner):
         return False
     r.rewire(node, inner.operands)
     return True
 
 
+def _two(r: Rewriter, node: Node, kind: type[AnyOp]) -> tuple[AnyOp, Node, AnyOp] | None:
+    """An operator of a kind, what made its operand by another one, and that: both plain."""
+    outer, inner = node.op, r.producer(node.operands[0]) if node.operands else None
+    if not isinstance(outer, kind) or inner is None or not isinstance(inner.op, kind):
+        return None
+    return (outer, inner, inner.op) if _is_plain(node) and _is_plain(inner) else None
+
+
 def _transposes_a_transpose(r: Rewriter, node: Node) -> bool:
     """transpose(transpose(x, p), q) is transpose(x, p[q])."""
-    inner = r.producer(node.operands[0]) if isinstance(node.op, Transpose) else None
-    if inner is None or not isinstance(inner.op, Transpose) or not _is_plain(node) or not _is_plain(inner):
+    pair = _two(r, node, Transpose)
+    if pair is None:
         return False
-    assert isinstance(node.op, Transpose)
-    node.op = Transpose(tuple(inner.op.perm[p] for p in node.op.perm))
+    outer, inner, first = pair
+    node.op = Transpose(tuple(first.perm[p] for p in outer.perm))
     r.rewire(node, inner.operands)
     return True
 
@@ -114,13 +124,13 @@ def _transposes_axes_of_extent_one(r: Rewriter, node: Node) -> bool:
 
 def _slices_a_slice(r: Rewriter, node: Node) -> bool:
     """slice(slice(x)): starts and steps are composed."""
-    inner = r.producer(node.operands[0]) if isinstance(node.op, Slice) else None
-    if inner is None or not isinstance(inner.op, Slice) or not _is_plain(node) or not _is_plain(inner):
+    pair = _two(r, node, Slice)
+    if pair is None:
         return False
-    assert isinstance(node.op, Slice)
-    starts = tuple(a + b * s for a, b, s in zip(inner.op.starts, node.op.starts, inner.op.steps, strict=True))
-    extents = node.op.extents
-    steps = tuple(a * b if e > 1 else 1 for a, b, e in zip(inner.op.steps, node.op.steps, extents, strict=True))
+    outer, inner, first = pair
+    starts = tuple(a + b * s for a, b, s in zip(first.starts, outer.starts, first.steps, strict=True))
+    extents = outer.extents
+    steps = tuple(a * b if e > 1 else 1 for a, b, e in zip(first.steps, outer.steps, extents, strict=True))
     node.op = Slice(starts, steps, extents)
     r.rewire(node, inner.operands)
     return True
@@ -143,9 +153,9 @@ def _joins_what_is_joined(r: Rewriter, node: Node) -> bool:
 
 def _reads_an_operand_twice(r: Rewriter, node: Node) -> bool:
     """map(x, x) reads x once; operands the expression does not need go, if the result keeps its shape."""
-    if not isinstance(node.op, Map) or node.pre:
+    if node.op.elementwise is None or node.pre:
         return False
-    needed = ex.variables(node.op.expr)
+    needed = ex.variables(node.op.elementwise)
     kept = list(dict.fromkeys(v for i, v in enumerate(node.operands) if i in needed and v is not None))
     if len(kept) == len(node.operands) or not kept:
         return False
@@ -156,31 +166,32 @@ def _reads_an_operand_twice(r: Rewriter, node: Node) -> bool:
         assert operand is not None
         return ex.var(kept.index(operand), v.dtype)
 
-    node.op = Map(ex.substitute(node.op.expr, place), node.op.storage)
+    node.op = node.op.with_elementwise(ex.substitute(node.op.elementwise, place))
     r.rewire(node, kept)
     return True
 
 
 def _simplifies_its_expression(r: Rewriter, node: Node) -> bool:
     """The rules of `expression_rules`; a map that stores f16 need not round to f16 before."""
-    if not isinstance(node.op, Map) or node.pre or node.post:
+    if node.op.elementwise is None or node.pre or node.post:
         return False
-    body = simplify(node.op.expr)
-    if node.op.storage == "f16" and isinstance(body, ex.Apply) and body.fn == "round_f16":
+    body = simplify(node.op.elementwise)
+    if node.result.dtype.name == "f16" and isinstance(body, ex.Apply) and body.fn == "round_f16":
         body = body.operands[0]
     shapes = [v.shape for i, v in enumerate(node.operands) if v is not None and i in ex.variables(body)]
-    if body is node.op.expr or not shapes or broadcast_shapes(*shapes) != node.result.shape:
+    if body is node.op.elementwise or not shapes or broadcast_shapes(*shapes) != node.result.shape:
         return False
-    node.op = Map(body, node.op.storage)
+    node.op = node.op.with_elementwise(body)
     _reads_an_operand_twice(r, node)
     return True
 
 
 def _comes_to_a_number(r: Rewriter, node: Node) -> bool:
     """select(true, 2.0, x) needs no x: the result is a constant, unless a caller wants to read it."""
-    if not isinstance(node.op, Map) or not _is_plain(node) or r.is_output(node.result):
+    body = node.op.elementwise
+    if body is None or not _is_plain(node) or r.is_output(node.result):
         return False
-    body = simplify(node.op.expr)
+    body = simplify(body)
     if not isinstance(body, ex.Num):
         return False
     result = node.result
@@ -220,9 +231,9 @@ def _is_acc(e: ex.Expr) -> bool:
 
 def _computes_before_it_reshapes(r: Rewriter, node: Node) -> bool:
     """map(reshape(x), scalars) is reshape(map(x, scalars)): so the map comes next to what made x."""
-    if not isinstance(node.op, Map) or not _is_plain(node):
+    if node.op.elementwise is None or not _is_plain(node):
         return False
-    reshapes = [p for v in node.operands if (p := r.producer(v)) is not None and isinstance(p.op, Reshape)]
+    reshapes = [p for v in node.operands if (p := r.producer(v)) is not None and p.op.keeps_order]
     if len(reshapes) != 1 or not _is_plain(reshapes[0]) or not r.is_private(reshapes[0].result):
         return False
     (reshape,) = reshapes

@@ -7,7 +7,6 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import BOOL, I32, I64, broadcast_shapes
-from mccompile.ops.map import Map
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -28,7 +27,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     for node in r.nodes():
         given = {i: n for i, v in enumerate(node.extras) if (n := number(v)) is not None}
         changes += _inline_extras(r, node, given) if given else 0
-        if isinstance(node.op, Map):
+        if node.op.elementwise is not None:
             given = {i: n for i, v in enumerate(node.operands) if (n := number(v)) is not None}
             changes += _inline_operands(r, node, given, remarks) if given else 0
     r.finish()
@@ -74,12 +73,12 @@ def _inline_extras(r: Rewriter, node: Node, given: dict[int, ex.Num]) -> int:
 
 
 def _inline_operands(r: Rewriter, node: Node, given: dict[int, ex.Num], remarks: Remarks) -> int:
-    assert isinstance(node.op, Map)
+    assert node.op.elementwise is not None
     place = _renumbered(len(node.operands), given)
     kept = [v for i in place if (v := node.operands[i]) is not None]
     if not kept or broadcast_shapes(*(v.shape for v in kept)) != node.result.shape or node.pre:
         remarks.miss(f"wrote constants into {node.where}", "they give the result its shape")
         return 0
-    node.op = Map(_written(node.op.expr, given, place), node.op.storage)
+    node.op = node.op.with_elementwise(_written(node.op.elementwise, given, place))
     r.rewire(node, kept)
     return len(given)

@@ -9,7 +9,6 @@ from functools import partial
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
-from mccompile.ops.map import Map
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.bodies import (
     MAX_OPERANDS,
@@ -75,7 +74,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
 
 
 def _is_plain_map(node: Node) -> bool:
-    return isinstance(node.op, Map) and not node.pre and not node.post
+    return node.op.elementwise is not None and not node.pre and not node.post
 
 
 class _Fusion:
@@ -94,7 +93,7 @@ class _Fusion:
         """Join the group of ``node`` with that of its post-dominator as long as nothing stands against it."""
         if node in self.groups:
             return
-        group = _Group(None, node, {node: None}) if isinstance(node.op, Map) else _Group(node, node)
+        group = _Group(None, node, {node: None}) if node.op.elementwise is not None else _Group(node, node)
         self.groups[node] = group
         while True:
             end = self.dominators.parent(group.sink)
@@ -179,13 +178,14 @@ class _Fusion:
             return ex.var(operands.index(v), v.dtype)
 
         for node in _ordered(group):
-            assert isinstance(node.op, Map)
+            body = node.op.elementwise
+            assert body is not None
             given = [v for v in node.operands if v is not None]
-            tree = tree_size(node.op.expr, [trees.get(v, 0) for v in given])
+            tree = tree_size(body, [trees.get(v, 0) for v in given])
             if tree > MAX_TREE:
                 return None
             read = partial(value, rounded=anchor is not None and has_steps(node))
-            expr = ex.substitute(node.op.expr, lambda v, given=given, read=read: read(given[v.index]))  # type: ignore[misc]
+            expr = ex.substitute(body, lambda v, given=given, read=read: read(given[v.index]))  # type: ignore[misc]
             if node is not group.sink and anchor is None and node.result.dtype.name == "f16":
                 expr, tree = ex.apply("round_f16", expr), tree + 1
             done[node.result], trees[node.result] = expr, tree
@@ -251,8 +251,8 @@ class _Fusion:
         origins = [o for n in _ordered(group) for o in n.origins]
         if group.anchor is None:
             op = group.sink.op
-            assert isinstance(op, Map)
-            group.sink.op = Map(body.expr, op.storage)
+            assert op.elementwise is not None
+            group.sink.op = op.with_elementwise(body.expr)
             self.r.rewire(group.sink, body.operands)
             group.sink.origins = tuple(dict.fromkeys(origins))
             return

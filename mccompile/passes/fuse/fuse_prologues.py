@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ops.map import Map
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.softmax import Softmax
@@ -27,7 +26,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     for node in r.nodes():
         value = node.operands[0] if isinstance(node.op, Reduce | Softmax | Normalize) else None
         producer = r.producer(value)
-        if value is None or producer is None or not isinstance(producer.op, Map):
+        if value is None or producer is None or producer.op.elementwise is None:
             continue
         what = f"fused {producer.where} into {node.where}"
         main = _main_operand(r, producer, value)
@@ -53,14 +52,14 @@ def _alike(a: Value, b: Value) -> bool:
 
 
 def _obstacle(r: Rewriter, node: Node, producer: Node, value: Value, main: Value | None) -> str:
-    assert isinstance(producer.op, Map)
+    assert producer.op.elementwise is not None
     if not r.is_private(value) or value in (*node.operands[1:], *node.extras):
         return "its result is needed elsewhere"
     if main is None or producer.pre or producer.post:
         return "no operand has its shape"
     if value.dtype.name == "f16":
         return "its result is rounded to f16"
-    if size(producer.op.expr) > MAX_SIZE or not is_cheap(producer.op.expr):
+    if size(producer.op.elementwise) > MAX_SIZE or not is_cheap(producer.op.elementwise):
         return "it is more than a little arithmetic"
     others = [v for v in producer.operands if v is not None and v is not main]
     if not isinstance(node.op, Reduce) and any(v.type.count == value.type.count for v in others):
@@ -74,7 +73,7 @@ def _obstacle(r: Rewriter, node: Node, producer: Node, value: Value, main: Value
 
 
 def _fuse(r: Rewriter, node: Node, producer: Node, main: Value) -> None:
-    assert isinstance(producer.op, Map)
+    assert producer.op.elementwise is not None
     extras = list(node.extras)
 
     def read(v: ex.Var) -> ex.Expr:
@@ -86,7 +85,7 @@ def _fuse(r: Rewriter, node: Node, producer: Node, main: Value) -> None:
             extras.append(operand)
         return ex.var(extras.index(operand), v.dtype)
 
-    inner = ex.substitute(producer.op.expr, read)
+    inner = ex.substitute(producer.op.elementwise, read)
     before = node.pre.get(0)
     node.pre[0] = inner if before is None else ex.substitute(before, lambda v: inner if v.index == ex.ACC else v)
     r.rewire(node, [main, *node.operands[1:]], extras)

@@ -15,8 +15,8 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape
 from mccompile.ops.conv import Conv
 from mccompile.ops.map import Map
-from mccompile.ops.matmul import MatMul
 from mccompile.ops.slice import Slice
+from mccompile.passes.analysis.contraction import contraction, is_product
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -46,14 +46,16 @@ def _family(r: Rewriter, node: Node) -> object | None:
     w = _own_weights(r, node)
     if w is None:
         return None
-    if isinstance(node.op, Conv):
-        return (node.op, node.operands[0], w.shape[2:]) if node.op.groups == 1 else None
-    return (node.op, node.operands[0], w.shape[:-2]) if math.prod(w.shape[:-2]) == 1 else None
+    found = contraction(node)
+    if found is None or found.groups > 1 or found.scattered:
+        return None
+    own = found.result.weights
+    return (node.op, node.operands[0], w.shape[:own], w.shape[own + 1 :])
 
 
 def _own_weights(r: Rewriter, node: Node) -> Value | None:
     """The constant weights of a convolution or product that nothing else reads."""
-    if not isinstance(node.op, Conv | MatMul) or node.pre:
+    if not is_product(node.op) or node.pre:
         return None
     w = node.operands[1]
     assert w is not None
@@ -115,18 +117,20 @@ def _epilogue_key(graph: Graph, node: Node) -> object | None:
 
 def _axis(node: Node) -> int:
     """The axis of the result along which the weights' filters or columns lie."""
-    return 1 if isinstance(node.op, Conv) else node.result.type.rank - 1
+    found = contraction(node)
+    assert found is not None
+    return found.result.axis
 
 
 def _rewrite(r: Rewriter, nodes: list[Node], same: bool, op: Op, x: Value) -> None:
     """One node for all; each of them becomes a slice of its result, or its epilogue applied to one."""
     graph, first = r.graph, nodes[0]
     name = "+".join(n.result.name for n in nodes)
-    axis = _axis(first)
+    found = contraction(first)
+    assert found is not None
+    axis = found.result.axis
     weights = [graph.array(w) for n in nodes if (w := n.operands[1]) is not None]
-    columns = -2 if isinstance(op, MatMul) and op.trans_b else -1
-    along = columns if isinstance(op, MatMul) else 0
-    joined = graph.constant(f"{name}.weights", np.concatenate(weights, axis=along))
+    joined = graph.constant(f"{name}.weights", np.concatenate(weights, axis=found.result.weights))
     whole = r.insert(first, op, [x, joined], name)
     maker = r.producer(whole)
     assert maker is not None
@@ -211,7 +215,6 @@ def _join_depthwise(r: Rewriter, nodes: list[Node], remarks: Remarks) -> int:
 def _join_run(r: Rewriter, nodes: list[Node], start: int, remarks: Remarks) -> int:
     """Join depthwise convolutions of the channels from ``start`` on."""
     op = nodes[0].op
-    assert isinstance(op, Conv)
     what = f"joined {', '.join(n.where for n in nodes)}"
     apart = sum(map(_result_bytes, nodes))
     slices = sum(v.type.count * v.dtype.nbytes for n in nodes if (v := n.operands[0]) is not None)
@@ -226,7 +229,7 @@ def _join_run(r: Rewriter, nodes: list[Node], start: int, remarks: Remarks) -> i
         remarks.miss(what, reason)
         return 0
     remarks.hit(what)
-    _rewrite(r, nodes, True, replace(op, groups=sum(map(_channels, nodes))), _covered(r, nodes, start))
+    _rewrite(r, nodes, True, op.in_groups(sum(map(_channels, nodes))), _covered(r, nodes, start))
     return 1
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import Shape
-from mccompile.ops.map import Map
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.reshape import Reshape
 from mccompile.passes.movement.move_maps_over_reshapes import reshaped, shared_blocks
@@ -44,7 +44,7 @@ def _fits(operand: Value, old: Shape, new: Shape) -> bool:
 def _gains(m: Match, user: Node, fine: Shape) -> bool:
     """Whether a map can move before the reshape in the new shape, but could not in the old one."""
     result, coarse = m.root.result, m.nodes["normalize"].result.shape
-    if not isinstance(user.op, Map) or user.result.shape != result.shape:
+    if user.op.elementwise is None or user.result.shape != result.shape:
         return False
     others = [v for v in user.operands if v is not None and v is not result]
     return not all(_fits(v, result.shape, coarse) for v in others) and all(
@@ -66,10 +66,10 @@ def _check(m: Match) -> Fail | None:
 
 def _rewrite(m: Match) -> None:
     node, fine, r = m.nodes["normalize"], _fine(m), m.r
-    assert isinstance(node.op, Normalize)
+    old = m.op(Normalize, "normalize")
     assert fine is not None
     shape = node.result.shape
-    op = Normalize(_axes(node.op, shape, fine), node.op.epsilon, node.op.center, node.op.floor)
+    op = replace(old, axes=_axes(old, shape, fine))
     parts = r.insert(m.root, Reshape(fine), [m.values["x"]], f"{node.result.name}.groups")
     extras = []
     for v in node.extras:

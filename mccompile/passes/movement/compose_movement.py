@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mccompile.ir.affine import Move
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.structure import Nest
 from mccompile.ir.types import Shape
 from mccompile.ops.concat import Concat
-from mccompile.ops.movement import Movement
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.take import Take
+from mccompile.passes.analysis.movement import reorders
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import is_plain
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -48,11 +48,13 @@ class Strided:
         count = self.base.type.count
         return self.offset == 0 and self.loops == (((count, 1),) if count > 1 else ())
 
-    def walked(self, move: Move) -> Strided | None:
-        """What a move with the loops as its destination reads; None if it cuts an axis of several loops."""
+    def walked(self, move: Nest) -> Strided | None:
+        """What a nest with the loops as its destination reads; None if it cuts an axis of several loops."""
         axes: list[Factors] = [()] * len(move.loops)
         offset, steps = self.offset, [0] * len(move.loops)
-        for m, factors in zip(move.src, self.axes, strict=True):
+        for m, factors in zip(move.reads[0] or (), self.axes, strict=True):
+            if m is None:
+                return None
             used = [k for k, c in enumerate(m.coefs) if c and move.loops[k] > 1]
             if len(factors) == 1:
                 offset += m.const * factors[0][1]
@@ -105,22 +107,22 @@ def run(graph: Graph, remarks: Remarks) -> int:
     changes = 0
     for node in composer.r.nodes():
         if len(node.results) == 1 and is_plain(node) and node.result.type.count:
-            changes += composer.concat(node) if isinstance(node.op, Concat) else composer.movement(node)
+            op = node.op
+            changes += composer.concat(node, op.axis) if isinstance(op, Concat) else composer.movement(node)
     composer.r.finish()
     return changes
 
 
-def _move(node: Node, value: Value) -> Move | None:
-    """The only move that makes a result, if it reads one operand and fills the result loop by loop."""
-    if not isinstance(node.op, Movement) or len(node.operands) != 1 or node.op.background is not None:
+def _move(node: Node, value: Value) -> Nest | None:
+    """The only nest that makes a result, if it reads one operand and fills the result loop by loop."""
+    if not reorders(node.op) or not node.op.selects or len(node.operands) != 1:
         return None
     (operand,) = node.operands
     if operand is None or not is_plain(node):
         return None
-    moves = node.op.moves((operand.type,), tuple(v.type for v in node.results))
-    own = [m for m in moves if m.result == node.results.index(value)]
+    own = [m for m in node.op.structure((operand.type,)) if m.result == node.results.index(value)]
     straight = len(own) == 1 and own[0].loops == value.shape and all(
-        m.const == 0 and all(c == (k == a) for k, c in enumerate(m.coefs)) for a, m in enumerate(own[0].dst)
+        m.const == 0 and all(c == (k == a) for k, c in enumerate(m.coefs)) for a, m in enumerate(own[0].writes)
     )  # fmt: skip
     return own[0] if straight else None
 
@@ -153,7 +155,7 @@ class _Composer:
         operand = None if node is None or not node.operands else node.operands[0]
         if node is None or operand is None:
             return whole(value)
-        if isinstance(node.op, Reshape) and is_plain(node):
+        if node.op.keeps_order and is_plain(node):
             return self.source(operand).reshaped(value.shape) or whole(value)
         move = _move(node, value)
         return whole(value) if move is None else self.source(operand).walked(move) or whole(value)
@@ -172,7 +174,7 @@ class _Composer:
     def _reads_anything(self, user: Node) -> bool:
         if not is_plain(user):
             return False
-        if isinstance(user.op, Reshape):
+        if user.op.keeps_order:
             return self._dissolves(user.result)
         return isinstance(user.op, Concat) or all(_move(user, v) is not None for v in user.results)
 
@@ -208,10 +210,8 @@ class _Composer:
         node.op = Reshape(node.result.shape)
         self.r.rewire(node, [taken])
 
-    def concat(self, node: Node) -> int:
+    def concat(self, node: Node, axis: int) -> int:
         """Parts of one tensor at regular distances, one after the other: one copy with loops over the parts."""
-        assert isinstance(node.op, Concat)
-        axis = node.op.axis
         parts = [self.source(v) for v in node.operands if v is not None]
         first = parts[0]
         if len(parts) < 2 or any(p.base is not first.base or p.copies == 0 for p in parts):

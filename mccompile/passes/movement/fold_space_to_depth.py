@@ -60,8 +60,7 @@ def _by_channel(x: Value, offsets: Sequence[tuple[int, ...]]) -> Sources:
 
 def _of_slices(r: Rewriter, node: Node) -> tuple[Value, int, Sources] | None:
     parts = [r.producer(v) for v in node.operands]
-    ops = [p.op for p in parts if p is not None and isinstance(p.op, Slice) and is_plain(p)]
-    slices = [op for op in ops if isinstance(op, Slice)]
+    slices = [p.op for p in parts if p is not None and isinstance(p.op, Slice) and is_plain(p)]
     if len(slices) != len(parts) or len({p.operands[0] for p in parts if p is not None}) != 1:
         return None
     source = parts[0].operands[0] if parts[0] is not None else None
@@ -81,7 +80,7 @@ def _of_transpose(r: Rewriter, node: Node) -> tuple[Value, int, Sources] | None:
     """Rows and columns split into blocks, their places moved behind or before the channels, and merged with these."""
     turned = r.producer(node.operands[0])
     split = None if turned is None else r.producer(turned.operands[0])
-    if turned is None or split is None or not isinstance(turned.op, Transpose) or not isinstance(split.op, Reshape):
+    if turned is None or split is None or not isinstance(turned.op, Transpose) or not split.op.keeps_order:
         return None
     x = split.operands[0]
     if x is None or len(x.shape) != 4 or not is_plain(turned) or not is_plain(split):
@@ -99,14 +98,13 @@ def _of_transpose(r: Rewriter, node: Node) -> tuple[Value, int, Sources] | None:
 def _check(m: Match) -> Fail | None:
     node, blocks = m.root, m.nodes["blocks"]
     found, w = _blocks(m.r, blocks), node.operands[1]
-    assert isinstance(node.op, Conv)
     if found is None:
         return Fail("")
     if w is None or w not in m.r.graph.constants:
         return Fail("the weights are no constant")
     if not m.r.is_private(blocks.result):
         return Fail("the channels made of pixels are needed elsewhere")
-    if node.op.groups != 1 or set(node.op.dilations) != {1} or node.pre:
+    if m.op(Conv).groups != 1 or set(m.op(Conv).dilations) != {1} or node.pre:
         return Fail("the convolution has groups, dilations or a prologue")
     return None
 
@@ -114,7 +112,7 @@ def _check(m: Match) -> Fail | None:
 def _rewrite(m: Match) -> None:
     node, blocks = m.root, m.nodes["blocks"]
     found, w = _blocks(m.r, blocks), node.operands[1]
-    assert isinstance(node.op, Conv)
+    op = m.op(Conv)
     assert found is not None
     assert w is not None
     x, b, sources = found
@@ -123,11 +121,9 @@ def _rewrite(m: Match) -> None:
     for i, (channel, offset) in enumerate(sources):
         place: list[slice | int] = [slice(None), channel, *(slice(o, None, b) for o in offset)]
         weights[tuple(place)] = old[:, i]
-    node.op = replace(
-        node.op, strides=tuple(s * b for s in node.op.strides), pads=tuple(p * b for p in node.op.pads)
-    )
+    node.op = replace(op, strides=tuple(s * b for s in op.strides), pads=tuple(p * b for p in op.pads))
     m.r.rewire(node, [x, m.r.graph.constant(f"{w.name}.spread", weights)])
-    made = [p for v in blocks.operands if (p := m.r.producer(v)) is not None and isinstance(p.op, Slice | Transpose)]
+    made = [p for v in blocks.operands if (p := m.r.producer(v)) is not None and p.op.selects]
     origins = [o for n in (*made, blocks, node) for o in n.origins]
     node.origins = tuple(dict.fromkeys(origins))
 

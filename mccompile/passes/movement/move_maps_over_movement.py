@@ -12,11 +12,10 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape
 from mccompile.ops.concat import Concat
-from mccompile.ops.map import Map
-from mccompile.ops.movement import Movement
 from mccompile.ops.pad import Pad
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.transpose import Transpose
+from mccompile.passes.analysis.movement import reorders
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import is_plain
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -36,7 +35,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     while True:
         found = Remarks()
         r = Rewriter(graph)
-        moved = sum(_move(r, node, found) for node in r.nodes() if isinstance(node.op, Map) and is_plain(node))
+        moved = sum(_move(r, node, found) for node in r.nodes() if node.op.elementwise is not None and is_plain(node))
         r.finish()
         seen.lines += [line for line in found.lines if line not in seen.lines]
         changes += moved
@@ -49,7 +48,7 @@ def _move(r: Rewriter, node: Node, remarks: Remarks) -> int:
     """Move ``node`` before one of the movements it reads."""
     for value in dict.fromkeys(node.operands):
         movement = r.producer(value)
-        if value is None or movement is None or not isinstance(movement.op, Movement):
+        if value is None or movement is None or not reorders(movement.op):
             continue
         what = f"moved {node.where} before {movement.where}"
         found = _obstacle(r, node, movement, value) or _operands(r, node, movement, value)
@@ -65,14 +64,15 @@ def _move(r: Rewriter, node: Node, remarks: Remarks) -> int:
 def _obstacle(r: Rewriter, node: Node, movement: Node, value: Value) -> str:
     if not is_plain(movement) or value.shape != node.result.shape:
         return "the map or the movement does more than that"
-    if len(movement.results) != 1 or (not isinstance(movement.op, Pad | Concat) and len(movement.inputs) != 1):
+    joins = isinstance(movement.op, Concat)
+    if len(movement.results) != 1 or (not joins and len(movement.inputs) != 1):
         return "the movement has several operands or results"
     if not r.is_private(value):
         return "its operand is needed elsewhere"
     if node.result.dtype.nbytes > value.dtype.nbytes:
         return "its result has larger elements"
     reached = [_reaches(r, v) for v in movement.inputs]
-    if isinstance(movement.op, Concat):
+    if joins:
         return _does_not_pay(movement, reached)
     if not any(reached) and not isinstance(movement.op, Pad):
         return "it would become part of no kernel before it"
@@ -93,9 +93,9 @@ def _reaches(r: Rewriter, value: Value) -> bool:
     producer = r.producer(value)
     if producer is None or not r.is_private(value) or len(producer.results) != 1:
         return False
-    if isinstance(producer.op, Reshape | Transpose | Concat):
+    if producer.op.keeps_order or isinstance(producer.op, Transpose | Concat):
         return is_plain(producer) and any(_reaches(r, v) for v in producer.inputs)
-    return producer.op.kind in (Kind.COMPLEX, Kind.REDUCTION) or isinstance(producer.op, Map)
+    return producer.op.kind in (Kind.COMPLEX, Kind.REDUCTION) or producer.op.elementwise is not None
 
 
 # -- what the map reads before the movement -----------------------------------------------------------------------
@@ -130,14 +130,14 @@ def _is_even(op: Pad, v: Value) -> bool:
 
 def _padding(graph: Graph, node: Node, pad: Pad, value: Value) -> float | None:
     """What a map makes of the padding; None if that is not known, varies, or is no number."""
-    assert isinstance(node.op, Map)
+    assert node.op.elementwise is not None
     known = {i: graph.constants.get(v) for i, v in enumerate(node.operands) if v is not None and v is not value}
     if any(not isinstance(a, np.ndarray) for a in known.values()):
         return None
     padding = np.asarray(pad.value).astype(value.dtype.numpy)
     arrays = {i: a for i, a in known.items() if isinstance(a, np.ndarray)}
     with np.errstate(all="ignore"):
-        found = ex.evaluate(node.op.expr, lambda i: arrays.get(i, padding)).astype(node.result.dtype.numpy)
+        found = ex.evaluate(node.op.elementwise, lambda i: arrays.get(i, padding)).astype(node.result.dtype.numpy)
     number = float(found.reshape(-1)[0])
     same = found.tobytes() == np.full_like(found, found.reshape(-1)[0]).tobytes()
     return number if same and np.isfinite(number) else None
@@ -213,8 +213,7 @@ def _parts(r: Rewriter, op: Concat, movement: Node, v: Value) -> Operands | None
 def _rewrite(r: Rewriter, node: Node, movement: Node, rows: list[Operands]) -> None:
     """Maps before the movement; ``node`` becomes the movement of their results."""
     op = movement.op
-    assert isinstance(op, Movement)
-    assert isinstance(node.op, Map)
+    assert node.op.elementwise is not None
     if isinstance(op, Pad) and op.mode == "constant":
         padding = _padding(r.graph, node, op, movement.result)
         assert padding is not None

@@ -9,7 +9,6 @@ import numpy as np
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape
-from mccompile.ops.map import Map
 from mccompile.ops.reshape import Reshape
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -24,7 +23,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
-        if isinstance(node.op, Map) and not node.pre and not node.post:
+        if node.op.elementwise is not None and not node.pre and not node.post:
             changes += _move(r, node, remarks)
     r.finish()
     return changes
@@ -34,7 +33,7 @@ def _move(r: Rewriter, node: Node, remarks: Remarks) -> int:
     """Move ``node`` before one of the reshapes it reads."""
     for value in dict.fromkeys(node.operands):
         reshape = r.producer(value)
-        if value is None or reshape is None or not isinstance(reshape.op, Reshape):
+        if value is None or reshape is None or not reshape.op.keeps_order:
             continue
         if value.shape != node.result.shape:
             continue
@@ -60,7 +59,7 @@ def _move(r: Rewriter, node: Node, remarks: Remarks) -> int:
 def _obstacle(r: Rewriter, node: Node, value: Value, source: Value, producer: Node | None) -> str:
     if producer is None:
         return "no kernel makes the value"
-    fusable = producer.op.kind in (Kind.COMPLEX, Kind.REDUCTION) or isinstance(producer.op, Map)
+    fusable = producer.op.kind in (Kind.COMPLEX, Kind.REDUCTION) or producer.op.elementwise is not None
     if not fusable or len(producer.results) != 1:
         return f"{producer.where} takes no epilogue"
     if not r.is_private(value) or not r.is_private(source):
@@ -128,7 +127,7 @@ def _rewrite(r: Rewriter, node: Node, given: dict[Value, Shape]) -> None:
 def _as_shape(r: Rewriter, node: Node, value: Value, shape: Shape) -> Value:
     """``value``, an operand of ``node``, under another shape: what it is a reshape of, a constant, or a reshape."""
     producer = r.producer(value)
-    if producer is not None and isinstance(producer.op, Reshape):
+    if producer is not None and producer.op.keeps_order:
         (source,) = producer.inputs
         if source.shape == shape:
             return source

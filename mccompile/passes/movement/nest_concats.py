@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Op
 from mccompile.ops.concat import Concat
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import is_plain
@@ -20,7 +21,7 @@ class _Join:
     parts: tuple[Value, ...]
 
 
-Joins = dict[tuple[Concat, Value], list[_Join]]
+Joins = dict[tuple[Op, Value], list[_Join]]
 """The joins met so far by their axis and first part."""
 
 
@@ -67,7 +68,6 @@ def _nest(r: Rewriter, join: _Join, joins: Joins, remarks: Remarks) -> int:
 def _longest(join: _Join, at: int, joins: Joins, remarks: Remarks) -> _Join | None:
     """The longest join before whose parts come next, from ``at`` on, and are not all."""
     op, parts = join.node.op, join.parts
-    assert isinstance(op, Concat)
     shorter = [j for j in joins.get((op, parts[at]), ()) if 1 < len(j.parts) < len(parts)]
     fitting = [j for j in shorter if j.parts == parts[at : at + len(j.parts)]]
     if fitting:

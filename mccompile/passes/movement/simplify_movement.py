@@ -37,10 +37,8 @@ def _absorb(m: Match, name: str, operands: list[Value | None]) -> None:
 # -- cut from a join -----------------------------------------------------------------------------------------
 def _part_of(m: Match) -> tuple[Value, int] | None:
     """The operand of the concat that a slice stays within, and where that begins."""
-    op, concat = m.root.op, m.nodes["concat"]
-    assert isinstance(op, Slice)
-    assert isinstance(concat.op, Concat)
-    a, begin = concat.op.axis, 0
+    op, concat = m.op(Slice), m.nodes["concat"]
+    a, begin = m.op(Concat, "concat").axis, 0
     ends = op.starts[a], op.starts[a] + (op.extents[a] - 1) * op.steps[a]
     for v in concat.operands:
         assert v is not None
@@ -55,9 +53,7 @@ def _check_slice_of_concat(m: Match) -> Fail | None:
 
 
 def _slice_of_concat(m: Match) -> None:
-    op, part, concat = m.root.op, _part_of(m), m.nodes["concat"].op
-    assert isinstance(op, Slice)
-    assert isinstance(concat, Concat)
+    op, part, concat = m.op(Slice), _part_of(m), m.op(Concat, "concat")
     assert part is not None
     starts = tuple(s - part[1] if a == concat.axis else s for a, s in enumerate(op.starts))
     m.root.op = replace(op, starts=starts)
@@ -65,9 +61,7 @@ def _slice_of_concat(m: Match) -> None:
 
 
 def _check_slice_of_pad(m: Match) -> Fail | None:
-    op, pad, x = m.root.op, m.nodes["pad"].op, m.values["x"]
-    assert isinstance(op, Slice)
-    assert isinstance(pad, Pad)
+    op, pad, x = m.op(Slice), m.op(Pad, "pad"), m.values["x"]
     for start, step, extent, begin, inside in zip(
         op.starts, op.steps, op.extents, pad.pads[: len(x.shape)], x.shape, strict=True
     ):
@@ -78,34 +72,27 @@ def _check_slice_of_pad(m: Match) -> Fail | None:
 
 
 def _slice_of_pad(m: Match) -> None:
-    op, pad = m.root.op, m.nodes["pad"].op
-    assert isinstance(op, Slice)
-    assert isinstance(pad, Pad)
+    op, pad = m.op(Slice), m.op(Pad, "pad")
     m.root.op = replace(op, starts=tuple(s - b for s, b in zip(op.starts, pad.pads, strict=False)))
     m.r.rewire(m.root, [m.values["x"]])
 
 
 def _check_pad_of_pad(m: Match) -> Fail | None:
-    inner, outer = m.nodes["inner"].op, m.root.op
-    assert isinstance(inner, Pad)
-    assert isinstance(outer, Pad)
+    inner, outer = m.op(Pad, "inner"), m.op(Pad)
     if (inner.mode, outer.mode) != ("constant", "constant") or repr(inner.value) != repr(outer.value):
         return Fail("they pad with different things")
     return None if m.r.is_private(m.nodes["inner"].result) else Fail("the inner one is needed elsewhere")
 
 
 def _pad_of_pad(m: Match) -> None:
-    inner, outer = m.nodes["inner"].op, m.root.op
-    assert isinstance(inner, Pad)
-    assert isinstance(outer, Pad)
+    inner, outer = m.op(Pad, "inner"), m.op(Pad)
     m.root.op = replace(outer, pads=tuple(a + b for a, b in zip(inner.pads, outer.pads, strict=True)))
     _absorb(m, "inner", [m.values["x"]])
 
 
 # -- transposes ----------------------------------------------------------------------------------------------
 def _check_transpose_of_concat(m: Match) -> Fail | None:
-    op, concat = m.root.op, m.nodes["concat"]
-    assert isinstance(op, Transpose)
+    op, concat = m.op(Transpose), m.nodes["concat"]
     if not m.r.is_private(concat.result):
         return Fail("the joined tensor is needed elsewhere")
     for v in concat.operands:
@@ -116,15 +103,13 @@ def _check_transpose_of_concat(m: Match) -> Fail | None:
 
 
 def _transpose_of_concat(m: Match) -> None:
-    op, concat = m.root.op, m.nodes["concat"]
-    assert isinstance(op, Transpose)
-    assert isinstance(concat.op, Concat)
+    op, concat = m.op(Transpose), m.nodes["concat"]
     parts: list[Value | None] = []
     for v in concat.operands:
         assert v is not None
         shape = tuple(v.shape[p] for p in op.perm)
         parts.append(m.r.insert(m.root, Reshape(shape), [v], f"{v.name}.turned"))
-    m.root.op = Concat(op.perm.index(concat.op.axis))
+    m.root.op = Concat(op.perm.index(m.op(Concat, "concat").axis))
     _absorb(m, "concat", parts)
 
 
@@ -134,8 +119,7 @@ def _swaps_last(op: Transpose) -> bool:
 
 
 def _check_operand(index: int, m: Match) -> Fail | None:
-    transpose, node = m.nodes["transpose"].op, m.root
-    assert isinstance(transpose, Transpose)
+    transpose, node = m.op(Transpose, "transpose"), m.root
     if not _swaps_last(transpose):
         return Fail("the transpose moves other axes than the last two")
     extras = ex.variables(node.pre[index]) - {ex.ACC} if index in node.pre else set()
@@ -143,8 +127,7 @@ def _check_operand(index: int, m: Match) -> Fail | None:
 
 
 def _turn_operand(index: int, m: Match) -> None:
-    op = m.root.op
-    assert isinstance(op, MatMul)
+    op = m.op(MatMul)
     m.root.op = replace(op, trans_a=not op.trans_a) if index == 0 else replace(op, trans_b=not op.trans_b)
     operands = list(m.root.operands)
     operands[index] = m.values["x"]
@@ -152,8 +135,7 @@ def _turn_operand(index: int, m: Match) -> None:
 
 
 def _check_transposed_product(m: Match) -> Fail | None:
-    op, product = m.root.op, m.nodes["product"]
-    assert isinstance(op, Transpose)
+    op, product = m.op(Transpose), m.nodes["product"]
     if not _swaps_last(op):
         return Fail("the transpose moves other axes than the last two")
     if not m.r.is_private(product.result):
@@ -164,25 +146,20 @@ def _check_transposed_product(m: Match) -> Fail | None:
 
 
 def _transposed_product(m: Match) -> None:
-    product = m.nodes["product"]
-    assert isinstance(product.op, MatMul)
-    m.root.op = MatMul(not product.op.trans_b, not product.op.trans_a)
-    _absorb(m, "product", product.operands[::-1])
+    product = m.op(MatMul, "product")
+    m.root.op = MatMul(not product.trans_b, not product.trans_a)
+    _absorb(m, "product", m.nodes["product"].operands[::-1])
 
 
 def _check_turned_softmax(m: Match) -> Fail | None:
-    outer, inner, soft = m.root.op, m.nodes["transpose"].op, m.nodes["softmax"]
-    assert isinstance(outer, Transpose)
-    assert isinstance(inner, Transpose)
+    outer, inner, soft = m.op(Transpose), m.op(Transpose, "transpose"), m.nodes["softmax"]
     if [inner.perm[p] for p in outer.perm] != sorted(inner.perm):
         return Fail("the transposes do not undo each other")
     return None if m.r.is_private(soft.result) else Fail("the softmax is needed elsewhere")
 
 
 def _turned_softmax(m: Match) -> None:
-    inner, soft = m.nodes["transpose"].op, m.nodes["softmax"].op
-    assert isinstance(inner, Transpose)
-    assert isinstance(soft, Softmax)
+    inner, soft = m.op(Transpose, "transpose"), m.op(Softmax, "softmax")
     m.root.op = replace(soft, axis=inner.perm[soft.axis])
     _absorb(m, "softmax", [m.values["x"]])
 
@@ -217,27 +194,24 @@ def _bypass_expand(m: Match) -> None:
 
 
 # -- what is not needed --------------------------------------------------------------------------------------
-def _long_axes(node: Node) -> tuple[int, ...]:
-    assert isinstance(node.op, Reduce)
-    x = node.operands[0]
-    return tuple(a for a in node.op.axes if x is not None and x.shape[a] != 1)
+def _long_axes(m: Match) -> tuple[int, ...]:
+    x = m.root.operands[0]
+    return tuple(a for a in m.op(Reduce).axes if x is not None and x.shape[a] != 1)
 
 
 def _check_reduce(m: Match) -> Fail | None:
-    op, node = m.root.op, m.root
-    assert isinstance(op, Reduce)
-    if _long_axes(node) == op.axes or (not op.axes and (node.pre or node.post)):
+    op, node = m.op(Reduce), m.root
+    if _long_axes(m) == op.axes or (not op.axes and (node.pre or node.post)):
         return Fail("")
-    if not _long_axes(node) and node.result.dtype.name == "f16":
+    if not _long_axes(m) and node.result.dtype.name == "f16":
         return Fail("its result is rounded to f16")
     return None
 
 
 def _shorten_reduce(m: Match) -> None:
-    op, node = m.root.op, m.root
-    assert isinstance(op, Reduce)
-    if _long_axes(node):
-        node.op = replace(op, axes=_long_axes(node))
+    op, node = m.op(Reduce), m.root
+    if _long_axes(m):
+        node.op = replace(op, axes=_long_axes(m))
         return
     (x,) = node.operands
     assert x is not None
@@ -261,8 +235,7 @@ def _check_results(m: Match) -> Fail | None:
 
 
 def _drop_results(m: Match) -> None:
-    op, used = m.root.op, _used(m)
-    assert isinstance(op, Recurrent)
+    op, used = m.op(Recurrent), _used(m)
     m.root.op = replace(op, outputs=tuple(op.outputs[i] for i in used))
     m.root.post = {new: m.root.post[old] for new, old in enumerate(used) if old in m.root.post}
     m.r.set_results(m.root, [m.root.results[i] for i in used])
@@ -273,8 +246,7 @@ def _check_split(m: Match) -> Fail | None:
 
 
 def _split_to_slice(m: Match) -> None:
-    op, (index,) = m.root.op, _used(m)
-    assert isinstance(op, Split)
+    op, (index,) = m.op(Split), _used(m)
     result, rank = m.root.results[index], len(m.root.results[index].shape)
     starts = tuple(sum(op.sizes[:index]) if a == op.axis else 0 for a in range(rank))
     m.root.op = Slice(starts, (1,) * rank, result.shape)

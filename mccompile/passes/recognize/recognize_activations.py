@@ -8,7 +8,6 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
-from mccompile.ops.map import Map
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import (
     Any,
@@ -48,12 +47,12 @@ def _bodies(node: Node, remarks: Remarks) -> int:
 
 
 def _map(node: Node, remarks: Remarks) -> int:
-    if not isinstance(node.op, Map):
+    if node.op.elementwise is None:
         return 0
-    body = _rewritten(node.op.expr, node, remarks)
-    if body == node.op.expr:
+    body = _rewritten(node.op.elementwise, node, remarks)
+    if body == node.op.elementwise:
         return 0
-    node.op = Map(body, node.op.storage)
+    node.op = node.op.with_elementwise(body)
     return 1
 
 

@@ -29,8 +29,7 @@ _ATTENTION = Is(MatMul, (_WEIGHTS, Any("v")), "sum", plain=False)
 
 def _check(m: Match) -> Fail | None:
     product, softmax = m.nodes["product"], m.nodes["softmax"]
-    assert isinstance(softmax.op, Softmax)
-    if softmax.op.mode != "soft" or softmax.op.axis != softmax.result.type.rank - 1:
+    if m.op(Softmax, "softmax").mode != "soft" or m.op(Softmax, "softmax").axis != softmax.result.type.rank - 1:
         return Fail("it is no softmax along the rows")
     if any(v.type.layout is not None for n in (product, softmax, m.root) for v in (*n.inputs, *n.results)):
         return Fail("a layout is not row-major")
@@ -38,7 +37,7 @@ def _check(m: Match) -> Fail | None:
         return Fail("an operand has a prologue")
     if len({v.dtype for v in (product.result, softmax.result, *m.values.values())} | {F32}) > 1:
         return Fail("it is not f32 throughout")
-    if isinstance(m.root.op, MatMul) and m.root.op.trans_a:
+    if m.op(MatMul).trans_a:
         return Fail("its columns are weighted")
     if not {product, softmax} <= m.dying():
         return Fail("the scores or their softmax are needed elsewhere")
@@ -47,11 +46,10 @@ def _check(m: Match) -> Fail | None:
 
 def _rewrite(m: Match) -> None:
     product, softmax, root = m.nodes["product"], m.nodes["softmax"], m.root
-    assert isinstance(product.op, MatMul)
-    assert isinstance(root.op, MatMul)
+    first, last = m.op(MatMul, "product"), m.op(MatMul)
     score = _over_masks(product, FIRST_MASK)
     weight = _over_masks(softmax, FIRST_MASK + len(product.extras)) if softmax.post else None
-    root.op = Attention(score, product.op.trans_a, product.op.trans_b, root.op.trans_b, weight)
+    root.op = Attention(score, first.trans_a, first.trans_b, last.trans_b, weight)
     root.origins = tuple(dict.fromkeys(product.origins + softmax.origins + root.origins))
     m.r.rewire(root, [*product.operands, m.values["v"], *product.extras, *softmax.extras])
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape, broadcast_shapes
-from mccompile.ops.map import Map
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.reduce import Reduce
-from mccompile.ops.reshape import Reshape
 from mccompile.passes.fuse.refine_groups import GROUPS
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import (
@@ -86,8 +85,8 @@ _SUM = Reduced("sum", _squared(_X), "variance")
 
 # -- checks --------------------------------------------------------------------------------------------------
 def _check(m: Match) -> Fail | None:
-    x, reduces = m.values["x"], [n for n in m.walked if isinstance(n.op, Reduce)]
-    axes = {n.op.axes for n in reduces if isinstance(n.op, Reduce)}
+    x, reduces = m.values["x"], [n for n in m.walked if n.op.kind is Kind.REDUCTION]
+    axes = {m.op(Reduce, name).axes for name in m.nodes}
     if x.dtype.name == "f16" or m.root.result.type != x.type:
         return Fail(f"{x.type} does not become {m.root.result.type} by normalisation")
     if len(axes) != 1 or any(v is None or v.shape != x.shape for n in reduces for v in n.operands):
@@ -114,8 +113,7 @@ TINY = 1.2e-38
 
 def _count(m: Match) -> int:
     """How many squares are summed where the sum itself is rooted; 1 for their mean."""
-    reduce = m.nodes["variance"].op
-    assert isinstance(reduce, Reduce)
+    reduce = m.op(Reduce, "variance")
     is_mean = not {"variance.count", "variance.inverse"}.isdisjoint(m.numbers)
     return 1 if is_mean else math.prod(m.values["x"].shape[a] for a in reduce.axes)
 
@@ -127,9 +125,8 @@ def _epsilon(m: Match) -> float:
 
 
 def _means_are_means(m: Match, x: Value) -> bool:
-    for name, node in m.nodes.items():
-        assert isinstance(node.op, Reduce)
-        count = math.prod(x.shape[a] for a in node.op.axes)
+    for name in m.nodes:
+        count = math.prod(x.shape[a] for a in m.op(Reduce, name).axes)
         given, inverse = m.numbers.get(f"{name}.count", count), m.numbers.get(f"{name}.inverse", 1 / count)
         if given != count or abs(inverse * count - 1) > 1e-6:
             return False
@@ -141,9 +138,9 @@ def _misaligned(m: Match, x: Value, kept: Shape) -> Fail | None:
     rows = math.prod(kept)
     if rows == x.type.count:
         return Fail("nothing is reduced")
-    for node in (n for n in m.walked if isinstance(n.op, Map | Reshape)):
+    for node in (n for n in m.walked if n.op.elementwise is not None or n.op.keeps_order):
         count = node.result.type.count
-        if count not in (rows, x.type.count) or (count != rows and isinstance(node.op, Reshape)):
+        if count not in (rows, x.type.count) or (count != rows and node.op.keeps_order):
             return Fail("its statistics are broadcast to another shape")
         for v in node.inputs if count != rows else ():
             of_rows = v.type.count == rows and v not in m.values.values() and v not in m.r.graph.constants
@@ -161,7 +158,7 @@ def _scale_fails(m: Match, x: Value) -> Fail | None:
 
 
 def _still_needed(m: Match) -> Fail | None:
-    if any(isinstance(n.op, Reduce) for n in m.dying()):
+    if any(n.op.kind is Kind.REDUCTION for n in m.dying()):
         return None
     return Fail("its statistics are needed elsewhere")
 
@@ -170,8 +167,7 @@ def _still_needed(m: Match) -> Fail | None:
 def _rewrite(center: bool) -> Callable[[Match], None]:
     def rewrite(m: Match) -> None:
         x, node = m.values["x"], m.root
-        reduce = m.nodes["variance"].op
-        assert isinstance(reduce, Reduce)
+        reduce = m.op(Reduce, "variance")
         count = _count(m)
         floor = not {"floor", "root_floor"}.isdisjoint(m.numbers)
         node.op = Normalize(reduce.axes, _epsilon(m), center, floor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mccompile.ir.graph import Graph
-from mccompile.ops.map import Map
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.softmax import Softmax
@@ -40,21 +39,20 @@ _LOG = one_of(
 
 def _check(m: Match) -> Fail | None:
     x, total = m.values["x"], m.nodes["total"]
-    assert isinstance(total.op, Reduce)
-    largest = m.nodes.get("largest", total)
-    assert isinstance(largest.op, Reduce)
+    axes = m.op(Reduce, "total").axes
+    largest = m.op(Reduce, "largest").axes if "largest" in m.nodes else axes
     if x.dtype.name == "f16" or m.root.result.type != x.type:
         return Fail(f"{x.type} does not become {m.root.result.type} by softmax")
-    if len(total.op.axes) != 1 or largest.op.axes != total.op.axes:
+    if len(axes) != 1 or largest != axes:
         return Fail("it is not along one axis")
-    kept = tuple(1 if a in total.op.axes else e for a, e in enumerate(x.shape))
-    for node in (n for n in m.walked if isinstance(n.op, Map | Reshape)):
+    kept = tuple(1 if a in axes else e for a, e in enumerate(x.shape))
+    for node in (n for n in m.walked if n.op.elementwise is not None or n.op.keeps_order):
         whole = node.result.shape == x.shape
         if not whole and node.result.type.count != total.result.type.count:
             return Fail("a sum or maximum is broadcast to another shape")
         for v in node.inputs if whole else ():
             row = v.type.count != x.type.count and v not in m.r.graph.constants
-            if isinstance(node.op, Reshape) or (row and (1,) * (len(kept) - len(v.shape)) + v.shape != kept):
+            if node.op.keeps_order or (row and (1,) * (len(kept) - len(v.shape)) + v.shape != kept):
                 return Fail("a sum or maximum is broadcast along another axis")
     if total not in m.dying():
         return Fail("the sum is needed elsewhere")
@@ -63,8 +61,7 @@ def _check(m: Match) -> Fail | None:
 
 def _rewrite(mode: str) -> Callable[[Match], None]:
     def rewrite(m: Match) -> None:
-        total, dying = m.nodes["total"].op, m.dying()
-        assert isinstance(total, Reduce)
+        total, dying = m.op(Reduce, "total"), m.dying()
         walked = [n for n in m.r.graph.nodes if n in dying or n is m.root]
         m.root.op = Softmax(total.axes[0], mode)
         m.root.origins = tuple(dict.fromkeys(o for n in walked for o in n.origins))
@@ -75,7 +72,7 @@ def _rewrite(mode: str) -> Callable[[Match], None]:
 
 def _check_log(m: Match) -> Fail | None:
     soft = m.nodes["soft"]
-    if not isinstance(soft.op, Softmax) or soft.op.mode != "soft":
+    if m.op(Softmax, "soft").mode != "soft":
         return Fail("it is no softmax but its logarithm or maximum")
     if soft not in m.dying():
         return Fail("the softmax is needed elsewhere")
@@ -84,24 +81,20 @@ def _check_log(m: Match) -> Fail | None:
 
 def _rewrite_log(m: Match) -> None:
     soft = m.nodes["soft"]
-    assert isinstance(soft.op, Softmax)
-    m.root.op = Softmax(soft.op.axis, "log")
+    m.root.op = Softmax(m.op(Softmax, "soft").axis, "log")
     m.root.origins = tuple(dict.fromkeys(soft.origins + m.root.origins))
     m.r.rewire(m.root, soft.operands)
 
 
 def _check_rows(m: Match) -> Fail | None:
-    softmax, x = m.root, m.values["x"]
-    assert isinstance(softmax.op, Softmax)
-    shape = softmax.result.shape
-    same = bool(x.shape) and x.shape[-1] == shape[-1] and softmax.op.axis == len(shape) - 1
+    x, shape = m.values["x"], m.root.result.shape
+    same = bool(x.shape) and x.shape[-1] == shape[-1] and m.op(Softmax).axis == len(shape) - 1
     return None if same else Fail("")
 
 
 def _rewrite_rows(m: Match) -> None:
     softmax, x = m.root, m.values["x"]
-    assert isinstance(softmax.op, Softmax)
-    rows = m.r.insert(softmax, Softmax(len(x.shape) - 1, softmax.op.mode), [x], f"{softmax.result.name}.rows")
+    rows = m.r.insert(softmax, Softmax(len(x.shape) - 1, m.op(Softmax).mode), [x], f"{softmax.result.name}.rows")
     softmax.op = Reshape(softmax.result.shape)
     m.r.rewire(softmax, [rows])
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
-from mccompile.ops.map import Map
 from mccompile.ops.reduce import Reduce
-from mccompile.ops.reshape import Reshape
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
+
+AnyOp = TypeVar("AnyOp", bound=Op)
 
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "and", "or", "xor"})
 
@@ -122,6 +123,12 @@ class Match:
     walked: tuple[Node, ...] = ()
     reshaped: frozenset[str] = frozenset()
 
+    def op(self, kind: type[AnyOp], name: str = "") -> AnyOp:
+        """The operator of a node that the pattern says is of a kind, of the root without a name."""
+        found = (self.nodes[name] if name else self.root).op
+        assert isinstance(found, kind)
+        return found
+
     def dying(self) -> set[Node]:
         """The nodes between that nothing needs once the root does not read them."""
         gone: set[Node] = set()
@@ -218,10 +225,10 @@ def _opened(place: _Place, m: Match) -> tuple[_Place, Match]:
         node = m.r.producer(place.value)
         if node is None or any(v.type.layout is not None for v in (*node.inputs, *node.results)):
             break
-        if isinstance(node.op, Reshape) and not node.pre and not node.post:
+        if node.op.keeps_order and not node.pre and not node.post:
             place = _Place(node.operands[0], reshaped=True)
-        elif isinstance(node.op, Map) and not node.pre and not node.post:
-            place = _leaf(_Place(None, node.op.expr, _places(node.operands), reshaped=place.reshaped))
+        elif node.op.elementwise is not None and not node.pre and not node.post:
+            place = _leaf(_Place(None, node.op.elementwise, _places(node.operands), reshaped=place.reshaped))
         elif isinstance(node.op, Reduce) and 0 in node.post:
             leaves = {ex.ACC: _Place(place.value, raw=True), **_places(node.extras)}
             place = _leaf(_Place(None, node.post[0], leaves, reshaped=place.reshaped))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ops.concat import Concat
-from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.passes.rows.windows import AXIS, RowWindow, row_axis, row_windows
 
@@ -154,7 +153,7 @@ class Lives:
         self.graph = graph
         self.root: dict[Value, Value] = {}
         for node in graph.nodes:
-            if isinstance(node.op, Reshape):
+            if node.op.keeps_order:
                 source = node.inputs[0]
                 self.root[node.result] = self.root.get(source, source)
         self.born: dict[Value, int] = dict.fromkeys(graph.inputs, -1)
@@ -174,7 +173,7 @@ class Lives:
 
     def _at(self, i: int, overlaps: bool) -> int:
         node = self.graph.nodes[i]
-        if isinstance(node.op, Reshape):
+        if node.op.keeps_order:
             return 0
         before = self.across(i, i + 1)
         dying = [v.type.nbytes for v in map(self._rooted, node.inputs) if self.dies.get(v) == i]

@@ -164,9 +164,9 @@ class _Plan:
             operand, result = node.inputs[0], node.result
             if v is operand:
                 carried = _carried(node, replace(v.type, layout=layout))
-                if carried is not None and (isinstance(node.op, Reshape) or self._only_reshaped(result)):
+                if carried is not None and (node.op.keeps_order or self._only_reshaped(result)):
                     yield result, carried
-            elif isinstance(node.op, Reshape):
+            elif node.op.keeps_order:
                 carried = _seen(replace(v.type, layout=layout), operand.type)
                 if carried is not None:
                     yield operand, carried
@@ -177,7 +177,7 @@ class _Plan:
 
     def _only_reshaped(self, v: Value) -> bool:
         users = self.rewriter.users(v)
-        return not self.rewriter.is_output(v) and all(isinstance(n.op, Reshape) for n in users)
+        return not self.rewriter.is_output(v) and all(n.op.keeps_order for n in users)
 
     def _cost(self, node: Node) -> float:
         """Estimated cycles of a node as its values are stored, with the relayouts that follow from that."""
@@ -310,7 +310,7 @@ def _moved_bytes(graph: Graph) -> tuple[int, int]:
             isinstance(node.op, Transpose)
             and _carried(node, node.inputs[0].type) != node.result.type.factors
         )  # fmt: skip
-        if moves or (isinstance(node.op, Reshape) and not stored_alike(node.inputs[0].type, node.result.type)):
+        if moves or (node.op.keeps_order and not stored_alike(node.inputs[0].type, node.result.type)):
             count += 1
             nbytes += node.result.type.nbytes
     return count, nbytes

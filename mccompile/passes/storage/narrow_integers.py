@@ -7,9 +7,10 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir import ranges
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.op import Kind, TypeRuleError
 from mccompile.ir.ranges import Range
 from mccompile.ir.types import I32, I64
+from mccompile.passes.analysis.movement import moves
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -82,15 +83,10 @@ def _obstacle(r: Rewriter, v: Value, chosen: set[Value]) -> str:
     return ""
 
 
-def _moves(op: Op) -> bool:
-    """Whether elements come out as they go in, in whatever type all of them are."""
-    return op.kind is Kind.INJECTIVE and op.elementwise is None
-
-
 def _makes(node: Node, chosen: set[Value]) -> bool:
     if node.op.elementwise is not None or node.op.kind is Kind.REDUCTION:
         return True
-    return _moves(node.op) and not node.pre and not node.post and all(v in chosen for v in node.inputs)
+    return moves(node.op) and not node.pre and not node.post and all(v in chosen for v in node.inputs)
 
 
 def _reads(node: Node, v: Value, chosen: set[Value]) -> bool:
@@ -98,7 +94,7 @@ def _reads(node: Node, v: Value, chosen: set[Value]) -> bool:
         return False
     if node.op.elementwise is not None:
         return True
-    if _moves(node.op):
+    if moves(node.op):
         return not node.post and all(w in chosen for w in (*node.inputs, *node.results))
     return _takes_i32(node, v)
 
