@@ -63,6 +63,7 @@ check: .venv/.stamp-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/lint_templates.py
+	$(BIN)/python tools/count_class_tests.py
 
 docs: .venv/.stamp-dev
 	$(BIN)/python tools/write_options.py

@@ -17,12 +17,11 @@ from mccompile.ir.types import DType, Shape
 from mccompile.ops.concat import Concat
 from mccompile.ops.expand import Expand
 from mccompile.ops.pad import Pad
-from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.split import Split
 from mccompile.passes.analysis.axes import kept_axes
 from mccompile.passes.analysis.contraction import contraction, is_product
-from mccompile.passes.channels.flow import Analysis, Channels, Need, Rule, sized
+from mccompile.passes.channels.flow import Analysis, Channels, Need, sized
 
 _WINOGRAD = 16
 """How much more than a plain sum the sums of a fast convolution may be off."""
@@ -206,8 +205,7 @@ def _alone(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> 
 
 
 # -- movement ----------------------------------------------------------------------------------------------
-def _concat(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Concat)
+def _concat(a: Analysis, node: Node, op: Concat, operands: list[Channels | None]) -> list[Channels] | None:
     given = [(_operand(node, i), c) for i, c in enumerate(operands) if c is not None]
     axis = next((c.axis for _, c in given if c.axis is not None), None)
     if axis is None:
@@ -230,8 +228,7 @@ def _part(a: Analysis, value: Value, known: Channels, axis: int, reason: str) ->
     return a.turned(known, axis, value.shape[axis], reason)
 
 
-def _pad(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Pad)
+def _pad(a: Analysis, node: Node, op: Pad, operands: list[Channels | None]) -> list[Channels] | None:
     x = _first(operands)
     rank = len(op.pads) // 2
     begin, end = (0, 0) if x.axis is None else (op.pads[x.axis], op.pads[rank + x.axis])
@@ -253,8 +250,7 @@ def _cut(x: Channels, start: int, stop: int) -> Channels:
     return Channels(x.axis, x.ids[start:stop], Range(x.range.low[start:stop], x.range.high[start:stop]))
 
 
-def _slice(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Slice)
+def _slice(a: Analysis, node: Node, op: Slice, operands: list[Channels | None]) -> list[Channels] | None:
     x = _first(operands)
     if x.axis is None:
         return [x]
@@ -264,8 +260,7 @@ def _slice(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> 
     return [_cut(x, start, start + extent)]
 
 
-def _split(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Split)
+def _split(a: Analysis, node: Node, op: Split, operands: list[Channels | None]) -> list[Channels] | None:
     x = _first(operands)
     if x.axis != op.axis:
         return [x] * len(op.sizes)
@@ -284,8 +279,7 @@ def reshaped_axis(before: Shape, axis: int, after: Shape) -> tuple[int, int, int
     return None
 
 
-def _reshape(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert op.keeps_order
+def _reshape(a: Analysis, node: Node, operands: list[Channels | None]) -> list[Channels] | None:
     x = _first(operands)
     if x.axis is None:
         return [x]
@@ -298,8 +292,7 @@ def _reshape(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -
     return [Channels(axis, ids, Range(low, high))]
 
 
-def _expand(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    assert isinstance(op, Expand)
+def _expand(a: Analysis, node: Node, op: Expand, operands: list[Channels | None]) -> list[Channels] | None:
     x = _first(operands)
     if x.axis is None:
         return [x]
@@ -310,21 +303,21 @@ def _expand(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) ->
     return [Channels(axis, x.ids, x.range)]
 
 
-RULES: dict[type[Op], Rule] = {
-    Concat: _concat,
-    Pad: _pad,
-    Slice: _slice,
-    Split: _split,
-    Reshape: _reshape,
-    Expand: _expand,
-}
-"""Movement between channels."""
-
-
 def follow(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
-    """The channels of the results of any operator."""
-    if type(op) in RULES:
-        return RULES[type(op)](a, node, op, operands)
+    """The channels of the results of any operator: by what it says of itself, but for movement between channels."""
+    match op:
+        case Concat():
+            return _concat(a, node, op, operands)
+        case Pad():
+            return _pad(a, node, op, operands)
+        case Slice():
+            return _slice(a, node, op, operands)
+        case Split():
+            return _split(a, node, op, operands)
+        case Expand():
+            return _expand(a, node, op, operands)
+    if op.keeps_order:
+        return _reshape(a, node, operands)
     if op.elementwise is not None:
         return _map(a, node, op, operands)
     if is_product(op):

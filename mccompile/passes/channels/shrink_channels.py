@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -197,8 +196,7 @@ def _product(s: Shrink, node: Node, op: Op) -> Op:
     return op
 
 
-def _concat(s: Shrink, node: Node, op: Op) -> Op:
-    assert isinstance(op, Concat)
+def _concat(s: Shrink, node: Node, op: Concat) -> Op:
     value = node.result
     axis, stays = s.analysis.of(value).axis, s.mask(value)
     if axis is None or stays is None:
@@ -215,8 +213,7 @@ def _concat(s: Shrink, node: Node, op: Op) -> Op:
     return op
 
 
-def _pad(s: Shrink, node: Node, op: Op) -> Op:
-    assert isinstance(op, Pad)
+def _pad(s: Shrink, node: Node, op: Pad) -> Op:
     axis = s.analysis.of(node.result).axis
     if axis is None:
         return op
@@ -226,8 +223,7 @@ def _pad(s: Shrink, node: Node, op: Op) -> Op:
     return replace(op, pads=tuple(pads))
 
 
-def _slice(s: Shrink, node: Node, op: Op) -> Op:
-    assert isinstance(op, Slice)
+def _slice(s: Shrink, node: Node, op: Slice) -> Op:
     (x,) = node.operands
     assert x is not None
     axis = s.analysis.of(node.result).axis
@@ -239,34 +235,25 @@ def _slice(s: Shrink, node: Node, op: Op) -> Op:
     return replace(op, starts=tuple(starts), extents=tuple(extents))
 
 
-def _split(s: Shrink, node: Node, op: Op) -> Op:
-    assert isinstance(op, Split)
+def _split(s: Shrink, node: Node, op: Split) -> Op:
     return replace(op, sizes=tuple(s.shape(v)[op.axis] for v in node.results))
-
-
-def _reshape(s: Shrink, node: Node, op: Op) -> Op:
-    return Reshape(s.shape(node.result))
-
-
-def _expand(s: Shrink, node: Node, op: Op) -> Op:
-    return Expand(s.shape(node.result))
-
-
-_RULES: dict[type[Op], Callable[[Shrink, Node, Op], Op]] = {
-    Concat: _concat,
-    Pad: _pad,
-    Slice: _slice,
-    Split: _split,
-    Reshape: _reshape,
-    Expand: _expand,
-}
-"""Movement that names extents."""
 
 
 def _shrunk(s: Shrink, node: Node, op: Op) -> Op:
     """The operator, which may name extents, without the channels that go; constants that it reads lose them too."""
-    if type(op) in _RULES:
-        return _RULES[type(op)](s, node, op)
+    match op:
+        case Concat():
+            return _concat(s, node, op)
+        case Pad():
+            return _pad(s, node, op)
+        case Slice():
+            return _slice(s, node, op)
+        case Split():
+            return _split(s, node, op)
+        case Expand():
+            return Expand(s.shape(node.result))
+    if op.keeps_order:
+        return Reshape(s.shape(node.result))
     if op.elementwise is not None:
         return _map(s, node, op)
     return _product(s, node, op) if is_product(op) else op

@@ -19,6 +19,7 @@ from mccompile.ops.slice import Slice
 from mccompile.ops.softmax import Softmax
 from mccompile.ops.split import Split
 from mccompile.ops.transpose import Transpose
+from mccompile.passes.analysis.contraction import is_product
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
 
@@ -167,7 +168,7 @@ def _turned_softmax(m: Match) -> None:
 # -- spreads -------------------------------------------------------------------------------------------------
 def _broadcasts(node: Node, old: Value, new: Value) -> bool:
     """True if a node gives results of the same types reading ``new`` in place of ``old``."""
-    if not isinstance(node.op, Map | MatMul) or (isinstance(node.op, MatMul) and node.pre):
+    if node.op.elementwise is None and (not is_product(node.op) or node.pre):
         return False
     trial = replace(node, operands=[new if v is old else v for v in node.operands])
     try:
