@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.op import Op
+from mccompile.ir.ranges import Range, hull, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import TensorType
@@ -34,6 +35,13 @@ class CumSum(Op):
     @property
     def multilinear(self) -> tuple[int, ...]:
         return (0,)
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        (x,), (found,) = types, ranges
+        assert x is not None
+        assert found is not None
+        some = found.with_zero()  # sums of fewer elements
+        return (hull([some, summed(some, x.shape[self.axis], x.dtype)]),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
