@@ -19,8 +19,6 @@ from mccompile.targets.target import Target
 
 VECTORS = 2
 """Vectors of units in a tile: the gates of all cells then hide the latency of a multiply-add."""
-STREAM = 32
-"""Bytes of weights read per cycle: they come from the second cache at every time step."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,8 @@ class _Tiled(Variant):
         steps, batch = x.shape[:2]
         units = r.shape[1]
         width = min(VECTORS, -(-units // target.lanes)) * target.lanes
-        cycles = steps * batch * (4.0 * r.type.count / STREAM + 2.0 * x.shape[2] + 100)
+        weights = r.type.nbytes / target.machine.l2_rate  # they come from the second cache at every time step
+        cycles = steps * batch * (weights + 2.0 * x.shape[2] + 100)
         return Offer(self.label, cycles, Units(units, width))
 
     def _refusal(self, node: Node, target: Target) -> str:

@@ -61,7 +61,7 @@ class ResizeChannels(Variant):
         assert isinstance(op, Resize)
         rank = len(node.result.shape)
         n, channels, *spatial = node.result.shape
-        vector = (1.5 * math.prod(_taps(node)) + 1) * target.lanes / 16 + 1
+        vector = (1.5 * math.prod(_taps(node)) + 1) * target.lanes / target.machine.multiply_adds + 1
         cycles = n * math.prod(spatial) * (-(-channels // target.lanes) * vector + PIXEL_CYCLES)
         along = {axis - rank: i for i, axis in enumerate(op.axes)}
         plane = ResizePlane(along.get(-2, -1) if rank == 4 else -1, along.get(-1, -1))

@@ -36,9 +36,8 @@ class Machine:
         line: bytes of a cache line.
         way: bytes between lines that meet in one set of the first cache.
         l1, l2: bytes of the data caches; 0: there is none.
-        l2_rate, l3_rate, far_rate: bytes per cycle that come from the second cache, from the third one, and from
-            wherever values lie that exceed the second one.
-        memory_rate: bytes per cycle of weights that no cache holds, read ahead in one run.
+        l2_rate, l3_rate, memory_rate: bytes per cycle that come from the second cache, from the third one, and from
+            memory.
         call: cycles of a call with its loop set-up.
     """
 
@@ -54,7 +53,6 @@ class Machine:
     l2: int = 0
     l2_rate: float = 32
     l3_rate: float = 27
-    far_rate: float = 8
     memory_rate: float = 6
     call: float = 20
 

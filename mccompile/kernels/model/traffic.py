@@ -12,4 +12,4 @@ def moved(node: Node, target: Target) -> float:
     if not machine.l2:
         return 0.0
     nbytes = sum(v.type.nbytes for v in dict.fromkeys((*node.inputs, *node.results)))
-    return nbytes / (machine.l2_rate if nbytes <= machine.l2 else machine.far_rate)
+    return nbytes / (machine.l2_rate if nbytes <= machine.l2 else machine.memory_rate)
