@@ -173,11 +173,12 @@ class CaseLibrary:
         main = emulated_main([EmulatedNet(b.facts.name) for b in self.built], self.target.align)
         (self.folder / "emulated_main.c").write_text(main)
         program = self.folder / "cases"
-        command = [*tools.compiler, *self.flags, "-static", unit.name, "mcc.c", "emulated_main.c", "-lm"]
+        static = ["-static"] if tools.emulator else []  # an emulator has no libraries of its machine
+        command = [*tools.compiler, *self.flags, *static, unit.name, "mcc.c", "emulated_main.c", "-lm"]
         run_compiler([*command, "-o", str(program)], self.folder)
         return Emulator(program, tools)
 
-    def _call(self, b: Built, arena: Bytes, blob: Bytes) -> int:
+    def call(self, b: Built, arena: Bytes, blob: Bytes) -> int:
         """Initialise and run a case on its arena: its status."""
         if self._emulator is not None:
             net = next(i for i, other in enumerate(self.built) if other is b)
@@ -217,7 +218,7 @@ class CaseLibrary:
             for p in f.inputs:
                 raw = np.ascontiguousarray(inputs[p.name])
                 arena[p.offset : p.offset + raw.nbytes] = raw.reshape(-1).view(np.uint8)
-            status = self._call(b, arena, blob)
+            status = self.call(b, arena, blob)
             assert status == 0, f"{b.label}: run answered {status}"
             answers.append([_output(b, p, arena) for p in f.outputs])
         return answers
