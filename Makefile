@@ -1,5 +1,5 @@
 # make demo     compile the shipped network, build and check the C, classify its test set
-# make test     the tests (at most 10 minutes on 2 cores)
+# make test     the tests (about 5 minutes on 2 cores)
 # make help     everything else
 #
 # The first run installs Python packages into .venv and needs a package index; after that nothing does.
@@ -15,12 +15,13 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: budgets replay help demo test test-slow check docs bench bench-planner wheel clean distclean
+.PHONY: budgets replay help demo test test-fast test-slow check docs bench bench-planner wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       compile the shipped network, build and check the C, classify its test set"
-	@echo "make test       run the tests (at most 10 minutes on 2 cores)"
+	@echo "make test       run the tests (about 5 minutes on 2 cores)"
+	@echo "make test-fast  run those that take less than a minute together"
 	@echo "make test-slow  run the tests that make test leaves out"
 	@echo "make check      ruff, mypy --strict, import-linter, template lint"
 	@echo "make docs       write the generated tables under docs/"
@@ -53,7 +54,12 @@ demo: .venv/.stamp-check
 	$(BIN)/python $(EXAMPLE)/demo.py $(DEMO) --cc "$(CC)"
 
 test: .venv/.stamp-dev
+	@echo "All tests but the slow ones: about 5 minutes on two cores. (make test-fast: less than one)"
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+
+test-fast: .venv/.stamp-dev
+	@echo "The fast tests: less than a minute on two cores. (make test: about 5)"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m fast
 
 test-slow: .venv/.stamp-dev
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m slow

@@ -1,5 +1,18 @@
 """Hooks of the whole suite."""
 
+from tests._fast import (
+    pytest_collection_modifyitems,
+    pytest_runtest_protocol,
+    pytest_runtest_teardown,
+    pytest_terminal_summary,
+)
 from tests._skips import pytest_make_collect_report, pytest_runtest_makereport
 
-__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
+__all__ = [
+    "pytest_collection_modifyitems",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
+    "pytest_runtest_teardown",
+    "pytest_terminal_summary",
+]

@@ -42,6 +42,7 @@ def _compile_elsewhere(
     subprocess.run(command, cwd=folder, env=clean | path | environment, check=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", ["O0", "O2", "Os"])
 @pytest.mark.parametrize("target", ["generic", "native"])
 def test_same_bytes_in_other_folders_and_environments(target: str, level: str, tmp_path: Path) -> None:
@@ -58,6 +59,7 @@ def test_same_bytes_in_other_folders_and_environments(target: str, level: str, t
         assert str(tmp_path).encode() not in data, f"{name} tells where it was made"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["generic", "native"])
 def test_a_compilation_leaves_no_trace_in_the_process(target: str, tmp_path: Path) -> None:
     """A, B, A, and B on its own in another process."""

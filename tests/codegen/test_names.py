@@ -137,6 +137,7 @@ MODEL_NAMES = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_model_names(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.onnx"

@@ -30,6 +30,7 @@ def _compiled(model: Path, out: Path, target: str, share: float = 0.6) -> Path:
     return out / "two"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["generic", "native"])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_results_as_in_one_arena(name: str, target: str, tmp_path: Path) -> None:
@@ -62,6 +63,7 @@ def test_both_memories_are_used_somewhere(tmp_path: Path) -> None:
     assert {"dtcm", "sram"} in used
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("compiler", "target"), [("gcc", "generic"), ("clang", "native")])
 def test_no_warnings(target: str, compiler: str, tmp_path: Path) -> None:
     needs_tool(compiler)

@@ -123,6 +123,7 @@ def test_what_is_too_large_is_refused(case: str, tmp_path: Path) -> None:
     assert peak < 4 * MAX_FOLDED_BYTES
 
 
+@pytest.mark.thorough
 def test_many_constants_are_too_much_together(tmp_path: Path) -> None:
     """Each is below the limit; the last ones are not made. Their zeros take no memory until they are written."""
     size = MAX_FOLDED_BYTES // 8

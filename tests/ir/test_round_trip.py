@@ -67,6 +67,7 @@ def round_trip(c: Compilation) -> None:
     assert made == again
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not MODELS, reason="no real networks: set MCC_SHARED")
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.parent.name if p.stem == "model" else p.stem)
 def test_real_networks(path: Path) -> None:

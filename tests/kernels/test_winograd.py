@@ -188,6 +188,7 @@ def _stored(array: Array) -> Array:
     return np.moveaxis(array, 1, -1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", WIDE)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.label)
 def test_kernels_agree_with_float64(variant: ConvWinograd, target: str, tmp_path: Path) -> None:

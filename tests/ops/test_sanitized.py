@@ -25,7 +25,7 @@ FLAGS = ("-O0", "-fsanitize=address,undefined,float-cast-overflow", "-fno-saniti
 """Not optimised: every access is looked at, and gcc takes a twentieth of the time it needs at -O1."""
 FRONT_ENDS = [f for f in front_ends().values() if f.sample is not None]
 CASES = 3
-PARTS = 2
+PARTS = 4
 """Programs for each target."""
 
 
@@ -36,7 +36,7 @@ def program(built: Sequence[Built], target: str, folder: Path, monkeypatch: pyte
     return CaseLibrary(folder, built, [*resolve(target).c_flags, *FLAGS], tools=tools).build()
 
 
-@pytest.mark.parametrize("target", ["generic", "native"])
+@pytest.mark.parametrize("target", ["generic", pytest.param("native", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_operator_leaves_its_memory_or_the_language(
     part: int, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

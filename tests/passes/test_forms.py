@@ -38,6 +38,7 @@ def test_a_form_is_recognised(form: Form, tmp_path: Path) -> None:
     assert difference(before, graph.evaluate(inputs, wide=True)) < 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
 def test_forms_in_c(target: str, tmp_path: Path) -> None:
     """Also on rows of zeros and of very small numbers, where epsilon is all that counts."""

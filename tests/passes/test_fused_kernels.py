@@ -76,6 +76,7 @@ def _graphs() -> dict[str, str]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
 def test_fused_nodes_mean_the_same_in_c(target: str, tmp_path: Path) -> None:
     graphs = _graphs()

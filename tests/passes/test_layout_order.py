@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from mccompile.driver import Options, import_graph
 from mccompile.ir.graph_text import print_graph
 from mccompile.passes.manager import run_passes
@@ -11,6 +13,7 @@ from mccompile.passes.pipeline import PIPELINES
 from tests._skips import needs_shared
 
 
+@pytest.mark.thorough
 def test_layouts_do_not_depend_on_addresses() -> None:
     path = needs_shared("models/gtcrn_stream/model.onnx")
     ports = json.loads((path.parent / "io.json").read_text())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph
 from mccompile.ir.types import F32, TensorType
@@ -46,6 +48,7 @@ def test_a_graph_of_2000_nodes_takes_less_than_two_seconds() -> None:
     assert len(graph.nodes) <= 600
 
 
+@pytest.mark.thorough
 def test_four_times_the_graph_takes_about_four_times_as_long() -> None:
     def seconds(nodes: int) -> float:
         best = 1e9

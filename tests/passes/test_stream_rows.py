@@ -173,6 +173,7 @@ def _model(folder: Path, height: int = 37) -> Path:
     return path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["generic", "native"])
 @pytest.mark.parametrize("level", ["O2", "Os"])
 def test_a_compiled_network_in_strips_gives_the_same_bits_in_less_memory(
@@ -193,6 +194,7 @@ def test_a_compiled_network_in_strips_gives_the_same_bits_in_less_memory(
         assert all(np.array_equal(want[n], got[n]) for n in want)
 
 
+@pytest.mark.thorough
 def test_memory_that_is_short_is_met_by_strips(tmp_path: Path) -> None:
     path = _model(tmp_path)
     whole = mccompile.compile(path, tmp_path / "whole", "generic").report["memory"]["arena_bytes"]

@@ -88,6 +88,7 @@ def test_every_member_is_sound_without_offers(problem: Problem) -> None:
         assert plan.peak >= plan.lower_bound
 
 
+@pytest.mark.thorough
 @settings(derandomize=True, max_examples=400, deadline=None)
 @given(problems(offers=True))
 def test_every_member_is_sound_with_offers(problem: Problem) -> None:
@@ -381,6 +382,7 @@ def test_offer_that_names_no_interval_is_an_error() -> None:
         problem_of((0, 1, 4), overwrites=[Overwrite(0, 1)])
 
 
+@pytest.mark.thorough
 def test_thousands_of_intervals_take_seconds() -> None:
     rng = random.Random(9)
     lives = []

@@ -107,6 +107,7 @@ def test_small_graphs_reach_the_optimum(keep_inputs: bool) -> None:
     assert gained, "the sample must hold graphs on which the beams find more"
 
 
+@pytest.mark.thorough
 def test_orders_keep_dependencies_and_fills_in_front() -> None:
     rng = random.Random(8)
     for _ in range(40):

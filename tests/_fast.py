@@ -1,0 +1,78 @@
+"""Which tests are the inner loop (`make test-fast`), and what they take.
+
+A test is marked ``fast`` unless it is marked ``thorough`` or ``slow``, or lies in a folder or file of `THOROUGH` and
+does not say itself that it is. So new tests are fast: a run of the fast ones ends with what they took together, and
+with the names of those that take too long, which are to be marked ``thorough``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+
+THOROUGH = (
+    "bench", "budgets", "check/test_check.py", "check/test_golden.py", "codegen/test_build.py",
+    "codegen/test_projects.py", "docs/test_documents.py", "examples", "kernels/test_halves.py",
+    "kernels/test_movement.py", "kernels/test_registers.py", "kernels/test_variants.py",
+    "kernels/test_vector_layouts.py", "kernels/test_vector_math.py", "models", "ops/test_indexing.py",
+    "ops/test_normalisation.py", "ops/test_operators.py", "ops/test_recurrent.py",
+    "packaging/test_skips.py", "packaging/test_wheel.py", "passes/test_models.py",
+    "plan/test_alloc_minimalloc.py", "property", "runtime/test_mcc_build.py", "safety/test_arena.py",
+    "safety/test_inplace.py", "targets", "tune",
+)  # fmt: skip
+"""Folders and files whose tests mostly compile C, run programs, or search for long."""
+
+MOST_SECONDS = 3.0
+"""CPU time of a fast test, what it starts included."""
+
+MOST_TOGETHER = 100
+"""That of all of them: less than a minute on two cores."""
+
+STARTED = pytest.StashKey[float]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        thorough = any(item.path.is_relative_to(TESTS / place) for place in THOROUGH)
+        if not marks & {"fast", "slow", "thorough"} and not thorough:
+            item.add_marker("fast")
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    item.stash[STARTED] = _cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What a test took travels with its last report, from a worker too."""
+    item.user_properties.append(("cpu_seconds", _cpu_seconds() - item.stash[STARTED]))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.getoption("markexpr") != "fast":
+        return
+    seconds: dict[str, float] = {}
+    for report in itertools.chain(*terminalreporter.stats.values()):
+        for key, value in getattr(report, "user_properties", ()):
+            if key == "cpu_seconds":
+                seconds[report.nodeid] = value
+    terminalreporter.write_line(f"{sum(seconds.values()):.0f} seconds of CPU time, at most {MOST_TOGETHER} are meant")
+    for name, value in sorted(seconds.items(), key=lambda item: -item[1]):
+        if value > MOST_SECONDS:
+            terminalreporter.write_line(f"{value:.1f} s: to be marked thorough: {name}")
