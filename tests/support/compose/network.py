@@ -43,6 +43,14 @@ EXACT = set(
 OWN_NOISE = {"float32": 4e-6, "float64": 4e-6, "float16": 4e-3}
 """How far computed floats may be off, relative to the largest, where no front end says."""
 
+KEPT = {
+    "Gather": {1}, "GatherElements": {1}, "GatherND": {1}, "ScatterElements": {1}, "ScatterND": {1}, "OneHot": {0},
+    "ReverseSequence": {1}, "LSTM": {4}, "GRU": {4}, "RNN": {4}, "Div": {1}, "Mod": {0, 1}, "Pow": {0, 1},
+    "BitShift": {0, 1}, "Trilu": {1}, "TopK": {1}, "CumSum": {1}, "Resize": {1, 2, 3}, "Tile": {1}, "Expand": {1},
+    "STFT": {1, 3}, "Pad": {1, 2}, "DFT": {1, 2}, "MatMulInteger": {2, 3}, "Einsum": set(), "Upsample": {1},
+}  # fmt: skip
+"""Operands by position that stay as they were sampled: indices, exponents, divisors, factors."""
+
 
 class Refused(Exception):  # noqa: N818 -- what happens often is no error
     """What was drawn is no network that can be judged."""
@@ -180,8 +188,9 @@ def _nearly(step: Step, values: Arrays, noise: np.random.Generator) -> Arrays:
     if step.op_type in EXACT:
         return values
     read = {n: values[n] for n in step.inputs if n}
+    kept = {step.inputs[i] for i in KEPT.get(step.op_type, ()) if i < len(step.inputs)}
     for name, a in read.items():
-        if a.dtype == np.float32:
+        if a.dtype == np.float32 and name not in kept:
             off = (1 + 2.0**-23 * noise.uniform(-1, 1, a.shape)).astype(np.float32)
             read[name] = np.asarray(a * off, np.float32)
     return read

@@ -11,7 +11,7 @@ from mccompile.ops.draw import SeededDraw
 from mccompile.ops.registry import FrontEnd, front_ends
 from mccompile.ops.sampling import Case
 from tests.support.compose import operands as on
-from tests.support.compose.network import Array, Composer, Refused, dtype_number
+from tests.support.compose.network import KEPT, Array, Composer, Refused, dtype_number
 
 AIMED = (
     "Softmax LogSoftmax Hardmax LayerNormalization RMSNormalization InstanceNormalization GroupNormalization "
@@ -21,14 +21,6 @@ AIMED = (
     "LSTM GRU RNN".split()
 )
 """Operators that normalise, reduce, or read windows: what stands before them is read several times."""
-
-KEPT = {
-    "Gather": {1}, "GatherElements": {1}, "GatherND": {1}, "ScatterElements": {1}, "ScatterND": {1}, "OneHot": {0},
-    "ReverseSequence": {1}, "LSTM": {4}, "GRU": {4}, "RNN": {4}, "Div": {1}, "Mod": {0, 1}, "Pow": {0, 1},
-    "BitShift": {0, 1}, "Trilu": {1}, "TopK": {1}, "CumSum": {1}, "Resize": {1, 2, 3}, "Tile": {1}, "Expand": {1},
-    "STFT": {1, 3}, "Pad": {1, 2}, "DFT": {1, 2}, "MatMulInteger": {2, 3}, "Einsum": set(), "Upsample": {1},
-}  # fmt: skip
-"""Operands by position that stay as they were sampled: indices, exponents, divisors."""
 
 STRICT = set("Log Sqrt Acos Asin Acosh Atanh Reciprocal Tan ReduceLogSum ReduceProd Pow Div Sinh Cosh Exp".split())
 """Operators that take a range of numbers only, or grow fast."""
