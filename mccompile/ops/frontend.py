@@ -160,6 +160,12 @@ class Import:
             return self.constant(suffix, array.astype(op.infer(*(v.type for v in operands))[0].dtype.numpy))
         return self.inner(op, operands, suffix)
 
+    def stored(self, value: Value, suffix: str = "stored") -> Value:
+        """``value``, in f16 where input 0 is that: kernels with a prologue see and give what they compute in, f32."""
+        if self.input(0).dtype.name != "f16" or value.dtype.name != "f32":
+            return value
+        return self.inner(Map(ex.var(0, value.dtype), "f16"), [value], suffix)
+
     def reshape(self, value: Value, shape: tuple[int, ...], suffix: str) -> Value:
         """``value`` in another shape: a constant stays one."""
         if value.shape == shape:

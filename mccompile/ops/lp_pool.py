@@ -44,14 +44,15 @@ def import_lp_pool(n: Import) -> None:
     w = read_window(n, n.required("kernel_shape"))
     pre, post = _power(n, x.dtype)
     op = Pool("sum", w.kernel, w.strides, w.pads, w.dilations, n.flag("ceil_mode"))
-    n.emit(op, [x], pre=pre, post=post)
+    n.bind(0, n.stored(n.inner(op, [x], "norm", pre=pre, post=post)))
 
 
 @onnx_op("GlobalLpPool", tolerance={"f32": 4e-6, "f16": 4e-3})
 def import_global_lp_pool(n: Import) -> None:
     x = n.input(0)
     pre, post = _power(n, x.dtype)
-    n.emit(Reduce("sum", tuple(range(2, len(x.shape)))), [x], pre=pre, post=post)
+    op = Reduce("sum", tuple(range(2, len(x.shape))))
+    n.bind(0, n.stored(n.inner(op, [x], "norm", pre=pre, post=post)))
 
 
 def _sample_lrn(d: Draw) -> Case:
@@ -77,4 +78,4 @@ def import_lrn(n: Import) -> None:
     base = ex.apply("add", ex.num(n.attr("bias", 1.0), dtype), weighted)
     body = ex.apply("div", ex.var(0, dtype), ex.apply("pow", base, ex.num(n.attr("beta", 0.75), dtype)))
     y = n.inner(op, [flat], "scaled", extras=[flat], pre={0: ex.apply("mul", a, a)}, post={0: body})
-    n.bind(0, n.reshape(y, x.shape, "y"))
+    n.bind(0, n.reshape(n.stored(y), x.shape, "y"))

@@ -13,7 +13,7 @@ from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.ranges import Range, anything, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
-from mccompile.ir.types import BOOL, U8, TensorType
+from mccompile.ir.types import BOOL, F16, U8, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import FrontEnd, onnx_op
@@ -120,10 +120,13 @@ def emit_reduce(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool) -> N
     pre = {} if row.pre is None else {0: row.pre(ex.acc(x.dtype), count)}
     post = {} if row.post is None else {0: row.post(ex.acc(x.dtype), count)}
     op = Reduce(row.mode, axes)
-    if keepdims or not axes:
+    if (keepdims or not axes) and not (pre and x.dtype == F16):
         n.emit(op, [x], pre=pre, post=post)
         return
-    kept = n.inner(op, [x], "kept", pre=pre, post=post)
+    kept = n.stored(n.inner(op, [x], "kept", pre=pre, post=post))
+    if keepdims:
+        n.bind(0, kept)
+        return
     n.bind(0, n.reshape(kept, tuple(e for a, e in enumerate(x.shape) if a not in axes), "dropped"))
 
 
@@ -189,6 +192,6 @@ def import_reduce_log_sum_exp(n: Import) -> None:
     below = n.inner(Map(ex.apply("sub", ex.var(0, x.dtype), ex.var(1, x.dtype))), [x, top], "below")
     pre = {0: ex.apply("exp", ex.acc(x.dtype))}
     post = {0: ex.apply("add", ex.apply("log", ex.acc(x.dtype)), ex.var(0, x.dtype))}
-    kept = n.inner(Reduce("sum", axes), [below], "kept", pre=pre, post=post, extras=[top])
+    kept = n.stored(n.inner(Reduce("sum", axes), [below], "kept", pre=pre, post=post, extras=[top]))
     shape = kept.shape if n.flag("keepdims", True) else tuple(e for a, e in enumerate(x.shape) if a not in axes)
     n.bind(0, n.reshape(kept, shape, "dropped"))

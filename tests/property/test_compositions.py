@@ -19,16 +19,12 @@ from tests.support.compose.run import EMULATED, LEVELS, SETTINGS, Setting, exami
 
 SEEDS = range(300)
 EMULATED_SEEDS = range(300, 316)
-OPEN = dict.fromkeys((23, 45, 60, 104, 118, 156, 157, 270, 293, 299), "a prologue, a mask or a view is read wrongly")
-OPEN |= dict.fromkeys((24, 78, 150, 213), "a reduction of f16 with a prologue makes f32")
-OPEN |= {206: "f64 to f16 to f64 is not rounded", 212: "f64 to f16 to f64 is not rounded"}
-"""Seeds that show what is not mended yet."""
 
 
 def _check(seeds: list[int], setting: Setting) -> None:
     if not setting.here:
         pytest.skip(f"needs {setting.compiler} and what runs code for {setting.target}")
-    findings = examine([subject(s) for s in seeds if s not in OPEN], setting)
+    findings = examine([subject(s) for s in seeds], setting)
     faults = [f.text() for f in findings if f.kind != "refused"]
     assert not faults, "\n".join(faults)
     refused = [f.text() for f in findings]
