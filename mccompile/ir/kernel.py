@@ -244,6 +244,20 @@ def stored_alike(a: TensorType, b: TensorType) -> bool:
 
 
 @dataclass(frozen=True)
+class Logical:
+    """The views of a call in the coordinates of its operator, where kernels see them with other axes.
+
+    Packed constants stand here as they were: in buffers of their own, which are no part of the module. ``missing``
+    says why nothing is known.
+    """
+
+    reads: tuple[View | None, ...] = ()
+    results: tuple[View, ...] = ()
+    extras: tuple[View, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True)
 class Call:
     """One kernel call. ``kernel`` names the template ``<family>.<variant>``; ``params`` is its dataclass.
 
@@ -252,7 +266,8 @@ class Call:
     the kernel reads each element before it writes the same one. ``near`` is an operand and a distance: the
     operand's buffer may lie over that of results[0] from as many bytes behind its beginning on, because what
     the kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals.
-    ``step`` numbers follow from the position in the program.
+    ``step`` numbers follow from the position in the program. ``logical`` is for who evaluates the operator; no kernel
+    reads it.
     """
 
     kernel: str
@@ -268,6 +283,7 @@ class Call:
     args: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     near: tuple[int, int] | None = None
+    logical: Logical | None = field(default=None, compare=False)
 
     @property
     def inputs(self) -> tuple[View | None, ...]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, View, whole
+from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, Logical, View, whole
 from mccompile.ir.op import Op
-from mccompile.ir.types import DType, TensorType, dtype_of, row_major
+from mccompile.ir.types import DType, Shape, TensorType, dtype_of, row_major
+from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
 from mccompile.kernels.views.collapse import collapse
 from mccompile.lower.cost_table import UNMEASURED, CostTable
@@ -45,6 +46,7 @@ class _Builder:
         self.node: Node
         self._blob: dict[tuple[Value, object], Buffer] = {}
         self._arena: dict[Value, Buffer] = {}
+        self._copied: dict[int, Buffer] = {}
         self._names: set[str] = set()
         for role, values in (("input", graph.inputs), ("output", graph.outputs)):
             for v in values:
@@ -122,6 +124,7 @@ class _Builder:
             return view
         halo = stored_halo(demand.halo, value.type)
         copy = self._buffer(f"{value.name}.halo", value.type, "arena", halo=halo, fill=demand.fill)
+        self._copied[demand.operand] = copy
         self._fill_halo(copy)
         self.steps.append(
             Call("copy.generic", self.node.op, None, (view,), (whole(copy),), origins=self.node.origins)
@@ -182,13 +185,57 @@ class _Builder:
             )
         )  # fmt: skip
 
+    # -- what calls mean -----------------------------------------------------------------------------------
+    def record(self, start: int) -> None:
+        """Note at the call of the node, among the steps from ``start`` on, what its views are to the operator."""
+        calls = [
+            (i, s) for i, s in enumerate(self.steps[start:], start)
+            if isinstance(s, Call) and not variant(s.kernel).elementwise
+        ]  # fmt: skip
+        for i, call in calls:
+            logical = Logical(missing="several calls compute it") if len(calls) > 1 else self._logical(call)
+            own = (call.reads, call.results, call.extras)
+            if (logical.reads, logical.results, logical.extras) != own:
+                self.steps[i] = replace(call, logical=logical)
+        self._copied.clear()
+
+    def _logical(self, call: Call) -> Logical:
+        node = self.node
+        if call.op is not node.op:
+            return Logical(missing="it computes another operator than the node")
+        extras = [self._at(v, self._shapes_of(i)) for i, v in enumerate(node.extras)]
+        reads = tuple(
+            whole(self._copied[i]) if i in self._copied else None if v is None else self._recorded(v)
+            for i, v in enumerate(node.operands)
+        )
+        unread = any(self.storage.root.get(r, r) not in self._arena for r in node.results)
+        if unread or any(v is None for v in extras):
+            return Logical(missing="an extra operand is read under several shapes, or a result by nobody")
+        results = tuple(self.result(i) for i in range(len(node.results)))
+        return Logical(reads, results, tuple(v for v in extras if v is not None))
+
+    def _recorded(self, value: Value) -> View:
+        """The view of a value; a constant that is packed in all of its uses is in no buffer of the module."""
+        known = self._blob.get((value, _AsIs()))
+        if value in self.graph.constants and known is None:
+            return whole(Buffer(value.name, value.type, "blob", 1, data=self.graph.array(value)))
+        return whole(known) if known is not None else self.read(value)
+
+    def _at(self, value: Value, shapes: set[Shape]) -> View | None:
+        return self._recorded(value).broadcast(next(iter(shapes))) if len(shapes) == 1 else None
+
+    def _shapes_of(self, extra: int) -> set[Shape]:
+        """The shapes under which bodies read an extra operand."""
+        node = self.node
+        uses = [node.operands[k] for k, body in node.pre.items() if extra in ex.variables(body)]
+        uses += [node.results[k] for k, body in node.post.items() if extra in ex.variables(body)]
+        return {u.shape for u in uses if u is not None}
+
     def extras(self) -> list[View]:
         """The node's extra operands, broadcast to what they are applied to."""
         views = []
         for i, v in enumerate(self.node.extras):
-            uses = [self.node.operands[k] for k, b in self.node.pre.items() if i in ex.variables(b)]
-            uses += [self.node.results[k] for k, b in self.node.post.items() if i in ex.variables(b)]
-            shapes = {u.shape for u in uses if u is not None}
+            shapes = self._shapes_of(i)
             if len(shapes) != 1:
                 raise InternalError(f"{self.node.where}: extra operand {i} is read under several shapes")
             views.append(self.read(v).broadcast(shapes.pop()))
@@ -237,7 +284,9 @@ def lower(
     for node in graph.nodes:
         builder.node = node
         if node in choices:
+            start = len(builder.steps)
             choices[node].variant.lower(node, choices[node].offer, builder)
+            builder.record(start)
         elif storage.of(node.result) is not storage.of(node.inputs[0]):
             _copy_reshape(node, builder)
     builder.module.body = Block(tuple(builder.steps))

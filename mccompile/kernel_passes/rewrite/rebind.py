@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mccompile.ir.kernel import Buffer, Call, View
+from mccompile.ir.kernel import Buffer, Call, Logical, View
 from mccompile.ir.types import row_major
 from mccompile.kernel_passes.rewrite.views import Refined, cut, seen_through
 from mccompile.kernels.registry import variant
@@ -48,9 +48,33 @@ def rebound(
     elif any(w is None and r is not None for w, r in zip(whole, refined, strict=True)):
         return f"{call.kernel} would need more axes"
     after = own.forwards(_with_views(call, whole))
+    after = replace(after, logical=_logical(call, buffer, near, far, writes))
     if not own.kernel.endswith(".generic") and (reason := lines_spread(call, after, target)):
         return reason
     return own.refuses(call, after, target) or after
+
+
+def _logical(call: Call, buffer: Buffer, near: View, far: View, writes: bool) -> Logical | None:
+    """What the views of a call are to its operator, seen through the copy as well."""
+    old = call.logical
+    if old is None or old.missing:
+        return old
+    seen: list[View | None] = []
+    for k, v in enumerate((*old.reads, *old.extras, *old.results)):
+        is_result = k >= len(old.reads) + len(old.extras)
+        if v is None or v.buffer is not buffer or (is_result and not writes):
+            seen.append(v)
+            continue
+        found = seen_through(v, near, far)
+        if not isinstance(found, str):
+            seen.append(found.regrouped)
+        elif _apart(v, near):
+            seen.append(v)
+        else:
+            return Logical(missing=found)
+    n, m = len(old.reads), len(old.reads) + len(old.extras)
+    extras, results = (tuple(v for v in part if v is not None) for part in (seen[n:m], seen[m:]))
+    return Logical(tuple(seen[:n]), results, extras)
 
 
 def _with_views(call: Call, views: Sequence[View | None]) -> Call:

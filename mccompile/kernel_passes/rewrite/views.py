@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from mccompile.ir.kernel import View
-from mccompile.ir.types import row_major
+from mccompile.ir.types import Factor, row_major
 
 Parts = tuple[tuple[int, int], ...]
 """(extent, stride) of what an axis becomes, outermost first."""
@@ -27,6 +27,20 @@ class Refined:
             return None
         shape, strides = (tuple(p[0][k] for p in self.parts) for k in (0, 1))
         return View(self.view.buffer, shape, row_major(len(shape)), strides, self.offset)
+
+
+    @property
+    def regrouped(self) -> View:
+        """The view with the axes it had, of which each may lie in several strides: a blocked layout."""
+        factors: list[Factor] = []
+        strides: list[int] = []
+        for axis, parts in enumerate(self.parts):
+            inner = 1
+            for k, (extent, stride) in reversed(list(enumerate(parts))):
+                factors.append(Factor(axis, inner, extent if k else 0))
+                strides.append(stride)
+                inner *= extent
+        return View(self.view.buffer, self.view.shape, tuple(factors), tuple(strides), self.offset)
 
 
 @dataclass

@@ -1,0 +1,128 @@
+"""The meaning of kernel IR in numpy: every buffer is an array, every call is its operator on views of arrays.
+
+    buffer a : f32[6]      call conv.channels conv {...} (a[1,2,3,1]{6,3,1,1}, packed) -> b
+
+A kernel may see ``a`` with other axes than its operator and weights that were packed: then the call's `Logical` views
+say what these are to the operator, whose `evaluate` is asked. Copies move elements, whatever their operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.errors import CompileError, InternalError
+from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule, Logical, View, whole
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import DType
+from mccompile.kernels.copy import CopyGeneric
+from mccompile.kernels.registry import variant
+
+
+def evaluate(module: KernelModule, inputs: Mapping[str, Array], wide: bool = False) -> dict[str, Array]:
+    """The outputs of a module by name. ``wide`` computes floats in float64, as `Graph.evaluate`.
+
+    Raises:
+        CompileError: an input has another shape than its buffer.
+        InternalError: a call does not know what its views are to its operator; says why.
+    """
+    memory = _Memory(wide)
+    for b in module.role("input"):
+        if inputs[b.name].shape != b.type.shape:
+            raise CompileError(f"input {b.name} has shape {inputs[b.name].shape}, not {b.type.shape}")
+        memory.write(whole(b), inputs[b.name])
+    for step in module.body.linear():
+        if isinstance(step, Fill):
+            memory.write(step.view, np.asarray(step.value))
+        else:
+            _run(step, memory)
+    return {b.name: memory.read(whole(b)).copy() for b in module.role("output")}
+
+
+def unknown(module: KernelModule) -> dict[str, str]:
+    """The kernels of which some call cannot be evaluated, and why."""
+    calls = [s for s in module.body.linear() if isinstance(s, Call)]
+    return {c.kernel: c.logical.missing for c in calls if c.logical is not None and c.logical.missing}
+
+
+def _run(call: Call, memory: _Memory) -> None:
+    own = variant(call.kernel)
+    views = call.logical or Logical(call.reads, call.results, call.extras)
+    if views.missing:
+        raise InternalError(f"{call.kernel} of {'+'.join(call.origins)} cannot be evaluated: {views.missing}")
+    extras = [memory.read(v) for v in views.extras]
+    pre, post = dict(call.pre), dict(call.post)
+    arrays = [None if v is None else memory.read(v) for v in views.reads]
+    arrays = [_applied(pre.get(i), a, extras, memory.wide) for i, a in enumerate(arrays)]
+    if isinstance(own, CopyGeneric):
+        results: Sequence[Array | None] = arrays
+    else:
+        with np.errstate(all="ignore"):
+            results = call.op.evaluate_wide(*arrays) if memory.wide else call.op.evaluate(*arrays)
+    for i, (view, result) in enumerate(zip(views.results, results, strict=True)):
+        made = _applied(post.get(i), result, extras, memory.wide)
+        assert made is not None
+        memory.write(view, made)
+
+
+def _applied(body: ex.Expr | None, a: Array | None, extras: Sequence[Array], wide: bool) -> Array | None:
+    """An operand after its prologue, or a result after its epilogue."""
+    if body is None or a is None:
+        return a
+    found = ex.evaluate(body, lambda i: a if i == ex.ACC else extras[i], wide)
+    return np.broadcast_to(found, np.broadcast_shapes(a.shape, found.shape))
+
+
+
+
+class _Memory:
+    """The elements of every buffer; what was never written is NaN, or 0 of other types."""
+
+    def __init__(self, wide: bool) -> None:
+        self.wide = wide
+        self._arrays: dict[Buffer, Array] = {}
+
+    def _of(self, b: Buffer) -> Array:
+        if b not in self._arrays:
+            stored = _stored(b.type.dtype, self.wide)
+            if b.data is not None:
+                self._arrays[b] = b.data.reshape(-1).astype(stored)
+            else:
+                self._arrays[b] = np.full(b.elements, np.nan if stored.kind == "f" else 0, stored)
+        return self._arrays[b]
+
+    def read(self, view: View) -> Array:
+        return self._seen(view) if view.linear else self._of(view.buffer)[_places(view)]
+
+    def write(self, view: View, values: Array) -> None:
+        stored = np.asarray(values).astype(_stored(view.dtype, self.wide))
+        if stored.ndim and stored.shape != view.shape:
+            raise InternalError(f"{view.buffer.name}: a view of {view.shape} is given {stored.shape}")
+        if view.linear:
+            self._seen(view)[...] = stored
+        else:
+            self._of(view.buffer)[_places(view)] = stored
+
+    def _seen(self, view: View) -> Array:
+        """A linear view as numpy's own."""
+        flat = self._of(view.buffer)
+        strides = tuple(s * flat.itemsize for s in view.axis_strides())
+        if not view.count:
+            return np.empty(view.shape, flat.dtype)
+        return np.ndarray(view.shape, flat.dtype, flat, view.offset * flat.itemsize, strides)
+
+
+def _stored(dtype: DType, wide: bool) -> np.dtype[np.generic]:
+    return np.dtype(np.float64) if wide and dtype.is_float else dtype.numpy
+
+
+def _places(view: View) -> Array:
+    """The place of each element of a view in its buffer."""
+    at = np.full(view.shape, view.offset, np.int64)
+    for f, stride in zip(view.factors, view.strides, strict=True):
+        digit = np.arange(view.shape[f.axis]) // f.div
+        digit = digit % f.mod if f.mod else digit
+        at += (digit * stride).reshape([-1 if a == f.axis else 1 for a in range(view.rank)])
+    return at
