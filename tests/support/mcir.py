@@ -1,0 +1,60 @@
+"""Files of passes in IR text: parts with titles, and the CHECK lines (syntax of LLVM's FileCheck) of each.
+
+A file begins with ``// passes: name, name``, then perhaps ``// target: name``; its parts are separated by
+``// -----`` and begin with a comment that names them (`KINDS`).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from filecheck.finput import FInput
+from filecheck.matcher import Matcher
+from filecheck.options import Options
+from filecheck.parser import Parser, pattern_for_opts
+
+KINDS = ("hit", "miss", "trap")
+"""How titles begin: what a pass does; what it leaves, with the reason; what looks like a hit or like a miss."""
+REASON = r"// CHECK.*: remark: not .*: \S+ \S+ \S+"
+"""The CHECK line of a miss."""
+
+
+@dataclass(frozen=True)
+class Part:
+    path: Path
+    title: str
+    names: tuple[str, ...]
+    target: str
+    text: str
+
+    @property
+    def kind(self) -> str:
+        return self.title.partition(": ")[0]
+
+
+def read_parts(folder: Path) -> list[Part]:
+    """The parts of every .mcir file in a folder."""
+    found = []
+    for path in sorted(folder.glob("*.mcir")):
+        header, _, body = path.read_text().partition("\n")
+        assert header.startswith("// passes: "), f"{path.name} does not begin with its passes"
+        names = tuple(header.removeprefix("// passes: ").split(", "))
+        target = re.match(r"// target: (\S+)\n", body)
+        body = body[target.end() :] if target else body
+        for text in body.split("// -----\n"):
+            title = re.search(r"// (.*)", text)
+            assert title is not None, f"a part of {path.name} has no title"
+            found.append(Part(path, title[1], names, target[1] if target else "generic", text))
+    return found
+
+
+def misfit(checks: str, text: str) -> str:
+    """What FileCheck says of a text that does not fit the CHECK lines; empty if it fits."""
+    options = Options(match_filename="<checks>")
+    lines = Parser(options, io.StringIO(checks), *pattern_for_opts(options))
+    matcher = Matcher(options, FInput("<passes>", text), lines)
+    matcher.stderr = io.StringIO()
+    return matcher.stderr.getvalue() or "it does not match" if matcher.run() else ""
