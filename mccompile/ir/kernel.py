@@ -247,13 +247,14 @@ def stored_alike(a: TensorType, b: TensorType) -> bool:
 class Logical:
     """The views of a call in the coordinates of its operator, where kernels see them with other axes.
 
-    Packed constants stand here as they were: in buffers of their own, which are no part of the module. ``missing``
-    says why nothing is known.
+    Packed constants stand here as they were: in buffers of their own, which are no part of the module. ``op`` is the
+    operator if it has other attributes than the call's. ``missing`` says why nothing is known.
     """
 
     reads: tuple[View | None, ...] = ()
     results: tuple[View, ...] = ()
     extras: tuple[View, ...] = ()
+    op: Op | None = None
     missing: str = ""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Buffer, Call, Halo, View
+from mccompile.ir.kernel import Buffer, Call, Halo, Logical, View
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, DType
@@ -75,6 +75,10 @@ class Builder(Protocol):
         """The view of a packed constant."""
         ...
 
+    def seen(self, value: Value, how: Packing) -> View:
+        """The view of a rearranged constant for ``logical``: it is stored nowhere."""
+        ...
+
     def read_halo(self, demand: Demand) -> View:
         """The view of an operand whose coordinates may run into the demanded halo."""
         ...
@@ -98,11 +102,13 @@ class Builder(Protocol):
         scratch: Buffer | None = None,
         extras: list[View] | None = None,
         inplace: tuple[int, ...] | None = None,
+        logical: Logical | None = None,
     ) -> None:
         """Emit a call of the node's operator (or ``op``), its prologues and epilogues included.
 
         ``extras`` default to the node's, broadcast to what they are applied to. ``inplace`` are the inputs
-        the result may overwrite; by default the extras an epilogue reads at the element it writes.
+        the result may overwrite; by default the extras an epilogue reads at the element it writes. ``logical`` is
+        what the views are to ``op``; where a node is one call, the node's own views are by default.
         """
         ...
 

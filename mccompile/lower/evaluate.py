@@ -60,7 +60,8 @@ def _run(call: Call, memory: _Memory) -> None:
         results: Sequence[Array | None] = arrays
     else:
         with np.errstate(all="ignore"):
-            results = call.op.evaluate_wide(*arrays) if memory.wide else call.op.evaluate(*arrays)
+            op = views.op or call.op
+            results = op.evaluate_wide(*arrays) if memory.wide else op.evaluate(*arrays)
     for i, (view, result) in enumerate(zip(views.results, results, strict=True)):
         made = _applied(post.get(i), result, extras, memory.wide)
         assert made is not None

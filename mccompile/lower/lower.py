@@ -149,6 +149,10 @@ class _Builder:
             self._blob[key] = self._buffer(value.name + suffix, type_, "blob", data=data)
         return whole(self._blob[key])
 
+    def seen(self, value: Value, how: Packing) -> View:
+        data = how.pack(self.graph.array(value))
+        return whole(Buffer(value.name, TensorType(dtype_of(data), data.shape), "blob", 1, data=data))
+
     def scratch(self, count: int, dtype: DType) -> Buffer:
         name = f"{self.node.results[0].name}.scratch"
         return self._buffer(name, TensorType(dtype, (count,)), "arena", role="scratch")
@@ -168,6 +172,7 @@ class _Builder:
         scratch: Buffer | None = None,
         extras: list[View] | None = None,
         inplace: tuple[int, ...] | None = None,
+        logical: Logical | None = None,
     ) -> None:
         node = self.node
         views = self.extras() if extras is None else extras
@@ -181,7 +186,7 @@ class _Builder:
             Call(
                 kernel, op or node.op, params, tuple(reads), tuple(results), tuple(views),
                 tuple(sorted(node.pre.items())), tuple(sorted(node.post.items())),
-                scratch, inplace, origins=node.origins,
+                scratch, inplace, origins=node.origins, logical=logical,
             )
         )  # fmt: skip
 
@@ -190,7 +195,7 @@ class _Builder:
         """Note at the call of the node, among the steps from ``start`` on, what its views are to the operator."""
         calls = [
             (i, s) for i, s in enumerate(self.steps[start:], start)
-            if isinstance(s, Call) and not variant(s.kernel).elementwise
+            if isinstance(s, Call) and not variant(s.kernel).elementwise and s.logical is None
         ]  # fmt: skip
         for i, call in calls:
             logical = Logical(missing="several calls compute it") if len(calls) > 1 else self._logical(call)
@@ -201,7 +206,7 @@ class _Builder:
 
     def _logical(self, call: Call) -> Logical:
         node = self.node
-        if call.op is not node.op:
+        if call.op != node.op:
             return Logical(missing="it computes another operator than the node")
         extras = [self._at(v, self._shapes_of(i)) for i, v in enumerate(node.extras)]
         reads = tuple(
@@ -218,7 +223,7 @@ class _Builder:
         """The view of a value; a constant that is packed in all of its uses is in no buffer of the module."""
         known = self._blob.get((value, _AsIs()))
         if value in self.graph.constants and known is None:
-            return whole(Buffer(value.name, value.type, "blob", 1, data=self.graph.array(value)))
+            return self.seen(value, _AsIs())
         return whole(known) if known is not None else self.read(value)
 
     def _at(self, value: Value, shapes: set[Shape]) -> View | None:

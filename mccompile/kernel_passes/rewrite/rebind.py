@@ -74,7 +74,7 @@ def _logical(call: Call, buffer: Buffer, near: View, far: View, writes: bool) ->
             return Logical(missing=found)
     n, m = len(old.reads), len(old.reads) + len(old.extras)
     extras, results = (tuple(v for v in part if v is not None) for part in (seen[n:m], seen[m:]))
-    return Logical(tuple(seen[:n]), results, extras)
+    return Logical(tuple(seen[:n]), results, extras, old.op)
 
 
 def _with_views(call: Call, views: Sequence[View | None]) -> Call:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call, Logical, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, row_major
 from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
@@ -69,18 +69,28 @@ def axis_phases(out: int, kernel: int, stride: int, dilation: int, pad: int) -> 
 
 
 @dataclass(frozen=True)
-class PackedPhase:
-    """Weights [C, M / groups, kernel...], chosen ``taps`` per axis, packed as those of a convolution."""
+class PhaseWeights:
+    """Weights [C, M / groups, kernel...], chosen ``taps`` per axis, as [M, C / groups, taps...] of a convolution."""
 
     taps: tuple[tuple[int, ...], ...]
     groups: int
-    how: PackedTaps
 
     def pack(self, array: Array) -> Array:
         for axis, taps in enumerate(self.taps):
             array = array.take(taps, 2 + axis)
         grouped = array.reshape(self.groups, -1, *array.shape[1:]).swapaxes(1, 2)
-        return self.how.pack(grouped.reshape(-1, *grouped.shape[2:]))
+        return grouped.reshape(-1, *grouped.shape[2:])
+
+
+@dataclass(frozen=True)
+class PackedPhase:
+    """The weights of a phase, packed as those of a convolution."""
+
+    weights: PhaseWeights
+    how: PackedTaps
+
+    def pack(self, array: Array) -> Array:
+        return self.how.pack(self.weights.pack(array))
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,19 @@ class Phase:
 
     def tile(self, target: Target) -> tuple[float, PixelTile]:
         return best_pixel_tile(self.op, self.x, self.w, self.y, target)
+
+
+    def logical(self, part: View, weights: View, result_and_extras: Sequence[View]) -> Logical:
+        """What a phase means: a convolution that is padded, or its operand cut, so that it has as many results."""
+        n, ends, shape = len(self.axes), [], list(part.shape)
+        for a, (axis, dilation) in enumerate(zip(self.axes, self.op.dilations, strict=True)):
+            reach = (len(axis.taps) - 1) * dilation + axis.count
+            end = reach - self.op.pads[a] - part.shape[2 + a]
+            shape[2 + a] += min(end, 0)
+            ends.append(max(end, 0))
+        op = replace(self.op, pads=(*self.op.pads[:n], *ends))
+        result, *extras = result_and_extras
+        return Logical((replace(part, shape=tuple(shape)), weights), (result,), tuple(extras), op)
 
 
 def phases(node: Node) -> list[Phase]:
@@ -159,13 +182,16 @@ class ConvTransposePhases(Variant):
         source, result = b.read(x), b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         for p, tile in chosen.tiled:
-            how = PackedPhase(tuple(a.taps for a in p.axes), op.groups, PackedTaps(tile.width, tile.lanes, op.groups))
+            weights = PhaseWeights(tuple(a.taps for a in p.axes), op.groups)
+            how = PackedPhase(weights, PackedTaps(tile.width, tile.lanes, op.groups))
             part = part_of(source, p.origin, (1,) * len(p.axes), p.x)
             starts = tuple(a.start for a in p.axes)
-            parts = [plane_last(part_of(v, starts, op.strides, p.y)) for v in (result, *extras)]
+            to_op = [part_of(v, starts, op.strides, p.y) for v in (result, *extras)]
+            parts = [plane_last(v) for v in to_op]
             reads = [plane_last(part), b.packed(w, how)]
             params = prefetching(tile, math.prod(p.w), math.prod(p.w[1:]), [*reads, *parts], b.target.machine)
-            b.call(self.kernel, [*reads], parts[:1], op=p.op, params=params, extras=parts[1:])
+            b.call(self.kernel, [*reads], parts[:1], op=p.op, params=params, extras=parts[1:],
+                   logical=p.logical(part, b.seen(w, weights), to_op))  # fmt: skip
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call, Logical, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.conv.winograd_matrices import (
@@ -250,26 +250,41 @@ class ConvWinograd(Variant):
         assert isinstance(tile, WinogradTile)
         result = b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
-        source, result, *extras = map(plane_last, (b.read(x), result, *extras))
+        to_op = (b.read(x), result, *extras)
+        source, result, *extras = map(plane_last, to_op)
         shape = _shape(node)
         scratch = b.scratch(tile.scratch(shape.inputs), F32)
         for g in range(shape.groups):
             own = range(g * shape.channels, (g + 1) * shape.channels)
             part, *parts = (_channels(v, own) for v in (result, *extras))
             packed = b.packed(w, PackedPoints(tile.outputs, tile.strides, tile.width, own))
-            read = _channels(source, range(g * shape.inputs, (g + 1) * shape.inputs))
+            taken = range(g * shape.inputs, (g + 1) * shape.inputs)
+            read = _channels(source, taken)
             one = replace(op, groups=1)
-            b.call(self.kernel, [read, packed], [part], op=one, params=tile, extras=parts, scratch=scratch)
+            y, *others = (_channels(v, own, 1) for v in to_op[1:])
+            logical = Logical((_channels(to_op[0], taken, 1), b.seen(w, Filters(own))), (y,), tuple(others))
+            b.call(self.kernel, [read, packed], [part], op=one, params=tile, extras=parts, scratch=scratch,
+                   logical=logical)  # fmt: skip
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0) or lines_broken(before, after, reads=False)
 
 
-def _channels(view: View, channels: range) -> View:
-    """Some of the channels of [N, H, W, C]."""
-    steps = view.axis_strides()
-    shape = (*view.shape[:-1], len(channels))
-    return View(view.buffer, shape, row_major(view.rank), steps, view.offset + channels.start * steps[-1])
+@dataclass(frozen=True)
+class Filters:
+    """Some of the weights [M, C, kernel...]: those of the channels ``own`` of the result."""
+
+    own: range
+
+    def pack(self, array: Array) -> Array:
+        return array[self.own.start : self.own.stop]
+
+
+def _channels(view: View, channels: range, axis: int = -1) -> View:
+    """Some of the channels of [N, H, W, C], or of [N, C, ...] with ``axis`` 1."""
+    steps, shape = view.axis_strides(), list(view.shape)
+    shape[axis] = len(channels)
+    return View(view.buffer, tuple(shape), row_major(view.rank), steps, view.offset + channels.start * steps[axis])
 
 
 def _shape(node: Node) -> _Shape:
