@@ -43,7 +43,8 @@ L2_SHARE = 0.66
 INEXACT = {4: 1.05, 5: 1.07, 6: 1.1}
 """What more digits and fewer weights are worth: tiles of so many outputs count for that much more than they take."""
 INSTRUCTIONS = 2
-"""Vector instructions per cycle of the transforms, of the width of the units that multiply and add."""
+"""Vector instructions per cycle of the transforms, where loads bring a vector per cycle: a second unit that adds is no
+gain to them (Zen 4, Sapphire Rapids)."""
 LEAST_CHANNELS = 8
 """Channels of a group that vectors are not wasted on."""
 TILE_OVERHEAD = 40
@@ -342,7 +343,8 @@ def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> fl
         total += (-(-tiles // tile.block) - 1) * max(weights / machine.l3_rate - hidden, 0)
     work = -(-shape.inputs // tile.lanes) * _instructions(tile, tile.input_sums, tile.points)
     work += -(-shape.channels // tile.lanes) * _instructions(tile, tile.output_sums, tile.outputs)
-    return total + tiles * (work / INSTRUCTIONS * tile.lanes / machine.multiply_adds + TILE_OVERHEAD)
+    loading = machine.vector_bytes / (machine.loads * machine.load_bytes)
+    return total + tiles * (work * loading / INSTRUCTIONS + TILE_OVERHEAD)
 
 
 def _instructions(
