@@ -9,15 +9,18 @@ Grammar (printing and parsing in `kernel_text`)::
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
               "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["near" "(" int ":" int ")"]
-              ["args" "(" names ")"]
+              ["args" "(" names ")"] ["means" (meaning | string)]
               [";" origin {"+" origin}]
             | "fill" view num
             | "{" {step} "}"
+    meaning = [op [attributes]] "(" [operand {"," operand}] ")" ["with" "(" view {"," view} ")"] "->" view {"," view}
     operand = view | "_"                                  (absent)
     view    = name [["+" int] "[" ints "]" "{" strides "}" [":" layout]]     (a name alone: the whole tensor)
+              | "#" type hex [...]                        (in a meaning: a constant that is packed, by its digest)
 
 The element type after ``post`` is that of ``acc``: what the kernel computes, before it is stored.
-``sha256`` stands for the elements of a blob buffer, which are kept beside the text.
+``sha256`` stands for the elements of a blob buffer, which are kept beside the text. A ``meaning`` is what the views
+are to the operator (`Logical`); a string says why it is not known.
 """
 
 from __future__ import annotations
@@ -40,9 +43,9 @@ Halo = tuple[tuple[int, int], ...]
 class Buffer:
     """A stretch of memory: a tensor's stored extents, with a halo of ``fill`` around them.
 
-    ``space`` is "arena" or "blob"; ``role`` is "input", "output", "scratch" or "" (a temporary or weights).
-    ``data`` holds a blob buffer's elements. ``region`` is the memory that the planner chose where the arena has
-    several, else "".
+    ``space`` is "arena" or "blob" ("record" for constants that only a `Logical` view names); ``role`` is "input",
+    "output", "scratch" or "" (a temporary or weights). ``data`` holds a blob buffer's elements. ``region`` is the
+    memory that the planner chose where the arena has several, else "".
     """
 
     name: str
@@ -365,7 +368,7 @@ def verify_step(step: Call | Fill, written: set[Buffer]) -> None:
     """Raises InternalError if a view leaves its buffer or is read before it is ``written``; adds what it writes."""
     for view in [step.view] if isinstance(step, Fill) else [*step.inputs, *step.results]:
         if view is not None:
-            _verify_view(view)
+            verify_view(view)
     reads = () if isinstance(step, Fill) else step.inputs
     for v in reads:
         if v is not None and v.buffer not in written:
@@ -376,7 +379,7 @@ def verify_step(step: Call | Fill, written: set[Buffer]) -> None:
         written.add(v.buffer)
 
 
-def _verify_view(view: View) -> None:
+def verify_view(view: View) -> None:
     stored = sorted((f.axis, f.div, f.mod) for f in view.factors)
     if len(view.strides) != len(stored) or {axis for axis, _, _ in stored} != set(range(view.rank)):
         raise InternalError(f"a view of {view.buffer.name} has {view.rank} axes and {len(view.strides)} strides")

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph_text import OpLookup, digest, parse_fields, parse_type
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, View, verify_step, whole
+from mccompile.ir.kernel import (
+    Block,
+    Buffer,
+    Call,
+    Fill,
+    Halo,
+    KernelModule,
+    Logical,
+    View,
+    verify_step,
+    verify_view,
+    whole,
+)
 from mccompile.ir.op import Op
 from mccompile.ir.program import PlanFacts, Program, Region
 from mccompile.ir.scalar import Array
@@ -219,6 +232,7 @@ class _Parser:
         inplace = tuple(int(i) for i in self.items("inplace"))
         near = self.near(len(reads))
         args = tuple(self.items("args"))
+        logical = self.logical() if self.s.accept("means") else None
         if any(not 0 <= i < len(reads) + len(extras) for i in inplace):
             raise ValueError(f"inplace{inplace} of {len(reads) + len(extras)} inputs")
 
@@ -229,8 +243,35 @@ class _Parser:
 
         return Call(
             kernel, self.op(op_name, attributes, variable), self.parameters(kernel, params), reads, tuple(results),
-            extras, pre, post, scratch, inplace, args, self.s.origins(), near,
+            extras, pre, post, scratch, inplace, args, self.s.origins(), near, logical,
         )  # fmt: skip
+
+    def logical(self) -> Logical:
+        """What the views of a call are to its operator; they must fit their buffers as those of the call."""
+        if self.peek('"'):
+            return Logical(missing=self.s.name())
+        op = None
+        if not self.peek("("):
+            name = self.s.name()
+            op = self.op(name, self.braces(), _no_variable)
+        reads = tuple(self.operands())
+        extras = tuple(self.required(v) for v in self.operands()) if self.s.accept("with") else ()
+        self.s.expect("->")
+        results = [self.view()]
+        while self.s.accept(","):
+            results.append(self.view())
+        for v in (*reads, *extras, *results):
+            if v is not None:
+                verify_view(v)
+        return Logical(reads, tuple(results), extras, op)
+
+    def record(self) -> Buffer:
+        """A constant that only a meaning names, by its digest."""
+        self.s.expect("#")
+        type_ = parse_type(self.s)
+        sha = self.s.pattern(r"[0-9a-f]+", "a digest")
+        known = Buffer(f"#{sha}", type_, "record", 1)
+        return replace(known, name=sha, data=self.elements(known, sha))
 
     def near(self, operands: int) -> tuple[int, int] | None:
         if not self.s.accept("near"):
@@ -287,7 +328,7 @@ class _Parser:
         return self.buffers[name]
 
     def view(self) -> View:
-        buffer = self.named()
+        buffer = self.record() if self.peek("#") else self.named()
         offset = int(self.s.pattern(r"\+\d+", "an offset")) if self.adjacent("+") else 0
         if not self.adjacent("["):
             if offset:

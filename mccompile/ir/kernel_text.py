@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph_text import digest
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, View, whole
+from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, Logical, View, whole
 from mccompile.ir.op import dataclass_text, op_text
 from mccompile.ir.program import PlanFacts, Program
 from mccompile.ir.scalar import Array
@@ -47,6 +47,9 @@ def view_text(view: View | None) -> str:
     if view is None:
         return "_"
     text = buffer_name(view.buffer)
+    if view.buffer.space == "record":
+        data = view.buffer.data  # a text that is read without its arrays has the digest for a name
+        text = f"#{view.buffer.type} {view.buffer.name if data is None else digest(data)}"
     plain = whole(view.buffer)
     if view == plain:
         return text
@@ -67,7 +70,8 @@ def _post_text(i: int, body: ex.Expr) -> str:
     return f" post{i}{f':{dtype}' if dtype else ''}{{ {ex.text(body)} }}"
 
 
-def call_text(call: Call) -> str:
+def call_text(call: Call, meaning: bool = False) -> str:
+    """A call, with what its views are to the operator if ``meaning`` is wanted."""
     text = f"call {call.kernel} {op_text(call.op)}"
     if call.params is not None:
         text += f" params{{{dataclass_text(call.params)}}}"
@@ -81,25 +85,36 @@ def call_text(call: Call) -> str:
     text += f" inplace({_ints(call.inplace)})" if call.inplace else ""
     text += f" near({call.near[0]}:{call.near[1]})" if call.near else ""
     text += f" args({','.join(call.args)})" if call.args else ""
+    if meaning and call.logical is not None:
+        text += f" means {_logical_text(call.logical)}"
     return text + origins_text(call.origins)
 
 
-def _block_lines(block: Block, depth: int) -> list[str]:
+def _logical_text(logical: Logical) -> str:
+    if logical.missing:
+        return json.dumps(logical.missing)
+    text = f"{op_text(logical.op)} " if logical.op else ""
+    text += f"({', '.join(map(view_text, logical.reads))})"
+    text += f" with({', '.join(map(view_text, logical.extras))})" if logical.extras else ""
+    return f"{text} -> {', '.join(map(view_text, logical.results))}"
+
+
+def _block_lines(block: Block, depth: int, meaning: bool) -> list[str]:
     lines = []
     pad = "  " * depth
     for step in block.steps:
         if isinstance(step, Block):
-            lines += [pad + "{", *_block_lines(step, depth + 1), pad + "}"]
+            lines += [pad + "{", *_block_lines(step, depth + 1, meaning), pad + "}"]
         elif isinstance(step, Fill):
             lines.append(f"{pad}fill {view_text(step.view)} {_number(step.value)}")
         else:
-            lines.append(pad + call_text(step))
+            lines.append(pad + call_text(step, meaning))
     return lines
 
 
 def _module_lines(m: KernelModule, offsets: Mapping[Buffer, int], digests: bool) -> list[str]:
     buffers = [buffer_text(b, offsets.get(b), digests) for b in m.buffers]
-    return [*buffers, *_block_lines(m.body, 1), "}", ""]
+    return [*buffers, *_block_lines(m.body, 1, digests), "}", ""]
 
 
 def print_module(m: KernelModule) -> str:
@@ -127,4 +142,11 @@ def facts_text(f: PlanFacts) -> str:
 
 def module_arrays(m: KernelModule) -> dict[str, Array]:
     """The elements of the blob's buffers by name: the content of ``<file>.npz``."""
-    return {b.name: b.data for b in m.buffers if b.data is not None}
+    packed = {b.name: b.data for b in m.buffers if b.data is not None}
+    views = [v for s in m.body.linear() if isinstance(s, Call) and s.logical for v in _inputs(s.logical)]
+    records = [v.buffer.data for v in views if v is not None and v.buffer.space == "record"]
+    return packed | {f"#{digest(a)}": a for a in records if a is not None}
+
+
+def _inputs(logical: Logical) -> tuple[View | None, ...]:
+    return (*logical.reads, *logical.extras)

@@ -151,7 +151,7 @@ class _Builder:
 
     def seen(self, value: Value, how: Packing) -> View:
         data = how.pack(self.graph.array(value))
-        return whole(Buffer(value.name, TensorType(dtype_of(data), data.shape), "blob", 1, data=data))
+        return whole(Buffer(value.name, TensorType(dtype_of(data), data.shape), "record", 1, data=data))
 
     def scratch(self, count: int, dtype: DType) -> Buffer:
         name = f"{self.node.results[0].name}.scratch"

@@ -58,6 +58,7 @@ def round_trip(c: Compilation) -> None:
         share_modules([c.lowered.module])
     printed = text_of(c.lowered.module)
     assert text_of(parse_module(printed, lookup, params_of, arrays_of(c.lowered.module))) == printed
+    assert text_of(parse_module(printed, lookup, params_of)).count(" means ") == printed.count(" means ")
     c.program = plan(c.lowered.module)
     printed = text_of(c.program)
     parsed = parse_program(printed, lookup, params_of, arrays_of(c.program))

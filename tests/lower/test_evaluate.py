@@ -10,12 +10,17 @@ import pytest
 
 from mccompile.driver import Compilation, Options, import_graph, optimize
 from mccompile.ir.errors import InternalError
+from mccompile.ir.files import arrays_of, text_of
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Block, Call, KernelModule, Logical
+from mccompile.ir.kernel_parse import parse_module
+from mccompile.ir.kernel_text import print_program
 from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, improve
+from mccompile.kernels.registry import params_of
 from mccompile.lower.evaluate import evaluate, unknown
 from mccompile.lower.lower import lower
 from mccompile.ops.registry import lookup
+from mccompile.plan.plan import plan
 from mccompile.targets.target import resolve
 from tests._skips import needs_shared
 from tests.support.graphs import difference, fill_constants, random_inputs
@@ -129,3 +134,12 @@ def test_what_is_not_known_is_said() -> None:
     assert unknown(module) == {call.kernel: "it was forgotten"}
     with pytest.raises(InternalError, match="cannot be evaluated: it was forgotten"):
         evaluate(module, inputs)
+
+
+def test_meaning_survives_the_text() -> None:
+    module, inputs, want = _module()
+    text, arrays = text_of(module), arrays_of(module)
+    assert " means " in text
+    again = parse_module(text, lookup, params_of, arrays)
+    assert difference(want, evaluate(again, inputs, wide=True)) < 1e-14
+    assert " means " not in print_program(plan(module), digests=False)  # of which the blob's identity is made
