@@ -14,6 +14,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.structure import Nest, bounds, is_loop
 from mccompile.ir.types import Shape, TensorType
+from mccompile.passes.analysis.movement import reorders
 
 AXIS = 2
 """Rows lie along it."""
@@ -43,6 +44,8 @@ def row_windows(node: Node) -> tuple[RowWindow | None, ...] | str:
     if node.pre:
         return "an operand has a prologue"
     op, types = node.op, node.operand_types()
+    if reorders(op) and len(types) == 1:
+        return f"{op.name} is a copy, of which strips save nothing"
     windows = _windows(op, types, node.result.shape)
     if windows is None:
         return f"{op.name} does not work row by row"
