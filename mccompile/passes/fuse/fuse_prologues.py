@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Kind
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.softmax import Softmax
@@ -62,7 +63,7 @@ def _obstacle(r: Rewriter, node: Node, producer: Node, value: Value, main: Value
     if size(producer.op.elementwise) > MAX_SIZE or not is_cheap(producer.op.elementwise):
         return "it is more than a little arithmetic"
     others = [v for v in producer.operands if v is not None and v is not main]
-    if not isinstance(node.op, Reduce) and any(v.type.count == value.type.count for v in others):
+    if node.op.kind is not Kind.REDUCTION and any(v.type.count == value.type.count for v in others):
         return "each row of several tensors would be read several times"
     late = set().union(*map(ex.variables, node.post.values()))
     if any(v in others and i in late for i, v in enumerate(node.extras)):

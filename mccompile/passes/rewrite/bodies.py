@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.ops.map import Map
 
 MAX_SIZE = 64
 """Functions in one expression, shared parts counted once."""
@@ -43,7 +42,7 @@ def has_steps(node: Node) -> bool:
     """Whether the last digit of an operand may change all of a result: whole numbers, bools, places, floor, ..."""
     if any(not v.dtype.is_float for v in node.results):
         return True
-    return isinstance(node.op, Map) and bool(_STEPS & functions(node.op.expr))
+    return node.op.elementwise is not None and bool(_STEPS & functions(node.op.elementwise))
 
 
 def parts(e: ex.Expr) -> int:

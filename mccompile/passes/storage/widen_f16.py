@@ -10,8 +10,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import F16, F32
 from mccompile.ops.map import Map
-from mccompile.ops.movement import Movement
-from mccompile.ops.reshape import Reshape
+from mccompile.passes.analysis.movement import moves
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.bodies import has_steps
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -84,7 +83,7 @@ def _is_rounded(r: Rewriter, v: Value, casts: set[Node]) -> bool:
         producer = r.producer(pending.pop())
         if producer is None or producer in casts:
             continue
-        if not isinstance(producer.op, Movement | Reshape):
+        if not moves(producer.op):
             return False
         sources = [s for s in producer.inputs if s not in seen]
         seen.update(sources)
