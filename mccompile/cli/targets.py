@@ -25,7 +25,8 @@ def targets(as_json: bool) -> None:
     rows = sorted(known().values(), key=lambda t: t.name)
     if as_json:
         here = [{"c_flags": t.c_flags, "native": t.name == native, "runs_here": runs_here(t.name)} for t in rows]
-        data = [{**dataclasses.asdict(t), **more} for t, more in zip(rows, here, strict=True)]
+        can = [{"capabilities": sorted(c.value for c in t.capabilities)} for t in rows]
+        data = [{**dataclasses.asdict(t), **c, **more} for t, c, more in zip(rows, can, here, strict=True)]
         click.echo(json.dumps(data, indent=1))
         return
     width = max(len(t.name) for t in rows)

@@ -43,8 +43,8 @@ L2_SHARE = 0.66
 INEXACT = {4: 1.05, 5: 1.07, 6: 1.1}
 """What more digits and fewer weights are worth: tiles of so many outputs count for that much more than they take."""
 INSTRUCTIONS = 2
-"""Vector instructions per cycle of the transforms, where loads bring a vector per cycle: a second unit that adds is no
-gain to them (Zen 4, Sapphire Rapids)."""
+"""Vector instructions per cycle of the transforms, where loads bring a vector per cycle: a second unit that adds is
+no gain to them (Zen 4, Sapphire Rapids)."""
 LEAST_CHANNELS = 8
 """Channels of a group that vectors are not wasted on."""
 TILE_OVERHEAD = 40
