@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,23 @@ def between() -> Array:
 
 
 def run(text: str, target: str, folder: Path, inputs: dict[str, Array], kernel: str) -> list[Array]:
+    return run_all([(text, inputs)], target, folder, kernel)[0]
+
+
+def run_all(
+    networks: Sequence[tuple[str, dict[str, Array]]], target: str, folder: Path, kernel: str
+) -> list[list[Array]]:
+    """Networks and their inputs, compiled together."""
     needs_target(target)
-    graph, options = parse_graph(text, lookup), Options(target=target, opt_level="O0", kernels={"map": kernel})
-    c = Compilation("net", "0" * 64, options, resolve(target), graph, [])
-    built = Built(0, Case([]), [], c, compile_program(c))
-    assert kernels_of(built) == {kernel}
-    return CaseLibrary(folder, [built], [*resolve(target).c_flags, *STRICT_WARNINGS]).build().run(built, inputs)
+    options, built = Options(target=target, opt_level="O0", kernels={"map": kernel}), []
+    for i, (text, _) in enumerate(networks):
+        graph = parse_graph(text, lookup)
+        graph.name = f"net{i}"
+        c = Compilation(graph.name, "0" * 64, options, resolve(target), graph, [])
+        built.append(Built(i, Case([]), [], c, compile_program(c)))
+        assert kernels_of(built[-1]) == {kernel}
+    library = CaseLibrary(folder, built, [*resolve(target).c_flags, *STRICT_WARNINGS]).build()
+    return [library.run(b, inputs) for b, (_, inputs) in zip(built, networks, strict=True)]
 
 
 def same(got: Array, want: Array) -> bool:
@@ -77,10 +89,8 @@ def test_floats_are_rounded_to_halves(target: str, tmp_path: Path) -> None:
         assert same(got, x.astype(np.float16).astype(np.float32))
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
-@pytest.mark.parametrize("width", [1, 3, 7, 16, 45, 130])
-def test_halves_are_mapped_around_whole_vectors(width: int, target: str, tmp_path: Path) -> None:
-    """Operands that vary, that repeat along the vectors, and that repeat across them."""
+def around(width: int) -> tuple[str, dict[str, Array]]:
+    """A map of halves, and its operands: one that varies, ones that repeat along the vectors and across them."""
     rng = np.random.default_rng(width)
     shapes = {"x": (3, width), "w": (3, 1), "b": (width,)}
     inputs = {n: rng.uniform(-4, 4, s).astype(np.float16) for n, s in shapes.items()}
@@ -89,9 +99,16 @@ def test_halves_are_mapped_around_whole_vectors(width: int, target: str, tmp_pat
         f"graph @net({params}) {{ %y = map(%x, %w, %b) {{expr={{max(x0 + x1, x2)}}, storage='f16'}} : "
         f"f16[3,{width}] return %y }}"
     )
-    (got,) = run(text, target, tmp_path, inputs, KERNELS[converts_halves(resolve(target))])
-    x, w, b = (inputs[n].astype(np.float32) for n in shapes)
-    assert same(got, np.maximum(x + w, b).astype(np.float16))
+    return text, inputs
+
+
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_halves_are_mapped_around_whole_vectors(target: str, tmp_path: Path) -> None:
+    networks = [around(width) for width in (1, 3, 7, 16, 45, 130)]
+    results = run_all(networks, target, tmp_path, KERNELS[converts_halves(resolve(target))])
+    for (_, inputs), (got,) in zip(networks, results, strict=True):
+        x, w, b = (inputs[n].astype(np.float32) for n in "xwb")
+        assert same(got, np.maximum(x + w, b).astype(np.float16)), got.shape
 
 
 @pytest.mark.parametrize("target", WIDE)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mccompile.codegen.files import source_files
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ops.registry import lookup
@@ -39,20 +43,37 @@ def points() -> Array:
     return np.concatenate(everything).astype(np.float32)
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
-@pytest.mark.parametrize("fn", UNARY)
-def test_within_the_stated_bound(fn: str, target: str, tmp_path: Path) -> None:
-    needs_target(target)
+def arguments(target: str) -> Array:
+    """`points`, those below `TINY` only where the target keeps them."""
     x = points()
-    if not resolve(target).denormals:
-        x = x[(np.abs(x) >= TINY) | ~np.isfinite(x) | (x == 0)]
-    graph = parse_graph(
-        f"graph @net(%x: f32[{x.size}]) {{ %y = map(%x) {{expr={{{fn}(x0)}}}} : f32[{x.size}] return %y }}", lookup
-    )
-    built = compiled_graph(graph, "O0", "net", target=target)
+    return x if resolve(target).denormals else x[(np.abs(x) >= TINY) | ~np.isfinite(x) | (x == 0)]
+
+
+@pytest.fixture(scope="module")
+def unary(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CaseLibrary]:
+    """For each target, when it is first asked for: a library of a network for each function of one number."""
+
+    @functools.cache
+    def library(target: str) -> CaseLibrary:
+        n = f"f32[{arguments(target).size}]"
+        built = []
+        for fn in UNARY:
+            text = f"graph @net(%x: {n}) {{ %y = map(%x) {{expr={{{fn}(x0)}}}} : {n} return %y }}"
+            built.append(compiled_graph(parse_graph(text, lookup), "O0", f"net_{fn}", target=target))
+        flags = [*resolve(target).c_flags, *STRICT_WARNINGS]
+        return CaseLibrary(tmp_path_factory.mktemp("unary"), built, flags).build()
+
+    return library
+
+
+@pytest.mark.parametrize("fn", UNARY)
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_within_the_stated_bound(target: str, fn: str, unary: Callable[[str], CaseLibrary]) -> None:
+    needs_target(target)
+    library, x = unary(target), arguments(target)
+    built = library.built[UNARY.index(fn)]
     assert kernels_of(built) == {"map.vector"}
-    flags = [*resolve(target).c_flags, *STRICT_WARNINGS]
-    (got,) = CaseLibrary(tmp_path, [built], flags).build().run(built, {"x": x})
+    (got,) = library.run(built, {"x": x})
     with np.errstate(all="ignore"):
         exact = FUNCTIONS[fn].numpy(x.astype(np.float64))
         want = exact.astype(np.float32)
@@ -68,6 +89,27 @@ def test_within_the_stated_bound(fn: str, target: str, tmp_path: Path) -> None:
     worst = int(error.argmax())
     print(f"{fn} on {target}: {error[worst] * 2.0**23:.2f} of {FUNCTIONS[fn].ulp} ulp")
     assert error[worst] <= bound, f"{fn}({x[finite][worst]}) is {got[finite][worst]}, not {exact[finite][worst]}"
+
+
+def missing_helpers(files: Mapping[str, bytes]) -> set[str]:
+    """The functions of the library of helpers that net.c calls and nothing defines."""
+    code = re.sub(r"/\*.*?\*/", "", files["net.c"].decode(), flags=re.DOTALL)
+    called = set(re.findall(r"\b(mcc_\w+)\(", code))
+    defined = set(re.findall(r"^(?:static|#define) [^(\n]*?\b(mcc_\w+)\(", code, re.MULTILINE))
+    return called - defined - set(re.findall(r"\bmcc_\w+", files["mcc.h"].decode()))
+
+
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_each_function_by_itself_has_all_helpers(target: str) -> None:
+    """Above, one function's helpers could be those that another one brought."""
+    for fn in UNARY:
+        graph = parse_graph(
+            f"graph @net(%x: f32[99]) {{ %y = map(%x) {{expr={{{fn}(x0)}}}} : f32[99] return %y }}", lookup
+        )
+        files = source_files(compiled_graph(graph, "O0", "net", target=target).facts)
+        assert not missing_helpers(files), fn
+        without = re.sub(rb"static inline mcc_vf mcc_vload\(", b"static inline mcc_vf gone(", files["net.c"])
+        assert missing_helpers({**files, "net.c": without}) == {"mcc_vload"}
 
 
 @pytest.mark.parametrize("target", [*WIDE, *NARROW])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -110,6 +112,19 @@ def compile_case(front_end: FrontEnd, seed: int, folder: Path, options: Options,
     return Built(seed, case, ort_outputs(model, case), c, compile_program(c))
 
 
+_OBJECTS = tempfile.TemporaryDirectory(prefix="mccompile-objects-")
+
+
+@functools.cache
+def object_of(source: bytes, header: bytes, command: tuple[str, ...]) -> Path:
+    """The runtime as an object, compiled once in a process for equal text and flags."""
+    folder = Path(tempfile.mkdtemp(dir=_OBJECTS.name))
+    (folder / "mcc.c").write_bytes(source)
+    (folder / "mcc.h").write_bytes(header)
+    run_compiler([*command, "-c", "mcc.c", "-o", "mcc.o"], folder)
+    return folder / "mcc.o"
+
+
 @dataclass
 class CaseLibrary:
     """Cases compiled by one call of the C compiler.
@@ -147,8 +162,9 @@ class CaseLibrary:
             return self
         needs_tool(self.compiler[0])
         library = self.folder / "cases.so"
-        command = [*self.compiler, *self.flags, "-fPIC", "-shared", "cases.c", "mcc.c", "-lm", "-o", str(library)]
-        run_compiler(command, self.folder)
+        flags = [*self.flags, "-fPIC"]
+        command = [*self.compiler, *flags, "-shared", "cases.c", self._runtime(self.compiler, flags), "-lm"]
+        run_compiler([*command, "-o", str(library)], self.folder)
         self._ffi = cffi.FFI()
         names = [b.facts.name for b in self.built]
         self._ffi.cdef(
@@ -158,6 +174,11 @@ class CaseLibrary:
         )
         self._lib = self._ffi.dlopen(str(library))
         return self
+
+    def _runtime(self, compiler: Sequence[str], flags: Sequence[str]) -> str:
+        """mcc.c as an object, compiled once for equal flags."""
+        text = (self.folder / "mcc.c").read_bytes(), (self.folder / "mcc.h").read_bytes()
+        return str(object_of(*text, (*compiler, *flags)))
 
     @property
     def target(self) -> Target:
@@ -174,7 +195,8 @@ class CaseLibrary:
         (self.folder / "emulated_main.c").write_text(main)
         program = self.folder / "cases"
         static = ["-static"] if tools.emulator else []  # an emulator has no libraries of its machine
-        command = [*tools.compiler, *self.flags, *static, unit.name, "mcc.c", "emulated_main.c", "-lm"]
+        runtime = self._runtime(tools.compiler, self.flags)
+        command = [*tools.compiler, *self.flags, *static, unit.name, runtime, "emulated_main.c", "-lm"]
         run_compiler([*command, "-o", str(program)], self.folder)
         return Emulator(program, tools)
 
