@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,26 +31,39 @@ def _run(command: Sequence[str | Path], cwd: Path) -> str:
     return done.stdout
 
 
-def _sources(target: str, level: str, folder: Path) -> list[Path]:
-    """<name>.c of every small model, each with its header beside it; mcc.h and mcc.c are in ``folder``."""
-    sources = []
-    for model in [DIGITS, *(write_model(name, folder) for name in MODELS)]:
-        mccompile.compile(model, folder / "all", target=target, opt_level=level, embed=True)
-        sources.append(folder / "all" / f"{model.stem}.c")
+Sources = Callable[[str, str], list[Path]]
+
+
+@pytest.fixture(scope="module")
+def sources_of(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    """<name>.c of every small model for a target and a level, and mcc.c; their headers are beside them.
+
+    They are generated when they are first asked for, and compiled by several tests.
+    """
+
+    @functools.cache
+    def sources(target: str, level: str) -> list[Path]:
+        folder = tmp_path_factory.mktemp("sources")
+        models = [DIGITS, *(write_model(name, folder) for name in MODELS)]
+        for model in models:
+            mccompile.compile(model, folder / "all", target=target, opt_level=level, embed=True)
+        return [folder / "all" / f"{name}.c" for name in (*(model.stem for model in models), "mcc")]
+
     return sources
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_no_warnings_and_no_symbols_of_others(compiler: str, target: str, level: str, tmp_path: Path) -> None:
+def test_no_warnings_and_no_symbols_of_others(
+    compiler: str, target: str, level: str, tmp_path: Path, sources_of: Sources
+) -> None:
     needs_tool(compiler)
-    sources = _sources(target, level, tmp_path)
-    folder = sources[0].parent
+    sources = sources_of(target, level)
     flags = [*resolve(target).c_flags, *strict_warnings(compiler), "-fno-pic", "-fno-pie", "-c"]
-    _run([compiler, *flags, *sources, folder / "mcc.c"], folder)
-    for source in [*sources, folder / "mcc.c"]:
-        _check_object(folder / f"{source.stem}.o", source.stem)
+    _run([compiler, *flags, *sources], tmp_path)
+    for source in sources:
+        _check_object(tmp_path / f"{source.stem}.o", source.stem)
 
 
 def _check_object(path: Path, name: str, nm: str = "nm", size: str = "size") -> None:
@@ -67,31 +81,31 @@ def _check_object(path: Path, name: str, nm: str = "nm", size: str = "size") -> 
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_generic_for_a_microcontroller(level: str, tmp_path: Path) -> None:
+def test_generic_for_a_microcontroller(level: str, tmp_path: Path, sources_of: Sources) -> None:
     compiler = needs_tool("arm-none-eabi-gcc")
-    sources = _sources("generic", level, tmp_path)
-    folder = sources[0].parent
+    sources = sources_of("generic", level)
     flags = ["-std=c99", "-Os", "-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]
-    _run([compiler, *flags, *strict_warnings(compiler), "-c", *sources, folder / "mcc.c"], folder)
-    for source in [*sources, folder / "mcc.c"]:
-        _check_object(folder / f"{source.stem}.o", source.stem, needs_tool("arm-none-eabi-nm"), "arm-none-eabi-size")
+    _run([compiler, *flags, *strict_warnings(compiler), "-c", *sources], tmp_path)
+    for source in sources:
+        _check_object(
+            tmp_path / f"{source.stem}.o", source.stem, needs_tool("arm-none-eabi-nm"), "arm-none-eabi-size"
+        )
 
 
-def test_misra_split_and_hooks_builds_have_no_warnings(tmp_path: Path) -> None:
+def test_misra_split_and_hooks_builds_have_no_warnings(tmp_path: Path, sources_of: Sources) -> None:
     compiler = needs_tool("gcc")
-    sources = _sources("generic", "O2", tmp_path)
-    folder = sources[0].parent
-    (folder / "hooks.h").write_text(
+    sources = sources_of("generic", "O2")
+    (tmp_path / "hooks.h").write_text(
         "void my_trace(unsigned step, const void *data, size_t bytes);\n"
         "extern unsigned my_steps;\n"
         "#define MCC_TRACE(step, ptr, bytes) my_trace((step), (ptr), (bytes))\n"
         "#define MCC_PROFILE_BEGIN(step) (my_steps += (unsigned)(step))\n"
         "#define MCC_PROFILE_END(step) (my_steps -= (unsigned)(step))\n"
     )
-    flags = ["-std=c99", "-O1", *strict_warnings(compiler), "-c"]
+    flags = ["-std=c99", "-O1", *strict_warnings(compiler), f"-I{tmp_path}", "-c"]
     hooks = '-DMCC_HOOKS_HEADER="hooks.h"'
     for extra in (["-DMCC_MISRA"], ["-DMCC_SPLIT_ARENA=64"], [hooks], ["-DMCC_NO_DIRECTORY", "-DMCC_NO_STATUS_TEXT"]):
-        _run([compiler, *flags, *extra, *sources, folder / "mcc.c"], folder)
+        _run([compiler, *flags, *extra, *sources], tmp_path)
 
 
 MAIN = """\
