@@ -15,7 +15,7 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: budgets replay help demo test test-fast test-slow check docs bench bench-planner wheel clean distclean
+.PHONY: budgets golden replay help demo test test-fast test-slow check docs bench bench-planner wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make bench      measure the C beside onnxruntime, write docs/performance.md (BENCH=\"--rounds 5 resnet50\": options)"
 	@echo "make bench-planner  measure the memory planner, write docs/planner.md (EFFORTS=\"0 1 2 3\" searches longer)"
 	@echo "make budgets    count the instructions of kernels, write tests/budgets/budgets.json"
+	@echo "make golden     write the C of small graphs anew, tests/golden/*.c: see what a template changes"
 	@echo "make replay     compare what the networks compile to with HEAD (REPLAY=\"--rev main~3 --objects\": options)"
 	@echo "make wheel      build the wheel into dist/"
 	@echo "make clean      remove what was built; make distclean: .venv too"
@@ -88,6 +89,10 @@ replay: .venv/.stamp-dev
 
 budgets: .venv/.stamp-dev
 	$(BIN)/python -m tests.budgets.counted
+
+golden: .venv/.stamp-dev
+	$(BIN)/python -m tests.golden.golden
+	@git status --short tests/golden 2>/dev/null || true
 
 wheel: .venv/.stamp-dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

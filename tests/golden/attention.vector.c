@@ -1,0 +1,169 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- two heads, scores scaled ---- */
+
+/* attention.vector: steps @0 */
+static MCC_NOINLINE void net_k0_attention_scores_5x16(const float *a, const float *w, float *to)
+{
+    mcc_vf acc[5][2] = { { { 0.0f } } };
+
+    MCC_UNROLL
+    for (int32_t i = 0; i < 6; ++i) {
+        MCC_BARRIER();
+        const mcc_vf w0 = mcc_vload(w);
+        const mcc_vf w1 = mcc_vload(w + 8);
+        MCC_UNROLL_FULLY
+        for (int32_t r = 0; r < 5; ++r) {
+            const mcc_vf s = mcc_vset(a[r * 6]);
+            acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
+            acc[r][1] = mcc_vfma(s, w1, acc[r][1]);
+        }
+
+        a += 1;
+        w += 16;
+    }
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 5; ++r) {
+        mcc_vstore(to + r * 24, acc[r][0]);
+        mcc_vstore(to + r * 24 + 8, acc[r][1]);
+    }
+}
+
+static MCC_NOINLINE void net_k0_attention_scores_5x2(const float *a, const float *w, float *to)
+{
+    mcc_vf acc[5][1] = { { { 0.0f } } };
+
+    MCC_UNROLL
+    for (int32_t i = 0; i < 6; ++i) {
+        MCC_BARRIER();
+        const mcc_vf w0 = mcc_vload(w);
+        MCC_UNROLL_FULLY
+        for (int32_t r = 0; r < 5; ++r) {
+            const mcc_vf s = mcc_vset(a[r * 6]);
+            acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
+        }
+
+        a += 1;
+        w += 8;
+    }
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 5; ++r) {
+        mcc_vstore(to + r * 24, acc[r][0]);
+    }
+}
+
+static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT x2, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t b0, int32_t m, int32_t n)
+{
+    const float *a = &scratch[152];
+    const float *w = &x2[b0 * 288 + n];
+    mcc_vf acc[5][2] = { { { 0.0f } } };
+
+    MCC_UNROLL
+    for (int32_t i = 0; i < 18; ++i) {
+        MCC_BARRIER();
+        const mcc_vf w0 = mcc_vload(w);
+        const mcc_vf w1 = mcc_vload(w + 8);
+        MCC_UNROLL_FULLY
+        for (int32_t r = 0; r < 5; ++r) {
+            const mcc_vf s = mcc_vset(a[r * 24]);
+            acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
+            acc[r][1] = mcc_vfma(s, w1, acc[r][1]);
+        }
+
+        a += 1;
+        w += 16;
+    }
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 5; ++r) {
+        const mcc_vf part = mcc_vset(scratch[272 + r]);
+        mcc_vstore(&y0[b0 * 80 + (m + r) * 16 + n], acc[r][0] * part);
+        mcc_vstore(&y0[b0 * 80 + (m + r) * 16 + n + 8], acc[r][1] * part);
+    }
+}
+
+static void net_k0_attention_weights(float *MCC_RESTRICT scratch, int32_t count)
+{
+    for (int32_t r = 0; r < count; ++r) {
+        float *row = &scratch[152 + r * 24];
+        mcc_vf top = mcc_vset(-INFINITY);
+        for (int32_t n = 0; n < 16; n += 8) {
+            const mcc_vf product = mcc_vload(row + n);
+            const mcc_vf score = product * mcc_vset(0.5f);
+
+            mcc_vstore(row + n, score);
+            top = mcc_vmax(top, score);
+        }
+        {
+            const int32_t n = 16;
+            const mcc_vf product = mcc_vload(row + n);
+            const mcc_vf score = product * mcc_vset(0.5f);
+
+            const mcc_vf last = mcc_vfirst(2, score, mcc_vset(-INFINITY));
+            mcc_vstore(row + n, last);
+            top = mcc_vmax(top, last);
+        }
+        const mcc_vf largest = mcc_vset(mcc_vtop(top));
+        mcc_vf sum = { 0.0f };
+        for (int32_t n = 0; n < 24; n += 8) {
+            const mcc_vf power = mcc_vexp_below(mcc_vload(row + n) - largest);
+            mcc_vstore(row + n, power);
+            sum += power;
+        }
+        scratch[272 + r] = 1.0f / mcc_vsum(sum);
+    }
+}
+
+static void net_k0_attention(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
+{
+    for (int32_t b0 = 0; b0 < 2; ++b0) {
+        for (int32_t n = 0; n < 16; n += 16) {
+            const float *from = &x1[b0 * 108 + n * 6];
+            float *to = &scratch[n * 6];
+            for (int32_t i = 0; i < 6; i += 6) {
+                mcc_vtranspose(from + 48 + i, 6, 8, 6,
+                    to + 8 + i * 16, 16);
+            }
+            for (int32_t i = 0; i < 6; i += 6) {
+                mcc_vtranspose(from + i, 6, 8, 6,
+                    to + i * 16, 16);
+            }
+        }
+        for (int32_t n = 16; n < 18; n += 2) {
+            const float *from = &x1[b0 * 108 + n * 6];
+            float *to = &scratch[n * 6];
+            for (int32_t i = 0; i < 6; i += 6) {
+                mcc_vtranspose(from + i, 6, 2, 6,
+                    to + i * 8, 8);
+            }
+        }
+
+        for (int32_t m = 0; m < 5; m += 5) {
+            for (int32_t n = 0; n < 16; n += 16) {
+                net_k0_attention_scores_5x16(&x0[b0 * 30 + m * 6], &scratch[n * 6], &scratch[152 + n]);
+            }
+            for (int32_t n = 16; n < 18; n += 2) {
+                net_k0_attention_scores_5x2(&x0[b0 * 30 + m * 6], &scratch[n * 6], &scratch[152 + n]);
+            }
+            net_k0_attention_weights(scratch, 5);
+            for (int32_t n = 0; n < 16; n += 16) {
+                net_k0_attention_values_5x16(x2, y0, scratch, b0, m, n);
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 attention */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_attention(a->q.v, a->k.v, a->v.v, a->y.v, a->y_scratch.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

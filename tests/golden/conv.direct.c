@@ -1,0 +1,312 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- 3x3 on a value with a halo, bias and activation ---- */
+
+/* fill.generic: steps @0, @1 */
+static void net_k0_fill(float *y0)
+{
+    for (int32_t i0 = 0; i0 < 2; ++i0) {
+        for (int32_t i1 = 0; i1 < 20; ++i1) {
+            y0[i0 * 140 + i1] = 0.0f;
+        }
+    }
+}
+
+/* fill.generic: steps @2, @3 */
+static void net_k1_fill(float *y0)
+{
+    for (int32_t i0 = 0; i0 < 2; ++i0) {
+        for (int32_t i1 = 0; i1 < 5; ++i1) {
+            y0[i0 * 140 + i1 * 20] = 0.0f;
+        }
+    }
+}
+
+/* map.vector: steps @4 */
+static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
+{
+    for (int32_t i0 = 0; i0 < 2; ++i0) {
+        for (int32_t i1 = 0; i1 < 5; ++i1) {
+            for (int32_t n = 0; n < 16; n += 8) {
+                {
+                    mcc_vstore(&y0[i0 * 140 + i1 * 20 + n], -mcc_vload(&x0[i0 * 90 + i1 * 18 + n]));
+                }
+            }
+            {
+                mcc_vstore_n(&y0[i0 * 140 + i1 * 20 + 16], -mcc_vload_n(&x0[i0 * 90 + i1 * 18 + 16], 2), 2);
+            }
+        }
+    }
+}
+
+/* conv.direct: steps @5 */
+static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t b, int32_t g, int32_t m, int32_t oh, int32_t ow)
+{
+    const float *in = x0 + (b * 280 + g * 280 + (oh - 1) * 20
+        + (ow - 1));
+    const float *w = &x1[(g * 6 + m) * 18];
+    mcc_vf acc0_0_0 = { 0.0f };
+    mcc_vf acc0_0_1 = { 0.0f };
+    mcc_vf acc0_0_2 = { 0.0f };
+    mcc_vf acc1_0_0 = { 0.0f };
+    mcc_vf acc1_0_1 = { 0.0f };
+    mcc_vf acc1_0_2 = { 0.0f };
+    mcc_vf acc2_0_0 = { 0.0f };
+    mcc_vf acc2_0_1 = { 0.0f };
+    mcc_vf acc2_0_2 = { 0.0f };
+    for (int32_t c = 0; c < 2; ++c) {
+        for (int32_t kh = 0; kh < 3; ++kh) {
+            const float *tap = in + kh * 20;
+            for (int32_t kw = 0; kw < 3; ++kw) {
+                MCC_BARRIER();
+                const mcc_vf v0_0 = mcc_vload(tap);
+                const mcc_vf v0_1 = mcc_vload(tap + 8);
+                const mcc_vf v0_2 = mcc_vload_n(tap + 16, 2);
+                {
+                    const mcc_vf s = mcc_vset(w[0]);
+                    acc0_0_0 = mcc_vfma(s, v0_0, acc0_0_0);
+                    acc0_0_1 = mcc_vfma(s, v0_1, acc0_0_1);
+                    acc0_0_2 = mcc_vfma(s, v0_2, acc0_0_2);
+                }
+                {
+                    const mcc_vf s = mcc_vset(w[1]);
+                    acc1_0_0 = mcc_vfma(s, v0_0, acc1_0_0);
+                    acc1_0_1 = mcc_vfma(s, v0_1, acc1_0_1);
+                    acc1_0_2 = mcc_vfma(s, v0_2, acc1_0_2);
+                }
+                {
+                    const mcc_vf s = mcc_vset(w[2]);
+                    acc2_0_0 = mcc_vfma(s, v0_0, acc2_0_0);
+                    acc2_0_1 = mcc_vfma(s, v0_1, acc2_0_1);
+                    acc2_0_2 = mcc_vfma(s, v0_2, acc2_0_2);
+                }
+                tap += 1;
+                w += 3;
+            }
+        }
+        in += 140;
+    }
+    mcc_vstore(&y0[(g * 6 + m) * 90 + (oh) * 18 + ow], mcc_vrelu((acc0_0_0 + mcc_vset(e0[g * 6 + m]))));
+    mcc_vstore(&y0[(g * 6 + m) * 90 + (oh) * 18 + ow + 8], mcc_vrelu((acc0_0_1 + mcc_vset(e0[g * 6 + m]))));
+    mcc_vstore_n(&y0[(g * 6 + m) * 90 + (oh) * 18 + ow + 16], mcc_vrelu((acc0_0_2 + mcc_vset(e0[g * 6 + m]))), 2);
+    mcc_vstore(&y0[(g * 6 + m + 1) * 90 + (oh) * 18 + ow], mcc_vrelu((acc1_0_0 + mcc_vset(e0[g * 6 + m + 1]))));
+    mcc_vstore(&y0[(g * 6 + m + 1) * 90 + (oh) * 18 + ow + 8], mcc_vrelu((acc1_0_1 + mcc_vset(e0[g * 6 + m + 1]))));
+    mcc_vstore_n(&y0[(g * 6 + m + 1) * 90 + (oh) * 18 + ow + 16], mcc_vrelu((acc1_0_2 + mcc_vset(e0[g * 6 + m + 1]))), 2);
+    mcc_vstore(&y0[(g * 6 + m + 2) * 90 + (oh) * 18 + ow], mcc_vrelu((acc2_0_0 + mcc_vset(e0[g * 6 + m + 2]))));
+    mcc_vstore(&y0[(g * 6 + m + 2) * 90 + (oh) * 18 + ow + 8], mcc_vrelu((acc2_0_1 + mcc_vset(e0[g * 6 + m + 2]))));
+    mcc_vstore_n(&y0[(g * 6 + m + 2) * 90 + (oh) * 18 + ow + 16], mcc_vrelu((acc2_0_2 + mcc_vset(e0[g * 6 + m + 2]))), 2);
+}
+
+static void net_k3_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0)
+{
+    for (int32_t b = 0; b < 1; ++b) {
+        for (int32_t g = 0; g < 1; ++g) {
+            for (int32_t oh = 0; oh < 5; oh += 1) {
+                for (int32_t ow = 0; ow < 18; ow += 18) {
+                    for (int32_t m = 0; m < 6; m += 3) {
+                        net_k3_conv_3x1x18(x0, x1, e0, y0, b, g, m, oh, ow);
+                    }
+                }
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+    const net_weights *const w = net->weights;
+
+    /* @0 fill a */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_fill(a->a.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->a.v, sizeof(a->a.v));
+
+    /* @1 fill a */
+    MCC_PROFILE_BEGIN(1);
+    net_k0_fill(a->a.v + 120);
+    MCC_PROFILE_END(1);
+    MCC_TRACE(1, a->a.v, sizeof(a->a.v));
+
+    /* @2 fill a */
+    MCC_PROFILE_BEGIN(2);
+    net_k1_fill(a->a.v + 20);
+    MCC_PROFILE_END(2);
+    MCC_TRACE(2, a->a.v, sizeof(a->a.v));
+
+    /* @3 fill a */
+    MCC_PROFILE_BEGIN(3);
+    net_k1_fill(a->a.v + 39);
+    MCC_PROFILE_END(3);
+    MCC_TRACE(3, a->a.v, sizeof(a->a.v));
+
+    /* @4 map */
+    MCC_PROFILE_BEGIN(4);
+    net_k2_map(a->x.v, a->a.v + 21);
+    MCC_PROFILE_END(4);
+    MCC_TRACE(4, a->a.v, sizeof(a->a.v));
+
+    /* @5 conv */
+    MCC_PROFILE_BEGIN(5);
+    net_k3_conv(a->a.v + 21, w->w_packedchannels, w->b, a->y.v);
+    MCC_PROFILE_END(5);
+    MCC_TRACE(5, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}
+
+/* ---- stride 2 ---- */
+
+/* fill.generic: steps @0, @1 */
+static void net_k0_fill(float *y0)
+{
+    for (int32_t i0 = 0; i0 < 2; ++i0) {
+        for (int32_t i1 = 0; i1 < 33; ++i1) {
+            y0[i0 * 297 + i1] = 0.0f;
+        }
+    }
+}
+
+/* fill.generic: steps @2, @3 */
+static void net_k1_fill(float *y0)
+{
+    for (int32_t i0 = 0; i0 < 2; ++i0) {
+        for (int32_t i1 = 0; i1 < 7; ++i1) {
+            y0[i0 * 297 + i1 * 33] = 0.0f;
+        }
+    }
+}
+
+/* map.vector: steps @4 */
+static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
+{
+    for (int32_t i0 = 0; i0 < 2; ++i0) {
+        for (int32_t i1 = 0; i1 < 7; ++i1) {
+            for (int32_t n = 0; n < 24; n += 8) {
+                {
+                    mcc_vstore(&y0[i0 * 297 + i1 * 33 + n], -mcc_vload(&x0[i0 * 217 + i1 * 31 + n]));
+                }
+            }
+            {
+                mcc_vstore_n(&y0[i0 * 297 + i1 * 33 + 24], -mcc_vload_n(&x0[i0 * 217 + i1 * 31 + 24], 7), 7);
+            }
+        }
+    }
+}
+
+/* conv.direct: steps @5 */
+static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, int32_t b, int32_t g, int32_t m, int32_t oh, int32_t ow)
+{
+    const float *in = x0 + (b * 594 + g * 594 + (oh * 2 - 1) * 33
+        + (ow * 2 - 1));
+    const float *w = &x1[(g * 4 + m) * 18];
+    mcc_vf acc0_0_0 = { 0.0f };
+    mcc_vf acc0_1_0 = { 0.0f };
+    mcc_vf acc1_0_0 = { 0.0f };
+    mcc_vf acc1_1_0 = { 0.0f };
+    mcc_vf acc2_0_0 = { 0.0f };
+    mcc_vf acc2_1_0 = { 0.0f };
+    mcc_vf acc3_0_0 = { 0.0f };
+    mcc_vf acc3_1_0 = { 0.0f };
+    for (int32_t c = 0; c < 2; ++c) {
+        for (int32_t kh = 0; kh < 3; ++kh) {
+            const float *tap = in + kh * 33;
+            for (int32_t kw = 0; kw < 3; ++kw) {
+                MCC_BARRIER();
+                const mcc_vf v0_0 = mcc_vload2(tap);
+                const mcc_vf v1_0 = mcc_vload2(tap + 66);
+                {
+                    const mcc_vf s = mcc_vset(w[0]);
+                    acc0_0_0 = mcc_vfma(s, v0_0, acc0_0_0);
+                    acc0_1_0 = mcc_vfma(s, v1_0, acc0_1_0);
+                }
+                {
+                    const mcc_vf s = mcc_vset(w[1]);
+                    acc1_0_0 = mcc_vfma(s, v0_0, acc1_0_0);
+                    acc1_1_0 = mcc_vfma(s, v1_0, acc1_1_0);
+                }
+                {
+                    const mcc_vf s = mcc_vset(w[2]);
+                    acc2_0_0 = mcc_vfma(s, v0_0, acc2_0_0);
+                    acc2_1_0 = mcc_vfma(s, v1_0, acc2_1_0);
+                }
+                {
+                    const mcc_vf s = mcc_vset(w[3]);
+                    acc3_0_0 = mcc_vfma(s, v0_0, acc3_0_0);
+                    acc3_1_0 = mcc_vfma(s, v1_0, acc3_1_0);
+                }
+                tap += 1;
+                w += 4;
+            }
+        }
+        in += 297;
+    }
+    mcc_vstore(&y0[(g * 4 + m) * 64 + (oh) * 16 + ow], acc0_0_0);
+    mcc_vstore(&y0[(g * 4 + m) * 64 + (oh + 1) * 16 + ow], acc0_1_0);
+    mcc_vstore(&y0[(g * 4 + m + 1) * 64 + (oh) * 16 + ow], acc1_0_0);
+    mcc_vstore(&y0[(g * 4 + m + 1) * 64 + (oh + 1) * 16 + ow], acc1_1_0);
+    mcc_vstore(&y0[(g * 4 + m + 2) * 64 + (oh) * 16 + ow], acc2_0_0);
+    mcc_vstore(&y0[(g * 4 + m + 2) * 64 + (oh + 1) * 16 + ow], acc2_1_0);
+    mcc_vstore(&y0[(g * 4 + m + 3) * 64 + (oh) * 16 + ow], acc3_0_0);
+    mcc_vstore(&y0[(g * 4 + m + 3) * 64 + (oh + 1) * 16 + ow], acc3_1_0);
+}
+
+static void net_k3_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
+{
+    for (int32_t b = 0; b < 1; ++b) {
+        for (int32_t g = 0; g < 1; ++g) {
+            for (int32_t oh = 0; oh < 4; oh += 2) {
+                for (int32_t ow = 0; ow < 16; ow += 8) {
+                    for (int32_t m = 0; m < 4; m += 4) {
+                        net_k3_conv_4x2x8(x0, x1, y0, b, g, m, oh, ow);
+                    }
+                }
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+    const net_weights *const w = net->weights;
+
+    /* @0 fill a */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_fill(a->a.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->a.v, sizeof(a->a.v));
+
+    /* @1 fill a */
+    MCC_PROFILE_BEGIN(1);
+    net_k0_fill(a->a.v + 264);
+    MCC_PROFILE_END(1);
+    MCC_TRACE(1, a->a.v, sizeof(a->a.v));
+
+    /* @2 fill a */
+    MCC_PROFILE_BEGIN(2);
+    net_k1_fill(a->a.v + 33);
+    MCC_PROFILE_END(2);
+    MCC_TRACE(2, a->a.v, sizeof(a->a.v));
+
+    /* @3 fill a */
+    MCC_PROFILE_BEGIN(3);
+    net_k1_fill(a->a.v + 65);
+    MCC_PROFILE_END(3);
+    MCC_TRACE(3, a->a.v, sizeof(a->a.v));
+
+    /* @4 map */
+    MCC_PROFILE_BEGIN(4);
+    net_k2_map(a->x.v, a->a.v + 34);
+    MCC_PROFILE_END(4);
+    MCC_TRACE(4, a->a.v, sizeof(a->a.v));
+
+    /* @5 conv */
+    MCC_PROFILE_BEGIN(5);
+    net_k3_conv(a->a.v + 34, w->w_packedchannels, a->y.v);
+    MCC_PROFILE_END(5);
+    MCC_TRACE(5, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

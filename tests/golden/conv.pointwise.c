@@ -1,0 +1,158 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- planes with whole vectors and a rest ---- */
+
+/* conv.pointwise: steps @0 */
+static MCC_NOINLINE void net_k0_conv_4x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
+{
+    const float *in = &x0[n];
+    const float *w = &x1[m * 3];
+    mcc_vf acc0_0 = { 0.0f };
+    mcc_vf acc0_1 = { 0.0f };
+    mcc_vf acc0_2 = { 0.0f };
+    mcc_vf acc1_0 = { 0.0f };
+    mcc_vf acc1_1 = { 0.0f };
+    mcc_vf acc1_2 = { 0.0f };
+    mcc_vf acc2_0 = { 0.0f };
+    mcc_vf acc2_1 = { 0.0f };
+    mcc_vf acc2_2 = { 0.0f };
+    mcc_vf acc3_0 = { 0.0f };
+    mcc_vf acc3_1 = { 0.0f };
+    mcc_vf acc3_2 = { 0.0f };
+    for (int32_t c = 0; c < 3; ++c) {
+        MCC_BARRIER();
+        const mcc_vf v0 = mcc_vload(in);
+        const mcc_vf v1 = mcc_vload(in + 8);
+        const mcc_vf v2 = mcc_vload(in + 16);
+        {
+            const mcc_vf s = mcc_vset(w[0]);
+            acc0_0 = mcc_vfma(s, v0, acc0_0);
+            acc0_1 = mcc_vfma(s, v1, acc0_1);
+            acc0_2 = mcc_vfma(s, v2, acc0_2);
+        }
+        {
+            const mcc_vf s = mcc_vset(w[1]);
+            acc1_0 = mcc_vfma(s, v0, acc1_0);
+            acc1_1 = mcc_vfma(s, v1, acc1_1);
+            acc1_2 = mcc_vfma(s, v2, acc1_2);
+        }
+        {
+            const mcc_vf s = mcc_vset(w[2]);
+            acc2_0 = mcc_vfma(s, v0, acc2_0);
+            acc2_1 = mcc_vfma(s, v1, acc2_1);
+            acc2_2 = mcc_vfma(s, v2, acc2_2);
+        }
+        {
+            const mcc_vf s = mcc_vset(w[3]);
+            acc3_0 = mcc_vfma(s, v0, acc3_0);
+            acc3_1 = mcc_vfma(s, v1, acc3_1);
+            acc3_2 = mcc_vfma(s, v2, acc3_2);
+        }
+        in += 45;
+        w += 4;
+    }
+    mcc_vstore(&y0[(m) * 45 + n], mcc_vrelu((acc0_0 + mcc_vset(e0[m]))));
+    mcc_vstore(&y0[(m) * 45 + n + 8], mcc_vrelu((acc0_1 + mcc_vset(e0[m]))));
+    mcc_vstore(&y0[(m) * 45 + n + 16], mcc_vrelu((acc0_2 + mcc_vset(e0[m]))));
+    mcc_vstore(&y0[(m + 1) * 45 + n], mcc_vrelu((acc1_0 + mcc_vset(e0[m + 1]))));
+    mcc_vstore(&y0[(m + 1) * 45 + n + 8], mcc_vrelu((acc1_1 + mcc_vset(e0[m + 1]))));
+    mcc_vstore(&y0[(m + 1) * 45 + n + 16], mcc_vrelu((acc1_2 + mcc_vset(e0[m + 1]))));
+    mcc_vstore(&y0[(m + 2) * 45 + n], mcc_vrelu((acc2_0 + mcc_vset(e0[m + 2]))));
+    mcc_vstore(&y0[(m + 2) * 45 + n + 8], mcc_vrelu((acc2_1 + mcc_vset(e0[m + 2]))));
+    mcc_vstore(&y0[(m + 2) * 45 + n + 16], mcc_vrelu((acc2_2 + mcc_vset(e0[m + 2]))));
+    mcc_vstore(&y0[(m + 3) * 45 + n], mcc_vrelu((acc3_0 + mcc_vset(e0[m + 3]))));
+    mcc_vstore(&y0[(m + 3) * 45 + n + 8], mcc_vrelu((acc3_1 + mcc_vset(e0[m + 3]))));
+    mcc_vstore(&y0[(m + 3) * 45 + n + 16], mcc_vrelu((acc3_2 + mcc_vset(e0[m + 3]))));
+}
+
+static MCC_NOINLINE void net_k0_conv_4x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
+{
+    const float *in = &x0[n];
+    const float *w = &x1[m * 3];
+    mcc_vf acc0_0 = { 0.0f };
+    mcc_vf acc0_1 = { 0.0f };
+    mcc_vf acc0_2 = { 0.0f };
+    mcc_vf acc1_0 = { 0.0f };
+    mcc_vf acc1_1 = { 0.0f };
+    mcc_vf acc1_2 = { 0.0f };
+    mcc_vf acc2_0 = { 0.0f };
+    mcc_vf acc2_1 = { 0.0f };
+    mcc_vf acc2_2 = { 0.0f };
+    mcc_vf acc3_0 = { 0.0f };
+    mcc_vf acc3_1 = { 0.0f };
+    mcc_vf acc3_2 = { 0.0f };
+    for (int32_t c = 0; c < 3; ++c) {
+        MCC_BARRIER();
+        const mcc_vf v0 = mcc_vload(in);
+        const mcc_vf v1 = mcc_vload(in + 8);
+        const mcc_vf v2 = mcc_vload_n(in + 16, 5);
+        {
+            const mcc_vf s = mcc_vset(w[0]);
+            acc0_0 = mcc_vfma(s, v0, acc0_0);
+            acc0_1 = mcc_vfma(s, v1, acc0_1);
+            acc0_2 = mcc_vfma(s, v2, acc0_2);
+        }
+        {
+            const mcc_vf s = mcc_vset(w[1]);
+            acc1_0 = mcc_vfma(s, v0, acc1_0);
+            acc1_1 = mcc_vfma(s, v1, acc1_1);
+            acc1_2 = mcc_vfma(s, v2, acc1_2);
+        }
+        {
+            const mcc_vf s = mcc_vset(w[2]);
+            acc2_0 = mcc_vfma(s, v0, acc2_0);
+            acc2_1 = mcc_vfma(s, v1, acc2_1);
+            acc2_2 = mcc_vfma(s, v2, acc2_2);
+        }
+        {
+            const mcc_vf s = mcc_vset(w[3]);
+            acc3_0 = mcc_vfma(s, v0, acc3_0);
+            acc3_1 = mcc_vfma(s, v1, acc3_1);
+            acc3_2 = mcc_vfma(s, v2, acc3_2);
+        }
+        in += 45;
+        w += 4;
+    }
+    mcc_vstore(&y0[(m) * 45 + n], mcc_vrelu((acc0_0 + mcc_vset(e0[m]))));
+    mcc_vstore(&y0[(m) * 45 + n + 8], mcc_vrelu((acc0_1 + mcc_vset(e0[m]))));
+    mcc_vstore_n(&y0[(m) * 45 + n + 16], mcc_vrelu((acc0_2 + mcc_vset(e0[m]))), 5);
+    mcc_vstore(&y0[(m + 1) * 45 + n], mcc_vrelu((acc1_0 + mcc_vset(e0[m + 1]))));
+    mcc_vstore(&y0[(m + 1) * 45 + n + 8], mcc_vrelu((acc1_1 + mcc_vset(e0[m + 1]))));
+    mcc_vstore_n(&y0[(m + 1) * 45 + n + 16], mcc_vrelu((acc1_2 + mcc_vset(e0[m + 1]))), 5);
+    mcc_vstore(&y0[(m + 2) * 45 + n], mcc_vrelu((acc2_0 + mcc_vset(e0[m + 2]))));
+    mcc_vstore(&y0[(m + 2) * 45 + n + 8], mcc_vrelu((acc2_1 + mcc_vset(e0[m + 2]))));
+    mcc_vstore_n(&y0[(m + 2) * 45 + n + 16], mcc_vrelu((acc2_2 + mcc_vset(e0[m + 2]))), 5);
+    mcc_vstore(&y0[(m + 3) * 45 + n], mcc_vrelu((acc3_0 + mcc_vset(e0[m + 3]))));
+    mcc_vstore(&y0[(m + 3) * 45 + n + 8], mcc_vrelu((acc3_1 + mcc_vset(e0[m + 3]))));
+    mcc_vstore_n(&y0[(m + 3) * 45 + n + 16], mcc_vrelu((acc3_2 + mcc_vset(e0[m + 3]))), 5);
+}
+
+static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0)
+{
+    for (int32_t b = 0; b < 1; ++b) {
+        for (int32_t n = 0; n < 24; n += 24) {
+            for (int32_t m = 0; m < 8; m += 4) {
+                net_k0_conv_4x24(x0, x1, e0, y0, m, n);
+            }
+        }
+        for (int32_t n = 24; n < 45; n += 21) {
+            for (int32_t m = 0; m < 8; m += 4) {
+                net_k0_conv_4x21(x0, x1, e0, y0, m, n);
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+    const net_weights *const w = net->weights;
+
+    /* @0 conv */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_conv(a->x.v, w->w_packedchannels, w->b, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

@@ -1,0 +1,51 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- a transpose of planes to channels-last ---- */
+
+/* copy.generic: steps @0 */
+static void net_k0_copy(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
+{
+    for (int32_t i0 = 0; i0 < 2; ++i0) {
+        for (int32_t i1 = 0; i1 < 20; ++i1) {
+            for (int32_t i2 = 0; i2 < 3; ++i2) {
+                y0[i0 * 60 + i1 * 3 + i2] = x0[i0 * 60 + i1 + i2 * 20];
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 transpose */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_copy(a->x.v, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}
+
+/* ---- every third element of rows ---- */
+
+/* copy.generic: steps @0 */
+static void net_k0_copy(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
+{
+    for (int32_t i0 = 0; i0 < 80; ++i0) {
+        y0[i0] = x0[i0 * 3];
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 slice */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_copy(a->x.v + 1, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

@@ -1,0 +1,36 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- rows of a table ---- */
+
+/* gather.generic: steps @0 */
+static mcc_status net_k0_gather(const float *MCC_RESTRICT x0, const int64_t *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
+{
+    for (int32_t i0 = 0; i0 < 5; ++i0) {
+        const int32_t j = mcc_index_i64(x1[i0], 20);
+        if (j < 0) {
+            return MCC_E_INDEX;
+        }
+        for (int32_t r0 = 0; r0 < 8; ++r0) {
+            y0[i0 * 8 + r0] = x0[j * 8 + r0];
+        }
+    }
+    return MCC_OK;
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+    const net_weights *const w = net->weights;
+    mcc_status st;
+
+    /* @0 gather */
+    MCC_PROFILE_BEGIN(0);
+    st = net_k0_gather(w->t, a->i.v, a->y.v);
+    MCC_PROFILE_END(0);
+    if (st != MCC_OK) {
+        return st;
+    }
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

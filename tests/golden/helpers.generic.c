@@ -1,0 +1,40 @@
+/* Written by `make golden`; do not edit. */
+
+/* max(x, 0), which keeps NaN. */
+static inline float mcc_relu_f32(float x)
+{
+    return (x < 0) ? (float)0 : x;
+}
+
+/* An index into an axis, counted from its end if negative; -1 if it is outside. */
+static inline int32_t mcc_index_i64(int64_t i, int32_t extent)
+{
+    if (i < -extent || i >= extent) {
+        return -1;
+    }
+    return (int32_t)((i < 0) ? (i + extent) : i);
+}
+
+/* 1 / (1 + exp(-x)). */
+static inline float mcc_sigmoid_f32(float x)
+{
+    return (float)1 / ((float)1 + expf(-x));
+}
+
+/* The larger of two; NaN if either is. */
+static inline float mcc_max_f32(float a, float b)
+{
+    return ((a > b) || (a != a)) ? a : b;
+}
+
+/* The smaller of two; NaN if either is. */
+static inline float mcc_min_f32(float a, float b)
+{
+    return ((a < b) || (a != a)) ? a : b;
+}
+
+/* The larger of two; NaN if either is. */
+static inline float mcc_max_f32(float a, float b)
+{
+    return ((a > b) || (a != a)) ? a : b;
+}

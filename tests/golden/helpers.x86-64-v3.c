@@ -1,0 +1,368 @@
+/* Written by `make golden`; do not edit. */
+
+/* Keeps a register tile in a function of its own, where its accumulators have all registers. */
+#define MCC_NOINLINE __attribute__((noinline))
+
+/* gcc 12 hoists the loads of later steps until accumulators spill; clang does not. */
+#if defined(__clang__)
+#define MCC_BARRIER() ((void)0)
+#else
+#define MCC_BARRIER() __asm__ volatile("" : : : "memory")
+#endif
+
+/* Four steps of the loop that follows in one turn. */
+#if defined(__clang__)
+#define MCC_UNROLL _Pragma("clang loop unroll_count(4)")
+#else
+#define MCC_UNROLL _Pragma("GCC unroll 4")
+#endif
+
+/* The loop that follows is written out, so that arrays of vectors become registers. */
+#if defined(__clang__)
+#define MCC_UNROLL_FULLY _Pragma("clang loop unroll(full)")
+#else
+#define MCC_UNROLL_FULLY _Pragma("GCC unroll 1024")
+#endif
+
+/* 8 floats. */
+typedef float mcc_vf __attribute__((vector_size(32)));
+
+/* The same at any address. gcc 12 takes a memcpy to one member of a union for one to a smaller one. */
+typedef float mcc_vu __attribute__((vector_size(32), aligned(4), may_alias));
+
+/* Their masks: all bits set or none. */
+typedef int32_t mcc_vi __attribute__((vector_size(32)));
+
+/* The loads and stores of AVX2 that leave lanes out. */
+#include <immintrin.h>
+
+/* The first n lanes. */
+static inline __m256i mcc_mask(int32_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+/* p[0] .. p[n - 1] and zeros; touches nothing else. */
+static inline mcc_vf mcc_vload_n(const float *p, int32_t n)
+{
+    return (mcc_vf)_mm256_maskload_ps(p, mcc_mask(n));
+}
+
+/* a where the mask is set, else b. */
+static inline mcc_vf mcc_vselect(mcc_vi mask, mcc_vf a, mcc_vf b)
+{
+    return (mcc_vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
+}
+
+/* The larger of two; NaN if either is. */
+static inline mcc_vf mcc_vmax(mcc_vf a, mcc_vf b)
+{
+    const mcc_vf m = (mcc_vf)_mm256_max_ps((__m256)b, (__m256)a); /* of a and NaN it takes its second operand */
+    return mcc_vselect(b != b, b, m);
+}
+
+/* e to the power of x for x from -87.3 to 88.3, within 2 ulp: 2^n for eighths n, of which a table
+ * has the fraction's part, less its bits of n; NaN stays. */
+static inline mcc_vf mcc_vexp_near(mcc_vf x)
+{
+    const mcc_vf table = {
+        1.000000000f, 1.090507733f, 1.189207115f, 1.296839555f,
+        1.414213562f, 1.542210825f, 1.681792831f, 1.834008086f,
+    };
+    const mcc_vf shifted = x * 1.44269504f + 1572864.0f; /* 1.5 * 2^20: the last three bits are the fraction of n */
+    const mcc_vf n = shifted - 1572864.0f;
+    const mcc_vf r = (x - n * 0.693359375f) + n * 2.12194440e-4f; /* ln 2 in two parts */
+    const __m256i last = (__m256i)shifted;
+    const mcc_vi power = ((mcc_vi)shifted >> 3) << 23;
+    const mcc_vf part = (mcc_vf)((mcc_vi)_mm256_permutevar8x32_ps((__m256)table, last) + power);
+    const mcc_vf q = (r * 0.166668579f + 0.500064492f) * r + 1.0f;
+    return (part * r) * q + part;
+}
+
+/* p[0] .. p[7], at any address. */
+static inline mcc_vf mcc_vload(const float *p)
+{
+    mcc_vf v;
+    __builtin_memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+/* v to p[0] .. p[7], at any address. */
+static inline void mcc_vstore(float *p, mcc_vf v)
+{
+    *(mcc_vu *)p = v;
+}
+
+/* x in every lane. */
+static inline mcc_vf mcc_vset(float x)
+{
+    const mcc_vf v = { x, x, x, x, x, x, x, x };
+    return v;
+}
+
+/* a * b + c, in one rounding where the target has it. */
+static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
+{
+    return a * b + c;
+}
+
+/* to[i * pitch + n] = from[n * lane + i] for i below count and n below 8, as whole
+ * vectors; zeros from the n behind `rows` on, of which nothing is read. */
+static MCC_NOINLINE void mcc_vtranspose(
+    const float *from, int32_t lane, int32_t rows, int32_t count, float *to, int32_t pitch)
+{
+    mcc_vf v[8];
+    mcc_vf w;
+    for (int32_t n = 0; n < 8; ++n) {
+        v[n] = mcc_vset(0.0f);
+    }
+    if ((rows == 8) && (count == 8)) {
+        for (int32_t n = 0; n < 8; ++n) {
+            v[n] = mcc_vload(from + n * lane);
+        }
+    } else {
+        for (int32_t n = 0; n < rows; ++n) {
+            v[n] = mcc_vload_n(from + n * lane, count);
+        }
+    }
+    w = __builtin_shufflevector(v[0], v[4], 0, 1, 2, 3, 8, 9, 10, 11);
+    v[4] = __builtin_shufflevector(v[0], v[4], 4, 5, 6, 7, 12, 13, 14, 15);
+    v[0] = w;
+    w = __builtin_shufflevector(v[1], v[5], 0, 1, 2, 3, 8, 9, 10, 11);
+    v[5] = __builtin_shufflevector(v[1], v[5], 4, 5, 6, 7, 12, 13, 14, 15);
+    v[1] = w;
+    w = __builtin_shufflevector(v[2], v[6], 0, 1, 2, 3, 8, 9, 10, 11);
+    v[6] = __builtin_shufflevector(v[2], v[6], 4, 5, 6, 7, 12, 13, 14, 15);
+    v[2] = w;
+    w = __builtin_shufflevector(v[3], v[7], 0, 1, 2, 3, 8, 9, 10, 11);
+    v[7] = __builtin_shufflevector(v[3], v[7], 4, 5, 6, 7, 12, 13, 14, 15);
+    v[3] = w;
+    w = __builtin_shufflevector(v[0], v[2], 0, 1, 8, 9, 4, 5, 12, 13);
+    v[2] = __builtin_shufflevector(v[0], v[2], 2, 3, 10, 11, 6, 7, 14, 15);
+    v[0] = w;
+    w = __builtin_shufflevector(v[1], v[3], 0, 1, 8, 9, 4, 5, 12, 13);
+    v[3] = __builtin_shufflevector(v[1], v[3], 2, 3, 10, 11, 6, 7, 14, 15);
+    v[1] = w;
+    w = __builtin_shufflevector(v[4], v[6], 0, 1, 8, 9, 4, 5, 12, 13);
+    v[6] = __builtin_shufflevector(v[4], v[6], 2, 3, 10, 11, 6, 7, 14, 15);
+    v[4] = w;
+    w = __builtin_shufflevector(v[5], v[7], 0, 1, 8, 9, 4, 5, 12, 13);
+    v[7] = __builtin_shufflevector(v[5], v[7], 2, 3, 10, 11, 6, 7, 14, 15);
+    v[5] = w;
+    w = __builtin_shufflevector(v[0], v[1], 0, 8, 2, 10, 4, 12, 6, 14);
+    v[1] = __builtin_shufflevector(v[0], v[1], 1, 9, 3, 11, 5, 13, 7, 15);
+    v[0] = w;
+    w = __builtin_shufflevector(v[2], v[3], 0, 8, 2, 10, 4, 12, 6, 14);
+    v[3] = __builtin_shufflevector(v[2], v[3], 1, 9, 3, 11, 5, 13, 7, 15);
+    v[2] = w;
+    w = __builtin_shufflevector(v[4], v[5], 0, 8, 2, 10, 4, 12, 6, 14);
+    v[5] = __builtin_shufflevector(v[4], v[5], 1, 9, 3, 11, 5, 13, 7, 15);
+    v[4] = w;
+    w = __builtin_shufflevector(v[6], v[7], 0, 8, 2, 10, 4, 12, 6, 14);
+    v[7] = __builtin_shufflevector(v[6], v[7], 1, 9, 3, 11, 5, 13, 7, 15);
+    v[6] = w;
+    if (count == 8) {
+        for (int32_t i = 0; i < 8; ++i) {
+            mcc_vstore(to + i * pitch, v[i]);
+        }
+    } else {
+        for (int32_t i = 0; i < count; ++i) {
+            mcc_vstore(to + i * pitch, v[i]);
+        }
+    }
+}
+
+/* The first n lanes of a, the others of b. */
+static inline mcc_vf mcc_vfirst(int32_t n, mcc_vf a, mcc_vf b)
+{
+    const mcc_vi lane = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    return mcc_vselect(lane < n, a, b);
+}
+
+/* All lanes of a vector in one. */
+static inline float mcc_vsum(mcc_vf v)
+{
+    mcc_vf w;
+    w = __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+    v = v + w;
+    w = __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1);
+    v = v + w;
+    w = __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0);
+    v = v + w;
+    return v[0];
+}
+
+/* All lanes of a vector in one. */
+static inline float mcc_vtop(mcc_vf v)
+{
+    mcc_vf w;
+    w = __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+    v = mcc_vmax(v, w);
+    w = __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1);
+    v = mcc_vmax(v, w);
+    w = __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0);
+    v = mcc_vmax(v, w);
+    return v[0];
+}
+
+/* e to the power of x for x up to 88.3, within 2 ulp, and 0 below -87.3. */
+static inline mcc_vf mcc_vexp_below(mcc_vf x)
+{
+    const mcc_vi zero = x < -87.3f;
+    return (mcc_vf)((mcc_vi)mcc_vexp_near(mcc_vmax(x, mcc_vset(-87.3f))) & ~zero);
+}
+
+/* max(x, 0), which keeps NaN. */
+static inline mcc_vf mcc_vrelu(mcc_vf x)
+{
+    return (mcc_vf)((mcc_vi)x & ~(x < 0.0f));
+}
+
+/* Where many steps are written out, clang hoists their loads as well. */
+#define MCC_FENCE() __asm__ volatile("" : : : "memory")
+
+/* The first n lanes to p[0] .. p[n - 1], in pieces: a masked store takes longer. */
+static inline void mcc_vstore_n(float *p, mcc_vf v, int32_t n)
+{
+    __m128 part = _mm256_castps256_ps128((__m256)v);
+    if ((n & 4) != 0) {
+        __builtin_memcpy(p, &part, 16);
+        part = _mm256_extractf128_ps((__m256)v, 1);
+        p += 4;
+    }
+    if ((n & 2) != 0) {
+        __builtin_memcpy(p, &part, 8);
+        part = _mm_movehl_ps(part, part);
+        p += 2;
+    }
+    if ((n & 1) != 0) {
+        __builtin_memcpy(p, &part, 4);
+    }
+}
+
+/* a * b + c, in one rounding where the target has it. */
+static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
+{
+    return a * b + c;
+}
+
+/* A function whose arguments are constants in each of the tiles that it becomes part of. */
+#define MCC_INLINE static inline __attribute__((always_inline))
+
+/* p[0], p[2] .. p[14]. */
+static inline mcc_vf mcc_vload2(const float *p)
+{
+    return __builtin_shufflevector(mcc_vload(p), mcc_vload(p + 7),
+        0, 2, 4, 6, 9, 11, 13, 15);
+}
+
+/* The smaller of two; NaN if either is. */
+static inline mcc_vf mcc_vmin(mcc_vf a, mcc_vf b)
+{
+    const mcc_vf m = (mcc_vf)_mm256_min_ps((__m256)b, (__m256)a);
+    return mcc_vselect(b != b, b, m);
+}
+
+/* exp(r) - 1 for r in [-ln 2 / 2, ln 2 / 2], within 1.3e-8 of r but for rounding. */
+static inline mcc_vf mcc_vexp_rest(mcc_vf r)
+{
+    mcc_vf p = r * 1.39464485e-3f + 8.36658198e-3f;
+    p = p * r + 4.16662805e-2f;
+    p = p * r + 1.66665435e-1f;
+    p = p * r + 0.5f;
+    return p * (r * r) + r;
+}
+
+/* a / (1 + exp(-x)), which is a * sigmoid(x), within 3 ulp; sigmoids below 2^-126 may count as 0.
+ * Processors divide beside the multiplications of the next vector, an approximated reciprocal is among them. */
+static inline mcc_vf mcc_vgate(mcc_vf a, mcc_vf x)
+{
+    const mcc_vf e = mcc_vexp_near(mcc_vmin(mcc_vmax(-x, mcc_vset(-87.0f)), mcc_vset(88.0f)));
+    return a / mcc_vselect(x < -88.0f, mcc_vset(INFINITY), 1.0f + e);
+}
+
+/* 1 / (1 + exp(-x)), within 3 ulp; below 2^-126 it may be 0. */
+static inline mcc_vf mcc_vsigmoid(mcc_vf x)
+{
+    return mcc_vgate(mcc_vset(1.0f), x);
+}
+
+/* e / (e + 2) with e = exp(2 x) - 1, which keeps its digits near zero; within 4 ulp. */
+static inline mcc_vf mcc_vtanh(mcc_vf x)
+{
+    const mcc_vf inside = mcc_vmin(mcc_vmax(x, mcc_vset(-9.1f)), mcc_vset(9.1f)); /* 1 beyond, and no overflow */
+    const mcc_vf shifted = inside * 2.88539008f + 12582912.0f;
+    const mcc_vf whole = shifted - 12582912.0f;
+    const mcc_vf r = (inside * 2.0f - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    const mcc_vf power = (mcc_vf)(((mcc_vi)shifted << 23) + 0x3F800000);
+    const mcc_vf e = mcc_vexp_rest(r) * power + (power - 1.0f);
+    return e / (e + 2.0f);
+}
+
+/* a / (1 + exp(-x)), which is a * sigmoid(x), within 3 ulp; sigmoids below 2^-126 may count as 0.
+ * Processors divide beside the multiplications of the next vector, an approximated reciprocal is among them. */
+static inline mcc_vf mcc_vgate(mcc_vf a, mcc_vf x)
+{
+    const mcc_vf e = mcc_vexp_near(mcc_vmin(mcc_vmax(-x, mcc_vset(-87.0f)), mcc_vset(88.0f)));
+    return a / mcc_vselect(x < -88.0f, mcc_vset(INFINITY), 1.0f + e);
+}
+
+/* x in every lane. */
+static inline mcc_vf mcc_vset(float x)
+{
+    const mcc_vf v = { x, x, x, x, x, x, x, x };
+    return v;
+}
+
+/* p[0] .. p[n - 1], halves, and zeros; touches nothing else. */
+static inline mcc_vf mcc_vload_f16(const uint16_t *p, size_t n)
+{
+    __m128i h = _mm_setzero_si128();
+    __builtin_memcpy(&h, p, 2u * n);
+    return (mcc_vf)_mm256_cvtph_ps(h);
+}
+
+/* The halves nearest to the first n lanes to p[0] .. p[n - 1], ties to even. */
+static inline void mcc_vstore_f16(uint16_t *p, mcc_vf v, size_t n)
+{
+    const __m128i h = _mm256_cvtps_ph((__m256)v, 0);
+    __builtin_memcpy(p, &h, 2u * n);
+}
+
+/* All lanes of a vector in one. */
+static inline float mcc_vsum(mcc_vf v)
+{
+    mcc_vf w;
+    w = __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+    v = v + w;
+    w = __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1);
+    v = v + w;
+    w = __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0);
+    v = v + w;
+    return v[0];
+}
+
+/* Square roots. */
+static inline mcc_vf mcc_vsqrt(mcc_vf x)
+{
+    return (mcc_vf)_mm256_sqrt_ps((__m256)x);
+}
+
+/* v to p[0] .. p[7], at any address. */
+static inline void mcc_vstore(float *p, mcc_vf v)
+{
+    *(mcc_vu *)p = v;
+}
+
+/* All lanes of a vector in one. */
+static inline float mcc_vtop(mcc_vf v)
+{
+    mcc_vf w;
+    w = __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+    v = mcc_vmax(v, w);
+    w = __builtin_shufflevector(v, v, 2, 3, 4, 5, 6, 7, 0, 1);
+    v = mcc_vmax(v, w);
+    w = __builtin_shufflevector(v, v, 1, 2, 3, 4, 5, 6, 7, 0);
+    v = mcc_vmax(v, w);
+    return v[0];
+}

@@ -1,0 +1,93 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- a row: whole vectors and a rest ---- */
+
+/* map.vector: steps @0 */
+static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, float *y0)
+{
+    {
+        mcc_vstore(&y0[0], mcc_vgate(mcc_vload(&x0[0]), mcc_vload(&x1[0])));
+    }
+    {
+        mcc_vstore(&y0[8], mcc_vgate(mcc_vload(&x0[8]), mcc_vload(&x1[8])));
+    }
+    {
+        mcc_vstore(&y0[16], mcc_vgate(mcc_vload(&x0[16]), mcc_vload(&x1[16])));
+    }
+    {
+        mcc_vstore(&y0[24], mcc_vgate(mcc_vload(&x0[24]), mcc_vload(&x1[24])));
+    }
+    {
+        mcc_vstore_n(&y0[32], mcc_vgate(mcc_vload_n(&x0[32], 5), mcc_vload_n(&x1[32], 5)), 5);
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 map */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_map(a->x.v, a->y.v, a->z.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->z.v, sizeof(a->z.v));
+
+    return MCC_OK;
+}
+
+/* ---- broadcast: an operand for each row, one for each column ---- */
+
+/* map.vector: steps @0 */
+static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, float *y0)
+{
+    for (int32_t i0 = 0; i0 < 3; ++i0) {
+        for (int32_t i1 = 0; i1 < 5; ++i1) {
+            {
+                mcc_vstore(&y0[i0 * 40 + i1 * 8], mcc_vmin((mcc_vmax((mcc_vload(&x0[i0 * 40 + i1 * 8]) + mcc_vset(x1[i1])), mcc_vload(&x2[0]))), mcc_vset(6.0f)));
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 map */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_map(a->x.v, a->y.v, a->z.v, a->r.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->r.v, sizeof(a->r.v));
+
+    return MCC_OK;
+}
+
+/* ---- halves: converted around the arithmetic ---- */
+
+/* map.vector: steps @0 */
+static void net_k0_map(const uint16_t *x0, const uint16_t *MCC_RESTRICT x1, uint16_t *y0)
+{
+    for (int32_t i0 = 0; i0 < 4; ++i0) {
+        for (int32_t n = 0; n < 16; n += 8) {
+            {
+                mcc_vstore_f16(&y0[i0 * 21 + n], mcc_vload_f16(&x0[i0 * 21 + n], 8) + mcc_vload_f16(&x1[n], 8), 8);
+            }
+        }
+        {
+            mcc_vstore_f16(&y0[i0 * 21 + 16], mcc_vload_f16(&x0[i0 * 21 + 16], 5) + mcc_vload_f16(&x1[16], 5), 5);
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 map */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_map(a->x.v, a->y.v, a->z.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->z.v, sizeof(a->z.v));
+
+    return MCC_OK;
+}

@@ -1,0 +1,99 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- a matrix by a column ---- */
+
+/* matmul.dot: steps @0 */
+static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, int32_t n)
+{
+    const float *a = &x0[0];
+    const float *w = &x1[n * 18];
+    mcc_vf acc0_0 = { 0.0f };
+    mcc_vf acc0_1 = { 0.0f };
+    mcc_vf acc0_2 = { 0.0f };
+    mcc_vf acc0_3 = { 0.0f };
+    for (int32_t i = 0; i < 16; i += 8) {
+        const mcc_vf w0 = mcc_vload(w + i);
+        const mcc_vf w1 = mcc_vload(w + 18 + i);
+        const mcc_vf w2 = mcc_vload(w + 36 + i);
+        const mcc_vf w3 = mcc_vload(w + 54 + i);
+        {
+            const mcc_vf s = mcc_vload(a + i);
+            acc0_0 = mcc_vfma(s, w0, acc0_0);
+            acc0_1 = mcc_vfma(s, w1, acc0_1);
+            acc0_2 = mcc_vfma(s, w2, acc0_2);
+            acc0_3 = mcc_vfma(s, w3, acc0_3);
+        }
+    }
+    for (int32_t i = 16; i < 18; i += 2) {
+        const mcc_vf w0 = mcc_vload_n(w + i, 2);
+        const mcc_vf w1 = mcc_vload_n(w + 18 + i, 2);
+        const mcc_vf w2 = mcc_vload_n(w + 36 + i, 2);
+        const mcc_vf w3 = mcc_vload_n(w + 54 + i, 2);
+        {
+            const mcc_vf s = mcc_vload_n(a + i, 2);
+            acc0_0 = mcc_vfma(s, w0, acc0_0);
+            acc0_1 = mcc_vfma(s, w1, acc0_1);
+            acc0_2 = mcc_vfma(s, w2, acc0_2);
+            acc0_3 = mcc_vfma(s, w3, acc0_3);
+        }
+    }
+    {
+        y0[n] = mcc_vsum(acc0_0);
+    }
+    {
+        y0[n + 1] = mcc_vsum(acc0_1);
+    }
+    {
+        y0[n + 2] = mcc_vsum(acc0_2);
+    }
+    {
+        y0[n + 3] = mcc_vsum(acc0_3);
+    }
+}
+
+static MCC_NOINLINE void net_k0_matmul_1x1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, int32_t n)
+{
+    const float *a = &x0[0];
+    const float *w = &x1[n * 18];
+    mcc_vf acc0_0 = { 0.0f };
+    for (int32_t i = 0; i < 16; i += 8) {
+        const mcc_vf w0 = mcc_vload(w + i);
+        {
+            const mcc_vf s = mcc_vload(a + i);
+            acc0_0 = mcc_vfma(s, w0, acc0_0);
+        }
+    }
+    for (int32_t i = 16; i < 18; i += 2) {
+        const mcc_vf w0 = mcc_vload_n(w + i, 2);
+        {
+            const mcc_vf s = mcc_vload_n(a + i, 2);
+            acc0_0 = mcc_vfma(s, w0, acc0_0);
+        }
+    }
+    {
+        y0[n] = mcc_vsum(acc0_0);
+    }
+}
+
+static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
+{
+    for (int32_t n = 0; n < 8; n += 4) {
+        net_k0_matmul_1x4(x0, x1, y0, n);
+    }
+    for (int32_t n = 8; n < 9; n += 1) {
+        net_k0_matmul_1x1(x0, x1, y0, n);
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 matmul */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_matmul(a->z.v, a->x.v, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

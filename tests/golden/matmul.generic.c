@@ -1,0 +1,62 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- a matrix by constants, with a bias and an activation ---- */
+
+/* matmul.generic: steps @0 */
+static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0)
+{
+    for (int32_t m = 0; m < 3; ++m) {
+        for (int32_t n = 0; n < 5; ++n) {
+            float acc = 0;
+            for (int32_t i = 0; i < 7; ++i) {
+                acc += x0[m * 7 + i] * x1[i * 5 + n];
+            }
+            y0[m * 5 + n] = mcc_relu_f32(acc + e0[n]);
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+    const net_weights *const w = net->weights;
+
+    /* @0 matmul */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_matmul(a->x.v, w->w, w->b, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}
+
+/* ---- batches of two values, the second transposed ---- */
+
+/* matmul.generic: steps @0 */
+static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
+{
+    for (int32_t b0 = 0; b0 < 2; ++b0) {
+        for (int32_t m = 0; m < 3; ++m) {
+            for (int32_t n = 0; n < 4; ++n) {
+                float acc = 0;
+                for (int32_t i = 0; i < 7; ++i) {
+                    acc += x0[b0 * 21 + m * 7 + i] * x1[b0 * 28 + n * 7 + i];
+                }
+                y0[b0 * 12 + m * 4 + n] = acc;
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 matmul */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_matmul(a->x.v, a->z.v, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

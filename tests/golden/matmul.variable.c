@@ -1,0 +1,69 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- both operands are values ---- */
+
+/* matmul.variable: steps @0 */
+static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m, int32_t n)
+{
+    const float *a = &x0[m * 9];
+    const float *w = scratch;
+    mcc_vf acc[4][3] = { { { 0.0f } } };
+
+    MCC_UNROLL
+    for (int32_t i = 0; i < 9; ++i) {
+        MCC_BARRIER();
+        const mcc_vf w0 = mcc_vload(w);
+        const mcc_vf w1 = mcc_vload(w + 8);
+        const mcc_vf w2 = mcc_vload(w + 16);
+        MCC_UNROLL_FULLY
+        for (int32_t r = 0; r < 4; ++r) {
+            const mcc_vf s = mcc_vset(a[r * 9]);
+            acc[r][0] = mcc_vfma(s, w0, acc[r][0]);
+            acc[r][1] = mcc_vfma(s, w1, acc[r][1]);
+            acc[r][2] = mcc_vfma(s, w2, acc[r][2]);
+        }
+
+        a += 1;
+        w += 24;
+    }
+
+    MCC_UNROLL_FULLY
+    for (int32_t r = 0; r < 4; ++r) {
+        mcc_vstore(&y0[(m + r) * 18 + n], mcc_vmin((mcc_vmax(acc[r][0], mcc_vset(-0.5f))), mcc_vset(0.75f)));
+        mcc_vstore(&y0[(m + r) * 18 + n + 8], mcc_vmin((mcc_vmax(acc[r][1], mcc_vset(-0.5f))), mcc_vset(0.75f)));
+        mcc_vstore_n(&y0[(m + r) * 18 + n + 16], mcc_vmin((mcc_vmax(acc[r][2], mcc_vset(-0.5f))), mcc_vset(0.75f)), 2);
+    }
+}
+
+static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
+{
+    for (int32_t n = 0; n < 18; n += 18) {
+        {
+            const float *from = &x1[n];
+            float *to = &scratch[0];
+            for (int32_t i = 0; i < 9; ++i) {
+                mcc_vstore(to, mcc_vload(from));
+                mcc_vstore(to + 8, mcc_vload(from + 8));
+                mcc_vstore(to + 16, mcc_vload_n(from + 16, 2));
+                from += 18;
+                to += 24;
+            }
+        }
+        for (int32_t m = 0; m < 4; m += 4) {
+            net_k0_matmul_4x18(x0, y0, scratch, m, n);
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 matmul */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_matmul(a->x.v, a->z.v, a->y.v, a->y_scratch.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

@@ -1,0 +1,180 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- layer normalisation with scale and shift ---- */
+
+/* normalize.vector: steps @0 */
+static void net_k0_normalize(const float *x0, const float *MCC_RESTRICT e0, const float *MCC_RESTRICT e1, float *y0)
+{
+    for (int32_t i0 = 0; i0 < 3; ++i0) {
+        const mcc_vf pivot = mcc_vset(x0[i0 * 40]);
+        mcc_vf sum = { 0.0f };
+        {
+            mcc_vf part_0 = { 0.0f };
+            mcc_vf part_1 = { 0.0f };
+            mcc_vf part_2 = { 0.0f };
+            mcc_vf part_3 = { 0.0f };
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40]);
+                const mcc_vf d = value - pivot;
+                part_0 += d;
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 8]);
+                const mcc_vf d = value - pivot;
+                part_1 += d;
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 16]);
+                const mcc_vf d = value - pivot;
+                part_2 += d;
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 24]);
+                const mcc_vf d = value - pivot;
+                part_3 += d;
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 32]);
+                const mcc_vf d = value - pivot;
+                part_0 += d;
+            }
+            sum += part_0;
+            sum += part_1;
+            sum += part_2;
+            sum += part_3;
+        }
+        const mcc_vf mean = pivot + mcc_vset(mcc_vsum(sum)) / 40.0f;
+        mcc_vf squares = { 0.0f };
+        {
+            mcc_vf part_0 = { 0.0f };
+            mcc_vf part_1 = { 0.0f };
+            mcc_vf part_2 = { 0.0f };
+            mcc_vf part_3 = { 0.0f };
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40]);
+                const mcc_vf d = value - mean;
+                part_0 += d * d;
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 8]);
+                const mcc_vf d = value - mean;
+                part_1 += d * d;
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 16]);
+                const mcc_vf d = value - mean;
+                part_2 += d * d;
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 24]);
+                const mcc_vf d = value - mean;
+                part_3 += d * d;
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 32]);
+                const mcc_vf d = value - mean;
+                part_0 += d * d;
+            }
+            squares += part_0;
+            squares += part_1;
+            squares += part_2;
+            squares += part_3;
+        }
+        const mcc_vf scale = 1.0f / mcc_vsqrt(mcc_vset(mcc_vsum(squares)) / 40.0f + mcc_vset(1e-05f));
+        {
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40]);
+                mcc_vstore(&y0[i0 * 40], (((value - mean) * scale) * mcc_vload(&e0[0])) + mcc_vload(&e1[0]));
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 8]);
+                mcc_vstore(&y0[i0 * 40 + 8], (((value - mean) * scale) * mcc_vload(&e0[8])) + mcc_vload(&e1[8]));
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 16]);
+                mcc_vstore(&y0[i0 * 40 + 16], (((value - mean) * scale) * mcc_vload(&e0[16])) + mcc_vload(&e1[16]));
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 24]);
+                mcc_vstore(&y0[i0 * 40 + 24], (((value - mean) * scale) * mcc_vload(&e0[24])) + mcc_vload(&e1[24]));
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 40 + 32]);
+                mcc_vstore(&y0[i0 * 40 + 32], (((value - mean) * scale) * mcc_vload(&e0[32])) + mcc_vload(&e1[32]));
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+    const net_weights *const w = net->weights;
+
+    /* @0 normalize */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_normalize(a->x.v, w->s, w->b, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}
+
+/* ---- root mean square over rows of 21 ---- */
+
+/* normalize.vector: steps @0 */
+static void net_k0_normalize(const float *x0, float *y0)
+{
+    for (int32_t i0 = 0; i0 < 3; ++i0) {
+        mcc_vf squares = { 0.0f };
+        {
+            mcc_vf part_0 = { 0.0f };
+            mcc_vf part_1 = { 0.0f };
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 21]);
+                const mcc_vf d = value;
+                part_0 += d * d;
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 21 + 8]);
+                const mcc_vf d = value;
+                part_1 += d * d;
+            }
+            {
+                const mcc_vf value = mcc_vload_n(&x0[i0 * 21 + 16], 5);
+                const mcc_vf d = value;
+                part_0 += mcc_vfirst(5, d * d, mcc_vset(0.0f));
+            }
+            squares += part_0;
+            squares += part_1;
+        }
+        const mcc_vf scale = 1.0f / mcc_vsqrt(mcc_vset(mcc_vsum(squares)) / 21.0f + mcc_vset(1e-05f));
+        {
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 21]);
+                mcc_vstore(&y0[i0 * 21], value * scale);
+            }
+            {
+                const mcc_vf value = mcc_vload(&x0[i0 * 21 + 8]);
+                mcc_vstore(&y0[i0 * 21 + 8], value * scale);
+            }
+            {
+                const mcc_vf value = mcc_vload_n(&x0[i0 * 21 + 16], 5);
+                mcc_vstore_n(&y0[i0 * 21 + 16], value * scale, 5);
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 normalize */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_normalize(a->x.v, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

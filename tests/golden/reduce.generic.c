@@ -1,0 +1,55 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- the last axis ---- */
+
+/* reduce.generic: steps @0 */
+static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
+{
+    for (int32_t i0 = 0; i0 < 4; ++i0) {
+        float acc = -INFINITY;
+        for (int32_t r0 = 0; r0 < 75; ++r0) {
+            acc = mcc_max_f32(acc, -x0[i0 * 75 + r0]);
+        }
+        y0[i0] = acc;
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 reduce */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_reduce(a->x.v, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}
+
+/* ---- outer axes: a mean over pixels of each channel ---- */
+
+/* reduce.generic: steps @0 */
+static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
+{
+    for (int32_t i0 = 0; i0 < 6; ++i0) {
+        float acc = 0.0f;
+        for (int32_t r0 = 0; r0 < 35; ++r0) {
+            acc = acc + x0[i0 * 35 + r0];
+        }
+        y0[i0] = acc * 0.028571429f;
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 reduce */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_reduce(a->x.v, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}

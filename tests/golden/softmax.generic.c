@@ -1,0 +1,73 @@
+/* Written by `make golden`; do not edit. */
+
+/* ---- the last axis ---- */
+
+/* softmax.generic: steps @0 */
+static void net_k0_softmax(const float *x0, float *y0)
+{
+    for (int32_t i0 = 0; i0 < 2; ++i0) {
+        float top = -INFINITY;
+        for (int32_t r0 = 0; r0 < 30; ++r0) {
+            top = mcc_max_f32(top, x0[i0 * 30 + r0]);
+        }
+        float sum = 0;
+        for (int32_t r0 = 0; r0 < 30; ++r0) {
+            const float power = expf(x0[i0 * 30 + r0] - top);
+            y0[i0 * 30 + r0] = power;
+            sum += power;
+        }
+        const float scale = 1 / sum;
+        for (int32_t r0 = 0; r0 < 30; ++r0) {
+            y0[i0 * 30 + r0] *= scale;
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 softmax */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_softmax(a->x.v, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}
+
+/* ---- an inner axis, the logarithm ---- */
+
+/* softmax.generic: steps @0 */
+static void net_k0_softmax(const float *x0, float *y0)
+{
+    for (int32_t i0 = 0; i0 < 2; ++i0) {
+        for (int32_t i1 = 0; i1 < 4; ++i1) {
+            float top = -INFINITY;
+            for (int32_t r0 = 0; r0 < 9; ++r0) {
+                top = mcc_max_f32(top, x0[i0 * 36 + i1 + r0 * 4]);
+            }
+            float sum = 0;
+            for (int32_t r0 = 0; r0 < 9; ++r0) {
+                sum += expf(x0[i0 * 36 + i1 + r0 * 4] - top);
+            }
+            const float shift = logf(sum);
+            for (int32_t r0 = 0; r0 < 9; ++r0) {
+                y0[i0 * 36 + i1 + r0 * 4] = x0[i0 * 36 + i1 + r0 * 4] - top - shift;
+            }
+        }
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 softmax */
+    MCC_PROFILE_BEGIN(0);
+    net_k0_softmax(a->x.v, a->y.v);
+    MCC_PROFILE_END(0);
+    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+
+    return MCC_OK;
+}
