@@ -28,6 +28,7 @@ ANCHORS = {
     "reduce": ("", "f32[4,5]", "reduce(%x) {mode='sum', axes=(1,)}", "f32[4,1]"),
     "softmax": ("", "f32[4,5]", "softmax(%x) {axis=1}", "f32[4,5]"),
     "normalize": ("", "f32[4,5]", "normalize(%x) {axes=(1,), epsilon=1e-05}", "f32[4,5]"),
+    "attention": ("", "f32[2,4,5]", "attention(%x, %x, %x) {score={x0}, trans_k=True}", "f32[2,4,5]"),
     "arg_reduce": ("", "f32[4,5]", "arg_reduce(%x) {mode='max', axis=1}", "i64[4,1]"),
 }  # fmt: skip
 

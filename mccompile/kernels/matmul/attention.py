@@ -106,7 +106,9 @@ class AttentionGeneric(Variant):
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         _, keys, _, _ = extents(node)
-        scratch = b.scratch(keys, node.result.dtype.compute)
+        (q, *_) = node.operand_types()
+        assert q is not None
+        scratch = b.scratch(keys, q.dtype.compute)  # the epilogue may make bools of what is summed
         b.call(self.kernel, list(operand_views(node, b)), [b.result(0)], scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:

@@ -373,7 +373,7 @@ def retyped(c: Composer, v: str, sample: Array) -> str:
 
 def clipped(c: Composer, v: str, low: float, high: float) -> str:
     a = c.array(v)
-    if a.size and a.min() >= low and a.max() <= high:
+    if a.size and a.min().item() >= low and a.max().item() <= high:
         return v
     return c.one("Clip", v, c.scalar(low, a.dtype), c.scalar(high, a.dtype))
 
@@ -384,7 +384,7 @@ def fitted(c: Composer, v: str, sample: Array, strict: bool) -> str:
     if a.dtype.kind not in "fiu" or not sample.size:
         return v
     known = sample[np.isfinite(sample)] if sample.dtype.kind == "f" else sample
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    low, high = (known.min().item(), known.max().item()) if known.size else (0.0, 1.0)  # exact if whole
     if strict or a.dtype.kind in "iu":
         return clipped(c, v, low, high)
     room = 3 * max(abs(low), abs(high), 0.5)
