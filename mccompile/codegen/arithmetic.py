@@ -1,6 +1,6 @@
 """Sums and products of C texts and numbers, without what adds or multiplies nothing.
 
-    total(scaled("b", 784), scaled("0", 12), scaled("ow * 2", 1), -3)   is   "b * 784 + ow * 2 - 3"
+total(scaled("b", 784), scaled("0", 12), scaled("ow * 2", 1), -3)   is   "b * 784 + ow * 2 - 3"
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def scaled(text: str | int, factor: str | int) -> str:
         return "0"
     if str(text) == "1":
         return str(factor)
-    return str(text) if str(factor) == "1" else f"{wrapped(str(text))} * {wrapped(str(factor))}"
+    by = str(factor) if _is_number(factor) else wrapped(str(factor))
+    return str(text) if by == "1" else f"{wrapped(str(text))} * {by}"
 
 
 def total(*terms: str | int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mccompile.codegen import loops
 from mccompile.codegen.arithmetic import scaled, total
 from mccompile.codegen.c_expr import Emitter, literal, wrapped
 from mccompile.ir import expr as ex
@@ -15,6 +16,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.op import Op
 from mccompile.ir.types import DType, Factor
+from mccompile.kernels.model.tiles import Segment
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,19 @@ class BoundView:
     def _number(self, name: str, value: int) -> str:
         return name if name in self.args else str(value)
 
+    def coordinate(self, axis: int, name: str) -> str:
+        """The loop variable of an axis: ``name``, or "0" where the axis is known to have extent 1."""
+        return "0" if self.e(axis) == "1" else name
+
+    def coordinates(self, prefix: str = "i", first: int = 0, stop: int | None = None) -> list[str]:
+        """The loop variables of axes, ``i0 i1 ...`` or "0"."""
+        axes = range(first, self.rank if stop is None else stop)
+        return [self.coordinate(a, f"{prefix}{d}") for d, a in enumerate(axes)]
+
+    def extents(self, first: int = 0, stop: int | None = None) -> list[str]:
+        """The extents of axes, as printed."""
+        return [self.e(a) for a in range(first, self.rank if stop is None else stop)]
+
     def index(self, *coordinates: str) -> str:
         """The C index of the element at logical coordinates."""
         if len(coordinates) != self.rank:
@@ -67,10 +82,9 @@ class BoundView:
         for i, f in enumerate(self.view.factors):
             stride = self.s(i)
             coordinate = _factor_c(f, str(coordinates[f.axis]))
-            if stride == "0" or coordinate == "0" or (f.extent(self.view.shape) == 1 and f.div == 1 and not f.mod):
-                continue
-            terms.append(coordinate if stride == "1" else f"{wrapped(coordinate)} * {stride}")
-        return " + ".join(terms) or "0"
+            if f.extent(self.view.shape) > 1 or f.div > 1 or f.mod:
+                terms.append(scaled(coordinate, stride))
+        return total(*terms)
 
     def load(self, *coordinates: str) -> str:
         """The element at coordinates, in the compute type."""
@@ -78,8 +92,8 @@ class BoundView:
 
     def walk(self) -> str:
         """The C index under loops ``i0 i1 ...`` over the stored axes, whatever the layout."""
-        terms = [f"i{i} * {self.s(i)}" if self.s(i) != "1" else f"i{i}" for i in range(len(self.view.factors))]
-        return " + ".join(terms) or "0"
+        extents = [f.extent(self.view.shape) for f in self.view.factors]
+        return total(*(scaled(f"i{i}" if e > 1 else "0", self.s(i)) for i, e in enumerate(extents)))
 
     def stored(self, value: str) -> str:
         """``value`` (compute type) as it is stored."""
@@ -228,6 +242,56 @@ class KernelContext:
     def offset(*terms: tuple[str | int, str | int]) -> str:
         """An index: the sum of coordinates times strides."""
         return total(*(scaled(coordinate, stride) for coordinate, stride in terms))
+
+    @staticmethod
+    def loop(name: str, extent: str | int, caller: loops.Caller) -> str:
+        return loops.loop(name, extent, caller)
+
+    @staticmethod
+    def nest(names: Sequence[str], extents: Sequence[str | int], caller: loops.Caller) -> str:
+        return loops.nest(names, extents, caller)
+
+    @staticmethod
+    def tiles(name: str, segment: Segment, caller: loops.Caller, shift: str = "0") -> str:
+        return loops.tiles(name, segment, caller, shift)
+
+    @staticmethod
+    def segment(start: int, stop: int, size: int) -> Segment:
+        return Segment(start, stop, size)
+
+    @staticmethod
+    def named(*coordinates: str) -> list[str]:
+        """Those coordinates that are variables: the others are known to be 0."""
+        return [c for c in coordinates if c != "0"]
+
+    @staticmethod
+    def zero(dtype: DType) -> str:
+        """What a sum begins with."""
+        return literal(0, dtype)
+
+    @staticmethod
+    def group(channel: str, count: str, groups: int, width: str) -> str:
+        """The first of the ``width`` operand channels of a result channel's group, of which each has as many of
+        ``count`` result channels."""
+        each = KernelContext.share(count, groups)
+        return scaled(channel if each == "1" else f"{channel} / {wrapped(each)}", width)
+
+    @staticmethod
+    def share(count: str, groups: int) -> str:
+        """How many of ``count`` channels a group has."""
+        if groups == 1:
+            return count
+        return str(int(count) // groups) if count.isdigit() else f"{count} / {groups}"
+
+    def tap(
+        self, name: str, out: str, tap: str, step: tuple[int, int, int], y: tuple[BoundView, int], w: int | str,
+        x: tuple[BoundView, int],
+    ) -> loops.Tap:
+        """The coordinate of a window's tap: `loops.tap` for axes of result, window and operand."""
+        numbers = [y[0].e(y[1]), str(w), x[0].e(x[1])]
+        known = all(n.isdigit() for n in numbers)
+        last = (int(numbers[0]) - 1, int(numbers[1]) - 1) if known else None
+        return loops.tap(name, out, tap, step, last, numbers[2])
 
     @staticmethod
     def literal(value: float, dtype: DType) -> str:

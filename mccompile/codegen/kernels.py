@@ -85,7 +85,7 @@ class Invocation:
 def _fill_text(step: Fill) -> str:
     view = BoundView("y0", step.view)
     value = literal(step.value, view.dtype)
-    return render("fill/generic.c.j2", fn=_PLACEHOLDER, y=view, value=value)
+    return render("fill/generic.c.j2", fn=_PLACEHOLDER, k=KernelContext, y=view, value=value)
 
 
 def _call_text(context: KernelContext, target: Target) -> str:
