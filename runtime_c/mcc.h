@@ -70,7 +70,7 @@
 
 /* A check at compile time, at file scope, in C99: MCC_STATIC_ASSERT(kws_arena_size, sizeof(kws_arena) == 8492u);
  * `name` becomes an identifier that is declared and never used. */
-#define MCC_STATIC_ASSERT(name, cond) extern const char name[(cond) ? 1 : -1]
+#define MCC_STATIC_ASSERT(name, cond) extern const char (name)[(cond) ? 1 : -1]
 
 #ifdef __cplusplus
 extern "C" {

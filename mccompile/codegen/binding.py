@@ -325,6 +325,11 @@ class Accumulator:
     def c(self) -> str:
         return self.dtype.c if self.dtype.is_float else ("uint64_t" if self.dtype.nbytes == 8 else "uint32_t")
 
+    @property
+    def zero(self) -> str:
+        """What the sum begins with."""
+        return literal(0, self.dtype) if self.dtype.is_float else "0u"
+
     def term(self, text: str) -> str:
         """A factor of a product."""
         return wrapped(text) if self.dtype.is_float else f"({self.c}){wrapped(text)}"

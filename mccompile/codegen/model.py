@@ -87,7 +87,7 @@ class Port:
 
     @property
     def bytes(self) -> str:
-        return f"{self.count} * sizeof({self.c})"
+        return f"{self.count}u * sizeof({self.c})"
 
     @property
     def shape_text(self) -> str:
