@@ -240,8 +240,13 @@ class KernelContext:
 
     @staticmethod
     def offset(*terms: tuple[str | int, str | int]) -> str:
-        """An index: the sum of coordinates times strides."""
-        return total(*(scaled(coordinate, stride) for coordinate, stride in terms))
+        """An index: the sum of coordinates times strides.
+
+        A coordinate of which a view repeats its elements stays, times 0: it may be a parameter of a tile function,
+        and one that is not used is a warning.
+        """
+        repeated = [f"{wrapped(str(c))} * 0" for c, stride in terms if str(stride) == "0" and str(c).isidentifier()]
+        return total(*(scaled(c, stride) for c, stride in terms), *repeated)
 
     @staticmethod
     def loop(name: str, extent: str | int, caller: loops.Caller) -> str:
