@@ -54,6 +54,7 @@ def filtering(outputs: int, taps: int, stride: int = 1) -> Filtering:
     return Filtering(_matrix(at), _matrix(g), _matrix(bt))
 
 
+@functools.cache
 def distinct_points(outputs: int, taps: int, stride: int) -> int:
     """Points without those at the end whose weights are the same: all of a last phase of one tap."""
     g = filtering(outputs, taps, stride).g
@@ -192,19 +193,34 @@ def _paired_columns(columns: list[list[Fraction]]) -> list[tuple[int, int]]:
     """Neighbouring columns of equal magnitudes, some of equal and some of opposite sign."""
     pairs = []
     for j in range(len(columns) - 1):
-        a, b = columns[j], columns[j + 1]
-        alike = sum(x == y != 0 for x, y in zip(a, b, strict=True))
-        opposite = sum(x == -y != 0 for x, y in zip(a, b, strict=True))
-        if all(abs(x) == abs(y) for x, y in zip(a, b, strict=True)) and alike and opposite and alike + opposite > 2:
+        alike, opposite = _agreement(columns[j], columns[j + 1])
+        if alike and opposite and alike + opposite > 2:
             pairs.append((j, j + 1))
     return pairs
 
 
 def _paired_rows(a: list[Fraction], b: list[Fraction]) -> bool:
     """Whether two rows have equal magnitudes, and each half more than one term or both have."""
-    alike = sum(x == y != 0 for x, y in zip(a, b, strict=True))
-    opposite = sum(x == -y != 0 for x, y in zip(a, b, strict=True))
-    return all(abs(x) == abs(y) for x, y in zip(a, b, strict=True)) and alike + opposite > 2 and opposite > 0
+    alike, opposite = _agreement(a, b)
+    return alike + opposite > 2 and opposite > 0
+
+
+def _agreement(a: Sequence[Fraction], b: Sequence[Fraction]) -> tuple[int, int]:
+    """How many numbers other than zero are the same, and how many opposite; none where magnitudes differ.
+
+    Filters with long strides have thousands of numbers, nearly all zero.
+    """
+    alike = opposite = 0
+    for x, y in zip(a, b, strict=True):
+        if x is y and not x.numerator:
+            continue
+        if x == y:
+            alike += x != 0
+        elif x == -y:
+            opposite += 1
+        else:
+            return 0, 0
+    return alike, opposite
 
 
 def _halves(
