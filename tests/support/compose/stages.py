@@ -210,8 +210,11 @@ def product(c: Composer) -> list[str]:
 
 def _weights(c: Composer, shape: Sequence[int]) -> str:
     """Weights that are one value, in one of the ways exporters write that, or drawn."""
-    way = c.d.int(0, 3)
+    way = c.d.int(0, 5)
     number = np.array([c.d.choice([0.02, 0.5, -0.25, 1.0])], np.float32)
+    if way > 3 and len(shape) == 2:
+        part = c.d.choice([(1, 1), (shape[0], 1), (1, shape[1])])
+        return c.one("Expand", c.input(c.d.array(part, "f32", -0.5, 0.5)), c.ints(*shape))
     if way == 0:
         return c.one("ConstantOfShape", c.ints(*shape), value=on._tensor(number))
     if way == 1:
@@ -270,6 +273,50 @@ def attention(c: Composer) -> list[str]:
     return c.apply("Attention", x, scale=c.d.choice([0.5, 1.0]), softcap=c.d.choice([0.0, 5.0]))
 
 
+def spelled_attention(c: Composer) -> list[str]:
+    """Products, a scale, a mask or a bias, Softmax, a product; heads apart by Reshape and Transpose or not."""
+    b, h, q, k, e = c.d.int(1, 2), c.d.choice([1, 2]), c.d.int(1, 6), c.d.int(2, 9), c.d.choice([3, 4, 8])
+    if c.d.bool():
+        left, right, values = (_value(c, (b, h, n, e)) for n in (q, k, k))
+    else:
+        left, right, values = (_heads(c, b, h, n, e) for n in (q, k, k))
+    scores = c.one("MatMul", left, c.one("Transpose", right, perm=(0, 1, 3, 2)))
+    way = c.d.int(0, 5)
+    if way < 3:
+        scores = c.one(c.d.choice(["Mul", "Div"]), scores, c.scalar(c.d.choice([0.5, 2.0, 1.7]), np.float32))
+    if way < 2 or way == 4:
+        scores = on.mapped(c, scores)
+    if way in (1, 3, 4):
+        hidden = on.mask(c, c.array(scores).shape)
+        low = c.scalar(c.d.choice([-1e9, -1e4]), np.float32)
+        scores = c.one("Where", hidden, *([scores, low] if c.d.bool() else [low, scores]))
+    if c.chance(20):
+        scores = on.viewed(c, scores)
+    made = c.one("MatMul", c.one("Softmax", scores, axis=-1), values)
+    if c.d.bool():
+        made = c.one("Reshape", c.one("Transpose", made, perm=(0, 2, 1, 3)), c.ints(b, q, h * e))
+    return [on.mapped(c, made) if c.d.bool() else made]
+
+
+def _heads(c: Composer, b: int, h: int, n: int, e: int) -> str:
+    """[b, h, n, e] of a product [b, n, h * e]."""
+    x = _value(c, (b, n, 6))
+    product = c.one("MatMul", x, _weights(c, (6, h * e)))
+    if c.d.bool():
+        product = c.one("Add", product, on.constant_like(c, c.d.array((h * e,), "f32")))
+    return c.one("Transpose", c.one("Reshape", product, c.ints(b, n, h, e)), perm=(0, 2, 1, 3))
+
+
+def embedding(c: Composer) -> list[str]:
+    """Rows of a table, positions added, normalised."""
+    rows, n, width = c.d.int(3, 9), c.d.int(1, 6), c.d.choice([4, 8, 16, 19])
+    index = np.asarray(c.d.array((1, n), c.d.choice(["i64", "i32"]), 0, rows - 1))
+    table = on.constant_like(c, c.d.array((rows, width), "f32"))
+    v = c.one("Gather", table, c.input(index))
+    v = c.one("Add", v, on.constant_like(c, c.d.array((n, width), "f32")))
+    return along_last(c, on.mapped(c, v) if c.d.bool() else v)
+
+
 def expanded(c: Composer) -> list[str]:
     """Operators that ONNX defines by others."""
     way = c.d.int(0, 2)
@@ -288,10 +335,12 @@ def expanded(c: Composer) -> list[str]:
 
 def block(c: Composer) -> list[str]:
     """Convolution, normalisation or not, activation, residual, pooling."""
-    channels, groups = c.d.choice([2, 4, 8, 3]), 1
-    v = _value(c, (c.d.int(1, 2), channels, *c.d.shape(2, 3, 9)), percent=60)
+    wide, groups = c.chance(25), 1
+    channels = c.d.choice([16, 24, 32] if wide else [2, 4, 8, 3])
+    size = c.d.shape(2, 8, 13) if wide else c.d.shape(2, 3, 9)
+    v = _value(c, (1 if wide else c.d.int(1, 2), channels, *size), percent=60)
     if c.chance(30):
-        groups = channels
+        groups = c.d.choice([channels, channels, 2 if channels % 2 == 0 else 1])
     out = channels if c.d.bool() else groups * c.d.choice([1, 2, 5])
     k = c.d.choice([1, 3, 3])
     w = _weights(c, (out, channels // groups, k, k)) if c.chance(25) else on.constant_like(
@@ -315,7 +364,7 @@ def block(c: Composer) -> list[str]:
 
 FORMS: tuple[Callable[[Composer], list[str]], ...] = (
     masked, masked, mapped_and_normalised, mapped_and_normalised, cast_chain, channels_flipped, product, integers,
-    rounded, long_sum, attention, expanded, block, block,
+    rounded, long_sum, attention, spelled_attention, embedding, expanded, block, block,
 )  # fmt: skip
 
 
