@@ -245,7 +245,8 @@ class Composer:
         return name
 
     def scalar(self, value: float, dtype: Any) -> str:
-        return self.constant(np.array(value, dtype=dtype))
+        with np.errstate(over="ignore"):  # a bound beyond f16 is none
+            return self.constant(np.array(value, dtype=dtype))
 
     def ints(self, *values: int) -> str:
         return self.constant(np.array(values, dtype=np.int64))
