@@ -130,6 +130,7 @@ def test_print_after(run: Run, model: Path, tmp_path: Path) -> None:
     assert [line for line in every.split("\n") if line.startswith("// after")] == [
         "// after import",
         "// after lower",
+        "// after read-forwards",
         "// after plan",
     ]
     note = run(model, "-o", tmp_path / "out", "--print-after", "fuse-groups", "-O0", "-q")

@@ -44,14 +44,14 @@ def test_no_operator_leaves_its_memory_or_the_language(
     drawn: list[tuple[FrontEnd, Built]] = []
     for i, front_end in enumerate(FRONT_ENDS[part::PARTS]):
         for seed in range(CASES):
-            drawn.append((front_end, compile_case(front_end, seed, tmp_path, Options(target), f"net{i}_{seed}")))
+            drawn.append((front_end, compile_case(front_end, seed, tmp_path, Options(target=target), f"net{i}_{seed}")))
     library = program([b for _, b in drawn], target, tmp_path, monkeypatch)
     faults = [agreement(f, b, library.run(b, case_inputs(b.case))) for f, b in drawn]
     assert not any(faults), "\n".join(filter(None, faults))
 
 
 def test_an_access_behind_the_arena_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = compile_case(front_ends()["", "Conv"], 0, tmp_path, Options("generic"), "net")
+    built = compile_case(front_ends()["", "Conv"], 0, tmp_path, Options(target="generic"), "net")
     library, f = program([built], "generic", tmp_path, monkeypatch), built.facts
     blob = aligned_bytes(len(f.blob), f.align)
     blob[:] = np.frombuffer(f.blob, np.uint8)

@@ -242,7 +242,7 @@ class PixelTile(Tile, Prefetching):
             pixels = range(start, start + size)
             columns = range(self.kernel[1])
             taps = tuple(tuple(range(size)) if inside else self._served(pixels, tap, extent) for tap in columns)
-            if strips and (strips[-1].size, strips[-1].taps) == (size, taps):
+            if strips and not strips[-1].ragged and (strips[-1].size, strips[-1].taps) == (size, taps):
                 strips[-1] = PixelStrip(strips[-1].start, start + size, size, taps)
             else:
                 strips.append(PixelStrip(start, start + size, size, taps))
