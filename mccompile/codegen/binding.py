@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -85,6 +85,11 @@ class BoundView:
             if f.extent(self.view.shape) > 1 or f.div > 1 or f.mod:
                 terms.append(scaled(coordinate, stride))
         return total(*terms)
+
+    def varies(self, axis: int) -> bool:
+        """False if all elements along an axis are one."""
+        at = ["0"] * self.rank
+        return self.index(*at[:axis], "i", *at[axis + 1 :]) != self.index(*at)
 
     def load(self, *coordinates: str) -> str:
         """The element at coordinates, in the compute type."""
@@ -296,7 +301,10 @@ class KernelContext:
         numbers = [y[0].e(y[1]), str(w), x[0].e(x[1])]
         known = all(n.isdigit() for n in numbers)
         last = (int(numbers[0]) - 1, int(numbers[1]) - 1) if known else None
-        return loops.tap(name, out, tap, step, last, numbers[2])
+        found = loops.tap(name, out, tap, step, last, numbers[2])
+        if found.low or found.high or x[0].varies(x[1]):
+            return found
+        return replace(found, at=found.declared or found.at, declared="")  # a name might be left unused
 
     @staticmethod
     def literal(value: float, dtype: DType) -> str:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mccompile
 from mccompile.codegen.arithmetic import scaled, total
 from mccompile.codegen.binding import KernelContext
 from mccompile.codegen.loops import loop, nest, tap, tiles
+from mccompile.ir.graph_text import parse_graph
 from mccompile.kernels.model.tiles import Segment
+from mccompile.ops.registry import lookup
+from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests._skips import REPOSITORY
+from tests.support.compiled import compiled_graph
+from tests.support.draw import SeededDraw
+from tests.support.opcases import CaseLibrary
 from tests.support.small_models import write_model
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
@@ -67,3 +74,25 @@ def test_no_kernel_of_strict_c_loops_once(level: str, tmp_path: Path) -> None:
             seen += 1
             assert int(first) + int(step or 1) < int(end), f"{model.stem}: the loop over {name} is of one turn"
     assert seen
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "conv(%e, %w) {strides=(2, 2), pads=(0, 0, 0, 0), dilations=(1, 1)}",
+        "pool(%e) {mode='max', kernel=(1, 1), strides=(2, 2), pads=(0, 0, 0, 0), dilations=(1, 1)}",
+    ],
+)
+def test_a_coordinate_that_nothing_needs_has_no_name(node: str, tmp_path: Path) -> None:
+    """Lines of which all elements are one, read at every second: the C builds with warnings as errors."""
+    text = f"""graph @g(%x: f32[1,2,8,1]) {{
+      %w = const [1.0, 2.0, 3.0, 4.0] : f32[2,2,1,1]
+      %e = expand(%x) {{shape=(1, 2, 8, 8)}} : f32[1,2,8,8]
+      %y = {node} : f32[1,2,4,4]
+      return %y
+    }}"""
+    built = compiled_graph(parse_graph(text, lookup), "O1", "g")
+    library = CaseLibrary(tmp_path, [built], [*resolve("generic").c_flags, *STRICT_WARNINGS]).build()
+    inputs = {"x": SeededDraw(0).array((1, 2, 8, 1))}
+    (want,) = parse_graph(text, lookup).evaluate(inputs).values()
+    np.testing.assert_allclose(library.run(built, inputs)[0], want, rtol=1e-5)
