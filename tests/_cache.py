@@ -1,0 +1,38 @@
+"""One cache for the C that tests build, kept between runs: libraries and programs by the text of all their files.
+
+The key is that of `mccompile.run.build`: sources, headers, flags, and what the compiler says of its release. So equal
+C is compiled once, by whichever test and worker comes first; a run after a change compiles the C that has changed.
+What does not compile without warnings is not kept: it fails anew each time. ``make clean`` empties the cache.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests._skips import REPOSITORY
+
+FOLDER = REPOSITORY / "build" / "test-cache"
+MOST_BYTES = 1_000_000_000
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave the cache of the user alone, unless MCC_CACHE names it."""
+    os.environ.setdefault("MCC_CACHE", str(FOLDER))
+    if not hasattr(config, "workerinput"):
+        prune(FOLDER, MOST_BYTES)
+
+
+def prune(folder: Path, most: int) -> None:
+    """Where there is more, the oldest files go until half of it is left."""
+    files = sorted(((p.stat(), p) for p in folder.glob("*")), key=lambda f: f[0].st_mtime)
+    total = sum(stat.st_size for stat, _ in files)
+    if total <= most:
+        return
+    for stat, path in files:
+        path.unlink(missing_ok=True)
+        total -= stat.st_size
+        if total <= most // 2:
+            break
