@@ -1,5 +1,6 @@
 """Hooks of the whole suite."""
 
+from tests._cache import pytest_configure
 from tests._fast import (
     pytest_collection_modifyitems,
     pytest_runtest_protocol,
@@ -10,6 +11,7 @@ from tests._skips import pytest_make_collect_report, pytest_runtest_makereport
 
 __all__ = [
     "pytest_collection_modifyitems",
+    "pytest_configure",
     "pytest_make_collect_report",
     "pytest_runtest_makereport",
     "pytest_runtest_protocol",

@@ -41,7 +41,6 @@ def test_branches_and_loops_are_among_them() -> None:
 def test_outputs_are_those_that_are_stored(
     model: RealModel, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MCC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CC", needs_tool("gcc"))
     inputs = model.inputs()
     constants = {name: inputs.pop(name) for name in deciding_inputs(model.path)}

@@ -101,9 +101,8 @@ def _agrees(model: RealModel, target: str, folder: Path, table: list[Row], compi
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every library is really built here, and by gcc unless a test says otherwise."""
-    monkeypatch.setenv("MCC_CACHE", str(tmp_path_factory.mktemp("libraries")))
+def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries are built by gcc unless a test says otherwise."""
     monkeypatch.setenv("CC", needs_tool("gcc"))
 
 

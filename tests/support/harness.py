@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir.types import DTYPES
+from mccompile.run.build import build_program
 from mccompile.run.emulate import cross_tools
 from mccompile.targets.target import resolve, runs_here
 from tests._skips import needs_sanitizers, needs_tool
@@ -38,13 +39,14 @@ class Harness:
     """A program that runs the network of a compiled folder."""
 
     program: Path
+    work: Path
     out: Path
     report: Mapping[str, Any]
     emulator: tuple[str, ...] = ()
 
     def run(self, place: str, inputs: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
         """The outputs of one run after the other in one arena. CalledProcessError where the program dies."""
-        given, got = self.program.with_suffix(".in"), self.program.with_suffix(".out")
+        given, got = self.work / "given", self.work / "got"
         names = [p["name"] for p in self.report["inputs"]]
         given.write_bytes(b"".join(np.ascontiguousarray(run[n]).tobytes() for run in inputs for n in names))
         self.call(place, self.blob, given, got)
@@ -88,8 +90,6 @@ def build(out: Path, flags: Sequence[str] = (), compiler: str = "gcc", source: P
     }
     lines += [f"#define {macro}(X) {' '.join(f'X({i})' for i in ids)}" for macro, ids in lists.items()]
     (work / "harness_net.h").write_text("\n".join(lines) + "\n")
-    program = work / "program"
-    files = [source or out / f"{name}.c", out / "mcc.c"]
     target = [f for f in report["target"]["c_flags"] if not f.startswith("-std")]
     emulator: tuple[str, ...] = ()
     kind = resolve(report["target"]["name"])
@@ -97,7 +97,6 @@ def build(out: Path, flags: Sequence[str] = (), compiler: str = "gcc", source: P
         tools = cross_tools(kind)
         compiler, emulator, flags = tools.compiler[0], tools.emulator, [*flags, "-static"]
     (needs_sanitizers if any(f.startswith("-fsanitize") for f in flags) else needs_tool)(compiler)
-    command = [compiler, "-std=c99", *target, *flags, f"-I{out}", f"-I{work}", *files, HARNESS, "-lm", "-o", program]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return Harness(program, out, report, emulator)
+    files = [source or out / f"{name}.c", out / "mcc.c", HARNESS]
+    program = build_program([compiler], files, ["-std=c99", *target, *flags], out, work)
+    return Harness(program, work, out, report, emulator)

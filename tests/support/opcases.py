@@ -22,7 +22,7 @@ from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation, Options, compile_program, import_graph
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case
-from mccompile.run.build import run_compiler
+from mccompile.run.build import build_program, run_compiler
 from mccompile.run.emulate import CrossTools, EmulatedNet, Emulator, cross_tools, emulated_main
 from mccompile.run.memory import Allocate, aligned_bytes
 from mccompile.targets.target import Target, runs_here
@@ -161,10 +161,9 @@ class CaseLibrary:
             self._emulator = self._emulated(self.tools, unit)
             return self
         needs_tool(self.compiler[0])
-        library = self.folder / "cases.so"
         flags = [*self.flags, "-fPIC"]
-        command = [*self.compiler, *flags, "-shared", "cases.c", self._runtime(self.compiler, flags), "-lm"]
-        run_compiler([*command, "-o", str(library)], self.folder)
+        sources = [unit, self._runtime(self.compiler, flags)]
+        library = build_program(self.compiler, sources, [*flags, "-shared"], self.folder)
         self._ffi = cffi.FFI()
         names = [b.facts.name for b in self.built]
         self._ffi.cdef(
@@ -175,10 +174,10 @@ class CaseLibrary:
         self._lib = self._ffi.dlopen(str(library))
         return self
 
-    def _runtime(self, compiler: Sequence[str], flags: Sequence[str]) -> str:
+    def _runtime(self, compiler: Sequence[str], flags: Sequence[str]) -> Path:
         """mcc.c as an object, compiled once for equal flags."""
         text = (self.folder / "mcc.c").read_bytes(), (self.folder / "mcc.h").read_bytes()
-        return str(object_of(*text, (*compiler, *flags)))
+        return object_of(*text, (*compiler, *flags))
 
     @property
     def target(self) -> Target:
@@ -191,13 +190,11 @@ class CaseLibrary:
 
     def _emulated(self, tools: CrossTools, unit: Path) -> Emulator:
         """All cases as a program."""
-        main = emulated_main([EmulatedNet(b.facts.name) for b in self.built], self.target.align)
-        (self.folder / "emulated_main.c").write_text(main)
-        program = self.folder / "cases"
+        main = self.folder / "emulated_main.c"
+        main.write_text(emulated_main([EmulatedNet(b.facts.name) for b in self.built], self.target.align))
         static = ["-static"] if tools.emulator else []  # an emulator has no libraries of its machine
-        runtime = self._runtime(tools.compiler, self.flags)
-        command = [*tools.compiler, *self.flags, *static, unit.name, runtime, "emulated_main.c", "-lm"]
-        run_compiler([*command, "-o", str(program)], self.folder)
+        sources = [unit, self._runtime(tools.compiler, self.flags), main]
+        program = build_program(tools.compiler, sources, [*self.flags, *static], self.folder)
         return Emulator(program, tools)
 
     def call(self, b: Built, arena: Bytes, blob: Bytes) -> int:

@@ -42,11 +42,6 @@ def foreign(name: str) -> str:
     return name
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MCC_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.mark.parametrize(
     ("target", "cases"), [*((t, 1) for t in EMULATED), *(pytest.param(t, 5, marks=pytest.mark.slow) for t in NARROW)]
 )
