@@ -1,4 +1,4 @@
-"""Vector forms of what a template loads and stores: consecutive coordinates of the last axis, f32 lanes."""
+"""Vector forms of what a template loads and stores: consecutive coordinates of the last axis, one in each lane."""
 
 from __future__ import annotations
 
@@ -10,44 +10,50 @@ from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.c_expr import Emitter, literal, wrapped
 from mccompile.codegen.moves import Moves, moves
 from mccompile.ir import expr as ex
-from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.ir.types import BOOL, F16, F32, DType
+from mccompile.ir.types import F32, DType
+from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
-from mccompile.kernels.model.tiles import HALF_LANES, Segment, segments
+from mccompile.kernels.model.tiles import Segment, narrow, segments
+from mccompile.targets.machine import Machine
 
 
 class VectorEmitter(Emitter):
-    """An expression over f32 vectors as C; comparisons and bools are masks of the lanes."""
+    """An expression over vectors of ``lanes`` as C; comparisons and bools are masks of the lanes."""
+
+    def __init__(self, lanes: int, leaf: Callable[[int], str], prefix: str = "t", locals_: bool = True) -> None:
+        super().__init__(leaf, prefix, locals_)
+        self.lanes = lanes
 
     def ctype(self, dtype: DType) -> str:
-        return "mcc_vi" if dtype == BOOL else "mcc_vf"
+        return V(dtype, self.lanes).c
 
     def _text(self, e: ex.Expr) -> str:
         match e:
             case ex.Num(dtype=dtype):
-                return f"mcc_vset{'_mask' if dtype == BOOL else ''}({literal(e.value, dtype)})"
-            case ex.Convert(dtype=dtype, operand=operand) if dtype == BOOL:
-                return wrapped(f"{wrapped(self._walk(operand))} != 0.0f")
-            case ex.Convert(operand=operand):
-                return f"mcc_vselect({self._walk(operand)}, mcc_vset(1.0f), mcc_vset(0.0f))"
+                return V(dtype, self.lanes).set(literal(e.value, dtype))
+            case ex.Convert(dtype=dtype, operand=operand):
+                return wrapped(V(operand.dtype, self.lanes).converted(wrapped(self._walk(operand)), dtype))
         return super()._text(e)
 
     def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> str:
-        template = FUNCTIONS[fn].vector[operands[-1].dtype.kind]
+        typed = operands[-1].dtype
         args = [wrapped(self._walk(a)) for a in operands]
-        text = template.format(*args)
-        return text if re.match(r"\w+\(", template) else wrapped(text)
+        return wrapped(V(typed, self.lanes).applied(FUNCTIONS[fn].vector[typed.kind], *args))
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vector words of a template, for vectors of ``lanes`` floats; ``line``: floats of a cache line."""
+    """The vector words of a template, for a machine. Where no type is said, vectors are of floats."""
 
     context: KernelContext
-    lanes: int
-    line: int
+    machine: Machine
+
+    @property
+    def lanes(self) -> int:
+        """Floats of a vector, and elements of other types that are computed beside them."""
+        return self.machine.lanes(F32)
 
     def params(self, *coordinates: str) -> str:
         """The parameter list of a tile function: that of the kernel, then coordinates."""
@@ -86,7 +92,7 @@ class Vectors:
 
     def unrolled(self, body: ex.Expr) -> int:
         """How many vectors of an expression one turn of a loop takes: few of what is long."""
-        return 2 if vector_cycles([body], 4 * self.lanes) > 8 else 4
+        return 2 if vector_cycles([body], self.machine.vector_bytes) > 8 else 4
 
     @staticmethod
     def varying(views: Sequence[BoundView], *coordinates: str) -> list[str]:
@@ -101,68 +107,58 @@ class Vectors:
 
     def half(self, count: int) -> bool:
         """Whether ``count`` lanes are held in a vector of half the width."""
-        return self.lanes >= HALF_LANES and count <= self.lanes // 2
+        return count <= narrow(self.lanes) < self.lanes
 
     def whole(self, value: str, count: int) -> str:
         """A value of ``count`` lanes, which may be in half a vector, in a whole one."""
         return f"mcc_widen({value})" if self.half(count) else value
 
+    def of(self, dtype: DType) -> V:
+        """The vectors whose lanes are of the type that an element is computed in."""
+        return V(dtype.compute, self.lanes)
+
     def read(self, pointer: str, count: int, step: int = 1) -> str:
         """A vector of ``count`` floats ``step`` apart; nothing else is touched."""
-        whole = count == self.lanes
-        if step == 1:
-            return f"mcc_vload({pointer})" if whole else f"mcc_vload_n({pointer}, {count})"
-        if step == 2:
-            return f"mcc_vload2({pointer})" if whole else f"mcc_vload2_n({pointer}, {count})"
-        return f"mcc_vload_step({pointer}, {step}, {count})"
+        return self.of(F32).load(pointer, count, step)
 
     def write(self, pointer: str, value: str, count: int) -> str:
-        """A statement that stores ``count`` lanes as they are; nothing else is touched."""
-        if count == self.lanes:
-            return f"mcc_vstore({pointer}, {value});"
-        return f"mcc_vstore_n({pointer}, {value}, {count});"
+        """A statement that stores ``count`` floats as they are; nothing else is touched."""
+        return self.of(F32).store(pointer, value, count)
 
-    @staticmethod
-    def evaluate(name: str, body: ex.Expr, *values: str) -> str:
+    def evaluate(self, name: str, body: ex.Expr, *values: str) -> str:
         """Statements that declare the vector ``name`` as ``body``, whose variable ``i`` stands for ``values[i]``."""
-        emitter = VectorEmitter(lambda i: wrapped(values[i]), prefix=f"{name}_")
-        result = emitter.emit(body)
-        return "\n".join([*emitter.lines, f"const mcc_vf {name} = {result};"])
+        return self._declared(name, body, lambda i: wrapped(values[i]))
 
-    def store(self, r: int, value: str, count: int, *coordinates: str) -> str:
-        """Statements that apply the epilogue of result ``r`` to ``count`` lanes and store them.
+    def store(self, r: int, value: str, count: int, *coordinates: str, dtype: DType = F32) -> str:
+        """Statements that apply the epilogue of result ``r`` to ``count`` lanes of ``dtype`` and store them.
 
         The lanes lie at ``coordinates`` and behind on the last axis. What has no vector form (functions of
-        libm, integers, conversions) goes through the scalar epilogue, lane by lane.
+        libm, most integers, conversions) goes through the scalar epilogue, lane by lane.
         """
         y = self.context.y[r]
         body = dict(self.context.call.post).get(r)
-        if y.dtype not in (F32, BOOL, F16) or (body is not None and not self._vectorizable(body)):
-            return self._store_lanes(r, value, count, coordinates)
-        emitter = VectorEmitter(self._leaf(value, count, coordinates))
+        final = dtype if body is None else body.dtype
+        if not is_lane(final) or final != y.dtype.compute or (body is not None and not self._vectorizable(body)):
+            return self._store_lanes(r, value, dtype, count, coordinates)
+        emitter = VectorEmitter(self.lanes, self._leaf(value, count, coordinates))
         result = value if body is None else emitter.emit(vector_form(body))
         put = self.put(y, result, count, *coordinates)
         return "\n".join(["{", *emitter.lines, put, "}"]) if emitter.lines else put
 
     def put(self, y: BoundView, value: str, count: int, *coordinates: str) -> str:
         """Statements that store lanes of their final value."""
-        at = y.index(*coordinates)
         if _step(y.view) != 1:
             return self._scatter(y, value, count, coordinates)
-        if y.dtype == BOOL:
-            return f"mcc_vstore_mask(&{y.name}[{at}], {value}, {count});"
-        if y.dtype == F16:
-            return f"mcc_vstore_f16(&{y.name}[{at}], {value}, {count});"
-        return self.write(f"&{y.name}[{at}]", value, count)
+        return self.of(y.dtype).store(f"&{y.name}[{y.index(*coordinates)}]", value, count, y.dtype)
 
     def ends(self, size: int, *coordinates: str) -> list[str]:
         """An element of every cache line that a row of ``size`` floats of results, or of extras of the same row,
         begins; the row is the variable ``r`` of the coordinates."""
-        found = []
+        found, line = [], self.machine.line // F32.nbytes
         for v in (*self.context.y, *self.context.e):
             here = v.index(*coordinates) if v.dtype == F32 and _step(v.view) == 1 else ""
             if re.search(r"\br\b", here):
-                along = [f"{coordinates[-1]} + {i}" if i else coordinates[-1] for i in range(0, size, self.line)]
+                along = [f"{coordinates[-1]} + {i}" if i else coordinates[-1] for i in range(0, size, line)]
                 found += [f"{v.name}[{v.index(*coordinates[:-1], at)}]" for at in along]
         return found
 
@@ -188,7 +184,7 @@ class Vectors:
         body = dict(self.context.call.pre).get(i)
         if body is None:
             return lanes
-        emitter = VectorEmitter(self._leaf(lanes, count, coordinates), locals_=False)
+        emitter = VectorEmitter(self.lanes, self._leaf(lanes, count, coordinates), locals_=False)
         return wrapped(emitter.emit(vector_form(body)))
 
     def define(self, name: str, i: int, count: int, *coordinates: str) -> str:
@@ -198,74 +194,61 @@ class Vectors:
         body = dict(self.context.call.pre).get(i)
         lanes = self.lanes_of(x, count, *coordinates)
         if body is None:
-            return f"const mcc_vf {name} = {lanes};"
-        emitter = VectorEmitter(self._leaf(lanes, count, coordinates), prefix=f"{name}_")
-        result = emitter.emit(vector_form(body))
-        return "\n".join([*emitter.lines, f"const mcc_vf {name} = {result};"])
+            return f"const {self.of(x.dtype).c} {name} = {lanes};"
+        return self._declared(name, vector_form(body), self._leaf(lanes, count, coordinates))
 
     def apply(self, body: ex.Expr, count: int, *coordinates: str) -> str:
         """Statements that store ``body`` over ``count`` lanes of the operands (the kernel of `map`)."""
-        emitter = VectorEmitter(lambda i: self.load(i, count, *coordinates), prefix="u")
+        emitter = VectorEmitter(self.lanes, lambda i: self.load(i, count, *coordinates), prefix="u")
         form = vector_form(body)
         result = emitter.emit(form)
         if self.context.call.post:
             emitter.lines.append(f"const {emitter.ctype(form.dtype)} value = {result};")
             result = "value"
-        return "\n".join(["{", *emitter.lines, self.store(0, result, count, *coordinates), "}"])
+        return "\n".join(["{", *emitter.lines, self.store(0, result, count, *coordinates, dtype=form.dtype), "}"])
 
     def define_over(self, name: str, body: ex.Expr, first: str, count: int, *coordinates: str) -> str:
         """Statements that declare ``name`` as ``body``: x0 stands for ``first``, others for lanes of the operands."""
-        emitter = VectorEmitter(
-            lambda i: wrapped(first) if i == 0 else self.load(i, count, *coordinates), prefix=f"{name}_"
-        )
-        result = emitter.emit(vector_form(body))
-        return "\n".join([*emitter.lines, f"const mcc_vf {name} = {result};"])
+
+        def leaf(i: int) -> str:
+            return wrapped(first) if i == 0 else self.load(i, count, *coordinates)
+
+        return self._declared(name, vector_form(body), leaf)
 
     def lanes_of(self, e: BoundView, count: int, *coordinates: str) -> str:
         """``count`` lanes of a view as they are stored."""
-        element = f"{e.name}[{e.index(*coordinates)}]"
-        step = _step(e.view)
+        step, vector = _step(e.view), self.of(e.dtype)
         assert step is not None
-        if e.dtype == F32:
-            return f"mcc_vset({element})" if step == 0 else self.read(f"&{element}", count, step)
-        if e.dtype not in (BOOL, F16):
-            raise InternalError(f"no vectors of {e.dtype}, which {e.name} has")
         if step == 0:
-            return f"mcc_vset_mask({element})" if e.dtype == BOOL else f"mcc_vset(mcc_f16_to_f32({element}))"
-        kind = "mask" if e.dtype == BOOL else "f16"
-        if step == 1:
-            return f"mcc_vload_{kind}(&{element}, {count})"
-        return f"mcc_vload_{kind}_step(&{element}, {step}, {count})"
+            return vector.set(e.load(*coordinates))
+        return vector.load(f"&{e.name}[{e.index(*coordinates)}]", count, step, e.dtype)
+
+    def _declared(self, name: str, body: ex.Expr, leaf: Callable[[int], str]) -> str:
+        emitter = VectorEmitter(self.lanes, leaf, prefix=f"{name}_")
+        result = emitter.emit(body)
+        return "\n".join([*emitter.lines, f"const {emitter.ctype(body.dtype)} {name} = {result};"])
 
     def _scatter(self, y: BoundView, value: str, count: int, coordinates: tuple[str, ...]) -> str:
         """Statements that store lanes of their final value far apart."""
         at = y.index(*coordinates[:-1], f"{coordinates[-1]} + lane")
-        kind, store = {BOOL: ("uint8_t", "_mask"), F16: ("uint16_t", "_f16")}.get(y.dtype, ("float", ""))
-        whole = f", {self.lanes}" if store else ""
+        return self._one_by_one(y.dtype, value, count, f"{y.name}[{at}] = lanes[lane];")
+
+    def _store_lanes(self, r: int, value: str, dtype: DType, count: int, coordinates: tuple[str, ...]) -> str:
+        at = (*coordinates[:-1], f"{coordinates[-1]} + lane")
+        return self._one_by_one(dtype, value, count, self.context.store(r, "lanes[lane]", *at))
+
+    def _one_by_one(self, memory: DType, value: str, count: int, statement: str) -> str:
+        """Statements that store lanes in an array, and then do something with each of ``lanes[lane]``."""
         lines = [
             "{",
-            f"{kind} lanes[{self.lanes}];",
-            f"mcc_vstore{store}(lanes, {value}{whole});",
+            f"{memory.c} lanes[{self.lanes}];",
+            self.of(memory).store("lanes", value, self.lanes, memory),
             f"for (int32_t lane = 0; lane < {count}; ++lane) {{",
-            f"{y.name}[{at}] = lanes[lane];",
+            statement,
             "}",
             "}",
         ]
         return "\n".join(lines)
-
-    def _store_lanes(self, r: int, value: str, count: int, coordinates: tuple[str, ...]) -> str:
-        at = (*coordinates[:-1], f"{coordinates[-1]} + lane")
-        return "\n".join(
-            [
-                "{",
-                f"float lanes[{self.lanes}];",
-                f"mcc_vstore(lanes, {value});",
-                f"for (int32_t lane = 0; lane < {count}; ++lane) {{",
-                self.context.store(r, "lanes[lane]", *at),
-                "}",
-                "}",
-            ]
-        )
 
     def _leaf(self, value: str, count: int, coordinates: tuple[str, ...]) -> Callable[[int], str]:
         def read(i: int) -> str:
@@ -280,7 +263,7 @@ class Vectors:
     @staticmethod
     def _readable(view: View) -> bool:
         step = _step(view)
-        return step is not None and (view.dtype == F32 or (view.dtype in (BOOL, F16) and step in (0, 1)))
+        return step is not None and is_lane(view.dtype.compute) and (is_direct(view.dtype) or step in (0, 1))
 
 
 def _step(view: View) -> int | None:

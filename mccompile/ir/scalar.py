@@ -24,7 +24,8 @@ class ScalarFn:
 
     ``result`` is "same" (the type of the last operand) or "bool". ``ulp`` bounds the C result's distance
     from the exact value in units in the last place of f32 (0: exactly rounded or exact). ``vector`` is the C
-    over vectors of f32 ("f") and over masks ("b") of `_lib/vector.c.j2`; without one, lanes go one by one.
+    over vectors of a kind of elements (of floats "f", of masks "b"), in which ``{t}`` and ``{u}`` are C types of
+    vectors and ``{s}`` ends the names of their primitives (`ir/vector.py`); without one, lanes go one by one.
     """
 
     name: str

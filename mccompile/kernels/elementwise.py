@@ -6,8 +6,8 @@ from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import BOOL, F16
-from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
+from mccompile.ir.types import BOOL, F16, F32
+from mccompile.kernels.model.lanes import converts_halves, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken
 from mccompile.kernels.views.collapse import collapse, in_stored_order
@@ -60,7 +60,8 @@ class MapVector(_Map):
         assert isinstance(op, Map)
         if all(v.dtype == BOOL for v in (*node.inputs, *node.results)):
             return "compilers make vectors of more bools of a plain loop"
-        if reason := refusal(node, target, (op.expr, *node.post.values()), halves=True) or _far_operands(node):
+        dtypes = (F32, BOOL, F16) if converts_halves(target) else (F32, BOOL)
+        if reason := refusal(node, target, (op.expr, *node.post.values()), dtypes) or _far_operands(node):
             return reason
         line = max(_stored_last(result), 1)
         bodies = (op.expr, *node.pre.values(), *node.post.values())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mccompile.ir.graph import Node
-from mccompile.kernels.model.tiles import HALF_LANES, Segment, segments
+from mccompile.kernels.model.tiles import Segment, narrow, segments
 from mccompile.kernels.views.planes import pair
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
@@ -190,7 +190,7 @@ def fit_window(
     """
     x, y = node.inputs[0], node.results[0]
     cycles, best = _best(window, pair(y.shape[2:]), x.shape[-1], target.machine, weights, step)
-    least = target.lanes // 2 if target.lanes >= HALF_LANES else target.lanes
+    least = narrow(target.lanes)
     vectors = -(-y.shape[1] // least) * least / target.lanes
     return max(y.shape[0] * vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
 

@@ -1,14 +1,15 @@
-"""Which expressions have a form over vectors of f32, and what they cost over vectors and one by one."""
+"""Which expressions have a form over vectors, and what they cost over vectors and one by one."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.ir.types import BOOL, F16, F32
+from mccompile.ir.types import BOOL, F32, DType
+from mccompile.ir.vector import converts, is_lane
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target
 
@@ -71,12 +72,13 @@ def _power(base: ex.Expr, n: int) -> ex.Expr:
 
 
 def no_vectors(e: ex.Expr) -> str:
-    """Why an expression has no form over vectors of f32 and masks; empty if it has one."""
-    if e.dtype not in (F32, BOOL):
+    """Why an expression has no form over vectors; empty if it has one."""
+    if not is_lane(e.dtype):
         return f"{e.dtype} is not vectorised"
     match e:
-        case ex.Convert(operand=operand):
-            return no_vectors(operand)
+        case ex.Convert(dtype=dtype, operand=operand):
+            known = converts(operand.dtype, dtype)
+            return no_vectors(operand) or ("" if known else f"{operand.dtype} to {dtype} has no vector form")
         case ex.Apply(fn=fn, operands=operands):
             if operands[-1].dtype.kind not in FUNCTIONS[fn].vector:
                 return f"{fn} has no vector form"
@@ -89,15 +91,14 @@ def converts_halves(target: Target) -> bool:
     return Capability.F16_CONVERSION in target.capabilities
 
 
-def refusal(node: Node, target: Target, bodies: Iterable[ex.Expr] = (), halves: bool = False) -> str:
-    """Why vectors along some axis cannot compute a node, whose ``bodies`` and prologues are applied to vectors.
-
-    ``halves``: f16 will do as well, where `converts_halves`.
-    """
+def refusal(
+    node: Node, target: Target, bodies: Iterable[ex.Expr] = (), dtypes: Sequence[DType] = (F32, BOOL)
+) -> str:
+    """Why vectors along some axis cannot compute a node, whose ``bodies`` and prologues are applied to vectors, and
+    whose operands and results may be of ``dtypes``."""
     if not target.lanes:
         return "the target has no vectors"
     values = [v for v in (*node.inputs, *node.results) if v is not None]
-    dtypes = (F32, BOOL, F16) if halves and converts_halves(target) else (F32, BOOL)
     if any(v.dtype not in dtypes for v in values):
         return f"only {', '.join(t.name for t in dtypes)} are vectorised"
     if any(not v.type.linear for v in values):

@@ -19,8 +19,8 @@ KEPT = 9
 """Lines of one set that stay from step to step of a reduction, while weights pass through."""
 EVICTED = 1.1
 """Cycles to fetch a line again that did not stay (1024 channels, Zen 4: 9 rows at the peak, 14 rows at 0.8 of it)."""
-HALF_LANES = 16
-"""From so many lanes on, a last vector that is at most half full is one of half the width: it takes half the time."""
+_HALVED = 16
+"""From so many floats on, a last vector that is at most half full is one of half the width: in half the time."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,14 @@ class PackedTile(Tile, Prefetching):
         return pitch(size, self.lanes)
 
 
+def narrow(lanes: int) -> int:
+    """Floats of the narrowest vector that kernels use: half of one where that pays."""
+    return lanes // 2 if lanes >= _HALVED else lanes
+
+
 def pitch(size: int, lanes: int) -> int:
     """``size`` rounded up to whole vectors, or to a half one where there are such."""
-    step = lanes // 2 if lanes >= HALF_LANES else lanes
+    step = narrow(lanes)
     return -(-size // step) * step
 
 

@@ -1,0 +1,114 @@
+"""The types of vectors: what their lanes are, where lanes come from and go to, and what C calls that.
+
+Eight lanes, and how the primitives of ``kernels_templates/_lib/vector*.c.j2`` are named after them::
+
+    V(F32, 8)       mcc_vf  mcc_vload(p)      mcc_vload_n(p, n)      mcc_vload_step(p, step, n)       mcc_vset(x)
+      from F16              mcc_vload_f16(p, n)                      mcc_vload_f16_step(p, step, n)
+    V(F32, 8).mask  mcc_vi  mcc_vload_mask(p, n)                     mcc_vload_mask_step(p, step, n)  mcc_vset_mask(x)
+
+A mask has all bits of a lane set or none, and as many of them as what it masks. One more type of lanes is a row of
+`_MEMORY`, its primitives, and forms of its kind in `ir/scalar.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.types import BOOL, F16, F32, DType
+
+_MEMORY: Mapping[DType, tuple[DType, ...]] = {F32: (F32, F16), BOOL: (BOOL,)}
+"""Of each type of lanes, the types of memory that there are primitives for."""
+_PAIRS = (F32,)
+"""Types of which every second element is taken from whole vectors, not gathered."""
+_CONVERSIONS: Mapping[tuple[DType, DType], str] = {
+    (F32, BOOL): "{0} != 0.0f",
+    (BOOL, F32): "mcc_vselect({0}, mcc_vset(1.0f), mcc_vset(0.0f))",
+}
+"""C for lanes of one type as lanes of another one, of as many bits; {t} is the C type of the result."""
+
+
+def is_lane(dtype: DType) -> bool:
+    """Whether expressions of a type can be computed in vectors."""
+    return dtype in _MEMORY
+
+
+def is_direct(memory: DType) -> bool:
+    """Whether elements lie in memory as they lie in a vector."""
+    return memory != BOOL and memory in _MEMORY
+
+
+def converts(source: DType, target: DType) -> bool:
+    """Whether there is C that makes lanes of one type of those of another."""
+    return (source, target) in _CONVERSIONS
+
+
+@dataclass(frozen=True)
+class V:
+    """A vector of so many lanes of a type of expressions; the lanes of masks have the bits of what they mask."""
+
+    dtype: DType
+    lanes: int
+    bits: int = 32
+
+    def __post_init__(self) -> None:
+        if not is_lane(self.dtype):
+            raise InternalError(f"no vectors of {self.dtype}")
+
+    @property
+    def mask(self) -> V:
+        """What a comparison of two such vectors is."""
+        return V(BOOL, self.lanes, self.bits)
+
+    @property
+    def c(self) -> str:
+        """The C type: mcc_vf, mcc_vi, and with the bits of a lane if these are not 32. Masks are signed numbers."""
+        kind = "i" if self.dtype == BOOL else self.dtype.kind
+        return f"mcc_v{kind}{'' if self.bits == 32 else self.bits}"
+
+    @property
+    def unsigned(self) -> str:
+        """The C type of as many unsigned numbers of as many bits, whose sums wrap."""
+        return f"mcc_vu{'' if self.bits == 32 else self.bits}"
+
+    def suffix(self, memory: DType | None = None) -> str:
+        """What ends the names of primitives of these vectors, or of those that move them from and to a memory."""
+        memory = memory or self.dtype
+        if memory not in _MEMORY[self.dtype]:
+            raise InternalError(f"no vectors of {self.dtype} from {memory}")
+        return {F32: "", BOOL: "_mask"}.get(memory, f"_{memory}")
+
+    def set(self, element: str) -> str:
+        """An element, as expressions have it, in every lane."""
+        return f"mcc_vset{self.suffix()}({element})"
+
+    def load(self, pointer: str, count: int, step: int = 1, memory: DType | None = None) -> str:
+        """The first ``count`` lanes from elements ``step`` apart; nothing else is touched."""
+        memory = memory or self.dtype
+        name, part = f"mcc_vload{self.suffix(memory)}", count < self.lanes
+        if step == 2 and memory in _PAIRS:
+            return f"{name}2_n({pointer}, {count})" if part else f"{name}2({pointer})"
+        if step != 1:
+            return f"{name}_step({pointer}, {step}, {count})"
+        if is_direct(memory):
+            return f"{name}_n({pointer}, {count})" if part else f"{name}({pointer})"
+        return f"{name}({pointer}, {count})"
+
+    def store(self, pointer: str, value: str, count: int, memory: DType | None = None) -> str:
+        """The statement that stores the first ``count`` lanes to neighbours; nothing else is touched."""
+        memory = memory or self.dtype
+        name = f"mcc_vstore{self.suffix(memory)}"
+        if is_direct(memory):
+            return f"{name}_n({pointer}, {value}, {count});" if count < self.lanes else f"{name}({pointer}, {value});"
+        return f"{name}({pointer}, {value}, {count});"
+
+    def converted(self, value: str, target: DType) -> str:
+        """C for these lanes as lanes of another type; ``value`` may stand next to any operator."""
+        if not converts(self.dtype, target):
+            raise InternalError(f"no vectors of {target} from vectors of {self.dtype}")
+        return _CONVERSIONS[self.dtype, target].format(value, t=V(target, self.lanes, self.bits).c)
+
+    def applied(self, form: str, *values: str) -> str:
+        """A vector form of a scalar function over lanes of this type; see `ir/scalar.py`."""
+        return form.format(*values, t=self.c, u=self.unsigned, s=self.suffix())
