@@ -44,7 +44,8 @@ def test_no_operator_leaves_its_memory_or_the_language(
     drawn: list[tuple[FrontEnd, Built]] = []
     for i, front_end in enumerate(FRONT_ENDS[part::PARTS]):
         for seed in range(CASES):
-            drawn.append((front_end, compile_case(front_end, seed, tmp_path, Options(target=target), f"net{i}_{seed}")))
+            options = Options(target=target)
+            drawn.append((front_end, compile_case(front_end, seed, tmp_path, options, f"net{i}_{seed}")))
     library = program([b for _, b in drawn], target, tmp_path, monkeypatch)
     faults = [agreement(f, b, library.run(b, case_inputs(b.case))) for f, b in drawn]
     assert not any(faults), "\n".join(filter(None, faults))

@@ -69,7 +69,7 @@ def test_without_its_flags_the_generated_file_refuses(name: str, tmp_path: Path)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
     assert f"was generated for {name}" in done.stderr
-    assert shlex.join(target.flags) in done.stderr
+    assert all(flag in done.stderr for flag in target.flags)
 
 
 @pytest.mark.parametrize("name", EMULATED)
