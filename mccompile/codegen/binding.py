@@ -54,6 +54,10 @@ class BoundView:
         """The extent of a logical axis, as printed."""
         return self._number(f"{self.name}_e{axis}", self.view.shape[axis])
 
+    def repeats(self, axis: int) -> bool:
+        """Whether all elements along a logical axis are one, as after a broadcast: `index` leaves the axis out."""
+        return all(s == 0 for f, s in zip(self.view.factors, self.view.strides, strict=True) if f.axis == axis)
+
     def s(self, factor: int) -> str:
         """The stride of a stored axis, as printed."""
         return self._number(f"{self.name}_s{factor}", self.view.strides[factor])

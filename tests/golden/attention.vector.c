@@ -2,7 +2,8 @@
 
 /* ---- two heads, scores scaled ---- */
 
-/* attention.vector: steps @0 */
+/* attention trans_k=True, step @0 (attention.vector): x0 f32[2,5,6], x1 f32[2,18,6], x2 f32[2,18,16] -> y0
+ * f32[2,5,16]. */
 static MCC_NOINLINE void net_k0_attention_scores_5x16(const float *a, const float *w, float *to)
 {
     mcc_vf acc[5][2] = { { { 0.0f } } };
@@ -54,7 +55,8 @@ static MCC_NOINLINE void net_k0_attention_scores_5x2(const float *a, const float
     }
 }
 
-static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT x2, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t b0, int32_t m, int32_t n)
+static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT x2, float *MCC_RESTRICT y0,
+    float *MCC_RESTRICT scratch, int32_t b0, int32_t m, int32_t n)
 {
     const float *a = &scratch[152];
     const float *w = &x2[b0 * 288 + n];
@@ -116,7 +118,8 @@ static void net_k0_attention_weights(float *MCC_RESTRICT scratch, int32_t count)
     }
 }
 
-static void net_k0_attention(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
+static void net_k0_attention(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2,
+    float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
 {
     for (int32_t b0 = 0; b0 < 2; ++b0) {
         for (int32_t n = 0; n < 16; n += 16) {
@@ -160,10 +163,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 attention */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_attention(a->q.v, a->k.v, a->v.v, a->y.v, a->y_scratch.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_attention(a->q.v, a->k.v, a->v.v, a->y.v, a->y_scratch.v), a->y.v);
 
     return MCC_OK;
 }

@@ -2,7 +2,8 @@
 
 /* ---- 3x3 with padding ---- */
 
-/* conv.depthwise: steps @0 */
+/* conv 3x3 p1 g18, step @0 (conv.depthwise): x0 f32[1,18,6,9] nhwc, x1 weights f32[3,3,3,8], e0 bias f32[18,1,1] ->
+ * y0 f32[1,18,6,9] nhwc = relu((acc + e0)). */
 /* Adds a line of the operand to lines of a tile. `in` is column `left` of it, column 0 where the first tap of the tile
  * lies; `w` are the weights for the first of the lines. */
 MCC_INLINE void net_k0_conv_line(mcc_vf (*acc)[9], int32_t lines,
@@ -64,7 +65,9 @@ MCC_INLINE void net_k0_conv_line_tail(mcc_vf (*acc)[9], int32_t lines,
 }
 
 /* 1 lines of `pixels` results, which see columns `left` .. `right` - 1 of those that their taps meet. */
-MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t b, int32_t oh, int32_t ow, int32_t pixels, int32_t left, int32_t right)
+MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow, int32_t pixels, int32_t left,
+    int32_t right)
 {
     for (int32_t c = 0; c < 16; c += 8) {
         mcc_vf acc[1][9] = { { { 0.0f } } };
@@ -72,7 +75,7 @@ MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC
             const int32_t ih = oh + kh - 1;
             if ((ih >= 0) && (ih < 6)) {
                 net_k0_conv_line(acc, 1,
-                    &x0[b * 972 + ih * 162 + (ow + left - 1) * 18 + c],
+                    &x0[ih * 162 + (ow + left - 1) * 18 + c],
                     &x1[c * 9 + kh * 24], pixels, left, right);
             }
         }
@@ -81,7 +84,8 @@ MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC
         for (int32_t line = 0; line < 1; ++line) {
             MCC_UNROLL_FULLY
             for (int32_t pixel = 0; pixel < pixels; ++pixel) {
-                mcc_vstore(&y0[(oh + line) * 162 + (ow + pixel) * 18 + c], mcc_vrelu((acc[line][pixel] + mcc_vload(&e0[c]))));
+                mcc_vstore(&y0[(oh + line) * 162 + (ow + pixel) * 18 + c],
+                    mcc_vrelu((acc[line][pixel] + mcc_vload(&e0[c]))));
             }
         }
     }
@@ -92,7 +96,7 @@ MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC
             const int32_t ih = oh + kh - 1;
             if ((ih >= 0) && (ih < 6)) {
                 net_k0_conv_line_tail(acc, 1,
-                    &x0[b * 972 + ih * 162 + (ow + left - 1) * 18 + c],
+                    &x0[ih * 162 + (ow + left - 1) * 18 + c],
                     &x1[c * 9 + kh * 24], pixels, left, right);
             }
         }
@@ -101,24 +105,26 @@ MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC
         for (int32_t line = 0; line < 1; ++line) {
             MCC_UNROLL_FULLY
             for (int32_t pixel = 0; pixel < pixels; ++pixel) {
-                mcc_vstore_n(&y0[(oh + line) * 162 + (ow + pixel) * 18 + c], mcc_vrelu((acc[line][pixel] + mcc_vload_n(&e0[c], 2))), 2);
+                mcc_vstore_n(&y0[(oh + line) * 162 + (ow + pixel) * 18 + c],
+                    mcc_vrelu((acc[line][pixel] + mcc_vload_n(&e0[c], 2))), 2);
             }
         }
     }
 }
 
-static MCC_NOINLINE void net_k0_conv_0x1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t b, int32_t oh, int32_t ow)
+static MCC_NOINLINE void net_k0_conv_0x1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow)
 {
-    net_k0_conv_tile1(x0, x1, e0, y0, b, oh, ow, 9, 1, 10);
+    net_k0_conv_tile1(x0, x1, e0, y0, oh, ow, 9, 1, 10);
 }
 
-static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0)
+static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
+    float *MCC_RESTRICT y0)
 {
-    for (int32_t b = 0; b < 1; ++b) {
-        for (int32_t oh = 0; oh < 6; oh += 1) {
-            for (int32_t ow = 0; ow < 9; ow += 9) {
-                net_k0_conv_0x1(x0, x1, e0, y0, b, oh, ow);
-            }
+    for (int32_t oh = 0; oh < 6; oh += 1) {
+        {
+            const int32_t ow = 0;
+            net_k0_conv_0x1(x0, x1, e0, y0, oh, ow);
         }
     }
 }
@@ -129,10 +135,7 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 conv */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_conv(a->x.v, w->w_packeddepthwise, w->b, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_conv(a->x.v, w->w_packeddepthwise, w->b, a->y.v), a->y.v);
 
     return MCC_OK;
 }

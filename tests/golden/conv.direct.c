@@ -2,7 +2,7 @@
 
 /* ---- 3x3 on a value with a halo, bias and activation ---- */
 
-/* fill.generic: steps @0, @1 */
+/* fill, steps @0, @1 (fill.generic): y0 f32[2,20] = 0. */
 static void net_k0_fill(float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -12,7 +12,7 @@ static void net_k0_fill(float *y0)
     }
 }
 
-/* fill.generic: steps @2, @3 */
+/* fill, steps @2, @3 (fill.generic): y0 f32[2,5] = 0. */
 static void net_k1_fill(float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -22,7 +22,7 @@ static void net_k1_fill(float *y0)
     }
 }
 
-/* map.vector: steps @4 */
+/* map, step @4 (map.vector): x0 f32[1,2,5,18] -> y0 f32[1,2,5,18] = neg(x0). */
 static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -39,12 +39,13 @@ static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
     }
 }
 
-/* conv.direct: steps @5 */
-static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t b, int32_t g, int32_t m, int32_t oh, int32_t ow)
+/* conv 3x3 p1, step @5 (conv.direct): x0 f32[1,2,5,18], x1 weights f32[1,2,2,3,3,3], e0 bias f32[6,1,1] -> y0
+ * f32[1,6,5,18] = relu((acc + e0)). */
+static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t oh, int32_t ow)
 {
-    const float *in = x0 + (b * 280 + g * 280 + (oh - 1) * 20
-        + (ow - 1));
-    const float *w = &x1[(g * 6 + m) * 18];
+    const float *in = &x0[(oh - 1) * 20 + ow - 1];
+    const float *w = &x1[m * 18];
     mcc_vf acc0_0_0 = { 0.0f };
     mcc_vf acc0_0_1 = { 0.0f };
     mcc_vf acc0_0_2 = { 0.0f };
@@ -86,27 +87,25 @@ static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const 
         }
         in += 140;
     }
-    mcc_vstore(&y0[(g * 6 + m) * 90 + (oh) * 18 + ow], mcc_vrelu((acc0_0_0 + mcc_vset(e0[g * 6 + m]))));
-    mcc_vstore(&y0[(g * 6 + m) * 90 + (oh) * 18 + ow + 8], mcc_vrelu((acc0_0_1 + mcc_vset(e0[g * 6 + m]))));
-    mcc_vstore_n(&y0[(g * 6 + m) * 90 + (oh) * 18 + ow + 16], mcc_vrelu((acc0_0_2 + mcc_vset(e0[g * 6 + m]))), 2);
-    mcc_vstore(&y0[(g * 6 + m + 1) * 90 + (oh) * 18 + ow], mcc_vrelu((acc1_0_0 + mcc_vset(e0[g * 6 + m + 1]))));
-    mcc_vstore(&y0[(g * 6 + m + 1) * 90 + (oh) * 18 + ow + 8], mcc_vrelu((acc1_0_1 + mcc_vset(e0[g * 6 + m + 1]))));
-    mcc_vstore_n(&y0[(g * 6 + m + 1) * 90 + (oh) * 18 + ow + 16], mcc_vrelu((acc1_0_2 + mcc_vset(e0[g * 6 + m + 1]))), 2);
-    mcc_vstore(&y0[(g * 6 + m + 2) * 90 + (oh) * 18 + ow], mcc_vrelu((acc2_0_0 + mcc_vset(e0[g * 6 + m + 2]))));
-    mcc_vstore(&y0[(g * 6 + m + 2) * 90 + (oh) * 18 + ow + 8], mcc_vrelu((acc2_0_1 + mcc_vset(e0[g * 6 + m + 2]))));
-    mcc_vstore_n(&y0[(g * 6 + m + 2) * 90 + (oh) * 18 + ow + 16], mcc_vrelu((acc2_0_2 + mcc_vset(e0[g * 6 + m + 2]))), 2);
+    mcc_vstore(&y0[m * 90 + oh * 18 + ow], mcc_vrelu((acc0_0_0 + mcc_vset(e0[m]))));
+    mcc_vstore(&y0[m * 90 + oh * 18 + ow + 8], mcc_vrelu((acc0_0_1 + mcc_vset(e0[m]))));
+    mcc_vstore_n(&y0[m * 90 + oh * 18 + ow + 16], mcc_vrelu((acc0_0_2 + mcc_vset(e0[m]))), 2);
+    mcc_vstore(&y0[(m + 1) * 90 + oh * 18 + ow], mcc_vrelu((acc1_0_0 + mcc_vset(e0[m + 1]))));
+    mcc_vstore(&y0[(m + 1) * 90 + oh * 18 + ow + 8], mcc_vrelu((acc1_0_1 + mcc_vset(e0[m + 1]))));
+    mcc_vstore_n(&y0[(m + 1) * 90 + oh * 18 + ow + 16], mcc_vrelu((acc1_0_2 + mcc_vset(e0[m + 1]))), 2);
+    mcc_vstore(&y0[(m + 2) * 90 + oh * 18 + ow], mcc_vrelu((acc2_0_0 + mcc_vset(e0[m + 2]))));
+    mcc_vstore(&y0[(m + 2) * 90 + oh * 18 + ow + 8], mcc_vrelu((acc2_0_1 + mcc_vset(e0[m + 2]))));
+    mcc_vstore_n(&y0[(m + 2) * 90 + oh * 18 + ow + 16], mcc_vrelu((acc2_0_2 + mcc_vset(e0[m + 2]))), 2);
 }
 
-static void net_k3_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0)
+static void net_k3_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
+    float *MCC_RESTRICT y0)
 {
-    for (int32_t b = 0; b < 1; ++b) {
-        for (int32_t g = 0; g < 1; ++g) {
-            for (int32_t oh = 0; oh < 5; oh += 1) {
-                for (int32_t ow = 0; ow < 18; ow += 18) {
-                    for (int32_t m = 0; m < 6; m += 3) {
-                        net_k3_conv_3x1x18(x0, x1, e0, y0, b, g, m, oh, ow);
-                    }
-                }
+    for (int32_t oh = 0; oh < 5; oh += 1) {
+        {
+            const int32_t ow = 0;
+            for (int32_t m = 0; m < 6; m += 3) {
+                net_k3_conv_3x1x18(x0, x1, e0, y0, m, oh, ow);
             }
         }
     }
@@ -118,47 +117,29 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 fill a */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_fill(a->a.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->a.v, sizeof(a->a.v));
+    MCC_STEP(0, net_k0_fill(a->a.v), a->a.v);
 
     /* @1 fill a */
-    MCC_PROFILE_BEGIN(1);
-    net_k0_fill(a->a.v + 120);
-    MCC_PROFILE_END(1);
-    MCC_TRACE(1, a->a.v, sizeof(a->a.v));
+    MCC_STEP(1, net_k0_fill(a->a.v + 120), a->a.v);
 
     /* @2 fill a */
-    MCC_PROFILE_BEGIN(2);
-    net_k1_fill(a->a.v + 20);
-    MCC_PROFILE_END(2);
-    MCC_TRACE(2, a->a.v, sizeof(a->a.v));
+    MCC_STEP(2, net_k1_fill(a->a.v + 20), a->a.v);
 
     /* @3 fill a */
-    MCC_PROFILE_BEGIN(3);
-    net_k1_fill(a->a.v + 39);
-    MCC_PROFILE_END(3);
-    MCC_TRACE(3, a->a.v, sizeof(a->a.v));
+    MCC_STEP(3, net_k1_fill(a->a.v + 39), a->a.v);
 
     /* @4 map */
-    MCC_PROFILE_BEGIN(4);
-    net_k2_map(a->x.v, a->a.v + 21);
-    MCC_PROFILE_END(4);
-    MCC_TRACE(4, a->a.v, sizeof(a->a.v));
+    MCC_STEP(4, net_k2_map(a->x.v, a->a.v + 21), a->a.v);
 
     /* @5 conv */
-    MCC_PROFILE_BEGIN(5);
-    net_k3_conv(a->a.v + 21, w->w_packedchannels, w->b, a->y.v);
-    MCC_PROFILE_END(5);
-    MCC_TRACE(5, a->y.v, sizeof(a->y.v));
+    MCC_STEP(5, net_k3_conv(a->a.v + 21, w->w_packedchannels, w->b, a->y.v), a->y.v);
 
     return MCC_OK;
 }
 
 /* ---- stride 2 ---- */
 
-/* fill.generic: steps @0, @1 */
+/* fill, steps @0, @1 (fill.generic): y0 f32[2,33] = 0. */
 static void net_k0_fill(float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -168,7 +149,7 @@ static void net_k0_fill(float *y0)
     }
 }
 
-/* fill.generic: steps @2, @3 */
+/* fill, steps @2, @3 (fill.generic): y0 f32[2,7] = 0. */
 static void net_k1_fill(float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -178,7 +159,7 @@ static void net_k1_fill(float *y0)
     }
 }
 
-/* map.vector: steps @4 */
+/* map, step @4 (map.vector): x0 f32[1,2,7,31] -> y0 f32[1,2,7,31] = neg(x0). */
 static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -195,12 +176,12 @@ static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
     }
 }
 
-/* conv.direct: steps @5 */
-static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, int32_t b, int32_t g, int32_t m, int32_t oh, int32_t ow)
+/* conv 3x3 s2 p1, step @5 (conv.direct): x0 f32[1,2,7,31], x1 weights f32[1,1,2,3,3,4] -> y0 f32[1,4,4,16]. */
+static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    float *MCC_RESTRICT y0, int32_t m, int32_t oh, int32_t ow)
 {
-    const float *in = x0 + (b * 594 + g * 594 + (oh * 2 - 1) * 33
-        + (ow * 2 - 1));
-    const float *w = &x1[(g * 4 + m) * 18];
+    const float *in = &x0[(oh * 2 - 1) * 33 + ow * 2 - 1];
+    const float *w = &x1[m * 18];
     mcc_vf acc0_0_0 = { 0.0f };
     mcc_vf acc0_1_0 = { 0.0f };
     mcc_vf acc1_0_0 = { 0.0f };
@@ -242,26 +223,23 @@ static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const f
         }
         in += 297;
     }
-    mcc_vstore(&y0[(g * 4 + m) * 64 + (oh) * 16 + ow], acc0_0_0);
-    mcc_vstore(&y0[(g * 4 + m) * 64 + (oh + 1) * 16 + ow], acc0_1_0);
-    mcc_vstore(&y0[(g * 4 + m + 1) * 64 + (oh) * 16 + ow], acc1_0_0);
-    mcc_vstore(&y0[(g * 4 + m + 1) * 64 + (oh + 1) * 16 + ow], acc1_1_0);
-    mcc_vstore(&y0[(g * 4 + m + 2) * 64 + (oh) * 16 + ow], acc2_0_0);
-    mcc_vstore(&y0[(g * 4 + m + 2) * 64 + (oh + 1) * 16 + ow], acc2_1_0);
-    mcc_vstore(&y0[(g * 4 + m + 3) * 64 + (oh) * 16 + ow], acc3_0_0);
-    mcc_vstore(&y0[(g * 4 + m + 3) * 64 + (oh + 1) * 16 + ow], acc3_1_0);
+    mcc_vstore(&y0[m * 64 + oh * 16 + ow], acc0_0_0);
+    mcc_vstore(&y0[m * 64 + (oh + 1) * 16 + ow], acc0_1_0);
+    mcc_vstore(&y0[(m + 1) * 64 + oh * 16 + ow], acc1_0_0);
+    mcc_vstore(&y0[(m + 1) * 64 + (oh + 1) * 16 + ow], acc1_1_0);
+    mcc_vstore(&y0[(m + 2) * 64 + oh * 16 + ow], acc2_0_0);
+    mcc_vstore(&y0[(m + 2) * 64 + (oh + 1) * 16 + ow], acc2_1_0);
+    mcc_vstore(&y0[(m + 3) * 64 + oh * 16 + ow], acc3_0_0);
+    mcc_vstore(&y0[(m + 3) * 64 + (oh + 1) * 16 + ow], acc3_1_0);
 }
 
 static void net_k3_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
-    for (int32_t b = 0; b < 1; ++b) {
-        for (int32_t g = 0; g < 1; ++g) {
-            for (int32_t oh = 0; oh < 4; oh += 2) {
-                for (int32_t ow = 0; ow < 16; ow += 8) {
-                    for (int32_t m = 0; m < 4; m += 4) {
-                        net_k3_conv_4x2x8(x0, x1, y0, b, g, m, oh, ow);
-                    }
-                }
+    for (int32_t oh = 0; oh < 4; oh += 2) {
+        for (int32_t ow = 0; ow < 16; ow += 8) {
+            {
+                const int32_t m = 0;
+                net_k3_conv_4x2x8(x0, x1, y0, m, oh, ow);
             }
         }
     }
@@ -273,40 +251,22 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 fill a */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_fill(a->a.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->a.v, sizeof(a->a.v));
+    MCC_STEP(0, net_k0_fill(a->a.v), a->a.v);
 
     /* @1 fill a */
-    MCC_PROFILE_BEGIN(1);
-    net_k0_fill(a->a.v + 264);
-    MCC_PROFILE_END(1);
-    MCC_TRACE(1, a->a.v, sizeof(a->a.v));
+    MCC_STEP(1, net_k0_fill(a->a.v + 264), a->a.v);
 
     /* @2 fill a */
-    MCC_PROFILE_BEGIN(2);
-    net_k1_fill(a->a.v + 33);
-    MCC_PROFILE_END(2);
-    MCC_TRACE(2, a->a.v, sizeof(a->a.v));
+    MCC_STEP(2, net_k1_fill(a->a.v + 33), a->a.v);
 
     /* @3 fill a */
-    MCC_PROFILE_BEGIN(3);
-    net_k1_fill(a->a.v + 65);
-    MCC_PROFILE_END(3);
-    MCC_TRACE(3, a->a.v, sizeof(a->a.v));
+    MCC_STEP(3, net_k1_fill(a->a.v + 65), a->a.v);
 
     /* @4 map */
-    MCC_PROFILE_BEGIN(4);
-    net_k2_map(a->x.v, a->a.v + 34);
-    MCC_PROFILE_END(4);
-    MCC_TRACE(4, a->a.v, sizeof(a->a.v));
+    MCC_STEP(4, net_k2_map(a->x.v, a->a.v + 34), a->a.v);
 
     /* @5 conv */
-    MCC_PROFILE_BEGIN(5);
-    net_k3_conv(a->a.v + 34, w->w_packedchannels, a->y.v);
-    MCC_PROFILE_END(5);
-    MCC_TRACE(5, a->y.v, sizeof(a->y.v));
+    MCC_STEP(5, net_k3_conv(a->a.v + 34, w->w_packedchannels, a->y.v), a->y.v);
 
     return MCC_OK;
 }

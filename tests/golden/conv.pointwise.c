@@ -2,8 +2,10 @@
 
 /* ---- planes with whole vectors and a rest ---- */
 
-/* conv.pointwise: steps @0 */
-static MCC_NOINLINE void net_k0_conv_4x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
+/* conv, step @0 (conv.pointwise): x0 f32[1,3,5,9], x1 weights f32[1,2,3,1,1,4], e0 bias f32[8,1,1] -> y0
+ * f32[1,8,5,9] = relu((acc + e0)). */
+static MCC_NOINLINE void net_k0_conv_4x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
     const float *in = &x0[n];
     const float *w = &x1[m * 3];
@@ -51,9 +53,9 @@ static MCC_NOINLINE void net_k0_conv_4x24(const float *MCC_RESTRICT x0, const fl
         in += 45;
         w += 4;
     }
-    mcc_vstore(&y0[(m) * 45 + n], mcc_vrelu((acc0_0 + mcc_vset(e0[m]))));
-    mcc_vstore(&y0[(m) * 45 + n + 8], mcc_vrelu((acc0_1 + mcc_vset(e0[m]))));
-    mcc_vstore(&y0[(m) * 45 + n + 16], mcc_vrelu((acc0_2 + mcc_vset(e0[m]))));
+    mcc_vstore(&y0[m * 45 + n], mcc_vrelu((acc0_0 + mcc_vset(e0[m]))));
+    mcc_vstore(&y0[m * 45 + n + 8], mcc_vrelu((acc0_1 + mcc_vset(e0[m]))));
+    mcc_vstore(&y0[m * 45 + n + 16], mcc_vrelu((acc0_2 + mcc_vset(e0[m]))));
     mcc_vstore(&y0[(m + 1) * 45 + n], mcc_vrelu((acc1_0 + mcc_vset(e0[m + 1]))));
     mcc_vstore(&y0[(m + 1) * 45 + n + 8], mcc_vrelu((acc1_1 + mcc_vset(e0[m + 1]))));
     mcc_vstore(&y0[(m + 1) * 45 + n + 16], mcc_vrelu((acc1_2 + mcc_vset(e0[m + 1]))));
@@ -65,7 +67,8 @@ static MCC_NOINLINE void net_k0_conv_4x24(const float *MCC_RESTRICT x0, const fl
     mcc_vstore(&y0[(m + 3) * 45 + n + 16], mcc_vrelu((acc3_2 + mcc_vset(e0[m + 3]))));
 }
 
-static MCC_NOINLINE void net_k0_conv_4x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
+static MCC_NOINLINE void net_k0_conv_4x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
     const float *in = &x0[n];
     const float *w = &x1[m * 3];
@@ -113,9 +116,9 @@ static MCC_NOINLINE void net_k0_conv_4x21(const float *MCC_RESTRICT x0, const fl
         in += 45;
         w += 4;
     }
-    mcc_vstore(&y0[(m) * 45 + n], mcc_vrelu((acc0_0 + mcc_vset(e0[m]))));
-    mcc_vstore(&y0[(m) * 45 + n + 8], mcc_vrelu((acc0_1 + mcc_vset(e0[m]))));
-    mcc_vstore_n(&y0[(m) * 45 + n + 16], mcc_vrelu((acc0_2 + mcc_vset(e0[m]))), 5);
+    mcc_vstore(&y0[m * 45 + n], mcc_vrelu((acc0_0 + mcc_vset(e0[m]))));
+    mcc_vstore(&y0[m * 45 + n + 8], mcc_vrelu((acc0_1 + mcc_vset(e0[m]))));
+    mcc_vstore_n(&y0[m * 45 + n + 16], mcc_vrelu((acc0_2 + mcc_vset(e0[m]))), 5);
     mcc_vstore(&y0[(m + 1) * 45 + n], mcc_vrelu((acc1_0 + mcc_vset(e0[m + 1]))));
     mcc_vstore(&y0[(m + 1) * 45 + n + 8], mcc_vrelu((acc1_1 + mcc_vset(e0[m + 1]))));
     mcc_vstore_n(&y0[(m + 1) * 45 + n + 16], mcc_vrelu((acc1_2 + mcc_vset(e0[m + 1]))), 5);
@@ -127,18 +130,19 @@ static MCC_NOINLINE void net_k0_conv_4x21(const float *MCC_RESTRICT x0, const fl
     mcc_vstore_n(&y0[(m + 3) * 45 + n + 16], mcc_vrelu((acc3_2 + mcc_vset(e0[m + 3]))), 5);
 }
 
-static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0)
+static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
+    float *MCC_RESTRICT y0)
 {
-    for (int32_t b = 0; b < 1; ++b) {
-        for (int32_t n = 0; n < 24; n += 24) {
-            for (int32_t m = 0; m < 8; m += 4) {
-                net_k0_conv_4x24(x0, x1, e0, y0, m, n);
-            }
+    {
+        const int32_t n = 0;
+        for (int32_t m = 0; m < 8; m += 4) {
+            net_k0_conv_4x24(x0, x1, e0, y0, m, n);
         }
-        for (int32_t n = 24; n < 45; n += 21) {
-            for (int32_t m = 0; m < 8; m += 4) {
-                net_k0_conv_4x21(x0, x1, e0, y0, m, n);
-            }
+    }
+    {
+        const int32_t n = 24;
+        for (int32_t m = 0; m < 8; m += 4) {
+            net_k0_conv_4x21(x0, x1, e0, y0, m, n);
         }
     }
 }
@@ -149,10 +153,7 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 conv */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_conv(a->x.v, w->w_packedchannels, w->b, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_conv(a->x.v, w->w_packedchannels, w->b, a->y.v), a->y.v);
 
     return MCC_OK;
 }

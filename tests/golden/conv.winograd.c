@@ -2,7 +2,7 @@
 
 /* ---- conv.winograd m=2: tiles of two by two ---- */
 
-/* conv.winograd: steps @0 */
+/* conv 3x3 p1, step @0 (conv.winograd): x0 f32[1,8,8,8] nhwc, x1 weights f32[1,16,8,16] -> y0 f32[1,16,8,8] nhwc. */
 static MCC_NOINLINE void net_k0_conv_points(const float *x0, const float *zeros, float *MCC_RESTRICT v, int32_t q)
 {
     const int32_t i = q / 4;
@@ -55,7 +55,8 @@ static MCC_NOINLINE void net_k0_conv_points(const float *x0, const float *zeros,
     }
 }
 
-static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m, int32_t q, int32_t n)
+static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m,
+    int32_t q, int32_t n)
 {
     const int32_t i = q / 4;
     const int32_t oh = i * 2;
@@ -168,7 +169,8 @@ static MCC_NOINLINE void net_k0_conv_4x2(const float *a, const float *w, float *
     }
 }
 
-static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
+static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0,
+    float *MCC_RESTRICT scratch)
 {
     float *zeros = scratch;
     float *v = zeros + 8;
@@ -207,10 +209,7 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 conv */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_conv(a->x.v, w->w_packedpoints, a->y.v, a->y_scratch.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_conv(a->x.v, w->w_packedpoints, a->y.v, a->y_scratch.v), a->y.v);
 
     return MCC_OK;
 }

@@ -2,7 +2,7 @@
 
 /* ---- a transpose of planes to channels-last ---- */
 
-/* copy.generic: steps @0 */
+/* copy for transpose, step @0 (copy.generic): x0 f32[2,3,4,5] -> y0 f32[2,4,5,3]. */
 static void net_k0_copy(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -19,17 +19,14 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 transpose */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_copy(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_copy(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }
 
 /* ---- every third element of rows ---- */
 
-/* copy.generic: steps @0 */
+/* copy for slice, step @0 (copy.generic): x0 f32[80] -> y0 f32[4,20]. */
 static void net_k0_copy(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 80; ++i0) {
@@ -42,10 +39,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 slice */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_copy(a->x.v + 1, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_copy(a->x.v + 1, a->y.v), a->y.v);
 
     return MCC_OK;
 }

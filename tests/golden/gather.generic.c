@@ -2,7 +2,7 @@
 
 /* ---- rows of a table ---- */
 
-/* gather.generic: steps @0 */
+/* gather axis=0, step @0 (gather.generic): x0 constants f32[20,8], x1 i64[5] -> y0 f32[5,8]. */
 static mcc_status net_k0_gather(const float *MCC_RESTRICT x0, const int64_t *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 5; ++i0) {
@@ -24,13 +24,10 @@ mcc_status net_run(const net_t *net)
     mcc_status st;
 
     /* @0 gather */
-    MCC_PROFILE_BEGIN(0);
-    st = net_k0_gather(w->t, a->i.v, a->y.v);
-    MCC_PROFILE_END(0);
+    MCC_STATUS_STEP(0, st, net_k0_gather(w->t, a->i.v, a->y.v), a->y.v);
     if (st != MCC_OK) {
         return st;
     }
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
 
     return MCC_OK;
 }

@@ -3,7 +3,7 @@
 /* max(x, 0), which keeps NaN. */
 static inline float mcc_relu_f32(float x)
 {
-    return (x < 0) ? (float)0 : x;
+    return (x < 0.0f) ? 0.0f : x;
 }
 
 /* An index into an axis, counted from its end if negative; -1 if it is outside. */
@@ -18,7 +18,7 @@ static inline int32_t mcc_index_i64(int64_t i, int32_t extent)
 /* 1 / (1 + exp(-x)). */
 static inline float mcc_sigmoid_f32(float x)
 {
-    return (float)1 / ((float)1 + expf(-x));
+    return 1.0f / (1.0f + expf(-x));
 }
 
 /* The larger of two; NaN if either is. */

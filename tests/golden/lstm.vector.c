@@ -2,15 +2,17 @@
 
 /* ---- three steps of a batch of one ---- */
 
-/* lstm.vector: steps @0 */
-static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t t, int32_t j, int32_t from)
+/* lstm outputs=('y','h','c') reverse=False, step @0 (lstm.vector): x0 f32[3,1,36], x1 constants f32[1,9,4,16], x3
+ * f32[1,9], x4 f32[1,9] -> y0 f32[3,1,9], y1 f32[1,9], y2 f32[1,9]. */
+static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t t, int32_t j, int32_t from)
 {
     const float *h = scratch + from;
     float *next = scratch + (9 - from);
     const int32_t turn = (from == 0) ? 1 : -1;
     const int32_t first = (from == 0) ? 0 : 8;
     const float *a = h + first;
-    const float *w = &x1[j * 36 + first * 64];
+    int32_t w = j * 36 + first * 64;
     mcc_vf g0_0 = mcc_vload(&x0[t * 36 + j]);
     mcc_vf g0_1 = mcc_vload_n(&x0[t * 36 + 8 + j], 1);
     mcc_vf g1_0 = mcc_vload(&x0[t * 36 + 9 + j]);
@@ -21,14 +23,14 @@ static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float
     mcc_vf g3_1 = mcc_vload_n(&x0[t * 36 + 35 + j], 1);
     for (int32_t i = 0; i < 9; ++i) {
         const mcc_vf s = mcc_vset(*a);
-        g0_0 = mcc_vfma(s, mcc_vload(w), g0_0);
-        g0_1 = mcc_vfma(s, mcc_vload(w + 8), g0_1);
-        g1_0 = mcc_vfma(s, mcc_vload(w + 16), g1_0);
-        g1_1 = mcc_vfma(s, mcc_vload(w + 24), g1_1);
-        g2_0 = mcc_vfma(s, mcc_vload(w + 32), g2_0);
-        g2_1 = mcc_vfma(s, mcc_vload(w + 40), g2_1);
-        g3_0 = mcc_vfma(s, mcc_vload(w + 48), g3_0);
-        g3_1 = mcc_vfma(s, mcc_vload(w + 56), g3_1);
+        g0_0 = mcc_vfma(s, mcc_vload(&x1[w]), g0_0);
+        g0_1 = mcc_vfma(s, mcc_vload(&x1[w + 8]), g0_1);
+        g1_0 = mcc_vfma(s, mcc_vload(&x1[w + 16]), g1_0);
+        g1_1 = mcc_vfma(s, mcc_vload(&x1[w + 24]), g1_1);
+        g2_0 = mcc_vfma(s, mcc_vload(&x1[w + 32]), g2_0);
+        g2_1 = mcc_vfma(s, mcc_vload(&x1[w + 40]), g2_1);
+        g3_0 = mcc_vfma(s, mcc_vload(&x1[w + 48]), g3_0);
+        g3_1 = mcc_vfma(s, mcc_vload(&x1[w + 56]), g3_1);
         a += turn;
         w += turn * 64;
     }
@@ -57,7 +59,9 @@ static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float
     mcc_vstore_n(&y0[t * 9 + j + 8], h1, 1);
 }
 
-static void net_k0_lstm(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x3, const float *MCC_RESTRICT x4, float *MCC_RESTRICT y0, float *MCC_RESTRICT y1, float *MCC_RESTRICT y2, float *MCC_RESTRICT scratch)
+static void net_k0_lstm(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x3,
+    const float *MCC_RESTRICT x4, float *MCC_RESTRICT y0, float *MCC_RESTRICT y1, float *MCC_RESTRICT y2,
+    float *MCC_RESTRICT scratch)
 {
     for (int32_t b = 0; b < 1; ++b) {
         int32_t from = 0;
@@ -92,10 +96,7 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 lstm */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_lstm(a->g.v, w->r_unitblocks, a->h.v, a->c.v, a->y.v, a->p.v, a->q.v, a->y_scratch.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_lstm(a->g.v, w->r_unitblocks, a->h.v, a->c.v, a->y.v, a->p.v, a->q.v, a->y_scratch.v), a->y.v);
     MCC_TRACE(0, a->p.v, sizeof(a->p.v));
     MCC_TRACE(0, a->q.v, sizeof(a->q.v));
 

@@ -2,7 +2,8 @@
 
 /* ---- a row ---- */
 
-/* map.generic: steps @0 */
+/* map, step @0 (map.generic): x0 f32[37], x1 f32[37] -> y0 f32[37] = x0 * sigmoid(x1). y0 may lie over x0, hence no
+ * restrict: what is overwritten there has been read. */
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
     for (int32_t i0 = 0; i0 < 37; ++i0) {
@@ -15,17 +16,15 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 map */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_map(a->x.v, a->y.v, a->z.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->z.v, sizeof(a->z.v));
+    MCC_STEP(0, net_k0_map(a->x.v, a->y.v, a->z.v), a->z.v);
 
     return MCC_OK;
 }
 
 /* ---- broadcast: an operand for each row, one for each column ---- */
 
-/* map.generic: steps @0 */
+/* map, step @0 (map.generic): x0 f32[3,5,8], x1 f32[3,5,8], x2 f32[3,5,8] -> y0 f32[3,5,8] = min(max((x0 + x1), x2),
+ * 6.0). y0 may lie over x0, hence no restrict: what is overwritten there has been read. */
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, float *y0)
 {
     for (int32_t i0 = 0; i0 < 3; ++i0) {
@@ -42,17 +41,15 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 map */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_map(a->x.v, a->y.v, a->z.v, a->r.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->r.v, sizeof(a->r.v));
+    MCC_STEP(0, net_k0_map(a->x.v, a->y.v, a->z.v, a->r.v), a->r.v);
 
     return MCC_OK;
 }
 
 /* ---- integers: comparison and choice ---- */
 
-/* map.generic: steps @0 */
+/* map, step @0 (map.generic): x0 i32[6,7], x1 i32[6,7] -> y0 i32[6,7] = select(lt(x0, x1), x0, (x1 + i32(1))). y0
+ * may lie over x0, hence no restrict: what is overwritten there has been read. */
 static void net_k0_map(const int32_t *x0, const int32_t *MCC_RESTRICT x1, int32_t *y0)
 {
     for (int32_t i0 = 0; i0 < 6; ++i0) {
@@ -69,10 +66,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 map */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_map(a->x.v, a->y.v, a->z.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->z.v, sizeof(a->z.v));
+    MCC_STEP(0, net_k0_map(a->x.v, a->y.v, a->z.v), a->z.v);
 
     return MCC_OK;
 }

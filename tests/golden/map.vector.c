@@ -2,7 +2,8 @@
 
 /* ---- a row: whole vectors and a rest ---- */
 
-/* map.vector: steps @0 */
+/* map, step @0 (map.vector): x0 f32[37], x1 f32[37] -> y0 f32[37] = x0 * sigmoid(x1). y0 may lie over x0, hence no
+ * restrict: what is overwritten there has been read. */
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
     {
@@ -27,23 +28,23 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 map */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_map(a->x.v, a->y.v, a->z.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->z.v, sizeof(a->z.v));
+    MCC_STEP(0, net_k0_map(a->x.v, a->y.v, a->z.v), a->z.v);
 
     return MCC_OK;
 }
 
 /* ---- broadcast: an operand for each row, one for each column ---- */
 
-/* map.vector: steps @0 */
+/* map, step @0 (map.vector): x0 f32[3,5,8], x1 f32[3,5,8], x2 f32[3,5,8] -> y0 f32[3,5,8] = min(max((x0 + x1), x2),
+ * 6.0). y0 may lie over x0, hence no restrict: what is overwritten there has been read. */
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, float *y0)
 {
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         for (int32_t i1 = 0; i1 < 5; ++i1) {
             {
-                mcc_vstore(&y0[i0 * 40 + i1 * 8], mcc_vmin((mcc_vmax((mcc_vload(&x0[i0 * 40 + i1 * 8]) + mcc_vset(x1[i1])), mcc_vload(&x2[0]))), mcc_vset(6.0f)));
+                mcc_vstore(&y0[i0 * 40 + i1 * 8],
+                    mcc_vmin(mcc_vmax((mcc_vload(&x0[i0 * 40 + i1 * 8]) + mcc_vset(x1[i1])), mcc_vload(&x2[0])),
+                    mcc_vset(6.0f)));
             }
         }
     }
@@ -54,17 +55,15 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 map */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_map(a->x.v, a->y.v, a->z.v, a->r.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->r.v, sizeof(a->r.v));
+    MCC_STEP(0, net_k0_map(a->x.v, a->y.v, a->z.v, a->r.v), a->r.v);
 
     return MCC_OK;
 }
 
 /* ---- halves: converted around the arithmetic ---- */
 
-/* map.vector: steps @0 */
+/* map storage='f16', step @0 (map.vector): x0 f16[4,21], x1 f16[4,21] -> y0 f16[4,21] = x0 + x1. y0 may lie over x0,
+ * hence no restrict: what is overwritten there has been read. */
 static void net_k0_map(const uint16_t *x0, const uint16_t *MCC_RESTRICT x1, uint16_t *y0)
 {
     for (int32_t i0 = 0; i0 < 4; ++i0) {
@@ -84,10 +83,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 map */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_map(a->x.v, a->y.v, a->z.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->z.v, sizeof(a->z.v));
+    MCC_STEP(0, net_k0_map(a->x.v, a->y.v, a->z.v), a->z.v);
 
     return MCC_OK;
 }

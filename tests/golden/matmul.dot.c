@@ -2,8 +2,9 @@
 
 /* ---- a matrix by a column ---- */
 
-/* matmul.dot: steps @0 */
-static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, int32_t n)
+/* matmul, step @0 (matmul.dot): x0 f32[18,1], x1 f32[9,18] -> y0 f32[9,1]. */
+static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    float *MCC_RESTRICT y0, int32_t n)
 {
     const float *a = &x0[0];
     const float *w = &x1[n * 18];
@@ -13,9 +14,9 @@ static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const f
     mcc_vf acc0_3 = { 0.0f };
     for (int32_t i = 0; i < 16; i += 8) {
         const mcc_vf w0 = mcc_vload(w + i);
-        const mcc_vf w1 = mcc_vload(w + 18 + i);
-        const mcc_vf w2 = mcc_vload(w + 36 + i);
-        const mcc_vf w3 = mcc_vload(w + 54 + i);
+        const mcc_vf w1 = mcc_vload(w + i + 18);
+        const mcc_vf w2 = mcc_vload(w + i + 36);
+        const mcc_vf w3 = mcc_vload(w + i + 54);
         {
             const mcc_vf s = mcc_vload(a + i);
             acc0_0 = mcc_vfma(s, w0, acc0_0);
@@ -26,9 +27,9 @@ static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const f
     }
     for (int32_t i = 16; i < 18; i += 2) {
         const mcc_vf w0 = mcc_vload_n(w + i, 2);
-        const mcc_vf w1 = mcc_vload_n(w + 18 + i, 2);
-        const mcc_vf w2 = mcc_vload_n(w + 36 + i, 2);
-        const mcc_vf w3 = mcc_vload_n(w + 54 + i, 2);
+        const mcc_vf w1 = mcc_vload_n(w + i + 18, 2);
+        const mcc_vf w2 = mcc_vload_n(w + i + 36, 2);
+        const mcc_vf w3 = mcc_vload_n(w + i + 54, 2);
         {
             const mcc_vf s = mcc_vload_n(a + i, 2);
             acc0_0 = mcc_vfma(s, w0, acc0_0);
@@ -51,7 +52,8 @@ static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const f
     }
 }
 
-static MCC_NOINLINE void net_k0_matmul_1x1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, int32_t n)
+static MCC_NOINLINE void net_k0_matmul_1x1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    float *MCC_RESTRICT y0, int32_t n)
 {
     const float *a = &x0[0];
     const float *w = &x1[n * 18];
@@ -80,7 +82,8 @@ static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRIC
     for (int32_t n = 0; n < 8; n += 4) {
         net_k0_matmul_1x4(x0, x1, y0, n);
     }
-    for (int32_t n = 8; n < 9; n += 1) {
+    {
+        const int32_t n = 8;
         net_k0_matmul_1x1(x0, x1, y0, n);
     }
 }
@@ -90,10 +93,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 matmul */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_matmul(a->z.v, a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_matmul(a->z.v, a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }

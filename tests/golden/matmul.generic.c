@@ -2,12 +2,14 @@
 
 /* ---- a matrix by constants, with a bias and an activation ---- */
 
-/* matmul.generic: steps @0 */
-static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0)
+/* matmul, step @0 (matmul.generic): x0 f32[3,7], x1 weights f32[7,5], e0 bias f32[5] -> y0 f32[3,5] = relu((acc +
+ * e0)). */
+static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
+    float *MCC_RESTRICT y0)
 {
     for (int32_t m = 0; m < 3; ++m) {
         for (int32_t n = 0; n < 5; ++n) {
-            float acc = 0;
+            float acc = 0.0f;
             for (int32_t i = 0; i < 7; ++i) {
                 acc += x0[m * 7 + i] * x1[i * 5 + n];
             }
@@ -22,23 +24,20 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 matmul */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_matmul(a->x.v, w->w, w->b, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_matmul(a->x.v, w->w, w->b, a->y.v), a->y.v);
 
     return MCC_OK;
 }
 
 /* ---- batches of two values, the second transposed ---- */
 
-/* matmul.generic: steps @0 */
+/* matmul trans_b=True, step @0 (matmul.generic): x0 f32[2,3,7], x1 f32[2,4,7] -> y0 f32[2,3,4]. */
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
     for (int32_t b0 = 0; b0 < 2; ++b0) {
         for (int32_t m = 0; m < 3; ++m) {
             for (int32_t n = 0; n < 4; ++n) {
-                float acc = 0;
+                float acc = 0.0f;
                 for (int32_t i = 0; i < 7; ++i) {
                     acc += x0[b0 * 21 + m * 7 + i] * x1[b0 * 28 + n * 7 + i];
                 }
@@ -53,10 +52,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 matmul */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_matmul(a->x.v, a->z.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_matmul(a->x.v, a->z.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }

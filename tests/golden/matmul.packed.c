@@ -2,8 +2,10 @@
 
 /* ---- one row: the weights are read once ---- */
 
-/* matmul.packed: steps @0 */
-static MCC_NOINLINE void net_k0_matmul_1x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t n)
+/* matmul, step @0 (matmul.packed): x0 f32[1,40], x1 weights f32[960], e0 bias f32[24] -> y0 f32[1,24] = relu((acc +
+ * e0)). */
+static MCC_NOINLINE void net_k0_matmul_1x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t n)
 {
     const float *a = &x0[0];
     const float *w = &x1[n * 40];
@@ -29,12 +31,12 @@ static MCC_NOINLINE void net_k0_matmul_1x24(const float *MCC_RESTRICT x0, const 
     mcc_vstore(&y0[n + 16], mcc_vrelu((acc[0][2] + mcc_vload(&e0[n + 16]))));
 }
 
-static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0)
+static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
+    float *MCC_RESTRICT y0)
 {
-    for (int32_t n = 0; n < 24; n += 24) {
-        for (int32_t m = 0; m < 1; m += 1) {
-            net_k0_matmul_1x24(x0, x1, e0, y0, n);
-        }
+    {
+        const int32_t n = 0;
+        net_k0_matmul_1x24(x0, x1, e0, y0, n);
     }
 }
 
@@ -44,18 +46,16 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 matmul */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_matmul(a->x.v, w->w_packedcolumns, w->b, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_matmul(a->x.v, w->w_packedcolumns, w->b, a->y.v), a->y.v);
 
     return MCC_OK;
 }
 
 /* ---- tiles of rows and columns, rests of both ---- */
 
-/* matmul.packed: steps @0 */
-static MCC_NOINLINE void net_k0_matmul_4x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, int32_t m, int32_t n)
+/* matmul, step @0 (matmul.packed): x0 f32[7,16], x1 weights f32[384] -> y0 f32[7,21]. */
+static MCC_NOINLINE void net_k0_matmul_4x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
     const float *a = &x0[m * 16];
     const float *w = &x1[n * 16];
@@ -87,7 +87,8 @@ static MCC_NOINLINE void net_k0_matmul_4x21(const float *MCC_RESTRICT x0, const 
     }
 }
 
-static MCC_NOINLINE void net_k0_matmul_3x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, int32_t m, int32_t n)
+static MCC_NOINLINE void net_k0_matmul_3x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
+    float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
     const float *a = &x0[m * 16];
     const float *w = &x1[n * 16];
@@ -121,11 +122,14 @@ static MCC_NOINLINE void net_k0_matmul_3x21(const float *MCC_RESTRICT x0, const 
 
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
-    for (int32_t n = 0; n < 21; n += 21) {
-        for (int32_t m = 0; m < 4; m += 4) {
+    {
+        const int32_t n = 0;
+        {
+            const int32_t m = 0;
             net_k0_matmul_4x21(x0, x1, y0, m, n);
         }
-        for (int32_t m = 4; m < 7; m += 3) {
+        {
+            const int32_t m = 4;
             net_k0_matmul_3x21(x0, x1, y0, m, n);
         }
     }
@@ -137,10 +141,7 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 matmul */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_matmul(a->x.v, w->w_packedcolumns, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_matmul(a->x.v, w->w_packedcolumns, a->y.v), a->y.v);
 
     return MCC_OK;
 }

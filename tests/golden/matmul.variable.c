@@ -2,8 +2,9 @@
 
 /* ---- both operands are values ---- */
 
-/* matmul.variable: steps @0 */
-static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m, int32_t n)
+/* matmul, step @0 (matmul.variable): x0 f32[4,9], x1 f32[9,18] -> y0 f32[4,18] = min(max(acc, -0.5), 0.75). */
+static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0,
+    float *MCC_RESTRICT scratch, int32_t m, int32_t n)
 {
     const float *a = &x0[m * 9];
     const float *w = scratch;
@@ -29,15 +30,17 @@ static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float 
 
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 4; ++r) {
-        mcc_vstore(&y0[(m + r) * 18 + n], mcc_vmin((mcc_vmax(acc[r][0], mcc_vset(-0.5f))), mcc_vset(0.75f)));
-        mcc_vstore(&y0[(m + r) * 18 + n + 8], mcc_vmin((mcc_vmax(acc[r][1], mcc_vset(-0.5f))), mcc_vset(0.75f)));
-        mcc_vstore_n(&y0[(m + r) * 18 + n + 16], mcc_vmin((mcc_vmax(acc[r][2], mcc_vset(-0.5f))), mcc_vset(0.75f)), 2);
+        mcc_vstore(&y0[(m + r) * 18 + n], mcc_vmin(mcc_vmax(acc[r][0], mcc_vset(-0.5f)), mcc_vset(0.75f)));
+        mcc_vstore(&y0[(m + r) * 18 + n + 8], mcc_vmin(mcc_vmax(acc[r][1], mcc_vset(-0.5f)), mcc_vset(0.75f)));
+        mcc_vstore_n(&y0[(m + r) * 18 + n + 16], mcc_vmin(mcc_vmax(acc[r][2], mcc_vset(-0.5f)), mcc_vset(0.75f)), 2);
     }
 }
 
-static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
+static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0,
+    float *MCC_RESTRICT scratch)
 {
-    for (int32_t n = 0; n < 18; n += 18) {
+    {
+        const int32_t n = 0;
         {
             const float *from = &x1[n];
             float *to = &scratch[0];
@@ -49,7 +52,8 @@ static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRIC
                 to += 24;
             }
         }
-        for (int32_t m = 0; m < 4; m += 4) {
+        {
+            const int32_t m = 0;
             net_k0_matmul_4x18(x0, y0, scratch, m, n);
         }
     }
@@ -60,10 +64,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 matmul */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_matmul(a->x.v, a->z.v, a->y.v, a->y_scratch.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_matmul(a->x.v, a->z.v, a->y.v, a->y_scratch.v), a->y.v);
 
     return MCC_OK;
 }

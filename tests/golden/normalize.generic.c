@@ -2,19 +2,21 @@
 
 /* ---- layer normalisation with scale and shift ---- */
 
-/* normalize.generic: steps @0 */
+/* normalize axes=(1,) epsilon=1e-05, step @0 (normalize.generic): x0 f32[3,40], e0 constants f32[40], e1 constants
+ * f32[40] -> y0 f32[3,40] = (acc * e0) + e1. y0 may lie over x0, hence no restrict: what is overwritten there has
+ * been read. */
 static void net_k0_normalize(const float *x0, const float *MCC_RESTRICT e0, const float *MCC_RESTRICT e1, float *y0)
 {
     const float count = (float)(40);
 
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         const float pivot = x0[i0 * 40];
-        float sum = 0;
+        float sum = 0.0f;
         for (int32_t r0 = 0; r0 < 40; ++r0) {
             sum += x0[i0 * 40 + r0] - pivot;
         }
         const float mean = pivot + sum / count;
-        float squares = 0;
+        float squares = 0.0f;
         for (int32_t r0 = 0; r0 < 40; ++r0) {
             const float d = x0[i0 * 40 + r0] - mean;
             squares += d * d;
@@ -32,10 +34,7 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 normalize */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_normalize(a->x.v, w->s, w->b, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_normalize(a->x.v, w->s, w->b, a->y.v), a->y.v);
 
     return MCC_OK;
 }

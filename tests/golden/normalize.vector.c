@@ -2,7 +2,9 @@
 
 /* ---- layer normalisation with scale and shift ---- */
 
-/* normalize.vector: steps @0 */
+/* normalize axes=(1,) epsilon=1e-05, step @0 (normalize.vector): x0 f32[3,40], e0 constants f32[40], e1 constants
+ * f32[40] -> y0 f32[3,40] = (acc * e0) + e1. y0 may lie over x0, hence no restrict: what is overwritten there has
+ * been read. */
 static void net_k0_normalize(const float *x0, const float *MCC_RESTRICT e0, const float *MCC_RESTRICT e1, float *y0)
 {
     for (int32_t i0 = 0; i0 < 3; ++i0) {
@@ -112,17 +114,15 @@ mcc_status net_run(const net_t *net)
     const net_weights *const w = net->weights;
 
     /* @0 normalize */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_normalize(a->x.v, w->s, w->b, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_normalize(a->x.v, w->s, w->b, a->y.v), a->y.v);
 
     return MCC_OK;
 }
 
 /* ---- root mean square over rows of 21 ---- */
 
-/* normalize.vector: steps @0 */
+/* normalize axes=(1,) epsilon=1e-05 center=False, step @0 (normalize.vector): x0 f32[3,21] -> y0 f32[3,21]. y0 may
+ * lie over x0, hence no restrict: what is overwritten there has been read. */
 static void net_k0_normalize(const float *x0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 3; ++i0) {
@@ -171,10 +171,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 normalize */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_normalize(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_normalize(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }

@@ -2,13 +2,13 @@
 
 /* ---- the largest of 3x3 with padding ---- */
 
-/* pool.channels: steps @0 */
-static MCC_NOINLINE void net_k0_pool_0(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, int32_t b, int32_t oh, int32_t ow, int32_t ih, int32_t lines)
+/* pool max 3x3 s2 p1, step @0 (pool.channels): x0 f32[1,20,7,7] nhwc -> y0 f32[1,20,4,4] nhwc. */
+static MCC_NOINLINE void net_k0_pool_0(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow,
+    int32_t ih, int32_t lines)
 {
     (void)lines; /* all of the window's */
     for (int32_t c = 0; c < 16; c += 8) {
-        const float *in = &x0[b * 980 + ih * 140
-            + (ow * 2) * 20 + c];
+        const float *in = &x0[ih * 140 + (ow * 2) * 20 + c];
         mcc_vf acc[4] = { { 0.0f } };
         MCC_UNROLL_FULLY
         for (int32_t column = 1; column < 8; ++column) {
@@ -32,8 +32,7 @@ static MCC_NOINLINE void net_k0_pool_0(const float *MCC_RESTRICT x0, float *MCC_
     }
     {
         const int32_t c = 16;
-        const float *in = &x0[b * 980 + ih * 140
-            + (ow * 2) * 20 + c];
+        const float *in = &x0[ih * 140 + (ow * 2) * 20 + c];
         mcc_vf acc[4] = { { 0.0f } };
         MCC_UNROLL_FULLY
         for (int32_t column = 1; column < 8; ++column) {
@@ -57,11 +56,11 @@ static MCC_NOINLINE void net_k0_pool_0(const float *MCC_RESTRICT x0, float *MCC_
     }
 }
 
-static MCC_NOINLINE void net_k0_pool_0_lines(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, int32_t b, int32_t oh, int32_t ow, int32_t ih, int32_t lines)
+static MCC_NOINLINE void net_k0_pool_0_lines(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, int32_t oh,
+    int32_t ow, int32_t ih, int32_t lines)
 {
     for (int32_t c = 0; c < 16; c += 8) {
-        const float *in = &x0[b * 980 + ih * 140
-            + (ow * 2) * 20 + c];
+        const float *in = &x0[ih * 140 + (ow * 2) * 20 + c];
         mcc_vf acc[4] = { { 0.0f } };
         MCC_UNROLL_FULLY
         for (int32_t column = 1; column < 8; ++column) {
@@ -84,8 +83,7 @@ static MCC_NOINLINE void net_k0_pool_0_lines(const float *MCC_RESTRICT x0, float
     }
     {
         const int32_t c = 16;
-        const float *in = &x0[b * 980 + ih * 140
-            + (ow * 2) * 20 + c];
+        const float *in = &x0[ih * 140 + (ow * 2) * 20 + c];
         mcc_vf acc[4] = { { 0.0f } };
         MCC_UNROLL_FULLY
         for (int32_t column = 1; column < 8; ++column) {
@@ -110,18 +108,17 @@ static MCC_NOINLINE void net_k0_pool_0_lines(const float *MCC_RESTRICT x0, float
 
 static void net_k0_pool(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
-    for (int32_t b = 0; b < 1; ++b) {
-        for (int32_t oh = 0; oh < 4; ++oh) {
-            const int32_t top = oh * 2 - 1;
-            const int32_t above = ((top >= 0) ? 0 : ((top + 3 <= 0) ? 3 : (0 - top)));
-            const int32_t lines = ((top >= 7) ? 0 : ((top + 3 <= 7) ? 3 : (7 - top))) - above;
-            const int32_t ih = top + above;
-            for (int32_t ow = 0; ow < 4; ow += 4) {
-                if (lines == 3) {
-                    net_k0_pool_0(x0, y0, b, oh, ow, ih, lines);
-                } else {
-                    net_k0_pool_0_lines(x0, y0, b, oh, ow, ih, lines);
-                }
+    for (int32_t oh = 0; oh < 4; ++oh) {
+        const int32_t top = oh * 2 - 1;
+        const int32_t above = ((top >= 0) ? 0 : ((top + 3 <= 0) ? 3 : (0 - top)));
+        const int32_t lines = ((top >= 7) ? 0 : ((top + 3 <= 7) ? 3 : (7 - top))) - above;
+        const int32_t ih = top + above;
+        {
+            const int32_t ow = 0;
+            if (lines == 3) {
+                net_k0_pool_0(x0, y0, oh, ow, ih, lines);
+            } else {
+                net_k0_pool_0_lines(x0, y0, oh, ow, ih, lines);
             }
         }
     }
@@ -132,10 +129,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 pool */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_pool(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_pool(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }

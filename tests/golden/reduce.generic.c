@@ -2,7 +2,7 @@
 
 /* ---- the last axis ---- */
 
-/* reduce.generic: steps @0 */
+/* reduce mode='max' axes=(1,), step @0 (reduce.generic): x0 f32[4,75] read as neg(acc) -> y0 f32[4,1]. */
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 4; ++i0) {
@@ -19,17 +19,14 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 reduce */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_reduce(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_reduce(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }
 
 /* ---- outer axes: a mean over pixels of each channel ---- */
 
-/* reduce.generic: steps @0 */
+/* reduce mode='sum' axes=(2,3), step @0 (reduce.generic): x0 f32[1,6,5,7] -> y0 f32[1,6,1,1] = acc * 0.028571429. */
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 6; ++i0) {
@@ -46,10 +43,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 reduce */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_reduce(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_reduce(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }

@@ -2,7 +2,7 @@
 
 /* ---- along a row: the lanes are combined at its end ---- */
 
-/* reduce.vector: steps @0 */
+/* reduce mode='max' axes=(1,), step @0 (reduce.vector): x0 f32[4,75] read as neg(acc) -> y0 f32[4,1]. */
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 4; ++i0) {
@@ -52,17 +52,14 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 reduce */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_reduce(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_reduce(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }
 
 /* ---- across rows: a vector of results ---- */
 
-/* reduce.vector: steps @0 */
+/* reduce mode='sum' axes=(1,), step @0 (reduce.vector): x0 f32[3,6,40] -> y0 f32[3,1,40] = acc * 0.16666667. */
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 3; ++i0) {
@@ -108,10 +105,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 reduce */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_reduce(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_reduce(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }

@@ -2,7 +2,8 @@
 
 /* ---- the last axis ---- */
 
-/* softmax.generic: steps @0 */
+/* softmax axis=1, step @0 (softmax.generic): x0 f32[2,30] -> y0 f32[2,30]. y0 may lie over x0, hence no restrict:
+ * what is overwritten there has been read. */
 static void net_k0_softmax(const float *x0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -10,7 +11,7 @@ static void net_k0_softmax(const float *x0, float *y0)
         for (int32_t r0 = 0; r0 < 30; ++r0) {
             top = mcc_max_f32(top, x0[i0 * 30 + r0]);
         }
-        float sum = 0;
+        float sum = 0.0f;
         for (int32_t r0 = 0; r0 < 30; ++r0) {
             const float power = expf(x0[i0 * 30 + r0] - top);
             y0[i0 * 30 + r0] = power;
@@ -28,17 +29,15 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 softmax */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_softmax(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_softmax(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }
 
 /* ---- an inner axis, the logarithm ---- */
 
-/* softmax.generic: steps @0 */
+/* softmax axis=1 mode='log', step @0 (softmax.generic): x0 f32[2,9,4] -> y0 f32[2,9,4]. y0 may lie over x0, hence no
+ * restrict: what is overwritten there has been read. */
 static void net_k0_softmax(const float *x0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -47,7 +46,7 @@ static void net_k0_softmax(const float *x0, float *y0)
             for (int32_t r0 = 0; r0 < 9; ++r0) {
                 top = mcc_max_f32(top, x0[i0 * 36 + i1 + r0 * 4]);
             }
-            float sum = 0;
+            float sum = 0.0f;
             for (int32_t r0 = 0; r0 < 9; ++r0) {
                 sum += expf(x0[i0 * 36 + i1 + r0 * 4] - top);
             }
@@ -64,10 +63,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 softmax */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_softmax(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_softmax(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }

@@ -2,7 +2,8 @@
 
 /* ---- along a row, with what comes before and behind ---- */
 
-/* softmax.vector: steps @0 */
+/* softmax axis=1, step @0 (softmax.vector): x0 f32[2,30] read as neg(acc), e0 f32[2,30] -> y0 f32[2,30] = acc + e0.
+ * y0 may lie over x0, hence no restrict: what is overwritten there has been read. */
 static void net_k0_softmax(const float *x0, const float *MCC_RESTRICT e0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -10,7 +11,8 @@ static void net_k0_softmax(const float *x0, const float *MCC_RESTRICT e0, float 
         const mcc_vf x_1 = -mcc_vload(&x0[i0 * 30 + 8]);
         const mcc_vf x_2 = -mcc_vload(&x0[i0 * 30 + 16]);
         const mcc_vf x_3 = -mcc_vload_n(&x0[i0 * 30 + 24], 6);
-        const mcc_vf top = mcc_vset(mcc_vtop(mcc_vmax(mcc_vmax(x_0, x_1), mcc_vmax(x_2, mcc_vfirst(6, x_3, mcc_vset(-INFINITY))))));
+        const mcc_vf top = mcc_vset(mcc_vtop(mcc_vmax(mcc_vmax(x_0, x_1),
+            mcc_vmax(x_2, mcc_vfirst(6, x_3, mcc_vset(-INFINITY))))));
         const mcc_vf e_0 = mcc_vexp_below(x_0 - top);
         const mcc_vf e_1 = mcc_vexp_below(x_1 - top);
         const mcc_vf e_2 = mcc_vexp_below(x_2 - top);
@@ -29,17 +31,15 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 softmax */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_softmax(a->x.v, a->b.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_softmax(a->x.v, a->b.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }
 
 /* ---- across rows: a vector of maxima and of sums ---- */
 
-/* softmax.vector: steps @0 */
+/* softmax axis=1, step @0 (softmax.vector): x0 f32[2,9,20] -> y0 f32[2,9,20]. y0 may lie over x0, hence no restrict:
+ * what is overwritten there has been read. */
 static void net_k0_softmax(const float *x0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -91,10 +91,7 @@ mcc_status net_run(const net_t *net)
     net_arena *const a = net->arena;
 
     /* @0 softmax */
-    MCC_PROFILE_BEGIN(0);
-    net_k0_softmax(a->x.v, a->y.v);
-    MCC_PROFILE_END(0);
-    MCC_TRACE(0, a->y.v, sizeof(a->y.v));
+    MCC_STEP(0, net_k0_softmax(a->x.v, a->y.v), a->y.v);
 
     return MCC_OK;
 }

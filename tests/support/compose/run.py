@@ -23,10 +23,6 @@ from tests.support.compose.judge import Expected, expectations, judged
 from tests.support.compose.network import Composition
 from tests.support.opcases import Built, CaseLibrary
 
-UNFOUNDED = ("-Wno-stringop-overflow",)
-"""gcc 12 -O3 takes members of the arena's union that begin at one address for the smallest of them: kernels that it
-inlines seem to write past it. Writes past the arena are found by the page behind it."""
-
 SECONDS = 20
 """What one composition may run."""
 
@@ -136,8 +132,7 @@ def _compiled(s: Subject, setting: Setting, folder: Path) -> Built:
 def _built_and_run(built: list[tuple[Subject, Built]], setting: Setting, folder: Path) -> list[Finding]:
     if not built:
         return []
-    warnings = [*strict_warnings(setting.compiler), *(UNFOUNDED if setting.compiler == "gcc" else ())]
-    flags = [*resolve(setting.target).c_flags, *setting.flags, *warnings]
+    flags = [*resolve(setting.target).c_flags, *setting.flags, *strict_warnings(setting.compiler)]
     compiler = (setting.compiler,)
     folder = Path(tempfile.mkdtemp(dir=folder))  # a path of its own: a loaded library is known by its path
     library = CaseLibrary(folder, [b for _, b in built], flags, compiler, allocate=guarded_bytes)
