@@ -54,6 +54,11 @@ def _compare(symbol: str) -> dict[str, str]:
     return {"f": text, "i": text, "u": text, "b": text}
 
 
+def _lanes(symbol: str) -> dict[str, str]:
+    """Comparisons of vectors."""
+    return dict.fromkeys("fi", "{0} " + symbol + " {1}")
+
+
 def _libm(name: str) -> dict[str, str]:
     return {"f": name + "{f}({0})"}
 
@@ -124,9 +129,9 @@ def _helper(name: str) -> dict[str, str]:
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 
 _ROWS: tuple[ScalarFn, ...] = (
-    ScalarFn("add", 2, np.add, _wrap("+"), infix="+", vector={"f": "{0} + {1}"}),
-    ScalarFn("sub", 2, np.subtract, _wrap("-"), infix="-", vector={"f": "{0} - {1}"}),
-    ScalarFn("mul", 2, np.multiply, _wrap("*"), infix="*", vector={"f": "{0} * {1}"}),
+    ScalarFn("add", 2, np.add, _wrap("+"), infix="+", vector=_wrap("+")),
+    ScalarFn("sub", 2, np.subtract, _wrap("-"), infix="-", vector=_wrap("-")),
+    ScalarFn("mul", 2, np.multiply, _wrap("*"), infix="*", vector=_wrap("*")),
     ScalarFn("div", 2, _int_div, {**_helper("div"), "f": "{0} / {1}"}, infix="/", vector={"f": "{0} / {1}"}),
     ScalarFn("mod", 2, _int_mod, _helper("mod")),
     ScalarFn(
@@ -135,17 +140,20 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn(
         "pow", 2, _pow, {**_helper("pow"), "f": "pow{f}({0}, {1})"}, ulp=2, vector={"f": "mcc_vpow({0}, {1})"}
     ),
-    ScalarFn("max", 2, np.maximum, _helper("max"), vector={"f": "mcc_vmax({0}, {1})"}),
-    ScalarFn("min", 2, np.minimum, _helper("min"), vector={"f": "mcc_vmin({0}, {1})"}),
-    ScalarFn("neg", 1, np.negative, {"f": "-{0}", "i": "({t})(({u})0 - ({u}){0})"}, vector={"f": "-{0}"}),
+    ScalarFn("max", 2, np.maximum, _helper("max"), vector=dict.fromkeys("fi", "mcc_vmax{s}({0}, {1})")),
+    ScalarFn("min", 2, np.minimum, _helper("min"), vector=dict.fromkeys("fi", "mcc_vmin{s}({0}, {1})")),
+    ScalarFn(
+        "neg", 1, np.negative, {"f": "-{0}", "i": "({t})(({u})0 - ({u}){0})"},
+        vector={"f": "-{0}", "i": "({t})(-({u}){0})"},
+    ),
     ScalarFn(
         "abs", 1, np.abs, {"f": "fabs{f}({0})", "i": "mcc_abs_{s}({0})", "u": "{0}"},
-        vector={"f": "mcc_vabs({0})"},
+        vector={"f": "mcc_vabs({0})", "i": "mcc_vmax{s}({0}, ({t})(-({u}){0}))"},
     ),
     ScalarFn("sign", 1, np.sign, dict.fromkeys("fiu", "mcc_sign_{s}({0})"), vector={"f": "mcc_vsign({0})"}),
     ScalarFn(
         "relu", 1, _relu, {"f": "mcc_relu_{s}({0})", "i": "mcc_relu_{s}({0})", "u": "{0}"},
-        vector={"f": "mcc_vrelu({0})"},
+        vector={"f": "mcc_vrelu({0})", "i": "mcc_vmax{s}({0}, mcc_vset{s}(0))"},
     ),
     ScalarFn("sqrt", 1, np.sqrt, _libm("sqrt"), vector={"f": "mcc_vsqrt({0})"}),
     ScalarFn("exp", 1, np.exp, _libm("exp"), ulp=2, vector={"f": "mcc_vexp({0})"}),
@@ -178,25 +186,26 @@ _ROWS: tuple[ScalarFn, ...] = (
         "round_f16", 1, _round_f16, {"f": "mcc_f16_to_f32(mcc_f32_to_f16({0}))"},
         vector={"f": "mcc_vround_f16({0})"},
     ),
-    ScalarFn("eq", 2, np.equal, _compare("=="), result="bool", vector={"f": "{0} == {1}"}),
-    ScalarFn("lt", 2, np.less, _compare("<"), result="bool", vector={"f": "{0} < {1}"}),
-    ScalarFn("le", 2, np.less_equal, _compare("<="), result="bool", vector={"f": "{0} <= {1}"}),
-    ScalarFn("gt", 2, np.greater, _compare(">"), result="bool", vector={"f": "{0} > {1}"}),
-    ScalarFn("ge", 2, np.greater_equal, _compare(">="), result="bool", vector={"f": "{0} >= {1}"}),
+    ScalarFn("eq", 2, np.equal, _compare("=="), result="bool", vector=_lanes("==")),
+    ScalarFn("lt", 2, np.less, _compare("<"), result="bool", vector=_lanes("<")),
+    ScalarFn("le", 2, np.less_equal, _compare("<="), result="bool", vector=_lanes("<=")),
+    ScalarFn("gt", 2, np.greater, _compare(">"), result="bool", vector=_lanes(">")),
+    ScalarFn("ge", 2, np.greater_equal, _compare(">="), result="bool", vector=_lanes(">=")),
     ScalarFn("isnan", 1, np.isnan, {"f": "(uint8_t)({0} != {0})"}, result="bool", vector={"f": "{0} != {0}"}),
     ScalarFn("not", 1, np.logical_not, {"b": "(uint8_t)!{0}"}, result="bool", vector={"b": "~{0}"}),
     *(
         ScalarFn(
             n, 2, getattr(np, "bitwise_" + n),
-            dict.fromkeys("iub", "({t})({0} " + s + " {1})"), vector={"b": "{0} " + s + " {1}"},
+            dict.fromkeys("iub", "({t})({0} " + s + " {1})"), vector=dict.fromkeys("ib", "{0} " + s + " {1}"),
         )
         for n, s in _BITS.items()
     ),
-    ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "({t})~{0}"}),
+    ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "({t})~{0}"}, vector={"i": "~{0}"}),
     ScalarFn("shl", 2, _shift(np.left_shift), dict.fromkeys("iu", "mcc_shl_{s}({0}, {1})")),
     ScalarFn("shr", 2, _shift(np.right_shift), dict.fromkeys("iu", "mcc_shr_{s}({0}, {1})")),
     ScalarFn(
-        "select", 3, np.where, dict.fromkeys("fiub", "({0} ? {1} : {2})"), vector={"f": "mcc_vselect({0}, {1}, {2})"}
+        "select", 3, np.where, dict.fromkeys("fiub", "({0} ? {1} : {2})"),
+        vector=dict.fromkeys("fi", "mcc_vselect{s}({0}, {1}, {2})"),
     ),
 )
 

@@ -4,6 +4,7 @@ Eight lanes, and how the primitives of ``kernels_templates/_lib/vector*.c.j2`` a
 
     V(F32, 8)       mcc_vf  mcc_vload(p)      mcc_vload_n(p, n)      mcc_vload_step(p, step, n)       mcc_vset(x)
       from F16              mcc_vload_f16(p, n)                      mcc_vload_f16_step(p, step, n)
+    V(I32, 8)       mcc_vi  mcc_vload_i32(p)  mcc_vload_i32_n(p, n)  mcc_vload_i32_step(p, step, n)   mcc_vset_i32(x)
     V(F32, 8).mask  mcc_vi  mcc_vload_mask(p, n)                     mcc_vload_mask_step(p, step, n)  mcc_vset_mask(x)
 
 A mask has all bits of a lane set or none, and as many of them as what it masks. One more type of lanes is a row of
@@ -16,15 +17,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.types import BOOL, F16, F32, DType
+from mccompile.ir.types import BOOL, F16, F32, I32, DType
 
-_MEMORY: Mapping[DType, tuple[DType, ...]] = {F32: (F32, F16), BOOL: (BOOL,)}
+_MEMORY: Mapping[DType, tuple[DType, ...]] = {F32: (F32, F16), I32: (I32,), BOOL: (BOOL,)}
 """Of each type of lanes, the types of memory that there are primitives for."""
 _PAIRS = (F32,)
 """Types of which every second element is taken from whole vectors, not gathered."""
 _CONVERSIONS: Mapping[tuple[DType, DType], str] = {
     (F32, BOOL): "{0} != 0.0f",
+    (I32, BOOL): "{0} != 0",
     (BOOL, F32): "mcc_vselect({0}, mcc_vset(1.0f), mcc_vset(0.0f))",
+    (BOOL, I32): "{0} & 1",
+    (I32, F32): "__builtin_convertvector({0}, {t})",
 }
 """C for lanes of one type as lanes of another one, of as many bits; {t} is the C type of the result."""
 

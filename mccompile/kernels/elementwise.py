@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import BOOL, F16, F32
+from mccompile.ir.types import BOOL, F16, F32, I32
 from mccompile.kernels.model.lanes import converts_halves, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken
@@ -50,7 +50,7 @@ class MapGeneric(_Map):
 
 
 class MapVector(_Map):
-    """Any expression over f32, f16 and masks that has a vector form, any broadcast."""
+    """Any expression over f32, i32, f16 and masks that has a vector form, any broadcast."""
 
     kernel = "map.vector"
     may_share = False
@@ -60,7 +60,7 @@ class MapVector(_Map):
         assert isinstance(op, Map)
         if all(v.dtype == BOOL for v in (*node.inputs, *node.results)):
             return "compilers make vectors of more bools of a plain loop"
-        dtypes = (F32, BOOL, F16) if converts_halves(target) else (F32, BOOL)
+        dtypes = (F32, I32, BOOL, *((F16,) if converts_halves(target) else ()))
         if reason := refusal(node, target, (op.expr, *node.post.values()), dtypes) or _far_operands(node):
             return reason
         line = max(_stored_last(result), 1)

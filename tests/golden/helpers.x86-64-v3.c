@@ -27,10 +27,11 @@
 /* 8 floats. */
 typedef float mcc_vf __attribute__((vector_size(32)));
 
-/* The same at any address. gcc 12 takes a memcpy to one member of a union for one to a smaller one. */
-typedef float mcc_vu __attribute__((vector_size(32), aligned(4), may_alias));
+/* The same at any address. gcc 12 takes a memcpy to one member of a union for one to a
+ * smaller one. */
+typedef float mcc_vf_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
 
-/* Their masks: all bits set or none. */
+/* 8 whole numbers. Masks are such: all bits set or none. */
 typedef int32_t mcc_vi __attribute__((vector_size(32)));
 
 /* The loads and stores of AVX2 that leave lanes out. */
@@ -90,7 +91,7 @@ static inline mcc_vf mcc_vload(const float *p)
 /* v to p[0] .. p[7], at any address. */
 static inline void mcc_vstore(float *p, mcc_vf v)
 {
-    *(mcc_vu *)p = v;
+    *(mcc_vf_unaligned *)p = v;
 }
 
 /* x in every lane. */
@@ -329,6 +330,57 @@ static inline void mcc_vstore_f16(uint16_t *p, mcc_vf v, size_t n)
     __builtin_memcpy(p, &h, 2u * n);
 }
 
+/* p[0] .. p[n - 1] and zeros; touches nothing else. */
+static inline mcc_vi mcc_vload_i32_n(const int32_t *p, int32_t n)
+{
+    return (mcc_vi)_mm256_maskload_epi32(p, mcc_mask(n));
+}
+
+/* The first n lanes to p[0] .. p[n - 1]; touches nothing else. */
+static inline void mcc_vstore_i32_n(int32_t *p, mcc_vi v, int32_t n)
+{
+    mcc_vstore_n((float *)p, (mcc_vf)v, n); /* which copies bytes */
+}
+
+/* The larger of two. */
+static inline mcc_vi mcc_vmax_i32(mcc_vi a, mcc_vi b)
+{
+    return (mcc_vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+
+/* 8 whole numbers without sign: sums and products of these wrap. */
+typedef uint32_t mcc_vu __attribute__((vector_size(32)));
+
+/* mcc_vi at any address. */
+typedef int32_t mcc_vi_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
+
+/* p[0] .. p[7], at any address. */
+static inline mcc_vi mcc_vload_i32(const int32_t *p)
+{
+    mcc_vi v;
+    __builtin_memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+/* v to p[0] .. p[7], at any address. */
+static inline void mcc_vstore_i32(int32_t *p, mcc_vi v)
+{
+    *(mcc_vi_unaligned *)p = v;
+}
+
+/* x in every lane. */
+static inline mcc_vi mcc_vset_i32(int32_t x)
+{
+    const mcc_vi v = { x, x, x, x, x, x, x, x };
+    return v;
+}
+
+/* a where the mask is set, else b. */
+static inline mcc_vi mcc_vselect_i32(mcc_vi mask, mcc_vi a, mcc_vi b)
+{
+    return (mcc_vi)mcc_vselect(mask, (mcc_vf)a, (mcc_vf)b);
+}
+
 /* All lanes of a vector in one. */
 static inline float mcc_vsum(mcc_vf v)
 {
@@ -351,7 +403,7 @@ static inline mcc_vf mcc_vsqrt(mcc_vf x)
 /* v to p[0] .. p[7], at any address. */
 static inline void mcc_vstore(float *p, mcc_vf v)
 {
-    *(mcc_vu *)p = v;
+    *(mcc_vf_unaligned *)p = v;
 }
 
 /* All lanes of a vector in one. */

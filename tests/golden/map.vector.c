@@ -87,3 +87,56 @@ mcc_status net_run(const net_t *net)
 
     return MCC_OK;
 }
+
+/* ---- whole numbers: sums and products wrap ---- */
+
+/* map, step @0 (map.vector): x0 i32[37], x1 i32[37] -> y0 i32[37] = select(lt(x0, x1), max((x0 * x1), i32(-5)), (x0
+ * + i32(7))). y0 may lie over x0, hence no restrict: what is overwritten there has been read. */
+static void net_k0_map(const int32_t *x0, const int32_t *MCC_RESTRICT x1, int32_t *y0)
+{
+    {
+        const mcc_vi u0 = mcc_vload_i32(&x0[0]);
+        const mcc_vi u1 = mcc_vload_i32(&x1[0]);
+        mcc_vstore_i32(&y0[0], mcc_vselect_i32((u0 < u1),
+            mcc_vmax_i32(((mcc_vi)((mcc_vu)u0 * (mcc_vu)u1)), mcc_vset_i32(-5)),
+            ((mcc_vi)((mcc_vu)u0 + (mcc_vu)mcc_vset_i32(7)))));
+    }
+    {
+        const mcc_vi u0 = mcc_vload_i32(&x0[8]);
+        const mcc_vi u1 = mcc_vload_i32(&x1[8]);
+        mcc_vstore_i32(&y0[8], mcc_vselect_i32((u0 < u1),
+            mcc_vmax_i32(((mcc_vi)((mcc_vu)u0 * (mcc_vu)u1)), mcc_vset_i32(-5)),
+            ((mcc_vi)((mcc_vu)u0 + (mcc_vu)mcc_vset_i32(7)))));
+    }
+    {
+        const mcc_vi u0 = mcc_vload_i32(&x0[16]);
+        const mcc_vi u1 = mcc_vload_i32(&x1[16]);
+        mcc_vstore_i32(&y0[16], mcc_vselect_i32((u0 < u1),
+            mcc_vmax_i32(((mcc_vi)((mcc_vu)u0 * (mcc_vu)u1)), mcc_vset_i32(-5)),
+            ((mcc_vi)((mcc_vu)u0 + (mcc_vu)mcc_vset_i32(7)))));
+    }
+    {
+        const mcc_vi u0 = mcc_vload_i32(&x0[24]);
+        const mcc_vi u1 = mcc_vload_i32(&x1[24]);
+        mcc_vstore_i32(&y0[24], mcc_vselect_i32((u0 < u1),
+            mcc_vmax_i32(((mcc_vi)((mcc_vu)u0 * (mcc_vu)u1)), mcc_vset_i32(-5)),
+            ((mcc_vi)((mcc_vu)u0 + (mcc_vu)mcc_vset_i32(7)))));
+    }
+    {
+        const mcc_vi u0 = mcc_vload_i32_n(&x0[32], 5);
+        const mcc_vi u1 = mcc_vload_i32_n(&x1[32], 5);
+        mcc_vstore_i32_n(&y0[32], mcc_vselect_i32((u0 < u1),
+            mcc_vmax_i32(((mcc_vi)((mcc_vu)u0 * (mcc_vu)u1)), mcc_vset_i32(-5)),
+            ((mcc_vi)((mcc_vu)u0 + (mcc_vu)mcc_vset_i32(7)))), 5);
+    }
+}
+
+mcc_status net_run(const net_t *net)
+{
+    net_arena *const a = net->arena;
+
+    /* @0 map */
+    MCC_STEP(0, net_k0_map(a->x.v, a->y.v, a->z.v), a->z.v);
+
+    return MCC_OK;
+}

@@ -25,9 +25,9 @@ class Net:
         self.weights: list[onnx.TensorProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
 
-    def input(self, *shape: int) -> str:
+    def input(self, *shape: int, dtype: int = TensorProto.FLOAT) -> str:
         name = f"x{len(self.inputs)}"
-        self.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))
         return name
 
     def constant(self, array: Array) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from tests.kernels.cases import TAILS, Net, VariantCase
 
@@ -51,6 +52,21 @@ def _cube(n: Net) -> str:
 
 def _bools(n: Net) -> str:
     return n("And", n("Less", n.input(3, 21), n.input(21)), n("Greater", n.input(3, 1), n.input(21)))
+
+
+def _whole(*shapes: Shape) -> VariantCase:
+    """Arithmetic, comparisons and choices of whole numbers; products may wrap."""
+
+    def build(n: Net) -> str:
+        a, b, c = (n.input(*shape, dtype=TensorProto.INT32) for shape in shapes)
+        product = n("Mul", n("Add", a, n.constant(np.int32(2**31 - 1))), b)
+        return n("Where", n("Less", a, c), n("Max", n("Sub", product, a), c), n("Min", n("Neg", product), b))
+
+    return case("map.vector", f"whole {list(map(list, shapes))}", build)
+
+
+def _whole_as_floats(n: Net) -> str:
+    return n("Mul", n("Cast", n.input(3, 21, dtype=TensorProto.INT32), to=TensorProto.FLOAT), n.input(21))
 
 
 def _turned(n: Net) -> str:
@@ -116,9 +132,11 @@ MAPS = [
     broadcast((2, 3, 17), (1, 3, 1), (2, 1, 17)),
     broadcast((1, 1), (4, 18), (4, 1), (18,)),
     broadcast((6, 1), (1, 5)),
+    *(_whole((w,), (w,), (w,)) for w in (1, 3, 4, 7, 15, 16, 21, 64, 130)),
+    _whole((5, 19), (19,), (5, 1)),
     *(
         case("map.vector", f.__name__, f)
-        for f in (_gelu, _masked, _cube, _bools, _turned, _strided)
+        for f in (_gelu, _masked, _cube, _bools, _turned, _strided, _whole_as_floats)
     ),
 ]  # fmt: skip
 SOFTMAXES = [

@@ -47,9 +47,15 @@ def of_kernel(kernel: str) -> list[VariantCase]:
 
 
 def inputs_of(model: onnx.ModelProto, seed: int) -> dict[str, Array]:
+    """Floats about zero, and whole numbers of all sizes."""
     rng = np.random.default_rng(seed)
-    shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input}
-    return {name: rng.uniform(-2, 2, shape).astype(np.float32) for name, shape in shapes.items()}
+    found: dict[str, Array] = {}
+    for v in model.graph.input:
+        shape = [d.dim_value for d in v.type.tensor_type.shape.dim]
+        whole = v.type.tensor_type.elem_type == onnx.TensorProto.INT32
+        drawn = rng.uniform(-1, 1, shape) * 2.0 ** rng.uniform(0, 31, shape) if whole else rng.uniform(-2, 2, shape)
+        found[v.name] = drawn.astype(np.int32 if whole else np.float32)
+    return found
 
 
 def ort_run(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Array]:

@@ -19,7 +19,7 @@ from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Block, Buffer, Call, View
-from mccompile.ir.types import TensorType
+from mccompile.ir.types import DType, TensorType
 from mccompile.kernels.model.lanes import converts_halves
 from mccompile.kernels.registry import variant
 from mccompile.lower.lower import lower
@@ -30,7 +30,7 @@ from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.support.compiled import compiled_graph
 from tests.support.draw import SeededDraw
 from tests.support.opcases import Built, CaseLibrary, mismatch
-from tests.support.targets import needs_target
+from tests.support.targets import NARROW, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WINDOW = "strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)"
@@ -172,6 +172,14 @@ WIDTHS = [
     ("a: f32[5,37], b: f32[5,37]", "map(%a, %b) {expr={lt(x0, x1)}}", "bool"),
     ("a: f32[5,37], b: f32[5,37], e: bool[5,37]", "map(%a, %b, %e) {expr={select(x2, x0, x1)}}", "f32"),
     ("a: f32[5,37], b: f16[5,37]", "map(%a, %b) {expr={x0 + x1}, storage='f16'}", "f16"),
+    ("a: i32[5,37], b: i32[5,37], e: bool[5,37]", "map(%a, %b, %e) {expr={select(x2, x0, x0 * x1)}}", "i32"),
+    ("a: i32[5,37], b: f32[5,37]", "map(%a, %b) {expr={f32(x0) * x1}}", "f32"),
+    ("a: i32[5,37], b: i32[5,37]", "map(%a, %b) {expr={lt(x0, x1)}}", "bool"),
+    (
+        "a: i32[5,37], e: i32[5,37], f: bool[5,37]",
+        "map(%a) {expr={x0}} with(%e, %f) post0{ acc + x0 - i32(x1) }",
+        "i32",
+    ),
 ]
 CONSTANTS = {"w": (20, 9), "c": (20, 5, 3, 3), "d": (20, 1, 3, 3), "g": (16, 20, 3, 3)}
 DRAWS = 4
@@ -223,6 +231,14 @@ def drawn(view: View, d: SeededDraw, written: bool = False) -> View:
     return replace(other, buffer=buffer)
 
 
+def values(dtype: DType, count: int, rng: np.random.Generator) -> Array:
+    if dtype.kind == "i":
+        limits = np.iinfo(dtype.numpy)  # type: ignore[type-var]
+        return rng.integers(limits.min, limits.max, count, dtype=dtype.numpy, endpoint=True)
+    drawn = rng.standard_normal(count)
+    return drawn > 0 if dtype.name == "bool" else drawn.astype(dtype.numpy)
+
+
 @dataclass(frozen=True)
 class Drawn:
     """A call as it was lowered, and on other views."""
@@ -240,15 +256,14 @@ class Drawn:
             if own is None or other is None or own.buffer.role != "input":
                 continue
             value = next(v for v in self.graph.inputs if v.name == own.buffer.name)
-            memory = rng.standard_normal(other.buffer.elements)
-            memory = memory > 0 if own.dtype.name == "bool" else memory.astype(own.dtype.numpy)
+            memory = values(own.dtype, other.buffer.elements, rng)
             used = np.zeros(memory.shape, dtype=bool)
             used[places(other)] = True
             flat = np.zeros(value.type.count, dtype=memory.dtype)
             flat[places(own)] = memory[places(other)]
             stored = [f.axis for f in value.type.factors]
             dense[value.name] = flat.reshape([value.shape[a] for a in stored]).transpose(np.argsort(stored))
-            given[value.name] = memory if memory.dtype == bool else np.where(used, memory, memory.dtype.type("nan"))
+            given[value.name] = np.where(used, memory, memory.dtype.type("nan")) if own.dtype.is_float else memory
         return dense, given
 
     def wanted(self, dense: dict[str, Array]) -> Array:
@@ -301,14 +316,14 @@ def agree(found: Sequence[Drawn], target: str, folder: Path) -> None:
         assert not fault, f"{f.after.kernel} on {f.after.inputs}: {fault}"
 
 
-@pytest.mark.parametrize("target", ["x86-64-v2", "native"])
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
 def test_any_step_of_any_width(target: str, tmp_path: Path) -> None:
-    """Vectors of floats, halves and bools from any places and to any, whether or not a variant would take them."""
+    """Vectors of every type from any places and to any, whether or not a variant would take them."""
     needs_target(target)
     found = [
         draw("map.vector", (operands, node, f"{result}[5,37]"), target, f"net{i}_{seed}", 1 + seed, ask=False)
         for i, (operands, node, result) in enumerate(WIDTHS)
-        for seed in range(12)
+        for seed in range(8)
         if converts_halves(resolve(target)) or "f16" not in operands + result
     ]
     agree([f for f in found if isinstance(f, Drawn)], target, tmp_path)

@@ -13,13 +13,13 @@ from mccompile.ir.vector import converts, is_lane
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target
 
-_VECTOR_CYCLES: Mapping[str, float] = {
+_VECTOR_CYCLES: Mapping[str, Mapping[str, float]] = {"i": {"mul": 2}, "f": {
     "div": 6, "sqrt": 10, "exp": 9, "log": 22, "log1p": 30, "erf": 18, "tanh": 18, "sigmoid": 11, "gate": 11,
     "floor": 6, "ceil": 8, "rne": 6, "sign": 4, "max": 2, "min": 2, "round_f16": 10,
     "sin": 24, "cos": 24, "tan": 28, "atan": 20, "asin": 16, "acos": 22, "sinh": 20, "cosh": 15,
     "asinh": 50, "acosh": 40, "atanh": 38, "pow": 110, "fmod": 50,
-}  # fmt: skip
-"""Of a vector of 64 bytes on two units of 256 bits (Zen 4); 1 for what is not listed."""
+}}  # fmt: skip
+"""By kind of operands, of a vector of 64 bytes on two units of 256 bits (Zen 4); 1 for what is not listed."""
 _SCALAR_CYCLES: Mapping[str, float] = {
     "div": 4, "sqrt": 6, "exp": 20, "log": 20, "log1p": 40, "erf": 60, "tanh": 50, "sigmoid": 30, "pow": 60,
     "sin": 30, "cos": 30, "tan": 50, "atan": 30, "asin": 30, "acos": 30, "sinh": 40, "cosh": 40,
@@ -108,7 +108,9 @@ def refusal(
 
 def vector_cycles(bodies: Iterable[ex.Expr], vector_bytes: int) -> float:
     """Cycles of expressions over one vector of so many bytes."""
-    return _cycles(map(vector_form, bodies), _VECTOR_CYCLES) * max(vector_bytes / 64, 0.5)
+    parts = [e for e in _distinct(map(vector_form, bodies)) if isinstance(e, ex.Apply)]
+    one = sum(_VECTOR_CYCLES.get(e.operands[-1].dtype.kind, {}).get(e.fn, 1.0) for e in parts)
+    return one * max(vector_bytes / 64, 0.5)
 
 
 def scalar_cycles(bodies: Iterable[ex.Expr], target: Target) -> float:
@@ -121,10 +123,6 @@ def scalar_cycles(bodies: Iterable[ex.Expr], target: Target) -> float:
             total += slow
             plain += not slow
     return total + plain * (1.0 if total or not target.lanes else 2.0 / target.lanes)
-
-
-def _cycles(bodies: Iterable[ex.Expr], table: Mapping[str, float]) -> float:
-    return sum(table.get(e.fn, 1.0) for e in _distinct(bodies) if isinstance(e, ex.Apply))
 
 
 def _distinct(bodies: Iterable[ex.Expr]) -> set[ex.Expr]:

@@ -1,0 +1,105 @@
+"""Whole numbers in vectors: every function of them that has a vector form, on the ends of their range, bit by bit."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mccompile.codegen.kernels import helpers_used
+from mccompile.driver import Compilation, Options, compile_program
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.scalar import FUNCTIONS, ScalarFn
+from mccompile.ir.types import BOOL, DTYPES, F16, F32, I32, I64, DType
+from mccompile.ir.vector import V, converts, is_lane
+from mccompile.ops.registry import lookup
+from mccompile.ops.sampling import Case
+from mccompile.targets.target import STRICT_WARNINGS, resolve
+from tests.kernels.test_variants import kernels_of
+from tests.support.opcases import Built, CaseLibrary
+from tests.support.targets import NARROW, WIDE, needs_target
+
+ENDS = (0, 1, -1, 2, -2, 3, 1 << 16, -(1 << 16), 46341, 2**31 - 1, -(2**31), -(2**31) + 1)
+WHOLE = [f for f in FUNCTIONS.values() if "i" in f.vector]
+MEMORY = [(F32, F32), (F32, F16), (I32, I32), (BOOL, BOOL)]
+
+
+def call(fn: ScalarFn) -> str:
+    if fn.name == "select":
+        return "select(lt(x0, x1), x1, x2)"
+    return f"{fn.name}({', '.join(f'x{i}' for i in range(fn.arity))})"
+
+
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_every_function_is_exact(target: str, tmp_path: Path) -> None:
+    """Rows of 144 and of 12 x 12 - 1 elements: whole vectors, and what is left."""
+    to = resolve(needs_target(target))
+    pairs = np.array(list(itertools.product(ENDS, ENDS)), dtype=np.int32)
+    built, wanted, given = [], [], []
+    for number, (fn, count) in enumerate(itertools.product(WHOLE, (len(pairs), len(pairs) - 1))):
+        dtype = "bool" if fn.result == "bool" else "i32"
+        n = f"i32[{count}]"
+        names = "abc"[: fn.arity]
+        operands = ", ".join(f"%{i}" for i in names)
+        inputs = ", ".join(f"%{i}: {n}" for i in names)
+        node = f"%y = map({operands}) {{expr={{{call(fn)}}}}} : {dtype}[{count}]"
+        graph = parse_graph(f"graph @net({inputs}) {{ {node} return %y }}", lookup)
+        graph.name = f"net{number}"
+        values = {"a": pairs[:count, 0], "b": pairs[:count, 1], "c": pairs[:count, 1][::-1]}
+        given.append({i: np.ascontiguousarray(values[i]) for i in names})
+        with np.errstate(over="ignore"):
+            wanted.append(graph.evaluate(given[-1])["y"])
+        options = Options(target=target, opt_level="O0", kernels={"map": "map.vector"})
+        c = Compilation(graph.name, "0" * 64, options, to, graph, [])
+        built.append(Built(number, Case([]), [], c, compile_program(c)))
+        assert kernels_of(built[-1]) == {"map.vector"}, fn.name
+    library = CaseLibrary(tmp_path, built, [*to.c_flags, *STRICT_WARNINGS]).build()
+    for b, values, want in zip(built, given, wanted, strict=True):
+        (got,) = library.run(b, values)
+        assert got.dtype == want.dtype
+        assert np.array_equal(got, want), b.compilation.graph
+
+
+def primitives(vector: V, memory: DType) -> set[str]:
+    """C that moves vectors in every way."""
+    lanes, element = vector.lanes, "1.0f" if vector.dtype == F32 else "1"
+    moved = {vector.load("p", n, step, memory) for n in (lanes, lanes - 1) for step in (1, 2, 3, -1)}
+    stored = {vector.store("p", "v", n, memory) for n in (lanes, lanes - 1)}
+    return moved | stored | {vector.set(element)}
+
+
+@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+def test_every_primitive_that_can_be_named_exists(target: str) -> None:
+    to = resolve(target)
+    for dtype, memory in MEMORY:
+        for text in primitives(V(dtype, to.machine.lanes(F32)), memory):
+            name = text.partition("(")[0]
+            assert f" {name}(" in helpers_used(text, to), name
+    for name in ("mcc_vf", "mcc_vi", "mcc_vu"):
+        assert f" {name} __attribute__" in helpers_used(name, to)
+
+
+def test_all_that_moves_is_in_the_list() -> None:
+    vectors = [V(dtype, 8) for dtype in DTYPES.values() if is_lane(dtype)]
+    found = []
+    for vector, memory in itertools.product(vectors, DTYPES.values()):
+        try:
+            vector.suffix(memory)
+        except InternalError:
+            continue
+        found.append((vector.dtype, memory))
+    assert sorted(map(str, found)) == sorted(map(str, MEMORY))
+
+
+def test_what_there_are_no_vectors_of_is_said() -> None:
+    with pytest.raises(InternalError, match="no vectors of i64"):
+        V(I64, 4)
+    with pytest.raises(InternalError, match="no vectors of i32 from f16"):
+        V(I32, 8).load("p", 8, memory=F16)
+    with pytest.raises(InternalError, match="no vectors of i32 from vectors of f32"):
+        V(F32, 8).converted("v", I32)
+    assert not converts(F32, I32)
+    assert V(I32, 8).mask == V(F32, 8).mask == V(BOOL, 8)
