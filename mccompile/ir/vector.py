@@ -50,7 +50,7 @@ def converts(source: DType, target: DType) -> bool:
 
 @dataclass(frozen=True)
 class V:
-    """A vector of so many lanes of a type of expressions; the lanes of masks have the bits of what they mask."""
+    """A vector of so many lanes, of so many ``bits`` each: a mask has those of what it masks."""
 
     dtype: DType
     lanes: int
@@ -59,6 +59,8 @@ class V:
     def __post_init__(self) -> None:
         if not is_lane(self.dtype):
             raise InternalError(f"no vectors of {self.dtype}")
+        if self.dtype != BOOL and self.bits != 8 * self.dtype.nbytes:
+            raise InternalError(f"no lanes of {self.bits} bits for {self.dtype}")
 
     @property
     def mask(self) -> V:

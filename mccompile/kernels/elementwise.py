@@ -7,6 +7,7 @@ from collections.abc import Container
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F16, F32, I32
+from mccompile.ir.vector import is_direct
 from mccompile.kernels.model.lanes import converts_halves, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken
@@ -71,7 +72,7 @@ class MapVector(_Map):
         return Offer(self.label, lines * (-(-line // target.lanes) * one + 4) + moved(node, target))
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        if any(v is not None and v.dtype in (BOOL, F16) for v in (*before.inputs, *before.results)):
+        if any(v is not None and not is_direct(v.dtype) for v in (*before.inputs, *before.results)):
             return "map.vector wants its masks and halves as they are"
         return lines_broken(before, after)
 
@@ -88,7 +89,7 @@ def _far(value: Value, result: Value) -> bool:
 
 
 def _far_operands(node: Node) -> str:
-    short = [v for v in node.inputs if v.dtype in (BOOL, F16)]
+    short = [v for v in node.inputs if not is_direct(v.dtype)]
     return "a mask or f16 lies in another order" if any(_far(v, node.results[0]) for v in short) else ""
 
 

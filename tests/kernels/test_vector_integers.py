@@ -23,7 +23,6 @@ from tests.support.opcases import Built, CaseLibrary
 from tests.support.targets import NARROW, WIDE, needs_target
 
 ENDS = (0, 1, -1, 2, -2, 3, 1 << 16, -(1 << 16), 46341, 2**31 - 1, -(2**31), -(2**31) + 1)
-WHOLE = [f for f in FUNCTIONS.values() if "i" in f.vector]
 MEMORY = [(F32, F32), (F32, F16), (I32, I32), (BOOL, BOOL)]
 
 
@@ -33,19 +32,27 @@ def call(fn: ScalarFn) -> str:
     return f"{fn.name}({', '.join(f'x{i}' for i in range(fn.arity))})"
 
 
+WHOLE = [(call(f), "bool" if f.result == "bool" else "i32") for f in FUNCTIONS.values() if "i" in f.vector]
+MIXED = [
+    ("bool(x0)", "bool"),
+    ("f32(x0)", "f32"),
+    ("i32(lt(x0, x1))", "i32"),
+    ("select(bool(x0), f32(x1), f32(lt(x0, x1)))", "f32"),
+]
+
+
 @pytest.mark.parametrize("target", [*WIDE, *NARROW])
 def test_every_function_is_exact(target: str, tmp_path: Path) -> None:
     """Rows of 144 and of 12 x 12 - 1 elements: whole vectors, and what is left."""
     to = resolve(needs_target(target))
     pairs = np.array(list(itertools.product(ENDS, ENDS)), dtype=np.int32)
     built, wanted, given = [], [], []
-    for number, (fn, count) in enumerate(itertools.product(WHOLE, (len(pairs), len(pairs) - 1))):
-        dtype = "bool" if fn.result == "bool" else "i32"
+    for number, ((text, dtype), count) in enumerate(itertools.product(WHOLE + MIXED, (len(pairs), len(pairs) - 1))):
         n = f"i32[{count}]"
-        names = "abc"[: fn.arity]
+        names = "abc"[: sum(f"x{i}" in text for i in range(3))]
         operands = ", ".join(f"%{i}" for i in names)
         inputs = ", ".join(f"%{i}: {n}" for i in names)
-        node = f"%y = map({operands}) {{expr={{{call(fn)}}}}} : {dtype}[{count}]"
+        node = f"%y = map({operands}) {{expr={{{text}}}}} : {dtype}[{count}]"
         graph = parse_graph(f"graph @net({inputs}) {{ {node} return %y }}", lookup)
         graph.name = f"net{number}"
         values = {"a": pairs[:count, 0], "b": pairs[:count, 1], "c": pairs[:count, 1][::-1]}
@@ -55,7 +62,7 @@ def test_every_function_is_exact(target: str, tmp_path: Path) -> None:
         options = Options(target=target, opt_level="O0", kernels={"map": "map.vector"})
         c = Compilation(graph.name, "0" * 64, options, to, graph, [])
         built.append(Built(number, Case([]), [], c, compile_program(c)))
-        assert kernels_of(built[-1]) == {"map.vector"}, fn.name
+        assert kernels_of(built[-1]) == {"map.vector"}, text
     library = CaseLibrary(tmp_path, built, [*to.c_flags, *STRICT_WARNINGS]).build()
     for b, values, want in zip(built, given, wanted, strict=True):
         (got,) = library.run(b, values)
@@ -101,5 +108,7 @@ def test_what_there_are_no_vectors_of_is_said() -> None:
         V(I32, 8).load("p", 8, memory=F16)
     with pytest.raises(InternalError, match="no vectors of i32 from vectors of f32"):
         V(F32, 8).converted("v", I32)
+    with pytest.raises(InternalError, match="no lanes of 8 bits for i32"):
+        V(I32, 8, bits=8)
     assert not converts(F32, I32)
     assert V(I32, 8).mask == V(F32, 8).mask == V(BOOL, 8)

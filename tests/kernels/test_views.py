@@ -159,6 +159,7 @@ NODES = [
         "f32[5,37]",
     ),
     ("map.vector", "a: f32[5,37], b: f32[5,37]", "map(%a, %b) {expr={x0 * x1}}", "f32[5,37]"),
+    ("map.vector", "a: i32[5,37], b: i32[5,37]", "map(%a, %b) {expr={max(x0 * x1, x0)}}", "i32[5,37]"),
     ("cum_sum.generic", "a: f32[5,7]", "cum_sum(%a) {axis=1}", "f32[5,7]"),
     ("arg_reduce.generic", "a: f32[5,7]", "arg_reduce(%a) {mode='max', axis=1}", "i64[5,1]"),
 ]
