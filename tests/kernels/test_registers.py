@@ -22,6 +22,7 @@ from tests.support.targets import NARROW, WIDE
 
 NETS = [
     matmul((28, 64), 96, "clip"),
+    matmul((28, 2048), 96),
     pointwise((1, 64, 14, 16), 84, "residual"),
     direct((1, 16, 16, 16), 24, (3, 3), "clip", pads=[1] * 4),
     direct((1, 24, 16, 32), 24, (3, 3), "clip", pads=[1] * 4, group=24),

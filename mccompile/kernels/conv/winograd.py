@@ -121,6 +121,11 @@ class WinogradTile(Tile):
         sizes = {s.size for s in segments(tiles, self.block)}
         return sorted({r.size for size in sizes for r in self.down(size)}, reverse=True)
 
+    def product_runs(self, channels: int) -> tuple[Segment, ...]:
+        """Runs of the sum over channels at a point: it is one of several that a long sum is made of."""
+        parts = self.runs(channels, channels * math.prod(self.taps))
+        return () if parts and parts[0].size == channels else parts
+
     def vectors_of(self, channels: int) -> int:
         return -(-channels // self.lanes)
 

@@ -39,6 +39,42 @@ def segments(extent: int, size: int) -> tuple[Segment, ...]:
     return tuple(s for s in parts if s.stop > s.start)
 
 
+LONG = 1000
+"""Steps of a sum from which on it goes in runs: a running sum of f32 loses about 1e-8 of its value with each."""
+RUN = 256
+"""Steps of a run, at most: what is added up behind it takes less than a hundredth of its instructions."""
+
+
+def runs(steps: int, total: int) -> tuple[Segment, ...]:
+    """How ``steps`` of a sum of ``total`` are cut into runs; none where the sum is short.
+
+    They are as long as whole turns of four steps allow with no rest, or with one of four steps at most:
+
+    >>> runs(1152, 1152)
+    (Segment(start=0, stop=1152, size=192),)
+    >>> runs(1021, 1021)
+    (Segment(start=0, stop=1020, size=204), Segment(start=1020, stop=1021, size=1))
+    >>> runs(1000, 1000)
+    ()
+    """
+    if total <= LONG:
+        return ()
+    if steps <= RUN:
+        return segments(steps, steps)
+    return segments(steps, min(range(RUN // 2, RUN + 1), key=lambda size: (_leftover(steps, size), -size)))
+
+
+def turns(steps: int) -> int:
+    """Turns of a loop, each of ``steps``, that a run has; 0 where a turn is longer than a run."""
+    return RUN // steps
+
+
+def _leftover(steps: int, size: int) -> int:
+    """How much code runs of ``size`` take beside a loop of four steps to a turn: for their rest, and their own."""
+    rest = steps % size
+    return (rest > 0) + (rest > 4) + (size % 4 > 0)
+
+
 @dataclass(frozen=True)
 class Tile:
     """Parameters of a tiled kernel: ``rows`` x ``vectors`` accumulators of ``lanes`` floats."""
@@ -57,6 +93,14 @@ class Tile:
 
     def along(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.width)
+
+    def runs(self, steps: int, total: int = 0) -> tuple[Segment, ...]:
+        """`runs` of a sum that has no other steps, or ``total`` of them."""
+        return runs(steps, total or steps)
+
+    def turns(self, steps: int) -> int:
+        """Turns of a loop, each of ``steps``, that a run has; 0 where a turn is longer than a run."""
+        return turns(steps)
 
 
 @dataclass(frozen=True, kw_only=True)
