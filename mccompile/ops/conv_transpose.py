@@ -14,6 +14,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.conv import emit_with_bias
+from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -156,7 +157,15 @@ def _sample(d: Draw) -> Case:
     return Case([x, d.array((cin, cout, *kernel)), bias], attrs, constant)
 
 
-@onnx_op("ConvTranspose", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3})
+def _transposed_bytes(attrs: Attributes, arrays: Arrays) -> int:
+    """Each element meets each weight, and the strides lay them apart."""
+    x, w, *_ = present(arrays)
+    strides = attrs.get("strides")
+    step = math.prod(s for s in strides if isinstance(s, int)) if isinstance(strides, tuple) else 1
+    return 8 * x.size * w.size * step
+
+
+@onnx_op("ConvTranspose", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=Folding(_transposed_bytes))
 def import_conv_transpose(n: Import) -> None:
     x, w = n.input(0), n.input(1)
     kernel = w.shape[2:]

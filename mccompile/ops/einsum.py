@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
+from mccompile.ops.folding import Folding, product_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.reduce import Reduce
@@ -137,7 +138,7 @@ def _sample(d: Draw) -> Case:
     return Case(operands, {"equation": equation}, constant)
 
 
-@onnx_op("Einsum", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3})
+@onnx_op("Einsum", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=Folding(product_bytes))
 def import_einsum(n: Import) -> None:
     """Operands from left to right, each joined with the product so far."""
     given, arrow, result = n.required("equation").replace(" ", "").partition("->")

@@ -9,6 +9,7 @@ import numpy as np
 from mccompile.ir.affine import Move, fixed, loop
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import TensorType, broadcast_shapes
+from mccompile.ops.folding import Folding, shaped_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
@@ -45,7 +46,7 @@ def _sample(d: Draw) -> Case:
     return Case([x, np.array(wanted, dtype=np.int64)], {}, frozenset({1}))
 
 
-@onnx_op("Expand", sample=_sample, tolerance={})
+@onnx_op("Expand", sample=_sample, tolerance={}, folding=Folding(shaped_bytes, sized=True))
 def import_expand(n: Import) -> None:
     x, wanted = n.input(0), n.ints(1, "shape")
     if min(wanted, default=0) < 0:

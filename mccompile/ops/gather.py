@@ -12,6 +12,7 @@ from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
+from mccompile.ops.folding import Folding, gathered_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.indices import checked, data_and_indices, index_operand, progression
 from mccompile.ops.registry import onnx_op
@@ -102,7 +103,7 @@ def _sample(d: Draw) -> Case:
     return Case([data, indices], {"axis": axis}, d.choice([frozenset(), frozenset({1}), frozenset({0})]))
 
 
-@onnx_op("Gather", sample=_sample, tolerance={})
+@onnx_op("Gather", sample=_sample, tolerance={}, folding=Folding(gathered_bytes))
 def import_gather(n: Import) -> None:
     x = n.input(0)
     axis = n.axis(n.attr("axis", 0), len(x.shape))

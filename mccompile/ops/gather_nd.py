@@ -12,6 +12,7 @@ from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
+from mccompile.ops.folding import Folding, gathered_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.indices import checked, data_and_indices, index_operand
 from mccompile.ops.registry import onnx_op
@@ -90,7 +91,7 @@ def _sample(d: Draw) -> Case:
     return Case([data, indices], {"batch_dims": batch}, d.choice([frozenset(), frozenset({1})]))
 
 
-@onnx_op("GatherND", sample=_sample, tolerance={})
+@onnx_op("GatherND", sample=_sample, tolerance={}, folding=Folding(gathered_bytes))
 def import_gather_nd(n: Import) -> None:
     x, batch = n.input(0), n.attr("batch_dims", 0)
     depth = n.input(1).shape[-1] if n.input(1).shape else 0

@@ -13,6 +13,7 @@ from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops, broadcast
 from mccompile.ir.types import TensorType, broadcast_shapes
+from mccompile.ops.folding import Folding, product_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -91,7 +92,7 @@ def _sample_matmul(d: Draw) -> Case:
     return Case([d.array(a, dtype), d.array(b, dtype)], {}, constant)
 
 
-@onnx_op("MatMul", sample=_sample_matmul, tolerance={"f32": 3e-6, "f16": 4e-3})
+@onnx_op("MatMul", sample=_sample_matmul, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=Folding(product_bytes))
 def import_matmul(n: Import) -> None:
     """Vectors become matrices of one row or column, as numpy does; the axis goes again afterwards."""
     a, b = n.input(0), n.input(1)
@@ -125,7 +126,7 @@ def _sample_gemm(d: Draw) -> Case:
     )
 
 
-@onnx_op("Gemm", sample=_sample_gemm, tolerance={"f32": 3e-6, "f16": 4e-3})
+@onnx_op("Gemm", sample=_sample_gemm, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=Folding(product_bytes))
 def import_gemm(n: Import) -> None:
     """alpha * A' B' + beta * C: the scales and the addition are the epilogue."""
     a, b, c = n.input(0), n.input(1), n.optional(2)

@@ -7,6 +7,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ir.types import I32, I64
+from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import onnx_op
@@ -38,7 +39,12 @@ def _off_and_on(n: Import, operands: list[Value]) -> tuple[ex.Expr, ex.Expr]:
     return ex.var(first, values.dtype), ex.var(first + 1, values.dtype)
 
 
-@onnx_op("OneHot", sample=_sample, tolerance={})
+def _one_hot_bytes(attrs: Attributes, arrays: Arrays) -> int:
+    indices, depth, *_ = present(arrays)
+    return 8 * indices.size * max(int(depth.reshape(-1)[0]), 1)
+
+
+@onnx_op("OneHot", sample=_sample, tolerance={}, folding=Folding(_one_hot_bytes, sized=True))
 def import_one_hot(n: Import) -> None:
     """Indices outside of [-depth, depth) select nothing, as ONNX has it: there is no index to check."""
     indices = n.input(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 
@@ -10,6 +11,7 @@ import numpy as np
 from mccompile.ir.affine import Move, box
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
+from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
@@ -81,7 +83,20 @@ def _sample(d: Draw) -> Case:
     return Case([d.array(shape), pads, value], {"mode": mode}, frozenset({1, 2}))
 
 
-@onnx_op("Pad", sample=_sample, tolerance={})
+def _padded_bytes(attrs: Attributes, arrays: Arrays) -> int:
+    """Pads that crop count for nothing, as do those of axes that there are not: the front end refuses them."""
+    pads = arrays[1]
+    shape: list[int] = list(present(arrays)[0].shape)
+    axes = arrays[3] if len(arrays) > 3 else None
+    around = np.zeros((2, 0), np.int64) if pads is None or pads.size % 2 else pads.reshape(2, -1)
+    chosen = range(len(shape)) if axes is None else [int(a) for a in axes.reshape(-1)]
+    for axis, (begin, end) in zip(chosen, around.T.tolist(), strict=False):
+        if -len(shape) <= axis < len(shape):
+            shape[axis] += max(begin, 0) + max(end, 0)
+    return 8 * math.prod(shape)
+
+
+@onnx_op("Pad", sample=_sample, tolerance={}, folding=Folding(_padded_bytes, sized=True))
 def import_pad(n: Import) -> None:
     x = n.input(0)
     rank = len(x.shape)

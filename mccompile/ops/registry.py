@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mccompile.ir.op import Op
+from mccompile.ops.folded import FOLDINGS
+from mccompile.ops.folding import BROADCAST, Folding
 from mccompile.ops.frontend import Import
 from mccompile.ops.sampling import Case, Draw
 
@@ -20,6 +22,7 @@ class FrontEnd:
     ``convert`` emits nodes through the `Import`; ``sample`` draws test cases; ``tolerance`` bounds
     |C - onnxruntime| relative to max|reference| by element type (exact where a type is not listed).
     ``without_effect`` names the attributes that change nothing in what is supported; ``convert`` reads all others.
+    ``folding`` says how large its results may become where the importer knows them.
     """
 
     op_type: str
@@ -28,6 +31,7 @@ class FrontEnd:
     tolerance: Mapping[str, float] = field(default_factory=lambda: {"f32": 2e-6, "f16": 1e-3})
     domain: str = ""
     without_effect: tuple[str, ...] = ()
+    folding: Folding = BROADCAST
 
 
 _MARK = "_mccompile_front_ends"
@@ -40,12 +44,15 @@ def onnx_op(
     tolerance: Mapping[str, float] | None = None,
     domain: str = "",
     without_effect: tuple[str, ...] = (),
+    folding: Folding = BROADCAST,
 ) -> Callable[[Callable[[Import], None]], Callable[[Import], None]]:
     """Mark a function as the front end of an ONNX operator."""
 
     def mark(convert: Callable[[Import], None]) -> Callable[[Import], None]:
         given = {} if tolerance is None else {"tolerance": tolerance}
-        row = FrontEnd(op_type, convert, sample, domain=domain, without_effect=without_effect, **given)
+        row = FrontEnd(
+            op_type, convert, sample, domain=domain, without_effect=without_effect, folding=folding, **given
+        )
         convert.__dict__.setdefault(_MARK, []).append(row)
         return convert
 
@@ -90,3 +97,11 @@ def front_ends() -> dict[tuple[str, str], FrontEnd]:
                 rows += getattr(item, _MARK, [])
         found.update({(row.domain, row.op_type): row for row in rows})
     return dict(sorted(found.items()))
+
+
+def folding(domain: str, op_type: str) -> Folding:
+    """How large a folded result of an ONNX operator may become: said by its front end, or beside them."""
+    if not domain and op_type in FOLDINGS:
+        return FOLDINGS[op_type]
+    row = front_ends().get((domain, op_type))
+    return BROADCAST if row is None else row.folding

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from mccompile.ops.folding import Folding, shaped_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -26,7 +27,7 @@ def _sample_reshape(d: Draw) -> Case:
     return Case([d.array(shape), np.array(wanted, dtype=np.int64)], {}, frozenset({1}))
 
 
-@onnx_op("Reshape", sample=_sample_reshape)
+@onnx_op("Reshape", sample=_sample_reshape, folding=Folding(shaped_bytes))
 def import_reshape(n: Import) -> None:
     x, wanted = n.input(0), list(n.ints(1, "shape"))
     copies = not n.flag("allowzero")

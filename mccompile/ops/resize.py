@@ -16,6 +16,7 @@ from mccompile.ir.ranges import Range, constant, hull, zero_or_free
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import F32, TensorType
+from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
@@ -162,7 +163,24 @@ def _sample(d: Draw) -> Case:
     return Case([x, roi, scales, sizes], attrs, frozenset({1, 2, 3}), tolerance=tolerance)
 
 
-@onnx_op("Resize", sample=_sample, tolerance={"f32": 3e-6, "f16": 2e-3})
+def _resized_bytes(attrs: Attributes, arrays: Arrays) -> int:
+    x = present(arrays)[0]
+    scales, sizes = (arrays[i] if i < len(arrays) else None for i in (2, 3))
+    shape: list[float] = list(x.shape)
+    given = attrs.get("axes")
+    axes = [a for a in given if isinstance(a, int)] if isinstance(given, tuple) else list(range(len(shape)))
+    if any(not -len(shape) <= axis < len(shape) for axis in axes):
+        return 8 * x.size
+    if sizes is not None and sizes.size:
+        for axis, size in zip(axes, sizes.reshape(-1).tolist(), strict=False):
+            shape[axis] = max(size, 1)
+    elif scales is not None:
+        for axis, scale in zip(axes, scales.reshape(-1).tolist(), strict=False):
+            shape[axis] *= max(scale, 0) if math.isfinite(scale) else 1e30
+    return int(min(8 * math.prod(shape), 1e30))
+
+
+@onnx_op("Resize", sample=_sample, tolerance={"f32": 3e-6, "f16": 2e-3}, folding=Folding(_resized_bytes, sized=True))
 def import_resize(n: Import) -> None:
     x, extrapolated = n.input(0), n.attr("extrapolation_value", 0.0)
     tables = _tables(n)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mccompile.ir.types import DTYPES
 from mccompile.onnxio import dtype_name
 from mccompile.ops.expand import Expand
+from mccompile.ops.folding import UNBOUNDED, Arrays, Attributes, Folding, present, product_bytes, shaped_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -31,7 +34,7 @@ def import_size(n: Import) -> None:
     n.fold(np.array(n.input(0).type.count, dtype=np.int64))
 
 
-@onnx_op("ConstantOfShape")
+@onnx_op("ConstantOfShape", folding=Folding(shaped_bytes, sized=True))
 def import_constant_of_shape(n: Import) -> None:
     """One element, repeated where it is read: the importer folds what is small."""
     shape = n.ints(0, "shape")
@@ -40,7 +43,13 @@ def import_constant_of_shape(n: Import) -> None:
     n.emit(Expand(shape), [n.constant("element", element.reshape((1,) * len(shape)))])
 
 
-@onnx_op("Range", without_effect=("stash_type",))
+def _range_bytes(attrs: Attributes, arrays: Arrays) -> int:
+    start, limit, delta = (float(a.reshape(-1)[0]) for a in present(arrays))
+    count = abs((limit - start) / delta) if delta else 0.0
+    return int(8 * count) if math.isfinite(count) else UNBOUNDED
+
+
+@onnx_op("Range", without_effect=("stash_type",), folding=Folding(_range_bytes, sized=True, always=True))
 def import_range(n: Import) -> None:
     _refuse(n)
 
@@ -50,7 +59,7 @@ def _sample_eye(d: Draw) -> Case:
     return Case([x], {"k": d.int(-3, 3), **({"dtype": 1} if d.bool() else {})})
 
 
-@onnx_op("EyeLike", sample=_sample_eye, tolerance={})
+@onnx_op("EyeLike", sample=_sample_eye, tolerance={}, folding=Folding(product_bytes))
 def import_eye_like(n: Import) -> None:
     """Only the shape and the element type of the input count, and they are known."""
     x = n.input(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from mccompile.ir.affine import Move, combine, loop
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import TensorType
+from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
@@ -45,7 +47,12 @@ def _sample(d: Draw) -> Case:
     return Case([d.array(shape, d.choice(["f32", "f16", "i32", "u8"])), repeats], {}, frozenset({1}))
 
 
-@onnx_op("Tile", sample=_sample, tolerance={})
+def _tiled_bytes(attrs: Attributes, arrays: Arrays) -> int:
+    x, repeats, *_ = present(arrays)
+    return x.nbytes * math.prod(max(int(r), 1) for r in repeats.reshape(-1))
+
+
+@onnx_op("Tile", sample=_sample, tolerance={}, folding=Folding(_tiled_bytes, sized=True))
 def import_tile(n: Import) -> None:
     x, repeats = n.input(0), n.ints(1, "repeats")
     if all(r == 1 for r in repeats) and len(repeats) == len(x.shape):

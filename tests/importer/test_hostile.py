@@ -164,3 +164,33 @@ def test_what_only_looks_large_is_not_refused(case: str, tmp_path: Path) -> None
     graph = import_graph(path, Options(target="generic")).graph
     want = ort_run(path, {"x": x})["y"]
     np.testing.assert_allclose(graph.evaluate({"x": x})["y"], want, rtol=1e-4)
+
+
+MALFORMED: dict[str, tuple[list[onnx.NodeProto], dict[str, Any]]] = {
+    "a shape that is not there": (_added(N("ConstantOfShape", [""], ["a"])), {}),
+    "Range of nothing": (_added(N("Range", ["e", "e", "e"], ["a"])), {"e": np.zeros(0, np.float32)}),
+    "Range of two": (_added(N("Range", ["k", "k"], ["a"])), K),
+    "Expand to an infinite shape": (_added(N("Expand", ["k", "s"], ["a"])), {"s": np.float32([np.inf]), **K}),
+    "Expand of an input to no number": ([N("Expand", ["x", "s"], ["y"])], {"s": np.float32([np.nan])}),
+    "Tile without repeats": (_added(N("Tile", ["k"], ["a"])), K),
+    "Tile of an input without repeats": ([N("Tile", ["x"], ["y"])], {}),
+    "Pad without pads": (_added(N("Pad", ["k"], ["a"])), K),
+    "Pad of nothing": (_added(N("Pad", ["", "s"], ["a"])), {"s": np.array([1, 1])}),
+    "Resize without an input": (_added(N("Resize", ["", "", "", "s"], ["a"])), {"s": np.array([2])}),
+    "OneHot of no depth": (_added(N("OneHot", ["c", "e", "c"], ["a"])), {"e": np.zeros(0, np.int64), "c": IMAGE}),
+    "OneHot of an input and no depth": ([N("OneHot", ["x", "e", "c"], ["y"])], {"e": np.zeros(0), "c": IMAGE}),
+    "Gather without indices": (_added(N("Gather", ["c"], ["a"])), {"c": IMAGE}),
+    "ConvTranspose without weights": (_added(N("ConvTranspose", ["c"], ["a"])), {"c": IMAGE}),
+    "a transposed vector": (_added(N("ConvTranspose", ["k", "k"], ["a"])), {"k": np.ones(3, np.float32)}),
+    "a window of nothing": (_added(N("HannWindow", ["e"], ["a"])), {"e": np.zeros(0, np.int64)}),
+    "mel bins of nothing": (_added(N("MelWeightMatrix", ["k"], ["a"])), {"k": np.int64(4)}),
+    "quantised without an input": (_added(N("DequantizeLinear", ["", ""], ["a"])), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_what_no_operator_takes_is_a_clean_error(case: str, tmp_path: Path) -> None:
+    path = _save(tmp_path, *MALFORMED[case])
+    with pytest.raises(CompileError) as caught:
+        import_graph(path, Options(target="generic"))
+    assert caught.value.where
