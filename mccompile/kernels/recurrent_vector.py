@@ -12,7 +12,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.kernels.model.lanes import refusal
-from mccompile.kernels.model.tiles import Segment, segments
+from mccompile.kernels.model.tiles import LONG, RUN, Segment, segments
 from mccompile.kernels.variant import Builder, Offer, Variant, computed
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent
 from mccompile.targets.target import Target
@@ -46,6 +46,11 @@ class Units:
     @property
     def tiles(self) -> tuple[Segment, ...]:
         return segments(self.units, self.width)
+
+    @property
+    def run(self) -> int:
+        """Units of a run of the sums over all of them; 0 where these are short."""
+        return RUN if self.units > LONG else 0
 
 
 class _Tiled(Variant):

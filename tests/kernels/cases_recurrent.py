@@ -9,7 +9,7 @@ from tests.kernels.cases import Net, VariantCase
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def _cell(op: str, steps: int, batch: int, hidden: int, states: bool, **attrs: object) -> VariantCase:
+def cell(op: str, steps: int, batch: int, hidden: int, states: bool, **attrs: object) -> VariantCase:
     def build(n: Net) -> Sequence[str]:
         rows, depth = _GATES[op] * hidden, 7
         many = 2 if attrs.get("direction") == "bidirectional" else 1
@@ -25,12 +25,12 @@ def _cell(op: str, steps: int, batch: int, hidden: int, states: bool, **attrs: o
 
 
 RECURRENT = [
-    _cell("LSTM", 5, 1, 32, False),
-    _cell("LSTM", 4, 2, 5, True),
-    _cell("LSTM", 3, 1, 33, True, direction="reverse"),
-    _cell("LSTM", 3, 2, 17, False, direction="bidirectional", clip=1.5),
-    _cell("GRU", 5, 1, 16, True, linear_before_reset=1),
-    _cell("GRU", 4, 2, 21, False, direction="bidirectional", linear_before_reset=1),
-    _cell("RNN", 5, 2, 9, True, direction="reverse"),
-    _cell("RNN", 3, 1, 40, False, activations=["Relu"]),
+    cell("LSTM", 5, 1, 32, False),
+    cell("LSTM", 4, 2, 5, True),
+    cell("LSTM", 3, 1, 33, True, direction="reverse"),
+    cell("LSTM", 3, 2, 17, False, direction="bidirectional", clip=1.5),
+    cell("GRU", 5, 1, 16, True, linear_before_reset=1),
+    cell("GRU", 4, 2, 21, False, direction="bidirectional", linear_before_reset=1),
+    cell("RNN", 5, 2, 9, True, direction="reverse"),
+    cell("RNN", 3, 1, 40, False, activations=["Relu"]),
 ]

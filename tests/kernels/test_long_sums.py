@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from mccompile.ops.registry import lookup
 from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.kernels.cases import Net, VariantCase, direct, matmul, pointwise
 from tests.kernels.cases_conv_channels import channels
-from tests.kernels.cases_matmul import attention, variable
+from tests.kernels.cases_matmul import attention, dot, variable
+from tests.kernels.cases_recurrent import cell
+from tests.kernels.cases_vectors import case as plain
+from tests.kernels.cases_vectors import layer_norm
 from tests.kernels.cases_winograd import winograd
 from tests.kernels.test_variants import compiled, kernels_of
 from tests.support.compiled import compiled_graph
@@ -32,6 +36,10 @@ REDUCTIONS = [
     ("%x: f32[2,700,3,5]", "reduce(%x) {mode='sum', axes=(1, 3)}", "2,1,3,1"),
     ("%x: f32[2,3,5,700]", "reduce(%x) {mode='sum', axes=(1, 2, 3)}", "2,1,1,1"),
     ("%x: f32[6000,2]", "reduce(%x) {mode='sum', axes=(0,)}", "1,2"),
+    ("%x: f32[50000,2]", "reduce(%x) {mode='sum', axes=(0,)}", "1,2"),
+    ("%x: f32[60,3,60,8]", "reduce(%x) {mode='sum', axes=(0, 2)}", "1,3,1,8"),
+    ("%x: f32[2,50,60,5]", "reduce(%x) {mode='sum', axes=(1, 2, 3)}", "2,1,1,1"),
+    ("%x: f32[2,70000]", "reduce(%x) {mode='sum', axes=(1,)}", "2,1"),
 ]
 PRODUCTS = [
     ("%x: f32[1,1,8], %k: f32[1,8,4000], %v: f32[1,4000,8]", "attention(%x, %k, %v) {score={x0}}", "1,1,8"),
@@ -79,8 +87,18 @@ def even(case: VariantCase) -> EvenCase:
     return EvenCase(case.name, case.kernel, case.build, case.op, case.channels_last)
 
 
+def averaged(kernel: Sequence[int]) -> Callable[[Net], str]:
+    shape = (1, 2, *(k + 1 for k in kernel))
+    return lambda n: n("AveragePool", n.input(*shape), kernel_shape=list(kernel))
+
+
+def transposed(channels: int, kernel: Sequence[int]) -> Callable[[Net], str]:
+    shape = (1, channels, *(k + 1 for k in kernel))
+    return lambda n: n("ConvTranspose", n.input(*shape), n.weight(channels, 2, *kernel))
+
+
 SAME: dict[str, Any] = {"pads": [1] * 4}
-TILES = [
+LONG = [
     *(matmul(shape, 40) for shape in ((14, 4000), (1, 4608), (14, 1021), (96, 4608))),
     variable((5, 4000), (4000, 33)),
     variable((5, 2048), (2048, 32)),
@@ -96,15 +114,25 @@ TILES = [
     channels((1, 64, 40), 20, (33,), pads=[16, 16]),
     channels((1, 2100, 6, 5), 8, (1, 1)),
     *(winograd((1, c, 6, 6), 16, (3, 3), **SAME) for c in (512, 2100)),
+    dot((), 2, 20000, 3),
+    layer_norm((2, 5000, 20), -2),
+    layer_norm((2, 50, 60, 5), -3),
+    layer_norm((2, 70000)),
+    cell("RNN", 2, 1, 1100, True, activations=["Relu"]),
+    *(plain("pool.generic", f"{kernel}", averaged(kernel)) for kernel in ((40, 40), (3, 600), (17, 17, 17))),
+    *(
+        plain("conv_transpose.generic", f"{c} {kernel}", transposed(c, kernel))
+        for c, kernel in ((500, (3, 3)), (3, (19, 20)))
+    ),
 ]
 
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "native"])
-def test_long_sums_of_register_tiles(target: str, tmp_path: Path) -> None:
+def test_long_sums_of_each_variant(target: str, tmp_path: Path) -> None:
     """Beside the largest result: Winograd's smaller ones are differences."""
     if target != "native":
         needs_target(target)
-    cases = list(map(even, TILES))
+    cases = list(map(even, LONG))
     built = [compiled(case, i, target, tmp_path, case.force) for i, case in enumerate(cases)]
     library = CaseLibrary(tmp_path, built, [*resolve(target).c_flags, *STRICT_WARNINGS, "-O2"]).build()
     for case, b in zip(cases, built, strict=True):
@@ -112,7 +140,10 @@ def test_long_sums_of_register_tiles(target: str, tmp_path: Path) -> None:
         graph = b.compilation.graph
         for value in (0.02, 0.3):
             inputs = {v.name: np.full(v.shape, value, dtype=np.float32) for v in graph.inputs}
-            (got,) = library.run(b, inputs)
+            if case.kernel == "normalize.vector":
+                for array in inputs.values():
+                    array.reshape(-1)[1::2] *= 3  # equal distances to the first element, and to the mean
+            got, *_ = library.run(b, inputs)
             wide = graph.evaluate({n: a.astype(np.float64) for n, a in inputs.items()}, wide=True)
             want = wide[graph.outputs[0].name]
             error = np.abs(got - want).max() / np.abs(want).max()

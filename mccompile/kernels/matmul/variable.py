@@ -11,7 +11,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.matmul.packed import batched, swapped
-from mccompile.kernels.model.tiles import Segment, Tile, best_tile, merge, pitch, segments
+from mccompile.kernels.model.tiles import LONG, RUN, Segment, Tile, best_tile, merge, pitch, segments
 from mccompile.kernels.variant import (
     Builder,
     Offer,
@@ -57,6 +57,10 @@ class Columns:
 
     def along(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.columns)
+
+    def run(self, part: Segment) -> int:
+        """Elements of a run of a sum along vectors, whose lanes are sums of their own; 0 where it is short."""
+        return RUN * part.size if part.stop - part.start > LONG * part.size else 0
 
 
 def packing_cycles(floats: int, lines: bool) -> float:
