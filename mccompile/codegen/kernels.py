@@ -93,7 +93,7 @@ def _call_text(context: KernelContext, target: Target) -> str:
     return render(
         f"{family}/{variant}.c.j2",
         fn=_PLACEHOLDER, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
-        v=Vectors(context, target.machine),
+        v=Vectors(context, target),
     )  # fmt: skip
 
 

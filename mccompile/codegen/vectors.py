@@ -16,7 +16,8 @@ from mccompile.ir.types import F32, DType
 from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
 from mccompile.kernels.model.tiles import Segment, narrow, segments
-from mccompile.targets.machine import Machine
+from mccompile.targets.machine import Capability, Machine
+from mccompile.targets.target import Target
 
 
 class VectorEmitter(Emitter):
@@ -45,10 +46,14 @@ class VectorEmitter(Emitter):
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vector words of a template, for a machine. Where no type is said, vectors are of floats."""
+    """The vector words of a template, for a target. Where no type is said, vectors are of floats."""
 
     context: KernelContext
-    machine: Machine
+    target: Target
+
+    @property
+    def machine(self) -> Machine:
+        return self.target.machine
 
     @property
     def lanes(self) -> int:
@@ -146,10 +151,14 @@ class Vectors:
         return "\n".join(["{", *emitter.lines, put, "}"]) if emitter.lines else put
 
     def put(self, y: BoundView, value: str, count: int, *coordinates: str) -> str:
-        """Statements that store lanes of their final value."""
+        """Statements that store lanes of their final value.
+
+        Over an operand, rows that are about to be read begin behind a row's last lanes.
+        """
         if _step(y.view) != 1:
             return self._scatter(y, value, count, coordinates)
-        return self.of(y.dtype).store(f"&{y.name}[{y.index(*coordinates)}]", value, count, y.dtype)
+        pieces = bool(self.context.plain) and Capability.MASKED_STORES in self.target.capabilities
+        return self.of(y.dtype).store(f"&{y.name}[{y.index(*coordinates)}]", value, count, y.dtype, pieces)
 
     def ends(self, size: int, *coordinates: str) -> list[str]:
         """An element of every cache line that a row of ``size`` floats of results, or of extras of the same row,

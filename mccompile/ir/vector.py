@@ -101,13 +101,19 @@ class V:
             return f"{name}_n({pointer}, {count})" if part else f"{name}({pointer})"
         return f"{name}({pointer}, {count})"
 
-    def store(self, pointer: str, value: str, count: int, memory: DType | None = None) -> str:
-        """The statement that stores the first ``count`` lanes to neighbours; nothing else is touched."""
+    def store(
+        self, pointer: str, value: str, count: int, memory: DType | None = None, pieces: bool = False
+    ) -> str:
+        """The statement that stores the first ``count`` lanes to neighbours; nothing else is touched.
+
+        In ``pieces``, it does not hold up a load of what lies behind them (`Capability.MASKED_STORES`).
+        """
         memory = memory or self.dtype
         name = f"mcc_vstore{self.suffix(memory)}"
-        if is_direct(memory):
-            return f"{name}_n({pointer}, {value}, {count});" if count < self.lanes else f"{name}({pointer}, {value});"
-        return f"{name}({pointer}, {value}, {count});"
+        if is_direct(memory) and count == self.lanes:
+            return f"{name}({pointer}, {value});"
+        part = "" if not is_direct(memory) else "_pieces" if pieces else "_n"
+        return f"{name}{part}({pointer}, {value}, {count});"
 
     def converted(self, value: str, target: DType) -> str:
         """C for these lanes as lanes of another type; ``value`` may stand next to any operator."""

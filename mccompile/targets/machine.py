@@ -15,6 +15,8 @@ class Capability(Enum):
     """Vectors multiply and add in one instruction."""
     F16_CONVERSION = "f16 conversion"
     """One instruction makes a vector of f32 of as many f16, and one the other way."""
+    MASKED_STORES = "masked stores"
+    """A store leaves lanes out; what is loaded soon from where these are waits for it (Zen 4: some 20 cycles)."""
     A64 = "a64"
     """NEON as 64-bit Arm has it: with square roots, and registers that are named otherwise."""
 

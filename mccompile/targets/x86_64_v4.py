@@ -9,7 +9,7 @@ TARGET = Target(
     name="x86-64-v4",
     summary="AVX-512 (F, BW, CD, DQ, VL)",
     machine=Machine(vector_bytes=64, registers=32, l1=32 * 1024, l2=1024 * 1024),
-    capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION}),
+    capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION, Capability.MASKED_STORES}),
     align=64,
     flags=("-march=x86-64-v4",),
     requires=("__AVX512F__", "__AVX512VL__"),

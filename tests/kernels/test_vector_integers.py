@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from mccompile.ir.types import BOOL, DTYPES, F16, F32, I32, I64, DType
 from mccompile.ir.vector import V, converts, is_lane
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
+from mccompile.targets.machine import Capability
 from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.kernels.test_variants import kernels_of
 from tests.support.opcases import Built, CaseLibrary
@@ -70,19 +72,20 @@ def test_every_function_is_exact(target: str, tmp_path: Path) -> None:
         assert np.array_equal(got, want), b.compilation.graph
 
 
-def primitives(vector: V, memory: DType) -> set[str]:
-    """C that moves vectors in every way."""
+def primitives(vector: V, memory: DType, ways: Sequence[bool]) -> set[str]:
+    """C that moves vectors in every way; ``ways``: whether stores are in pieces."""
     lanes, element = vector.lanes, "1.0f" if vector.dtype == F32 else "1"
     moved = {vector.load("p", n, step, memory) for n in (lanes, lanes - 1) for step in (1, 2, 3, -1)}
-    stored = {vector.store("p", "v", n, memory) for n in (lanes, lanes - 1)}
+    stored = {vector.store("p", "v", n, memory, pieces) for n in (lanes, lanes - 1) for pieces in ways}
     return moved | stored | {vector.set(element)}
 
 
 @pytest.mark.parametrize("target", [*WIDE, *NARROW])
 def test_every_primitive_that_can_be_named_exists(target: str) -> None:
     to = resolve(target)
+    ways = (False, True) if Capability.MASKED_STORES in to.capabilities else (False,)
     for dtype, memory in MEMORY:
-        for text in primitives(V(dtype, to.machine.lanes(F32)), memory):
+        for text in primitives(V(dtype, to.machine.lanes(F32)), memory, ways):
             name = text.partition("(")[0]
             assert f" {name}(" in helpers_used(text, to), name
     for name in ("mcc_vf", "mcc_vi", "mcc_vu"):
