@@ -9,6 +9,23 @@ is read through: the map takes the slice's view, and nothing is left to be copie
 
 Writing through is the mirror image: what a concat would copy into its place is computed there. Both are taken as long
 as the peak of the plan does not grow; copies whose operator says so (`Slice.view`) are gone wherever they can be.
+
+>>> from mccompile.ir.kernel_parse import parse_module
+>>> from mccompile.ir.kernel_text import call_text
+>>> from mccompile.kernels.registry import params_of
+>>> from mccompile.ops.registry import lookup
+>>> from mccompile.targets.target import resolve
+>>> module = parse_module('''kernels @g target=generic {
+...   buffer x : f32[2,6] arena align=16 role=input
+...   buffer a : f32[2,3] arena align=16
+...   buffer y : f32[2,3] arena align=16 role=output
+...   call copy.generic slice {starts=(0, 0), steps=(1, 1), extents=(2, 3)} (x[2,3]{6,1}) -> a
+...   call map.generic map {expr={neg(x0)}} (a) -> y
+... }''', lookup, params_of)
+>>> run(module, Remarks(), resolve("generic"), Judge.of(module, keep_inputs=False))
+1
+>>> [call_text(step) for step in module.body.linear()]
+['call map.generic map {expr={neg(x0)}} (x[2,3]{6,1}) -> y']
 """
 
 from __future__ import annotations

@@ -1,12 +1,27 @@
 """Copies in a row between two buffers become one, where their places are in arithmetic progression.
 
-    call copy.generic slice {...} (x[4,2]{6,3}) -> y[4,2]{2,1}
-    call copy.generic slice {...} (x+1[4,2]{6,3}) -> y+8[4,2]{2,1}
-    call copy.generic slice {...} (x+2[4,2]{6,3}) -> y+16[4,2]{2,1}
+    call copy.generic concat {...} (x[4,2]{6,3}) -> y[4,2]{2,1}
+    call copy.generic concat {...} (x+1[4,2]{6,3}) -> y+8[4,2]{2,1}
+    call copy.generic concat {...} (x+2[4,2]{6,3}) -> y+16[4,2]{2,1}
 
-take from one place further on each time, and write 8 further: one copy with an axis more::
+take from one place further on each time, and write 8 further: one copy with an axis more, `x[3,4,2]{1,6,3}` to
+`y[3,4,2]{8,2,1}`, of which the last two axes merge::
 
-    call copy.generic slice {...} (x[3,4,2]{1,6,3}) -> y[3,4,2]{8,2,1}
+    call copy.generic concat {...} (x[3,8]{1,3}) -> y[3,8]{8,1}
+
+>>> from mccompile.ir.kernel_parse import parse_module
+>>> from mccompile.ir.kernel_text import call_text
+>>> from mccompile.kernels.registry import params_of
+>>> from mccompile.ops.registry import lookup
+>>> module = parse_module('''kernels @g target=generic {
+...   buffer x : f32[4,6] arena align=16 role=input
+...   buffer y : f32[12,2] arena align=16 role=output
+...   call copy.generic concat {axis=0} (x[4,2]{6,3}) -> y[4,2]{2,1}
+...   call copy.generic concat {axis=0} (x+1[4,2]{6,3}) -> y+8[4,2]{2,1}
+...   call copy.generic concat {axis=0} (x+2[4,2]{6,3}) -> y+16[4,2]{2,1}
+... }''', lookup, params_of)
+>>> run(module, Remarks()), [call_text(step) for step in module.body.linear()]
+(2, ['call copy.generic concat {axis=0} (x[3,8]{1,3}) -> y[3,8]{8,1}'])
 """
 
 from __future__ import annotations

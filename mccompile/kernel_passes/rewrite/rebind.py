@@ -1,4 +1,26 @@
-"""Calls on other views: what a call becomes when a buffer it touches is seen through a copy."""
+"""Calls on other views: what a call becomes when a buffer it touches is seen through a copy.
+
+Worked example: `copy` takes the right half of x[2,6] to a[2,3], and a map reads all of a as one run. Seen through
+the copy that run is two rows of x, so the map runs over y in rows as well, which is y as it is. Another kernel than
+an element-wise one counts on the axes it has, and stays as it is.
+
+>>> from mccompile.ir.kernel_parse import parse_module
+>>> from mccompile.ir.kernel_text import call_text
+>>> from mccompile.kernels.registry import params_of
+>>> from mccompile.ops.registry import lookup
+>>> from mccompile.targets.target import resolve
+>>> module = parse_module('''kernels @g target=generic {
+...   buffer x : f32[2,6] arena align=16 role=input
+...   buffer a : f32[2,3] arena align=16
+...   buffer y : f32[2,3] arena align=16 role=output
+...   call copy.generic slice {starts=(0, 3), steps=(1, 1), extents=(2, 3)} (x+3[2,3]{6,1}) -> a[2,3]{3,1}
+...   call map.generic map {expr={neg(x0)}} (a[6]{1}) -> y[6]{1}
+... }''', lookup, params_of)
+>>> copy, negate = module.body.linear()
+>>> (near,), (far,) = copy.results, copy.reads
+>>> call_text(rebound(negate, near.buffer, near, far, resolve("generic"), writes=False))
+'call map.generic map {expr={neg(x0)}} (x+3[2,3]{6,1}) -> y'
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,19 @@
-"""Views seen through a copy: the same elements, addressed where the copy takes them from or puts them."""
+"""Views seen through a copy: the same elements, addressed where the copy takes them from or puts them.
+
+Worked example: a copy takes the right half of x[2,6] to a[2,3]. Row 1 of a, which lies at 3, is row 1 of that half:
+at 9 in x. All of a as one run of six is no run in x any more: its axis is cut in two rows of three, six apart.
+
+>>> from mccompile.ir.kernel import Buffer
+>>> from mccompile.ir.kernel_text import view_text
+>>> from mccompile.ir.types import F32, TensorType
+>>> x, a = (Buffer(name, TensorType(F32, (2, n)), "arena", 16) for name, n in (("x", 6), ("a", 3)))
+>>> near, far = View(a, (2, 3), row_major(2), (3, 1)), View(x, (2, 3), row_major(2), (6, 1), offset=3)
+>>> view_text(seen_through(View(a, (3,), row_major(1), (1,), offset=3), near, far).whole)
+'x+9[3]{1}'
+>>> run = seen_through(View(a, (6,), row_major(1), (1,)), near, far)
+>>> run.whole, run.parts, run.offset
+(None, (((2, 6), (3, 1)),), 3)
+"""
 
 from __future__ import annotations
 
