@@ -2,6 +2,30 @@
 
 It shares no code with the scheduler, the lifetimes or the allocators that it judges, and uses only what a
 reader of the program's text sees: steps, views, offsets.
+
+Worked example: step 0 makes a of x, step 1 y of a. Where a lies behind x, y may take the place of x, which nobody
+reads any more. Where a begins in the middle of x, step 0 would write what it may still have to read.
+
+>>> from mccompile.ir.kernel_parse import parse_module
+>>> from mccompile.ir.program import PlanFacts
+>>> from mccompile.kernels.registry import params_of
+>>> from mccompile.ops.registry import lookup
+>>> module = parse_module('''kernels @g target=generic {
+...   buffer x : f32[4] arena align=8 role=input
+...   buffer a : f32[4] arena align=8
+...   buffer y : f32[4] arena align=8 role=output
+...   call map.generic map {expr={neg(x0)}} (x) -> a
+...   call map.generic map {expr={neg(x0)}} (a) -> y
+... }''', lookup, params_of)
+>>> def placed(*offsets):
+...     at = dict(zip(module.buffers, offsets, strict=True))
+...     return Program(module, at, arena_bytes=32, blob_bytes=0, facts=PlanFacts(32, 32, 48, "by hand"))
+>>> check_program(placed(0, 16, 0))
+>>> try:
+...     check_program(placed(0, 8, 0))
+... except InternalError as e:
+...     print(e)
+x at [0, 16) and a at [8, 24) overlap, both are alive at step 0
 """
 
 from __future__ import annotations

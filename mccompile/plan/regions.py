@@ -2,6 +2,27 @@
 
 Bytes of fast memory are best spent on the buffers that are accessed most often for each byte and step that they
 are kept. So the hottest buffers that fit go to the first memory, the hottest of the rest to the second, and so on.
+
+Worked example: memories tcm of 16 bytes and sram of 64. Of a (16 bytes, of which step 0 reads 32) and b (32 bytes),
+alive together, a is the hotter for each byte and step and goes to tcm. c is born when a has died: it fits there
+too, and b is left to sram.
+
+>>> from mccompile.ir.kernel_parse import parse_module
+>>> from mccompile.kernels.registry import params_of
+>>> from mccompile.ops.registry import lookup
+>>> from mccompile.plan.alloc.problem import Interval
+>>> module = parse_module('''kernels @g target=generic {
+...   buffer a : f32[4] arena align=16 role=input
+...   buffer b : f32[4,2] arena align=16
+...   buffer c : f32[4] arena align=16 role=output
+...   call map.generic map {expr={neg(x0)}} (a[4,2]{1,0}) -> b[4,2]{2,1}
+...   call map.generic map {expr={neg(x0)}} (b[4]{2}) -> c[4]{1}
+... }''', lookup, params_of)
+>>> problem = Problem((Interval("a", 0, 1, 16, 16), Interval("b", 0, 2, 32, 16), Interval("c", 1, 2, 16, 16)))
+>>> index = {b: i for i, b in enumerate(module.buffers)}
+>>> placed = place_regions(module, problem, index, (("tcm", 16), ("sram", 64)))
+>>> {b.name: (region, placed.offsets[b]) for b, region in placed.region_of.items()}
+{'a': ('tcm', 0), 'c': ('tcm', 0), 'b': ('sram', 0)}
 """
 
 from __future__ import annotations
