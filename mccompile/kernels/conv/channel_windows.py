@@ -1,4 +1,17 @@
-"""Windows over channels-last tensors: tiles of pixels, where each tap is known to lie inside or is left out."""
+"""Windows over channels-last tensors: tiles of pixels, where each tap is known to lie inside or is left out.
+
+Worked example: a window of 3 over lines of 8 pixels with a pad of 1, in tiles of 4 results. The first tile would
+read the column before the line: it leaves out tap 0 of its pixel 0 (columns count from where that would lie). The
+second leaves out what lies behind the line. Without pads the 6 results are a whole tile and one of two pixels.
+
+>>> window = ChannelWindow(4, 1, 3, kernel=(1, 3), strides=(1, 1), dilations=(1, 1), pads=(0, 1))
+>>> [(s.start, s.stop, s.size, s.first, s.end, s.products) for s in window.strips(8, 8)]
+[(0, 4, 4, 1, 6, 11), (4, 8, 4, 0, 5, 11)]
+>>> window.strips(8, 8)[0].columns[0]
+(1, ((0, 1), (1, 0)))
+>>> [(s.start, s.stop, s.size) for s in replace(window, pads=(0, 0)).strips(6, 8)]
+[(0, 4, 4), (4, 6, 2)]
+"""
 
 from __future__ import annotations
 

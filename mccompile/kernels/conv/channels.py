@@ -1,4 +1,18 @@
-"""The family of `conv` on channels-last results: vectors over output channels, tiles of pixels."""
+"""The family of `conv` on channels-last results: vectors over output channels, tiles of pixels.
+
+Worked example: a line of 10 results of a window of 3, pad 1, in tiles of 4 pixels. Tap 0 of the first pixel and tap
+2 of the last lie in the padding: the tiles at both ends leave them out, and the one between them has nothing to
+ask.
+
+>>> tile = PixelTile(4, 2, 8, chunk=1, kernel=(1, 3), strides=(1, 1), dilations=(1, 1), pads=(0, 1))
+>>> [(s.start, s.stop, s.size, s.inside) for s in tile.strips(10, 10)]
+[(0, 4, 4, False), (4, 8, 4, True), (8, 10, 2, False)]
+>>> tile.strips(10, 10)[0].runs
+[TapRun(taps=range(0, 1), pixels=(1, 2, 3)), TapRun(taps=range(1, 3), pixels=(0, 1, 2, 3))]
+>>> weights = np.arange(12, dtype=np.float32).reshape(4, 1, 3)  # [M, C, kernel]: 0 1 2 are the taps of result 0
+>>> PackedTaps(width=2, lanes=2).pack(weights).astype(int).tolist()
+[0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+"""
 
 from __future__ import annotations
 

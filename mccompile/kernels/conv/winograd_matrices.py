@@ -7,6 +7,19 @@ With the filter g, m + r - 1 inputs d and the matrices of `Filtering`: y = AT ((
 element by element. Over two axes each matrix is applied along both. The construction is that of Toom and Cook
 (A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015): polynomials are multiplied by their
 values at some points and at infinity. Points come in pairs p, -p, whose rows share the even and odd half of a sum.
+
+Worked example: F(2, 3) makes two results of three taps by 4 products instead of 6. Of d0 .. d3 the inputs' sums are
+r0 .. r3, and those times the filter's values at 0, 1, -1 and infinity are added up to the results.
+
+>>> f = filtering(2, 3)
+>>> def times(matrix, vector):
+...     return [sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix]
+>>> [f"{s.name} = {s.text}" for s in input_sums(2, 3, 1)]
+['r0 = d2 - d0', 'r1 = d1 + d2', 'r2 = d2 - d1', 'r3 = d3 - d1']
+>>> d, g = [1, 2, 3, 4], [1, 10, 100]
+>>> products = [a * b for a, b in zip(times(f.g, g), times(f.bt, d), strict=True)]
+>>> len(products), list(map(int, times(f.at, products)))  # 1 + 20 + 300, 2 + 30 + 400
+(4, [321, 432])
 """
 
 from __future__ import annotations

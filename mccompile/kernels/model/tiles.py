@@ -1,4 +1,21 @@
-"""Register tiles of products: rows that share each loaded vector, by vectors that share each broadcast scalar."""
+"""Register tiles of products: rows that share each loaded vector, by vectors that share each broadcast scalar.
+
+Worked example: AVX2 has 16 registers of 8 floats. Tiles of 4 rows by 2 vectors hold 8 sums, 2 vectors of weights
+and a scalar of each row. 35 rows are eight such tiles and one of three rows; 24 columns are one tile of 16 and one
+of 8. 20 packed floats are padded to three vectors of 8, or to one of 16 and half a one.
+
+>>> from mccompile.targets.target import resolve
+>>> avx2 = resolve("x86-64-v3")
+>>> fits(4, 2, avx2), fits(8, 2, avx2)
+(True, False)
+>>> tile = Tile(rows=4, vectors=2, lanes=8)
+>>> tile.down(35)
+(Segment(start=0, stop=32, size=4), Segment(start=32, stop=35, size=3))
+>>> tile.along(24)
+(Segment(start=0, stop=16, size=16), Segment(start=16, stop=24, size=8))
+>>> pitch(20, lanes=8), pitch(20, lanes=16)
+(24, 24)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Channels-last storage as vector kernels see it: the same elements, the channel as the last coordinate."""
+"""Channels-last storage as vector kernels see it: the same elements, the channel as the last coordinate.
+
+Worked example: an image of 8 channels, channels-last, has strides of 1 along axis 1; as [N, H, W, C] they are in
+falling order.
+
+>>> from mccompile.ir.kernel import Buffer
+>>> from mccompile.ir.types import F32, TensorType, row_major
+>>> image = Buffer("x", TensorType(F32, (1, 8, 4, 5), channels_last(4)), "arena", 16)
+>>> stored = View(image, (1, 8, 4, 5), row_major(4), (160, 1, 40, 8))
+>>> last(stored).shape, last(stored).strides
+((1, 4, 5, 8), (160, 40, 8, 1))
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,19 @@
-"""Loop nests over several views at once: axes of extent 1 dropped, neighbours that are contiguous merged."""
+"""Loop nests over several views at once: axes of extent 1 dropped, neighbours that are contiguous merged.
+
+Worked example: of x[4,1,3,5] laid out row by row all axes are one of sixty. If y leaves a gap behind each row of
+five, the last axis does not merge in y, so it does not merge in x either: both are walked as 12 rows of 5.
+
+>>> from mccompile.ir.kernel import Buffer
+>>> from mccompile.ir.types import F32, TensorType
+>>> shape = (4, 1, 3, 5)
+>>> x, y = (Buffer(name, TensorType(F32, (4, 1, 3, n)), "arena", 16) for name, n in (("x", 5), ("y", 8)))
+>>> dense = View(x, shape, row_major(4), (15, 15, 5, 1))
+>>> gaps = View(y, shape, row_major(4), (24, 24, 8, 1))
+>>> [(v.shape, v.strides) for v in collapse([dense])]
+[((60,), (1,))]
+>>> [(v.shape, v.strides) for v in collapse([dense, gaps])]
+[((12, 5), (5, 1)), ((12, 5), (8, 1))]
+"""
 
 from __future__ import annotations
 

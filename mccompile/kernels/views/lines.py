@@ -1,4 +1,20 @@
-"""Loops of reductions and normalisations: axes that are kept, axes that belong together, the one of the lanes."""
+"""Loops of reductions and normalisations: axes that are kept, axes that belong together, the one of the lanes.
+
+Worked example: x[2,5,3,4] is summed over its axes 2 and 3, which lie together: 10 lines that are kept, of 12
+elements each. Over axis 1 it keeps 2 by 12, of which those of the last axis lie side by side: they are the lanes,
+and the 5 of a line lie 12 apart.
+
+>>> from mccompile.ir.kernel import Buffer
+>>> from mccompile.ir.types import F32, TensorType
+>>> x = View(Buffer("x", TensorType(F32, (2, 5, 3, 4)), "arena", 16), (2, 5, 3, 4), row_major(4), (60, 12, 4, 1))
+>>> (kept,), (line,) = nest([x], (0, 1)), nest([x], (2, 3))
+>>> lanes_last(kept, line, along=True).shape, Lines(kept=1, along=True).count((10, 12))
+((10, 12), 12)
+>>> (kept,), (line,) = nest([x], (0, 2, 3)), nest([x], (1,))
+>>> across = lanes_last(kept, line, along=False)
+>>> across.shape, across.strides, Lines(kept=1, along=False).count(across.shape)
+((2, 5, 12), (60, 12, 1), 5)
+"""
 
 from __future__ import annotations
 

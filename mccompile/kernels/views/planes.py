@@ -1,4 +1,16 @@
-"""One or two spatial axes as a plane: a single one is a line of it."""
+"""One or two spatial axes as a plane: a single one is a line of it.
+
+Worked example: a signal of 8 channels and 9 samples is an image of one line; kernel 3 is a window of 1 x 3, and its
+pads are (0, 1).
+
+>>> from mccompile.ir.kernel import Buffer
+>>> from mccompile.ir.types import F32, TensorType
+>>> signal = View(Buffer("x", TensorType(F32, (1, 8, 9)), "arena", 16), (1, 8, 9), row_major(3), (72, 9, 1))
+>>> plane(signal).shape, plane_last(signal).shape, plane_last(signal).strides
+((1, 8, 1, 9), (1, 1, 9, 8), (72, 0, 1, 9))
+>>> pair((3,)), pair((1,), missing=0), pair((3, 5))
+((1, 3), (0, 1), (3, 5))
+"""
 
 from __future__ import annotations
 

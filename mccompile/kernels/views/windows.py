@@ -1,4 +1,24 @@
-"""Sliding windows computed in a fixed order: how far behind its reads a kernel writes."""
+"""Sliding windows computed in a fixed order: how far behind its reads a kernel writes.
+
+Worked example: a window of 3 without padding over x[6] gives y[4]. Result o is written when x[o .. o + 2] has been
+read, and only x[o + 1] and what follows is read after it: y[o] may lie where x[o] was, so y may begin where x does.
+With a pad of 1, x[o] is read once more for the next result: y must begin an element (4 bytes) before x.
+
+>>> from mccompile.ir.kernel_parse import parse_module
+>>> from mccompile.kernels.registry import params_of
+>>> from mccompile.ops.registry import lookup
+>>> def behind(pad, outputs):
+...     pool = f"{{mode='max', kernel=(3,), strides=(1,), pads=({pad}, {pad}), dilations=(1,)}} params{{}}"
+...     module = parse_module(f'''kernels @g target=generic {{
+...       buffer x : f32[1,1,6] arena align=4 role=input
+...       buffer y : f32[1,1,{outputs}] arena align=4 role=output
+...       call pool.generic pool {pool} (x) -> y
+...     }}''', lookup, params_of)
+...     (call,) = module.body.linear()
+...     return distance(call, call.op, np.arange(1), channels_last=False)
+>>> behind(pad=0, outputs=4), behind(pad=1, outputs=6)
+(0, 4)
+"""
 
 from __future__ import annotations
 
