@@ -4,6 +4,28 @@ Every value is followed along one axis at most, its channels. Each channel there
 write channels one by one join ids: they are kept or removed together. Convolutions and matrix products make new
 channels, and need those of their operand that a needed result depends on by a weight that is not 0, unless the
 channel has one value for every input, which can be a part of the bias instead.
+
+Worked example: %y = conv(%x, %w) has three results, of which a relu is taken. The filter of the last is all zeros
+and its bias negative, so that it is 0 for every input: what reads it needs it no more than a part of its bias, and
+it is removed with all that was computed for it. The others depend on x and are read.
+
+>>> from mccompile.ir.graph_text import parse_graph
+>>> from mccompile.ops.registry import lookup
+>>> from mccompile.passes.channels.rules import follow
+>>> graph = parse_graph('''graph @g(%x: f32[1,2,4]) {
+...   %w = const [1, 2, 3, 4, 0, 0] : f32[3,2,1]
+...   %b = const [0.5, 0.5, -0.25] : f32[3,1]
+...   %v = const [1, 2, 3] : f32[1,3,1]
+...   %y = conv(%x, %w) {strides=(1,), pads=(0, 0), dilations=(1,)} with (%b) post 0 {relu((acc + x0))} : f32[1,3,4]
+...   %z = conv(%y, %v) {strides=(1,), pads=(0, 0), dilations=(1,)} : f32[1,1,4]
+...   return %z
+... }''', lookup)
+>>> a = analyse(graph, follow, may_round=False)
+>>> ids = {v.name: c.ids for v, c in a.found.items()}
+>>> ids
+{'y': array([2, 3, 4]), 'z': array([5])}
+>>> solve(a).needed[ids["y"]]
+array([ True,  True, False])
 """
 
 from __future__ import annotations

@@ -1,4 +1,18 @@
-"""What each operator does to channels: a rule for every operator that they are followed through."""
+"""What each operator does to channels: a rule for every operator that they are followed through.
+
+Worked example: where the six channels of [2,6,4] come when it is reshaped. In [2,6,2,2] they are an axis as before;
+in [2,24] each is four neighbours of axis 1; in [12,4] all of them come twice along axis 0; [2,2,3,4] cuts them in
+parts, and they cannot be followed.
+
+>>> reshaped_axis((2, 6, 4), 1, (2, 6, 2, 2))
+(1, 1, 1)
+>>> reshaped_axis((2, 6, 4), 1, (2, 24))
+(1, 1, 4)
+>>> reshaped_axis((2, 6, 4), 1, (12, 4))
+(0, 2, 1)
+>>> reshaped_axis((2, 6, 4), 1, (2, 2, 3, 4)) is None
+True
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,29 @@
-"""Fuses element-wise regions into one kernel, and into the convolution, product or reduction before them."""
+"""Fuses element-wise regions into one kernel, and into the convolution, product or reduction before them.
+
+Worked example: a convolution, then x * sigmoid(x) of its result. Both maps lie on paths from the convolution that
+meet again in %z, its post-dominator: all of it becomes the epilogue of the convolution, whose result is `acc`::
+
+    %y = conv(%x, %w)
+    %s = map(%y) {expr={sigmoid(x0)}}
+    %z = map(%y, %s) {expr={(x0 * x1)}}
+
+    %z = conv(%x, %w) post 0 {(acc * sigmoid(acc))}
+
+If %y were an output too, or another kernel read %s, the post-dominator would be none of the maps, and they would be
+fused with each other at most.
+
+>>> from mccompile.ir.graph_text import parse_graph
+>>> from mccompile.ops.registry import lookup
+>>> graph = parse_graph('''graph @g(%x: f32[1,1,4]) {
+...   %w = const [2] : f32[1,1,1]
+...   %y = conv(%x, %w) {strides=(1,), pads=(0, 0), dilations=(1,)} : f32[1,1,4]
+...   %s = map(%y) {expr={sigmoid(x0)}} : f32[1,1,4]
+...   %z = map(%y, %s) {expr={(x0 * x1)}} : f32[1,1,4]
+...   return %z
+... }''', lookup)
+>>> run(graph, Remarks()), ex.text(graph.nodes[-1].post[0])
+(1, '(acc * sigmoid(acc))')
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,23 @@
-"""Regions of a graph that could be computed in strips of rows, and what memory they would take then."""
+"""Regions of a graph that could be computed in strips of rows, and what memory they would take then.
+
+Worked example: x is an image of 8 lines, a a convolution of 3 x 3 of it, y the maximum of each 2 x 2. In strips of
+one line of y two lines of a are new each time, and are all that exist: of a's 8 lines of 32 bytes there are 64
+bytes at once instead of 256.
+
+>>> from mccompile.ir.graph_text import parse_graph
+>>> from mccompile.ops.registry import lookup
+>>> graph = parse_graph('''graph @g(%x: f32[1,1,8,8]) {
+...   %w = const [0, 0, 0, 0, 1, 0, 0, 0, 0] : f32[1,1,3,3]
+...   %a = conv(%x, %w) {strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)} : f32[1,1,8,8]
+...   %y = pool(%a) {mode='max', kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), dilations=(1, 1)} : f32[1,1,4,4]
+...   return %y
+... }''', lookup)
+>>> (region,) = regions(graph)
+>>> region.heights(), [working_bytes(region, h) for h in region.heights()]
+([2, 1], [128, 64])
+>>> list(held_rows(region, height=1).values())
+[Held(new=2, held=2), Held(new=1, held=1)]
+"""
 
 from __future__ import annotations
 

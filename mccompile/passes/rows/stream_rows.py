@@ -1,4 +1,11 @@
-"""Computes convolutions and what lies between them strip by strip, where that keeps large values in the cache."""
+"""Computes convolutions and what lies between them strip by strip, where that keeps large values in the cache.
+
+Worked example: a of 4 MB is the result of a convolution and read by another, and the second cache has 1 MB. All
+rows of a at once go to the third cache and come back, but for what the second one keeps. In strips each row is read
+while it is still near. That costs a call of both kernels for each strip, and a copy of the rows of a that the strip
+before has made and this one reads again (see `strips`). Strips are as high as fits, so that there is little of
+either.
+"""
 
 from __future__ import annotations
 

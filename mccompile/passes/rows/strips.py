@@ -1,4 +1,24 @@
-"""Cuts a region of operators that work row by row into strips: of what lies between them, only a few rows exist."""
+"""Cuts a region of operators that work row by row into strips: of what lies between them, only a few rows exist.
+
+Worked example: y is a convolution of 3 lines of a, pad 1, and a one of x. For lines 0 and 1 of y three of a are
+computed, 0 to 2. Lines 2 and 3 need line 1 of a again, and line 2: both are held, and only line 3 is new::
+
+    strip 0:  a 0 1 2      y 0 1
+    strip 1:  a 1 2|3      y 2 3        before | what was there, behind it what is new
+
+>>> from mccompile.ir.graph_text import parse_graph
+>>> from mccompile.ops.registry import lookup
+>>> graph = parse_graph('''graph @g(%x: f32[1,1,4,1]) {
+...   %w = const [1, 2, 1] : f32[1,1,3,1]
+...   %a = conv(%x, %w) {strides=(1, 1), pads=(1, 0, 1, 0), dilations=(1, 1)} : f32[1,1,4,1]
+...   %y = conv(%a, %w) {strides=(1, 1), pads=(1, 0, 1, 0), dilations=(1, 1)} : f32[1,1,4,1]
+...   return %y
+... }''', lookup)
+>>> for strip in plan_strips(graph.nodes, height=2):
+...     print([(n.result.name, strip.rows[n], strip.held[n]) for n in graph.nodes])
+[('a', range(0, 3), range(0, 3)), ('y', range(0, 2), range(0, 2))]
+[('a', range(3, 4), range(1, 4)), ('y', range(2, 4), range(2, 4))]
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,21 @@
 
 A row is what one index of the first spatial axis addresses. A convolution of 3 taps with stride 2 and a pad reads its
 operand at 2 o + t - 1 for row o of the result: for rows 4 to 6 (taken of the whole) the rows 7 to 13.
+
+A softmax along the rows reads all of them for each.
+
+>>> RowWindow(reach=3, stride=2, before=1).taken(range(4, 7))
+range(7, 14)
+>>> from mccompile.ir.graph_text import parse_graph
+>>> from mccompile.ops.registry import lookup
+>>> graph = parse_graph('''graph @g(%x: f32[1,1,20,4]) {
+...   %w = const [1, 2, 1] : f32[1,1,3,1]
+...   %y = conv(%x, %w) {strides=(2, 2), pads=(1, 0, 0, 0), dilations=(1, 1)} : f32[1,1,10,2]
+...   %z = softmax(%y) {axis=2} : f32[1,1,10,2]
+...   return %z
+... }''', lookup)
+>>> [row_windows(n) for n in graph.nodes]
+[(RowWindow(reach=3, stride=2, before=1), None), 'the operator cannot be put on some of the rows']
 """
 
 from __future__ import annotations
