@@ -9,6 +9,18 @@ A convolution of x[1, 4, 9] by w[6, 2, 3] in two groups, strides 2, pads 1 is on
 as an operation of linear algebra in MLIR's `linalg.generic`, but that result coordinates may be any affine ones too.
 A point with a coordinate outside of an operand (padding) or of the result counts for nothing. None for a coordinate
 means that it may be any: an index read at run time, or a sequence that depends on itself.
+
+>>> convolution = Nest(
+...     loops=(1, 2, 3, 5, 2, 3),
+...     writes=(loop(0, 6), combine(6, {1: 3, 2: 1}), loop(3, 6)),
+...     reads=((loop(0, 6), combine(6, {1: 2, 4: 1}), combine(6, {3: 2, 5: 1}, -1)),),
+... )
+>>> convolution.reduced, radix(convolution.writes[1], convolution.loops)
+((4, 5), (1, 2))
+>>> bounds(convolution.reads[0][2], convolution.loops)  # beyond both ends of an extent of 9: padding
+(-1, 9)
+>>> reshaped((2, 12), (6, 4))[0].loops
+(2, 3, 4)
 """
 
 from __future__ import annotations

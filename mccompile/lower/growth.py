@@ -1,4 +1,9 @@
-"""Chooses the kernels of a whole graph, so that what they add to the weights stays within a limit."""
+"""Chooses the kernels of a whole graph, so that what they add to the weights stays within a limit.
+
+Worked example: kernels of a and b would be faster on weights in another form, of which a's take 100 bytes more and
+save 500 cycles, b's 40 and save 400. There is room for 120: b saves 10 cycles for a byte and comes first, and then
+a has 80 left, which are not enough for it. It takes the kernel it can have for that.
+"""
 
 from __future__ import annotations
 

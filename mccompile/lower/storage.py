@@ -1,4 +1,21 @@
-"""Decides which values share one buffer (reshapes) and which buffers carry a halo for their readers."""
+"""Decides which values share one buffer (reshapes) and which buffers carry a halo for their readers.
+
+Worked example: y is x reshaped, and z a map of y. x is an input and y a value between: y lies in the buffer of x.
+Were y an output, both would have a place of their own, and the reshape be a copy.
+
+>>> from mccompile.ir.graph_text import parse_graph
+>>> from mccompile.ops.registry import lookup
+>>> graph = parse_graph('''graph @g(%x: f32[2,3]) {
+...   %y = reshape(%x) {shape=(6,)} : f32[6]
+...   %z = map(%y) {expr={neg(x0)}} : f32[6]
+...   return %z
+... }''', lookup)
+>>> {v.name: root.name for v, root in assign_storage(graph, {}).root.items()}
+{'x': 'x', 'y': 'x'}
+>>> graph.outputs = [graph.nodes[0].result]
+>>> assign_storage(graph, {}).root
+{}
+"""
 
 from __future__ import annotations
 
