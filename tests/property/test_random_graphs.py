@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from mccompile.passes.pipeline import PIPELINES
 from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.support.compiled import compiled_graph
 from tests.support.draw import SeededDraw
-from tests.support.graphs import difference, random_inputs
+from tests.support.graphs import Arrays, difference, random_inputs
 from tests.support.opcases import CaseLibrary
 from tests.support.random_graphs import random_graph
 
@@ -42,6 +43,13 @@ ROUNDED_ONCE = 2e-2
 """Graphs with f16: fused operators round once where they rounded each time."""
 
 
+@functools.cache
+def meaning(seed: int, wide: bool) -> Arrays:
+    """The outputs of a drawn graph, which many tests compare with."""
+    drawn = random_graph(seed)
+    return drawn.graph.evaluate(drawn.inputs, wide=wide)
+
+
 def _has_half(graph: Graph) -> bool:
     values = [*graph.inputs, *(r for n in graph.nodes for r in n.results)]
     return any(v.dtype.name == "f16" for v in values)
@@ -52,8 +60,7 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
     changes = 0
     for seed in SEEDS:
         drawn = random_graph(seed)
-        graph, wide = drawn.graph, drawn.graph.evaluate(drawn.inputs, wide=True)
-        narrow = graph.evaluate(drawn.inputs)
+        graph, wide, narrow = drawn.graph, meaning(seed, wide=True), meaning(seed, wide=False)
         (record,) = run_passes(graph, [name], target=resolve("x86-64-v4"))
         changes += record.changes
         error = difference(wide, graph.evaluate(drawn.inputs, wide=True), floor=1)
@@ -73,7 +80,7 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
 def test_each_level_keeps_the_meaning_and_the_interface(level: str) -> None:
     for seed in SEEDS:
         drawn = random_graph(seed)
-        graph, before = drawn.graph, drawn.graph.evaluate(drawn.inputs, wide=True)
+        graph, before = drawn.graph, meaning(seed, wide=True)
         signature = [(v.name, v.type) for v in (*graph.inputs, *graph.outputs)]
         run_passes(graph, PIPELINES[level])
         assert [(v.name, v.type) for v in (*graph.inputs, *graph.outputs)] == signature, f"seed {seed}"

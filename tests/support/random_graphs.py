@@ -6,7 +6,9 @@ Floats never become integers or bools: a last bit would decide.
 
 from __future__ import annotations
 
+import functools
 import math
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -374,5 +376,11 @@ _KINDS: tuple[Callable[[RandomGraph], list[Value]], ...] = (
 
 
 def random_graph(seed: int, nodes: int = 12) -> RandomGraph:
-    """The graph of a seed: the same on every machine."""
-    return RandomGraph(seed, nodes)
+    """The graph of a seed: the same on every machine, and a copy of its own at each call."""
+    graph: RandomGraph = pickle.loads(_drawn(seed, nodes))
+    return graph
+
+
+@functools.cache
+def _drawn(seed: int, nodes: int) -> bytes:
+    return pickle.dumps(RandomGraph(seed, nodes))
