@@ -21,7 +21,8 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -30,8 +31,13 @@ from mccompile.codegen.vectors import Vectors
 from mccompile.driver import Compilation, Options, finish, import_graph
 from mccompile.ir.files import IR, text_of
 from mccompile.ir.graph_text import parse_graph, print_graph
+from mccompile.ir.kernel_parse import parse_module
+from mccompile.ir.kernel_text import print_module
+from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, improve, kernel_passes
+from mccompile.kernels.registry import params_of
+from mccompile.ops.draw import SeededDraw
 from mccompile.ops.registry import lookup
-from mccompile.passes.manager import passes, rounding, run_passes
+from mccompile.passes.manager import Pass, passes, rounding, run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.targets.target import resolve
 
@@ -130,25 +136,47 @@ def wrapped(line: str) -> str:
 # -- passes ------------------------------------------------------------------------------------------------------
 def pipelines() -> str:
     """The passes of each level, in order."""
+    return _levels(PIPELINES)
+
+
+def kernel_pipelines() -> str:
+    """The passes on kernel IR of each level, in order."""
+    return _levels(KERNEL_PIPELINES)
+
+
+def _levels(pipelines: Mapping[str, Sequence[str]]) -> str:
     out = []
-    for level, names in PIPELINES.items():
+    for level, names in pipelines.items():
         out.append(f"- `-{level}`: " + (", ".join(names) if names else "none"))
     return "\n".join(textwrap.fill(line, 138, subsequent_indent="  ", break_on_hyphens=False) for line in out)
 
 
 def pass_catalogue() -> str:
-    """A section for every pass: its help, what it may change, where it runs, and its first test."""
+    """A section for every pass on graphs: its help, what it may change, where it runs, and its first test."""
+    return _catalogue(passes(), PIPELINES, _first_hit)
+
+
+def kernel_pass_catalogue() -> str:
+    """A section for every pass on kernel IR, as that of passes on graphs."""
+    return _catalogue(kernel_passes(), KERNEL_PIPELINES, _first_kernel_hit)
+
+
+def _catalogue(
+    found: Mapping[str, Pass], pipelines: Mapping[str, Sequence[str]], first_hit: Callable[[str], str]
+) -> str:
     out = []
-    for name, run in passes().items():
-        levels = [f"-{level}" for level, names in PIPELINES.items() if name in names]
+    for name, run in found.items():
+        levels = [f"-{level}" for level, names in pipelines.items() if name in names]
         facts = [
             "may round" if name in rounding() else "exact",
             f"runs at {', '.join(levels)}" if levels else "runs only when it is asked for",
         ]
         if "target" in inspect.signature(run).parameters:
             facts.append("asks the target")
+        if "judge" in inspect.signature(run).parameters:
+            facts.append("asks the planner")
         out.append(f"### {name}\n\n{_paragraph(run)} *{'; '.join(facts)}.*\n")
-        out.append(_first_hit(name))
+        out.append(first_hit(name))
     return "\n".join(out).rstrip()
 
 
@@ -159,21 +187,63 @@ def _paragraph(item: object) -> str:
     return textwrap.fill(text, 138, break_on_hyphens=False)
 
 
+@dataclass(frozen=True)
+class _Hit:
+    """The first part of a pass's test that begins with what it does."""
+
+    path: Path
+    names: tuple[str, ...]
+    target: str
+    title: str
+    text: str
+
+    @classmethod
+    def of(cls, folder: str, name: str) -> _Hit:
+        path = ROOT / "tests" / folder / f"{name.replace('-', '_')}.mcir"
+        header, _, body = path.read_text(encoding="utf-8").partition("\n")
+        names = tuple(header.removeprefix("// passes: ").split(", "))
+        target = re.match(r"// target: (\S+)\n", body)
+        part = next(p for p in body.split("// -----\n") if re.search(r"^// hit: ", p, re.M))
+        title = re.search(r"^// hit: (.*)$", part, re.M)
+        return cls(path, names, target[1] if target else "generic", title[1] if title else name, part)
+
+    def shown(self, before: Sequence[str], after: Sequence[str]) -> str:
+        title = f"{self.title[:1].upper()}{self.title[1:]}"
+        return f"{title}:\n\n" + _fence("\n".join([*before, "    becomes", *after]))
+
+
 def _first_hit(name: str) -> str:
     """The first part of the pass's test as a graph before and after."""
-    path = ROOT / "tests" / "passes" / f"{name.replace('-', '_')}.mcir"
-    header, _, body = path.read_text(encoding="utf-8").partition("\n")
-    names = tuple(header.removeprefix("// passes: ").split(", "))
-    target = re.match(r"// target: (\S+)\n", body)
-    part = next(p for p in body.split("// -----\n") if re.search(r"^// hit: ", p, re.M))
-    title = re.search(r"^// hit: (.*)$", part, re.M)
-    before = part[part.index("graph @") :].rstrip()
-    graph = parse_graph(part, lookup, path=str(path))
+    hit = _Hit.of("passes", name)
+    before = hit.text[hit.text.index("graph @") :].rstrip()
+    graph = parse_graph(hit.text, lookup, path=str(hit.path))
     importlib.import_module("tests.support.graphs").fill_constants(graph, seed=2)
-    run_passes(graph, names, target=resolve(target[1] if target else "generic"))
-    both = _nodes(before), _nodes(print_graph(graph))
-    what = title[1] if title else name
-    return f"{what[:1].upper()}{what[1:]}:\n\n" + _fence("\n".join([*both[0], "    becomes", *both[1]]))
+    run_passes(graph, hit.names, target=resolve(hit.target))
+    return hit.shown(_nodes(before), _nodes(print_graph(graph)))
+
+
+def _first_kernel_hit(name: str) -> str:
+    """The first part of the pass's test as kernel IR before and after: the steps, and buffers where they change."""
+    hit = _Hit.of("kernel_passes", name)
+    module = parse_module(hit.text, lookup, params_of, path=str(hit.path))
+    for buffer in module.buffers:
+        if buffer.space == "blob":
+            buffer.data = SeededDraw(2).array(buffer.type.shape, buffer.type.dtype.name, -1, 1)
+    before = _steps(print_module(module))
+    improve(module, hit.names, resolve(module.target))
+    after = _steps(print_module(module))
+    changed = (_shown(before, after), _shown(after, before))
+    return hit.shown(*changed)
+
+
+def _steps(text: str) -> list[str]:
+    """The lines of a module's text, without heading and end."""
+    return [line.strip() for line in text.splitlines()[1:-1]]
+
+
+def _shown(lines: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Those of some lines that are no buffers which the other ones have, too."""
+    return [wrapped(line) for line in lines if not (line.startswith("buffer ") and line in other)]
 
 
 def _nodes(text: str) -> list[str]:
@@ -224,6 +294,8 @@ MAKERS: dict[str, Callable[..., str]] = {
     "conv": conv,
     "pipelines": pipelines,
     "passes": pass_catalogue,
+    "kernel-pipelines": kernel_pipelines,
+    "kernel-passes": kernel_pass_catalogue,
     "template-words": template_words,
     "helpers": helpers,
 }
