@@ -282,9 +282,9 @@ def helpers() -> str:
     found: dict[str, str] = {}
     for path in sorted((ROOT / "kernels_templates" / "_lib").glob("*.c.j2")):
         text = path.read_text(encoding="utf-8")
-        for name, said in re.findall(r"/\* helper ([^:*]+?): ?(.*?)\*/", text, re.S):
-            shown = re.sub(r"\{\{ \w+ \}\}", "...", name)
-            found.setdefault(shown, " ".join(said.replace(" mcc_masked", "").split()))
+        for name, said in re.findall(r"//% call helper\(([^,)]+)[^\n]*\n/\* (.*?)\*/", text, re.S):
+            shown = "".join(part.strip('"') if part.startswith('"') else "..." for part in name.split(" ~ "))
+            found.setdefault(shown, " ".join(said.split()))
     return "\n".join(["| helper | what it is |", "|---|---|", *(f"| `{n}` | {s} |" for n, s in found.items())])
 
 

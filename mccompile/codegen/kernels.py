@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.comments import Use, kernel_comment
-from mccompile.codegen.templates import environment, indent_c, render
+from mccompile.codegen.helpers import helpers_of
+from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.vectors import Vectors
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, View, number_names, whole
 from mccompile.ir.program import Program
+from mccompile.ir.scalar import FUNCTIONS
 from mccompile.targets.target import Target
 
 _PLACEHOLDER = "KERNEL_NAME"
@@ -21,12 +23,13 @@ _PLACEHOLDER = "KERNEL_NAME"
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function: its name, text, and whether it answers a status."""
+    """A C function: its name, text, whether it answers a status, the helpers and headers that it uses."""
 
     name: str
     kernel: str
     text: str
     checked: bool
+    uses: frozenset[str]
 
     @property
     def prototype(self) -> str:
@@ -58,7 +61,7 @@ class KernelPool:
         """What a kernel is and which steps call it, of all programs rendered so far."""
         return kernel_comment(kernel.kernel, self._uses[kernel.name])
 
-    def intern(self, text: str, kernel: str, use: Use) -> Kernel:
+    def intern(self, text: str, kernel: str, use: Use, uses: frozenset[str]) -> Kernel:
         """The C function of a rendered text, made on first sight; ``use`` is one more step that calls it."""
         if text not in self._by_text:
             fn = f"{self.prefix}_k{len(self._by_text)}_{kernel.split('.')[0]}"
@@ -66,7 +69,7 @@ class KernelPool:
             checked = "static mcc_status" in body
             if self.external:
                 body = re.sub(rf"^static (?=(?:void|mcc_status) {fn}\()", "", body, flags=re.MULTILINE)
-            self._by_text[text] = Kernel(fn, kernel, body, checked)
+            self._by_text[text] = Kernel(fn, kernel, body, checked, uses)
         found = self._by_text[text]
         self._uses.setdefault(found.name, []).append(use)
         return found
@@ -106,6 +109,19 @@ def _call(step: Call, program: Program, target: Target) -> tuple[KernelContext, 
     return (context, text) if printed == step.args else _call(replace(step, args=printed), program, target)
 
 
+_LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}
+_HEADERS = {
+    **dict.fromkeys(["INFINITY", "NAN", *_LIBM, *(f"{name}f" for name in _LIBM)], "math.h"),
+    **dict.fromkeys(["memcpy", "memmove"], "string.h"),
+}
+
+
+def _uses(text: str, target: Target) -> frozenset[str]:
+    """The helpers and headers that a kernel uses."""
+    words = set(re.findall(r"\w+", text))
+    return frozenset((words & helpers_of(target).keys()) | {_HEADERS[w] for w in words & _HEADERS.keys()})
+
+
 def render_kernels(
     program: Program, target: Target, pool: KernelPool
 ) -> tuple[list[Kernel], list[Invocation]]:
@@ -125,33 +141,10 @@ def render_kernels(
             values = number_names(step)
             numbers = tuple(values[a] for a in step.args)
         use = Use(program.name, number, step, shared)
-        invocations.append(Invocation(pool.intern(text, name, use), step, pointers, numbers))
+        invocations.append(Invocation(pool.intern(text, name, use, _uses(text, target)), step, pointers, numbers))
     return list(dict.fromkeys(i.kernel for i in invocations)), invocations
 
 
 def _scratch_view(step: Call) -> View:
     assert step.scratch is not None
     return whole(step.scratch)
-
-
-def helpers_used(text: str, target: Target) -> str:
-    """The helpers of ``_lib/`` that ``text`` uses (vector primitives sized for the target), and those they use."""
-    sources = [environment().get_template("_lib/scalar.c.j2").render()]
-    if target.lanes:
-        vector = environment().get_template("_lib/vector.c.j2")
-        sources.append(vector.render(target=target, lanes=target.lanes))
-    blocks: dict[str, str] = {}
-    for block in re.split(r"\n(?=/\* helper )", "\n".join(sources)):
-        if m := re.match(r"/\* helper (\w+)", block):
-            blocks.setdefault(m[1], block.strip())
-    words = {name: set(re.findall(r"\w+", block)) for name, block in blocks.items()}
-    used = set(re.findall(r"\w+", text))
-    wanted: set[str] = set()
-    queue = [n for n in blocks if n in used]
-    while queue:
-        name = queue.pop()
-        if name not in wanted:
-            wanted.add(name)
-            queue += [n for n in blocks if n != name and n in words[name]]
-    chosen = [re.sub(r"^/\* helper (\w+): ?", "/* ", b, count=1) for n, b in blocks.items() if n in wanted]
-    return "\n\n".join(b.replace(" mcc_masked */", " */") for b in chosen)

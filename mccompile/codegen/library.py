@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mccompile._version import __version__
-from mccompile.codegen.kernels import Kernel, KernelPool, helpers_used
-from mccompile.codegen.model import ModelFacts, headers_used
+from mccompile.codegen.helpers import preamble
+from mccompile.codegen.kernels import Kernel, KernelPool
+from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.templates import indent_c, render
 from mccompile.targets.target import Target
 
@@ -74,9 +75,8 @@ def make_library(pool: KernelPool, models: Sequence[ModelFacts], target: Target,
 
 
 def _file(name: str, kernels: tuple[LibraryKernel, ...], target: Target) -> LibraryFile:
-    body = "\n".join(k.kernel.text for k in kernels)
-    helpers = helpers_used(body, target)
-    return LibraryFile(name, headers_used(helpers + body), indent_c(helpers) if helpers else "", kernels)
+    before = preamble((name for k in kernels for name in k.kernel.uses), target)
+    return LibraryFile(name, before.headers, before.helpers, kernels)
 
 
 def library_files(library: Library) -> dict[str, str]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
-from mccompile.codegen.kernels import Invocation, KernelPool, helpers_used, render_kernels
+from mccompile.codegen.helpers import preamble
+from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.names import comment, label, string_literal, unique_identifiers
-from mccompile.codegen.templates import indent_c
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program
-from mccompile.ir.scalar import FUNCTIONS
 from mccompile.targets.target import Target
 
 ABI_VERSION = 2
@@ -152,6 +150,7 @@ class ModelFacts:
     steps: list[Step]
     kernels: list[KernelText]
     kernels_header: str
+    uses: frozenset[str]
     helpers: str
     headers: tuple[str, ...]
     checked: bool
@@ -268,16 +267,6 @@ def _payload(program: Program, total: int) -> memoryview:
     return data.data
 
 
-_LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}
-
-
-def headers_used(text: str) -> tuple[str, ...]:
-    """The standard headers that kernels and helpers need."""
-    words = set(re.findall(r"\w+", text))
-    needs_math = words & {"INFINITY", "NAN", *_LIBM, *(f"{name}f" for name in _LIBM)}
-    return tuple(h for h, needed in (("math.h", needs_math), ("string.h", words & {"memcpy", "memmove"})) if needed)
-
-
 def model_facts(
     program: Program,
     target: Target,
@@ -302,8 +291,8 @@ def model_facts(
     program_id = blob_id(print_program(program, digests=False), tensors, total, target.align)
     blob = write_blob(_payload(program, total), tensors, program_id, target.align)
     steps = [_step(i, c, ids) for i, c in enumerate(calls)]
-    body = "" if pool.external else "\n".join(k.text for k in kernels)
-    helpers = helpers_used(body, target)
+    uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
+    before = preamble(uses, target)
     return ModelFacts(
         name=program.name,
         version=__version__,
@@ -326,8 +315,9 @@ def model_facts(
         steps=steps,
         kernels=[KernelText(k.kernel, pool.comment(k), k.text.rstrip()) for k in kernels],
         kernels_header=f"{pool.prefix}_kernels.h" if pool.external else "",
-        helpers=indent_c(helpers) if helpers else "",
-        headers=headers_used(helpers + body),
+        uses=uses,
+        helpers=before.helpers,
+        headers=before.headers,
         checked=any(s.checked for s in steps),
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,

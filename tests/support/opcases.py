@@ -16,7 +16,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.codegen.files import source_files
-from mccompile.codegen.kernels import helpers_used
+from mccompile.codegen.helpers import preamble
 from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation, Options, compile_program, import_graph
@@ -152,9 +152,9 @@ class CaseLibrary:
             parts.append(indent_c(render("_model/model.c.j2", m=replace(b.facts, helpers=""))))
         body = "\n".join(parts)
         head = '#include "mcc.h"\n#include <math.h>\n#include <string.h>\n'
-        helpers = helpers_used(body, self.target)
+        before = preamble((name for b in self.built for name in b.facts.uses), self.target)
         unit = self.folder / "cases.c"
-        unit.write_text(head + helpers + "\n\n" + body)
+        unit.write_text(head + before.helpers + "\n\n" + body)
         if self.tools is None and not runs_here(self.target.name):
             self.tools = cross_tools(self.target)
         if self.tools is not None:
