@@ -123,12 +123,34 @@ def _loaded(element: str, dtype: DType) -> str:
     return f"mcc_f16_to_f32({element})" if dtype.name == "f16" else element
 
 
+@dataclass(frozen=True)
+class Head:
+    """What a function is declared as; ``external`` ones can be called from other files."""
+
+    name: str
+    params: str
+    answers_status: bool = False
+    external: bool = False
+
+    @property
+    def text(self) -> str:
+        """The first line of its definition."""
+        linkage = "" if self.external else "static "
+        return f"{linkage}{'mcc_status' if self.answers_status else 'void'} {self.name}({self.params})"
+
+
+KERNEL_NAME = "KERNEL_NAME"
+"""Stands for the name of a kernel: equal texts become one kernel."""
+
+
 @dataclass
 class KernelContext:
     """The variables of a template: ``x`` operands, ``y`` results, ``e`` extras, ``op``, ``p``, and bodies."""
 
     call: Call
     plain: frozenset[int] = frozenset()  # inputs that share memory with a result: no MCC_RESTRICT
+    external: bool = False
+    declared: Head | None = field(default=None, init=False)
     x: list[BoundView | None] = field(init=False)
     y: list[BoundView] = field(init=False)
     e: list[BoundView] = field(init=False)
@@ -160,6 +182,11 @@ class KernelContext:
     def params(self) -> str:
         """The C parameter list. What shares memory with something else is not ``restrict``."""
         return self.some_params(*(v for v in (*self.x, *self.e, *self.y) if v is not None))
+
+    def head(self, answers_status: bool = False) -> str:
+        """The first line of the kernel, which ends with MCC_OK if it ``answers_status``."""
+        self.declared = Head(KERNEL_NAME, self.params, answers_status, self.external)
+        return self.declared.text
 
     def some_params(self, *views: BoundView) -> str:
         """The parameters of a function that sees some of the views, the scratch and the numbers."""

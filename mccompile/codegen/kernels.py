@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.helpers import helpers_of
@@ -18,26 +18,32 @@ from mccompile.ir.program import Program
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.targets.target import Target
 
-_PLACEHOLDER = "KERNEL_NAME"
-
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function: its name, text, whether it answers a status, the helpers and headers that it uses."""
+    """A C function: what it is declared as, its text, the helpers and headers that it uses."""
 
-    name: str
+    head: Head
     kernel: str
     text: str
-    checked: bool
     uses: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return self.head.name
 
     @property
     def prototype(self) -> str:
         """The declaration of a kernel with an external name."""
-        found = re.search(rf"^(?:void|mcc_status) {self.name}\([^{{]*\)", self.text, re.MULTILINE)
-        if found is None:
-            raise InternalError(f"{self.kernel} does not define {self.name}")
-        return found[0] + ";"
+        return f"{self.head.text};"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A kernel in which `KERNEL_NAME` stands for its name."""
+
+    head: Head
+    text: str
 
 
 class KernelPool:
@@ -61,16 +67,13 @@ class KernelPool:
         """What a kernel is and which steps call it, of all programs rendered so far."""
         return kernel_comment(kernel.kernel, self._uses[kernel.name])
 
-    def intern(self, text: str, kernel: str, use: Use, uses: frozenset[str]) -> Kernel:
+    def intern(self, made: Rendered, kernel: str, use: Use, uses: frozenset[str]) -> Kernel:
         """The C function of a rendered text, made on first sight; ``use`` is one more step that calls it."""
-        if text not in self._by_text:
+        if made.text not in self._by_text:
             fn = f"{self.prefix}_k{len(self._by_text)}_{kernel.split('.')[0]}"
-            body = indent_c(text.replace(_PLACEHOLDER, fn))
-            checked = "static mcc_status" in body
-            if self.external:
-                body = re.sub(rf"^static (?=(?:void|mcc_status) {fn}\()", "", body, flags=re.MULTILINE)
-            self._by_text[text] = Kernel(fn, kernel, body, checked, uses)
-        found = self._by_text[text]
+            body = indent_c(made.text.replace(KERNEL_NAME, fn))
+            self._by_text[made.text] = Kernel(replace(made.head, name=fn), kernel, body, uses)
+        found = self._by_text[made.text]
         self._uses.setdefault(found.name, []).append(use)
         return found
 
@@ -85,28 +88,33 @@ class Invocation:
     numbers: tuple[int, ...]
 
 
-def _fill_text(step: Fill) -> str:
+def _fill(step: Fill, external: bool) -> Rendered:
     view = BoundView("y0", step.view)
     value = literal(step.value, view.dtype)
-    return render("fill/generic.c.j2", fn=_PLACEHOLDER, k=KernelContext, y=view, value=value)
+    head = Head(KERNEL_NAME, f"{view.ctype} *{view.name}", external=external)
+    return Rendered(head, render("fill/generic.c.j2", head=head.text, k=KernelContext, y=view, value=value))
 
 
 def _call_text(context: KernelContext, target: Target) -> str:
     family, variant = context.call.kernel.split(".")
     return render(
         f"{family}/{variant}.c.j2",
-        fn=_PLACEHOLDER, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
+        fn=KERNEL_NAME, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
         v=Vectors(context, target),
     )  # fmt: skip
 
 
-def _call(step: Call, program: Program, target: Target) -> tuple[KernelContext, str]:
+def _call(step: Call, program: Program, target: Target, external: bool) -> tuple[KernelContext, Rendered]:
     """The context and text of a call, without the C parameters that its template turned out not to print."""
-    context = KernelContext(step, program.shared_inputs(step))
+    context = KernelContext(step, program.shared_inputs(step), external)
     text = _call_text(context, target)
     words = Counter(re.findall(r"\w+", text)) if step.args else {}
     printed = tuple(a for a in step.args if words[a] > 1)
-    return (context, text) if printed == step.args else _call(replace(step, args=printed), program, target)
+    if printed != step.args:
+        return _call(replace(step, args=printed), program, target, external)
+    if context.declared is None:
+        raise InternalError(f"{step.kernel} has no head")
+    return context, Rendered(context.declared, text)
 
 
 _LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}
@@ -130,18 +138,19 @@ def render_kernels(
     for number, step in enumerate(program.body.linear()):
         shared: frozenset[int] = frozenset()
         if isinstance(step, Fill):
-            text, name = _fill_text(step), "fill.generic"
+            made, name = _fill(step, pool.external), "fill.generic"
             pointers: tuple[View, ...] = (step.view,)
             numbers: tuple[int, ...] = ()
         else:
-            context, text = _call(step, program, target)
+            context, made = _call(step, program, target, pool.external)
             step, name, shared = context.call, step.kernel, context.plain
             scratch = () if step.scratch is None else (_scratch_view(step),)
             pointers = (*(v for _, v in context.pointers()), *scratch)
             values = number_names(step)
             numbers = tuple(values[a] for a in step.args)
         use = Use(program.name, number, step, shared)
-        invocations.append(Invocation(pool.intern(text, name, use, _uses(text, target)), step, pointers, numbers))
+        kernel = pool.intern(made, name, use, _uses(made.text, target))
+        invocations.append(Invocation(kernel, step, pointers, numbers))
     return list(dict.fromkeys(i.kernel for i in invocations)), invocations
 
 

@@ -255,7 +255,7 @@ def _step(number: int, call: Invocation, ids: dict[str, str]) -> Step:
         about, views = f"fill {label(step.view.buffer.name)}", (step.view,)
     traced = tuple(dict.fromkeys(_member(v.buffer, ids) for v in views))
     text = f"{call.kernel.name}({', '.join(arguments)})"
-    return Step(number, text, about, call.kernel.checked, traced)
+    return Step(number, text, about, call.kernel.head.answers_status, traced)
 
 
 def _payload(program: Program, total: int) -> memoryview:
