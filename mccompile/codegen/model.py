@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,20 +182,21 @@ def _origins(names: tuple[str, ...]) -> str:
     return shown + (f" and {len(names) - MAX_ORIGINS} more" if len(names) > MAX_ORIGINS else "")
 
 
-def _arenas(program: Program, ids: dict[str, str], calls: str) -> list[Arena]:
-    """One arena, or one for each memory the program uses. ``calls`` is all that ``run`` calls."""
+def _arenas(program: Program, ids: dict[str, str], passed: Iterable[Buffer]) -> list[Arena]:
+    """One arena, or one for each memory the program uses; ``passed`` are the buffers that kernels are given."""
     name, upper = program.name, program.name.upper()
     if not program.regions:
         members = _arena_members(program, ids, program.arena())
         macro, check = f"{upper}_ARENA_BYTES", f"{name}_arena_size"
         return [Arena(f"{name}_arena", "arena", "a", macro, check, program.arena_bytes, "", members)]
+    regions = {b.region for b in passed if b.space != "blob"}
     arenas = []
     for r in program.regions:
         members = _arena_members(program, ids, [b for b in program.arena() if b.region == r.name])
         macro, check = f"{upper}_ARENA_{r.name.upper()}_BYTES", f"{name}_size_of_arena_{r.name}"
         kind, local = f"{name}_arena_{r.name}", f"a_{r.name}"
         memory = f"{r.name}, of {r.limit} bytes"
-        used = f"{local}->" in calls
+        used = r.name in regions
         arenas.append(Arena(kind, f"arena_{r.name}", local, macro, check, r.nbytes, memory, members, used))
     return arenas
 
@@ -290,6 +292,7 @@ def model_facts(
     )
     program_id = blob_id(print_program(program, digests=False), tensors, total, target.align)
     blob = write_blob(_payload(program, total), tensors, program_id, target.align)
+    passed = [v.buffer for c in calls for v in c.pointers]
     steps = [_step(i, c, ids) for i, c in enumerate(calls)]
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
     before = preamble(uses, target)
@@ -307,10 +310,10 @@ def model_facts(
         arena_bytes=program.arena_bytes,
         weights_bytes=total,
         weights_pad=total - (weights[-1].end if weights else 0),
-        weights_read=any("w->" in s.call for s in steps),
+        weights_read=any(b.space == "blob" for b in passed),
         inputs=_ports(program, "input", ids),
         outputs=_ports(program, "output", ids),
-        arenas=_arenas(program, ids, " ".join(s.call for s in steps)),
+        arenas=_arenas(program, ids, passed),
         weights=weights,
         steps=steps,
         kernels=[KernelText(k.kernel, pool.comment(k), k.text.rstrip()) for k in kernels],
