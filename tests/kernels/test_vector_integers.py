@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -87,7 +88,11 @@ def test_every_primitive_that_can_be_named_exists(target: str) -> None:
     for dtype, memory in MEMORY:
         for text in primitives(V(dtype, to.machine.lanes(F32)), memory, ways):
             name = text.partition("(")[0]
-            assert f" {name}(" in helpers_used(text, to), name
+            helpers = helpers_used(text, to)
+            assert f" {name}(" in helpers, name
+            code = re.sub(r"/\*.*?\*/", "", helpers, flags=re.DOTALL) + text
+            for other in re.findall(r"^static inline .*?(\w+)\(", code, re.MULTILINE):
+                assert len(re.findall(rf"\b{other}\(", code)) > 1, f"{name} brings {other}, which nothing calls"
     for name in ("mcc_vf", "mcc_vi", "mcc_vu"):
         assert f" {name} __attribute__" in helpers_used(name, to)
 
