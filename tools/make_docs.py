@@ -102,12 +102,13 @@ def _stages() -> dict[str, str]:
     files = finish(c, keep)
     names = list(kept)
     kept["passes"] = kept[names[names.index("lower") - 1]]
+    kept["kernel-passes"] = kept[names[names.index("plan") - 1]]
     kept["c"] = files["digits.c"].decode()
     return kept
 
 
 def conv(stage: str) -> str:
-    """What one convolution and the activation behind it are at a stage: import, passes, lower, plan or c."""
+    """What a convolution with its activation is at a stage: import, passes, lower, kernel-passes, plan or c."""
     text = _stages()[stage]
     if stage == "c":
         return _fence(_function_of(text), "c")
