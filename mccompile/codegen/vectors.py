@@ -91,8 +91,8 @@ class Vectors:
         rest = segments(extent - whole, self.lanes)
         return (*wide, *(Segment(whole + r.start, whole + r.stop, r.size) for r in rest))
 
-    def turns(self, extent: int, most: int) -> tuple[Segment, ...]:
-        """An axis in runs of at most ``most`` vectors."""
+    def groups(self, extent: int, most: int) -> tuple[Segment, ...]:
+        """An axis in groups of at most ``most`` vectors."""
         return segments(extent, most * self.lanes)
 
     def unrolled(self, body: ex.Expr) -> int:
@@ -160,7 +160,7 @@ class Vectors:
         pieces = bool(self.context.plain) and Capability.MASKED_STORES in self.target.capabilities
         return self.of(y.dtype).store(f"&{y.name}[{y.index(*coordinates)}]", value, count, y.dtype, pieces)
 
-    def ends(self, size: int, *coordinates: str) -> list[str]:
+    def cache_lines(self, size: int, *coordinates: str) -> list[str]:
         """An element of every cache line that a row of ``size`` floats of results, or of extras of the same row,
         begins; the row is the variable ``r`` of the coordinates."""
         found, line = [], self.machine.line // F32.nbytes

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, View, whole
 from mccompile.ir.types import TensorType
 from mccompile.ir.types import channels_last as nhwc
+from mccompile.kernel_passes.buffer_pixels import WORTH, buffered
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.rebind import rebound
 from mccompile.kernel_passes.rewrite.steps import Step
-from mccompile.kernel_passes.stash_pointwise import WORTH, stashed
 from mccompile.kernels.views.windows import Order
 from mccompile.passes.manager import Remarks
 from mccompile.targets.target import Target
@@ -25,7 +25,7 @@ from mccompile.targets.target import Target
 
 def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) -> int:
     """Store planes between convolutions and pools channels-last on scalar targets, if the planned peak falls by that,
-    or by that and what `stash-pointwise` does afterwards. What a kernel cannot address so stays as it is. Exact."""
+    or by that and what `buffer-pixels` does afterwards. What a kernel cannot address so stays as it is. Exact."""
     if target.spare_memory or target.lanes:
         return 0
     steps = list(module.body.linear())
@@ -48,7 +48,7 @@ def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) ->
 
 def _stashed_peak(judge: Judge, steps: Sequence[Step], buffers: Sequence[Buffer], otherwise: int) -> int:
     """The peak with results of pointwise convolutions in the place of their operands."""
-    changed, declared = stashed(steps, buffers)
+    changed, declared = buffered(steps, buffers)
     return judge.peak(changed, buffers=declared) if len(declared) > len(buffers) else otherwise
 
 

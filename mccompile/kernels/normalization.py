@@ -113,7 +113,7 @@ class _RowsVector(Variant):
             return "a mask lies in another order"
         return refusal(node, target)
 
-    def along(self, node: Node) -> bool:
+    def reduces_lanes(self, node: Node) -> bool:
         """Whether vectors run along what belongs together, rather than across."""
         shape, together = node.results[0].shape, normalised_axes(node)
         row = math.prod(shape[a] for a in together)
@@ -121,21 +121,21 @@ class _RowsVector(Variant):
 
     def _cycles(self, node: Node, target: Target) -> float:
         y = node.results[0]
-        along, axis = self.along(node), innermost(y)
+        lanes_reduced, axis = self.reduces_lanes(node), innermost(y)
         row = math.prod(y.shape[a] for a in normalised_axes(node))
-        gathered = not along and axis in normalised_axes(node)
+        gathered = not lanes_reduced and axis in normalised_axes(node)
         line = y.type.count // row if gathered else y.shape[axis]
         early, late = (vector_cycles(bodies.values(), target.vector_bytes) for bodies in (node.pre, node.post))
         one = (20 if isinstance(node.op, Softmax) else 8) + 3 * early + late + 3 * target.lanes * gathered
         vectors = y.type.count / line * -(-line // target.lanes)
-        rows = y.type.count / row / (1 if along else target.lanes)
+        rows = y.type.count / row / (1 if lanes_reduced else target.lanes)
         return vectors * one + ROW_CYCLES * rows + moved(node, target)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        along = self.along(node)
+        lanes_reduced = self.reduces_lanes(node)
         outer, inner = _nests(node, b)
-        x, y, *extras = (lanes_last(o, i, along) for o, i in zip(outer, inner, strict=True))
-        params = Lines(outer[0].rank - (not along), along)
+        x, y, *extras = (lanes_last(o, i, lanes_reduced) for o, i in zip(outer, inner, strict=True))
+        params = Lines(outer[0].rank - (not lanes_reduced), lanes_reduced)
         b.call(self.kernel, [x], [y], params=params, extras=extras, inplace=(0,) if x.same_elements(y) else ())
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:

@@ -105,12 +105,13 @@ class ReduceVector(Variant):
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         (x,), y = node.operands, node.results[0]
         assert x is not None
-        along = x.shape[innermost(x)] != y.shape[innermost(x)]
+        lanes_reduced = x.shape[innermost(x)] != y.shape[innermost(x)]
         n = _nests(node, b)
         rows = iter(n.inner)
-        both = lanes_last(n.outer[0], next(rows), along)
-        read = [lanes_last(v, next(rows), along) if i in n.early else v for i, v in enumerate(n.outer[2:])]
-        b.call(self.kernel, [both], [n.outer[1]], params=Lines(n.outer[0].rank - (not along), along), extras=read)
+        both = lanes_last(n.outer[0], next(rows), lanes_reduced)
+        read = [lanes_last(v, next(rows), lanes_reduced) if i in n.early else v for i, v in enumerate(n.outer[2:])]
+        params = Lines(n.outer[0].rank - (not lanes_reduced), lanes_reduced)
+        b.call(self.kernel, [both], [n.outer[1]], params=params, extras=read)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)

@@ -48,10 +48,10 @@ class GatherElements(Op):
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, indices = (np.asarray(a) for a in arrays)
-        return (x[along(checked(indices, x.shape[self.axis]), self.axis)],)
+        return (x[grid_along(checked(indices, x.shape[self.axis]), self.axis)],)
 
 
-def along(indices: Array, axis: int) -> tuple[Array, ...]:
+def grid_along(indices: Array, axis: int) -> tuple[Array, ...]:
     """The coordinates that element-wise indices along ``axis`` address."""
     grid: list[Array] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = indices

@@ -12,7 +12,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, in_place
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
-from mccompile.ops.gather_elements import along, places, require_fit
+from mccompile.ops.gather_elements import grid_along, places, require_fit
 from mccompile.ops.indices import checked, data_and_indices, index_operand, read_reduction, scatter
 from mccompile.ops.insert import emit_insert
 from mccompile.ops.registry import onnx_op
@@ -47,7 +47,7 @@ class ScatterElements(Op):
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, indices, updates = (np.asarray(a) for a in arrays)
         result = np.array(x)
-        scatter(result, along(checked(indices, x.shape[self.axis]), self.axis), updates, self.reduction)
+        scatter(result, grid_along(checked(indices, x.shape[self.axis]), self.axis), updates, self.reduction)
         return (result,)
 
 

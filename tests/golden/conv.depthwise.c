@@ -64,7 +64,7 @@ MCC_INLINE void net_k0_conv_line_tail(mcc_vf (*acc)[9], int32_t lines,
     }
 }
 
-/* 1 lines of `pixels` results, which see columns `left` .. `right` - 1 of those that their taps meet. */
+/* 1 lines of `pixels` results, which see columns `left` .. `right` - 1 of those their taps meet. */
 MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow, int32_t pixels, int32_t left,
     int32_t right)

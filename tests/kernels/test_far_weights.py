@@ -42,7 +42,7 @@ def _text(case: VariantCase, folder: Path) -> str:
 )
 def test_far_weights_are_asked_for(case: VariantCase, early: bool, tmp_path: Path) -> None:
     """By tiles of several rows: one row alone waits for nothing but memory."""
-    assert ("MCC_AHEAD(w" in _text(case, tmp_path)) == early
+    assert ("MCC_PREFETCH_AHEAD(w" in _text(case, tmp_path)) == early
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_far_weights_are_asked_for(case: VariantCase, early: bool, tmp_path: Pat
 )
 def test_results_far_away_are_asked_for(case: VariantCase, asked: set[str], tmp_path: Path) -> None:
     """And what is added to them."""
-    assert set(re.findall(r"MCC_SOON\((\w+)\[", _text(case, tmp_path))) == asked
+    assert set(re.findall(r"MCC_PREFETCH\((\w+)\[", _text(case, tmp_path))) == asked
 
 
 @pytest.mark.parametrize(

@@ -106,14 +106,14 @@ class ChannelWindow:
     dilations: tuple[int, int]
     pads: tuple[int, int]
 
-    def fall(self, extent: int) -> tuple[Segment, ...]:
+    def tiles_h(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.lines)
 
-    def leaves(self, fall: Segment, extent: int) -> bool:
+    def leaves(self, lines_tile: Segment, extent: int) -> bool:
         """Whether a tile of some lines may read outside of the operand's."""
         reach = (self.kernel[0] - 1) * self.dilations[0]
-        below = (fall.stop - 1) * self.strides[0] - self.pads[0] + reach >= extent
-        return below or fall.start * self.strides[0] < self.pads[0]
+        below = (lines_tile.stop - 1) * self.strides[0] - self.pads[0] + reach >= extent
+        return below or lines_tile.start * self.strides[0] < self.pads[0]
 
     def rows(self, lines: int) -> list[Line]:
         """The lines of the operand that a tile of some lines reads."""
@@ -171,15 +171,16 @@ class ChannelWindow:
     def cycles(self, out: tuple[int, int], extent: int, machine: Machine, weights: bool, step: float) -> float:
         """Cycles of a vector of channels."""
         total, unit = 0.0, machine.lanes() / machine.multiply_adds
-        for fall in self.fall(out[0]):
-            rows = self.rows(fall.size)
+        for lines_tile in self.tiles_h(out[0]):
+            rows = self.rows(lines_tile.size)
             for strip in self.strips(out[1], extent):
-                products = strip.products * self.kernel[0] * fall.size * step
+                products = strip.products * self.kernel[0] * lines_tile.size * step
                 pixels = sum(len(strip.within(chunk)) for chunk in self.chunks()) * len(rows)
-                loads = pixels + weights * self.kernel[1] * self.kernel[0] * fall.size
+                loads = pixels + weights * self.kernel[1] * self.kernel[0] * lines_tile.size
                 tile = max(products, loads) * unit + LOAD_CYCLES * pixels
-                tile += fall.size * strip.size / 2 + RUN_CYCLES
-                total += (fall.stop - fall.start) // fall.size * ((strip.stop - strip.start) // strip.size) * tile
+                tile += lines_tile.size * strip.size / 2 + RUN_CYCLES
+                tiles = (lines_tile.stop - lines_tile.start) // lines_tile.size
+                total += tiles * ((strip.stop - strip.start) // strip.size) * tile
         return total
 
 

@@ -231,7 +231,7 @@ class PixelTile(Tile, Prefetching):
     pads: tuple[int, int]
     depth: Depth = Depth()
 
-    def pieces(self, extent: int) -> tuple[Segment, ...]:
+    def chunks_m(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.chunk)
 
     def pitch(self, size: int) -> int:
@@ -240,7 +240,7 @@ class PixelTile(Tile, Prefetching):
 
     def packed(self, channels: int) -> int:
         """Floats of packed rows of all blocks of ``channels``."""
-        return sum((s.stop - s.start) // s.size * self.pitch(s.size) for s in self.along(channels))
+        return sum((s.stop - s.start) // s.size * self.pitch(s.size) for s in self.tiles_n(channels))
 
     def strips(self, out: int, extent: int) -> list[PixelStrip]:
         """A line of ``out`` results over ``extent`` pixels as runs of equal tiles; the ends of a line have tiles of

@@ -70,8 +70,8 @@ class ConvGeneric(Variant):
         return backwards or super().refuses(before, after, target)
 
     @staticmethod
-    def may_stash(call: Call) -> bool:
-        """Whether results may take the place of their operands, pixel by pixel, with `Order.stash`."""
+    def may_buffer_pixels(call: Call) -> bool:
+        """Whether results may take the place of their operands, pixel by pixel, with `Order.pixel_buffer`."""
         op, (x, w), y = call.op, call.reads[:2], call.results[0]
         if not isinstance(op, Conv) or x is None or w is None or x.dtype != y.dtype or call.pre or call.scratch:
             return False
@@ -85,7 +85,7 @@ class ConvGeneric(Variant):
         assert w is not None
         own = w.shape[0] // op.groups
         whole = own == w.shape[0] and not call.params.channels_last
-        if call.params.stash or (whole and call.results[0].count > SMALL):
+        if call.params.pixel_buffer or (whole and call.results[0].count > SMALL):
             return None  # the last channel still takes all of the operand: hardly more than its own plane is saved
         channels = np.arange(w.shape[0]) // own * w.shape[1]
         return distance(call, op.window(w.shape[2:]), channels, call.params.channels_last)
@@ -178,7 +178,7 @@ class WindowTile(Tile):
     dilations: tuple[int, int]
     kernel: tuple[int, int]
 
-    def fall(self, extent: int) -> tuple[Segment, ...]:
+    def tiles_h(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.lines)
 
 

@@ -119,7 +119,7 @@ class WinogradTile(Tile):
     def row_counts(self, tiles: int) -> list[int]:
         """Rows of the register tiles that blocks of ``tiles`` tiles need, the most first."""
         sizes = {s.size for s in segments(tiles, self.block)}
-        return sorted({r.size for size in sizes for r in self.down(size)}, reverse=True)
+        return sorted({r.size for size in sizes for r in self.tiles_m(size)}, reverse=True)
 
     def product_runs(self, channels: int) -> tuple[Segment, ...]:
         """Runs of the sum over channels at a point: it is one of several that a long sum is made of."""
@@ -131,7 +131,7 @@ class WinogradTile(Tile):
 
     def segment_vectors(self, channels: int) -> list[int]:
         """Vectors of the segments that ``channels`` output channels are cut into."""
-        return list(dict.fromkeys(self.vectors_of(a.size) for a in self.along(channels)))
+        return list(dict.fromkeys(self.vectors_of(a.size) for a in self.tiles_n(channels)))
 
     def input_sums(self, axis: int) -> tuple[Sum, ...]:
         """``r0 ...``, the points, from ``d0 ...``, pixels along an axis."""

@@ -55,7 +55,7 @@ class Columns:
 
     columns: int
 
-    def along(self, extent: int) -> tuple[Segment, ...]:
+    def tiles_n(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.columns)
 
     def run(self, part: Segment) -> int:

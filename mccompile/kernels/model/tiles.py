@@ -9,9 +9,9 @@ of 8. 20 packed floats are padded to three vectors of 8, or to one of 16 and hal
 >>> fits(4, 2, avx2), fits(8, 2, avx2)
 (True, False)
 >>> tile = Tile(rows=4, vectors=2, lanes=8)
->>> tile.down(35)
+>>> tile.tiles_m(35)
 (Segment(start=0, stop=32, size=4), Segment(start=32, stop=35, size=3))
->>> tile.along(24)
+>>> tile.tiles_n(24)
 (Segment(start=0, stop=16, size=16), Segment(start=16, stop=24, size=8))
 >>> pitch(20, lanes=8), pitch(20, lanes=16)
 (24, 24)
@@ -105,10 +105,10 @@ class Tile:
         """Floats of a tile's row."""
         return self.vectors * self.lanes
 
-    def down(self, extent: int) -> tuple[Segment, ...]:
+    def tiles_m(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.rows)
 
-    def along(self, extent: int) -> tuple[Segment, ...]:
+    def tiles_n(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.width)
 
     def runs(self, steps: int, total: int = 0) -> tuple[Segment, ...]:
@@ -141,12 +141,12 @@ class PackedTile(Tile, Prefetching):
     chunk: int
     depth: int = 0
 
-    def pieces(self, extent: int) -> tuple[Segment, ...]:
+    def chunks_m(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.chunk)
 
     def heights(self, extent: int) -> list[int]:
         """Rows that tiles have, where rows are what comes in chunks."""
-        return list(dict.fromkeys(d.size for piece in self.pieces(extent) for d in self.down(piece.size)))
+        return list(dict.fromkeys(d.size for piece in self.chunks_m(extent) for d in self.tiles_m(piece.size)))
 
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` columns."""

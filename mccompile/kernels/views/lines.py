@@ -8,11 +8,11 @@ and the 5 of a line lie 12 apart.
 >>> from mccompile.ir.types import F32, TensorType
 >>> x = View(Buffer("x", TensorType(F32, (2, 5, 3, 4)), "arena", 16), (2, 5, 3, 4), row_major(4), (60, 12, 4, 1))
 >>> (kept,), (line,) = nest([x], (0, 1)), nest([x], (2, 3))
->>> lanes_last(kept, line, along=True).shape, Lines(kept=1, along=True).count((10, 12))
+>>> lanes_last(kept, line, lanes_reduced=True).shape, Lines(kept=1, lanes_reduced=True).count((10, 12))
 ((10, 12), 12)
 >>> (kept,), (line,) = nest([x], (0, 2, 3)), nest([x], (1,))
->>> across = lanes_last(kept, line, along=False)
->>> across.shape, across.strides, Lines(kept=1, along=False).count(across.shape)
+>>> across = lanes_last(kept, line, lanes_reduced=False)
+>>> across.shape, across.strides, Lines(kept=1, lanes_reduced=False).count(across.shape)
 ((2, 5, 12), (60, 12, 1), 5)
 """
 
@@ -33,15 +33,15 @@ from mccompile.kernels.views.collapse import collapse
 class Lines:
     """The axes of the views: ``kept`` leading ones, then those that belong together, the last of which has the lanes.
 
-    Unless vectors run ``along`` what belongs together: then the last axis is one that is kept.
+    ``lanes_reduced``: vectors run along what is reduced; else the last axis is one that is kept.
     """
 
     kept: int
-    along: bool
+    lanes_reduced: bool
 
     def count(self, shape: Shape) -> int:
         """How many elements belong together in an operand of this shape."""
-        return math.prod(shape[self.kept :] if self.along else shape[self.kept : -1])
+        return math.prod(shape[self.kept :] if self.lanes_reduced else shape[self.kept : -1])
 
 
 def join_axes(outer: View, inner: View) -> View:
@@ -65,9 +65,9 @@ def innermost(value: Value) -> int:
     return next((f.axis for f in reversed(value.type.factors) if value.shape[f.axis] != 1), -1)
 
 
-def lanes_last(outer: View, inner: View, along: bool) -> View:
+def lanes_last(outer: View, inner: View, lanes_reduced: bool) -> View:
     """The axes of two views of one buffer, the kept ``outer`` ones before, with the axis of the lanes at the end."""
-    if along:
+    if lanes_reduced:
         return join_axes(outer, inner)
     rank = outer.rank + inner.rank
     both = join_axes(outer, inner)

@@ -39,13 +39,13 @@ MOST_ELEMENTS = 1 << 20
 class Order:
     """``channels_last``: results are written pixel by pixel, all channels of one in a row; else channel by channel.
 
-    Each element is written when all that it takes has been read, before anything for the next is. With ``stash``
-    the results of a pixel are kept until all of them are known, so that they may take the place of what they were
-    computed from.
+    Each element is written when all that it takes has been read, before anything for the next is. With
+    ``pixel_buffer`` the results of a pixel are kept until all of them are known, so that they may take the place of
+    what they were computed from.
     """
 
     channels_last: bool = False
-    stash: bool = False
+    pixel_buffer: bool = False
 
 
 def channels_innermost(view: View) -> bool:

@@ -16,7 +16,7 @@ bytes at once instead of 256.
 >>> region.heights(), [working_bytes(region, h) for h in region.heights()]
 ([2, 1], [128, 64])
 >>> list(held_rows(region, height=1).values())
-[Held(new=2, held=2), Held(new=1, held=1)]
+[KeptRows(new=2, kept_rows=2), KeptRows(new=1, kept_rows=1)]
 """
 
 from __future__ import annotations
@@ -128,18 +128,18 @@ def _windows(node: Node) -> tuple[RowWindow | None, ...] | None:
 
 
 @dataclass(frozen=True)
-class Held:
+class KeptRows:
     """Rows of a value that a strip computes, and those that exist at once."""
 
     new: int
-    held: int
+    kept_rows: int
 
 
-def held_rows(region: Region, height: int) -> dict[Node, Held]:
+def held_rows(region: Region, height: int) -> dict[Node, KeptRows]:
     """What strips of ``height`` rows hold of each node's result once they are in full swing."""
     made = {n.result: n for n in region.nodes}
     new = {region.nodes[-1]: height}
-    held = dict(new)
+    kept_rows = dict(new)
     for node in reversed(region.nodes):
         windows = row_windows(node)
         assert not isinstance(windows, str)
@@ -148,8 +148,8 @@ def held_rows(region: Region, height: int) -> dict[Node, Held]:
                 source, total = made[v], v.shape[row_axis(v, node.result)]
                 new[source] = min(max(new.get(source, 0), new[node] * window.stride), total)
                 taken = (new[node] - 1) * window.stride + window.reach
-                held[source] = min(max(held.get(source, 0), new[source], taken), total)
-    return {n: Held(new[n], held[n]) for n in region.nodes}
+                kept_rows[source] = min(max(kept_rows.get(source, 0), new[source], taken), total)
+    return {n: KeptRows(new[n], kept_rows[n]) for n in region.nodes}
 
 
 def working_bytes(region: Region, height: int) -> int:
@@ -158,8 +158,8 @@ def working_bytes(region: Region, height: int) -> int:
     always, passing = 0, {}
     for node in region.nodes[:-1]:
         row = node.result.type.nbytes // node.result.shape[AXIS]
-        if found[node].held > found[node].new:
-            always += row * found[node].held
+        if found[node].kept_rows > found[node].new:
+            always += row * found[node].kept_rows
         else:
             passing[node.result] = row * found[node].new
     return always + max((sum(passing.get(v, 0) for v in {*n.inputs, n.result}) for n in region.nodes), default=0)

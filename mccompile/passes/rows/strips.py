@@ -1,7 +1,7 @@
 """Cuts a region of operators that work row by row into strips: of what lies between them, only a few rows exist.
 
 Worked example: y is a convolution of 3 lines of a, pad 1, and a one of x. For lines 0 and 1 of y three of a are
-computed, 0 to 2. Lines 2 and 3 need line 1 of a again, and line 2: both are held, and only line 3 is new::
+computed, 0 to 2. Lines 2 and 3 need line 1 of a again, and line 2: both are kept, and only line 3 is new::
 
     strip 0:  a 0 1 2      y 0 1
     strip 1:  a 1 2|3      y 2 3        before | what was there, behind it what is new
@@ -15,7 +15,7 @@ computed, 0 to 2. Lines 2 and 3 need line 1 of a again, and line 2: both are hel
 ...   return %y
 ... }''', lookup)
 >>> for strip in plan_strips(graph.nodes, height=2):
-...     print([(n.result.name, strip.rows[n], strip.held[n]) for n in graph.nodes])
+...     print([(n.result.name, strip.rows[n], strip.kept_rows[n]) for n in graph.nodes])
 [('a', range(0, 3), range(0, 3)), ('y', range(0, 2), range(0, 2))]
 [('a', range(3, 4), range(1, 4)), ('y', range(2, 4), range(2, 4))]
 """
@@ -35,16 +35,16 @@ from mccompile.passes.rows.windows import AXIS, RowWindow, row_axis, row_windows
 
 @dataclass(frozen=True)
 class Strip:
-    """What one strip computes: new ``rows`` of each node's result, and from which row on a result is ``held``."""
+    """What one strip computes: new ``rows`` of each node's result, and the ``kept_rows`` of those before."""
 
     rows: dict[Node, range]
-    held: dict[Node, range]
+    kept_rows: dict[Node, range]
 
 
 def plan_strips(region: Sequence[Node], height: int) -> list[Strip] | str:
     """Strips of ``height`` rows of the result of the last node of a region, whose nodes stand in order.
 
-    Rows that a later strip needs again are held, none is computed twice. Returns the reason if that cannot be.
+    Rows that a later strip needs again are kept, none is computed twice. Returns the reason if that cannot be.
     """
     windows = {}
     for node in region:
@@ -103,12 +103,12 @@ def _held(strips: list[Strip]) -> list[Strip]:
     first: dict[Node, int] = {}
     out = []
     for strip in reversed(strips):
-        held = {}
-        for node, need in strip.held.items():
+        kept_rows = {}
+        for node, need in strip.kept_rows.items():
             first[node] = min(need.start, first.get(node, need.start))
             if node in strip.rows:
-                held[node] = range(min(first[node], strip.rows[node].start), strip.rows[node].stop)
-        out.append(Strip(strip.rows, held))
+                kept_rows[node] = range(min(first[node], strip.rows[node].start), strip.rows[node].stop)
+        out.append(Strip(strip.rows, kept_rows))
     return out[::-1]
 
 
@@ -143,23 +143,23 @@ class _Cutter:
     def read(self, v: Value, rows: range, node: Node) -> Value:
         axis = row_axis(v, node.result)
         if v in self.made:
-            window, held = self.window[self.made[v]]
-            return self.sliced(window, axis, held.start, rows, node)
+            window, kept_rows = self.window[self.made[v]]
+            return self.sliced(window, axis, kept_rows.start, rows, node)
         return self.sliced(v, axis, 0, rows, node)
 
     def strip(self, strip: Strip) -> Value:
         """The nodes of a strip; returns its rows of the last result."""
         for node in self.region:
             if node in strip.rows:
-                self.node(node, strip.rows[node], strip.held[node])
+                self.node(node, strip.rows[node], strip.kept_rows[node])
         return self.window[self.region[-1]][0]
 
-    def node(self, node: Node, rows: range, held: range) -> None:
-        """``rows`` of the result of a node, and before them what is ``held`` of those that there were."""
+    def node(self, node: Node, rows: range, kept_rows: range) -> None:
+        """``rows`` of the result of a node, and before them what is ``kept_rows`` of those that there were."""
         old = None
-        if held.start < rows.start:  # moved first, while nothing else is in its new place
+        if kept_rows.start < rows.start:  # moved first, while nothing else is in its new place
             window, before = self.window[node]
-            old = self.sliced(window, AXIS, before.start, range(held.start, rows.start), node)
+            old = self.sliced(window, AXIS, before.start, range(kept_rows.start, rows.start), node)
         op, inputs = self.taken(node, rows)
         count = len(node.operands)
         new = self.emit(op, inputs[:count], node, f"{node.result.name}.rows",
@@ -169,7 +169,7 @@ class _Cutter:
             new = self.emit(Concat(AXIS, view=True), [old, new], node, f"{node.result.name}.window")
             stored_as(new, node.result)
             self.taken_over.append(self.last)
-        self.window[node] = (new, held)
+        self.window[node] = (new, kept_rows)
 
     def taken(self, node: Node, rows: range) -> tuple[Op, list[Value | None]]:
         """What a node reads for some rows of its result, and the operator that makes them of it."""

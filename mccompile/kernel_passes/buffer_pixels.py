@@ -1,7 +1,7 @@
 """Pointwise convolutions take the place of their operand: a pixel is computed aside, then written over it.
 
     call conv.generic ... params{channels_last} (a, w) -> b
-    call conv.generic ... params{channels_last, stash} (a, w) -> b scratch b.pixel inplace(0)
+    call conv.generic ... params{channels_last, pixel_buffer} (a, w) -> b scratch b.pixel inplace(0)
 
 All channels of a pixel of ``b`` need all channels of the same pixel of ``a`` and nothing else: with these few numbers
 in a scratch buffer, ``b`` may lie over ``a``, and the two take the memory of one.
@@ -31,7 +31,7 @@ def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) ->
     if target.spare_memory or target.lanes:
         return 0
     steps = list(module.body.linear())
-    changed, declared = stashed(steps, module.buffers)
+    changed, declared = buffered(steps, module.buffers)
     count = len(declared) - len(module.buffers)
     if not count:
         return 0
@@ -50,7 +50,7 @@ def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) ->
 PIXEL = ".pixel"
 
 
-def stashed(steps: Sequence[Step], buffers: Sequence[Buffer]) -> tuple[list[Step], list[Buffer]]:
+def buffered(steps: Sequence[Step], buffers: Sequence[Buffer]) -> tuple[list[Step], list[Buffer]]:
     """The steps and buffers with 1x1 convolutions that overwrite an operand which nobody reads afterwards."""
     last = {b: t for t, s in enumerate(steps) for b in s.buffers()}
     changed, declared = list(steps), list(buffers)
@@ -58,7 +58,7 @@ def stashed(steps: Sequence[Step], buffers: Sequence[Buffer]) -> tuple[list[Step
         if not isinstance(step, Call) or not isinstance(step.params, Order) or step.kernel != ConvGeneric.kernel:
             continue
         x, y = step.reads[0], step.results[0]
-        if x is None or x.buffer.space != "arena" or last[x.buffer] != t or not ConvGeneric.may_stash(step):
+        if x is None or x.buffer.space != "arena" or last[x.buffer] != t or not ConvGeneric.may_buffer_pixels(step):
             continue
         type_ = TensorType(x.dtype.compute, (y.shape[1],))
         scratch = Buffer(f"{y.buffer.name}{PIXEL}", type_, "arena", y.buffer.align, role="scratch")
@@ -66,5 +66,5 @@ def stashed(steps: Sequence[Step], buffers: Sequence[Buffer]) -> tuple[list[Step
             continue
         declared.append(scratch)
         inplace = tuple(sorted({0, *step.inplace}))
-        changed[t] = replace(step, params=replace(step.params, stash=True), scratch=scratch, inplace=inplace)
+        changed[t] = replace(step, params=replace(step.params, pixel_buffer=True), scratch=scratch, inplace=inplace)
     return changed, declared
