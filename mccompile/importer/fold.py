@@ -53,7 +53,12 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
     if size > MAX_FOLDED_BYTES:
         exact = result_bytes(node, arrays, newest_opset())
         _require(node, size if exact is None else exact, MAX_FOLDED_BYTES)
-    return computed(node, arrays)
+    try:
+        return computed(node, arrays)
+    except MemoryError as e:
+        raise CompileError(
+            f"{node.op_type} takes more memory than there is: {e}", where=f"node {node.index} {node.name!r}"
+        ) from e
 
 
 def grows_much(node: OnnxNode, results: Sequence[np.ndarray], inputs: Sequence[Value | None]) -> bool:

@@ -15,6 +15,7 @@ from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
+from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -152,7 +153,7 @@ def _sample(d: Draw) -> Case:
     return Case([d.array(x), d.array((cout, cin, *kernel)), bias], attrs, constant)
 
 
-@onnx_op("Conv", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3})
+@onnx_op("Conv", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=WINDOW)
 def import_conv(n: Import) -> None:
     x, w = n.input(0), n.input(1)
     kernel = n.attr("kernel_shape", w.shape[2:])

@@ -14,7 +14,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.conv import emit_with_bias
-from mccompile.ops.folding import Arrays, Attributes, Folding, present
+from mccompile.ops.folding import Arrays, Attributes, Folding, integers, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -158,11 +158,20 @@ def _sample(d: Draw) -> Case:
 
 
 def _transposed_bytes(attrs: Attributes, arrays: Arrays) -> int:
-    """Each element meets each weight, and the strides lay them apart."""
+    """Each element meets each weight, and the strides lay them apart; attributes may ask for any extent."""
     x, w, *_ = present(arrays)
-    strides = attrs.get("strides")
-    step = math.prod(s for s in strides if isinstance(s, int)) if isinstance(strides, tuple) else 1
-    return 8 * x.size * w.size * step
+    strides, dilations, more, wanted, pads = (
+        integers(attrs, name) for name in ("strides", "dilations", "output_padding", "output_shape", "pads")
+    )
+    reach = sum(map(abs, (*more, *pads, *wanted)))
+    spread = math.prod(map(abs, strides))
+    extents = [
+        e * max([1, *strides]) + k * max([1, *dilations]) + reach
+        for e, k in zip(x.shape[2:], w.shape[2:], strict=False)
+    ]
+    results: int = math.prod((*x.shape[:2], *w.shape[1:2], *extents))
+    met: int = x.size * w.size * spread
+    return 8 * max(met, results)
 
 
 @onnx_op("ConvTranspose", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=Folding(_transposed_bytes))

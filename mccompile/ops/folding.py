@@ -56,6 +56,22 @@ def shaped_bytes(attrs: Attributes, arrays: Arrays) -> int:
     return max(8 * math.prod(max(int(e), 1) for e in shape), given_bytes(arrays))
 
 
+def window_bytes(attrs: Attributes, arrays: Arrays) -> int:
+    """Of convolutions and pools: pads, which are attributes, may make them larger than what they are made of."""
+    x, *weights = present(arrays)
+    pads = integers(attrs, "pads")
+    rank = x.ndim - 2
+    extents = [e + sum(abs(p) for p in pads[a::rank]) + 1 for a, e in enumerate(x.shape[2:])]
+    channels = max([*x.shape[1:2], *(w.shape[0] for w in weights if w.ndim > 2)], default=1)
+    return max(8 * math.prod((*x.shape[:1], channels, *extents)), broadcast_bytes(attrs, arrays))
+
+
+def integers(attrs: Attributes, name: str) -> tuple[int, ...]:
+    """An attribute that is a list of integers; none where it is not that: whoever computes the result refuses it."""
+    given = attrs.get(name)
+    return tuple(i for i in given if isinstance(i, int)) if isinstance(given, tuple) else ()
+
+
 def present(arrays: Arrays) -> list[np.ndarray]:
     """The inputs that are not left out."""
     return [a for a in arrays if a is not None]
@@ -81,3 +97,6 @@ class Folding:
 
 BROADCAST = Folding()
 """Of operators that say nothing else."""
+
+WINDOW = Folding(window_bytes)
+"""Of convolutions and pools."""

@@ -6,6 +6,7 @@ import math
 
 from mccompile.ir import expr as ex
 from mccompile.ir.types import DType
+from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
 from mccompile.ops.pool import Pool
 from mccompile.ops.reduce import Reduce
@@ -38,7 +39,7 @@ def _sample_lp_pool(d: Draw) -> Case:
     return Case([d.array((d.int(1, 2), d.int(1, 3), *d.shape(rank, 4, 8)))], attrs)
 
 
-@onnx_op("LpPool", sample=_sample_lp_pool, tolerance={"f32": 4e-6, "f16": 4e-3})
+@onnx_op("LpPool", sample=_sample_lp_pool, tolerance={"f32": 4e-6, "f16": 4e-3}, folding=WINDOW)
 def import_lp_pool(n: Import) -> None:
     x = n.input(0)
     w = read_window(n, n.required("kernel_shape"))

@@ -14,6 +14,7 @@ from mccompile.ir.ranges import Range, averaged, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
+from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -147,11 +148,11 @@ def _emit(n: Import, mode: str, include_pad: bool = False) -> None:
     n.emit(op, [n.input(0)])
 
 
-@onnx_op("MaxPool", sample=_sample, tolerance={}, without_effect=("storage_order",))
+@onnx_op("MaxPool", sample=_sample, tolerance={}, without_effect=("storage_order",), folding=WINDOW)
 def import_max_pool(n: Import) -> None:
     _emit(n, "max")
 
 
-@onnx_op("AveragePool", sample=_sample_average, tolerance={"f32": 1e-6, "f16": 2e-3})
+@onnx_op("AveragePool", sample=_sample_average, tolerance={"f32": 1e-6, "f16": 2e-3}, folding=WINDOW)
 def import_average_pool(n: Import) -> None:
     _emit(n, "average", n.flag("count_include_pad"))

@@ -102,6 +102,21 @@ CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Any]]] = {
         _added(N("ConvTranspose", ["c", "w"], ["a"], strides=[1 << 20, 1 << 20])),
         {"c": IMAGE, "w": np.ones((1, 1, 3, 3), np.float32)},
     ),
+    "ConvTranspose by its output_padding": (
+        _added(N("ConvTranspose", ["c", "w"], ["a"], output_padding=[1 << 40, 0])),
+        {"c": IMAGE, "w": np.ones((1, 1, 3, 3), np.float32)},
+    ),
+    "ConvTranspose by its dilations": (
+        _added(N("ConvTranspose", ["c", "w"], ["a"], dilations=[1 << 40, 1])),
+        {"c": IMAGE, "w": np.ones((1, 1, 3, 3), np.float32)},
+    ),
+    "ConvTranspose by its output_shape": (
+        _added(N("ConvTranspose", ["c", "w"], ["a"], output_shape=[1 << 20, 1 << 20])),
+        {"c": IMAGE, "w": np.ones((1, 1, 3, 3), np.float32)},
+    ),
+    "Conv by its pads": (
+        _added(N("Conv", ["c", "w"], ["a"], pads=[1 << 20] * 4)), {"c": IMAGE, "w": np.ones((1, 1, 1, 1), np.float32)}
+    ),
     "window": (_added(N("HannWindow", ["n"], ["a"])), {"n": np.int64(1 << 45)}),
     "rank": (_added(N("ConstantOfShape", ["s"], ["a"])), {"s": np.ones(300, np.int64)}),
 }  # fmt: skip
