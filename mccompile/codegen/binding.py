@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mccompile.codegen import loops
-from mccompile.codegen.arithmetic import scaled, total
+from mccompile.codegen.arithmetic import is_number, scaled, total
 from mccompile.codegen.c_expr import Emitter, literal, wrapped
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
@@ -281,7 +281,7 @@ class KernelContext:
         A coordinate of which a view repeats its elements stays, times 0: it may be a parameter of a tile function,
         and one that is not used is a warning.
         """
-        repeated = [f"{wrapped(str(c))} * 0" for c, stride in terms if str(stride) == "0" and str(c).isidentifier()]
+        repeated = [f"{wrapped(str(c))} * 0" for c, stride in terms if str(stride) == "0" and not is_number(c)]
         return total(*(scaled(c, stride) for c, stride in terms), *repeated)
 
     @staticmethod
