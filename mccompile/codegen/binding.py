@@ -11,6 +11,7 @@ import numpy as np
 from mccompile.codegen import loops
 from mccompile.codegen.arithmetic import is_number, scaled, total
 from mccompile.codegen.c_expr import Emitter, literal, wrapped
+from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Buffer, Call, View
@@ -26,6 +27,7 @@ class BoundView:
     name: str
     view: View
     args: frozenset[str] = frozenset()
+    uses: Uses = field(default_factory=Uses, compare=False, repr=False)
 
     @property
     def dtype(self) -> DType:
@@ -97,7 +99,8 @@ class BoundView:
 
     def load(self, *coordinates: str) -> str:
         """The element at coordinates, in the compute type."""
-        return _loaded(f"{self.name}[{self.index(*coordinates)}]", self.dtype)
+        element = f"{self.name}[{self.index(*coordinates)}]"
+        return self.uses.say("mcc_f16_to_f32({0})", element) if self.dtype.name == "f16" else element
 
     def walk(self) -> str:
         """The C index under loops ``i0 i1 ...`` over the stored axes, whatever the layout."""
@@ -106,7 +109,7 @@ class BoundView:
 
     def stored(self, value: str) -> str:
         """``value`` (compute type) as it is stored."""
-        return f"mcc_f32_to_f16({value})" if self.dtype.name == "f16" else value
+        return self.uses.say("mcc_f32_to_f16({0})", value) if self.dtype.name == "f16" else value
 
     def put(self, value: str, *coordinates: str) -> str:
         """The statement that stores ``value`` (compute type) at coordinates."""
@@ -117,10 +120,6 @@ def _factor_c(f: Factor, coordinate: str) -> str:
     if f.mod:
         return f"{wrapped(coordinate)} % {f.mod}"
     return f"{wrapped(coordinate)} / {f.div}" if f.div > 1 else coordinate
-
-
-def _loaded(element: str, dtype: DType) -> str:
-    return f"mcc_f16_to_f32({element})" if dtype.name == "f16" else element
 
 
 @dataclass(frozen=True)
@@ -151,15 +150,18 @@ class KernelContext:
     plain: frozenset[int] = frozenset()  # inputs that share memory with a result: no MCC_RESTRICT
     external: bool = False
     declared: Head | None = field(default=None, init=False)
+    uses: Uses = field(default_factory=Uses, init=False)
     x: list[BoundView | None] = field(init=False)
     y: list[BoundView] = field(init=False)
     e: list[BoundView] = field(init=False)
 
     def __post_init__(self) -> None:
-        args = frozenset(self.call.args)
-        self.x = [None if v is None else BoundView(f"x{i}", v, args) for i, v in enumerate(self.call.reads)]
-        self.y = [BoundView(f"y{i}", v, args) for i, v in enumerate(self.call.results)]
-        self.e = [BoundView(f"e{i}", v, args) for i, v in enumerate(self.call.extras)]
+        self.x = [None if v is None else self._bound(f"x{i}", v) for i, v in enumerate(self.call.reads)]
+        self.y = [self._bound(f"y{i}", v) for i, v in enumerate(self.call.results)]
+        self.e = [self._bound(f"e{i}", v) for i, v in enumerate(self.call.extras)]
+
+    def _bound(self, name: str, view: View) -> BoundView:
+        return BoundView(name, view, frozenset(self.call.args), self.uses)
 
     @property
     def op(self) -> Op:
@@ -218,7 +220,7 @@ class KernelContext:
         body = dict(self.call.pre).get(i)
         if body is None:
             return element
-        emitter = Emitter(self._leaf(element, coordinates), locals_=False)
+        emitter = Emitter(self._leaf(element, coordinates), self.uses, locals_=False)
         return wrapped(emitter.emit(body))
 
     def loaded(self, i: int) -> DType:
@@ -239,13 +241,13 @@ class KernelContext:
         body = dict(self.call.post).get(r)
         if body is None:
             return self.y[r].put(value, *coordinates)
-        emitter = Emitter(self._leaf(value, coordinates))
+        emitter = Emitter(self._leaf(value, coordinates), self.uses)
         result = emitter.emit(body)
         return "\n".join([*emitter.lines, self.y[r].put(result, *coordinates)])
 
     def apply(self, body: ex.Expr, *coordinates: str) -> str:
         """Statements that store ``body`` over the operands at coordinates (the kernel of `map`)."""
-        emitter = Emitter(lambda i: self.load(i, *coordinates))
+        emitter = Emitter(lambda i: self.load(i, *coordinates), self.uses)
         result = emitter.emit(body)
         if len(self.call.post):
             name = "value"
@@ -253,10 +255,9 @@ class KernelContext:
             result = name
         return "\n".join([*emitter.lines, self.store(0, result, *coordinates)])
 
-    @staticmethod
-    def define(name: str, body: ex.Expr, *values: str) -> str:
+    def define(self, name: str, body: ex.Expr, *values: str) -> str:
         """Statements that declare ``name`` as ``body``, whose variable ``i`` stands for the C text ``values[i]``."""
-        emitter = Emitter(lambda i: wrapped(values[i]), prefix=f"{name}_")
+        emitter = Emitter(lambda i: wrapped(values[i]), self.uses, prefix=f"{name}_")
         result = emitter.emit(body)
         return "\n".join([*emitter.lines, f"const {body.dtype.c} {name} = {result};"])
 
@@ -337,26 +338,23 @@ class KernelContext:
             return found
         return replace(found, at=found.declared or found.at, declared="")  # a name might be left unused
 
-    @staticmethod
-    def literal(value: float, dtype: DType) -> str:
-        return literal(value, dtype)
+    def literal(self, value: float, dtype: DType) -> str:
+        return self.uses.say(literal(value, dtype))
 
-    @staticmethod
-    def reduction_start(mode: str, dtype: DType) -> str:
+    def reduction_start(self, mode: str, dtype: DType) -> str:
         """The neutral element of sum, prod, max or min."""
         if mode in ("sum", "prod"):
             return literal(mode == "prod", dtype)
         if dtype.is_float:
-            return literal(-math.inf if mode == "max" else math.inf, dtype)
+            return self.literal(-math.inf if mode == "max" else math.inf, dtype)
         info = np.iinfo(dtype.numpy.name)
         return literal(int(info.min if mode == "max" else info.max), dtype)
 
-    @staticmethod
-    def reduction_step(mode: str, left: str, right: str, dtype: DType) -> str:
+    def reduction_step(self, mode: str, left: str, right: str, dtype: DType) -> str:
         """``left`` and ``right`` combined, to stand alone."""
         fn = {"sum": "add", "prod": "mul"}.get(mode, mode)
         body = ex.apply(fn, ex.var(0, dtype), ex.var(1, dtype))
-        return Emitter(lambda i: wrapped((left, right)[i]), locals_=False).emit(body)
+        return Emitter(lambda i: wrapped((left, right)[i]), self.uses, locals_=False).emit(body)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
+from mccompile.codegen.uses import PLACES, Uses
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import FUNCTIONS
@@ -70,14 +71,14 @@ def _group_end(text: str, start: int) -> int:
     return 0
 
 
-def conversion(text: str, source: DType, target: DType) -> str:
+def conversion(text: str, source: DType, target: DType, uses: Uses) -> str:
     """C for a conversion: float to integer saturates through a helper, all else is a cast."""
     if source == target:
         return text
     if target == BOOL:
         return f"(uint8_t)({wrapped(text)} != 0)"
     if source.is_float and not target.is_float:
-        return f"mcc_{source}_to_{target}({bare(text)})"
+        return f"{uses.use(f'mcc_{source}_to_{target}')}({bare(text)})"
     return f"({target.c}){wrapped(text)}"
 
 
@@ -87,8 +88,9 @@ class Emitter:
     With ``locals_`` whatever is used more than once becomes a ``const`` local, declared in `lines`.
     """
 
-    def __init__(self, leaf: Callable[[int], str], prefix: str = "t", locals_: bool = True) -> None:
+    def __init__(self, leaf: Callable[[int], str], uses: Uses, prefix: str = "t", locals_: bool = True) -> None:
         self.leaf = leaf
+        self.uses = uses
         self.prefix = prefix
         self.locals = locals_
         self.lines: list[str] = []
@@ -126,9 +128,9 @@ class Emitter:
             case ex.Var(index=index):
                 return self.leaf(index)
             case ex.Num():
-                return wrapped(literal(e.value, e.dtype))
+                return wrapped(self.uses.say(literal(e.value, e.dtype)))
             case ex.Convert(dtype=dtype, operand=operand):
-                return wrapped(conversion(self._walk(operand), operand.dtype, dtype))
+                return wrapped(conversion(self._walk(operand), operand.dtype, dtype, self.uses))
             case ex.Apply(fn=fn, operands=operands):
                 return self._apply(fn, operands)
         raise InternalError(f"no C for {e}")
@@ -143,7 +145,7 @@ class Emitter:
         unsigned = "u" + typed.c if typed.kind == "i" else typed.c
         if typed.nbytes < 4:
             unsigned = "uint32_t"  # C would promote narrower operands to int anyway
-        text = template.format(
-            *shown, t=typed.c, u=unsigned, s=typed.name, f="f" if typed.name == "f32" else ""
-        )
+        suffix = "f" if typed.name == "f32" else ""
+        form = template.format(*PLACES, t=typed.c, u=unsigned, s=typed.name, f=suffix)
+        text = self.uses.say(form, *shown)
         return text if call else wrapped(text)

@@ -17,11 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mccompile.codegen.templates import environment, indent_c
+from mccompile.codegen.uses import HEADER_OF, HEADERS, RUNTIME
 from mccompile.ir.errors import InternalError
 from mccompile.targets.target import Target
-
-HEADERS = ("math.h", "string.h")
-"""Of the C library, in the order in which files include them."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,10 @@ def helpers_of(target: Target) -> Mapping[str, Helper]:
 
 
 def with_needs(names: Iterable[str], target: Target) -> tuple[list[Helper], tuple[str, ...]]:
-    """The helpers and headers of these names, and all that they need in turn."""
+    """The helpers and headers that names of C belong to, and all that they need in turn."""
     known = helpers_of(target)
     wanted: set[str] = set()
-    queue = list(names)
+    queue = [HEADER_OF.get(name, name) for name in names if name not in RUNTIME]
     while queue:
         name = queue.pop()
         if name in wanted:
@@ -82,7 +80,7 @@ class Preamble:
 
 
 def preamble(uses: Iterable[str], target: Target) -> Preamble:
-    """For kernels that use the helpers and headers of these names."""
+    """For kernels that use these names."""
     helpers, headers = with_needs(uses, target)
     text = "\n\n".join(h.text for h in helpers)
     return Preamble(headers, indent_c(text) if text else "")

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.comments import Use, kernel_comment
-from mccompile.codegen.helpers import helpers_of
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.vectors import Vectors
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, View, number_names, whole
 from mccompile.ir.program import Program
-from mccompile.ir.scalar import FUNCTIONS
 from mccompile.targets.target import Target
 
 
@@ -44,6 +42,7 @@ class Rendered:
 
     head: Head
     text: str
+    uses: frozenset[str]
 
 
 class KernelPool:
@@ -67,12 +66,12 @@ class KernelPool:
         """What a kernel is and which steps call it, of all programs rendered so far."""
         return kernel_comment(kernel.kernel, self._uses[kernel.name])
 
-    def intern(self, made: Rendered, kernel: str, use: Use, uses: frozenset[str]) -> Kernel:
+    def intern(self, made: Rendered, kernel: str, use: Use) -> Kernel:
         """The C function of a rendered text, made on first sight; ``use`` is one more step that calls it."""
         if made.text not in self._by_text:
             fn = f"{self.prefix}_k{len(self._by_text)}_{kernel.split('.')[0]}"
             body = indent_c(made.text.replace(KERNEL_NAME, fn))
-            self._by_text[made.text] = Kernel(replace(made.head, name=fn), kernel, body, uses)
+            self._by_text[made.text] = Kernel(replace(made.head, name=fn), kernel, body, made.uses)
         found = self._by_text[made.text]
         self._uses.setdefault(found.name, []).append(use)
         return found
@@ -90,9 +89,10 @@ class Invocation:
 
 def _fill(step: Fill, external: bool) -> Rendered:
     view = BoundView("y0", step.view)
-    value = literal(step.value, view.dtype)
+    value = view.uses.say(literal(step.value, view.dtype))
     head = Head(KERNEL_NAME, f"{view.ctype} *{view.name}", external=external)
-    return Rendered(head, render("fill/generic.c.j2", head=head.text, k=KernelContext, y=view, value=value))
+    text = render("fill/generic.c.j2", head=head.text, k=KernelContext, y=view, value=value)
+    return Rendered(head, text, frozenset(view.uses.names))
 
 
 def _call_text(context: KernelContext, target: Target) -> str:
@@ -100,7 +100,7 @@ def _call_text(context: KernelContext, target: Target) -> str:
     return render(
         f"{family}/{variant}.c.j2",
         fn=KERNEL_NAME, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
-        v=Vectors(context, target),
+        v=Vectors(context, target), use=context.uses.use, say=context.uses.say,
     )  # fmt: skip
 
 
@@ -114,20 +114,7 @@ def _call(step: Call, program: Program, target: Target, external: bool) -> tuple
         return _call(replace(step, args=printed), program, target, external)
     if context.declared is None:
         raise InternalError(f"{step.kernel} has no head")
-    return context, Rendered(context.declared, text)
-
-
-_LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}
-_HEADERS = {
-    **dict.fromkeys(["INFINITY", "NAN", *_LIBM, *(f"{name}f" for name in _LIBM)], "math.h"),
-    **dict.fromkeys(["memcpy", "memmove"], "string.h"),
-}
-
-
-def _uses(text: str, target: Target) -> frozenset[str]:
-    """The helpers and headers that a kernel uses."""
-    words = set(re.findall(r"\w+", text))
-    return frozenset((words & helpers_of(target).keys()) | {_HEADERS[w] for w in words & _HEADERS.keys()})
+    return context, Rendered(context.declared, text, frozenset(context.uses.names))
 
 
 def render_kernels(
@@ -149,7 +136,7 @@ def render_kernels(
             values = number_names(step)
             numbers = tuple(values[a] for a in step.args)
         use = Use(program.name, number, step, shared)
-        kernel = pool.intern(made, name, use, _uses(made.text, target))
+        kernel = pool.intern(made, name, use)
         invocations.append(Invocation(kernel, step, pointers, numbers))
     return list(dict.fromkeys(i.kernel for i in invocations)), invocations
 

@@ -70,4 +70,5 @@ def moves(context: KernelContext, lanes: int) -> Moves:
         run = y.rank == 1 and y.s(0) == x.s(0) == "1"
         return Moves((Way.ROWS if run else Way.PLAIN).value, x, y, 0)
     m = movement(x.view, y.view, lanes)
-    return Moves(m.way.value, BoundView(x.name, m.source), BoundView(y.name, m.result), lanes)
+    source, result = BoundView(x.name, m.source, uses=x.uses), BoundView(y.name, m.result, uses=y.uses)
+    return Moves(m.way.value, source, result, lanes)

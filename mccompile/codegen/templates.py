@@ -11,6 +11,7 @@ import jinja2
 
 from mccompile._data import data_dir
 from mccompile.codegen.c_expr import bare
+from mccompile.codegen.uses import requests_of_names
 from mccompile.codegen.wrapping import wrapped_line, wrapped_text
 
 _NO_CODE = re.compile(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"')
@@ -36,14 +37,19 @@ def blocks_of_lines(source: str) -> str:
     return _REMARK.sub(lambda m: "{#" + m[1] + " #}", source)
 
 
+_PLAIN = ("_model/", "_lib/scalar", "_lib/vector")
+"""Templates of files, and of helpers, which declare what they need."""
+
+
 class _Loader(jinja2.FileSystemLoader):
-    """Reads templates whose control lines look like comments of C."""
+    """Reads templates whose control lines look like comments of C, and whose C asks for the names it mentions."""
 
     def get_source(
         self, environment: jinja2.Environment, template: str
     ) -> tuple[str, str, Callable[[], bool]]:
         source, path, current = super().get_source(environment, template)
-        return blocks_of_lines(source), path, current
+        source = blocks_of_lines(source)
+        return source if template.startswith(_PLAIN) else requests_of_names(source), path, current
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.c_expr import Emitter, literal, wrapped
 from mccompile.codegen.moves import Moves, moves
+from mccompile.codegen.uses import PLACES, Uses
 from mccompile.ir import expr as ex
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import FUNCTIONS
@@ -20,28 +21,62 @@ from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
 
 
+@dataclass(frozen=True)
+class Primitives:
+    """The words of a vector, asked for as they are printed."""
+
+    vector: V
+    uses: Uses
+
+    @property
+    def c(self) -> str:
+        return self.uses.use(self.vector.c)
+
+    def set(self, element: str) -> str:
+        return self.uses.say(self.vector.set("{0}"), element)
+
+    def load(self, pointer: str, count: int, step: int = 1, memory: DType | None = None) -> str:
+        return self.uses.say(self.vector.load("{0}", count, step, memory), pointer)
+
+    def store(
+        self, pointer: str, value: str, count: int, memory: DType | None = None, pieces: bool = False
+    ) -> str:
+        return self.uses.say(self.vector.store("{0}", "{1}", count, memory, pieces), pointer, value)
+
+    def converted(self, value: str, target: DType) -> str:
+        return self.uses.say(self.vector.converted("{0}", target), value)
+
+    def applied(self, form: str, *values: str) -> str:
+        return self.uses.say(self.vector.applied(form, *PLACES), *values)
+
+
 class VectorEmitter(Emitter):
     """An expression over vectors of ``lanes`` as C; comparisons and bools are masks of the lanes."""
 
-    def __init__(self, lanes: int, leaf: Callable[[int], str], prefix: str = "t", locals_: bool = True) -> None:
-        super().__init__(leaf, prefix, locals_)
+    def __init__(
+        self, lanes: int, leaf: Callable[[int], str], uses: Uses, prefix: str = "t", locals_: bool = True
+    ) -> None:
+        super().__init__(leaf, uses, prefix, locals_)
         self.lanes = lanes
 
     def ctype(self, dtype: DType) -> str:
-        return V(dtype, self.lanes).c
+        return self._of(dtype).c
+
+    def _of(self, dtype: DType) -> Primitives:
+        return Primitives(V(dtype, self.lanes), self.uses)
 
     def _text(self, e: ex.Expr) -> str:
         match e:
             case ex.Num(dtype=dtype):
-                return V(dtype, self.lanes).set(literal(e.value, dtype))
+                return self._of(dtype).set(self.uses.say(literal(e.value, dtype)))
             case ex.Convert(dtype=dtype, operand=operand):
-                return wrapped(V(operand.dtype, self.lanes).converted(wrapped(self._walk(operand)), dtype))
+                return wrapped(self._of(operand.dtype).converted(wrapped(self._walk(operand)), dtype))
         return super()._text(e)
 
     def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> str:
         typed = operands[-1].dtype
         args = [wrapped(self._walk(a)) for a in operands]
-        return wrapped(V(typed, self.lanes).applied(FUNCTIONS[fn].vector[typed.kind], *args))
+        return wrapped(self._of(typed).applied(FUNCTIONS[fn].vector[typed.kind], *args))
 
 
 @dataclass(frozen=True)
@@ -116,11 +151,11 @@ class Vectors:
 
     def whole(self, value: str, count: int) -> str:
         """A value of ``count`` lanes, which may be in half a vector, in a whole one."""
-        return f"mcc_widen({value})" if self.half(count) else value
+        return self.context.uses.say("mcc_widen({0})", value) if self.half(count) else value
 
-    def of(self, dtype: DType) -> V:
+    def of(self, dtype: DType) -> Primitives:
         """The vectors whose lanes are of the type that an element is computed in."""
-        return V(dtype.compute, self.lanes)
+        return Primitives(V(dtype.compute, self.lanes), self.context.uses)
 
     def read(self, pointer: str, count: int, step: int = 1) -> str:
         """A vector of ``count`` floats ``step`` apart; nothing else is touched."""
@@ -145,7 +180,7 @@ class Vectors:
         final = dtype if body is None else body.dtype
         if not is_lane(final) or final != y.dtype.compute or (body is not None and not self._vectorizable(body)):
             return self._store_lanes(r, value, dtype, count, coordinates)
-        emitter = VectorEmitter(self.lanes, self._leaf(value, count, coordinates))
+        emitter = VectorEmitter(self.lanes, self._leaf(value, count, coordinates), self.context.uses)
         result = value if body is None else emitter.emit(vector_form(body))
         put = self.put(y, result, count, *coordinates)
         return "\n".join(["{", *emitter.lines, put, "}"]) if emitter.lines else put
@@ -193,7 +228,7 @@ class Vectors:
         body = dict(self.context.call.pre).get(i)
         if body is None:
             return lanes
-        emitter = VectorEmitter(self.lanes, self._leaf(lanes, count, coordinates), locals_=False)
+        emitter = VectorEmitter(self.lanes, self._leaf(lanes, count, coordinates), self.context.uses, locals_=False)
         return wrapped(emitter.emit(vector_form(body)))
 
     def define(self, name: str, i: int, count: int, *coordinates: str) -> str:
@@ -208,7 +243,7 @@ class Vectors:
 
     def apply(self, body: ex.Expr, count: int, *coordinates: str) -> str:
         """Statements that store ``body`` over ``count`` lanes of the operands (the kernel of `map`)."""
-        emitter = VectorEmitter(self.lanes, lambda i: self.load(i, count, *coordinates), prefix="u")
+        emitter = VectorEmitter(self.lanes, lambda i: self.load(i, count, *coordinates), self.context.uses, "u")
         form = vector_form(body)
         result = emitter.emit(form)
         if self.context.call.post:
@@ -233,7 +268,7 @@ class Vectors:
         return vector.load(f"&{e.name}[{e.index(*coordinates)}]", count, step, e.dtype)
 
     def _declared(self, name: str, body: ex.Expr, leaf: Callable[[int], str]) -> str:
-        emitter = VectorEmitter(self.lanes, leaf, prefix=f"{name}_")
+        emitter = VectorEmitter(self.lanes, leaf, self.context.uses, prefix=f"{name}_")
         result = emitter.emit(body)
         return "\n".join([*emitter.lines, f"const {emitter.ctype(body.dtype)} {name} = {result};"])
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from pathlib import Path
+
+import pytest
 
 from mccompile.targets.target import targets
 from tests._skips import REPOSITORY
-from tests.golden.golden import FOLDER, golden_files, parts
+from tests.golden.golden import FOLDER, facts_of, golden_files, parts
+from tests.support.uses import check_uses
 
 
 def test_the_c_is_what_the_files_say() -> None:
@@ -27,3 +31,9 @@ def test_the_files_are_of_kernels_scalar_and_vector() -> None:
     lanes = [targets()[part.target].lanes for path in FOLDER.glob("*.mcir") for part in parts(path)]
     assert lanes.count(0) >= 10
     assert sum(n > 0 for n in lanes) >= 20
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.mcir")), ids=lambda path: path.stem)
+def test_kernels_ask_for_what_their_c_mentions(path: Path) -> None:
+    for part in parts(path):
+        check_uses(facts_of(part))

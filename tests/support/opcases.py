@@ -28,6 +28,7 @@ from mccompile.run.memory import Allocate, aligned_bytes
 from mccompile.targets.target import Target, runs_here
 from tests._skips import needs_tool
 from tests.support.draw import SeededDraw
+from tests.support.uses import check_uses
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -146,6 +147,7 @@ class CaseLibrary:
     def build(self) -> CaseLibrary:
         parts = []
         for b in self.built:
+            check_uses(b.facts)
             files = source_files(b.facts)
             for name in (f"{b.facts.name}.h", "mcc.h", "mcc.c"):
                 (self.folder / name).write_bytes(files[name])

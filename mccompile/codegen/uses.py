@@ -1,0 +1,64 @@
+"""What the C of a kernel uses is asked for as it is printed: helpers, and names of the C library.
+
+    const mcc_vf top = mcc_vset(-INFINITY);                  C in a template, of which its loader makes
+    const {{ use("mcc_vf") }} top = {{ use("mcc_vset") }}(-{{ use("INFINITY") }});
+
+    {{ part if whole else use("mcc_vfirst") ~ "(3, " ~ part ~ ", b)" }}      inside of an expression
+    say("mcc_vmax({0}, {1})", "a", "b")                                      a form of C: uses mcc_vmax
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mccompile.ir.scalar import FUNCTIONS
+
+_LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}
+HEADER_OF: Mapping[str, str] = {
+    **dict.fromkeys(["INFINITY", "NAN", *_LIBM, *(f"{name}f" for name in _LIBM)], "math.h"),
+    **dict.fromkeys(["memcpy", "memmove"], "string.h"),
+}
+"""The headers that declare names of the C library."""
+HEADERS = ("math.h", "string.h")
+"""In the order in which files include them."""
+PLACES = ("{0}", "{1}", "{2}")
+"""What a form is filled with to remain one."""
+RUNTIME = frozenset({"MCC_E_INDEX", "MCC_OK", "MCC_RESTRICT", "mcc_status"})
+"""Names of mcc.h, which every file includes."""
+
+_FUNCTIONS = "|".join(sorted(name for name in HEADER_OF if name.islower()))
+_NAME = re.compile(rf"\b(?:(?:mcc|MCC)_\w+|INFINITY|NAN|(?:{_FUNCTIONS})(?=\())(?!\w|\{{\{{)")
+"""A name that is somebody's to define; where an expression goes on with it, it is the template that asks."""
+_PART = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}|/\*.*?\*/)", re.DOTALL)
+"""What is no C, of a template."""
+
+
+def requests_of_names(source: str) -> str:
+    """A template in which the names that its C mentions are asked for."""
+    parts = _PART.split(source)
+    return "".join(p if i % 2 else _NAME.sub(r'{{ use("\g<0>") }}', p) for i, p in enumerate(parts))
+
+
+@functools.cache
+def _names(form: str) -> frozenset[str]:
+    return frozenset(_NAME.findall(form))
+
+
+@dataclass
+class Uses:
+    """The names that a kernel has asked for so far."""
+
+    names: set[str] = field(default_factory=set)
+
+    def use(self, name: str) -> str:
+        """The name, to be printed."""
+        self.names.add(name)
+        return name
+
+    def say(self, form: str, *values: str) -> str:
+        """A form of C with its places filled; its names are asked for."""
+        self.names |= _names(form)
+        return form.format(*values)
