@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mccompile.codegen.kernels import helpers_used
+from mccompile.codegen.helpers import preamble
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph_text import parse_graph
@@ -88,13 +88,13 @@ def test_every_primitive_that_can_be_named_exists(target: str) -> None:
     for dtype, memory in MEMORY:
         for text in primitives(V(dtype, to.machine.lanes(F32)), memory, ways):
             name = text.partition("(")[0]
-            helpers = helpers_used(text, to)
+            helpers = preamble(re.findall(r"\bmcc_\w+", text), to).helpers
             assert f" {name}(" in helpers, name
             code = re.sub(r"/\*.*?\*/", "", helpers, flags=re.DOTALL) + text
             for other in re.findall(r"^static inline .*?(\w+)\(", code, re.MULTILINE):
                 assert len(re.findall(rf"\b{other}\(", code)) > 1, f"{name} brings {other}, which nothing calls"
     for name in ("mcc_vf", "mcc_vi", "mcc_vu"):
-        assert f" {name} __attribute__" in helpers_used(name, to)
+        assert f" {name} __attribute__" in preamble([name], to).helpers
 
 
 def test_all_that_moves_is_in_the_list() -> None:

@@ -153,7 +153,7 @@ def test_depthwise_and_pools_slide_over_their_operands() -> None:
 def test_pointwise_convolutions_take_the_place_of_their_operands() -> None:
     b = _compiled(POINTWISE, "g")
     orders = [c.params for c in _calls(b) if isinstance(c.params, Order)]
-    assert any(o.stash for o in orders) or all(o.channels_last for o in orders)
+    assert any(o.pixel_buffer for o in orders) or all(o.channels_last for o in orders)
     plane = 4 * 5 * 6 * 4
     assert b.compilation.program.facts.peak <= plane + 64  # type: ignore[union-attr]
 
