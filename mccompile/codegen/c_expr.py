@@ -131,9 +131,16 @@ class Emitter:
                 return wrapped(self.uses.say(literal(e.value, e.dtype)))
             case ex.Convert(dtype=dtype, operand=operand):
                 return wrapped(conversion(self._walk(operand), operand.dtype, dtype, self.uses))
+            case ex.Lookup(operand=operand):
+                return f"{self.uses.table(e.elements)}[{self._number_of(operand)}]"
             case ex.Apply(fn=fn, operands=operands):
                 return self._apply(fn, operands)
         raise InternalError(f"no C for {e}")
+
+    def _number_of(self, byte: ex.Expr) -> str:
+        """What a table is indexed with: the byte as an unsigned number."""
+        text = self._walk(byte)
+        return bare(text) if byte.dtype.kind == "u" else f"(uint8_t){wrapped(text)}"
 
     def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> str:
         row = FUNCTIONS[fn]

@@ -79,8 +79,8 @@ class Preamble:
     helpers: str
 
 
-def preamble(uses: Iterable[str], target: Target) -> Preamble:
-    """For kernels that use these names."""
+def preamble(uses: Iterable[str], target: Target, tables: Iterable[tuple[str, str]] = ()) -> Preamble:
+    """For kernels that use these names, and read these tables."""
     helpers, headers = with_needs(uses, target)
-    text = "\n\n".join(h.text for h in helpers)
+    text = "\n\n".join([*(h.text for h in helpers), *dict(tables).values()])
     return Preamble(headers, indent_c(text) if text else "")

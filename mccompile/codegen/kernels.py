@@ -19,12 +19,13 @@ from mccompile.targets.target import Target
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function: what it is declared as, its text, the helpers and headers that it uses."""
+    """A C function: what it is declared as, its text, the helpers and headers that it uses, the tables it reads."""
 
     head: Head
     kernel: str
     text: str
     uses: frozenset[str]
+    tables: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -43,6 +44,7 @@ class Rendered:
     head: Head
     text: str
     uses: frozenset[str]
+    tables: tuple[tuple[str, str], ...] = ()
 
 
 class KernelPool:
@@ -71,7 +73,7 @@ class KernelPool:
         if made.text not in self._by_text:
             fn = f"{self.prefix}_k{len(self._by_text)}_{kernel.split('.')[0]}"
             body = indent_c(made.text.replace(KERNEL_NAME, fn))
-            self._by_text[made.text] = Kernel(replace(made.head, name=fn), kernel, body, made.uses)
+            self._by_text[made.text] = Kernel(replace(made.head, name=fn), kernel, body, made.uses, made.tables)
         found = self._by_text[made.text]
         self._uses.setdefault(found.name, []).append(use)
         return found
@@ -114,7 +116,8 @@ def _call(step: Call, program: Program, target: Target, external: bool) -> tuple
         return _call(replace(step, args=printed), program, target, external)
     if context.declared is None:
         raise InternalError(f"{step.kernel} has no head")
-    return context, Rendered(context.declared, text, frozenset(context.uses.names))
+    tables = tuple(sorted(context.uses.tables.items()))
+    return context, Rendered(context.declared, text, frozenset(context.uses.names), tables)
 
 
 def render_kernels(

@@ -75,7 +75,8 @@ def make_library(pool: KernelPool, models: Sequence[ModelFacts], target: Target,
 
 
 def _file(name: str, kernels: tuple[LibraryKernel, ...], target: Target) -> LibraryFile:
-    before = preamble((name for k in kernels for name in k.kernel.uses), target)
+    tables = (table for k in kernels for table in k.kernel.tables)
+    before = preamble((name for k in kernels for name in k.kernel.uses), target, tables)
     return LibraryFile(name, before.headers, before.helpers, kernels)
 
 

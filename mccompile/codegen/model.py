@@ -295,7 +295,8 @@ def model_facts(
     passed = [v.buffer for c in calls for v in c.pointers]
     steps = [_step(i, c, ids) for i, c in enumerate(calls)]
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
-    before = preamble(uses, target)
+    tables = () if pool.external else (table for k in kernels for table in k.tables)
+    before = preamble(uses, target, tables)
     return ModelFacts(
         name=program.name,
         version=__version__,

@@ -10,11 +10,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mccompile.ir.scalar import FUNCTIONS
+from mccompile.ir.scalar import FUNCTIONS, Array
+from mccompile.ir.types import dtype_of
 
 _LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}
 HEADER_OF: Mapping[str, str] = {
@@ -49,9 +51,10 @@ def _names(form: str) -> frozenset[str]:
 
 @dataclass
 class Uses:
-    """The names that a kernel has asked for so far."""
+    """The names that a kernel has asked for so far, and the tables that it reads: their C by their name."""
 
     names: set[str] = field(default_factory=set)
+    tables: dict[str, str] = field(default_factory=dict)
 
     def use(self, name: str) -> str:
         """The name, to be printed."""
@@ -62,3 +65,12 @@ class Uses:
         """A form of C with its places filled; its names are asked for."""
         self.names |= _names(form)
         return form.format(*values)
+
+    def table(self, elements: Array) -> str:
+        """The name of a constant array of the file, which is named after what it holds."""
+        dtype = dtype_of(elements)
+        name = f"mcc_table_{hashlib.sha256(dtype.name.encode() + elements.tobytes()).hexdigest()[:8]}"
+        numbers = [f"{x}" for x in elements.tolist()]
+        rows = ",\n".join("    " + ", ".join(numbers[i : i + 16]) for i in range(0, len(numbers), 16))
+        self.tables[name] = f"static const {dtype.c} {name}[{len(numbers)}] = {{\n{rows}\n}};"
+        return name

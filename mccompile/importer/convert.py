@@ -98,7 +98,7 @@ class _Converter:
                     self.values[name] = self._constant(name, array, node)
             return
         if has_kernel:
-            self._convert(node, inputs)
+            self._convert(node, inputs, depth)
             return
         body = None
         if depth < MAX_EXPANSION:
@@ -116,7 +116,7 @@ class _Converter:
                 where=f"node {node.index} {node.name!r} {node.op_type}",
             )
 
-    def _convert(self, node: OnnxNode, inputs: list[Value | None]) -> None:
+    def _convert(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         view = Import(self.graph, node, inputs)
         front_end = front_ends()[(node.domain, node.op_type)]
         try:
@@ -127,6 +127,9 @@ class _Converter:
                 "it may break a rule of its operator: onnx.checker.check_model(path, full_check=True) tells",
             ) from e
         view.refuse_unread(front_end.without_effect)
+        if view.expansion:
+            self.run(view.expansion, depth + 1)
+            return
         for name, value in zip(node.outputs, view.outputs, strict=True):
             if not name:
                 continue

@@ -9,9 +9,11 @@ Grammar (``acc`` is the value a prologue or epilogue is applied to, ``x0 x1 ...`
     sum     = product {("+" | "-") product}
     product = unary {("*" | "/") unary}
     unary   = ["-"] number | "true" | "false" | "acc" | "x" int | call | "(" expr ")"
-    call    = (function | dtype) "(" expr {"," expr} ")"
+    call    = (function | dtype) "(" expr {"," expr} ")" | "lookup_" dtype "(" expr "," table ")"
+    table   = '"' hex digits '"'
 
-A number is f32; ``i64(3)`` is a number of another type, ``f32(x0)`` a conversion. Conversions from float
+``lookup_u8(x0, "...")`` is the element of a table of 256 that the byte x0 (of i8 as of u8) has the number of. A number
+is f32; ``i64(3)`` is a number of another type, ``f32(x0)`` a conversion. Conversions from float
 to integer saturate and turn NaN into 0; integer narrowing wraps.
 """
 
@@ -26,7 +28,7 @@ import numpy as np
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import FUNCTIONS, Array
-from mccompile.ir.types import BOOL, DTYPES, F32, DType
+from mccompile.ir.types import BOOL, DTYPES, F32, DType, dtype_of
 
 ACC = -1
 """The index of the variable that stands for the value itself."""
@@ -98,6 +100,23 @@ class Convert(Expr):
         return (self.operand,)
 
 
+@dataclass(frozen=True)
+class Lookup(Expr):
+    """An element of a table: any function of 8 bits. ``table`` holds 256 elements of ``dtype``, little-endian; the
+    operand, of i8 or u8, is the number of one as its byte says: -1 as i8 has the number 255."""
+
+    operand: Expr
+    table: bytes
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+    @property
+    def elements(self) -> Array:
+        return np.frombuffer(self.table, self.dtype.numpy.newbyteorder("<")).astype(self.dtype.numpy)
+
+
 def var(index: int, dtype: DType) -> Var:
     return Var(dtype.compute, index)
 
@@ -123,9 +142,17 @@ def apply(fn: str, *operands: Expr) -> Apply:
     typed = operands[1:] if fn == "select" else operands
     if len(operands) != row.arity or len({o.dtype for o in typed}) != 1:
         raise InternalError(f"{fn} cannot be applied to ({', '.join(str(o.dtype) for o in operands)})")
-    if typed[0].dtype.kind not in row.c:
+    if typed[0].dtype.kind not in row.c or (row.operand and typed[0].dtype.name != row.operand):
         raise InternalError(f"{fn} is not defined for {typed[0].dtype}")
-    return Apply(BOOL if row.result == "bool" else typed[-1].dtype, fn, tuple(operands))
+    return Apply(typed[-1].dtype if row.result == "same" else DTYPES[row.result], fn, tuple(operands))
+
+
+def lookup(operand: Expr, elements: Array) -> Expr:
+    """Element number ``operand``, of 8 bits, of 256 elements. Raises InternalError where there are others."""
+    dtype = dtype_of(elements)
+    if operand.dtype.name not in ("i8", "u8") or elements.shape != (256,):
+        raise InternalError(f"a table of {elements.shape} cannot be read by {operand.dtype}")
+    return Lookup(dtype, operand, elements.astype(elements.dtype.newbyteorder("<")).tobytes())
 
 
 def convert(operand: Expr, dtype: DType) -> Expr:
@@ -148,6 +175,8 @@ def substitute(expr: Expr, replace: Callable[[Var], Expr]) -> Expr:
                     done[e] = apply(fn, *map(walk, operands))
                 case Convert(dtype=dtype, operand=operand):
                     done[e] = convert(walk(operand), dtype)
+                case Lookup(dtype=dtype, operand=operand, table=table):
+                    done[e] = Lookup(dtype, walk(operand), table)
                 case _:
                     done[e] = e
         return done[e]
@@ -191,6 +220,8 @@ def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> 
                 return np.asarray(e.value, dtype=dtype.numpy).astype(target(dtype))  # 0.1 is the f32 nearest to it
             case Convert(dtype=dtype, operand=operand):
                 return saturating_cast(walk(operand), target(dtype))
+            case Lookup(operand=operand):
+                return e.elements[walk(operand).astype(operand.dtype.numpy).view(np.uint8)].astype(target(e.dtype))
             case Apply(fn=fn, operands=operands):
                 return np.asarray(FUNCTIONS[fn].numpy(*map(walk, operands))).astype(target(e.dtype))
         raise InternalError(f"cannot evaluate {e}")
@@ -224,6 +255,8 @@ def text(expr: Expr, prefix: str = "x") -> str:
             return f"{dtype}(f32({literal}))"  # i32(1) would be a number of that type
         case Convert(dtype=dtype, operand=operand):
             return f"{dtype}({text(operand, prefix)})"
+        case Lookup(dtype=dtype, operand=operand, table=table):
+            return f'lookup_{dtype}({text(operand, prefix)}, "{table.hex()}")'
         case Apply(fn=fn, operands=operands):
             row = FUNCTIONS[fn]
             shown = [text(o, prefix) for o in operands]
@@ -231,7 +264,7 @@ def text(expr: Expr, prefix: str = "x") -> str:
     raise InternalError(f"no text for {expr}")
 
 
-_TOKEN = re.compile(r"\s*(-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)(?![\w])|[A-Za-z_]\w*|[-+*/(),])")
+_TOKEN = re.compile(r"""\s*(-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)(?![\w])|[A-Za-z_]\w*|"[0-9a-f]*"|[-+*/(),])""")
 
 
 class _Parser:
@@ -308,6 +341,8 @@ class _Parser:
                 raise ValueError(f"{typed.text} is no number of type {name}")
             return typed
         args = [self.sum()]
+        if name.startswith("lookup_") and name[7:] in DTYPES:
+            return self.table(DTYPES[name[7:]], args[0])
         while self.peek() == ",":
             self.take()
             args.append(self.sum())
@@ -317,6 +352,17 @@ class _Parser:
         if name not in FUNCTIONS:
             raise ValueError(f"unknown function {name!r} in expression {self.source!r}")
         return apply(name, *args)
+
+    def table(self, dtype: DType, operand: Expr) -> Expr:
+        """The rest of a lookup: its table, in quotes."""
+        self.take(",")
+        digits = self.take()
+        self.take(")")
+        if not re.fullmatch(r'"([0-9a-f]{2})*"', digits) or len(digits) != 2 + 512 * dtype.nbytes:
+            raise ValueError(f"a table of {dtype} has 256 elements, as hex digits in quotes")
+        if operand.dtype.name not in ("i8", "u8"):
+            raise ValueError(f"a table is read by i8 or u8, not by {operand.dtype}")
+        return Lookup(dtype, operand, bytes.fromhex(digits.strip('"')))
 
 
 def parse(source: str, types: Callable[[int], DType] | Sequence[DType]) -> Expr:

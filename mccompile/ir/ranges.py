@@ -91,6 +91,8 @@ def of_expression(body: ex.Expr, variable: Callable[[int], Range]) -> Range:
                 return of_array(np.asarray(e.value).astype(e.dtype.numpy), None)
             case ex.Convert(operand=operand):
                 return _converted(walk(operand), operand.dtype, e.dtype)
+            case ex.Lookup(operand=operand):
+                return _looked_up(e, walk(operand))
             case ex.Apply(operands=operands):
                 return _applied(e, [walk(a) for a in operands])
         return anything(e.dtype)
@@ -110,6 +112,17 @@ def _converted(a: Range, source: DType, target: DType) -> Range:
         ends = (a.low.astype(source.numpy), a.high.astype(source.numpy))
     low, high = (ex.saturating_cast(end, target.numpy).astype(np.float64) for end in ends)
     return Range(low, high)
+
+
+def _looked_up(e: ex.Lookup, a: Range) -> Range:
+    """The elements of a table that the operand reaches, in the order of the numbers that it may be."""
+    info = np.iinfo(e.operand.dtype.numpy.name)
+    numbers = np.arange(info.min, info.max + 1)
+    elements = e.elements[numbers.astype(e.operand.dtype.numpy).view(np.uint8)].astype(np.float64)
+    low = np.clip(np.ceil(a.low), info.min, info.max).astype(int) - info.min
+    high = np.clip(np.floor(a.high), info.min, info.max).astype(int) - info.min
+    reached = [elements[p : q + 1] for p, q in zip(np.atleast_1d(low), np.atleast_1d(high), strict=True)]
+    return Range(np.array([r.min() for r in reached]), np.array([r.max() for r in reached]))
 
 
 def stored(a: Range, dtype: DType) -> Range:
@@ -208,6 +221,21 @@ def _select(dtype: DType, condition: Range, a: Range, b: Range) -> Range:
     return Range(np.minimum(a.low, b.low), np.maximum(a.high, b.high))
 
 
+def _mulhi(dtype: DType, a: Range, b: Range) -> Range:
+    products = np.stack(np.broadcast_arrays(*(p * q for p in (a.low, a.high) for q in (b.low, b.high))))
+    return Range(np.floor(products.min(0) / 2.0**32), np.floor(products.max(0) / 2.0**32))
+
+
+def _asr(dtype: DType, a: Range, b: Range) -> Range:
+    ends = np.stack(np.broadcast_arrays(*(np.floor(p / 2.0**q) for p in (a.low, a.high) for q in (b.low, b.high))))
+    return Range(ends.min(0), ends.max(0))
+
+
+def _saturated(dtype: str) -> Callable[[DType, Range], Range]:
+    info = np.iinfo(dtype)
+    return _rising(lambda x: np.clip(x, info.min, info.max))
+
+
 def _rising(fn: Callable[[Array], Array]) -> Callable[[DType, Range], Range]:
     """A function without rounding that never falls."""
     return lambda dtype, a: Range(fn(a.low), fn(a.high))
@@ -235,6 +263,12 @@ _RULES: dict[str, Callable[..., Range]] = {
     "rne": _rising(np.rint),
     "floor": _rising(np.floor),
     "ceil": _rising(np.ceil),
+    "mulhi": _mulhi,
+    "asr": _asr,
+    "sat_i8": _saturated("int8"),
+    "sat_u8": _saturated("uint8"),
+    "sat_i16": _saturated("int16"),
+    "sat_u16": _saturated("uint16"),
     "sign": _within(-1, 1),
     "sigmoid": _within(0, 1),
     "tanh": _within(-1, 1),

@@ -22,7 +22,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class ScalarFn:
     """One scalar function.
 
-    ``result`` is "same" (the type of the last operand) or "bool". ``ulp`` bounds the C result's distance
+    ``result`` is "same" (the type of the last operand) or the name of a type, ``operand`` the only type that operands
+    may have where that is said. ``ulp`` bounds the C result's distance
     from the exact value in units in the last place of f32 (0: exactly rounded or exact). ``vector`` is the C
     over vectors of a kind of elements (of floats "f", of masks "b"), in which ``{t}`` and ``{u}`` are C types of
     vectors and ``{s}`` ends the names of their primitives (`ir/vector.py`); without one, lanes go one by one.
@@ -33,6 +34,7 @@ class ScalarFn:
     numpy: Callable[..., Array]
     c: dict[str, str]
     result: str = "same"
+    operand: str = ""
     infix: str = ""
     ulp: float = 0
     vector: dict[str, str] = field(default_factory=dict)
@@ -119,6 +121,23 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)), dtype=x.dtype)
 
 
+def _mulhi(a: Array, b: Array) -> Array:
+    """The high half of a product of 64 bits: the product over 2^32, rounded down."""
+    return np.asarray((a.astype(np.int64) * b.astype(np.int64)) >> 32).astype(np.int32)
+
+
+def _asr(a: Array, b: Array) -> Array:
+    """Over 2^b, rounded down; b from 0 to 31."""
+    return np.asarray(np.right_shift(a, b & 31))
+
+
+def _saturated(dtype: str) -> Callable[[Array], Array]:
+    info = np.iinfo(dtype)
+    return lambda x: np.clip(x, info.min, info.max).astype(dtype)
+
+
+_SATURATED = {"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16"}
+
 _HELPER2 = dict.fromkeys("fiu", "mcc_{name}_{s}({0}, {1})")
 
 
@@ -203,6 +222,12 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "({t})~{0}"}, vector={"i": "~{0}"}),
     ScalarFn("shl", 2, _shift(np.left_shift), dict.fromkeys("iu", "mcc_shl_{s}({0}, {1})")),
     ScalarFn("shr", 2, _shift(np.right_shift), dict.fromkeys("iu", "mcc_shr_{s}({0}, {1})")),
+    ScalarFn("mulhi", 2, _mulhi, _helper("mulhi"), operand="i32"),
+    ScalarFn("asr", 2, _asr, _helper("asr"), operand="i32"),
+    *(
+        ScalarFn(f"sat_{n}", 1, _saturated(dtype), {"i": f"mcc_sat_{n}({{0}})"}, result=n, operand="i32")
+        for n, dtype in _SATURATED.items()
+    ),
     ScalarFn(
         "select", 3, np.where, dict.fromkeys("fiub", "({0} ? {1} : {2})"),
         vector=dict.fromkeys("fi", "mcc_vselect{s}({0}, {1}, {2})"),

@@ -14,12 +14,15 @@ from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
-from mccompile.ir.types import TensorType
+from mccompile.ir.types import F16, F32, F64, I32, I64, TensorType
 from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.window import Window, read_window, window_words
+
+_SUMMED = (F16, F32, F64, I32, I64)
+"""What products can be added up in. Sums of integers must not overflow: who makes them so narrow proves it."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,8 @@ class Conv(Op):
         x, w = types
         assert x is not None
         assert w is not None
-        if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or not x.dtype.is_float:
-            raise TypeRuleError(f"{x} convolved with {w}: ranks of at least 3 and equal float types are needed")
+        if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or x.dtype not in _SUMMED:
+            raise TypeRuleError(f"{x} convolved with {w}: ranks of at least 3 and equal types, f32 or i32, are needed")
         if x.shape[1] != w.shape[1] * self.groups or w.shape[0] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
         spatial = self.window(w.shape[2:]).output(x.shape[2:])

@@ -36,6 +36,7 @@ class Import:
         self.inputs = list(inputs)
         self.outputs: list[Value | None] = [None] * len(node.outputs)
         self.attributes_read: set[str] = set()
+        self.expansion: list[OnnxNode] = []
 
     @property
     def op_type(self) -> str:
@@ -184,6 +185,10 @@ class Import:
     def bind(self, output: int, value: Value) -> None:
         """Let output ``output`` of the ONNX node be ``value``."""
         self.outputs[output] = value
+
+    def expand(self, nodes: Sequence[OnnxNode]) -> None:
+        """Let other nodes, from inputs of this one to its outputs, be converted in its place."""
+        self.expansion = list(nodes)
 
     def fold(self, array: Array, output: int = 0) -> None:
         """Let output ``output`` be a constant."""

@@ -12,13 +12,17 @@ _FUSE = (
     "narrow-integers",
 )  # fmt: skip
 _RECOGNIZE = ("simplify-movement", "fold-space-to-depth", "recognize-normalization", "recognize-softmax")
+_INTEGERS = ("sink-dequantise", "fold-constants", "integer-products", "integer-sums")
+_SCALES = ("start-sums", "fold-dequantised", "fold-constants", "canonicalize", "eliminate-dead-code")
 _STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts", "stream-rows")
-_FULL = (*_CLEAN, "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_FUSE, *_STORE)
-_SMALL = (*_CLEAN, *_RECOGNIZE, *_FUSE, *_CLEAN)
+_FULL = (
+    *_CLEAN, "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_STORE,
+)  # fmt: skip
+_SMALL = (*_CLEAN, *_RECOGNIZE, *_INTEGERS, *_FUSE, *_SCALES, *_CLEAN)
 
 PIPELINES: dict[str, tuple[str, ...]] = {
     "O0": (),
-    "O1": _CLEAN,
+    "O1": (*_CLEAN, "fold-dequantised"),
     "O2": _FULL,
     "O3": _FULL,
     "Os": _SMALL,

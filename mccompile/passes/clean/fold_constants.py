@@ -26,6 +26,10 @@ def run(graph: Graph, remarks: Remarks) -> int:
         if not node.inputs or any(v not in graph.constants for v in node.inputs):
             kept.append(node)
             continue
+        if is_dequantised(node):
+            remarks.miss(f"folded {node.where}", "integers that stand for floats are small, and may stay so")
+            kept.append(node)
+            continue
         growth = _growth(node, readers, outputs)
         if not outputs.isdisjoint(node.results):
             remarks.miss(f"folded {node.where}", "its result is an output")
@@ -44,6 +48,13 @@ def run(graph: Graph, remarks: Remarks) -> int:
     changes = len(graph.nodes) - len(kept)
     graph.nodes = kept
     return changes
+
+
+def is_dequantised(node: Node) -> bool:
+    """Whether a node makes floats of as many integers: see `fold-dequantised`."""
+    y = node.results[0]
+    whole = any(v.dtype.kind in "iu" and v.type.count == y.type.count for v in node.inputs)
+    return node.op.elementwise is not None and y.dtype.is_float and y.type.count > 1 and whole
 
 
 def _growth(node: Node, readers: Mapping[Value, int], outputs: Set[Value]) -> int:

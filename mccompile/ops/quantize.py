@@ -1,0 +1,163 @@
+"""QuantizeLinear and DequantizeLinear (and their com.microsoft forms): maps whose expressions say what ONNX says.
+
+    DequantizeLinear(x, 0.5, 3):  f32(i32(x) - 3) * 0.5
+    QuantizeLinear(x, 0.5, 3):    u8(rne(x / 0.5) + 3.0)          conversions from float saturate
+
+Scales and zero points may be one number, one for each index of an axis, or one for each block along it; they may be
+computed at run time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Value
+from mccompile.ir.types import DTYPES, F32, I32, DType, Shape
+from mccompile.onnxio import dtype_name
+from mccompile.ops.elementwise import emit_map
+from mccompile.ops.expand import Expand
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import FrontEnd
+from mccompile.ops.reshape import Reshape
+from mccompile.ops.sampling import Case, Draw
+
+WIDENED = ("i8", "u8", "i16", "u16", "i32")
+
+
+def _axis_of(n: Import, rank: int) -> int:
+    return n.axis(n.attr("axis", 1), rank)
+
+
+def _aligned(n: Import, x: Value, scale: Value, what: Value, suffix: str) -> Value:
+    """A scale or zero point so that it broadcasts to ``x``: one number, one of each index of the axis, blocks."""
+    if scale.type.count == 1 and scale.type.rank <= 1:
+        return n.reshape(what, (), suffix)
+    if what.shape != scale.shape:
+        raise n.error(f"a zero point of shape {list(what.shape)} does not fit scales of {list(scale.shape)}")
+    axis, block = _axis_of(n, x.type.rank), n.attr("block_size", 0)
+    if scale.type.rank == 1 and not block:
+        if scale.type.count != x.shape[axis]:
+            raise n.error(f"{scale.type.count} scales for an axis of {x.shape[axis]}")
+        return n.reshape(what, tuple(e if a == axis else 1 for a, e in enumerate(x.shape)), suffix)
+    return _blocks(n, x.shape, what, axis, block, suffix)
+
+
+def _blocks(n: Import, shape: Shape, what: Value, axis: int, block: int, suffix: str) -> Value:
+    """One element for each block of an axis, repeated for each index: [.., 2, ..] of blocks of 3 as [.., 6, ..]."""
+    count = what.shape[axis] if what.type.rank == len(shape) else 0
+    if block <= 0 and count:
+        block = -(-shape[axis] // count)
+    fits = count and -(-shape[axis] // block) == count
+    if not fits or any(e != s for a, (e, s) in enumerate(zip(what.shape, shape, strict=True)) if a != axis):
+        raise n.error(f"scales of shape {list(what.shape)} are no blocks of {block} along axis {axis}")
+    if what in n.graph.constants:
+        repeated = np.repeat(n.graph.array(what), block, axis)
+        return n.constant(suffix, np.ascontiguousarray(repeated.take(range(shape[axis]), axis)))
+    if count * block != shape[axis]:
+        raise n.error("blocks computed at run time must fill their axis")
+    apart = (*what.shape[: axis + 1], 1, *what.shape[axis + 1 :])
+    spread = n.inner(Expand((*apart[: axis + 1], block, *apart[axis + 2 :])), [n.reshape(what, apart, f"{suffix}.apart")],
+                     f"{suffix}.blocks")  # fmt: skip
+    return n.inner(Reshape(shape), [spread], suffix)
+
+
+def _zero_point(n: Import, x: Value, scale: Value, zero: Value | None, dtype: DType, operands: list[Value]) -> ex.Expr:
+    """A zero point in ``dtype``: a number where it is known and one for all, else one more of ``operands``."""
+    known = zero is None or zero in n.graph.constants
+    values = np.zeros(1, np.int64) if zero is None else n.graph.array(zero) if known else None
+    if values is not None and np.unique(values).size == 1:
+        return ex.num(values.reshape(-1)[0], dtype)
+    assert zero is not None
+    operands.append(_aligned(n, x, scale, zero, "zero_point"))
+    return ex.convert(ex.var(len(operands) - 1, zero.dtype), dtype)
+
+
+def dequantize(n: Import) -> None:
+    """y = (x - zero_point) * scale, computed in f32."""
+    x, scale, zero = n.input(0), n.input(1), n.optional(2)
+    if x.dtype.name not in WIDENED:
+        raise n.error(f"elements of {x.dtype} cannot be dequantised", f"{', '.join(WIDENED)} can")
+    if zero is not None and zero.dtype != x.dtype:
+        raise n.error(f"a zero point of {zero.dtype} for elements of {x.dtype}")
+    target = n.attr("output_dtype", 0)
+    storage = DTYPES.get(dtype_name(target)) if target else scale.dtype
+    if storage is None or storage.name not in ("f32", "f16"):
+        raise n.error("output_dtype must be float or float16")
+    n.attr("axis", 1), n.attr("block_size", 0)
+    operands = [x, _aligned(n, x, scale, scale, "scale")]
+    offset = _zero_point(n, x, scale, zero, I32, operands)
+    whole = ex.convert(ex.var(0, x.dtype), I32)
+    if offset != ex.num(0, I32):
+        whole = ex.apply("sub", whole, offset)
+    body = ex.apply("mul", ex.convert(whole, F32), ex.convert(ex.var(1, scale.dtype), F32))
+    emit_map(n, lambda _, v: ex.substitute(body, lambda old: v[old.index]), operands,
+             "f16" if storage.name == "f16" else "")  # fmt: skip
+
+
+def quantize(n: Import) -> None:
+    """y = saturate(round(x / scale) + zero_point), ties to even."""
+    x, scale, zero = n.input(0), n.input(1), n.optional(2)
+    if x.dtype.name not in ("f32", "f16", "i32"):
+        raise n.error(f"elements of {x.dtype} cannot be quantised", "float, float16 and int32 can")
+    asked = n.attr("output_dtype", 0)
+    target = zero.dtype.name if zero is not None else dtype_name(asked) if asked else "u8"
+    if target not in ("i8", "u8", "i16", "u16"):
+        raise n.error(f"quantised elements of {target} are not supported", "int8, uint8, int16 and uint16 are")
+    n.attr("axis", 1), n.attr("block_size", 0)
+    operands = [x, _aligned(n, x, scale, scale, "scale")]
+    quotient = ex.apply("div", ex.convert(ex.var(0, x.dtype), F32), ex.convert(ex.var(1, scale.dtype), F32))
+    body: ex.Expr = ex.apply("rne", quotient)
+    offset = _zero_point(n, x, scale, zero, F32, operands)
+    if offset != ex.num(0, F32):
+        body = ex.apply("add", body, offset)
+    body = ex.convert(body, DTYPES[target])
+    emit_map(n, lambda _, v: ex.substitute(body, lambda old: v[old.index]), operands, "")
+
+
+def draw_scale(d: Draw, shape: Shape, size: float = 1.0) -> np.ndarray:
+    """Scales of every kind: powers of two, what is none, small and large ones; around ``size``."""
+    base = d.choice([0.5, 0.25, 1.0, 1 / 3, 0.0078125, 0.0123, 0.37, 1e-3])
+    return (np.abs(d.array(shape, "f32", 0.5, 1.0)) * np.float32(base * size)).astype(np.float32)
+
+
+def _draw_zero(d: Draw, shape: Shape, dtype: str) -> np.ndarray | None:
+    info = np.iinfo({"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32"}[dtype])
+    if dtype == "i32" or d.bool():
+        return None
+    low, high = d.choice([(info.min, info.min), (info.max, info.max), (0, 0), (info.min, info.max)])
+    return d.array(shape, dtype, low, high)
+
+
+def _draw_parameters(d: Draw) -> tuple[Shape, Shape, int]:
+    """The shapes of a tensor and its scales, and the axis."""
+    shape = d.shape(d.int(1, 4), 1, 5)
+    axis = d.int(0, len(shape) - 1)
+    return shape, d.choice([(), (shape[axis],)]), axis
+
+
+def _sample_dequantize(d: Draw) -> Case:
+    dtype = d.choice(["i8", "u8", "i16", "u16", "i32"])
+    shape, scales, axis = _draw_parameters(d)
+    low = -128 if dtype[0] == "i" else 0
+    zero = _draw_zero(d, scales, dtype)
+    constant = frozenset({1, 2}) if d.bool() else frozenset()
+    return Case([d.array(shape, dtype, low, 127), draw_scale(d, scales), zero], {"axis": axis}, constant)
+
+
+def _sample_quantize(d: Draw) -> Case:
+    dtype = d.choice(["i8", "u8", "i16", "u16"])
+    shape, scales, axis = _draw_parameters(d)
+    zero = _draw_zero(d, scales, dtype)
+    if zero is None:
+        zero = np.zeros(scales, {"i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16}[dtype])
+    constant = frozenset({1, 2}) if d.bool() else frozenset()
+    return Case([d.array(shape, "f32", -30, 30), draw_scale(d, scales), zero], {"axis": axis}, constant)
+
+
+FRONT_ENDS: tuple[FrontEnd, ...] = (
+    FrontEnd("QuantizeLinear", quantize, _sample_quantize, {}, without_effect=("saturate", "precision")),
+    FrontEnd("DequantizeLinear", dequantize, _sample_dequantize, {"f32": 0.0}),
+    FrontEnd("QuantizeLinear", quantize, None, {}, "com.microsoft"),
+    FrontEnd("DequantizeLinear", dequantize, None, {}, "com.microsoft"),
+)

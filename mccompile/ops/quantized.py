@@ -1,0 +1,246 @@
+"""Operators on quantised tensors (QLinearConv and its kin): DequantizeLinear, the operator on floats, QuantizeLinear.
+
+    QLinearAdd(a, sa, za, b, sb, zb, sy, zy)  is  QuantizeLinear(Add(DequantizeLinear(a, sa, za),
+                                                  DequantizeLinear(b, sb, zb)), sy, zy)
+
+One row each: from there on nothing knows that the network said it otherwise. Integer sums come of it later
+(`passes/quant`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from mccompile.onnxio import OnnxNode
+from mccompile.onnxio.model import AttrValue
+from mccompile.ops.folding import WINDOW
+from mccompile.ops.frontend import Import
+from mccompile.ops.quantize import draw_scale
+from mccompile.ops.registry import FrontEnd
+from mccompile.ops.sampling import Case, Draw
+
+CONTRIB = "com.microsoft"
+
+
+class Expansion:
+    """The nodes that stand for a quantised one: their names begin with its own."""
+
+    def __init__(self, n: Import) -> None:
+        self.n = n
+        self.nodes: list[OnnxNode] = []
+
+    def add(self, op_type: str, inputs: list[str], suffix: str, **attrs: AttrValue) -> str:
+        """One more node; the name of its result."""
+        out = f"{self.n.node.outputs[0]}.{suffix}"
+        self.last(op_type, inputs, out, f"{self.n.node.name}.{suffix}", **attrs)
+        return out
+
+    def last(self, op_type: str, inputs: list[str], out: str, name: str = "", **attrs: AttrValue) -> None:
+        """The node with a given result."""
+        node = OnnxNode(op_type, tuple(inputs), (out,), "", name or self.n.node.name, dict(attrs), self.n.node.index)
+        self.nodes.append(node)
+
+    def name(self, i: int) -> str:
+        """The name of input ``i``; "" if it is absent."""
+        return self.n.node.inputs[i] if i < len(self.n.node.inputs) else ""
+
+    def dequantized(self, i: int, along: int | None = None) -> str:
+        """Input ``i``, whose scale and zero point are the next two, as floats; ``along`` is the axis of scales."""
+        x = self.n.input(i)
+        axis = 0 if along is None else along % max(x.type.rank, 1)
+        return self.add("DequantizeLinear", [self.name(i), self.name(i + 1), self.name(i + 2)], f"real{i}", axis=axis)
+
+    def bias(self, i: int, scales: tuple[int, ...]) -> str:
+        """An int32 input, whose scale is the product of others, as floats; "" if it is absent."""
+        if self.n.optional(i) is None:
+            return ""
+        scale = self.name(scales[0])
+        for s in scales[1:]:
+            scale = self.add("Mul", [scale, self.name(s)], f"scale{i}")
+        return self.add("DequantizeLinear", [self.name(i), scale], f"real{i}", axis=0)
+
+    def quantized(self, real: str, scale: int) -> None:
+        """The result of the node: ``real`` in the scale and zero point that are inputs ``scale`` and the next."""
+        out = self.n.node.outputs[0]
+        self.last("QuantizeLinear", [real, self.name(scale), self.name(scale + 1)], out, axis=0)
+
+    def finish(self) -> None:
+        self.n.expand(self.nodes)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A quantised operator: the plain one, where its inputs and its result's scale stand, attributes it drops.
+
+    ``operands`` are the places of quantised inputs, each followed by its scale and zero point; ``plain`` inputs stand
+    before them in the plain operator.
+    """
+
+    op_type: str
+    inner: str
+    operands: tuple[int, ...]
+    result: int
+    sample: Callable[[Draw], Case] | None = None
+    plain: tuple[int, ...] = ()
+    domain: str = CONTRIB
+    attrs: tuple[str, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+
+def _expand(row: Row) -> Callable[[Import], None]:
+    def convert(n: Import) -> None:
+        e = Expansion(n)
+        for name, usual in row.refused.items():
+            if n.attr(name, usual) != usual:
+                raise n.error(f"{name} = {n.attr(name)} is not supported", f"only {usual!r} is")
+        attrs = {name: n.attr(name) for name in row.attrs if name in n.node.attrs}
+        inputs = [*(e.name(i) for i in row.plain), *(e.dequantized(i) for i in row.operands)]
+        e.quantized(e.add(row.inner, inputs, "real", **attrs), row.result)
+        e.finish()
+
+    return convert
+
+
+def _conv(n: Import) -> None:
+    """QLinearConv: x, scale, zero; w, scale, zero (of each channel or one); y scale, zero; an int32 bias."""
+    e = Expansion(n)
+    names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+    attrs = {name: n.attr(name) for name in names if name in n.node.attrs}
+    inputs = [e.dequantized(0), e.dequantized(3), e.bias(8, (1, 4))]
+    e.quantized(e.add("Conv", inputs if inputs[2] else inputs[:2], "real", **attrs), 6)
+    e.finish()
+
+
+def _matmul(n: Import) -> None:
+    """QLinearMatMul: a (scales of rows), b (scales of columns), y."""
+    e = Expansion(n)
+    e.quantized(e.add("MatMul", [e.dequantized(0, -2), e.dequantized(3, -1)], "real"), 6)
+    e.finish()
+
+
+def _gemm(n: Import) -> None:
+    """QGemm: a, b, an int32 bias of the scale alpha * a's * b's; without a result's scale the result is f32."""
+    e = Expansion(n)
+    alpha = n.attr("alpha", 1.0)
+    trans = {"transA": int(n.flag("transA")), "transB": int(n.flag("transB"))}
+    a, b = e.dequantized(0), e.dequantized(3, 0 if trans["transB"] else 1)
+    real = e.add("Gemm", [a, b], "product", alpha=alpha, **trans)
+    bias = e.bias(6, (1, 4))
+    if bias and alpha != 1.0:
+        raise n.error("a bias beside alpha is not supported", "fold alpha into the scales")
+    if bias:
+        real = e.add("Add", [real, bias], "sum")
+    if n.optional(7) is None:
+        e.last("Identity", [real], n.node.outputs[0])
+    else:
+        e.quantized(real, 7)
+    e.finish()
+
+
+def _concat(n: Import) -> None:
+    """QLinearConcat: the result's scale and zero point, then each part with its own."""
+    e = Expansion(n)
+    parts = [e.dequantized(i) for i in range(2, len(n.inputs), 3)]
+    e.quantized(e.add("Concat", parts, "real", axis=n.required("axis")), 0)
+    e.finish()
+
+
+def _softmax(n: Import) -> None:
+    """QLinearSoftmax: of the opset that it names; before 13 all axes from ``axis`` on are one."""
+    e = Expansion(n)
+    rank = n.input(0).type.rank
+    axis = n.axis(n.attr("axis", -1), rank)
+    if n.attr("opset", 13) < 13 and axis != rank - 1:
+        raise n.error("a softmax over several axes is not supported", "use opset 13")
+    e.quantized(e.add("Softmax", [e.dequantized(0)], "real", axis=axis), 3)
+    e.finish()
+
+
+def _case(d: Draw, shapes: list[tuple[int, ...]], attrs: Mapping[str, object], result_first: bool = False) -> Case:
+    """Quantised operands of the same element type, each with a scale and a zero point, and the result's."""
+    dtype = d.choice(["i8", "u8"])
+    low, high = (-128, 127) if dtype == "i8" else (0, 255)
+    inputs: list[object] = []
+    for shape in shapes:
+        inputs += [d.array(shape, dtype, low, high), draw_scale(d, ()), d.array((), dtype, low, high)]
+    result = [draw_scale(d, (), 4.0), d.array((), dtype, low, high)]
+    inputs = [*result, *inputs] if result_first else [*inputs, *result]
+    return Case(inputs, dict(attrs), frozenset(range(len(inputs))) - {2 if result_first else 0})  # type: ignore[arg-type]
+
+
+def _sample_binary(d: Draw) -> Case:
+    shape = d.shape(d.int(1, 4))
+    return _case(d, [shape, d.broadcastable(shape)], {})
+
+
+def _sample_unary(d: Draw) -> Case:
+    return _case(d, [d.shape(d.int(1, 4))], {})
+
+
+def _sample_leaky(d: Draw) -> Case:
+    return _case(d, [d.shape(d.int(1, 4))], {"alpha": 0.1})
+
+
+def _sample_softmax(d: Draw) -> Case:
+    return _case(d, [d.shape(d.int(1, 4))], {"axis": -1, "opset": 13})
+
+
+def _sample_pool(d: Draw) -> Case:
+    attrs = {"kernel_shape": d.shape(2, 1, 3), "strides": d.shape(2, 1, 2)}
+    return _case(d, [(1, d.int(1, 3), *d.shape(2, 4, 6))], attrs)
+
+
+def _sample_global(d: Draw) -> Case:
+    return _case(d, [(1, d.int(1, 5), *d.shape(2, 1, 6))], {})
+
+
+def _sample_concat(d: Draw) -> Case:
+    shape = d.shape(d.int(1, 4))
+    axis = d.int(0, len(shape) - 1)
+    parts = [tuple(d.int(1, 4) if a == axis else e for a, e in enumerate(shape)) for _ in range(d.int(1, 3))]
+    return _case(d, parts, {"axis": axis}, result_first=True)
+
+
+def _sample_conv(d: Draw) -> Case:
+    groups, cin, each = d.choice([1, 1, 2]), d.int(1, 4), d.int(1, 4)
+    kernel = d.shape(2, 1, 3)
+    x = d.array((1, cin * groups, *d.shape(2, 4, 7)), "u8", 0, 255)
+    w = d.array((each * groups, cin, *kernel), "i8", -128, 127)
+    per_channel = d.bool()
+    scales = draw_scale(d, (each * groups,) if per_channel else (), 0.1)
+    zeros = d.array(scales.shape, "i8", 0, 0)
+    bias = d.array((each * groups,), "i32", -999, 999) if d.bool() else None
+    inputs = [x, draw_scale(d, ()), d.array((), "u8", 0, 255), w, scales, zeros, draw_scale(d, (), 4.0),
+              d.array((), "u8", 0, 255), bias]  # fmt: skip
+    attrs = {"group": groups, "pads": d.shape(4, 0, 2), "strides": d.shape(2, 1, 2)}
+    return Case(inputs, attrs, frozenset(range(1, 9)))
+
+
+def _sample_matmul(d: Draw) -> Case:
+    m, k, n = d.shape(3, 1, 12)
+    inputs = [d.array((m, k), "u8", 0, 255), draw_scale(d, ()), d.array((), "u8", 0, 255),
+              d.array((k, n), "i8", -128, 127), draw_scale(d, (), 0.1), d.array((), "i8", 0, 0),
+              draw_scale(d, (), 4.0), d.array((), "u8", 0, 255)]  # fmt: skip
+    return Case(inputs, {}, frozenset(range(1, 8)))
+
+
+_POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
+ROWS = (
+    Row("QLinearAdd", "Add", (0, 3), 6, _sample_binary),
+    Row("QLinearMul", "Mul", (0, 3), 6, _sample_binary),
+    Row("QLinearSigmoid", "Sigmoid", (0,), 3, _sample_unary),
+    Row("QLinearLeakyRelu", "LeakyRelu", (0,), 3, _sample_leaky, attrs=("alpha",)),
+    Row("QLinearAveragePool", "AveragePool", (0,), 3, _sample_pool, attrs=_POOL, refused={"channels_last": 0}),
+    Row("QLinearGlobalAveragePool", "GlobalAveragePool", (0,), 3, _sample_global, refused={"channels_last": 0}),
+    Row("QLinearWhere", "Where", (1, 4), 7, None, plain=(0,)),
+)  # fmt: skip
+
+FRONT_ENDS: tuple[FrontEnd, ...] = (
+    *(FrontEnd(r.op_type, _expand(r), r.sample, {}, r.domain, folding=WINDOW) for r in ROWS),
+    FrontEnd("QLinearConv", _conv, _sample_conv, {}, folding=WINDOW),
+    FrontEnd("QLinearMatMul", _matmul, _sample_matmul, {}),
+    FrontEnd("QGemm", _gemm, None, {}, CONTRIB),
+    FrontEnd("QLinearConcat", _concat, _sample_concat, {}, CONTRIB),
+    FrontEnd("QLinearSoftmax", _softmax, _sample_softmax, {}, CONTRIB),
+)

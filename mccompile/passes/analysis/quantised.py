@@ -1,0 +1,127 @@
+"""Which values are whole numbers times a scale: (q - zero) * scale, as DequantizeLinear says it.
+
+Found by what a map computes, not by what it was made of:
+
+    %x = map(%q) {expr={((f32((i32(x0) - i32(3))) * 0.5) / 2)}}      integers %q, zero 3, scale 0.25
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32, I32, DType
+from mccompile.ops.map import Map
+
+_WHOLE = 2.0**-20
+"""How far from a whole number a zero point may seem to be: it is found by divisions."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A value is ``(integers - zero) * scale``, element by element; the arrays broadcast to its shape.
+
+    Attributes:
+        integers: of 8 to 32 bits, of the value's own shape.
+        scale: f32, not 0.
+        zero: whole numbers, as i64.
+    """
+
+    integers: Value
+    scale: Array
+    zero: Array
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """(x - zero) * scale of the integers x, in f64 but for the scale, which is rounded as the network rounds it."""
+
+    scale: Array
+    zero: Array
+
+
+def quantised(graph: Graph, node: Node | None) -> Quantised | None:
+    """What the result of a node is, if that is whole numbers times a scale."""
+    if node is None or node.op.elementwise is None or node.pre or node.post or node.result.dtype.name != "f32":
+        return None
+    operands = [v for v in node.operands if v is not None]
+    main = [v for v in operands if v.dtype.kind in "iu" and v.shape == node.result.shape]
+    others = [v for v in operands if v not in main[:1]]
+    if not main or any(not isinstance(graph.constants.get(v), np.ndarray) for v in others):
+        return None
+    found = linear(node.op.elementwise, operands.index(main[0]), lambda i: graph.array(operands[i]))
+    if found is None:
+        return None
+    whole = np.rint(found.zero)
+    exact = np.abs(found.zero - whole) <= _WHOLE * (1 + np.abs(whole))
+    if not (np.isfinite(found.scale) & (found.scale != 0) & exact).all():
+        return None
+    return Quantised(main[0], found.scale.astype(np.float32), whole.astype(np.int64))
+
+
+def linear(body: ex.Expr, main: int, constant: Callable[[int], Array]) -> _Linear | None:
+    """The scale and the zero of an expression over variable ``main``; None if it is no such expression."""
+
+    def walk(e: ex.Expr) -> _Linear | Array | None:
+        match e:
+            case ex.Var(index=index) if index == main:
+                return _Linear(np.ones((), np.float32), np.zeros(())) if e.dtype.kind in "iu" else None
+            case ex.Var(index=index):
+                return constant(index)
+            case ex.Num():
+                return np.asarray(e.value, e.dtype.numpy)
+            case ex.Convert(dtype=dtype, operand=operand):
+                inner = walk(operand)
+                if isinstance(inner, np.ndarray | np.generic):
+                    return ex.saturating_cast(np.asarray(inner), dtype.numpy)
+                widens = dtype.is_float or (dtype.kind == "i" and dtype.nbytes > operand.dtype.nbytes)
+                return inner if widens or dtype == operand.dtype else None
+            case ex.Apply(fn=("add" | "sub" | "mul" | "div") as fn, operands=(a, b)):
+                left, right = walk(a), walk(b)
+                return None if left is None or right is None else _combined(fn, left, right, e.dtype)
+        return None
+
+    with np.errstate(all="ignore"):
+        found = walk(body)
+    return found if isinstance(found, _Linear) else None
+
+
+def _combined(fn: str, a: _Linear | Array, b: _Linear | Array, dtype: DType) -> _Linear | Array | None:
+    if isinstance(a, _Linear) and isinstance(b, _Linear):
+        return None
+    if not isinstance(a, _Linear) and not isinstance(b, _Linear):
+        both = (a, b)
+        return ex.evaluate(ex.apply(fn, ex.var(0, dtype), ex.var(1, dtype)), lambda i: both[i])
+    if not isinstance(a, _Linear):
+        if fn not in ("add", "mul"):
+            return None
+        a, b = b, a
+    assert isinstance(a, _Linear)
+    assert not isinstance(b, _Linear)
+    if fn in ("add", "sub"):
+        shift = b.astype(np.float64) / a.scale
+        return _Linear(a.scale, a.zero - shift if fn == "add" else a.zero + shift)
+    if not dtype.is_float:
+        return None
+    return _Linear((a.scale * b if fn == "mul" else a.scale / b).astype(np.float32), a.zero)
+
+
+def dequantised(graph: Graph, q: Quantised, name: str) -> tuple[Map, list[Value]]:
+    """The map that makes floats of integers, and what it reads beside them."""
+    others: list[Value] = []
+
+    def operand(array: Array, dtype: DType, suffix: str) -> ex.Expr:
+        if np.unique(array).size == 1:
+            return ex.num(array.reshape(-1)[0], dtype)
+        others.append(graph.constant(f"{name}.{suffix}", array.astype(dtype.numpy)))
+        return ex.var(len(others), dtype)
+
+    whole = ex.convert(ex.var(0, q.integers.dtype), I32)
+    if q.zero.any():
+        whole = ex.apply("sub", whole, operand(q.zero, I32, "zero"))
+    return Map(ex.apply("mul", ex.convert(whole, F32), operand(q.scale, F32, "scale"))), others

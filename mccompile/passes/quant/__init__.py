@@ -1,0 +1,1 @@
+"""Passes that make integer arithmetic of quantised networks."""

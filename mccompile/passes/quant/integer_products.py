@@ -1,0 +1,144 @@
+"""Turns products of dequantised operands into sums of integers, which are scaled once, at the end.
+
+Worked example: (q - 3) * 0.5 times (w - 0) * 0.25, summed over K places, is 0.125 times the sum of (q - 3) * w. The
+zero points stay prologues, so that padding is zero as before; the scales are a factor of the epilogue::
+
+    %x = map(%q) {expr={(f32((i32(x0) - i32(3))) * 0.5)}}
+    %y = conv(%x, %f) {...} : f32                            %f likewise, of %w
+    %y = conv(%q, %w) {...} pre0{ (i32(acc) - i32(3)) } pre1{ i32(acc) } post0{ (f32(acc) * 0.125) } : f32
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest
+from mccompile.ir.types import F32, I32, I64, DType
+from mccompile.ops.conv import Conv
+from mccompile.passes.analysis.quantised import Quantised, quantised
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+
+ROUNDS = True
+"""A sum of integers is exact; the sum of floats that it replaces is not."""
+
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Multiply and add the integers of dequantised operands; scale the sums in the epilogue. Changes rounding only."""
+    r = Rewriter(graph)
+    changes = 0
+    for node in r.nodes():
+        if len(node.op.multilinear) != 2 or node.pre or any(v is None for v in node.operands):
+            continue
+        what = f"made {node.where} a product of integers"
+        reals = [quantised(graph, r.producer(v)) for v in node.operands]
+        if not any(reals):
+            continue
+        found = _obstacle(graph, node, reals)
+        if isinstance(found, str):
+            remarks.miss(what, found)
+            continue
+        _rewrite(r, node, *found)
+        remarks.hit(what)
+        changes += 1
+    r.finish()
+    return changes
+
+
+def _obstacle(
+    graph: Graph, node: Node, reals: Sequence[Quantised | None]
+) -> tuple[list[Quantised], Array, DType] | str:
+    """The operands, the scale of the sum, and the type that it fits; or why there is no sum of integers."""
+    pair = [q for q in reals if q is not None]
+    if len(pair) < 2:
+        return f"operand {list(reals).index(None)} is not quantised"
+    if any(q.integers.dtype.nbytes > 2 for q in pair):
+        return "integers of more than 16 bits would overflow"
+    if node.result.dtype != F32:
+        return f"its result is {node.result.dtype}"
+    nests = node.op.structure(node.operand_types())
+    if len(nests) != 1:
+        return "what it reads is not known"
+    scales = [_followed(nests[0], i, q.scale, len(node.result.shape)) for i, q in enumerate(pair)]
+    if scales[0] is None or scales[1] is None:
+        return "a scale varies along an axis that is summed over"
+    limit = _largest_sum(graph, node, pair)
+    return pair, (scales[0] * scales[1]).astype(np.float32), I32 if limit < 2**31 else I64
+
+
+def _followed(nest: Nest, operand: int, scale: Array, rank: int) -> Array | None:
+    """A scale of an operand as one of the result: None if it varies along an axis that the result does not have."""
+    reads = nest.reads[operand]
+    assert reads is not None
+    padded = np.asarray(scale).reshape((1,) * (len(reads) - scale.ndim) + scale.shape)
+    axes: dict[int, int] = {}
+    for a, extent in enumerate(padded.shape):
+        if extent == 1:
+            continue
+        own = [k for k, at in enumerate(nest.writes) if at == reads[a]]
+        if not own:
+            return None
+        axes[a] = own[0]
+    order = sorted(axes, key=lambda a: axes[a])
+    turned = padded.transpose([*order, *(a for a in range(padded.ndim) if a not in axes)])
+    shape = [1] * rank
+    for a in order:
+        shape[axes[a]] = padded.shape[a]
+    return turned.reshape(shape)
+
+
+def _largest_sum(graph: Graph, node: Node, pair: Sequence[Quantised]) -> int:
+    """A bound of every partial sum, in any order: by the weights where they are known, else by what types hold."""
+    sizes = [_sizes(graph, q) for q in pair]
+    count = node.op.macs(node.operand_types(), [r.type for r in node.results]) // max(node.result.type.count, 1)
+    weights = graph.constants.get(pair[1].integers)
+    if isinstance(weights, np.ndarray) and isinstance(node.op, Conv):
+        rows = np.abs(weights.astype(np.int64) - pair[1].zero).reshape(weights.shape[0], -1)
+        return int(rows.sum(1).max()) * sizes[0]
+    return count * sizes[0] * sizes[1]
+
+
+def _sizes(graph: Graph, q: Quantised) -> int:
+    """The largest |integer - zero|."""
+    array = graph.constants.get(q.integers)
+    if isinstance(array, np.ndarray):
+        return int(np.abs(array.astype(np.int64) - q.zero).max())
+    info = np.iinfo(q.integers.dtype.numpy.name)
+    return int(max(np.abs(info.max - q.zero).max(), np.abs(info.min - q.zero).max()))
+
+
+def _rewrite(r: Rewriter, node: Node, pair: Sequence[Quantised], scale: Array, sums: DType) -> None:
+    graph = r.graph
+    extras: list[Value] = []
+    post = ex.substitute(node.post.get(0, ex.acc(F32)), lambda v: v if v.index == ex.ACC else _kept(node, extras, v))
+    factor = _operand(graph, extras, scale, F32, f"{node.result.name}.scale")
+    scaled = ex.apply("mul", ex.convert(ex.acc(sums), F32), factor)
+    node.post = {0: ex.substitute(post, lambda v: scaled if v.index == ex.ACC else v)}
+    for i, q in enumerate(pair):
+        body = ex.convert(ex.acc(q.integers.dtype), sums)
+        if q.zero.any():
+            zero = _operand(graph, extras, q.zero, sums, f"{q.integers.name}.zero")
+            body = ex.apply("sub", body, zero)
+        node.pre[i] = body
+    r.rewire(node, [q.integers for q in pair], extras)
+
+
+def _kept(node: Node, extras: list[Value], v: ex.Var) -> ex.Expr:
+    value = node.extras[v.index]
+    if value not in extras:
+        extras.append(value)
+    return ex.var(extras.index(value), v.dtype)
+
+
+def _operand(graph: Graph, extras: list[Value], array: Array, dtype: DType, name: str) -> ex.Expr:
+    """An array as an expression: a number if it is one, else one more extra operand."""
+    flat = np.unique(array)
+    if flat.size == 1:
+        return ex.num(flat[0], dtype)
+    extras.append(graph.constant(name, array.astype(dtype.numpy)))
+    return ex.var(len(extras) - 1, dtype)

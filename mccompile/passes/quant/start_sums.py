@@ -1,0 +1,109 @@
+"""Adds biases that are quantised with the scale of a sum to the sum itself: one whole number more.
+
+Worked example: with sums of scale 0.125 and a bias of 80, -3 times 0.125::
+
+    conv(%q, %w) {...} with(%b) post0{ ((f32(acc) * 0.125) + x0) }       %b = map(%i) {expr={(f32(x0) * 0.125)}}
+    conv(%q, %w) {...} with(%i) post0{ (f32((acc + x0)) * 0.125) }       %i = const [80, -3] : i32[2,1,1]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node
+from mccompile.ir.types import F32, I32, I64
+from mccompile.passes.analysis.quantised import Quantised, quantised
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+
+ROUNDS = True
+
+_ULPS = 2.0**-21
+"""How far the scale of a bias may be from that of the sum: both are products of the same two, rounded."""
+
+_ROOM = 2**30
+"""Biases beyond this may overflow with the sum."""
+
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Begin sums of integers with biases that have their scale. Changes rounding only."""
+    r = Rewriter(graph)
+    changes = 0
+    for node in r.nodes():
+        body = node.post.get(0)
+        if body is None or node.op.infer(*node.operand_types())[0].dtype not in (I32, I64):
+            continue
+        changes += _start(r, node, body, remarks)
+    r.finish()
+    return changes
+
+
+def _start(r: Rewriter, node: Node, body: ex.Expr, remarks: Remarks) -> int:
+    """Begin with the first bias that may; the number of changes."""
+    (sums,) = node.op.infer(*node.operand_types())
+    for part in ex.distinct(body):
+        parts = _bias_of(part)
+        bias = None if parts is None else quantised(r.graph, r.producer(node.extras[parts[1]]))
+        if parts is None or bias is None or bias.integers not in r.graph.constants or bias.zero.any():
+            continue
+        scale, extra = parts
+        what = f"began the sums of {node.where} with their bias"
+        if reason := _obstacle(r.graph, node, bias, scale):
+            remarks.miss(what, reason)
+            continue
+        new, extras = len(node.extras), [*node.extras, bias.integers]
+        begun = ex.apply("add", ex.acc(sums.dtype), ex.convert(ex.var(new, I32), sums.dtype))
+        node.post[0] = _replaced(body, part, ex.apply("mul", ex.convert(begun, F32), scale))
+        if extra not in ex.variables(node.post[0]):
+            extras[extra] = extras.pop()
+            node.post[0] = _renamed(node.post[0], new, extra)
+        r.rewire(node, extras=extras)
+        remarks.hit(what)
+        return 1
+    return 0
+
+
+def _renamed(body: ex.Expr, old: int, new: int) -> ex.Expr:
+    return ex.substitute(body, lambda v: ex.var(new, v.dtype) if v.index == old else v)
+
+
+def _obstacle(graph: Graph, node: Node, bias: Quantised, scale: ex.Num | ex.Var) -> str:
+    """Why a sum cannot begin with a bias."""
+    if bias.integers.dtype != I32:
+        return f"it is {bias.integers.dtype}"
+    own = np.asarray(scale.value) if isinstance(scale, ex.Num) else graph.array(node.extras[scale.index])
+    given, own = np.broadcast_arrays(bias.scale, own.reshape(own.shape[-bias.integers.type.rank :]))
+    if not np.allclose(given, own, rtol=_ULPS, atol=0):
+        return "it has another scale"
+    if np.abs(graph.array(bias.integers).astype(np.int64)).max(initial=0) > _ROOM:
+        return "the sum might overflow"
+    return ""
+
+
+def _bias_of(e: ex.Expr) -> tuple[ex.Num | ex.Var, int] | None:
+    """The scale of the sum and the extra operand in ``f32(acc) * scale + extra``."""
+    if not isinstance(e, ex.Apply) or e.fn != "add":
+        return None
+    for sum_, bias in (e.operands, e.operands[::-1]):
+        match sum_:
+            case ex.Apply(
+                fn="mul", operands=(ex.Convert(operand=ex.Var(index=ex.ACC)), (ex.Num() | ex.Var()) as scale)
+            ):
+                if isinstance(bias, ex.Var) and bias.index != ex.ACC:
+                    return scale, bias.index
+    return None
+
+
+def _replaced(body: ex.Expr, old: ex.Expr, new: ex.Expr) -> ex.Expr:
+    """The expression with every ``old`` in it as ``new``."""
+    if body == old:
+        return new
+    match body:
+        case ex.Apply(fn=fn, operands=operands):
+            return ex.apply(fn, *(_replaced(o, old, new) for o in operands))
+        case ex.Convert(dtype=dtype, operand=operand):
+            return ex.convert(_replaced(operand, old, new), dtype)
+        case ex.Lookup(dtype=dtype, operand=operand, table=table):
+            return ex.Lookup(dtype, _replaced(operand, old, new), table)
+    return body
