@@ -12,8 +12,8 @@ Grammar (``acc`` is the value a prologue or epilogue is applied to, ``x0 x1 ...`
     call    = (function | dtype) "(" expr {"," expr} ")" | "lookup_" dtype "(" expr "," table ")"
     table   = '"' hex digits '"'
 
-``lookup_u8(x0, "...")`` is the element of a table of 256 that the byte x0 (of i8 as of u8) has the number of. A number
-is f32; ``i64(3)`` is a number of another type, ``f32(x0)`` a conversion. Conversions from float
+``lookup_u8(x0, "...")`` is the element of a table of 256 that the byte x0 (of i8 as of u8) has the number of.
+A number is f32; ``i64(3)`` is a number of another type, ``f32(x0)`` a conversion. Conversions from float
 to integer saturate and turn NaN into 0; integer narrowing wraps.
 """
 
@@ -171,6 +171,26 @@ def substitute(expr: Expr, replace: Callable[[Var], Expr]) -> Expr:
             match e:
                 case Var():
                     done[e] = replace(e)
+                case Apply(fn=fn, operands=operands):
+                    done[e] = apply(fn, *map(walk, operands))
+                case Convert(dtype=dtype, operand=operand):
+                    done[e] = convert(walk(operand), dtype)
+                case Lookup(dtype=dtype, operand=operand, table=table):
+                    done[e] = Lookup(dtype, walk(operand), table)
+                case _:
+                    done[e] = e
+        return done[e]
+
+    return walk(expr)
+
+
+def replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
+    """The expression with ``new`` wherever ``old``, of the same type, is a part of it."""
+    done: dict[Expr, Expr] = {old: new}
+
+    def walk(e: Expr) -> Expr:
+        if e not in done:
+            match e:
                 case Apply(fn=fn, operands=operands):
                     done[e] = apply(fn, *map(walk, operands))
                 case Convert(dtype=dtype, operand=operand):

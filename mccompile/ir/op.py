@@ -55,6 +55,9 @@ class Op:
     keeps_order: ClassVar[bool] = False
     """Whether the result has the elements of operand 0 in their row-major order, under another shape."""
 
+    takes_prologue: ClassVar[bool] = False
+    """Whether its kernels may well compute a little arithmetic as they read operand 0: they read elements few times."""
+
     def binds(self, types: Sequence[TensorType | None]) -> bool:
         """Whether operands and results are to be stored alike; ``types`` are those of the operands."""
         return self.layouts is Layouts.ALIKE
@@ -68,6 +71,26 @@ class Op:
     def selects(self) -> bool:
         """Whether every element of result 0 is one of operand 0, unchanged."""
         return False
+
+    @property
+    def picks(self) -> str:
+        """"largest" or "least" where result 0 has, of several elements of operand 0 each, that one; else ""."""
+        return ""
+
+    @property
+    def background(self) -> float | None:
+        """The value of result elements that are none of an operand's, where elements are only moved; None if there is
+        no such."""
+        return None
+
+    def with_background(self, value: float) -> Op:
+        """The operator with another `background`, for one that has such."""
+        raise NotImplementedError
+
+    def as_sum(self, types: Sequence[TensorType | None]) -> tuple[Op, Array] | None:
+        """An operator that sums elements of operand 0, and what these sums are multiplied by: one number, or one for
+        each that broadcasts to the result. None for an operator that does something else."""
+        return None
 
     @property
     def elementwise(self) -> ex.Expr | None:

@@ -31,6 +31,7 @@ class Normalize(Op):
 
     name = "normalize"
     kind = Kind.COMPLEX
+    takes_prologue = True
     layouts = Layouts.ALIKE
 
     axes: tuple[int, ...]

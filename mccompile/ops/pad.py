@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -33,6 +33,9 @@ class Pad(Movement):
     @property
     def background(self) -> float | None:
         return self.value if self.mode == "constant" else None
+
+    def with_background(self, value: float) -> Pad:
+        return replace(self, value=value)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

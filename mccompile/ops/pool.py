@@ -49,6 +49,23 @@ class Pool(Op):
     def selects(self) -> bool:
         return self.mode == "max"
 
+    @property
+    def picks(self) -> str:
+        return "largest" if self.mode == "max" else ""
+
+    def as_sum(self, types: Sequence[TensorType | None]) -> tuple[Op, Array] | None:
+        """An average is a sum times one over the number of elements that it counts, which differs at borders."""
+        (x,) = types
+        if self.mode == "max" or x is None:
+            return None
+        if self.mode == "sum":
+            return self, np.ones((), np.float32)
+        summing = replace(self, mode="sum", count_pad=False)
+        ones = np.ones((1, 1, *x.shape[2:]))
+        (mean,), (total,) = self.evaluate(ones), summing.evaluate(ones)
+        factors = (mean / total).astype(np.float32)
+        return summing, factors.reshape(-1)[:1].reshape(()) if np.unique(factors).size == 1 else factors
+
     def with_pads(self, axis: int, before: int, after: int) -> Pool | None:
         if self.ceil and self.count_pad:  # the last windows do not count what lies beyond the padding
             return None

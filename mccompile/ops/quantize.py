@@ -57,12 +57,14 @@ def _blocks(n: Import, shape: Shape, what: Value, axis: int, block: int, suffix:
     if count * block != shape[axis]:
         raise n.error("blocks computed at run time must fill their axis")
     apart = (*what.shape[: axis + 1], 1, *what.shape[axis + 1 :])
-    spread = n.inner(Expand((*apart[: axis + 1], block, *apart[axis + 2 :])), [n.reshape(what, apart, f"{suffix}.apart")],
-                     f"{suffix}.blocks")  # fmt: skip
+    wide = (*apart[: axis + 1], block, *apart[axis + 2 :])
+    spread = n.inner(Expand(wide), [n.reshape(what, apart, f"{suffix}.apart")], f"{suffix}.blocks")
     return n.inner(Reshape(shape), [spread], suffix)
 
 
-def _zero_point(n: Import, x: Value, scale: Value, zero: Value | None, dtype: DType, operands: list[Value]) -> ex.Expr:
+def _zero_point(
+    n: Import, x: Value, scale: Value, zero: Value | None, dtype: DType, operands: list[Value]
+) -> ex.Expr:
     """A zero point in ``dtype``: a number where it is known and one for all, else one more of ``operands``."""
     known = zero is None or zero in n.graph.constants
     values = np.zeros(1, np.int64) if zero is None else n.graph.array(zero) if known else None

@@ -183,7 +183,9 @@ def _sample_leaky(d: Draw) -> Case:
 
 
 def _sample_softmax(d: Draw) -> Case:
-    return _case(d, [d.shape(d.int(1, 4))], {"axis": -1, "opset": 13})
+    case = _case(d, [d.shape(d.int(1, 4))], {"axis": -1, "opset": 13})
+    # onnxruntime rounds down: one step of 128 to 255.
+    return Case(case.inputs, case.attrs, case.constant, tolerance=1 / 100)
 
 
 def _sample_pool(d: Draw) -> Case:

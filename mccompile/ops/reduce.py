@@ -32,6 +32,7 @@ class Reduce(Op):
     name = "reduce"
     kind = Kind.REDUCTION
     layouts = Layouts.ALIKE
+    takes_prologue = True
 
     mode: str
     axes: tuple[int, ...]
@@ -43,6 +44,13 @@ class Reduce(Op):
     @property
     def selects(self) -> bool:
         return self.mode in ("max", "min")
+
+    @property
+    def picks(self) -> str:
+        return {"max": "largest", "min": "least"}.get(self.mode, "")
+
+    def as_sum(self, types: Sequence[TensorType | None]) -> tuple[Op, Array] | None:
+        return (self, np.ones((), np.float32)) if self.mode == "sum" else None
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (x,) = types

@@ -25,6 +25,7 @@ class Softmax(Op):
 
     name = "softmax"
     kind = Kind.COMPLEX
+    takes_prologue = True
     layouts = Layouts.ALIKE
 
     axis: int

@@ -12,8 +12,13 @@ _FUSE = (
     "narrow-integers",
 )  # fmt: skip
 _RECOGNIZE = ("simplify-movement", "fold-space-to-depth", "recognize-normalization", "recognize-softmax")
-_INTEGERS = ("sink-dequantise", "fold-constants", "integer-products", "integer-sums")
-_SCALES = ("start-sums", "fold-dequantised", "fold-constants", "canonicalize", "eliminate-dead-code")
+_INTEGERS = (
+    "sink-dequantise", "raise-quantise", "sink-dequantise", "fold-constants", "integer-products", "integer-sums",
+)  # fmt: skip
+_SCALES = (
+    "store-integers", "start-sums", "fold-dequantised", "fold-constants", "canonicalize", "requantise",
+    "eliminate-dead-code",
+)  # fmt: skip
 _STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts", "stream-rows")
 _FULL = (
     *_CLEAN, "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_STORE,

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from mccompile.targets.target import Target
 
-TARGET = Target(name="generic", summary="portable C99, no vector unit assumed")
+TARGET = Target(name="generic", summary="portable C99, no vector unit assumed", requant="fixed")

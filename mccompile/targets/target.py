@@ -37,6 +37,8 @@ class Target:
         triple: where they do not run, ``<triple>-gcc`` compiles for it ("": nothing does),
         emulator: this command runs what it compiled,
         packages: and these packages of Debian and Ubuntu have both.
+        requant: how kernels scale sums of integers to 8 bits: "float", or "fixed" for machines that had better not
+            touch floats: a multiplication of integers, proven to round alike.
         spare_memory: there is plenty of memory; Winograd, halos, copies and code that is written out may spend it.
     """
 
@@ -55,6 +57,7 @@ class Target:
     triple: str = ""
     emulator: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    requant: str = "float"
     spare_memory: bool = False
 
     @property

@@ -5,9 +5,6 @@ from __future__ import annotations
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
-from mccompile.ops.normalize import Normalize
-from mccompile.ops.reduce import Reduce
-from mccompile.ops.softmax import Softmax
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.bodies import MAX_OPERANDS, is_cheap, size
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -25,7 +22,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
-        value = node.operands[0] if isinstance(node.op, Reduce | Softmax | Normalize) else None
+        value = node.operands[0] if node.op.takes_prologue else None
         producer = r.producer(value)
         if value is None or producer is None or producer.op.elementwise is None:
             continue

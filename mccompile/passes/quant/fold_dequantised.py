@@ -14,7 +14,11 @@ def run(graph: Graph, remarks: Remarks) -> int:
     kept = []
     outputs = set(graph.outputs)
     for node in graph.nodes:
-        if any(v not in graph.constants for v in node.inputs) or not is_dequantised(node) or node.result in outputs:
+        if any(v not in graph.constants for v in node.inputs) or not is_dequantised(node):
+            kept.append(node)
+            continue
+        if node.result in outputs:
+            remarks.miss(f"folded {node.where}", "its result is an output")
             kept.append(node)
             continue
         (array,) = node.evaluate({v: graph.array(v) for v in node.inputs})

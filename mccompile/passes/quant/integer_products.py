@@ -19,8 +19,8 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest
 from mccompile.ir.types import F32, I32, I64, DType
-from mccompile.ops.conv import Conv
 from mccompile.passes.analysis.quantised import Quantised, quantised
+from mccompile.passes.analysis.sums import by_channel, terms
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -29,7 +29,7 @@ ROUNDS = True
 
 
 def run(graph: Graph, remarks: Remarks) -> int:
-    """Multiply and add the integers of dequantised operands; scale the sums in the epilogue. Changes rounding only."""
+    """Multiply and add the integers of dequantised operands; scale sums in the epilogue. Changes rounding only."""
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
@@ -95,12 +95,12 @@ def _followed(nest: Nest, operand: int, scale: Array, rank: int) -> Array | None
 def _largest_sum(graph: Graph, node: Node, pair: Sequence[Quantised]) -> int:
     """A bound of every partial sum, in any order: by the weights where they are known, else by what types hold."""
     sizes = [_sizes(graph, q) for q in pair]
-    count = node.op.macs(node.operand_types(), [r.type for r in node.results]) // max(node.result.type.count, 1)
     weights = graph.constants.get(pair[1].integers)
-    if isinstance(weights, np.ndarray) and isinstance(node.op, Conv):
-        rows = np.abs(weights.astype(np.int64) - pair[1].zero).reshape(weights.shape[0], -1)
-        return int(rows.sum(1).max()) * sizes[0]
-    return count * sizes[0] * sizes[1]
+    (nest,) = node.op.structure(node.operand_types())
+    rows = None
+    if isinstance(weights, np.ndarray):
+        rows = by_channel(nest, np.abs(weights.astype(np.int64) - pair[1].zero))
+    return terms(node) * sizes[0] * sizes[1] if rows is None else int(rows[0].sum(1).max()) * sizes[0]
 
 
 def _sizes(graph: Graph, q: Quantised) -> int:

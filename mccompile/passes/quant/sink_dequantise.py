@@ -8,16 +8,11 @@ Worked example: what a transpose moves need not be floats yet, and a product beh
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
-from mccompile.ops.concat import Concat
-from mccompile.ops.pad import Pad
-from mccompile.ops.pool import Pool
 from mccompile.passes.analysis.movement import moves
 from mccompile.passes.analysis.quantised import Quantised, dequantised, quantised
 from mccompile.passes.manager import Remarks
@@ -30,7 +25,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
-        if not is_plain(node) or not (moves(node.op) or (isinstance(node.op, Pool) and node.op.mode == "max")):
+        if not is_plain(node) or not (moves(node.op) or node.op.picks):
             continue
         data = [v for v in node.operands if v is not None and v.dtype == node.results[0].dtype]
         found = [quantised(graph, r.producer(v)) for v in data]
@@ -60,13 +55,10 @@ def _obstacle(node: Node, found: list[Quantised | None]) -> str:
         if not alike or q.integers.dtype != first.integers.dtype:
             return "its parts have several scales"
     one = first.scale.size == first.zero.size == 1
-    if isinstance(node.op, Pool):
+    if node.op.picks:
         return "" if (first.scale > 0).all() and one else "it would take the least instead of the largest"
-    if isinstance(node.op, Pad) and node.op.mode == "constant":
+    if node.op.background is not None:
         return "" if one and _padding(node.op, first) is not None else "the padding is none of the integers"
-    background = getattr(node.op, "background", None)
-    if background is not None:
-        return "what it fills in is a float"
     if not one and len(node.operands) > 1:
         return "a scale varies along an axis"
     return ""
@@ -76,22 +68,23 @@ def _equal(a: Array, b: Array) -> bool:
     return a.size == b.size == 1 and a.reshape(-1)[0] == b.reshape(-1)[0]
 
 
-def _padding(op: Pad, q: Quantised) -> float | None:
+def _padding(op: Op, q: Quantised) -> float | None:
     """The integer that stands for what is padded with; None if none does."""
+    assert op.background is not None
     scale, zero = float(q.scale.reshape(-1)[0]), int(q.zero.reshape(-1)[0])
-    number = round(op.value / scale) + zero
+    number = round(op.background / scale) + zero
     info = np.iinfo(q.integers.dtype.numpy.name)
-    exact = np.float32(number - zero) * np.float32(scale) == np.float32(op.value)
+    exact = np.float32(number - zero) * np.float32(scale) == np.float32(op.background)
     return float(number) if exact and info.min <= number <= info.max else None
 
 
 def _sink(r: Rewriter, node: Node, known: list[Quantised]) -> None:
     """``node`` becomes the dequantisation of what its operator makes of integers."""
     op: Op = node.op
-    if isinstance(op, Pad) and op.mode == "constant":
+    if op.background is not None:
         value = _padding(op, known[0])
         assert value is not None
-        op = replace(op, value=value)
+        op = op.with_background(value)
     integers = iter(known)
     operands = [
         v if v is None or v.dtype != node.results[0].dtype else next(integers).integers for v in node.operands
@@ -109,7 +102,7 @@ def _sink(r: Rewriter, node: Node, known: list[Quantised]) -> None:
 
 def _moved(op: Op, array: Array, source: Value, results: list[Value]) -> list[Array]:
     """A scale or zero point moved as the elements are, for each result; one for all stays so."""
-    if array.size == 1 or isinstance(op, Concat | Pool):
+    if array.size == 1:
         return [array.reshape(-1)[:1].reshape(())] * len(results)
     spread = np.ascontiguousarray(np.broadcast_to(array, source.shape))
     return [_compressed(np.asarray(a)) for a in op.evaluate(spread)]

@@ -54,7 +54,7 @@ def _start(r: Rewriter, node: Node, body: ex.Expr, remarks: Remarks) -> int:
             continue
         new, extras = len(node.extras), [*node.extras, bias.integers]
         begun = ex.apply("add", ex.acc(sums.dtype), ex.convert(ex.var(new, I32), sums.dtype))
-        node.post[0] = _replaced(body, part, ex.apply("mul", ex.convert(begun, F32), scale))
+        node.post[0] = ex.replaced(body, part, ex.apply("mul", ex.convert(begun, F32), scale))
         if extra not in ex.variables(node.post[0]):
             extras[extra] = extras.pop()
             node.post[0] = _renamed(node.post[0], new, extra)
@@ -93,17 +93,3 @@ def _bias_of(e: ex.Expr) -> tuple[ex.Num | ex.Var, int] | None:
                 if isinstance(bias, ex.Var) and bias.index != ex.ACC:
                     return scale, bias.index
     return None
-
-
-def _replaced(body: ex.Expr, old: ex.Expr, new: ex.Expr) -> ex.Expr:
-    """The expression with every ``old`` in it as ``new``."""
-    if body == old:
-        return new
-    match body:
-        case ex.Apply(fn=fn, operands=operands):
-            return ex.apply(fn, *(_replaced(o, old, new) for o in operands))
-        case ex.Convert(dtype=dtype, operand=operand):
-            return ex.convert(_replaced(operand, old, new), dtype)
-        case ex.Lookup(dtype=dtype, operand=operand, table=table):
-            return ex.Lookup(dtype, _replaced(operand, old, new), table)
-    return body

@@ -1,0 +1,141 @@
+"""Multiplications of integers that round as floats do: y = sat(asr(mulhi(a, m) + c, s)), and the proof that they do.
+
+Worked example: y = u8(rne(a * 0.004) + 3) for sums a from -1000 to 70,000. mulhi(a, m) is a * m / 2^32, rounded down,
+so m = 0.004 * 2^(32 + s) gives a * 0.004 * 2^s, and c = (3 << s) + (1 << (s - 1)) adds the zero point and a half.
+Both sides are steps: y becomes j at a = t[j]. The t[j] of both are found by bisection, of the expression itself
+too, and the multiplication is taken only if each of its steps is right. Thus all results are: both never fall.
+
+Right means that the real result is at least j - 1/2 there, and was less before, but for 2^-13: which side of a tie a
+result falls to is the engines' own affair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.scalar import Array
+
+TIE = 0.5 + 2.0**-13
+"""How far from the real result a rounded one may be."""
+
+_MOST_SHIFT = 24
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """y = clip(asr(mulhi((a + start) << up, m) + c, s), low, high), with numbers of each channel or of all."""
+
+    start: Array
+    m: Array
+    c: Array
+    s: int
+    up: int
+    low: int
+    high: int
+
+    def evaluate(self, a: Array) -> Array:
+        """The results for sums: [.., channels] of i64."""
+        product = (((a + self.start) << self.up) * self.m) >> 32
+        return np.asarray(np.clip((product + self.c) >> self.s, self.low, self.high))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What is to be met: a rounded function that never falls, of sums in ``low..high`` of each channel.
+
+    ``value`` gives the results of sums [.., channels] of i64.
+    """
+
+    value: Callable[[Array], Array]
+    low: Array
+    high: Array
+
+    def ends(self) -> tuple[int, int]:
+        """Where the results of all channels together are cut off."""
+        everything = (np.full((1, self.low.size), end, np.int64) for end in (-(2**31), 2**31 - 1))
+        least, most = (self.value(end) for end in everything)
+        return int(least.min()), int(most.max())
+
+
+def _least(reaches: Callable[[Array], Array], low: Array, high: Array, rows: int) -> Array:
+    """The least sum of each row and channel for which a test, false and then true, holds; high + 1 if none."""
+    a = np.broadcast_to(low, (rows, low.size)).copy()
+    b = np.broadcast_to(high + 1, (rows, low.size)).copy()
+    while (a < b).any():
+        middle = (a + b) >> 1
+        found = reaches(np.minimum(middle, high))
+        b = np.where(found & (a < b), middle, b)
+        a = np.where(found | (a >= b), a, middle + 1)
+    return b
+
+
+def fit(scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
+    """The multiplication for ``real = scale * sum + offset`` and for how many sums of all channels together it is on
+    the other side of a tie than the expression; or why there is none.
+
+    ``scale`` and ``offset`` are of each channel or of all.
+    """
+    if not (np.isfinite(scale).all() and np.isfinite(offset).all() and (scale > 0).all()):
+        return "a scale is no positive number"
+    found: tuple[Fixed, int] | str = "sums would not fit 32 bits"
+    for raised in _RAISED:
+        candidate = _candidate(scale, offset, f, raised)
+        if candidate is None:
+            return found
+        found = _compared(candidate, scale, offset, f)
+        if not isinstance(found, str):
+            return found
+    return found
+
+
+_RAISED = (0, 4, 8, 12, 16)
+"""Bits by which sums are raised, beside what their scale asks for: a large scale leaves the offset few bits."""
+_NEAR = 64
+"""Offsets tried on both sides of the nearest."""
+
+
+def _candidate(scale: Array, offset: Array, f: Steps, raised: int) -> Fixed | None:
+    """The multiplication with as large a factor as 31 bits allow, its offset as near as may be; None if sums, raised
+    by so many bits, do not fit 32."""
+    varies = np.broadcast_to(f.value(f.low[None])[0] != f.value(f.high[None])[0], f.low.shape)
+    top = float(np.broadcast_to(scale, f.low.shape)[varies].max(initial=0.0)) or 2.0**-31
+    shift = -1 - math.frexp(top)[1]  # top * 2^(32 + shift) lies in 2^30 .. 2^31
+    up = max(0, 1 - shift) + raised
+    s = min(shift + up, _MOST_SHIFT)
+    m = np.clip(np.rint(scale * 2.0 ** (32 + s - up)), 1, 2**31 - 1).astype(np.int64)
+    # (start * scale) + c / 2^s is to be the offset and a half. c alone moves results by many sums: start fills in.
+    wanted = offset + 0.5
+    nearest = np.rint(wanted * 2.0**s)
+    tried = nearest + np.arange(-_NEAR, _NEAR + 1).reshape(-1, *(1,) * np.ndim(nearest))
+    starts = np.rint((wanted - tried / 2.0**s) / scale)
+    missed = np.abs(wanted - tried / 2.0**s - starts * scale) + np.abs(starts) * 1e-12
+    best = np.expand_dims(missed.argmin(0), 0)
+    c, start = (np.take_along_axis(a, best, 0)[0].astype(np.int64) for a in np.broadcast_arrays(tried, starts))
+    reach = np.maximum(np.abs(f.low + start), np.abs(f.high + start)).max()
+    if int(reach) << up >= 2**31:
+        return None
+    return Fixed(start, m, c, s, up, *f.ends())
+
+
+def _compared(g: Fixed, scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
+    """The multiplication and on how many sums it differs; or why it is not right for all of them."""
+    reach = np.maximum(np.abs(f.low + g.start), np.abs(f.high + g.start))
+    product = reach.astype(np.float64) * 2.0**g.up * g.m / 2.0**32
+    if (product + np.abs(g.c) + 1 >= 2**31).any():
+        return "its sum does not fit 32 bits"
+    results = np.arange(g.low + 1, g.high + 1)[:, None]
+
+    def reached_by(by: float) -> Array:
+        return _least(lambda a: scale * a + offset >= results - by, f.low, f.high, results.size)
+
+    own = _least(lambda a: g.evaluate(a) >= results, f.low, f.high, results.size)
+    wanted = _least(lambda a: f.value(a) >= results, f.low, f.high, results.size)
+    for name, steps in (("the multiplication", own), ("the expression", wanted)):
+        wrong = (steps < reached_by(TIE)) | (steps > reached_by(1 - TIE))
+        if wrong.any():
+            return f"{int(wrong.sum())} of {wrong.size} steps of {name} are no ties of the real result"
+    return g, int(np.abs(own - wanted).sum())

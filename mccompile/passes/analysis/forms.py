@@ -1,0 +1,98 @@
+"""What a rounded expression is before it is rounded: a constant, and integers times scales.
+
+    i8(rne(relu(f32(acc + x0) * 0.01) / 0.5) + 3.0)      0.02 times (acc + x0), plus 3, cut off from below
+    i8(rne((f32(i32(x0) - 3) * 0.5 + f32(i32(x1)) * 0.25) / 0.1))     5 times (x0 - 3), plus 2.5 times x1
+
+Where the numbers are cut off is not recorded: the expression says it, at its ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import I32
+
+
+@dataclass(frozen=True)
+class Form:
+    """``offset`` plus the sum of ``terms``: expressions of integers, each with its scale; in float64."""
+
+    terms: Mapping[ex.Expr, Array]
+    offset: Array
+
+    def scaled(self, by: Array) -> Form:
+        return Form({core: scale * by for core, scale in self.terms.items()}, self.offset * by)
+
+    def plus(self, other: Form) -> Form:
+        terms = dict(self.terms)
+        for core, scale in other.terms.items():
+            terms[core] = terms[core] + scale if core in terms else scale
+        return Form(terms, self.offset + other.offset)
+
+
+def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | str:
+    """The form of a float expression that is rounded at the end at most; or what stands against it.
+
+    ``constant`` gives the elements of variables that are known.
+    """
+
+    def walk(e: ex.Expr, rounded: bool) -> Form | str:
+        match e:
+            case ex.Num():
+                return Form({}, np.asarray(float(e.value)))
+            case ex.Var(index=index):
+                array = constant(index)
+                return "a float is computed at run time" if array is None else Form({}, array.astype(np.float64))
+            case ex.Convert(operand=operand) if not operand.dtype.is_float:
+                return _integers(operand, constant)
+            case ex.Apply(fn="rne", operands=(a,)):
+                return "it is rounded twice" if rounded else walk(a, True)
+            case ex.Apply(fn="relu", operands=(a,)):
+                return walk(a, rounded)
+            case ex.Apply(fn="neg", operands=(a,)):
+                inner = walk(a, rounded)
+                return inner if isinstance(inner, str) else inner.scaled(np.asarray(-1.0))
+            case ex.Apply(fn=fn, operands=(a, b)):
+                left, right = walk(a, rounded), walk(b, rounded)
+                if isinstance(left, str) or isinstance(right, str):
+                    return left if isinstance(left, str) else right
+                return _combined(fn, left, right)
+        return f"{e.fn if isinstance(e, ex.Apply) else 'a conversion'} is no sum of products"
+
+    return walk(body, False)
+
+
+def _integers(core: ex.Expr, constant: Callable[[int], Array | None]) -> Form:
+    if not _varies(core, constant):
+        arrays = {i: constant(i) for i in ex.variables(core)}
+        value = ex.evaluate(core, lambda i: np.asarray(arrays[i]))
+        return Form({}, value.astype(np.float64))
+    wide = ex.convert(core, I32) if core.dtype.nbytes < I32.nbytes else core
+    return Form({wide: np.ones(())}, np.zeros(()))
+
+
+def _varies(e: ex.Expr, constant: Callable[[int], Array | None]) -> bool:
+    return any(constant(i) is None for i in ex.variables(e))
+
+
+def _combined(fn: str, a: Form, b: Form) -> Form | str:
+    if fn == "add":
+        return a.plus(b)
+    if fn == "sub":
+        return a.plus(b.scaled(np.asarray(-1.0)))
+    if fn in ("max", "min") and not (a.terms and b.terms):
+        return a if a.terms else b
+    if fn == "div" and not b.terms:
+        return a.scaled(1 / b.offset)
+    if fn == "mul" and not (a.terms and b.terms):
+        return a.scaled(b.offset) if a.terms else b.scaled(a.offset)
+    if fn == "mul" and len(a.terms) == len(b.terms) == 1 and not a.offset.any() and not b.offset.any():
+        (p, s), (q, t) = next(iter(a.terms.items())), next(iter(b.terms.items()))
+        if p.dtype == q.dtype:
+            return Form({ex.apply("mul", p, q): s * t}, np.zeros(()))
+    return f"{fn} is no sum of products"

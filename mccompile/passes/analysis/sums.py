@@ -1,0 +1,91 @@
+"""Bounds of sums of integers: what accumulators can reach, channel by channel, from the weights themselves.
+
+Weights 3, -2 and operands in 0..255 sum to -510..765, and every partial sum, in any order, lies there too.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.ranges import Range, of_array, of_expression
+from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest
+
+_ANYTHING = Range(np.array([-(2.0**31)]), np.array([2.0**31 - 1]))
+
+
+def terms(node: Node) -> int:
+    """How many elements, or products, each element of the result sums at most; 0 if that is not known."""
+    nests = node.op.structure(node.operand_types())
+    return math.prod(nests[0].loops[k] for k in nests[0].reduced) if len(nests) == 1 else 0
+
+
+def sum_range(graph: Graph, node: Node) -> tuple[Range, int | None]:
+    """What the accumulators of a node that sums integers reach, and the axis of the result that the range is of.
+
+    Without better knowledge, all numbers of 32 bits.
+    """
+    nests = node.op.structure(node.operand_types())
+    x = node.operands[0] if node.operands else None
+    if x is None or len(nests) != 1 or not node.op.multilinear:
+        return _ANYTHING, None
+    reach = _prologued(graph, node, x)
+    if node.op.multilinear == (0,):
+        count = terms(node)
+        low, high = np.minimum(reach.low.min(), 0) * count, np.maximum(reach.high.max(), 0) * count
+        return Range(np.array([low]), np.array([high])), None
+    weights = _weights(graph, node)
+    rows = None if weights is None else by_channel(nests[0], weights)
+    if rows is None:
+        return _ANYTHING, None
+    products = np.stack([rows[0] * reach.low.min(), rows[0] * reach.high.max()])
+    low, high = np.minimum(products.min(0), 0).sum(1), np.maximum(products.max(0), 0).sum(1)
+    return Range(low, high), rows[1]
+
+
+def by_channel(nest: Nest, weights: Array) -> tuple[Array, int] | None:
+    """Operand 1 with a row for each index of an axis that the result has too, and that axis of the result.
+
+    None if there is no such axis, or several.
+    """
+    reads = nest.reads[1]
+    assert reads is not None
+    shared = [(a, nest.writes.index(at)) for a, at in enumerate(reads) if at in nest.writes and weights.shape[a] > 1]
+    if len(shared) > 1:
+        return None
+    if not shared:
+        return np.asarray(weights.reshape(1, -1), np.float64), len(nest.writes) - 1
+    ((own, axis),) = shared
+    return np.asarray(np.moveaxis(weights, own, 0).reshape(weights.shape[own], -1), np.float64), axis
+
+
+def _prologued(graph: Graph, node: Node, x: Value) -> Range:
+    """What the operator reads: the integers of the type, or of a constant, through the prologue."""
+    own = _own(graph, x)
+    body = node.pre.get(0)
+    return own if body is None else of_expression(body, lambda v: own if v < 0 else _own(graph, node.extras[v]))
+
+
+def _own(graph: Graph, value: Value) -> Range:
+    array = graph.constants.get(value)
+    if isinstance(array, np.ndarray):
+        return of_array(array, None)
+    info = np.iinfo(value.dtype.numpy.name)
+    return Range(np.array([float(info.min)]), np.array([float(info.max)]))
+
+
+def _weights(graph: Graph, node: Node) -> Array | None:
+    """Operand 1 through its prologue; None if it is not known."""
+    w = node.operands[1]
+    body = node.pre.get(1)
+    others = [] if body is None else [node.extras[i] for i in ex.variables(body) if i != ex.ACC]
+    if w is None or any(not isinstance(graph.constants.get(v), np.ndarray) for v in (w, *others)):
+        return None
+    array = graph.array(w)
+    if body is None:
+        return array
+    return ex.evaluate(body, lambda i: array if i == ex.ACC else graph.array(node.extras[i]))

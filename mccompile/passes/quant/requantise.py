@@ -1,0 +1,398 @@
+"""Scales sums of integers to 8 bits by one multiplication: of floats, or of integers where the target asks for it.
+
+Worked example: a convolution's epilogue that scales by 0.004, clips, divides by 0.5 and adds the zero point 3::
+
+    post0{ u8((rne((relu((f32(acc) * 0.004)) / 0.5)) + 3.0)) }
+    post0{ u8(max((rne((f32(acc) * 0.008)) + 3.0), 3.0)) }                                      floats
+    post0{ sat_u8(max(asr((mulhi(acc, i32(1099511628)) + i32(56)), i32(4)), i32(3))) }        integers
+
+`analysis/fixed_point.py` finds the integers and proves that every sum the weights allow is rounded right. There, what
+depends on one byte is a table of 256, and what depends on two is tried on all 65,536 pairs. What can be none of these
+stays as it is, and a remark says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.ranges import Range, anything, of_expression
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32, I32, DType, dtype_of
+from mccompile.passes.analysis.fixed_point import TIE, Fixed, Steps, fit
+from mccompile.passes.analysis.forms import Form, form_of
+from mccompile.passes.analysis.sums import sum_range
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
+
+ROUNDS = True
+"""The other side of a tie may be taken."""
+
+_ATOM = 1000
+"""Variables from here on stand for parts of an expression that are bytes."""
+_SUM = 2000
+"""The variable that stands for the sum of integers."""
+
+_BYTES = ("i8", "u8")
+
+
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+    """Scale sums of integers to 8 bits by one multiplication, proven to round alike. Changes sides of ties."""
+    r = Rewriter(graph)
+    changes = 0
+    for node in r.nodes():
+        body = node.op.elementwise if not node.post else node.post.get(0)
+        if body is None or len(node.results) != 1 or (node.pre and node.op.elementwise is not None):
+            continue
+        work = _Work(graph, node, remarks, target.requant == "fixed")
+        proven = work.rewritten(body)
+        if proven != body:
+            _store(r, node, proven, work)
+            changes += 1
+    r.finish()
+    return changes
+
+
+def _store(r: Rewriter, node: Node, body: ex.Expr, work: _Work) -> None:
+    """Give a node its new body, and the operands that this reads."""
+    read = {i for b in (body, *node.pre.values()) for i in ex.variables(b) if i >= 0}
+    order = sorted(read)
+
+    def renumbered(e: ex.Expr) -> ex.Expr:
+        return ex.substitute(e, lambda v: v if v.index < 0 else ex.var(order.index(v.index), v.dtype))
+
+    values = [work.operands[i] for i in order]
+    if node.op.elementwise is not None and not node.post:
+        node.op = node.op.with_elementwise(renumbered(body))
+        r.rewire(node, values)
+        return
+    node.pre = {i: renumbered(b) for i, b in node.pre.items()}
+    node.post = {0: renumbered(body)}
+    r.rewire(node, extras=values)
+
+
+@dataclass
+class _Work:
+    """The expression of one node on its way; ``operands`` are its variables, to which constants are added."""
+
+    graph: Graph
+    node: Node
+    remarks: Remarks
+    fixed: bool
+    operands: list[Value] = field(init=False)
+    done: dict[ex.Expr, ex.Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        maps = self.node.op.elementwise is not None and not self.node.post
+        self.operands = [v for v in self.node.operands if v is not None] if maps else list(self.node.extras)
+
+    @property
+    def what(self) -> str:
+        return f"rounded {self.node.where} by {'integers' if self.fixed else 'one multiplication'}"
+
+    def rewritten(self, e: ex.Expr) -> ex.Expr:
+        """The expression with every rounding to 8 bits in it by integers, from the innermost on."""
+        if e not in self.done:
+            match e:
+                case ex.Apply(fn=fn, operands=operands):
+                    inner: ex.Expr = ex.apply(fn, *map(self.rewritten, operands))
+                case ex.Convert(dtype=dtype, operand=operand):
+                    inner = ex.convert(self.rewritten(operand), dtype)
+                case ex.Lookup(dtype=dtype, operand=operand, table=table):
+                    inner = ex.Lookup(dtype, self.rewritten(operand), table)
+                case _:
+                    inner = e
+            rounds = isinstance(inner, ex.Convert) and inner.dtype.name in _BYTES and inner.operand.dtype.is_float
+            self.done[e] = self._proven(inner) if rounds else inner
+        return self.done[e]
+
+    def _proven(self, e: ex.Expr) -> ex.Expr:
+        """One rounding to 8 bits by integers; as it is where that cannot be."""
+        atoms: dict[ex.Expr, ex.Var] = {}
+        abstract = self._abstract(e, atoms, top=True)
+        bytes_ = list(atoms)
+        free = [i for i in ex.variables(abstract) if i < _ATOM and self._constant(i) is None]
+        if not free and len(bytes_) == 1 and not self._per_channel(abstract):
+            return self._table(abstract, bytes_[0], e)
+        if (free == [ex.ACC] and not bytes_) or (len(bytes_) == 1 and not free):
+            found = self._by_sum(abstract)
+        elif not self.fixed:
+            return e
+        elif len(bytes_) == 2 and not free:
+            found = self._by_pairs(abstract, bytes_)
+        else:
+            found = "it reads more than a sum or two bytes"
+        if isinstance(found, str):
+            self.remarks.miss(self.what, found)
+            return e
+        return ex.substitute(found, lambda v: bytes_[v.index - _ATOM] if v.index >= _ATOM else v)
+
+    def _abstract(self, e: ex.Expr, atoms: dict[ex.Expr, ex.Var], top: bool = False) -> ex.Expr:
+        """The expression with its largest parts of 8 bits as variables."""
+        if not top and e.dtype.name in _BYTES and any(self._constant(i) is None for i in ex.variables(e)):
+            return atoms.setdefault(e, ex.Var(e.dtype, _ATOM + len(atoms)))
+        match e:
+            case ex.Apply(fn=fn, operands=operands):
+                return ex.apply(fn, *(self._abstract(o, atoms) for o in operands))
+            case ex.Convert(dtype=dtype, operand=operand):
+                return ex.convert(self._abstract(operand, atoms), dtype)
+            case ex.Lookup(dtype=dtype, operand=operand, table=table):
+                return ex.Lookup(dtype, self._abstract(operand, atoms), table)
+        return e
+
+    # -- constants ---------------------------------------------------------------------------------------------
+    def _constant(self, i: int) -> Array | None:
+        """The elements of variable ``i`` along the channels, or one for all; None if they are computed."""
+        if i < 0 or i >= _ATOM:
+            return None
+        array = self.graph.constants.get(self.operands[i])
+        if not isinstance(array, np.ndarray):
+            return None
+        return array.reshape(-1) if array.size > 1 else array.reshape(())
+
+    def _per_channel(self, e: ex.Expr) -> bool:
+        return any((a := self._constant(i)) is not None and a.size > 1 for i in ex.variables(e) if i >= 0)
+
+    def _channel_shape(self) -> tuple[int, ...] | str:
+        """The shape of constants that vary along the channels, for all of them must have the same."""
+        shapes = {
+            v.shape for i in range(len(self.operands))
+            if (v := self.operands[i]).type.count > 1 and v in self.graph.constants and self._is_read(i)
+        }  # fmt: skip
+        trimmed = {_trimmed(s) for s in shapes}
+        if len(trimmed) > 1:
+            return "its constants vary along several axes"
+        return next(iter(trimmed), ())
+
+    def _is_read(self, i: int) -> bool:
+        body = self.node.op.elementwise if not self.node.post else self.node.post[0]
+        return body is not None and i in ex.variables(body)
+
+    def _operand(self, array: Array, shape: tuple[int, ...], name: str, dtype: DType = I32) -> ex.Expr:
+        """Numbers of 32 bits as an expression: one number, or one more operand."""
+        if np.unique(array).size == 1:
+            return ex.num(array.reshape(-1)[0], dtype)
+        elements = array.astype(dtype.numpy).reshape(shape)
+        self.operands.append(self.graph.constant(f"{self.node.result.name}.{name}", elements))
+        return ex.var(len(self.operands) - 1, dtype)
+
+    # -- one sum -----------------------------------------------------------------------------------------------
+    def _by_sum(self, e: ex.Expr) -> ex.Expr | str:
+        assert isinstance(e, ex.Convert)
+        form = form_of(e.operand, self._constant)
+        if isinstance(form, str):
+            return form
+        if len(form.terms) != 1:
+            return f"it has {len(form.terms)} sums"
+        ((given, scale),) = form.terms.items()
+        if given.dtype != I32:
+            return f"its sum is {given.dtype}"
+        core = _inside(e, given)
+        shape = self._channel_shape()
+        if isinstance(shape, str):
+            return shape
+        reach, axis = sum_range(self.graph, self.node)
+        channels = int(np.prod(shape)) if shape else 1
+        if channels > 1 and reach.low.size not in (1, channels):
+            return "its constants do not vary along the channels"
+        if axis is not None and channels == 1 and reach.low.size > 1:
+            reach = reach.whole()
+        whole = of_expression(core, lambda i: reach if i == ex.ACC else self._range(i, e))
+        count = max(whole.low.size, channels)
+        low, high = (np.broadcast_to(end, count).astype(np.int64) for end in (whole.low, whole.high))
+        steps = Steps(self._values(e, core), low, high)
+        if not self.fixed:
+            return self._in_floats(e, core, form, steps, shape)
+        found = fit(np.asarray(scale, np.float64), np.asarray(form.offset, np.float64), steps)
+        if isinstance(found, str):
+            return found
+        fixed, differing = found
+        total = int((high - low + 1).sum())
+        self.remarks.hit(f"{self.what}: {differing} of {total} sums on the other side of a tie")
+        return self._printed(fixed, ex.convert(core, I32), e.dtype, shape)
+
+    def _range(self, i: int, e: ex.Expr) -> Range:
+        if i >= _ATOM:
+            return anything(next(v.dtype for v in ex.distinct(e) if isinstance(v, ex.Var) and v.index == i))
+        array = self._constant(i)
+        assert array is not None
+        flat = array.reshape(-1).astype(np.float64)
+        return Range(flat, flat)
+
+    def _values(self, e: ex.Expr, core: ex.Expr) -> Callable[[Array], Array]:
+        """The expression as a function of its sum."""
+        total = ex.Var(core.dtype, _SUM)
+        body = ex.replaced(e, core, total)
+
+        def value(a: Array) -> Array:
+            def read(i: int) -> Array:
+                if i == _SUM:
+                    return a.astype(core.dtype.numpy)
+                known = self._constant(i)
+                assert known is not None
+                return known
+
+            return np.broadcast_to(ex.evaluate(body, read).astype(np.int64), a.shape)
+
+        return value
+
+    def _printed(self, g: Fixed, core: ex.Expr, dtype: DType, shape: tuple[int, ...]) -> ex.Expr:
+        begun = self._begun(core, g.start, shape)
+        raised = ex.apply("mul", begun, ex.num(2**g.up, I32)) if g.up else begun
+        product = ex.apply("mulhi", raised, self._operand(g.m, shape, "multiplier"))
+        total = ex.apply("add", product, self._operand(g.c, shape, "offset"))
+        return _cut(ex.apply("asr", total, ex.num(g.s, I32)), g.low, g.high, dtype)
+
+    def _in_floats(
+        self, e: ex.Expr, core: ex.Expr, form: Form, f: Steps, shape: tuple[int, ...]
+    ) -> ex.Expr | str:
+        """One product, rounded and cut off: what engines make of scales that are merged at compile time."""
+        (scale,) = form.terms.values()
+        if not (np.isfinite(scale).all() and (np.asarray(scale) > 0).all()):
+            return "a scale is no positive number"
+        zero = np.rint(form.offset)
+        zero = zero if np.unique(zero).size == 1 else np.rint(np.median(zero))
+        product = ex.apply("mul", ex.convert(core, F32), self._operand(np.asarray(scale), shape, "factor", F32))
+        rest = np.asarray(form.offset - zero)
+        if rest.any():
+            product = ex.apply("add", product, self._operand(rest, shape, "rest", F32))
+        rounded: ex.Expr = ex.apply("rne", product)
+        if zero.any():
+            rounded = ex.apply("add", rounded, ex.num(zero.reshape(-1)[0], F32))
+        info = np.iinfo(e.dtype.numpy.name)
+        low, high = f.ends()
+        if low > info.min:
+            rounded = ex.apply("max", rounded, ex.num(low, F32))
+        if high < info.max:
+            rounded = ex.apply("min", rounded, ex.num(high, F32))
+        return ex.convert(rounded, e.dtype)
+
+    def _begun(self, core: ex.Expr, start: Array, shape: tuple[int, ...]) -> ex.Expr:
+        """A sum with more to begin with: one operand with what it begins with already."""
+        if not start.any():
+            return core
+        match core:
+            case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC) as sum_, ex.Var(index=i))) if (
+                (own := self._constant(i)) is not None
+            ):
+                return ex.apply("add", sum_, self._operand(own.astype(np.int64) + start, shape, "start"))
+        return ex.apply("add", core, self._operand(start, shape, "start"))
+
+    # -- bytes -------------------------------------------------------------------------------------------------
+    def _table(self, e: ex.Expr, byte: ex.Expr, old: ex.Expr) -> ex.Expr:
+        """A function of one byte: itself, cut off, or a table, which replaces arithmetic of integers only."""
+        numbers = np.arange(256, dtype=np.uint8).view(byte.dtype.numpy)
+        elements = ex.evaluate(e, lambda i: numbers if i >= _ATOM else np.asarray(self._constant(i)))
+        elements = np.broadcast_to(elements, (256,)).astype(e.dtype.numpy)
+        found = simplest(byte, elements)
+        if isinstance(found, ex.Lookup) and not self.fixed:
+            return old
+        self.remarks.hit(f"made a function of a byte in {self.node.where} a table")
+        return found
+
+    def _by_pairs(self, e: ex.Expr, bytes_: list[ex.Expr]) -> ex.Expr | str:
+        assert isinstance(e, ex.Convert)
+        if len(bytes_) != 2:
+            return f"it reads {len(bytes_)} bytes"
+        if self._per_channel(e):
+            return "a scale of its bytes varies"
+        form = form_of(e.operand, self._constant)
+        if isinstance(form, str):
+            return form
+        axes = [np.arange(256, dtype=np.uint8).view(b.dtype.numpy) for b in bytes_]
+        grid = dict(zip((_ATOM, _ATOM + 1), np.meshgrid(*axes, indexing="ij"), strict=True))
+
+        def read(i: int) -> Array:
+            return grid[i] if i >= _ATOM else np.asarray(self._constant(i))
+
+        wanted = ex.evaluate(e, read).astype(np.int64)
+        cores = {core: ex.evaluate(core, read).astype(np.int64) for core in form.terms}
+        if len(cores) == 1:
+            return self._product(form, *cores.popitem(), wanted, e.dtype)
+        return _pairs(form, cores, wanted, e.dtype) or "no multiplication is right for all pairs"
+
+
+    def _product(self, form: Form, core: ex.Expr, reach: Array, wanted: Array, dtype: DType) -> ex.Expr | str:
+        """A rounded product of two bytes: the multiplication of their product, tried on all pairs."""
+        scale, offset, low, high = float(form.terms[core]), float(form.offset), int(wanted.min()), int(wanted.max())
+
+        def value(a: Array) -> Array:
+            return np.asarray(np.clip(np.rint(a * scale + offset), low, high)).astype(np.int64)
+
+        steps = Steps(value, np.array([reach.min()]), np.array([reach.max()]))
+        found = fit(np.asarray(scale), np.asarray(offset), steps)
+        if isinstance(found, str):
+            return found
+        got = found[0].evaluate(reach)
+        real = np.clip(reach * scale + offset, low, high)
+        if ((got != wanted) & (np.abs(got - real) > TIE)).any():
+            return "no multiplication is right for all pairs"
+        return self._printed(found[0], core, dtype, ())
+
+
+def _inside(e: ex.Expr, core: ex.Expr) -> ex.Expr:
+    """A sum as it stands in an expression: bytes are only widened for the form."""
+    return core if core in ex.distinct(e) else core.args[0]
+
+
+def _pairs(form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, dtype: DType) -> ex.Expr | None:
+    """Scaled integers, added, shifted and saturated, that are right for every pair of bytes."""
+    real = form.offset + sum(form.terms[core] * a for core, a in cores.items())
+    info = np.iinfo(dtype.numpy.name)
+    for s in range(24, 3, -1):
+        factors = {core: int(np.rint(float(scale) * 2.0**s)) for core, scale in form.terms.items()}
+        c = int(np.rint((float(form.offset) + 0.5) * 2.0**s))
+        largest = abs(c) + sum(abs(factors[core]) * int(np.abs(a).max()) for core, a in cores.items())
+        if largest >= 2**31:
+            continue
+        raw = (sum(factors[core] * a for core, a in cores.items()) + c) >> s
+        for low, high in ((info.min, info.max), (int(wanted.min()), int(wanted.max()))):
+            got = np.clip(raw, low, high)
+            if not ((got != wanted) & (np.abs(got - np.clip(real, low, high)) > TIE)).any():
+                break
+        else:
+            return None
+        total: ex.Expr = ex.num(c, I32)
+        for core, factor in factors.items():
+            total = ex.apply("add", ex.apply("mul", core, ex.num(factor, I32)), total)
+        return _cut(ex.apply("asr", total, ex.num(s, I32)), low, high, dtype)
+    return None
+
+
+def simplest(byte: ex.Expr, elements: Array) -> ex.Expr:
+    """A function of a byte: the byte itself, the byte cut off, or a table of what it becomes."""
+    dtype = dtype_of(elements)
+    numbers = np.arange(256, dtype=np.uint8).view(byte.dtype.numpy)
+    if byte.dtype == dtype:
+        if np.array_equal(elements, numbers):
+            return byte
+        low, high = elements.min(), elements.max()
+        if np.array_equal(elements, np.clip(numbers, low, high)):
+            info = np.iinfo(elements.dtype)
+            cut = byte
+            if low > info.min:
+                cut = ex.apply("max", cut, ex.num(low, dtype))
+            return ex.apply("min", cut, ex.num(high, dtype)) if high < info.max else cut
+    return ex.lookup(byte, elements)
+
+
+def _cut(e: ex.Expr, low: int, high: int, dtype: DType) -> ex.Expr:
+    """Numbers of 32 bits as ``dtype``, between two ends."""
+    info = np.iinfo(dtype.numpy.name)
+    if low > info.min:
+        e = ex.apply("max", e, ex.num(low, I32))
+    if high < info.max:
+        e = ex.apply("min", e, ex.num(high, I32))
+    return ex.apply(f"sat_{dtype.name}", e)
+
+
+def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without the axes of extent 1 in front: it broadcasts alike."""
+    while shape and shape[0] == 1:
+        shape = shape[1:]
+    return shape
