@@ -13,6 +13,7 @@ import numpy as np
 from mccompile import driver
 from mccompile.check.compare import F16_FACTOR, Comparison, compare
 from mccompile.check.reference import Expected, Judge, open_judge, random_inputs
+from mccompile.check.ties import Ties, is_quantised, judge_layers, rounded_names
 from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
@@ -43,12 +44,14 @@ class Run:
     def ok(self) -> bool:
         return all(c.ok for c in self.comparisons)
 
-    def lines(self) -> list[str]:
+    def lines(self, explained: bool = False) -> list[str]:
+        """The comparisons; ``explained`` where they differ as they may."""
+        verdict, word = ("differs", "diff") if explained else ("FAILED", "FAIL")
         bad = [c for c in self.comparisons if not c.ok]
         good = [c for c in self.comparisons if c.ok]
         shown = [*bad, *good][:MAX_SHOWN]
-        lines = [f"{self.label}: {'ok' if self.ok else 'FAILED'}"]
-        lines += [f"  {'ok  ' if c.ok else 'FAIL'} {c.name} {c.type}: {c.text()}" for c in shown]
+        lines = [f"{self.label}: {'ok' if self.ok else verdict}"]
+        lines += [f"  {'ok  ' if c.ok else word} {c.name} {c.type}: {c.text()}" for c in shown]
         left = len(self.comparisons) - len(shown)
         return lines + ([f"  and {left} more, {max(len(bad) - len(shown), 0)} of them wrong"] if left else [])
 
@@ -62,6 +65,7 @@ class CheckResult:
         runs: the runs with their comparisons.
         faults: what else is wrong: warnings of the C compiler, results that depend on what memory held before.
         trace: the layers, if they were asked for.
+        ties: of a quantised network whose outputs are not those of the reference: whether that is right.
         notes: what was decided for the user.
     """
 
@@ -71,18 +75,22 @@ class CheckResult:
     runs: tuple[Run, ...]
     faults: tuple[str, ...] = ()
     trace: Trace | None = None
+    ties: Ties | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        return all(r.ok for r in self.runs) and not self.faults and (self.trace is None or self.trace.ok)
+        judged = self.ties.ok if self.ties is not None else all(r.ok for r in self.runs)
+        return judged and not self.faults and (self.trace is None or self.trace.ok)
 
     def lines(self) -> list[str]:
         """What to show a user, at most about 25 lines."""
         lines = [f"{self.model} for {self.target}, against {self.judge}"]
         lines += [f"note: {note}" for note in self.notes[:3]]
         for run in self.runs:
-            lines += run.lines()
+            lines += run.lines(explained=self.ties is not None and self.ties.ok)
+        if self.ties is not None:
+            lines.append(f"quantised: {self.ties.text()}")
         lines += [line for fault in self.faults for line in f"FAIL {fault}".splitlines()[:4]]
         if self.trace is not None:
             lines += _trace_lines(self.trace)
@@ -101,6 +109,7 @@ class CheckResult:
             ],
             "faults": list(self.faults),
             "trace": self.trace.to_json() if self.trace else None,
+            "ties": self.ties.to_json() if self.ties else None,
             "notes": list(self.notes),
         }
 
@@ -193,6 +202,10 @@ def check_folder(
         assert judge is not None
         expected = cases[0].expected if expect is None else judge.run(cases[0].inputs)
         layers = trace(traced, cases[0].inputs, expected, factor)
+    ties = None
+    if judge is not None and (per_layer or not all(r.ok for r in runs)):
+        ties, differing = _explained(model, compilation, network, cases)
+        unstable += differing
     return CheckResult(
         model=f"{graph.name} ({compilation.source})",
         target=f"{compilation.target.name} -{compilation.options.opt_level}",
@@ -200,8 +213,34 @@ def check_folder(
         runs=tuple(runs),
         faults=(*faults, *unstable),
         trace=layers,
+        ties=ties,
         notes=tuple(compilation.notes),
     )
+
+
+def _explained(
+    model: Path, c: Compilation, network: Network, cases: list[_Case]
+) -> tuple[Ties | None, list[str]]:
+    """The layers of a quantised network on operands of the reference, and where the C is not what its graph says."""
+    imported = driver.import_graph(model, c.options).graph
+    if not is_quantised(imported):
+        return None, []
+    known = set(tensor_names(model))
+    names = [name for name in rounded_names(imported) if name in known]
+    judge = open_judge(model, [v.name for v in c.graph.outputs], names, c.options.dims, c.options.input_shapes,
+                       c.options.constants)  # fmt: skip
+    faults: list[str] = []
+    found: list[Ties] = []
+    for case in cases:
+        found.append(judge_layers(imported, c.graph, judge, case.inputs))
+        meant, got = c.graph.evaluate(case.inputs), network.run(case.inputs)
+        apart = [compare(n, got[n], a, None, 4.0) for n, a in meant.items()]
+        faults += [f"the C does not compute its graph: {a.name}: {a.text()}" for a in apart if not a.ok]
+    whole = Ties(
+        sum(t.layers for t in found), sum(t.elements for t in found), sum(t.differing for t in found),
+        tuple(w for t in found for w in t.wrong),
+    )  # fmt: skip
+    return whole, faults
 
 
 def tolerance_factor(graph: Graph) -> float:

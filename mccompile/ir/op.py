@@ -56,7 +56,7 @@ class Op:
     """Whether the result has the elements of operand 0 in their row-major order, under another shape."""
 
     takes_prologue: ClassVar[bool] = False
-    """Whether its kernels may well compute a little arithmetic as they read operand 0: they read elements few times."""
+    """Whether its kernels may well compute a little as they read operand 0: they read each element few times."""
 
     def binds(self, types: Sequence[TensorType | None]) -> bool:
         """Whether operands and results are to be stored alike; ``types`` are those of the operands."""

@@ -94,7 +94,7 @@ class Conv(Op):
         assert x is not None
         assert w is not None
         if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or x.dtype not in _SUMMED:
-            raise TypeRuleError(f"{x} convolved with {w}: equal ranks of at least 3 and types, f32 or i32, are needed")
+            raise TypeRuleError(f"{x} convolved with {w}: equal ranks of at least 3 and f32 or i32 are needed")
         if x.shape[1] != w.shape[1] * self.groups or w.shape[0] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
         spatial = self.window(w.shape[2:]).output(x.shape[2:])

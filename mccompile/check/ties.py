@@ -1,0 +1,149 @@
+"""Whether a quantised network is right where its outputs differ: every layer alone, fed with the reference's own tensors.
+
+A layer computes real numbers and rounds them to 8 or 16 bits. Engines compute the real number in floats or integers of
+their own, and where it is a tie (3.5 between 3 and 4) they may fall to either side; what follows magnifies that, a
+softmax from 1 step to 20. So outputs tell little. A layer is right if, of the reference's own operands, each of its
+results is at most 1/2 + 2^-13 from the real one, which is computed in float64 and cut off at the ends of the type::
+
+    real 3.49999, result 3 or 4: right        real 3.4, result 4: wrong
+
+and the C is right if it computes what the graph of these layers does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mccompile.check.reference import Judge
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+TIE = 0.5 + 2.0**-13
+"""How far a result may be from the real one, in steps."""
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What layers do with the reference's operands.
+
+    Attributes:
+        layers: how many were compared, of ``elements`` together.
+        differing: elements that are not the reference's: on the other side of a tie, unless ``wrong``.
+        wrong: what is no tie, one line for each layer.
+    """
+
+    layers: int
+    elements: int
+    differing: int
+    wrong: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.wrong
+
+    def text(self) -> str:
+        """One line."""
+        if self.wrong:
+            return f"{len(self.wrong)} of {self.layers} layers round wrong; first: {self.wrong[0]}"
+        return (
+            f"{self.layers} layers, fed with the reference's tensors, round right; {self.differing} of "
+            f"{self.elements} elements fall to the other side of a tie"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`."""
+        return {
+            "ok": self.ok, "layers": self.layers, "elements": self.elements, "differing": self.differing,
+            "wrong": list(self.wrong),
+        }  # fmt: skip
+
+
+def is_quantised(graph: Graph) -> bool:
+    """Whether any node of a graph rounds to 8 or 16 bits."""
+    return any(_rounded(v) for n in graph.nodes for v in n.results)
+
+
+def rounded_names(graph: Graph) -> list[str]:
+    """The names of the values of an imported graph that are rounded to 8 or 16 bits."""
+    return [v.name for n in graph.nodes for v in n.results if _rounded(v)]
+
+
+def _rounded(v: Value) -> bool:
+    return v.dtype.kind in "iu" and v.dtype.nbytes <= 2
+
+
+def judge_layers(imported: Graph, optimised: Graph, judge: Judge, inputs: Mapping[str, Array]) -> Ties:
+    """Each layer of ``optimised`` on the operands that ``judge`` computes, against the real results of ``imported``.
+
+    ``judge`` must know the `rounded_names` of ``imported``, as far as the model has them.
+    """
+    theirs = judge.run(inputs).values
+    reals = _real_results(imported, theirs, inputs)
+    values: dict[Value, Array] = {v: optimised.array(v) for v in optimised.constants}
+    values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in optimised.inputs}
+    layers = elements = differing = 0
+    wrong: list[str] = []
+    for node in optimised.nodes:
+        for v, got in zip(node.results, node.evaluate(values), strict=True):
+            values[v] = got
+            real = reals.get(v.name)
+            if real is None or not _rounded(v) or real.shape != got.shape:
+                continue
+            want = theirs[v.name]
+            info = np.iinfo(v.dtype.numpy.name)
+            apart = np.abs(got.astype(np.float64) - np.clip(real, info.min, info.max))
+            bad = (apart > TIE) & (got != want) & ~_near_ties(node, imported, reals, got.shape)
+            layers, elements, differing = layers + 1, elements + got.size, differing + int((got != want).sum())
+            if bad.any():
+                at = tuple(int(i) for i in np.argwhere(bad)[0])
+                wrong.append(f"{v.name}: {got[at]} where {real[at]:.5f} is real, at {list(at)}; {int(bad.sum())} such")
+            values[v] = want.astype(v.dtype.numpy)
+    return Ties(layers, elements, differing, tuple(wrong))
+
+
+def _real_results(imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """What is rounded, before it is: of the reference's own rounded tensors, in float64."""
+    values: dict[Value, Array] = {v: imported.array(v) for v in imported.constants}
+    values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in imported.inputs}
+    reals: dict[str, Array] = {}
+    for node in imported.nodes:
+        results = node.evaluate(values, wide=True)
+        for v, got in zip(node.results, results, strict=True):
+            values[v] = got
+            if _rounded(v) and v.name in theirs:
+                reals[v.name] = _before_rounding(node, values, got)
+                values[v] = theirs[v.name]
+    return reals
+
+
+def _before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) -> Array:
+    """The real numbers that a node of an imported graph rounds; what it moves or picks is what it is."""
+    body = node.op.elementwise
+    if body is None or not isinstance(body, ex.Convert) or not body.operand.dtype.is_float:
+        return rounded.astype(np.float64)
+    inner = body.operand
+    for part in ex.distinct(inner):
+        if isinstance(part, ex.Apply) and part.fn == "rne":
+            inner = ex.replaced(inner, part, part.operands[0])
+    known = [values[v] for v in node.operands if v is not None]
+    return np.broadcast_to(ex.evaluate(inner, lambda i: known[i], wide=True).astype(np.float64), rounded.shape)
+
+
+def _near_ties(node: Node, imported: Graph, reals: Mapping[str, Array], shape: Sequence[int]) -> Array:
+    """Where a tensor that was fused into a node is a tie itself: the node may have gone on with the other side."""
+    near = np.zeros(tuple(shape), bool)
+    own = {v.name for v in node.results}
+    for other in imported.nodes:
+        if not set(other.origins) & set(node.origins):
+            continue
+        for v in other.results:
+            real = reals.get(v.name)
+            if real is not None and v.name not in own and real.shape == tuple(shape):
+                near |= np.abs(np.abs(real - np.floor(real)) - 0.5) <= TIE - 0.5
+    return near

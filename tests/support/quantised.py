@@ -1,0 +1,94 @@
+"""Small quantised networks as ONNX models, in the form that quantisers write: each operator between Q and DQ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+class Net:
+    """A chain of operators between QuantizeLinear and DequantizeLinear; every method adds to it."""
+
+    def __init__(self, seed: int, shape: tuple[int, ...]) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.shape = shape
+        self.input = helper.make_tensor_value_info("x", TensorProto.INT8, shape)
+        self.scale = "x.scale"
+        self.last = "x"
+        self._constant("x.scale", np.float32(0.05))
+        self._constant("x.zero", np.int8(-7))
+
+    def _constant(self, name: str, array: np.ndarray) -> str:
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def _node(self, op: str, inputs: list[str], output: str, **attrs: object) -> str:
+        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attrs))
+        return output
+
+    def _real(self, name: str) -> str:
+        return self._node("DequantizeLinear", [name, f"{name}.scale", f"{name}.zero"], f"{name}.real{len(self.nodes)}")
+
+    def _quantised(self, real: str, scale: float, zero: int) -> str:
+        name = f"q{len(self.nodes)}"
+        self._constant(f"{name}.scale", np.float32(scale))
+        self._constant(f"{name}.zero", np.int8(zero))
+        self.last = self._node("QuantizeLinear", [real, f"{name}.scale", f"{name}.zero"], name)
+        return self.last
+
+    def conv(self, channels: int, kernel: int, groups: int = 1, relu: bool = False, add: str = "") -> str:
+        """A convolution with a scale for each channel; with ``add``, the value of that name is added to it."""
+        rank = len(self.shape) - 2
+        fan = self.shape[1] // groups
+        w = self.rng.integers(-127, 128, (channels, fan, *[kernel] * rank)).astype(np.int8)
+        scale = (self.rng.uniform(0.5, 1.5, channels) * 0.02 / np.sqrt(fan * kernel**rank)).astype(np.float32)
+        stem = f"w{len(self.nodes)}"
+        inputs = [self._constant(stem, w), self._constant(f"{stem}.scale", scale)]
+        weights = self._node("DequantizeLinear", inputs, f"{stem}.real", axis=0)
+        bias = self._constant(f"{stem}.b", self.rng.integers(-9999, 9999, channels).astype(np.int32))
+        own = self._constant(f"{stem}.bs", (scale * self._scale_of(self.last)).astype(np.float32))
+        b = self._node("DequantizeLinear", [bias, own], f"{stem}.breal", axis=0)
+        pads = [kernel // 2] * (2 * rank)
+        y = self._node("Conv", [self._real(self.last), weights, b], f"{stem}.y", pads=pads, group=groups)
+        self.shape = (self.shape[0], channels, *self.shape[2:])
+        if add:
+            self._quantised(y, 0.04, 3)
+            y = self._node("Add", [self._real(self.last), self._real(add)], f"{stem}.sum")
+        if relu:
+            y = self._node("Relu", [y], f"{stem}.relu")
+        return self._quantised(y, 0.031, -128 if relu else 5)
+
+    def _scale_of(self, name: str) -> np.float32:
+        found = next(t for t in self.constants if t.name == f"{name}.scale")
+        return np.float32(numpy_helper.to_array(found))
+
+    def unary(self, op: str, scale: float, zero: int, **attrs: object) -> str:
+        return self._quantised(self._node(op, [self._real(self.last)], f"{op}{len(self.nodes)}", **attrs), scale, zero)
+
+    def model(self, path: Path) -> Path:
+        """Write the model, whose output is the last value."""
+        out = helper.make_empty_tensor_value_info(self.last)
+        graph = helper.make_graph(self.nodes, "quantised", [self.input], [out], self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        model = onnx.shape_inference.infer_shapes(model)
+        onnx.save(model, path)
+        return path
+
+
+def residual(path: Path, seed: int = 0) -> Path:
+    """Two blocks of convolutions with an addition, an average, a sigmoid and a join of axes."""
+    net = Net(seed, (1, 3, 9, 7))
+    first = net.conv(8, 3, relu=True)
+    net.conv(8, 3, groups=8, relu=True)
+    net.conv(8, 1, add=first, relu=True)
+    net.unary("MaxPool", 0.031, -128, kernel_shape=[2, 2], strides=[2, 2])
+    net.shape = (1, 8, 4, 3)
+    net.conv(12, 3)
+    net.unary("Sigmoid", 1 / 256, -128)
+    net.unary("GlobalAveragePool", 1 / 256, -128)
+    return net.model(path)
