@@ -41,7 +41,8 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.ranges import Range
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32
+from mccompile.ir.types import F32, DType
+from mccompile.passes.analysis.contraction import is_product
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def analyse(graph: Graph, rule: Rule, may_round: bool) -> Analysis:
 
 def _visit(a: Analysis, node: Node, rule: Rule) -> None:
     stored = any(v.type.layout is not None for v in (*node.inputs, *node.results))
-    if stored or any(a.is_const(node.operands[i]) for i in node.pre):
+    if stored or any(a.is_const(node.operands[i]) and not widens_weights(node, i) for i in node.pre):
         a.release(node, f"{node.where} is not followed")
         return
     operands = [None if v is None else _prologue(a, node, i, v) for i, v in enumerate(node.operands)]
@@ -180,6 +181,25 @@ def _visit(a: Analysis, node: Node, rule: Rule) -> None:
         return
     for i, (value, channels) in enumerate(zip(node.results, results, strict=True)):
         a.found[value] = _epilogue(a, node, i, value, channels)
+
+
+def widens_weights(node: Node, i: int) -> bool:
+    """Whether prologue ``i`` is what a product makes of each of its weights alone."""
+    return is_product(node.op) and i == 1 and ex.variables(node.pre[i]) == {ex.ACC}
+
+
+def weights_read(a: Analysis, node: Node) -> Array | None:
+    """What a product reads as operand 1, if that is known at compile time."""
+    weights = node.operands[1]
+    if weights is None or not a.is_const(weights) or (1 in node.pre and not widens_weights(node, 1)):
+        return None
+    array = a.graph.array(weights)
+    return ex.evaluate(node.pre[1], lambda i: array) if 1 in node.pre else array
+
+
+def sum_type(node: Node) -> DType:
+    """The type in which the only result of an operator is computed, before its epilogue."""
+    return node.op.infer(*node.operand_types())[0].dtype
 
 
 def _prologue(a: Analysis, node: Node, i: int, value: Value) -> Channels:

@@ -35,7 +35,7 @@ from mccompile.ops.slice import Slice
 from mccompile.ops.split import Split
 from mccompile.passes.analysis.axes import kept_axes
 from mccompile.passes.analysis.contraction import contraction, is_product
-from mccompile.passes.channels.flow import Analysis, Channels, Need, sized
+from mccompile.passes.channels.flow import Analysis, Channels, Need, sized, sum_type, weights_read
 
 _WINOGRAD = 16
 """How much more than a plain sum the sums of a fast convolution may be off."""
@@ -71,19 +71,12 @@ class _Weights:
     finite: bool
 
 
-def _weights(a: Analysis, node: Node) -> Array | None:
-    """The elements of operand 1 if it is a plain constant."""
-    weights = node.operands[1]
-    return a.graph.array(weights) if weights is not None and a.is_const(weights) and 1 not in node.pre else None
-
-
 def _factors(a: Analysis, node: Node, taps: Array) -> _Weights:
-    """What is known of operand 1, whose elements in another order are ``taps``."""
-    value = _operand(node, 1)
-    whole, array = a.of(value).range, a.graph.array(value)
+    """What is known of operand 1, which a node reads as ``taps``, in another order."""
+    whole = a.of(_operand(node, 1)).range
     finite = bool(np.isfinite(whole.low[0]) and np.isfinite(whole.high[0]))
     g, m, c, t = taps.shape
-    if np.count_nonzero(array) == array.size:
+    if np.count_nonzero(taps) == taps.size:
         used = np.ones((g, 1, c), dtype=bool)
     else:
         used = (taps != 0).any(3) if t > 1 else taps.reshape(g, m, c) != 0
@@ -143,7 +136,7 @@ def _may_go(a: Analysis, x: Range, dtype: DType, padded: bool) -> Array:
 
 def _sums(a: Analysis, node: Node, taps: Array, x: Channels, padded: bool, seen: Range) -> tuple[Array, Range]:
     """Ids and range of the results of sums with ``taps[group, m, c, t]``; ``seen`` is what is multiplied."""
-    dtype = node.result.dtype
+    dtype = sum_type(node)
     w = _factors(a, node, taps)
     g, m, c, _ = taps.shape
     ids = a.fresh(g * m)
@@ -162,7 +155,7 @@ def _sums(a: Analysis, node: Node, taps: Array, x: Channels, padded: bool, seen:
 
 def _product(a: Analysis, node: Node, op: Op, operands: list[Channels | None]) -> list[Channels] | None:
     """Sums of products with constant weights, each of which is of a channel of the operand and one of the result."""
-    weights, found = _weights(a, node), contraction(node)
+    weights, found = weights_read(a, node), contraction(node)
     if weights is None or found is None:
         return None
     axis = found.operand.axis

@@ -20,7 +20,7 @@ from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.split import Split
 from mccompile.passes.analysis.contraction import contraction, is_product
-from mccompile.passes.channels.flow import Analysis, Channels, Kept
+from mccompile.passes.channels.flow import Analysis, Channels, Kept, sum_type, weights_read
 
 
 @dataclass
@@ -140,14 +140,14 @@ def _shift(s: Shrink, node: Node, taps: Array, gone: Array, axis: int) -> None:
     shift = taps[:, given].reshape(len(taps), int(given.sum()), -1).sum(2, dtype=np.float64) @ known.low[given]
     if not shift.any():  # all their weights are zero, as they are if they are padded
         return
-    dtype = node.result.dtype
+    dtype = sum_type(node)
     shape = tuple(shift.size if a == axis else 1 for a in range(axis, len(node.result.shape)))
     _add_bias(s.graph, node, shift.astype(dtype.numpy).reshape(shape))
 
 
 def _add_bias(graph: Graph, node: Node, shift: Array) -> None:
     """acc becomes acc + shift; where a constant is added to acc first, it takes the shift."""
-    dtype = node.result.dtype
+    dtype = sum_type(node)
     body = node.post.get(0, ex.acc(dtype))
     bias = _first_bias(graph, node, body)
     if bias is not None:
@@ -163,7 +163,7 @@ def _add_bias(graph: Graph, node: Node, shift: Array) -> None:
 
 def _first_bias(graph: Graph, node: Node, body: ex.Expr) -> int | None:
     """The extra operand of ``acc + x``, if that is all that the epilogue does with acc, and with x."""
-    acc = ex.acc(node.result.dtype)
+    acc = ex.acc(sum_type(node))
     readers = [e for e in _parts(body) if acc in e.args]
     found = readers[0] if len(readers) == 1 else None
     if not isinstance(found, ex.Apply) or found.fn != "add":
@@ -190,7 +190,9 @@ def _product(s: Shrink, node: Node, op: Op) -> Op:
         node.operands[1] = s.constant(weights, axis, rows if axis == found.result.weights else columns)
         return op.in_groups(int(rows.reshape(found.groups, -1).any(1).sum()))
     if not found.scattered:
-        taps = np.moveaxis(s.graph.array(weights), (found.result.weights, found.operand.weights), (0, 1))
+        read = weights_read(s.analysis, node)
+        assert read is not None
+        taps = np.moveaxis(read, (found.result.weights, found.operand.weights), (0, 1))
         _shift(s, node, taps[rows], ~columns, found.result.axis)
     node.operands[1] = s.constant(s.constant(weights, found.result.weights, rows), found.operand.weights, columns)
     return op

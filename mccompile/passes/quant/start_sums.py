@@ -14,6 +14,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.types import F32, I32, I64
 from mccompile.passes.analysis.quantised import Quantised, quantised
+from mccompile.passes.analysis.sums import sum_range
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -21,9 +22,6 @@ ROUNDS = True
 
 _ULPS = 2.0**-21
 """How far the scale of a bias may be from that of the sum: both are products of the same two, rounded."""
-
-_ROOM = 2**30
-"""Biases beyond this may overflow with the sum."""
 
 
 def run(graph: Graph, remarks: Remarks) -> int:
@@ -76,9 +74,12 @@ def _obstacle(graph: Graph, node: Node, bias: Quantised, scale: ex.Num | ex.Var)
     given, own = np.broadcast_arrays(bias.scale, own.reshape(own.shape[-bias.integers.type.rank :]))
     if not np.allclose(given, own, rtol=_ULPS, atol=0):
         return "it has another scale"
-    if np.abs(graph.array(bias.integers).astype(np.int64)).max(initial=0) > _ROOM:
-        return "the sum might overflow"
-    return ""
+    reach, _ = sum_range(graph, node)
+    begins = graph.array(bias.integers).reshape(-1).astype(np.float64)
+    if reach.low.size not in (1, begins.size):
+        reach = reach.whole()
+    fits = (reach.low + begins >= -(2.0**31)) & (reach.high + begins < 2.0**31)
+    return "" if fits.all() else "the sum might overflow"
 
 
 def _bias_of(e: ex.Expr) -> tuple[ex.Num | ex.Var, int] | None:
