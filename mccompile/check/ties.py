@@ -1,7 +1,7 @@
-"""Whether a quantised network is right where its outputs differ: every layer alone, fed with the reference's own tensors.
+"""Whether a quantised network is right where its outputs differ: each layer alone, fed with the reference's tensors.
 
-A layer computes real numbers and rounds them to 8 or 16 bits. Engines compute the real number in floats or integers of
-their own, and where it is a tie (3.5 between 3 and 4) they may fall to either side; what follows magnifies that, a
+A layer computes real numbers and rounds them to 8 or 16 bits. Engines compute the real number in floats or integers
+of their own, and where it is a tie (3.5 between 3 and 4) they may fall to either side; what follows magnifies that, a
 softmax from 1 step to 20. So outputs tell little. A layer is right if, of the reference's own operands, each of its
 results is at most 1/2 + 2^-13 from the real one, which is computed in float64 and cut off at the ends of the type::
 
@@ -102,12 +102,15 @@ def judge_layers(imported: Graph, optimised: Graph, judge: Judge, inputs: Mappin
             layers, elements, differing = layers + 1, elements + got.size, differing + int((got != want).sum())
             if bad.any():
                 at = tuple(int(i) for i in np.argwhere(bad)[0])
-                wrong.append(f"{v.name}: {got[at]} where {real[at]:.5f} is real, at {list(at)}; {int(bad.sum())} such")
+                first = f"{v.name}: {got[at]} where {real[at]:.5f} is real, at {list(at)}"
+                wrong.append(f"{first}; {int(bad.sum())} such")
             values[v] = want.astype(v.dtype.numpy)
     return Ties(layers, elements, differing, tuple(wrong))
 
 
-def _real_results(imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
+def _real_results(
+    imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array]
+) -> dict[str, Array]:
     """What is rounded, before it is: of the reference's own rounded tensors, in float64."""
     values: dict[Value, Array] = {v: imported.array(v) for v in imported.constants}
     values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in imported.inputs}

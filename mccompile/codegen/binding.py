@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.op import Op
-from mccompile.ir.types import DType, Factor
+from mccompile.ir.types import I32, DType, Factor
 from mccompile.kernels.model.tiles import Segment
 
 
@@ -340,6 +341,13 @@ class KernelContext:
 
     def literal(self, value: float, dtype: DType) -> str:
         return self.uses.say(literal(value, dtype))
+
+    wide: ClassVar[DType] = I32
+    """What bytes are computed in."""
+
+    def table(self, elements: np.ndarray[Any, np.dtype[Any]]) -> str:
+        """The name of a constant array of the file."""
+        return self.uses.table(elements)
 
     def reduction_start(self, mode: str, dtype: DType) -> str:
         """The neutral element of sum, prod, max or min."""

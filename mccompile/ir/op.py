@@ -92,6 +92,11 @@ class Op:
         each that broadcasts to the result. None for an operator that does something else."""
         return None
 
+    def on_bytes(self, scale: float) -> Op | None:
+        """The operator by integers alone, on bytes that stand for numbers ``scale`` apart, its results in units of
+        2^-31. None if there is no such."""
+        return None
+
     @property
     def elementwise(self) -> ex.Expr | None:
         """What the only result is at each place: an expression over the operands (variable i), broadcast."""

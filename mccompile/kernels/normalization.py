@@ -16,6 +16,7 @@ from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, rea
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.softmax import Softmax
+from mccompile.ops.softmax_bytes import SoftmaxBytes
 from mccompile.targets.target import Target
 
 ROW_CYCLES = 60
@@ -65,8 +66,8 @@ def _nests(node: Node, b: Builder) -> tuple[list[View], list[View]]:
 
 def normalised_axes(node: Node) -> tuple[int, ...]:
     op = node.op
-    assert isinstance(op, Normalize | Softmax)
-    return (op.axis,) if isinstance(op, Softmax) else op.axes
+    assert isinstance(op, Normalize | Softmax | SoftmaxBytes)
+    return op.axes if isinstance(op, Normalize) else (op.axis,)
 
 
 def overwritable(node: Node, x: View, y: View, extras: list[View]) -> tuple[int, ...]:
@@ -79,6 +80,11 @@ def overwritable(node: Node, x: View, y: View, extras: list[View]) -> tuple[int,
 class SoftmaxGeneric(_Rows):
     ops = ("softmax",)
     kernel = "softmax.generic"
+
+
+class SoftmaxBytesGeneric(_Rows):
+    ops = ("softmax_bytes",)
+    kernel = "softmax_bytes.generic"
 
 
 class NormalizeGeneric(_Rows):
@@ -162,4 +168,4 @@ class NormalizeVector(_RowsVector):
     kernel = "normalize.vector"
 
 
-VARIANTS = (SoftmaxGeneric(), NormalizeGeneric(), SoftmaxVector(), NormalizeVector())
+VARIANTS = (SoftmaxGeneric(), SoftmaxBytesGeneric(), NormalizeGeneric(), SoftmaxVector(), NormalizeVector())

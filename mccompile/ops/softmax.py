@@ -15,6 +15,7 @@ from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.softmax_bytes import SoftmaxBytes
 
 _MODES = ("soft", "log", "hard")
 
@@ -30,6 +31,9 @@ class Softmax(Op):
 
     axis: int
     mode: str = "soft"
+
+    def on_bytes(self, scale: float) -> Op | None:
+        return SoftmaxBytes(self.axis, scale) if self.mode == "soft" else None
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (x,) = types

@@ -14,7 +14,7 @@ _FUSE = (
 _RECOGNIZE = ("simplify-movement", "fold-space-to-depth", "recognize-normalization", "recognize-softmax")
 _INTEGERS = (
     "sink-dequantise", "raise-quantise", "sink-dequantise", "fold-constants", "integer-products", "integer-sums",
-    "start-sums", "eliminate-dead-code",
+    "integer-softmax", "start-sums", "eliminate-dead-code",
 )  # fmt: skip
 _SCALES = (
     "store-integers", "start-sums", "fold-dequantised", "fold-constants", "canonicalize", "requantise",

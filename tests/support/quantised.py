@@ -32,7 +32,8 @@ class Net:
         return output
 
     def _real(self, name: str) -> str:
-        return self._node("DequantizeLinear", [name, f"{name}.scale", f"{name}.zero"], f"{name}.real{len(self.nodes)}")
+        inputs = [name, f"{name}.scale", f"{name}.zero"]
+        return self._node("DequantizeLinear", inputs, f"{name}.real{len(self.nodes)}")
 
     def _quantised(self, real: str, scale: float, zero: int) -> str:
         name = f"q{len(self.nodes)}"
@@ -54,7 +55,8 @@ class Net:
         own = self._constant(f"{stem}.bs", (scale * self._scale_of(self.last)).astype(np.float32))
         b = self._node("DequantizeLinear", [bias, own], f"{stem}.breal", axis=0)
         pads = [kernel // 2] * (2 * rank)
-        y = self._node("Conv", [self._real(self.last), weights, b], f"{stem}.y", pads=pads, group=groups)
+        operands = [self._real(self.last), weights, b]
+        y = self._node("Conv", operands, f"{stem}.y", pads=pads, group=groups)
         self.shape = (self.shape[0], channels, *self.shape[2:])
         if add:
             self._quantised(y, 0.04, 3)

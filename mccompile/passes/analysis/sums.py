@@ -31,9 +31,14 @@ def sum_range(graph: Graph, node: Node) -> tuple[Range, int | None]:
     """
     nests = node.op.structure(node.operand_types())
     x = node.operands[0] if node.operands else None
-    if x is None or len(nests) != 1 or not node.op.multilinear:
+    if x is None or len(nests) != 1:
         return _ANYTHING, None
-    reach = _prologued(graph, node, x)
+    reach = _prologued(graph, node, x).whole()
+    if not node.op.multilinear:
+        others = [None] * (len(node.operands) - 1)
+        found = node.op.value_range(node.operand_types(), [reach, *others]) if not others else ()
+        known = bool(found) and bool(np.isfinite([found[0].low.min(), found[0].high.max()]).all())
+        return (found[0].whole(), None) if known else (_ANYTHING, None)
     if node.op.multilinear == (0,):
         count = terms(node)
         low, high = np.minimum(reach.low.min(), 0) * count, np.maximum(reach.high.max(), 0) * count

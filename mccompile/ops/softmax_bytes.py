@@ -1,0 +1,67 @@
+"""Softmax of bytes by integers alone: a table of powers, one division for each row.
+
+Worked example, bytes half a unit apart: of -3, 1, 0 the largest is 1, and their powers are T[4], T[0], T[1] with
+Worked example, bytes half a unit apart: of -3, 1, 0 the largest is 1, and their powers are T[4], T[0], T[1], where
+T[d] = exp(-0.5 d) * 2^24, rounded. Their sum S divides each: the results are T[4] / S, T[0] / S, T[1] / S, in units of
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.ranges import Range, constant
+from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Structure, over_axes
+from mccompile.ir.types import I32, TensorType
+
+ONE = 31
+"""Results are in units of 2^-31."""
+
+
+@dataclass(frozen=True)
+class SoftmaxBytes(Op):
+    """Along ``axis``, of numbers ``scale`` apart. Operand of i8 or u8; result of i32, of 0 to 2^31 - 1."""
+
+    name = "softmax_bytes"
+    kind = Kind.COMPLEX
+    layouts = Layouts.ALIKE
+
+    axis: int
+    scale: float
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (x,) = types
+        assert x is not None
+        return over_axes(x, (self.axis,), self.infer(x))
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        (x,) = ranges
+        assert x is not None
+        return (constant(0, 2.0**ONE - 1, x.low.size),)
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        if x.dtype.name not in ("i8", "u8") or not 0 <= self.axis < x.rank or not self.scale > 0:
+            raise TypeRuleError(f"softmax of {x} along axis {self.axis}, {self.scale} apart, is not defined")
+        return (x.with_dtype(I32),)
+
+    def powers(self, count: int) -> Array:
+        """exp(-scale * d) for d from 0 to 255, in units that leave room for a sum of ``count``: u32."""
+        bits = min(24, 31 - math.ceil(math.log2(max(count, 2))))
+        return np.rint(np.exp(-np.float64(self.scale) * np.arange(256)) * 2.0**bits).astype(np.uint32)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        """As the kernel does it, bit by bit."""
+        x = np.asarray(arrays[0]).astype(np.int64)
+        power = self.powers(x.shape[self.axis])[x.max(self.axis, keepdims=True) - x].astype(np.uint64)
+        total = power.sum(self.axis, keepdims=True)
+        shift = (31 - np.floor(np.log2(total.astype(np.float64)))).astype(np.uint64)
+        inverse = np.minimum((np.uint64(1) << np.uint64(63)) // (total << shift), np.uint64(2**32 - 1))
+        share = ((power * inverse) << shift) >> np.uint64(32)
+        return (np.minimum(share, np.uint64(2**31 - 1)).astype(np.int32),)

@@ -1,0 +1,49 @@
+"""Turns the softmax of dequantised bytes into one of the bytes, where the target had better not touch floats.
+
+Worked example: what is subtracted from all cancels out, and the result is a share in units of 2^-31::
+
+    %x = map(%q) {expr={(f32((i32(x0) - i32(3))) * 0.5)}}
+    %y = softmax(%x) {axis=1} : f32
+
+    %y = softmax_bytes(%q) {axis=1, scale=0.5} post0{ (f32(acc) * 4.656612873077393e-10) } : f32
+"""
+
+from __future__ import annotations
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph
+from mccompile.ir.types import F32, I32
+from mccompile.passes.analysis.quantised import quantised
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
+
+ROUNDS = True
+
+
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+    """Take the softmax of bytes from a table of powers, by integers. Changes rounding only."""
+    r = Rewriter(graph)
+    changes = 0
+    for node in r.nodes():
+        found = None if node.pre or not node.operands else quantised(graph, r.producer(node.operands[0]))
+        if found is None or node.result.dtype != F32 or node.op.on_bytes(1.0) is None:
+            continue
+        what = f"took {node.where} of bytes"
+        if target.requant != "fixed":
+            remarks.miss(what, f"floats are fast on {target.name}")
+            continue
+        if found.scale.size != 1 or found.integers.dtype.nbytes != 1 or not (found.scale > 0).all():
+            remarks.miss(what, "its operand has no bytes of one scale")
+            continue
+        op = node.op.on_bytes(float(found.scale.reshape(-1)[0]))
+        assert op is not None
+        share = ex.apply("mul", ex.convert(ex.acc(I32), F32), ex.num(2.0**-31))
+        post = node.post.get(0, ex.acc(F32))
+        node.op = op
+        node.post = {0: ex.replaced(post, ex.acc(F32), share)}
+        r.rewire(node, [found.integers])
+        remarks.hit(what)
+        changes += 1
+    r.finish()
+    return changes
