@@ -1,8 +1,8 @@
 """Softmax of bytes by integers alone: a table of powers, one division for each row.
 
 Worked example, bytes half a unit apart: of -3, 1, 0 the largest is 1, and their powers are T[4], T[0], T[1] with
-Worked example, bytes half a unit apart: of -3, 1, 0 the largest is 1, and their powers are T[4], T[0], T[1], where
-T[d] = exp(-0.5 d) * 2^24, rounded. Their sum S divides each: the results are T[4] / S, T[0] / S, T[1] / S, in units of
+T[d] = exp(-0.5 d) * 2^24, rounded. Their sum S divides each: the results are T[4] / S, T[0] / S, T[1] / S, in units
+of 2^-31. Zero points cancel out.
 """
 
 from __future__ import annotations

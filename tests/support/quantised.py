@@ -70,7 +70,8 @@ class Net:
         return np.float32(numpy_helper.to_array(found))
 
     def unary(self, op: str, scale: float, zero: int, **attrs: object) -> str:
-        return self._quantised(self._node(op, [self._real(self.last)], f"{op}{len(self.nodes)}", **attrs), scale, zero)
+        real = self._node(op, [self._real(self.last)], f"{op}{len(self.nodes)}", **attrs)
+        return self._quantised(real, scale, zero)
 
     def model(self, path: Path) -> Path:
         """Write the model, whose output is the last value."""
