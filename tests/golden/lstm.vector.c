@@ -17,8 +17,7 @@ static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float
     float *next = scratch + (9 - from);
     const int32_t turn = (from == 0) ? 1 : -1;
     const int32_t first = (from == 0) ? 0 : 8;
-    const float *a = h + first;
-    int32_t w = j * 36 + first * 64;
+    const float *own = &x1[j * 36];
     mcc_vf g0_0 = mcc_vload(&x0[t * 36 + j]);
     mcc_vf g0_1 = mcc_vload_n(&x0[t * 36 + 8 + j], 1);
     mcc_vf g1_0 = mcc_vload(&x0[t * 36 + 9 + j]);
@@ -28,17 +27,17 @@ static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float
     mcc_vf g3_0 = mcc_vload(&x0[t * 36 + 27 + j]);
     mcc_vf g3_1 = mcc_vload_n(&x0[t * 36 + 35 + j], 1);
     for (int32_t i = 0; i < 9; ++i) {
-        const mcc_vf s = mcc_vset(*a);
-        g0_0 = mcc_vfma(s, mcc_vload(&x1[w]), g0_0);
-        g0_1 = mcc_vfma(s, mcc_vload(&x1[w + 8]), g0_1);
-        g1_0 = mcc_vfma(s, mcc_vload(&x1[w + 16]), g1_0);
-        g1_1 = mcc_vfma(s, mcc_vload(&x1[w + 24]), g1_1);
-        g2_0 = mcc_vfma(s, mcc_vload(&x1[w + 32]), g2_0);
-        g2_1 = mcc_vfma(s, mcc_vload(&x1[w + 40]), g2_1);
-        g3_0 = mcc_vfma(s, mcc_vload(&x1[w + 48]), g3_0);
-        g3_1 = mcc_vfma(s, mcc_vload(&x1[w + 56]), g3_1);
-        a += turn;
-        w += turn * 64;
+        const int32_t unit = first + turn * i;
+        const float *w = own + unit * 64;
+        const mcc_vf s = mcc_vset(h[unit]);
+        g0_0 = mcc_vfma(s, mcc_vload(w), g0_0);
+        g0_1 = mcc_vfma(s, mcc_vload(w + 8), g0_1);
+        g1_0 = mcc_vfma(s, mcc_vload(w + 16), g1_0);
+        g1_1 = mcc_vfma(s, mcc_vload(w + 24), g1_1);
+        g2_0 = mcc_vfma(s, mcc_vload(w + 32), g2_0);
+        g2_1 = mcc_vfma(s, mcc_vload(w + 40), g2_1);
+        g3_0 = mcc_vfma(s, mcc_vload(w + 48), g3_0);
+        g3_1 = mcc_vfma(s, mcc_vload(w + 56), g3_1);
     }
     float *c = scratch + 18;
     const mcc_vf before0 = mcc_vload(c + j);
