@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +16,7 @@ from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Call
-from mccompile.kernels.conv.winograd import VARIANTS, ConvWinograd
+from mccompile.kernels.conv.winograd import FULL_SET, VARIANTS, ConvWinograd
 from mccompile.kernels.conv.winograd_matrices import (
     MAX_PRODUCTS,
     Matrix,
@@ -23,6 +25,7 @@ from mccompile.kernels.conv.winograd_matrices import (
     filtering,
     sums,
 )
+from mccompile.kernels.variant import Offer
 from mccompile.lower.growth import weight_bytes
 from mccompile.lower.lower import lower
 from mccompile.ops.registry import lookup
@@ -211,6 +214,22 @@ def test_kernels_agree_with_float64(variant: ConvWinograd, target: str, tmp_path
             (got,) = library.run(b, inputs)
             error = np.abs(got.reshape(_stored(exact).shape) - _stored(exact)).max()
             assert error <= BOUNDS[max(variant.outputs)] * max(np.abs(exact).max(), 1.0), layer
+
+
+@pytest.mark.parametrize("target", WIDE)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.label)
+def test_points_of_a_tile_spread_over_the_sets_of_the_first_cache(variant: ConvWinograd, target: str) -> None:
+    """64 tiles of 16 channels were 8192 bytes from point to point: every point of a tile on one set."""
+    machine, most = resolve(target).machine, 0
+    for extent in (8, 16, 32, 64):
+        for channels in (8, 16, 32, 48, 64):
+            graph, _ = Layer((1, channels, extent, extent), channels).graph()
+            offer = variant.offer(graph.nodes[0], resolve(target), graph.constants)
+            assert isinstance(offer, Offer)
+            plane = 4 * offer.params.point_plane(channels)
+            places = (i * plane % machine.way // machine.line for i in range(math.prod(offer.params.points)))
+            most = max(most, *Counter(places).values())
+    assert 1 <= most <= FULL_SET
 
 
 def test_what_it_does_not_support() -> None:

@@ -47,6 +47,8 @@ INSTRUCTIONS = 2
 no gain to them (Zen 4, Sapphire Rapids)."""
 LEAST_CHANNELS = 8
 """Channels of a group that vectors are not wasted on."""
+FULL_SET = 4
+"""Points in one set of the first cache that have room there beside pixels and weights: half of eight ways."""
 TILE_OVERHEAD = 40
 """Cycles to find the pixels of a tile, for its points and again for its results."""
 
@@ -56,7 +58,8 @@ class WinogradTile(Tile):
     """Products in register tiles of ``rows`` tiles by ``vectors`` of output channels, ``block`` tiles at a time.
 
     ``outputs`` results along each of two spatial axes take ``taps``; ``pads`` is what comes before the image. Weights
-    are asked for ``ahead`` bytes early; 0: they are near.
+    are asked for ``ahead`` bytes early; 0: they are near. There are ``gap`` floats between
+    the points of all tiles of a block: see `_gap`.
     """
 
     block: int
@@ -66,6 +69,7 @@ class WinogradTile(Tile):
     strides: tuple[int, int]
     dilations: tuple[int, int]
     ahead: int = 0
+    gap: int = 0
 
     @property
     def kernel(self) -> tuple[int, int]:
@@ -107,14 +111,18 @@ class WinogradTile(Tile):
         """Floats from a tile's point to the next tile's: a vector more, lest rows fall on the same cache lines."""
         return self.zeros(channels) + self.lanes
 
+    def point_plane(self, channels: int) -> int:
+        """Floats from a point of all tiles of a block to the next point of them."""
+        return self.block * self.point_row(channels) + self.gap
+
     @property
     def product_row(self) -> int:
         """Floats from a tile's products to the next tile's."""
         return math.prod(self.points) * self.width + self.lanes
 
     def scratch(self, channels: int) -> int:
-        points = math.prod(self.points) * self.point_row(channels)
-        return self.zeros(channels) + self.block * (points + self.product_row)
+        points = math.prod(self.points) * self.point_plane(channels)
+        return self.zeros(channels) + points + self.block * self.product_row
 
     def row_counts(self, tiles: int) -> list[int]:
         """Rows of the register tiles that blocks of ``tiles`` tiles need, the most first."""
@@ -327,7 +335,20 @@ def _blocked(tile: WinogradTile, shape: _Shape, target: Target) -> tuple[float, 
     even = -(-tiles // blocks)
     block = even if blocks == 1 else min(-(-even // tile.rows) * tile.rows, tiles)
     chosen = replace(tile, block=block)
+    chosen = replace(chosen, gap=_gap(chosen, shape.inputs, target))
     return _cycles(chosen, shape, tiles, target), chosen
+
+
+def _gap(tile: WinogradTile, channels: int, target: Target) -> int:
+    """Floats of a cache line, where the points of a tile would meet in so few sets of the first cache that they drive
+    each other out before products read them; else 0.
+
+    64 tiles of 32 floats are 8192 bytes, so that all 36 points of F(4, 3) fall on one set of a cache with ways of
+    4096 bytes; with a line between them, they fall on 36.
+    """
+    way, line = target.machine.way, target.machine.line
+    sets = way // math.gcd(way, 4 * tile.point_plane(channels))
+    return line // 4 if sets * FULL_SET < math.prod(tile.points) else 0
 
 
 def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> float:
