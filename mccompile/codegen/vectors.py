@@ -134,6 +134,10 @@ class Vectors:
         """How many vectors of an expression one turn of a loop takes: few of what is long."""
         return 2 if vector_cycles([body], self.machine.vector_bytes) > 8 else 4
 
+    def unfollowed(self, loads: int) -> bool:
+        """Whether a turn of a loop has more ``loads`` than hardware follows, where turns are written out at all."""
+        return self.lanes > 4 and 0 < self.machine.followed < loads
+
     @staticmethod
     def varying(views: Sequence[BoundView], *coordinates: str) -> list[str]:
         """Those coordinates of leading axes on which it depends which elements of the views are meant."""

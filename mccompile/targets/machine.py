@@ -38,6 +38,7 @@ class Machine:
         multiply_adds: of f32, per cycle, by all units together.
         latency: cycles from one multiply-add to the next on the same accumulator.
         loads: of vectors, per cycle, of at most ``load_bytes`` each.
+        followed: loads of one loop that hardware follows, and fetches ahead of; 0: any number.
         line: bytes of a cache line.
         way: bytes between lines that meet in one set of the first cache.
         l1, l2: bytes of the data caches; 0: there is none.
@@ -52,6 +53,7 @@ class Machine:
     latency: int = 4
     loads: int = 2
     load_bytes: int = 32
+    followed: int = 0
     line: int = 64
     way: int = 4096
     l1: int = 0

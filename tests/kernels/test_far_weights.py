@@ -63,6 +63,24 @@ def test_results_far_away_are_asked_for(case: VariantCase, asked: set[str], tmp_
 
 
 @pytest.mark.parametrize(
+    ("case", "crowded"),
+    [
+        (matmul((1, 512), 128), True),
+        (matmul((1, 512), 64), False),
+        (matmul((16, 512), 128), False),
+    ],
+    ids=lambda v: v.name if isinstance(v, VariantCase) else "",
+)
+def test_one_row_has_no_more_loads_to_a_turn_than_are_followed(
+    case: VariantCase, crowded: bool, tmp_path: Path
+) -> None:
+    """Four steps of eight vectors are 32 loads; two are 16."""
+    text = _text(case, tmp_path)
+    assert ("MCC_UNROLL_BY_2\n" in text) == crowded
+    assert ("MCC_UNROLL\n" in text) != crowded
+
+
+@pytest.mark.parametrize(
     ("channels", "extent", "label"),
     [(64, 32, "m=4"), (256, 14, "m=5"), (512, 14, "m=5"), (512, 7, "m=4x2")],
 )
