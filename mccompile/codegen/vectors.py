@@ -16,7 +16,7 @@ from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import F32, DType
 from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
-from mccompile.kernels.model.tiles import Segment, narrow, segments
+from mccompile.kernels.model.tiles import Segment, fits, narrow, segments
 from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
 
@@ -133,6 +133,10 @@ class Vectors:
     def unrolled(self, body: ex.Expr) -> int:
         """How many vectors of an expression one turn of a loop takes: few of what is long."""
         return 2 if vector_cycles([body], self.machine.vector_bytes) > 8 else 4
+
+    def holds_twice(self, rows: int, vectors: int) -> bool:
+        """Whether registers hold two sums for each element of a tile while its products are added up."""
+        return fits(rows, vectors, self.target, spare=rows * vectors)
 
     def unfollowed(self, loads: int) -> bool:
         """Whether a turn of a loop has more ``loads`` than hardware follows, where turns are written out at all."""
