@@ -27,10 +27,11 @@ class Machine:
     a machine: not on the one that compiles.
 
     What is not said is as measured on Zen 4: one multiply-add of 512 bits, or two of 256, per cycle. A core with two
-    units of 512 bits (Sapphire Rapids: l1 48K, l2 2M) would be a target of its own with ``multiply_adds`` of 32, so
-    that reports say for which one was chosen; with ``load_bytes`` of 64 its tiles were worse, as weights come from
-    the second cache. There is none yet: kernels chosen for it took 0.96 to 1.04 of the time of those chosen for
-    Zen 4 on eight networks, 0.98 to 1.00 on most.
+    units of 512 bits takes half the cycles of all that is in reach of its caches, products and transforms alike, so
+    that the same kernels come first. Zen 5: the networks chosen for Zen 4 take 0.99 to 1.02 of the time of those that
+    `--tune` finds, on 14 networks. Sapphire Rapids: 0.96 to 1.04 of the time of those chosen for ``multiply_adds`` of
+    32, 0.98 to 1.00 on most of eight networks; with ``load_bytes`` of 64 its tiles were worse, as weights come from
+    the second cache. Hence there is one target of AVX-512.
 
     Attributes:
         vector_bytes: width of a vector register; 0: there are none.
