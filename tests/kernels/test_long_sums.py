@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.kernels.cases import Net, VariantCase, direct, matmul, pointwise
+from tests.kernels.cases_channels import depthwise, pool
 from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_matmul import attention, dot, variable
 from tests.kernels.cases_recurrent import cell
@@ -30,6 +31,7 @@ MOST = 2e-6
 """Of a sum of 1,000 to 10,000 equal elements; a running sum loses 2e-5."""
 MOST_OF_RUNS = 4e-6
 """The same where register tiles sum up to 256 steps before they add, or a line of 384: a running sum loses 1e-5."""
+LINE = "strides=(1,), pads=(0, 0), dilations=(1,)"
 WINDOW = "strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)"
 REDUCTIONS = [
     ("%x: f32[2,8000]", "reduce(%x) {mode='sum', axes=(1,)}", "2,1"),
@@ -47,7 +49,10 @@ PRODUCTS = [
     ("%x: f32[2,4000], %w: f32[3,4000]", "matmul(%x, %w) {trans_b=True}", "2,3"),
     ("%x: f32[4000,2], %w: f32[4000,3]", "matmul(%x, %w) {trans_a=True}", "2,3"),
     ("%x: f32[1,500,4,4], %w: f32[2,500,3,3]", "conv(%x, %w) {" + WINDOW + "}", "1,2,2,2"),
-    ("%x: f32[1,3000,2], %w: f32[2,3000,1]", "conv(%x, %w) {strides=(1,), pads=(0, 0), dilations=(1,)}", "1,2,2"),
+    ("%x: f32[1,3000,2], %w: f32[2,3000,1]", "conv(%x, %w) {" + LINE + "}", "1,2,2"),
+    ("%x: f32[1,2,4001], %w: f32[2,1,4000]", "conv(%x, %w) {" + LINE + ", groups=2}", "1,2,2"),
+    ("%x: f32[1,3,61,61], %w: f32[2,3,60,60]", "conv(%x, %w) {" + WINDOW + "}", "1,2,2,2"),
+    ("%x: f32[1,300,41], %w: f32[2,300,40]", "conv(%x, %w) {" + LINE + "}", "1,2,2"),
 ]  # fmt: skip
 
 
@@ -119,10 +124,16 @@ LONG = [
     layer_norm((2, 50, 60, 5), -3),
     layer_norm((2, 70000)),
     cell("RNN", 2, 1, 1100, True, activations=["Relu"]),
+    *(
+        replace(cell(op, 1, 1, 1501, True, **attrs), kernel=f"{op.lower()}.generic")
+        for op, attrs in (("RNN", {"activations": ["Relu"]}), ("GRU", {}), ("GRU", {"linear_before_reset": 1}))
+    ),
+    *(depthwise((1, 10, h + 1, w + 3), (h, w)) for h, w in ((32, 32), (33, 33), (5, 250), (1030, 1))),
+    pool((1, 10, 1501, 4), "AveragePool", (1500, 2)),
     *(plain("pool.generic", f"{kernel}", averaged(kernel)) for kernel in ((40, 40), (3, 600), (17, 17, 17))),
     *(
         plain("conv_transpose.generic", f"{c} {kernel}", transposed(c, kernel))
-        for c, kernel in ((500, (3, 3)), (3, (19, 20)))
+        for c, kernel in ((500, (3, 3)), (3, (19, 20)), (3, (2000,)), (300, (30, 2)))
     ),
 ]
 

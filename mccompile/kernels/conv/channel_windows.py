@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mccompile.ir.graph import Node
-from mccompile.kernels.model.tiles import Segment, narrow, segments
+from mccompile.kernels.model.tiles import LONG, Segment, narrow, segments, turns
 from mccompile.kernels.views.planes import pair
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
@@ -105,6 +105,15 @@ class ChannelWindow:
     strides: tuple[int, int]
     dilations: tuple[int, int]
     pads: tuple[int, int]
+
+    @property
+    def long(self) -> bool:
+        """Whether a sum over the window goes in runs."""
+        return math.prod(self.kernel) > LONG
+
+    def turns(self, steps: int) -> int:
+        """Turns of a loop, each of ``steps`` taps, that a run has; 0 where a turn is longer than a run."""
+        return turns(steps)
 
     def tiles_h(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.lines)

@@ -11,6 +11,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.kernels.conv.channel_windows import ChannelWindow, fit_window, window_of
+from mccompile.kernels.model.tiles import RUN
 from mccompile.kernels.variant import (
     Builder,
     Offer,
@@ -58,6 +59,8 @@ class ConvDepthwise(Variant):
             return "it is not depthwise"
         if len(x.shape) not in (3, 4):
             return "it has more than two spatial axes"
+        if w.shape[-1] > RUN:
+            return f"a line of the window has more than {RUN} taps, which would all be written out"
         if not is_channels_last(x) or not is_channels_last(node.results[0]):
             return "a layout is not channels-last"
         window = window_of(w.shape[2:], op.strides, op.dilations, op.pads)
