@@ -10,6 +10,7 @@ import onnx.shape_inference
 from mccompile.onnxio.dtypes import dtype_of_array
 from mccompile.onnxio.model import OnnxGraph, OnnxModel, OnnxNode, OnnxValue
 from mccompile.onnxio.proto import graph_to_proto, value_from_proto
+from mccompile.onnxio.wellformed import require_wellformed
 from mccompile.onnxio.write import opset_imports
 
 _SMALL = 64
@@ -24,7 +25,11 @@ def infer_types(model: OnnxModel) -> OnnxModel:
     What the file states of inner values and outputs is not used: exporters get it wrong. The model has to be
     topologically sorted, with value names unique over all its graphs. A value that cannot be inferred has no
     entry.
+
+    Raises:
+        CompileError: nodes without the form of their operators, on which ONNX's inference may end the process.
     """
+    require_wellformed(model)
     proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph_to_proto(_skeleton(model.graph)))
     proto.opset_import.extend(opset_imports(model))
     try:

@@ -10,6 +10,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
+from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.pad import Pad
@@ -83,12 +84,16 @@ def _transformed(n: Import, x: Value, t: _Transform, wanted: int, window: Array 
     """[rows, bins, wanted] of x[rows, given, 1 or 2]."""
     rows, given, parts = x.shape
     matrix_elements = given * parts * t.bins * wanted
-    if matrix_elements > MAX_WHOLE and min(_factors(t.length)) >= 4:
-        return _first(n, _in_two(n, x, t, window), 2, wanted)
+    if matrix_elements > MAX_WHOLE and t.length <= MAX_MATRIX:
+        n1, n2 = _factors(t.length)
+        in_two = n1 * n2 * 2 * -(-t.bins // n1) * 2
+        if n1 >= 4 and in_two <= MAX_MATRIX:
+            return _first(n, _in_two(n, x, t, window), 2, wanted)
+        matrix_elements = min(matrix_elements, in_two) if n1 >= 4 else matrix_elements
     if matrix_elements > MAX_MATRIX:
         raise n.error(
             f"transforming {t.length} points takes a matrix of {matrix_elements} elements, the limit is {MAX_MATRIX}",
-            hint="choose a length that has factors, such as a power of two",
+            hint="choose a shorter length, or one that has factors, such as a power of two",
         )
     matrix = t.matrix(parts, wanted)
     if window is not None:
@@ -147,7 +152,15 @@ def _sample_dft(d: Draw) -> Case:
     return Case([d.array(shape), length, np.array(axis)], attrs, frozenset({1, 2}))
 
 
-@onnx_op("DFT", sample=_sample_dft, tolerance=TOLERANCE)
+def _dft_bytes(attrs: Attributes, arrays: Arrays) -> int:
+    """Both parts of each bin: as many as there are points, unless a number says otherwise."""
+    x, (length, axis) = present(arrays)[0], (*arrays, None, None)[1:3]
+    over = -2 if axis is None else int(axis.reshape(-1)[0])
+    bins = 2 * int(x.shape[over]) if length is None else int(length.reshape(-1)[0])
+    return 8 * 2 * max(bins, 1) * max(int(x.size) // max(int(x.shape[over]), 1), 1)
+
+
+@onnx_op("DFT", sample=_sample_dft, tolerance=TOLERANCE, folding=Folding(_dft_bytes, sized=True))
 def import_dft(n: Import) -> None:
     x = n.input(0)
     rank = len(x.shape)

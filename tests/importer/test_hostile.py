@@ -117,6 +117,15 @@ CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Any]]] = {
     "Conv by its pads": (
         _added(N("Conv", ["c", "w"], ["a"], pads=[1 << 20] * 4)), {"c": IMAGE, "w": np.ones((1, 1, 1, 1), np.float32)}
     ),
+    "DFT": (_added(N("DFT", ["c", "n"], ["a"])), {"n": np.int64(1 << 62), "c": np.ones((1, 4, 1), np.float32)}),
+    "DFT of an input": (
+        [N("Unsqueeze", ["x", "s"], ["z"]), N("DFT", ["z", "n"], ["a"]), N("ReduceSum", ["a"], ["y"])],
+        {"n": np.int64(1 << 62), "s": np.array([0, 2])},
+    ),
+    "DFT of an input by a matrix": (
+        [N("Unsqueeze", ["x", "s"], ["z"]), N("DFT", ["z", "n"], ["a"]), N("ReduceSum", ["a"], ["y"])],
+        {"n": np.int64(1 << 29), "s": np.array([0, 2])},
+    ),
     "window": (_added(N("HannWindow", ["n"], ["a"])), {"n": np.int64(1 << 45)}),
     "rank": (_added(N("ConstantOfShape", ["s"], ["a"])), {"s": np.ones(300, np.int64)}),
 }  # fmt: skip
