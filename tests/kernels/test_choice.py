@@ -73,6 +73,19 @@ def test_scalars_where_there_is_nothing_to_gain(case: VariantCase, tmp_path: Pat
     assert case.kernel not in _kernels(_steps(case, tmp_path, "x86-64-v3"))
 
 
+@pytest.mark.parametrize(("taps", "written_out"), [(200, True), (300, False)])
+def test_taps_of_long_lines_are_not_written_out(taps: int, written_out: bool, tmp_path: Path) -> None:
+    """They are a loop of another vector kernel: gcc took a quarter of a minute for lines of 400."""
+
+    def build(n: Net) -> list[str]:
+        x = n("Relu", n.conv(n.input(1, 64, 600), (64, 64, 1)))
+        return [n.conv(n("Relu", n.conv(x, (64, 1, taps), group=64)), (64, 64, 1))]
+
+    kernels = _kernels(_steps(VariantCase("long", "conv.depthwise", build), tmp_path, "x86-64-v3"))
+    assert ("conv.depthwise" in kernels) == written_out
+    assert "conv.generic" not in kernels
+
+
 def test_variable_weights_are_not_packed(tmp_path: Path) -> None:
     def build(n: Net) -> list[str]:
         return [n("MatMul", n.input(64, 64), n.input(64, 64))]

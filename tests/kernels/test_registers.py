@@ -18,6 +18,7 @@ from tests.kernels.cases_channels import depthwise
 from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_matmul import attention, variable
 from tests.support.compiled import keep_layouts, store_channels_last
+from tests.support.precompiled import precompiled
 from tests.support.targets import NARROW, WIDE
 
 NETS = [
@@ -91,7 +92,8 @@ def tile_functions(case: VariantCase, target: str, compiler: str, folder: Path) 
         keep_layouts(c)
     for name, data in source_files(compile_program(c)).items():
         (folder / name).write_bytes(data)
-    command = [compiler, *c.target.c_flags, "-c", "tiles.c", "-o", "tiles.o"]
+    spared = precompiled([compiler], c.target.c_flags, folder / "tiles.c")
+    command = [compiler, *c.target.c_flags, *spared, "-c", "tiles.c", "-o", "tiles.o"]
     subprocess.run(command, cwd=folder, check=True)
     command = [LISTINGS[target].objdump, "-d", "--no-show-raw-insn", "tiles.o"]
     listing = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout

@@ -30,7 +30,7 @@ from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.support.compiled import compiled_graph
 from tests.support.draw import SeededDraw
 from tests.support.opcases import Built, CaseLibrary, mismatch
-from tests.support.targets import NARROW, WIDE, needs_target
+from tests.support.targets import NARROW, WIDE, needs_target, quick
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WINDOW = "strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)"
@@ -306,8 +306,8 @@ def draw(
     return Drawn(graph, before, after, Built(seed, Case([]), [], c, compile_program(c)))
 
 
-def agree(found: Sequence[Drawn], target: str, folder: Path) -> None:
-    flags = [*resolve(target).c_flags, *STRICT_WARNINGS, "-O3"]
+def agree(found: Sequence[Drawn], target: str, folder: Path, optimised: Sequence[str] = ("-O3",)) -> None:
+    flags = [*resolve(target).c_flags, *STRICT_WARNINGS, *optimised]
     library = CaseLibrary(folder, [f.built for f in found], flags).build()
     rng = np.random.default_rng(5)
     for f in found:
@@ -327,7 +327,7 @@ def test_any_step_of_any_width(target: str, tmp_path: Path) -> None:
         for seed in range(8)
         if converts_halves(resolve(target)) or "f16" not in operands + result
     ]
-    agree([f for f in found if isinstance(f, Drawn)], target, tmp_path)
+    agree([f for f in found if isinstance(f, Drawn)], target, tmp_path, quick(target))
 
 
 @pytest.mark.parametrize("target", ["generic", "native"])

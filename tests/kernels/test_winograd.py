@@ -32,7 +32,7 @@ from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, Target, resolve
 from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import WIDE, needs_target
+from tests.support.targets import WIDE, needs_target, quick
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DENSE = [(m, r) for m in range(1, MAX_PRODUCTS) for r in range(1, MAX_PRODUCTS + 1 - m) if m + r > 2]
@@ -205,7 +205,7 @@ def test_kernels_agree_with_float64(variant: ConvWinograd, target: str, tmp_path
     made = [layer.graph() for layer in layers]
     force = {"conv": variant.label}
     built = [_built(graph, i, target, opt_level="O0", kernels=force) for i, (graph, _) in enumerate(made)]
-    library = CaseLibrary(tmp_path, built, [*resolve(target).c_flags, *STRICT_WARNINGS]).build()
+    library = CaseLibrary(tmp_path, built, [*resolve(target).c_flags, *STRICT_WARNINGS, *quick(target)]).build()
     for layer, b, (graph, arrays) in zip(layers, built, made, strict=True):
         assert _kernels(b) == ["conv.winograd"] * layer.groups, layer
         exact = graph.evaluate({n: a.astype(np.float64) for n, a in arrays.items()})["y"]

@@ -77,11 +77,14 @@ def _check_outputs(model: RealModel, got: dict[str, Array]) -> float:
     return worst
 
 
-def _agrees(model: RealModel, target: str, folder: Path, table: list[Row], compiler: str = "gcc") -> None:
+def _agrees(
+    model: RealModel, target: str, folder: Path, table: list[Row], compiler: str = "gcc", optimised: str = ""
+) -> None:
+    """``optimised`` is a flag behind those of the target."""
     start = time.perf_counter()
     artifacts = mccompile.compile(model.path, folder, target=target, input_shapes=model.shapes)
     compiled = time.perf_counter()
-    flags = tuple(strict_warnings(compiler))
+    flags = (*strict_warnings(compiler), *filter(None, [optimised]))
     network = Network(folder, flags)
     built = time.perf_counter()
     inputs = model.inputs()
@@ -106,8 +109,18 @@ def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", needs_tool("gcc"))
 
 
+AS_USERS_DO = NOW[::3]
+"""Networks that are compiled with the flags of the target, -O3; the others at -O1, in half the time."""
+
+
 @pytest.mark.parametrize("model", NOW, ids=lambda m: m.name)
 def test_native(model: RealModel, tmp_path: Path, table: list[Row]) -> None:
+    _agrees(model, "native", tmp_path / "out", table, optimised="" if model in AS_USERS_DO else "-O1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [m for m in NOW if m not in AS_USERS_DO], ids=lambda m: m.name)
+def test_native_as_users_do(model: RealModel, tmp_path: Path, table: list[Row]) -> None:
     _agrees(model, "native", tmp_path / "out", table)
 
 

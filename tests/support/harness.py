@@ -18,6 +18,7 @@ from mccompile.run.build import build_program
 from mccompile.run.emulate import cross_tools
 from mccompile.targets.target import resolve, runs_here
 from tests._skips import needs_sanitizers, needs_tool
+from tests.support.precompiled import precompiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
 HARNESS = Path(__file__).with_name("harness.c")
@@ -97,6 +98,9 @@ def build(out: Path, flags: Sequence[str] = (), compiler: str = "gcc", source: P
         tools = cross_tools(kind)
         compiler, emulator, flags = tools.compiler[0], tools.emulator, [*flags, "-static"]
     (needs_sanitizers if any(f.startswith("-fsanitize") for f in flags) else needs_tool)(compiler)
-    files = [source or out / f"{name}.c", out / "mcc.c", HARNESS]
-    program = build_program([compiler], files, ["-std=c99", *target, *flags], out, work)
+    source = source or out / f"{name}.c"
+    flags = ["-std=c99", *target, *flags]
+    spared = precompiled([compiler], flags, source)  # not the harness, which asks for more of libc
+    network = build_program([compiler], [source], [*flags, *spared, "-c"], out, work)
+    program = build_program([compiler], [network, out / "mcc.c", HARNESS], flags, out, work)
     return Harness(program, work, out, report, emulator)

@@ -28,6 +28,7 @@ from mccompile.run.memory import Allocate, aligned_bytes
 from mccompile.targets.target import Target, runs_here
 from tests._skips import needs_tool
 from tests.support.draw import SeededDraw
+from tests.support.precompiled import precompiled
 from tests.support.uses import check_uses
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -165,7 +166,8 @@ class CaseLibrary:
         needs_tool(self.compiler[0])
         flags = [*self.flags, "-fPIC"]
         sources = [unit, self._runtime(self.compiler, flags)]
-        library = build_program(self.compiler, sources, [*flags, "-shared"], self.folder)
+        spared = precompiled(self.compiler, flags, unit)
+        library = build_program(self.compiler, sources, [*flags, *spared, "-shared"], self.folder)
         self._ffi = cffi.FFI()
         names = [b.facts.name for b in self.built]
         self._ffi.cdef(
@@ -196,7 +198,8 @@ class CaseLibrary:
         main.write_text(emulated_main([EmulatedNet(b.facts.name) for b in self.built], self.target.align))
         static = ["-static"] if tools.emulator else []  # an emulator has no libraries of its machine
         sources = [unit, self._runtime(tools.compiler, self.flags), main]
-        program = build_program(tools.compiler, sources, [*self.flags, *static], self.folder)
+        spared = precompiled(tools.compiler, self.flags, unit)
+        program = build_program(tools.compiler, sources, [*self.flags, *spared, *static], self.folder)
         return Emulator(program, tools)
 
     def call(self, b: Built, arena: Bytes, blob: Bytes) -> int:

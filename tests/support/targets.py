@@ -14,6 +14,13 @@ EMULATED = sorted(name for name, t in targets().items() if t.triple)
 """Those with a cross compiler and an emulator."""
 
 
+def quick(target: str) -> list[str]:
+    """Flags behind those of a target, for tests of what the C means: one wide target is compiled as users do, the
+    others, which have the same text, at -O1 in half the time. Compositions and slow tests compile all as users do.
+    """
+    return [] if target == WIDE[-1] else ["-O1"]
+
+
 def needs_target(name: str) -> str:
     """Skips where code of the target runs neither by itself nor emulated."""
     target = resolve(name)
