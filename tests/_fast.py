@@ -7,6 +7,7 @@ with the names of those that take too long, which are to be marked ``thorough``.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Generator, Sequence
@@ -43,9 +44,13 @@ STARTED = pytest.StashKey[float]()
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
-        thorough = any(item.path.is_relative_to(TESTS / place) for place in THOROUGH)
-        if not marks & {"fast", "slow", "thorough"} and not thorough:
+        if not marks & {"fast", "slow", "thorough"} and not _thorough(item.path):
             item.add_marker("fast")
+
+
+@functools.cache
+def _thorough(path: Path) -> bool:
+    return any(path.is_relative_to(TESTS / place) for place in THOROUGH)
 
 
 def _cpu_seconds() -> float:
