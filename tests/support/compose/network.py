@@ -262,6 +262,8 @@ class Composer:
             raise Refused(str(e)) from e
         for name, array in zip(names, arrays, strict=True):
             _require_comparable(array)
+            if op in ("Cast", "CastLike"):
+                _require_fit(self.array(inputs[0]), array.dtype)
             self.net.values[name] = array
         self.net.steps.append(step)
         return list(names)
@@ -288,6 +290,15 @@ def _require_comparable(array: Array) -> None:
     finite = np.abs(array[np.isfinite(array)]).max(initial=0.0)
     if finite > (MAX_HALF if array.dtype == np.float16 else 1e10):
         raise Refused("too large")
+
+
+def _require_fit(array: Array, dtype: np.dtype[Any]) -> None:
+    """What a cast makes of infinities, and of numbers that a type of whole ones does not have, is not defined."""
+    if array.dtype.kind == "f" and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        whole = np.trunc(array.astype(np.float64))
+        if not ((whole >= float(info.min)) & (whole < float(info.max) + 1)).all():
+            raise Refused(f"some do not fit {dtype}")
 
 
 class Stage:
