@@ -49,7 +49,7 @@ def _move(r: Rewriter, node: Node, remarks: Remarks) -> int:
         if reason:
             remarks.miss(what, reason)
             continue
-        _rewrite(r, node, others)
+        _rewrite(r, node, {value: source}, others)
         r.erase(reshape)
         remarks.hit(what)
         return 1
@@ -113,12 +113,15 @@ def reshaped(operand: Shape, old: Shape, new: Shape, blocks: list[_Block]) -> Sh
     return tuple(shape)
 
 
-def _rewrite(r: Rewriter, node: Node, given: dict[Value, Shape]) -> None:
-    """Let a new map compute what ``node`` does in another shape; ``node`` becomes a reshape of its result."""
+def _rewrite(r: Rewriter, node: Node, known: dict[Value, Value], given: dict[Value, Shape]) -> None:
+    """Let a new map compute what ``node`` does in another shape; ``node`` becomes a reshape of its result.
+
+    ``known`` operands are replaced, those of the same shape too: a reshape may keep it.
+    """
     operands: list[Value | None] = []
     for v in node.operands:
         assert v is not None
-        operands.append(v if v.shape == given[v] else _as_shape(r, node, v, given[v]))
+        operands.append(known.get(v) or (v if v.shape == given[v] else _as_shape(r, node, v, given[v])))
     inner = r.insert(node, node.op, operands, node.result.name)
     node.op = Reshape(node.result.shape)
     r.rewire(node, [inner])

@@ -200,6 +200,8 @@ def _shaken(array: Array, step: Step, noise: np.random.Generator) -> Array:
     if array.dtype.kind != "f":
         return array
     size = step.noise(array.dtype.name) * float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
+    if size and array.dtype == np.float16:  # the least number: which one is rounded to it depends on the last digit
+        size = max(size, 2.0**-24)
     return np.asarray(array + size * noise.uniform(-1, 1, array.shape), array.dtype) if size else array
 
 
