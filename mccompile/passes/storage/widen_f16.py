@@ -12,7 +12,7 @@ from mccompile.ir.types import F16, F32
 from mccompile.ops.map import Map
 from mccompile.passes.analysis.movement import moves
 from mccompile.passes.manager import Remarks
-from mccompile.passes.rewrite.bodies import has_steps
+from mccompile.passes.rewrite.bodies import functions, has_steps
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
@@ -60,7 +60,23 @@ def _rounds_on_purpose(r: Rewriter, node: Node) -> bool:
     """Whether another type goes through f16 into a wider float: a cast to round, not the storage of a computation."""
     if not isinstance(node.op, Map) or node.op.storage != "f16" or any(v.dtype == F16 for v in node.inputs):
         return False
-    return any(v.dtype.is_float and v.dtype != F16 for reader in r.users(node.result) for v in reader.results)
+    pending, seen = [node.result], {node.result}
+    while pending:
+        for reader in r.users(pending.pop()):
+            if any(v.dtype.is_float and v.dtype != F16 for v in reader.results):
+                return True
+            if _keeps_numbers(reader):
+                found = [v for v in reader.results if v.dtype == F16 and v not in seen]
+                seen.update(found)
+                pending += found
+    return False
+
+
+def _keeps_numbers(node: Node) -> bool:
+    """Whether the results of a node are numbers that it reads, or their opposites: what was rounded stays so."""
+    if node.op.elementwise is not None:
+        return functions(node.op.elementwise) <= {"max", "min", "neg", "abs", "relu", "select"}
+    return moves(node.op) or node.op.selects
 
 
 def _round_before_steps(r: Rewriter, casts: set[Node]) -> None:

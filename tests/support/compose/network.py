@@ -154,6 +154,16 @@ class Composition:
                 values[name] = array if noise is None else _shaken(array, step, noise)
         return values
 
+    def require_defined(self, values: Arrays) -> None:
+        """Refused where a result cannot be compared: NaN, or a cast to a type without the number."""
+        for step in self.steps:
+            for name in filter(None, step.outputs):
+                a = values[name]
+                if a.dtype.kind == "f" and np.isnan(a).any():
+                    raise Refused("NaN")
+                if step.op_type in ("Cast", "CastLike"):
+                    _require_fit(values[step.inputs[0]], a.dtype)
+
     @property
     def has_denormals(self) -> bool:
         """True if a value is too small for targets whose vectors take such numbers for zero."""
