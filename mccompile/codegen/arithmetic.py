@@ -5,35 +5,48 @@ total(scaled("b", 784), scaled("0", 12), scaled("ow * 2", 1), -3)   is   "b * 78
 
 from __future__ import annotations
 
-import re
-
-from mccompile.codegen.c_expr import wrapped
-
-_NUMBER = re.compile(r"-?\d+")
+from mccompile.codegen.code import Code, code, opened, wrapped
 
 
-def scaled(text: str | int, factor: str | int) -> str:
+def scaled(text: str | int, factor: str | int) -> Code:
     """``text * factor``, both C texts or numbers."""
-    if is_number(text) and is_number(factor):
-        return str(int(text) * int(factor))
-    if "0" in (str(text), str(factor)):
-        return "0"
-    if str(text) == "1":
-        return str(factor)
-    by = str(factor) if is_number(factor) else wrapped(str(factor))
-    return str(text) if by == "1" else f"{wrapped(str(text))} * {by}"
+    a, b = number(text), number(factor)
+    if a is not None and b is not None:
+        return whole(a * b)
+    if 0 in (a, b):
+        return whole(0)
+    if a == 1:
+        return code(factor)
+    if b == 1:
+        return code(text)
+    return opened(f"{wrapped(text)} * {wrapped(factor) if b is None else b}")
 
 
-def total(*terms: str | int) -> str:
+def total(*terms: str | int) -> Code:
     """The sum of C texts and numbers; the numbers are one, at the end."""
-    number = sum(int(t) for t in terms if is_number(t))
-    texts = [str(t) for t in terms if not is_number(t)]
+    numbers = [number(t) for t in terms]
+    last = sum(n for n in numbers if n is not None)
+    texts = [code(t) for t, n in zip(terms, numbers, strict=True) if n is None]
     if not texts:
-        return str(number)
-    end = f" + {number}" if number > 0 else f" - {-number}" if number else ""
-    return " + ".join(texts) + end
+        return whole(last)
+    if len(texts) == 1 and not last:
+        return texts[0]
+    end = f" + {last}" if last > 0 else f" - {-last}" if last else ""
+    return opened(" + ".join(texts) + end)
+
+
+def whole(value: int) -> Code:
+    """A whole number as C."""
+    return code(str(value))
+
+
+def number(text: str | int) -> int | None:
+    """The whole number that a text is; None if it is an expression."""
+    if isinstance(text, int):
+        return text
+    return int(text) if text.removeprefix("-").isdecimal() else None
 
 
 def is_number(text: str | int) -> bool:
     """Whether a text is a whole number, not an expression."""
-    return _NUMBER.fullmatch(str(text)) is not None
+    return number(text) is not None

@@ -11,7 +11,8 @@ import numpy as np
 
 from mccompile.codegen import loops
 from mccompile.codegen.arithmetic import is_number, scaled, total
-from mccompile.codegen.c_expr import Emitter, literal, wrapped
+from mccompile.codegen.c_expr import Emitter, instead, literal, unread
+from mccompile.codegen.code import Code, closed, code, opened, wrapped
 from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
@@ -66,11 +67,15 @@ class BoundView:
         return self._number(f"{self.name}_s{factor}", self.view.strides[factor])
 
     def _number(self, name: str, value: int) -> str:
-        return name if name in self.args else str(value)
+        return self.uses.number(name) if name in self.args else str(value)
+
+    def known(self, axis: int) -> int | None:
+        """The extent of an axis, for decisions; None if a C parameter says it."""
+        return None if f"{self.name}_e{axis}" in self.args else self.view.shape[axis]
 
     def coordinate(self, axis: int, name: str) -> str:
         """The loop variable of an axis: ``name``, or "0" where the axis is known to have extent 1."""
-        return "0" if self.e(axis) == "1" else name
+        return "0" if self.known(axis) == 1 else name
 
     def coordinates(self, prefix: str = "i", first: int = 0, stop: int | None = None) -> list[str]:
         """The loop variables of axes, ``i0 i1 ...`` or "0"."""
@@ -81,46 +86,56 @@ class BoundView:
         """The extents of axes, as printed."""
         return [self.e(a) for a in range(first, self.rank if stop is None else stop)]
 
-    def index(self, *coordinates: str) -> str:
+    def _steps(self, factor: int) -> bool:
+        """Whether there is more than one place on a stored axis, or may be."""
+        f = self.view.factors[factor]
+        known = f"{self.name}_s{factor}" not in self.args
+        return (f.extent(self.view.shape) > 1 or f.div > 1 or f.mod > 0) and not (
+            known and self.view.strides[factor] == 0
+        )
+
+    def index(self, *coordinates: str | int) -> Code:
         """The C index of the element at logical coordinates."""
         if len(coordinates) != self.rank:
             raise InternalError(f"{len(coordinates)} coordinates for {self.name} of rank {self.rank}")
         terms = []
         for i, f in enumerate(self.view.factors):
-            stride = self.s(i)
-            coordinate = _factor_c(f, str(coordinates[f.axis]))
-            if f.extent(self.view.shape) > 1 or f.div > 1 or f.mod:
-                terms.append(scaled(coordinate, stride))
+            place = _factor_c(f, coordinates[f.axis])
+            if self._steps(i) and place != "0":
+                terms.append(scaled(place, self.s(i)))
         return total(*terms)
 
     def varies(self, axis: int) -> bool:
         """False if all elements along an axis are one."""
-        at = ["0"] * self.rank
-        return self.index(*at[:axis], "i", *at[axis + 1 :]) != self.index(*at)
+        return any(f.axis == axis and self._steps(i) for i, f in enumerate(self.view.factors))
 
-    def load(self, *coordinates: str) -> str:
+    def element(self, *coordinates: str | int) -> Code:
+        """The element at coordinates, as it is stored."""
+        return closed(f"{self.name}[{self.index(*coordinates)}]")
+
+    def load(self, *coordinates: str | int) -> Code:
         """The element at coordinates, in the compute type."""
-        element = f"{self.name}[{self.index(*coordinates)}]"
+        element = self.element(*coordinates)
         return self.uses.say("mcc_f16_to_f32({0})", element) if self.dtype.name == "f16" else element
 
-    def walk(self) -> str:
+    def walk(self) -> Code:
         """The C index under loops ``i0 i1 ...`` over the stored axes, whatever the layout."""
         extents = [f.extent(self.view.shape) for f in self.view.factors]
-        return total(*(scaled(f"i{i}" if e > 1 else "0", self.s(i)) for i, e in enumerate(extents)))
+        return total(*(scaled(f"i{i}", self.s(i)) for i, e in enumerate(extents) if e > 1))
 
-    def stored(self, value: str) -> str:
+    def stored(self, value: str) -> Code:
         """``value`` (compute type) as it is stored."""
-        return self.uses.say("mcc_f32_to_f16({0})", value) if self.dtype.name == "f16" else value
+        return self.uses.say("mcc_f32_to_f16({0})", value) if self.dtype.name == "f16" else code(value)
 
-    def put(self, value: str, *coordinates: str) -> str:
+    def put(self, value: str, *coordinates: str | int) -> str:
         """The statement that stores ``value`` (compute type) at coordinates."""
-        return f"{self.name}[{self.index(*coordinates)}] = {self.stored(value)};"
+        return f"{self.element(*coordinates)} = {self.stored(value)};"
 
 
-def _factor_c(f: Factor, coordinate: str) -> str:
+def _factor_c(f: Factor, coordinate: str | int) -> Code:
     if f.mod:
-        return f"{wrapped(coordinate)} % {f.mod}"
-    return f"{wrapped(coordinate)} / {f.div}" if f.div > 1 else coordinate
+        return opened(f"{wrapped(coordinate)} % {f.mod}")
+    return opened(f"{wrapped(coordinate)} / {f.div}") if f.div > 1 else code(coordinate)
 
 
 @dataclass(frozen=True)
@@ -209,7 +224,7 @@ class KernelContext:
         scratch = ["scratch"] if self.scratch is not None else []
         return ", ".join([*(v.name for v in views), *scratch, *self.call.args])
 
-    def load(self, i: int, *coordinates: str) -> str:
+    def load(self, i: int, *coordinates: str | int) -> Code:
         """Operand ``i`` at coordinates with its prologue applied, as C that may stand next to any operator.
 
         Where it stands alone, ``| bare`` leaves its parentheses away.
@@ -222,7 +237,8 @@ class KernelContext:
         if body is None:
             return element
         emitter = Emitter(self._leaf(element, coordinates), self.uses, locals_=False)
-        return wrapped(emitter.emit(body))
+        read = emitter.emit(body)
+        return wrapped(read) if ex.ACC in ex.variables(body) else instead(element, read)
 
     def loaded(self, i: int) -> DType:
         """The type of what `load` gives."""
@@ -237,32 +253,38 @@ class KernelContext:
         """The arithmetic of sums of products of operand ``i``."""
         return Accumulator(self.loaded(i))
 
-    def store(self, r: int, value: str, *coordinates: str) -> str:
+    def store(self, r: int, value: str, *coordinates: str | int) -> str:
         """Statements that apply the epilogue of result ``r`` to ``value`` and store it at coordinates."""
         body = dict(self.call.post).get(r)
         if body is None:
             return self.y[r].put(value, *coordinates)
         emitter = Emitter(self._leaf(value, coordinates), self.uses)
         result = emitter.emit(body)
-        return "\n".join([*emitter.lines, self.y[r].put(result, *coordinates)])
+        before = [] if ex.ACC in ex.variables(body) else [unread(value)]
+        return "\n".join([*before, *emitter.lines, self.y[r].put(result, *coordinates)])
 
-    def apply(self, body: ex.Expr, *coordinates: str) -> str:
+    def apply(self, body: ex.Expr, *coordinates: str | int) -> str:
         """Statements that store ``body`` over the operands at coordinates (the kernel of `map`)."""
         emitter = Emitter(lambda i: self.load(i, *coordinates), self.uses)
         result = emitter.emit(body)
         if len(self.call.post):
-            name = "value"
-            emitter.lines.append(f"const {body.dtype.c} {name} = {result};")
-            result = name
+            emitter.lines.append(f"const {body.dtype.c} value = {result};")
+            result = code("value")
         return "\n".join([*emitter.lines, self.store(0, result, *coordinates)])
 
     def define(self, name: str, body: ex.Expr, *values: str) -> str:
         """Statements that declare ``name`` as ``body``, whose variable ``i`` stands for the C text ``values[i]``."""
         emitter = Emitter(lambda i: wrapped(values[i]), self.uses, prefix=f"{name}_")
         result = emitter.emit(body)
-        return "\n".join([*emitter.lines, f"const {body.dtype.c} {name} = {result};"])
+        before = [] if 0 in ex.variables(body) else [unread(values[0])]
+        return "\n".join([*before, *emitter.lines, f"const {body.dtype.c} {name} = {result};"])
 
-    def _leaf(self, value: str, coordinates: Sequence[str]) -> Callable[[int], str]:
+    def beside(self, r: int) -> list[BoundView]:
+        """The extras that the epilogue of result ``r`` reads."""
+        body = dict(self.call.post).get(r)
+        return [] if body is None else [self.e[i] for i in sorted(ex.variables(body)) if i != ex.ACC]
+
+    def _leaf(self, value: str, coordinates: Sequence[str | int]) -> Callable[[int], str]:
         return lambda i: wrapped(value) if i == ex.ACC else self.e[i].load(*coordinates)
 
     # -- words of the templates --------------------------------------------------------------------------
@@ -272,18 +294,18 @@ class KernelContext:
         return [f"{prefix}{d}" for d in range(rank)]
 
     @staticmethod
-    def position(out: str, stride: int, tap: str, dilation: int, pad: int) -> str:
+    def position(out: str, stride: int, tap: str, dilation: int, pad: int) -> Code:
         """The input coordinate of a window's tap: ``out * stride + tap * dilation - pad``."""
         return total(scaled(out, stride), scaled(tap, dilation), -pad)
 
     @staticmethod
-    def offset(*terms: tuple[str | int, str | int]) -> str:
+    def offset(*terms: tuple[str | int, str | int]) -> Code:
         """An index: the sum of coordinates times strides.
 
         A coordinate of which a view repeats its elements stays, times 0: it may be a parameter of a tile function,
         and one that is not used is a warning.
         """
-        repeated = [f"{wrapped(str(c))} * 0" for c, stride in terms if str(stride) == "0" and not is_number(c)]
+        repeated = [opened(f"{wrapped(c)} * 0") for c, stride in terms if str(stride) == "0" and not is_number(c)]
         return total(*(scaled(c, stride) for c, stride in terms), *repeated)
 
     @staticmethod
@@ -299,6 +321,16 @@ class KernelContext:
         return loops.tiles(name, segment, caller, shift)
 
     @staticmethod
+    def any_of(tests: Sequence[str]) -> str:
+        """The condition that one of the conditions holds."""
+        return loops.any_of(tests)
+
+    @staticmethod
+    def all_of(tests: Sequence[str]) -> str:
+        """The condition that all conditions hold."""
+        return loops.all_of(tests)
+
+    @staticmethod
     def segment(start: int, stop: int, size: int) -> Segment:
         return Segment(start, stop, size)
 
@@ -308,23 +340,23 @@ class KernelContext:
         return [c for c in coordinates if c != "0"]
 
     @staticmethod
-    def zero(dtype: DType) -> str:
+    def zero(dtype: DType) -> Code:
         """What a sum begins with."""
         return literal(0, dtype)
 
     @staticmethod
-    def group(channel: str, count: str, groups: int, width: str) -> str:
+    def group(channel: str, count: str, groups: int, width: str) -> Code:
         """The first of the ``width`` operand channels of a result channel's group, of which each has as many of
         ``count`` result channels."""
         each = KernelContext.share(count, groups)
-        return scaled(channel if each == "1" else f"{channel} / {wrapped(each)}", width)
+        return scaled(channel if each == "1" else opened(f"{channel} / {wrapped(each)}"), width)
 
     @staticmethod
-    def share(count: str, groups: int) -> str:
+    def share(count: str, groups: int) -> Code:
         """How many of ``count`` channels a group has."""
         if groups == 1:
-            return count
-        return str(int(count) // groups) if count.isdigit() else f"{count} / {groups}"
+            return code(count)
+        return code(str(int(count) // groups)) if is_number(count) else opened(f"{count} / {groups}")
 
     def tap(
         self, name: str, out: str, tap: str, step: tuple[int, int, int], y: tuple[BoundView, int], w: int | str,
@@ -332,14 +364,14 @@ class KernelContext:
     ) -> loops.Tap:
         """The coordinate of a window's tap: `loops.tap` for axes of result, window and operand."""
         numbers = [y[0].e(y[1]), str(w), x[0].e(x[1])]
-        known = all(n.isdigit() for n in numbers)
+        known = all(is_number(n) for n in numbers)
         last = (int(numbers[0]) - 1, int(numbers[1]) - 1) if known else None
         found = loops.tap(name, out, tap, step, last, numbers[2])
         if found.low or found.high or x[0].varies(x[1]):
             return found
         return replace(found, at=found.declared or found.at, declared="")  # a name might be left unused
 
-    def literal(self, value: float, dtype: DType) -> str:
+    def literal(self, value: float, dtype: DType) -> Code:
         return self.uses.say(literal(value, dtype))
 
     wide: ClassVar[DType] = I32
@@ -349,7 +381,7 @@ class KernelContext:
         """The name of a constant array of the file."""
         return self.uses.table(elements)
 
-    def reduction_start(self, mode: str, dtype: DType) -> str:
+    def reduction_start(self, mode: str, dtype: DType) -> Code:
         """The neutral element of sum, prod, max or min."""
         if mode in ("sum", "prod"):
             return literal(mode == "prod", dtype)
@@ -358,7 +390,7 @@ class KernelContext:
         info = np.iinfo(dtype.numpy.name)
         return literal(int(info.min if mode == "max" else info.max), dtype)
 
-    def reduction_step(self, mode: str, left: str, right: str, dtype: DType) -> str:
+    def reduction_step(self, mode: str, left: str, right: str, dtype: DType) -> Code:
         """``left`` and ``right`` combined, to stand alone."""
         fn = {"sum": "add", "prod": "mul"}.get(mode, mode)
         body = ex.apply(fn, ex.var(0, dtype), ex.var(1, dtype))
@@ -380,10 +412,10 @@ class Accumulator:
         """What the sum begins with."""
         return literal(0, self.dtype) if self.dtype.is_float else "0u"
 
-    def term(self, text: str) -> str:
+    def term(self, text: str) -> Code:
         """A factor of a product."""
-        return wrapped(text) if self.dtype.is_float else f"({self.c}){wrapped(text)}"
+        return wrapped(text) if self.dtype.is_float else opened(f"({self.c}){wrapped(text)}")
 
-    def value(self, text: str) -> str:
+    def value(self, text: str) -> Code:
         """The sum in the compute type."""
-        return text if self.dtype.is_float else f"({self.dtype.c}){wrapped(text)}"
+        return code(text) if self.dtype.is_float else opened(f"({self.dtype.c}){wrapped(text)}")

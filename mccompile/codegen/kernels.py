@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass, replace
 
 from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
@@ -107,11 +105,10 @@ def _call_text(context: KernelContext, target: Target) -> str:
 
 
 def _call(step: Call, program: Program, target: Target, external: bool) -> tuple[KernelContext, Rendered]:
-    """The context and text of a call, without the C parameters that its template turned out not to print."""
+    """The context and text of a call, without the C parameters that its template turned out not to ask for."""
     context = KernelContext(step, program.shared_inputs(step), external)
     text = _call_text(context, target)
-    words = Counter(re.findall(r"\w+", text)) if step.args else {}
-    printed = tuple(a for a in step.args if words[a] > 1)
+    printed = tuple(a for a in step.args if a in context.uses.numbers)
     if printed != step.args:
         return _call(replace(step, args=printed), program, target, external)
     if context.declared is None:

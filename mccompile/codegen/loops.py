@@ -9,11 +9,11 @@ C function, the loop stays. A 1x1 window without pads tests nothing:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mccompile.codegen.arithmetic import scaled, total
+from mccompile.codegen.code import Bond
 from mccompile.kernels.model.tiles import Segment
 
 Caller = Callable[[], str]
@@ -52,16 +52,28 @@ class Tap:
     high: str
 
     @property
-    def outside(self) -> str:
-        """The condition that it lies in the padding, or nothing."""
-        tests = [f"({self.at} < {self.low})"] if self.low else []
-        return " || ".join(tests + ([f"({self.at} >= {self.high})"] if self.high else []))
+    def outside(self) -> tuple[str, ...]:
+        """The conditions of which one holds where it lies in the padding."""
+        return _tests((self.at, "<", self.low), (self.at, ">=", self.high))
 
     @property
-    def inside(self) -> str:
-        """The condition that it does not lie in the padding, or nothing."""
-        tests = [f"({self.at} >= {self.low})"] if self.low else []
-        return " && ".join(tests + ([f"({self.at} < {self.high})"] if self.high else []))
+    def inside(self) -> tuple[str, ...]:
+        """The conditions that all hold where it does not lie in the padding."""
+        return _tests((self.at, ">=", self.low), (self.at, "<", self.high))
+
+
+def _tests(*tests: tuple[str, str, str]) -> tuple[str, ...]:
+    return tuple(f"{left} {order} {right}" for left, order, right in tests if right)
+
+
+def any_of(tests: Sequence[str]) -> str:
+    """The condition that one of the conditions holds: one alone needs no parentheses."""
+    return tests[0] if len(tests) == 1 else " || ".join(f"({t})" for t in tests)
+
+
+def all_of(tests: Sequence[str]) -> str:
+    """The condition that all conditions hold."""
+    return tests[0] if len(tests) == 1 else " && ".join(f"({t})" for t in tests)
 
 
 def tap(
@@ -75,7 +87,7 @@ def tap(
     """
     stride, dilation, pad = step
     place = total(scaled(out, stride), scaled(tap, dilation), -pad)
-    plain = re.fullmatch(r"\w+", place) is not None
+    plain = place.bond is Bond.WORD
     beyond = last is None or last[0] * stride + last[1] * dilation - pad >= int(extent)
     return Tap(
         place if plain else name, "" if plain else place, "0" if pad > 0 else "", str(extent) if beyond else ""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jinja2
 
 from mccompile._data import data_dir
-from mccompile.codegen.c_expr import bare
+from mccompile.codegen.code import bare, closed, wrapped
 from mccompile.codegen.uses import requests_of_names
 from mccompile.codegen.wrapping import wrapped_line, wrapped_text
 
@@ -64,6 +64,8 @@ def environment() -> jinja2.Environment:
         autoescape=False,
     )
     made.filters["bare"] = bare
+    made.filters["closed"] = closed
+    made.filters["wrapped"] = wrapped
     made.filters["product"] = math.prod
     return made
 

@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mccompile.codegen.code import Code, form
 from mccompile.ir.scalar import FUNCTIONS, Array
 from mccompile.ir.types import dtype_of
 
@@ -51,9 +52,11 @@ def _names(form: str) -> frozenset[str]:
 
 @dataclass
 class Uses:
-    """The names that a kernel has asked for so far, and the tables that it reads: their C by their name."""
+    """What a kernel has asked for so far: names of C, the numbers of its views that are C parameters, and the tables
+    that it reads: their C by their name."""
 
     names: set[str] = field(default_factory=set)
+    numbers: set[str] = field(default_factory=set)
     tables: dict[str, str] = field(default_factory=dict)
 
     def use(self, name: str) -> str:
@@ -61,10 +64,15 @@ class Uses:
         self.names.add(name)
         return name
 
-    def say(self, form: str, *values: str) -> str:
-        """A form of C with its places filled; its names are asked for."""
-        self.names |= _names(form)
-        return form.format(*values)
+    def number(self, name: str) -> str:
+        """The name of a number of a view, to be printed."""
+        self.numbers.add(name)
+        return name
+
+    def say(self, pattern: str, *values: str) -> Code:
+        """A pattern of C with its places filled; its names are asked for."""
+        self.names |= _names(pattern)
+        return form(pattern, *values)
 
     def table(self, elements: Array) -> str:
         """The name of a constant array of the file, which is named after what it holds."""

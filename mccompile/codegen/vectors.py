@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mccompile.codegen.arithmetic import total
 from mccompile.codegen.binding import BoundView, KernelContext
-from mccompile.codegen.c_expr import Emitter, literal, wrapped
+from mccompile.codegen.c_expr import Emitter, instead, literal, unread
+from mccompile.codegen.code import Code, closed, code, wrapped
 from mccompile.codegen.moves import Moves, moves
 from mccompile.codegen.uses import PLACES, Uses
 from mccompile.ir import expr as ex
@@ -32,10 +33,10 @@ class Primitives:
     def c(self) -> str:
         return self.uses.use(self.vector.c)
 
-    def set(self, element: str) -> str:
+    def set(self, element: str) -> Code:
         return self.uses.say(self.vector.set("{0}"), element)
 
-    def load(self, pointer: str, count: int, step: int = 1, memory: DType | None = None) -> str:
+    def load(self, pointer: str, count: int, step: int = 1, memory: DType | None = None) -> Code:
         return self.uses.say(self.vector.load("{0}", count, step, memory), pointer)
 
     def store(
@@ -43,10 +44,10 @@ class Primitives:
     ) -> str:
         return self.uses.say(self.vector.store("{0}", "{1}", count, memory, pieces), pointer, value)
 
-    def converted(self, value: str, target: DType) -> str:
+    def converted(self, value: str, target: DType) -> Code:
         return self.uses.say(self.vector.converted("{0}", target), value)
 
-    def applied(self, form: str, *values: str) -> str:
+    def applied(self, form: str, *values: str) -> Code:
         return self.uses.say(self.vector.applied(form, *PLACES), *values)
 
 
@@ -65,7 +66,7 @@ class VectorEmitter(Emitter):
     def _of(self, dtype: DType) -> Primitives:
         return Primitives(V(dtype, self.lanes), self.uses)
 
-    def _text(self, e: ex.Expr) -> str:
+    def _text(self, e: ex.Expr) -> Code:
         match e:
             case ex.Num(dtype=dtype):
                 return self._of(dtype).set(self.uses.say(literal(e.value, dtype)))
@@ -73,7 +74,7 @@ class VectorEmitter(Emitter):
                 return wrapped(self._of(operand.dtype).converted(wrapped(self._walk(operand)), dtype))
         return super()._text(e)
 
-    def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> str:
+    def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> Code:
         typed = operands[-1].dtype
         args = [wrapped(self._walk(a)) for a in operands]
         return wrapped(self._of(typed).applied(FUNCTIONS[fn].vector[typed.kind], *args))
@@ -104,16 +105,6 @@ class Vectors:
         scratch = ["scratch"] if self.context.scratch is not None else []
         names = [name for name, _ in self.context.pointers()]
         return ", ".join([*names, *scratch, *self.context.call.args, *coordinates])
-
-    def params_in(self, body: str, *coordinates: str) -> str:
-        """As `params`, those that ``body`` uses."""
-        words = set(re.findall(r"\w+", body))
-        return ", ".join(p for p in self.params(*coordinates).split(", ") if p.split()[-1].strip("*") in words)
-
-    def arguments_in(self, body: str, *coordinates: str) -> str:
-        """What the kernel gives for `params_in`."""
-        words = set(re.findall(r"\w+", body))
-        return ", ".join(a for a in self.arguments(*coordinates).split(", ") if a in words)
 
     def moves(self) -> Moves:
         """The way of a copy."""
@@ -165,7 +156,7 @@ class Vectors:
         """The vectors whose lanes are of the type that an element is computed in."""
         return Primitives(V(dtype.compute, self.lanes), self.context.uses)
 
-    def read(self, pointer: str, count: int, step: int = 1) -> str:
+    def read(self, pointer: str, count: int, step: int = 1) -> Code:
         """A vector of ``count`` floats ``step`` apart; nothing else is touched."""
         return self.of(F32).load(pointer, count, step)
 
@@ -175,7 +166,7 @@ class Vectors:
 
     def evaluate(self, name: str, body: ex.Expr, *values: str) -> str:
         """Statements that declare the vector ``name`` as ``body``, whose variable ``i`` stands for ``values[i]``."""
-        return self._declared(name, body, lambda i: wrapped(values[i]))
+        return self._declared(name, body, values[0], 0, lambda i: wrapped(values[i]))
 
     def store(self, r: int, value: str, count: int, *coordinates: str, dtype: DType = F32) -> str:
         """Statements that apply the epilogue of result ``r`` to ``count`` lanes of ``dtype`` and store them.
@@ -191,7 +182,9 @@ class Vectors:
         emitter = VectorEmitter(self.lanes, self._leaf(value, count, coordinates), self.context.uses)
         result = value if body is None else emitter.emit(vector_form(body))
         put = self.put(y, result, count, *coordinates)
-        return "\n".join(["{", *emitter.lines, put, "}"]) if emitter.lines else put
+        ignored = body is not None and ex.ACC not in ex.variables(body)
+        before = [unread(value)] if ignored else []
+        return "\n".join(["{", *before, *emitter.lines, put, "}"]) if before or emitter.lines else put
 
     def put(self, y: BoundView, value: str, count: int, *coordinates: str) -> str:
         """Statements that store lanes of their final value.
@@ -201,17 +194,17 @@ class Vectors:
         if _step(y.view) != 1:
             return self._scatter(y, value, count, coordinates)
         pieces = bool(self.context.plain) and Capability.MASKED_STORES in self.target.capabilities
-        return self.of(y.dtype).store(f"&{y.name}[{y.index(*coordinates)}]", value, count, y.dtype, pieces)
+        return self.of(y.dtype).store(f"&{y.element(*coordinates)}", value, count, y.dtype, pieces)
 
     def cache_lines(self, size: int, *coordinates: str) -> list[str]:
         """An element of every cache line that a row of ``size`` floats of results, or of extras of the same row,
-        begins; the row is the variable ``r`` of the coordinates."""
-        found, line = [], self.machine.line // F32.nbytes
+        begins; rows are what the last coordinate but one tells apart."""
+        found: list[str] = []
+        line = self.machine.line // F32.nbytes
         for v in (*self.context.y, *self.context.e):
-            here = v.index(*coordinates) if v.dtype == F32 and _step(v.view) == 1 else ""
-            if re.search(r"\br\b", here):
-                along = [f"{coordinates[-1]} + {i}" if i else coordinates[-1] for i in range(0, size, line)]
-                found += [f"{v.name}[{v.index(*coordinates[:-1], at)}]" for at in along]
+            if v.dtype == F32 and _step(v.view) == 1 and v.varies(v.rank - 2):
+                along = [total(coordinates[-1], i) for i in range(0, size, line)]
+                found += [v.element(*coordinates[:-1], at) for at in along]
         return found
 
     def keep(self, value: str, count: int, *coordinates: str) -> str:
@@ -228,7 +221,7 @@ class Vectors:
             "min": ("mcc_vmin({}, {})", "mcc_vleast", "mcc_vset(INFINITY)"),
         }[mode]
 
-    def load(self, i: int, count: int, *coordinates: str) -> str:
+    def load(self, i: int, count: int, *coordinates: str) -> Code:
         """``count`` lanes of operand ``i`` with its prologue applied, as C that may stand next to any operator."""
         x = self.context.x[i]
         assert x is not None
@@ -237,7 +230,8 @@ class Vectors:
         if body is None:
             return lanes
         emitter = VectorEmitter(self.lanes, self._leaf(lanes, count, coordinates), self.context.uses, locals_=False)
-        return wrapped(emitter.emit(vector_form(body)))
+        read = emitter.emit(vector_form(body))
+        return wrapped(read) if ex.ACC in ex.variables(body) else instead(lanes, read)
 
     def define(self, name: str, i: int, count: int, *coordinates: str) -> str:
         """Statements that declare ``name`` as `load`."""
@@ -247,7 +241,7 @@ class Vectors:
         lanes = self.lanes_of(x, count, *coordinates)
         if body is None:
             return f"const {self.of(x.dtype).c} {name} = {lanes};"
-        return self._declared(name, vector_form(body), self._leaf(lanes, count, coordinates))
+        return self._declared(name, vector_form(body), lanes, ex.ACC, self._leaf(lanes, count, coordinates))
 
     def apply(self, body: ex.Expr, count: int, *coordinates: str) -> str:
         """Statements that store ``body`` over ``count`` lanes of the operands (the kernel of `map`)."""
@@ -256,7 +250,7 @@ class Vectors:
         result = emitter.emit(form)
         if self.context.call.post:
             emitter.lines.append(f"const {emitter.ctype(form.dtype)} value = {result};")
-            result = "value"
+            result = code("value")
         return "\n".join(["{", *emitter.lines, self.store(0, result, count, *coordinates, dtype=form.dtype), "}"])
 
     def define_over(self, name: str, body: ex.Expr, first: str, count: int, *coordinates: str) -> str:
@@ -265,29 +259,31 @@ class Vectors:
         def leaf(i: int) -> str:
             return wrapped(first) if i == 0 else self.load(i, count, *coordinates)
 
-        return self._declared(name, vector_form(body), leaf)
+        return self._declared(name, vector_form(body), first, 0, leaf)
 
-    def lanes_of(self, e: BoundView, count: int, *coordinates: str) -> str:
+    def lanes_of(self, e: BoundView, count: int, *coordinates: str) -> Code:
         """``count`` lanes of a view as they are stored."""
         step, vector = _step(e.view), self.of(e.dtype)
         assert step is not None
         if step == 0:
             return vector.set(e.load(*coordinates))
-        return vector.load(f"&{e.name}[{e.index(*coordinates)}]", count, step, e.dtype)
+        return vector.load(f"&{e.element(*coordinates)}", count, step, e.dtype)
 
-    def _declared(self, name: str, body: ex.Expr, leaf: Callable[[int], str]) -> str:
+    def _declared(self, name: str, body: ex.Expr, value: str, variable: int, leaf: Callable[[int], str]) -> str:
+        """Statements that declare ``name`` as ``body``, in which ``variable`` stands for ``value``."""
         emitter = VectorEmitter(self.lanes, leaf, self.context.uses, prefix=f"{name}_")
         result = emitter.emit(body)
-        return "\n".join([*emitter.lines, f"const {emitter.ctype(body.dtype)} {name} = {result};"])
+        before = [] if variable in ex.variables(body) else [unread(value)]
+        return "\n".join([*before, *emitter.lines, f"const {emitter.ctype(body.dtype)} {name} = {result};"])
 
     def _scatter(self, y: BoundView, value: str, count: int, coordinates: tuple[str, ...]) -> str:
         """Statements that store lanes of their final value far apart."""
-        at = y.index(*coordinates[:-1], f"{coordinates[-1]} + lane")
-        return self._one_by_one(y.dtype, value, count, f"{y.name}[{at}] = lanes[lane];")
+        place = y.element(*coordinates[:-1], total(coordinates[-1], "lane"))
+        return self._one_by_one(y.dtype, value, count, f"{place} = lanes[lane];")
 
     def _store_lanes(self, r: int, value: str, dtype: DType, count: int, coordinates: tuple[str, ...]) -> str:
-        at = (*coordinates[:-1], f"{coordinates[-1]} + lane")
-        return self._one_by_one(dtype, value, count, self.context.store(r, "lanes[lane]", *at))
+        at = (*coordinates[:-1], total(coordinates[-1], "lane"))
+        return self._one_by_one(dtype, value, count, self.context.store(r, closed("lanes[lane]"), *at))
 
     def _one_by_one(self, memory: DType, value: str, count: int, statement: str) -> str:
         """Statements that store lanes in an array, and then do something with each of ``lanes[lane]``."""

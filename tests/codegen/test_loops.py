@@ -11,7 +11,7 @@ import pytest
 import mccompile
 from mccompile.codegen.arithmetic import scaled, total
 from mccompile.codegen.binding import KernelContext
-from mccompile.codegen.loops import loop, nest, tap, tiles
+from mccompile.codegen.loops import all_of, any_of, loop, nest, tap, tiles
 from mccompile.ir.graph_text import parse_graph
 from mccompile.kernels.model.tiles import Segment
 from mccompile.ops.registry import lookup
@@ -49,13 +49,16 @@ def test_sums_leave_out_what_does_nothing() -> None:
 
 def test_taps_are_tested_where_they_may_be_outside() -> None:
     same = tap("i", "o", "k", (1, 1, 1), (7, 2), 8)
-    assert (same.at, same.declared, same.outside) == ("i", "o + k - 1", "(i < 0) || (i >= 8)")
+    assert (same.at, same.declared, same.outside) == ("i", "o + k - 1", ("i < 0", "i >= 8"))
+    assert any_of(same.outside) == "(i < 0) || (i >= 8)"
+    assert all_of(same.inside) == "(i >= 0) && (i < 8)"
     one = tap("i", "o", "0", (1, 1, 0), (7, 0), 8)
-    assert (one.at, one.declared, one.outside, one.inside) == ("o", "", "", "")
+    assert (one.at, one.declared, one.outside, one.inside) == ("o", "", (), ())
     valid = tap("i", "o", "k", (2, 1, 0), (3, 2), 9)
-    assert (valid.declared, valid.outside) == ("o * 2 + k", "")
-    assert tap("i", "o", "k", (2, 1, 0), (3, 2), 8).inside == "(i < 8)"
-    assert tap("i", "o", "k", (1, 1, 0), None, "x0_e2").outside == "(i >= x0_e2)"  # a C parameter may be anything
+    assert (valid.declared, valid.outside) == ("o * 2 + k", ())
+    assert tap("i", "o", "k", (2, 1, 0), (3, 2), 8).inside == ("i < 8",)
+    assert all_of(("i < 8",)) == any_of(("i < 8",)) == "i < 8"
+    assert tap("i", "o", "k", (1, 1, 0), None, "x0_e2").outside == ("i >= x0_e2",)  # a C parameter may be anything
 
 
 def test_groups_fold() -> None:

@@ -1,0 +1,69 @@
+"""Expressions of C know how they hold together; nobody reads their text to find out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mccompile.codegen.code import Bond, bare, bond_of, closed, code, form, opened, wrapped
+from mccompile.ir.scalar import FUNCTIONS
+from tests._skips import REPOSITORY
+
+OWN = {
+    "wrapping.py": "breaks long lines",
+    "names.py": "makes identifiers and comments of ONNX names",
+    "uses.py": "reads templates and forms of C, before anything is printed",
+    "templates.py": "reads templates, and sets comments and strings apart where it indents",
+}
+"""Modules of codegen that search text, and what for. None searches the C that another one has printed."""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "bond", "grouped"),
+    [
+        ("mcc_vmax({0}, {1} - ({2}))", Bond.CLOSED, False),
+        ("x0[{0}]", Bond.CLOSED, False),
+        ("({0} ? {1} : {2})", Bond.CLOSED, True),
+        ("f({0}) + g({1})", Bond.OPEN, False),
+        ("({0}) + ({1})", Bond.OPEN, False),
+        ("(uint8_t)({0} < {1})", Bond.OPEN, False),
+        ("-{0}", Bond.OPEN, False),
+        ("INFINITY", Bond.WORD, False),
+    ],
+)
+def test_patterns(pattern: str, bond: Bond, grouped: bool) -> None:
+    assert bond_of(pattern) == (bond, grouped)
+
+
+def test_what_stands_beside_operators() -> None:
+    assert wrapped("i") == "i"
+    assert wrapped("12") == "12"
+    assert wrapped("-12") == "(-12)"
+    assert wrapped("a + b") == wrapped(wrapped("a + b")) == "(a + b)"
+    assert bare(wrapped("a + b")) == "a + b"
+    assert wrapped(closed("x[i]")) == "x[i]"
+    assert wrapped("x[i]") == "(x[i])"  # a plain string may be anything
+    assert bare(closed("((void)x, 1)")) == "((void)x, 1)"  # these parentheses do more than to close
+    choice = form("({0} ? {1} : {2})", "c", "a", "b")
+    assert (wrapped(choice), bare(choice)) == ("(c ? a : b)", "c ? a : b")
+    assert form("{0}", closed("f(x)")).bond is Bond.CLOSED
+    assert code(opened("a + b")).bond is Bond.OPEN
+
+
+def test_every_scalar_function_is_told_call_from_operator() -> None:
+    calls = set()
+    for name, row in FUNCTIONS.items():
+        filled = [c.format("{0}", "{1}", "{2}", t="t", u="u", s="f32", f="f") for c in row.c.values()]
+        if (Bond.CLOSED, False) in map(bond_of, filled):
+            calls.add(name)
+    assert {"max", "relu", "exp", "sigmoid", "div", "shl"} <= calls
+    assert not {"add", "mul", "neg", "eq", "not", "gate", "select", "isnan"} & calls
+
+
+def test_no_other_module_of_codegen_searches_text() -> None:
+    """What is asked for is recorded where it is asked for: text that was printed is not searched for it."""
+    modules = sorted((REPOSITORY / "mccompile" / "codegen").glob("*.py"))
+    assert len(modules) > 10
+    expressions = re.compile(r"^\s*(import|from) (re|regex)\b", re.MULTILINE)
+    assert {p.name for p in modules if expressions.search(p.read_text())} == set(OWN)
