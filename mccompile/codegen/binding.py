@@ -331,6 +331,11 @@ class KernelContext:
         return loops.all_of(tests)
 
     @staticmethod
+    def product(factors: Sequence[str]) -> str:
+        """The product of numbers, those that are 1 left out."""
+        return " * ".join(f for f in factors if f != "1") or "1"
+
+    @staticmethod
     def segment(start: int, stop: int, size: int) -> Segment:
         return Segment(start, stop, size)
 

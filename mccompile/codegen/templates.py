@@ -16,10 +16,6 @@ from mccompile.codegen.wrapping import wrapped_line, wrapped_text
 
 _NO_CODE = re.compile(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"')
 """Comments and strings."""
-_IDLE = re.compile(r" \* 1\b(?!\.)| \+ 0\b(?!\.| [*/%])")
-"""Products by one and sums with zero, as extents and offsets of a template may turn out."""
-
-
 _CONTROL = re.compile(r"^[ ]*//%(-?)(.*)$", re.MULTILINE)
 _REMARK = re.compile(r"^[ ]*//#(.*)$", re.MULTILINE)
 
@@ -79,8 +75,7 @@ def indent_c(text: str) -> str:
     """C with its lines indented by depth of braces, and within parentheses.
 
     There is one blank line at most, and none at the ends of a block. Templates may so print bodies of several lines
-    at any depth. No line is longer than `wrapping.COLUMNS`. Directives keep their place, as does extern "C". What a
-    template adds to or multiplies by as a neutral number is left out.
+    at any depth. No line is longer than `wrapping.COLUMNS`. Directives keep their place, as does extern "C".
     """
     out: list[str] = []
     depth = parentheses = 0
@@ -98,10 +93,7 @@ def indent_c(text: str) -> str:
             continue
         if depth == 0 and line.startswith("/*") and out and out[-1] in ("}", "#endif"):
             out.append("")
-        if '"' in line or "/*" in line:
-            code = _NO_CODE.sub("", line)
-        else:
-            code = line = _IDLE.sub("", line).replace("+ -", "- ")
+        code = _NO_CODE.sub("", line) if '"' in line or "/*" in line else line
         if code.startswith("}") and out and not out[-1]:
             out.pop()
         closing = len(code) - len(code.lstrip("}"))

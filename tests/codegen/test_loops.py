@@ -19,11 +19,32 @@ from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests._skips import REPOSITORY
 from tests.support.compiled import compiled_graph
 from tests.support.draw import SeededDraw
+from tests.support.graphs import fill_constants
 from tests.support.opcases import CaseLibrary
-from tests.support.small_models import write_model
+from tests.support.small_models import MODELS, write_model
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
-COUNTED = re.compile(r"for \(int32_t (\w+) = (\d+); \1 < (\d+); (?:\+\+\1|\1 \+= (\d+))\)")
+IDLE = re.compile(r".* \* 1\b(?!\.).*|.* \+ 0\b(?!\.| [*/%]).*|.*\+ -\d.*|.*if \(\([^()]*\)\) .*")
+"""Products by one, sums with zero, sums with what has a sign, and conditions in two pairs of parentheses."""
+COUNTED = re.compile(r"(?<!MCC_UNROLL_FULLY\n)^ *for \(int32_t (\w+) = (\d+); \1 < (\d+); (?:\+\+\1|\1 \+= (\d+))\)", re.MULTILINE)
+"""Loops between numbers, but those that the compiler writes out."""
+
+
+ONCE = [
+    ("softmax(%x) {axis=3, mode='soft'}", "f32[1,5,1,24]"),
+    ("softmax(%x) {axis=1, mode='log'}", "f32[1,5,1,24]"),
+    ("normalize(%x) {axes=(2, 3), epsilon=0.01}", "f32[1,5,1,24]"),
+    ("normalize(%x) {axes=(1, 2), epsilon=0.01}", "f32[1,5,1,24]"),
+    ("reduce(%x) {mode='sum', axes=(1, 2)}", "f32[1,1,1,24]"),
+    ("reduce(%x) {mode='max', axes=(2, 3)}", "f32[1,5,1,1]"),
+    ("map(%x) {expr={x0 * x0}}", "f32[1,5,1,24]"),
+]
+
+
+def turns_of_one(text: str) -> list[str]:
+    """The variables of loops that run once."""
+    found = COUNTED.findall(text)
+    return [name for name, first, end, step in found if int(first) + int(step or 1) >= int(end)]
 
 
 def test_loops_over_one_are_none() -> None:
@@ -68,15 +89,47 @@ def test_groups_fold() -> None:
 
 
 @pytest.mark.parametrize("level", ["O2", "Os"])
-def test_no_kernel_of_strict_c_loops_once(level: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+def test_no_kernel_loops_once_or_adds_nothing(target: str, level: str, tmp_path: Path) -> None:
     seen = 0
-    for model in (DIGITS, *(write_model(name, tmp_path) for name in ("conv_padding", "residual", "concat"))):
+    for model in [DIGITS, *(write_model(name, tmp_path) for name in MODELS)]:
         out = tmp_path / f"{model.stem}_out"
-        mccompile.compile(model, out, target="generic", opt_level=level)
-        for name, first, end, step in COUNTED.findall((out / f"{model.stem}.c").read_text()):
-            seen += 1
-            assert int(first) + int(step or 1) < int(end), f"{model.stem}: the loop over {name} is of one turn"
+        mccompile.compile(model, out, target=target, opt_level=level)
+        text = (out / f"{model.stem}.c").read_text()
+        kernels = text[text.index(f"{model.stem}_k0") :] if f"{model.stem}_k0" in text else ""
+        assert not turns_of_one(kernels), f"{model.stem}: a loop of one turn"
+        assert not IDLE.findall(kernels), f"{model.stem}: a term that does nothing"
+        seen += len(COUNTED.findall(kernels))
     assert seen
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "tests" / "golden").glob("*.c")), ids=lambda p: p.stem)
+def test_no_golden_kernel_loops_once_or_adds_nothing(path: Path) -> None:
+    text = path.read_text()
+    assert not turns_of_one(text)
+    assert not IDLE.findall(text)
+
+
+def test_kernels_over_axes_of_one_do_not_loop() -> None:
+    """Every template that goes over axes of an operand, given one in which some extents are 1."""
+    seen = set()
+    for target in ("generic", "x86-64-v3"):
+        for node, result in ONCE:
+            graph = parse_graph(
+                f"""graph @g(%x: f32[1,5,1,24], %s: f32[5,1,96], %h: f32[1,24]) {{
+                  %w = const : f32[24,96] ; sha256=0
+                  %c = const : f32[8,24,1,3] ; sha256=0
+                  %y = {node} : {result}
+                  return %y }}""",
+                lookup,
+            )
+            fill_constants(graph, seed=1)
+            facts = compiled_graph(graph, "O0", "g", target=target).facts
+            seen |= {kernel.kernel for kernel in facts.kernels}
+            for kernel in facts.kernels:
+                assert not turns_of_one(kernel.text), kernel.text
+                assert not IDLE.findall(kernel.text), kernel.text
+    assert {"softmax.generic", "softmax.vector", "normalize.vector", "reduce.vector", "map.vector"} <= seen
 
 
 @pytest.mark.parametrize(

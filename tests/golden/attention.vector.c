@@ -86,7 +86,7 @@ static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT 
 
     MCC_UNROLL_FULLY
     for (int32_t r = 0; r < 5; ++r) {
-        const mcc_vf part = mcc_vset(scratch[272 + r]);
+        const mcc_vf part = mcc_vset(scratch[r + 272]);
         mcc_vstore(&y0[b0 * 80 + (m + r) * 16 + n], acc[r][0] * part);
         mcc_vstore(&y0[b0 * 80 + (m + r) * 16 + n + 8], acc[r][1] * part);
     }
@@ -95,7 +95,7 @@ static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT 
 static void net_k0_attention_weights(float *MCC_RESTRICT scratch, int32_t count)
 {
     for (int32_t r = 0; r < count; ++r) {
-        float *row = &scratch[152 + r * 24];
+        float *row = &scratch[r * 24 + 152];
         mcc_vf top = mcc_vset(-INFINITY);
         for (int32_t n = 0; n < 16; n += 8) {
             const mcc_vf product = mcc_vload(row + n);
@@ -120,7 +120,7 @@ static void net_k0_attention_weights(float *MCC_RESTRICT scratch, int32_t count)
             mcc_vstore(row + n, power);
             sum += power;
         }
-        scratch[272 + r] = 1.0f / mcc_vsum(sum);
+        scratch[r + 272] = 1.0f / mcc_vsum(sum);
     }
 }
 
@@ -128,36 +128,45 @@ static void net_k0_attention(const float *MCC_RESTRICT x0, const float *MCC_REST
     float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
 {
     for (int32_t b0 = 0; b0 < 2; ++b0) {
-        for (int32_t n = 0; n < 16; n += 16) {
+        {
+            const int32_t n = 0;
             const float *from = &x1[b0 * 108 + n * 6];
             float *to = &scratch[n * 6];
-            for (int32_t i = 0; i < 6; i += 6) {
-                mcc_vtranspose(from + 48 + i, 6, 8, 6,
-                    to + 8 + i * 16, 16);
+            {
+                const int32_t i = 0;
+                mcc_vtranspose(from + i + 48, 6, 8, 6,
+                    to + i * 16 + 8, 16);
             }
-            for (int32_t i = 0; i < 6; i += 6) {
+            {
+                const int32_t i = 0;
                 mcc_vtranspose(from + i, 6, 8, 6,
                     to + i * 16, 16);
             }
         }
-        for (int32_t n = 16; n < 18; n += 2) {
+        {
+            const int32_t n = 16;
             const float *from = &x1[b0 * 108 + n * 6];
             float *to = &scratch[n * 6];
-            for (int32_t i = 0; i < 6; i += 6) {
+            {
+                const int32_t i = 0;
                 mcc_vtranspose(from + i, 6, 2, 6,
                     to + i * 8, 8);
             }
         }
 
-        for (int32_t m = 0; m < 5; m += 5) {
-            for (int32_t n = 0; n < 16; n += 16) {
-                net_k0_attention_scores_5x16(&x0[b0 * 30 + m * 6], &scratch[n * 6], &scratch[152 + n]);
+        {
+            const int32_t m = 0;
+            {
+                const int32_t n = 0;
+                net_k0_attention_scores_5x16(&x0[b0 * 30 + m * 6], &scratch[n * 6], &scratch[n + 152]);
             }
-            for (int32_t n = 16; n < 18; n += 2) {
-                net_k0_attention_scores_5x2(&x0[b0 * 30 + m * 6], &scratch[n * 6], &scratch[152 + n]);
+            {
+                const int32_t n = 16;
+                net_k0_attention_scores_5x2(&x0[b0 * 30 + m * 6], &scratch[n * 6], &scratch[n + 152]);
             }
             net_k0_attention_weights(scratch, 5);
-            for (int32_t n = 0; n < 16; n += 16) {
+            {
+                const int32_t n = 0;
                 net_k0_attention_values_5x16(x2, y0, scratch, b0, m, n);
             }
         }

@@ -18,9 +18,9 @@ static MCC_NOINLINE void net_k0_conv_0x24(const float *MCC_RESTRICT x0, const fl
     const int32_t top = oh;
     const int32_t in = top * 12 + ow * 60;
     const float *packed = &x1[n * 12];
-    for (int32_t kh = 0; kh < 1; ++kh) {
-        const float *a = &x0[in + kh * 12];
-        const float *w = packed + kh * 288;
+    {
+        const float *a = &x0[in];
+        const float *w = packed;
         MCC_UNROLL
         for (int32_t i = 0; i < 12; ++i) {
             MCC_BARRIER();

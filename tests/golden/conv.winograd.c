@@ -21,11 +21,12 @@ static MCC_NOINLINE void net_k0_conv_points(const float *x0, const float *zeros,
         const int32_t h = oh + r - 1;
         for (int32_t s = 0; s < 4; ++s) {
             const int32_t w = ow + s - 1;
-            const int inside = h >= 0 && h < 8 && w >= 0 && w < 8;
+            const int inside = (h >= 0) && (h < 8) && (w >= 0) && (w < 8);
             tap[r][s] = inside ? &x0[h * 64 + w * 8] : zeros;
         }
     }
-    for (int32_t c = 0; c < 8; c += 8) {
+    {
+        const int32_t c = 0;
         {
             mcc_vf t[4][4];
             for (int32_t s = 0; s < 4; ++s) {
@@ -90,7 +91,7 @@ static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *M
             const mcc_vf d3 = t[r][3];
             const mcc_vf r0 = d0 + d1 + d2;
             const mcc_vf r1 = d1 + d3 - d2;
-            mcc_vstore(&y0[h * 128 + (ow) * 16 + n], r0);
+            mcc_vstore(&y0[h * 128 + ow * 16 + n], r0);
             mcc_vstore(&y0[h * 128 + (ow + 1) * 16 + n], r1);
         }
     }
@@ -115,7 +116,7 @@ static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *M
             const mcc_vf d3 = t[r][3];
             const mcc_vf r0 = d0 + d1 + d2;
             const mcc_vf r1 = d1 + d3 - d2;
-            mcc_vstore(&y0[h * 128 + (ow) * 16 + n + 8], r0);
+            mcc_vstore(&y0[h * 128 + ow * 16 + n + 8], r0);
             mcc_vstore(&y0[h * 128 + (ow + 1) * 16 + n + 8], r1);
         }
     }
@@ -184,25 +185,26 @@ static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT 
     for (int32_t c = 0; c < 8; ++c) {
         zeros[c] = 0.0f;
     }
-    for (int32_t first = 0; first < 16; first += 16) {
-        const int32_t tiles = (16 - first < 16) ? 16 - first : 16;
-        for (int32_t q = 0; q < tiles; ++q) {
+    {
+        const int32_t first = 0;
+        for (int32_t q = 0; q < 16; ++q) {
             net_k0_conv_points(x0, zeros, v + q * 16, first + q);
         }
-        for (int32_t n = 0; n < 16; n += 16) {
+        {
+            const int32_t n = 0;
             for (int32_t t = 0; t < 16; ++t) {
                 const float *in = v + t * 256;
                 const float *w = &x1[(n * 16 + t * 16) * 8];
                 float *out = scratch + m + t * 16;
                 int32_t q = 0;
-                for (; q + 6 <= tiles; q += 6) {
+                for (; q + 6 <= 16; q += 6) {
                     net_k0_conv_6x2(in + q * 16, w, out + q * 264);
                 }
-                for (; q + 4 <= tiles; q += 4) {
+                for (; q + 4 <= 16; q += 4) {
                     net_k0_conv_4x2(in + q * 16, w, out + q * 264);
                 }
             }
-            for (int32_t q = 0; q < tiles; ++q) {
+            for (int32_t q = 0; q < 16; ++q) {
                 net_k0_conv_results_16(y0, scratch, m + q * 264, first + q, n);
             }
         }

@@ -19,13 +19,13 @@ static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float
     const int32_t first = (from == 0) ? 0 : 8;
     const float *own = &x1[j * 36];
     mcc_vf g0_0 = mcc_vload(&x0[t * 36 + j]);
-    mcc_vf g0_1 = mcc_vload_n(&x0[t * 36 + 8 + j], 1);
-    mcc_vf g1_0 = mcc_vload(&x0[t * 36 + 9 + j]);
-    mcc_vf g1_1 = mcc_vload_n(&x0[t * 36 + 17 + j], 1);
-    mcc_vf g2_0 = mcc_vload(&x0[t * 36 + 18 + j]);
-    mcc_vf g2_1 = mcc_vload_n(&x0[t * 36 + 26 + j], 1);
-    mcc_vf g3_0 = mcc_vload(&x0[t * 36 + 27 + j]);
-    mcc_vf g3_1 = mcc_vload_n(&x0[t * 36 + 35 + j], 1);
+    mcc_vf g0_1 = mcc_vload_n(&x0[t * 36 + j + 8], 1);
+    mcc_vf g1_0 = mcc_vload(&x0[t * 36 + j + 9]);
+    mcc_vf g1_1 = mcc_vload_n(&x0[t * 36 + j + 17], 1);
+    mcc_vf g2_0 = mcc_vload(&x0[t * 36 + j + 18]);
+    mcc_vf g2_1 = mcc_vload_n(&x0[t * 36 + j + 26], 1);
+    mcc_vf g3_0 = mcc_vload(&x0[t * 36 + j + 27]);
+    mcc_vf g3_1 = mcc_vload_n(&x0[t * 36 + j + 35], 1);
     for (int32_t i = 0; i < 9; ++i) {
         const int32_t unit = first + turn * i;
         const float *w = own + unit * 64;
@@ -68,30 +68,30 @@ static void net_k0_lstm(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT 
     const float *MCC_RESTRICT x4, float *MCC_RESTRICT y0, float *MCC_RESTRICT y1, float *MCC_RESTRICT y2,
     float *MCC_RESTRICT scratch)
 {
-    for (int32_t b = 0; b < 1; ++b) {
-        int32_t from = 0;
-        for (int32_t j = 0; j < 9; ++j) {
-            scratch[j] = x3[j];
-            scratch[18 + j] = x4[j];
-        }
-        for (int32_t t = 0; t < 3; ++t) {
-            if (from == 0) {
-                for (int32_t j = 0; j < 9; j += 9) {
-                    net_k0_lstm_9(x0, x1, y0, scratch, t, j, from);
-                }
-            } else {
-                for (int32_t j = 0; j >= 0; j -= 9) {
-                    net_k0_lstm_9(x0, x1, y0, scratch, t, j, from);
-                }
+    int32_t from = 0;
+    for (int32_t j = 0; j < 9; ++j) {
+        scratch[j] = x3[j];
+        scratch[j + 18] = x4[j];
+    }
+    for (int32_t t = 0; t < 3; ++t) {
+        if (from == 0) {
+            {
+                const int32_t j = 0;
+                net_k0_lstm_9(x0, x1, y0, scratch, t, j, from);
             }
-            from = 9 - from;
+        } else {
+            {
+                const int32_t j = 0;
+                net_k0_lstm_9(x0, x1, y0, scratch, t, j, from);
+            }
         }
-        for (int32_t j = 0; j < 9; ++j) {
-            y1[j] = scratch[from + j];
-        }
-        for (int32_t j = 0; j < 9; ++j) {
-            y2[j] = scratch[18 + j];
-        }
+        from = 9 - from;
+    }
+    for (int32_t j = 0; j < 9; ++j) {
+        y1[j] = scratch[from + j];
+    }
+    for (int32_t j = 0; j < 9; ++j) {
+        y2[j] = scratch[j + 18];
     }
 }
 

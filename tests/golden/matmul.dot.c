@@ -31,7 +31,8 @@ static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const f
             acc0_3 = mcc_vfma(s, w3, acc0_3);
         }
     }
-    for (int32_t i = 16; i < 18; i += 2) {
+    {
+        const int32_t i = 16;
         const mcc_vf w0 = mcc_vload_n(w + i, 2);
         const mcc_vf w1 = mcc_vload_n(w + i + 18, 2);
         const mcc_vf w2 = mcc_vload_n(w + i + 36, 2);
@@ -71,7 +72,8 @@ static MCC_NOINLINE void net_k0_matmul_1x1(const float *MCC_RESTRICT x0, const f
             acc0_0 = mcc_vfma(s, w0, acc0_0);
         }
     }
-    for (int32_t i = 16; i < 18; i += 2) {
+    {
+        const int32_t i = 16;
         const mcc_vf w0 = mcc_vload_n(w + i, 2);
         {
             const mcc_vf s = mcc_vload_n(a + i, 2);

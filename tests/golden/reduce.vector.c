@@ -75,7 +75,8 @@ mcc_status net_run(const net_t *net)
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 3; ++i0) {
-        for (int32_t n = 0; n < 40; n += 40) {
+        {
+            const int32_t n = 0;
             mcc_vf acc_0 = { 0.0f };
             mcc_vf acc_1 = { 0.0f };
             mcc_vf acc_2 = { 0.0f };
