@@ -336,6 +336,11 @@ class KernelContext:
         return " * ".join(f for f in factors if f != "1") or "1"
 
     @staticmethod
+    def times(count: int, extent: str) -> Code:
+        """So many times an extent, for readers: 2 * 16 and not 32."""
+        return scaled(extent, count) if "1" in (str(count), extent) else opened(f"{count} * {extent}")
+
+    @staticmethod
     def segment(start: int, stop: int, size: int) -> Segment:
         return Segment(start, stop, size)
 

@@ -26,7 +26,9 @@ from tests.support.small_models import MODELS, write_model
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 IDLE = re.compile(r".* \* 1\b(?!\.).*|.* \+ 0\b(?!\.| [*/%]).*|.*\+ -\d.*|.*if \(\([^()]*\)\) .*")
 """Products by one, sums with zero, sums with what has a sign, and conditions in two pairs of parentheses."""
-COUNTED = re.compile(r"(?<!MCC_UNROLL_FULLY\n)^ *for \(int32_t (\w+) = (\d+); \1 < (\d+); (?:\+\+\1|\1 \+= (\d+))\)", re.MULTILINE)
+COUNTED = re.compile(
+    r"(?<!MCC_UNROLL_FULLY\n)^ *for \(int32_t (\w+) = (\d+); \1 < (\d+); (?:\+\+\1|\1 \+= (\d+))\)", re.MULTILINE
+)
 """Loops between numbers, but those that the compiler writes out."""
 
 

@@ -33,4 +33,7 @@ RECURRENT = [
     cell("GRU", 4, 2, 21, False, direction="bidirectional", linear_before_reset=1),
     cell("RNN", 5, 2, 9, True, direction="reverse"),
     cell("RNN", 3, 1, 40, False, activations=["Relu"]),
+    cell("LSTM", 1, 1, 24, True),
+    cell("GRU", 1, 3, 9, True, direction="bidirectional", linear_before_reset=1),
+    cell("RNN", 1, 2, 1, True, direction="reverse"),
 ]
