@@ -76,7 +76,7 @@ def _window(call: Call) -> Sequence[int]:
 
 
 def _origin(calls: Sequence[Call]) -> str:
-    """The ONNX node of the first call, and how many others there are."""
+    """The ONNX node of the first call's operator, and how many other calls there are."""
     names = [name for c in calls for name in c.origins[:1]]
     if not names:
         return ""

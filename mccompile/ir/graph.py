@@ -61,7 +61,7 @@ class Digest:
 class Node:
     """An operator applied to values; see the module's text for ``pre``, ``post`` and ``extras``.
 
-    ``origins`` are the names of the ONNX nodes it came from.
+    ``origins`` are the names of the ONNX nodes it came from, that of its own operator first.
     """
 
     op: Op

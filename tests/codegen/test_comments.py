@@ -13,10 +13,14 @@ from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.names import MAX_LABEL, label
 from mccompile.codegen.wrapping import COLUMNS, wrap_comment
 from mccompile.ir import expr as ex
+from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Buffer, Call, whole
 from mccompile.ir.types import F32, TensorType
 from mccompile.ops.map import Map
+from mccompile.ops.registry import lookup
 from tests._skips import REPOSITORY
+from tests.support.compiled import compiled_graph
+from tests.support.graphs import fill_constants
 from tests.support.small_models import MODELS, write_model
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
@@ -56,6 +60,29 @@ def test_the_comment_of_a_convolution(tmp_path: Path) -> None:
         "e0 bias f32[32,1,1] -> y0 f32[1,32,4,4] nhwc = relu((acc + e0)). y0 may lie over x0, hence no restrict: "
         in text
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "node"),
+    [
+        ("map(%x) {expr={neg(x0)}}", "reduce(%b) {mode='prod', axes=(1,)} : f32[4,1]"),
+        ("map(%x) {expr={x0 * 0.5}}", "matmul(%b, %w) : f32[4,8]"),
+    ],
+)
+def test_a_kernel_is_named_after_its_operator(before: str, node: str) -> None:
+    """What is computed while an operand is read, or went into the weights, comes behind."""
+    graph = parse_graph(
+        f"""graph @g(%x: f32[4,8]) {{
+          %w = const : f32[8,8] ; sha256=0
+          %b = {before} : f32[4,8] ; scale
+          %y = {node} ; own
+          return %y }}""",
+        lookup,
+    )
+    fill_constants(graph, seed=1)
+    (kernel,) = compiled_graph(graph, "O2", "g").facts.kernels
+    assert " 'own', step @0" in " ".join(kernel.comment.replace("\n *", " ").split())
+    assert graph.nodes[0].origins == ("own", "scale")
 
 
 def _map(extent: int) -> Call:

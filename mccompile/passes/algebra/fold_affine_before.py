@@ -54,7 +54,7 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
         return 0
     for (reader, _), (weights, bias) in zip(readers, folded, strict=True):
         _rewrite(r, reader, weights, bias)
-        reader.origins = tuple(dict.fromkeys(node.origins + reader.origins))
+        reader.origins = tuple(dict.fromkeys(reader.origins + node.origins))
     r.replace(node.result, variable[0])
     r.erase(node)
     remarks.hit(what)

@@ -87,5 +87,5 @@ def _fuse(r: Rewriter, node: Node, producer: Node, main: Value) -> None:
     before = node.pre.get(0)
     node.pre[0] = inner if before is None else ex.substitute(before, lambda v: inner if v.index == ex.ACC else v)
     r.rewire(node, [main, *node.operands[1:]], extras)
-    node.origins = tuple(dict.fromkeys(producer.origins + node.origins))
+    node.origins = tuple(dict.fromkeys(node.origins + producer.origins))
     r.erase(producer)
