@@ -57,7 +57,7 @@ def lint_text(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
 def lint_template(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
     """(line, what is wrong) for one template."""
     try:
-        jinja2.Environment(autoescape=False).parse(blocks_of_lines(text))
+        jinja2.Environment(autoescape=False, extensions=["jinja2.ext.do"]).parse(blocks_of_lines(text))
     except jinja2.TemplateSyntaxError as error:
         yield error.lineno, f"is not a template: {error.message}"
     for number, line in enumerate(text.splitlines(), 1):

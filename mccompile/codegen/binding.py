@@ -18,7 +18,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.op import Op
-from mccompile.ir.types import I32, DType, Factor
+from mccompile.ir.types import F32, I32, DType, Factor
 from mccompile.kernels.model.tiles import Segment
 
 
@@ -53,6 +53,11 @@ class BoundView:
     def shape(self) -> tuple[int, ...]:
         """The extents as compile-time numbers, for decisions; print extents with `e`."""
         return self.view.shape
+
+    @property
+    def dense(self) -> bool:
+        """Whether neighbours on the last axis lie side by side."""
+        return self.view.linear and (self.shape[-1] == 1 or self.view.axis_strides()[-1] == 1)
 
     def e(self, axis: int) -> str:
         """The extent of a logical axis, as printed."""
@@ -286,6 +291,27 @@ class KernelContext:
 
     def _leaf(self, value: str, coordinates: Sequence[str | int]) -> Callable[[int], str]:
         return lambda i: wrapped(value) if i == ex.ACC else self.e[i].load(*coordinates)
+
+    def require(self, holds: bool, what: str) -> None:
+        """What a template takes for granted of its call; a variant that promises more than that is at fault."""
+        if not holds:
+            raise InternalError(f"the template of {self.call.kernel} handles {what}: {self.call.op}")
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all extents and strides are numbers, none a C parameter."""
+        return not self.call.args
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether there are neither prologues nor epilogues."""
+        return not self.call.pre and not self.call.post
+
+    def raw(self, *operands: int) -> bool:
+        """Whether operands are floats that no prologue changes: they may be read as they are stored."""
+        changed = {i for i, _ in self.call.pre}
+        stored = [None if i in changed else self.x[i] for i in operands]
+        return all(v is not None and v.dtype == F32 for v in stored)
 
     # -- words of the templates --------------------------------------------------------------------------
     @staticmethod

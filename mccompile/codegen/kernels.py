@@ -95,7 +95,8 @@ def _fill(step: Fill, external: bool) -> Rendered:
     return Rendered(head, text, frozenset(view.uses.names))
 
 
-def _call_text(context: KernelContext, target: Target) -> str:
+def kernel_text(context: KernelContext, target: Target) -> str:
+    """What the template of a call prints, `KERNEL_NAME` in place of its name."""
     family, variant = context.call.kernel.split(".")
     return render(
         f"{family}/{variant}.c.j2",
@@ -107,7 +108,7 @@ def _call_text(context: KernelContext, target: Target) -> str:
 def _call(step: Call, program: Program, target: Target, external: bool) -> tuple[KernelContext, Rendered]:
     """The context and text of a call, without the C parameters that its template turned out not to ask for."""
     context = KernelContext(step, program.shared_inputs(step), external)
-    text = _call_text(context, target)
+    text = kernel_text(context, target)
     printed = tuple(a for a in step.args if a in context.uses.numbers)
     if printed != step.args:
         return _call(replace(step, args=printed), program, target, external)
