@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
+from mccompile.codegen.binding import BoundView
 from mccompile.codegen.code import Bond, bare, bond_of, closed, code, form, opened, wrapped
+from mccompile.ir.kernel import Buffer, whole
 from mccompile.ir.scalar import FUNCTIONS
+from mccompile.ir.types import F32, TensorType
 from tests._skips import REPOSITORY
 
 OWN = {
@@ -59,6 +63,23 @@ def test_every_scalar_function_is_told_call_from_operator() -> None:
             calls.add(name)
     assert {"max", "relu", "exp", "sigmoid", "div", "shl"} <= calls
     assert not {"add", "mul", "neg", "eq", "not", "gate", "select", "isnan"} & calls
+
+
+def test_numbers_are_asked_for_where_they_are_printed() -> None:
+    """A C parameter of a shared kernel is what a view printed, not what it decided by."""
+    numbers = frozenset({"x0_e0", "x0_e1", "x0_s0", "x0_s1"})
+    buffer = Buffer("x", TensorType(F32, (4, 6)), "arena", 16)
+
+    def asked(use: Callable[[BoundView], object]) -> set[str]:
+        view = BoundView("x0", whole(buffer), numbers)
+        use(view)
+        return view.uses.numbers
+
+    assert asked(lambda v: v.index("0", "j")) == {"x0_s1"}
+    assert asked(lambda v: (v.coordinate(0, "i"), v.varies(1), v.known(1), v.shape)) == set()
+    assert asked(lambda v: (v.e(0), v.load("i", "j"))) == {"x0_e0", "x0_s0", "x0_s1"}
+    assert BoundView("x0", whole(buffer), numbers).known(1) is None
+    assert BoundView("x0", whole(buffer)).known(1) == 6
 
 
 def test_no_other_module_of_codegen_searches_text() -> None:
