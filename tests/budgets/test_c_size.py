@@ -18,7 +18,7 @@ MOST_FUNCTION = 10_000
 NETWORKS = ["yolox_nano", "nanotrack_backbone", "blazeface_back"]
 
 
-@pytest.mark.parametrize("target", ["x86-64-v4", "x86-64-v3", "aarch64"])
+@pytest.mark.parametrize("target", ["x86-64-v4", pytest.param("x86-64-v3", marks=pytest.mark.slow), "aarch64"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_generated_c_is_short(name: str, target: str) -> None:
     path: Path = next(iter(sorted(needs_shared(f"models/{name}").glob("*.onnx"))))

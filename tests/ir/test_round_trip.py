@@ -70,7 +70,11 @@ def round_trip(c: Compilation) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not MODELS, reason="no real networks: set MCC_SHARED")
-@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.parent.name if p.stem == "model" else p.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=pytest.mark.slow) if i % 2 else p for i, p in enumerate(MODELS)],
+    ids=lambda p: p.parent.name if p.stem == "model" else p.stem,
+)
 def test_real_networks(path: Path) -> None:
     stated = path.parent / "io.json"
     shapes = {i["name"]: i["shape"] for i in json.loads(stated.read_text())["inputs"]} if stated.exists() else {}
