@@ -119,7 +119,7 @@ def compile_program(
     """
     place_program(c, observe)
     assert c.program is not None
-    c.facts = model_facts(c.program, c.target, c.source, c.sha256, c.options.keep_inputs, pool)
+    c.facts = model_facts(c.program, c.target, c.source, c.sha256, c.options.keep_inputs, pool, c.options.opt_level)
     return c.facts
 
 

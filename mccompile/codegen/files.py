@@ -25,7 +25,8 @@ def source_files(m: ModelFacts, embed: bool = False, library: Library | None = N
     sources = c_sources(m, library) + ([f"{m.name}_blob.c"] if embed else [])
     texts["CMakeLists.txt"] = render(
         "_model/CMakeLists.txt.j2",
-        name=m.name, version=m.version, made_from=m.source, c_flags=m.c_flags, sources=sources,
+        name=m.name, version=m.version, made_from=m.source, c_flags=m.c_flags, level=m.optimisation,
+        sources=sources,
     )  # fmt: skip
     return _files([m], texts)
 
@@ -95,7 +96,7 @@ def project_files(p: Project, embed: bool = False) -> dict[str, bytes]:
         "CMakeLists.txt": render(
             "_model/CMakeLists.txt.j2",
             name=p.name, version=p.library.version, made_from=", ".join(m.source for m in p.models),
-            c_flags=p.library.c_flags, sources=sources,
+            c_flags=p.library.c_flags, level=p.library.optimisation, sources=sources,
         ),
     }  # fmt: skip
     return _files(p.models, _joined(texts, own))

@@ -40,6 +40,7 @@ class Library:
     models: tuple[str, ...]
     target: str
     c_flags: str
+    optimisation: str
     requires: tuple[str, ...]
     kernels: tuple[LibraryKernel, ...]
     files: tuple[LibraryFile, ...]
@@ -70,8 +71,8 @@ def make_library(pool: KernelPool, models: Sequence[ModelFacts], target: Target,
     else:
         files = (_file(f"{pool.prefix}_kernels.c", kernels, target),)
     names = tuple(m.name for m in models)
-    flags = " ".join(target.c_flags)
-    return Library(pool.prefix, __version__, names, target.name, flags, target.requires, kernels, files)
+    flags, level = models[0].c_flags, models[0].optimisation
+    return Library(pool.prefix, __version__, names, target.name, flags, level, target.requires, kernels, files)
 
 
 def _file(name: str, kernels: tuple[LibraryKernel, ...], target: Target) -> LibraryFile:

@@ -136,6 +136,7 @@ class ModelFacts:
     sha256: str
     target: str
     c_flags: str
+    optimisation: str
     requires: tuple[str, ...]
     align: int
     abi: int
@@ -269,6 +270,11 @@ def _payload(program: Program, total: int) -> memoryview:
     return data.data
 
 
+def recommended_level(target: Target, opt_level: str) -> str:
+    """The flag of optimisation that the header recommends: for size where that was asked for."""
+    return "-Os" if opt_level == "Os" else target.optimisation
+
+
 def model_facts(
     program: Program,
     target: Target,
@@ -276,12 +282,14 @@ def model_facts(
     sha256: str,
     keep_inputs: bool,
     pool: KernelPool | None = None,
+    opt_level: str = "",
 ) -> ModelFacts:
     """The facts of a placed program.
 
     Args:
         source: the model's file name, for the headers.
         pool: where its kernels are kept; if they are external, the model's file does not hold them.
+        opt_level: the level it was compiled at, as what is recommended to the C compiler follows from it.
     """
     pool = pool or KernelPool(program.name)
     kernels, calls = render_kernels(program, target, pool)
@@ -303,7 +311,8 @@ def model_facts(
         source=comment(source),
         sha256=sha256,
         target=target.name,
-        c_flags=" ".join(target.c_flags),
+        c_flags=" ".join(target.required_flags),
+        optimisation=recommended_level(target, opt_level),
         requires=target.requires,
         align=target.align,
         abi=ABI_VERSION,

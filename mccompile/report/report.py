@@ -151,6 +151,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "target": {
             "name": c.target.name,
             "c_flags": list(c.target.c_flags),
+            "required_flags": list(c.target.required_flags),
             "align": c.target.align,
         },
         "options": {
