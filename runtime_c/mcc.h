@@ -17,6 +17,9 @@
  *     MCC_NO_DIRECTORY     drops the tensor directory reader, which only tools need
  *     MCC_NO_STATUS_TEXT   drops mcc_status_text() and its strings
  *     MCC_MISRA            empties MCC_RESTRICT (MISRA C:2012 rule 8.14)
+ *     MCC_CODE_SECTION     section for kernels and <model>_run: -DMCC_CODE_SECTION='".itcm"'
+ *     MCC_BLOB_SECTION     section for the blob as a C array
+ *     MCC_ARENA_SECTION    section for arenas that are defined with MCC_PLACE_ARENA
  *
  * Thread safety: every function depends on its arguments alone. Strings and pointers given out point into the blob or
  * into constants; nothing is to be freed.
@@ -32,10 +35,10 @@
 #endif
 
 /* Raised when a generated file of an older or newer compiler no longer fits this header. Generated headers say
- *     #if MCC_ABI_VERSION != 2
+ *     #if MCC_ABI_VERSION != 3
  *     #error "..."
  *     #endif                                                                                                        */
-#define MCC_ABI_VERSION 2
+#define MCC_ABI_VERSION 3
 
 /* ---- The C language, evened out ---------------------------------------------------------------------------------- */
 
@@ -66,6 +69,37 @@
 #else
 #define MCC_ALIGNED(n)
 #endif
+#endif
+
+/* An object or a function in a section of the linker's, which `name` is the string of; empty unless it was asked for:
+ *     MCC_PLACE_CODE   stands before every function of a generated file but <model>_init, which runs once
+ *     MCC_PLACE_BLOB   stands before the blob that --embed writes
+ *     MCC_PLACE_ARENA  is for you to write:    MCC_PLACE_ARENA static kws_arena arena;
+ * An arena in several memories has a macro for each, in the header of the network: MCC_PLACE_ARENA_DTCM. */
+#ifndef MCC_IN_SECTION
+#if defined(__IAR_SYSTEMS_ICC__)
+#define MCC_PRAGMA_(text) _Pragma(#text)
+#define MCC_IN_SECTION(name) MCC_PRAGMA_(location=name)
+#elif defined(__GNUC__) || defined(__clang__) || defined(__ARMCC_VERSION)
+#define MCC_IN_SECTION(name) __attribute__((section(name)))
+#elif defined(MCC_CODE_SECTION) || defined(MCC_BLOB_SECTION) || defined(MCC_ARENA_SECTION)
+#error "how does this compiler place in sections? Define MCC_IN_SECTION(name) for it"
+#endif
+#endif
+#ifdef MCC_CODE_SECTION
+#define MCC_PLACE_CODE MCC_IN_SECTION(MCC_CODE_SECTION)
+#else
+#define MCC_PLACE_CODE
+#endif
+#ifdef MCC_BLOB_SECTION
+#define MCC_PLACE_BLOB MCC_IN_SECTION(MCC_BLOB_SECTION)
+#else
+#define MCC_PLACE_BLOB
+#endif
+#ifdef MCC_ARENA_SECTION
+#define MCC_PLACE_ARENA MCC_IN_SECTION(MCC_ARENA_SECTION)
+#else
+#define MCC_PLACE_ARENA
 #endif
 
 /* A check at compile time, at file scope, in C99: MCC_STATIC_ASSERT(kws_arena_size, sizeof(kws_arena) == 8492u);

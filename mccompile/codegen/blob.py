@@ -210,7 +210,7 @@ def embed_c(name: str, blob: bytes) -> str:
         "/* SPDX-License-Identifier: 0BSD\n"
         f" * {name}: weights blob, {len(blob)} bytes; format: mcc.h. Written by mccompile. */\n"
         '#include "mcc.h"\n\n' + declare_c(name, blob) + "\n"
-        f"MCC_ALIGNED({_read_header(blob).align}) const uint32_t {name}[{len(words)}] = {{\n"
+        f"MCC_PLACE_BLOB MCC_ALIGNED({_read_header(blob).align}) const uint32_t {name}[{len(words)}] = {{\n"
         + ",\n".join(lines)
         + "};\n"
     )

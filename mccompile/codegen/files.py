@@ -44,6 +44,11 @@ class SharedArena:
     field: str
     members: tuple[tuple[ModelFacts, Arena], ...]
 
+    @property
+    def place(self) -> str:
+        """The macro that stands before its definition in an application: that of every arena in it."""
+        return self.members[0][1].place
+
 
 @dataclass(frozen=True)
 class Project:

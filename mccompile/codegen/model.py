@@ -12,12 +12,13 @@ from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.names import comment, label, string_literal, unique_identifiers
+from mccompile.codegen.placement import placed_code
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program
 from mccompile.targets.target import Target
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 MAX_ORIGINS = 4
 """So many ONNX nodes of a step are named."""
 WEIGHTS_MULTIPLE = 8
@@ -55,6 +56,17 @@ class Arena:
     memory: str
     members: list[Member]
     used: bool = True
+    region: str = ""
+
+    @property
+    def place(self) -> str:
+        """The macro that stands before its definition in an application."""
+        return "MCC_PLACE_ARENA" + (f"_{self.region.upper()}" if self.region else "")
+
+    @property
+    def section(self) -> str:
+        """The macro that names the section it is to be in."""
+        return f"MCC_ARENA_{self.region.upper()}_SECTION" if self.region else "MCC_ARENA_SECTION"
 
 
 @dataclass(frozen=True)
@@ -198,7 +210,7 @@ def _arenas(program: Program, ids: dict[str, str], passed: Iterable[Buffer]) -> 
         kind, local = f"{name}_arena_{r.name}", f"a_{r.name}"
         memory = f"{r.name}, of {r.limit} bytes"
         used = r.name in regions
-        arenas.append(Arena(kind, f"arena_{r.name}", local, macro, check, r.nbytes, memory, members, used))
+        arenas.append(Arena(kind, f"arena_{r.name}", local, macro, check, r.nbytes, memory, members, used, r.name))
     return arenas
 
 
@@ -326,10 +338,10 @@ def model_facts(
         arenas=_arenas(program, ids, passed),
         weights=weights,
         steps=steps,
-        kernels=[KernelText(k.kernel, pool.comment(k), k.text.rstrip()) for k in kernels],
+        kernels=[KernelText(k.kernel, pool.comment(k), placed_code(k.text.rstrip())) for k in kernels],
         kernels_header=f"{pool.prefix}_kernels.h" if pool.external else "",
         uses=uses,
-        helpers=before.helpers,
+        helpers=placed_code(before.helpers),
         headers=before.headers,
         checked=any(s.checked for s in steps),
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),

@@ -10,6 +10,7 @@
 
 /* attention trans_k=True, step @0 (attention.vector): x0 f32[2,5,6], x1 f32[2,18,6], x2 f32[2,18,16] -> y0
  * f32[2,5,16]. */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_attention_scores_5x16(const float *a, const float *w, float *to)
 {
     mcc_vf acc[5][2] = { { { 0.0f } } };
@@ -37,6 +38,7 @@ static MCC_NOINLINE void net_k0_attention_scores_5x16(const float *a, const floa
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_attention_scores_5x2(const float *a, const float *w, float *to)
 {
     mcc_vf acc[5][1] = { { { 0.0f } } };
@@ -61,6 +63,7 @@ static MCC_NOINLINE void net_k0_attention_scores_5x2(const float *a, const float
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT x2, float *MCC_RESTRICT y0,
     float *MCC_RESTRICT scratch, int32_t b0, int32_t m, int32_t n)
 {
@@ -92,6 +95,7 @@ static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT 
     }
 }
 
+MCC_PLACE_CODE
 static void net_k0_attention_weights(float *MCC_RESTRICT scratch, int32_t count)
 {
     for (int32_t r = 0; r < count; ++r) {
@@ -124,6 +128,7 @@ static void net_k0_attention_weights(float *MCC_RESTRICT scratch, int32_t count)
     }
 }
 
+MCC_PLACE_CODE
 static void net_k0_attention(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2,
     float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
 {

@@ -10,6 +10,7 @@
 
 /* conv 1x1, step @0 (conv.channels): x0 f32[1,12,4,5] nhwc, x1 weights f32[288], e0 bias f32[24,1,1] -> y0
  * f32[1,24,4,5] nhwc = relu((acc + e0)). */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_0x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t n, int32_t oh, int32_t ow)
 {
@@ -47,6 +48,7 @@ static MCC_NOINLINE void net_k0_conv_0x24(const float *MCC_RESTRICT x0, const fl
     }
 }
 
+MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
@@ -81,6 +83,7 @@ mcc_status net_run(const net_t *net)
 #endif
 
 /* conv 3x3 p1, step @0 (conv.channels): x0 f32[1,3,6,7] nhwc, x1 weights f32[648] -> y0 f32[1,17,6,7] nhwc. */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_0x17(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t n, int32_t oh, int32_t ow)
 {
@@ -145,6 +148,7 @@ static MCC_NOINLINE void net_k0_conv_0x17(const float *MCC_RESTRICT x0, const fl
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_4x17(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t n, int32_t oh, int32_t ow)
 {
@@ -209,6 +213,7 @@ static MCC_NOINLINE void net_k0_conv_4x17(const float *MCC_RESTRICT x0, const fl
     }
 }
 
+MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
     {

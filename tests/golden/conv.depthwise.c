@@ -12,6 +12,7 @@
  * y0 f32[1,18,6,9] nhwc = relu((acc + e0)). */
 /* Adds a line of the operand to lines of a tile. `in` is column `left` of it, column 0 where the first tap of the tile
  * lies; `w` are the weights for the first of the lines. */
+MCC_PLACE_CODE
 MCC_INLINE void net_k0_conv_line(mcc_vf (*acc)[9], int32_t lines,
     const float *in, const float *w, int32_t pixels, int32_t left, int32_t right)
 {
@@ -42,6 +43,7 @@ MCC_INLINE void net_k0_conv_line(mcc_vf (*acc)[9], int32_t lines,
 
 /* Adds a line of the operand to lines of a tile. `in` is column `left` of it, column 0 where the first tap of the tile
  * lies; `w` are the weights for the first of the lines. */
+MCC_PLACE_CODE
 MCC_INLINE void net_k0_conv_line_tail(mcc_vf (*acc)[9], int32_t lines,
     const float *in, const float *w, int32_t pixels, int32_t left, int32_t right)
 {
@@ -71,6 +73,7 @@ MCC_INLINE void net_k0_conv_line_tail(mcc_vf (*acc)[9], int32_t lines,
 }
 
 /* 1 lines of `pixels` results, which see columns `left` .. `right` - 1 of those their taps meet. */
+MCC_PLACE_CODE
 MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow, int32_t pixels, int32_t left,
     int32_t right)
@@ -118,12 +121,14 @@ MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_0x1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow)
 {
     net_k0_conv_tile1(x0, x1, e0, y0, oh, ow, 9, 1, 10);
 }
 
+MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {

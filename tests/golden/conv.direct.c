@@ -9,6 +9,7 @@
 #endif
 
 /* fill, steps @0, @1 (fill.generic): y0 f32[2,20] = 0. */
+MCC_PLACE_CODE
 static void net_k0_fill(float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -19,6 +20,7 @@ static void net_k0_fill(float *y0)
 }
 
 /* fill, steps @2, @3 (fill.generic): y0 f32[2,5] = 0. */
+MCC_PLACE_CODE
 static void net_k1_fill(float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -29,6 +31,7 @@ static void net_k1_fill(float *y0)
 }
 
 /* map, step @4 (map.vector): x0 f32[1,2,5,18] -> y0 f32[1,2,5,18] = neg(x0). */
+MCC_PLACE_CODE
 static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -47,6 +50,7 @@ static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 
 /* conv 3x3 p1, step @5 (conv.direct): x0 f32[1,2,5,18], x1 weights f32[1,2,2,3,3,3], e0 bias f32[6,1,1] -> y0
  * f32[1,6,5,18] = relu((acc + e0)). */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t oh, int32_t ow)
 {
@@ -104,6 +108,7 @@ static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const 
     mcc_vstore_n(&y0[(m + 2) * 90 + oh * 18 + ow + 16], mcc_vrelu((acc2_0_2 + mcc_vset(e0[m + 2]))), 2);
 }
 
+MCC_PLACE_CODE
 static void net_k3_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
@@ -152,6 +157,7 @@ mcc_status net_run(const net_t *net)
 #endif
 
 /* fill, steps @0, @1 (fill.generic): y0 f32[2,33] = 0. */
+MCC_PLACE_CODE
 static void net_k0_fill(float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -162,6 +168,7 @@ static void net_k0_fill(float *y0)
 }
 
 /* fill, steps @2, @3 (fill.generic): y0 f32[2,7] = 0. */
+MCC_PLACE_CODE
 static void net_k1_fill(float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -172,6 +179,7 @@ static void net_k1_fill(float *y0)
 }
 
 /* map, step @4 (map.vector): x0 f32[1,2,7,31] -> y0 f32[1,2,7,31] = neg(x0). */
+MCC_PLACE_CODE
 static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -189,6 +197,7 @@ static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 }
 
 /* conv 3x3 s2 p1, step @5 (conv.direct): x0 f32[1,2,7,31], x1 weights f32[1,1,2,3,3,4] -> y0 f32[1,4,4,16]. */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t m, int32_t oh, int32_t ow)
 {
@@ -245,6 +254,7 @@ static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const f
     mcc_vstore(&y0[(m + 3) * 64 + (oh + 1) * 16 + ow], acc3_1_0);
 }
 
+MCC_PLACE_CODE
 static void net_k3_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
     for (int32_t oh = 0; oh < 4; oh += 2) {

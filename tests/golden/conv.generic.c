@@ -10,6 +10,7 @@
 
 /* conv 3x3 p1, step @0 (conv.generic): x0 f32[1,3,9,8], x1 weights f32[4,3,3,3], e0 bias f32[4,1,1] -> y0
  * f32[1,4,9,8] = relu((acc + e0)). y0 may lie over x0, hence no restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_conv(const float *x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *y0)
 {
     for (int32_t m = 0; m < 4; ++m) {
@@ -58,6 +59,7 @@ mcc_status net_run(const net_t *net)
 
 /* conv 1x1, step @0 (conv.generic): x0 f32[1,6,5,5], x1 weights f32[4,6,1,1] -> y0 f32[1,4,5,5]. y0 may lie over x0,
  * hence no restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_conv(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
     for (int32_t m = 0; m < 4; ++m) {
@@ -94,6 +96,7 @@ mcc_status net_run(const net_t *net)
 
 /* conv 3x3 s2 p0x0x1x1 g6, step @0 (conv.generic): x0 f32[1,6,9,9] nhwc, x1 weights f32[6,1,3,3] -> y0 f32[1,6,4,4]
  * nhwc. y0 may lie over x0, hence no restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_conv(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
     for (int32_t o0 = 0; o0 < 4; ++o0) {

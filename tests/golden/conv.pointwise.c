@@ -10,6 +10,7 @@
 
 /* conv, step @0 (conv.pointwise): x0 f32[1,3,5,9], x1 weights f32[1,2,3,1,1,4], e0 bias f32[8,1,1] -> y0
  * f32[1,8,5,9] = relu((acc + e0)). */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_4x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
@@ -73,6 +74,7 @@ static MCC_NOINLINE void net_k0_conv_4x24(const float *MCC_RESTRICT x0, const fl
     mcc_vstore(&y0[(m + 3) * 45 + n + 16], mcc_vrelu((acc3_2 + mcc_vset(e0[m + 3]))));
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_4x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
@@ -136,6 +138,7 @@ static MCC_NOINLINE void net_k0_conv_4x21(const float *MCC_RESTRICT x0, const fl
     mcc_vstore_n(&y0[(m + 3) * 45 + n + 16], mcc_vrelu((acc3_2 + mcc_vset(e0[m + 3]))), 5);
 }
 
+MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {

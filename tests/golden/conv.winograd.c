@@ -9,6 +9,7 @@
 #endif
 
 /* conv 3x3 p1, step @0 (conv.winograd): x0 f32[1,8,8,8] nhwc, x1 weights f32[1,16,8,16] -> y0 f32[1,16,8,8] nhwc. */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_points(const float *x0, const float *zeros, float *MCC_RESTRICT v, int32_t q)
 {
     const int32_t i = q / 4;
@@ -62,6 +63,7 @@ static MCC_NOINLINE void net_k0_conv_points(const float *x0, const float *zeros,
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m,
     int32_t q, int32_t n)
 {
@@ -122,6 +124,7 @@ static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *M
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_6x2(const float *a, const float *w, float *MCC_RESTRICT m)
 {
     mcc_vf acc[6][2] = { { { 0.0f } } };
@@ -149,6 +152,7 @@ static MCC_NOINLINE void net_k0_conv_6x2(const float *a, const float *w, float *
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_4x2(const float *a, const float *w, float *MCC_RESTRICT m)
 {
     mcc_vf acc[4][2] = { { { 0.0f } } };
@@ -176,6 +180,7 @@ static MCC_NOINLINE void net_k0_conv_4x2(const float *a, const float *w, float *
     }
 }
 
+MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0,
     float *MCC_RESTRICT scratch)
 {

@@ -9,6 +9,7 @@
 #endif
 
 /* copy for transpose, step @0 (copy.generic): x0 f32[2,3,4,5] -> y0 f32[2,4,5,3]. */
+MCC_PLACE_CODE
 static void net_k0_copy(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -39,6 +40,7 @@ mcc_status net_run(const net_t *net)
 #endif
 
 /* copy for slice, step @0 (copy.generic): x0 f32[80] -> y0 f32[4,20]. */
+MCC_PLACE_CODE
 static void net_k0_copy(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 80; ++i0) {

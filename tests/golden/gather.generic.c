@@ -9,6 +9,7 @@
 #endif
 
 /* gather axis=0, step @0 (gather.generic): x0 constants f32[20,8], x1 i64[5] -> y0 f32[5,8]. */
+MCC_PLACE_CODE
 static mcc_status net_k0_gather(const float *MCC_RESTRICT x0, const int64_t *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 5; ++i0) {

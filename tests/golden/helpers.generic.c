@@ -1,12 +1,14 @@
 /* Written by `make golden`; do not edit. */
 
 /* max(x, 0), which keeps NaN. */
+MCC_PLACE_CODE
 static inline float mcc_relu_f32(float x)
 {
     return (x < 0.0f) ? 0.0f : x;
 }
 
 /* An index into an axis, counted from its end if negative; -1 if it is outside. */
+MCC_PLACE_CODE
 static inline int32_t mcc_index_i64(int64_t i, int32_t extent)
 {
     if (i < -extent || i >= extent) {
@@ -16,24 +18,28 @@ static inline int32_t mcc_index_i64(int64_t i, int32_t extent)
 }
 
 /* 1 / (1 + exp(-x)). */
+MCC_PLACE_CODE
 static inline float mcc_sigmoid_f32(float x)
 {
     return 1.0f / (1.0f + expf(-x));
 }
 
 /* The larger of two; NaN if either is. */
+MCC_PLACE_CODE
 static inline float mcc_max_f32(float a, float b)
 {
     return ((a > b) || (a != a)) ? a : b;
 }
 
 /* The smaller of two; NaN if either is. */
+MCC_PLACE_CODE
 static inline float mcc_min_f32(float a, float b)
 {
     return ((a < b) || (a != a)) ? a : b;
 }
 
 /* The larger of two; NaN if either is. */
+MCC_PLACE_CODE
 static inline float mcc_max_f32(float a, float b)
 {
     return ((a > b) || (a != a)) ? a : b;

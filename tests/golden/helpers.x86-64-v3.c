@@ -38,24 +38,28 @@ typedef int32_t mcc_vi __attribute__((vector_size(32)));
 #include <immintrin.h>
 
 /* The first n lanes. */
+MCC_PLACE_CODE
 static inline __m256i mcc_mask(int32_t n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
 /* p[0] .. p[n - 1] and zeros; touches nothing else. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vload_n(const float *p, int32_t n)
 {
     return (mcc_vf)_mm256_maskload_ps(p, mcc_mask(n));
 }
 
 /* a where the mask is set, else b. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vselect(mcc_vi mask, mcc_vf a, mcc_vf b)
 {
     return (mcc_vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
 }
 
 /* The larger of two; NaN if either is. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vmax(mcc_vf a, mcc_vf b)
 {
     const mcc_vf m = (mcc_vf)_mm256_max_ps((__m256)b, (__m256)a); /* of a and NaN it takes its second operand */
@@ -64,6 +68,7 @@ static inline mcc_vf mcc_vmax(mcc_vf a, mcc_vf b)
 
 /* e to the power of x for x from -87.3 to 88.3, within 2 ulp: 2^n for eighths n, of which a table
  * has the fraction's part, less its bits of n; NaN stays. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vexp_near(mcc_vf x)
 {
     const mcc_vf table = {
@@ -81,6 +86,7 @@ static inline mcc_vf mcc_vexp_near(mcc_vf x)
 }
 
 /* p[0] .. p[7], at any address. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vload(const float *p)
 {
     mcc_vf v;
@@ -89,12 +95,14 @@ static inline mcc_vf mcc_vload(const float *p)
 }
 
 /* v to p[0] .. p[7], at any address. */
+MCC_PLACE_CODE
 static inline void mcc_vstore(float *p, mcc_vf v)
 {
     *(mcc_vf_unaligned *)p = v;
 }
 
 /* x in every lane. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vset(float x)
 {
     const mcc_vf v = { x, x, x, x, x, x, x, x };
@@ -102,6 +110,7 @@ static inline mcc_vf mcc_vset(float x)
 }
 
 /* a * b + c, in one rounding where the target has it. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
 {
     return a * b + c;
@@ -109,6 +118,7 @@ static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
 
 /* to[i * pitch + n] = from[n * lane + i] for i below count and n below 8, as whole
  * vectors; zeros from the n behind `rows` on, of which nothing is read. */
+MCC_PLACE_CODE
 static MCC_NOINLINE void mcc_vtranspose(
     const float *from, int32_t lane, int32_t rows, int32_t count, float *to, int32_t pitch)
 {
@@ -174,6 +184,7 @@ static MCC_NOINLINE void mcc_vtranspose(
 }
 
 /* The first n lanes of a, the others of b. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vfirst(int32_t n, mcc_vf a, mcc_vf b)
 {
     const mcc_vi lane = { 0, 1, 2, 3, 4, 5, 6, 7 };
@@ -181,6 +192,7 @@ static inline mcc_vf mcc_vfirst(int32_t n, mcc_vf a, mcc_vf b)
 }
 
 /* All lanes of a vector in one. */
+MCC_PLACE_CODE
 static inline float mcc_vsum(mcc_vf v)
 {
     mcc_vf w;
@@ -194,6 +206,7 @@ static inline float mcc_vsum(mcc_vf v)
 }
 
 /* All lanes of a vector in one. */
+MCC_PLACE_CODE
 static inline float mcc_vtop(mcc_vf v)
 {
     mcc_vf w;
@@ -207,6 +220,7 @@ static inline float mcc_vtop(mcc_vf v)
 }
 
 /* e to the power of x for x up to 88.3, within 2 ulp, and 0 below -87.3. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vexp_below(mcc_vf x)
 {
     const mcc_vi zero = x < -87.3f;
@@ -214,6 +228,7 @@ static inline mcc_vf mcc_vexp_below(mcc_vf x)
 }
 
 /* max(x, 0), which keeps NaN. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vrelu(mcc_vf x)
 {
     return (mcc_vf)((mcc_vi)x & ~(x < 0.0f));
@@ -223,6 +238,7 @@ static inline mcc_vf mcc_vrelu(mcc_vf x)
 #define MCC_FENCE() __asm__ volatile("" : : : "memory")
 
 /* The first n lanes to p[0] .. p[n - 1], in pieces: a masked store takes longer. */
+MCC_PLACE_CODE
 static inline void mcc_vstore_n(float *p, mcc_vf v, int32_t n)
 {
     __m128 part = _mm256_castps256_ps128((__m256)v);
@@ -242,6 +258,7 @@ static inline void mcc_vstore_n(float *p, mcc_vf v, int32_t n)
 }
 
 /* a * b + c, in one rounding where the target has it. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
 {
     return a * b + c;
@@ -251,6 +268,7 @@ static inline mcc_vf mcc_vfma(mcc_vf a, mcc_vf b, mcc_vf c)
 #define MCC_INLINE static inline __attribute__((always_inline))
 
 /* p[0], p[2] .. p[14]. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vload2(const float *p)
 {
     return __builtin_shufflevector(mcc_vload(p), mcc_vload(p + 7),
@@ -258,6 +276,7 @@ static inline mcc_vf mcc_vload2(const float *p)
 }
 
 /* The smaller of two; NaN if either is. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vmin(mcc_vf a, mcc_vf b)
 {
     const mcc_vf m = (mcc_vf)_mm256_min_ps((__m256)b, (__m256)a);
@@ -265,6 +284,7 @@ static inline mcc_vf mcc_vmin(mcc_vf a, mcc_vf b)
 }
 
 /* exp(r) - 1 for r in [-ln 2 / 2, ln 2 / 2], within 1.3e-8 of r but for rounding. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vexp_rest(mcc_vf r)
 {
     mcc_vf p = r * 1.39464485e-3f + 8.36658198e-3f;
@@ -276,6 +296,7 @@ static inline mcc_vf mcc_vexp_rest(mcc_vf r)
 
 /* a / (1 + exp(-x)), which is a * sigmoid(x), within 3 ulp; sigmoids below 2^-126 may count as 0.
  * Processors divide beside the multiplications of the next vector, an approximated reciprocal is among them. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vgate(mcc_vf a, mcc_vf x)
 {
     const mcc_vf e = mcc_vexp_near(mcc_vmin(mcc_vmax(-x, mcc_vset(-87.0f)), mcc_vset(88.0f)));
@@ -283,12 +304,14 @@ static inline mcc_vf mcc_vgate(mcc_vf a, mcc_vf x)
 }
 
 /* 1 / (1 + exp(-x)), within 3 ulp; below 2^-126 it may be 0. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vsigmoid(mcc_vf x)
 {
     return mcc_vgate(mcc_vset(1.0f), x);
 }
 
 /* e / (e + 2) with e = exp(2 x) - 1, which keeps its digits near zero; within 4 ulp. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vtanh(mcc_vf x)
 {
     const mcc_vf inside = mcc_vmin(mcc_vmax(x, mcc_vset(-9.1f)), mcc_vset(9.1f)); /* 1 beyond, and no overflow */
@@ -302,6 +325,7 @@ static inline mcc_vf mcc_vtanh(mcc_vf x)
 
 /* a / (1 + exp(-x)), which is a * sigmoid(x), within 3 ulp; sigmoids below 2^-126 may count as 0.
  * Processors divide beside the multiplications of the next vector, an approximated reciprocal is among them. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vgate(mcc_vf a, mcc_vf x)
 {
     const mcc_vf e = mcc_vexp_near(mcc_vmin(mcc_vmax(-x, mcc_vset(-87.0f)), mcc_vset(88.0f)));
@@ -309,6 +333,7 @@ static inline mcc_vf mcc_vgate(mcc_vf a, mcc_vf x)
 }
 
 /* x in every lane. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vset(float x)
 {
     const mcc_vf v = { x, x, x, x, x, x, x, x };
@@ -316,6 +341,7 @@ static inline mcc_vf mcc_vset(float x)
 }
 
 /* p[0] .. p[n - 1], halves, and zeros; touches nothing else. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vload_f16(const uint16_t *p, size_t n)
 {
     __m128i h = _mm_setzero_si128();
@@ -324,6 +350,7 @@ static inline mcc_vf mcc_vload_f16(const uint16_t *p, size_t n)
 }
 
 /* The halves nearest to the first n lanes to p[0] .. p[n - 1], ties to even. */
+MCC_PLACE_CODE
 static inline void mcc_vstore_f16(uint16_t *p, mcc_vf v, size_t n)
 {
     const __m128i h = _mm256_cvtps_ph((__m256)v, 0);
@@ -331,18 +358,21 @@ static inline void mcc_vstore_f16(uint16_t *p, mcc_vf v, size_t n)
 }
 
 /* p[0] .. p[n - 1] and zeros; touches nothing else. */
+MCC_PLACE_CODE
 static inline mcc_vi mcc_vload_i32_n(const int32_t *p, int32_t n)
 {
     return (mcc_vi)_mm256_maskload_epi32(p, mcc_mask(n));
 }
 
 /* The first n lanes to p[0] .. p[n - 1]; touches nothing else. */
+MCC_PLACE_CODE
 static inline void mcc_vstore_i32_n(int32_t *p, mcc_vi v, int32_t n)
 {
     mcc_vstore_n((float *)p, (mcc_vf)v, n); /* which copies bytes */
 }
 
 /* The larger of two. */
+MCC_PLACE_CODE
 static inline mcc_vi mcc_vmax_i32(mcc_vi a, mcc_vi b)
 {
     return (mcc_vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
@@ -355,6 +385,7 @@ typedef uint32_t mcc_vu __attribute__((vector_size(32)));
 typedef int32_t mcc_vi_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
 
 /* p[0] .. p[7], at any address. */
+MCC_PLACE_CODE
 static inline mcc_vi mcc_vload_i32(const int32_t *p)
 {
     mcc_vi v;
@@ -363,12 +394,14 @@ static inline mcc_vi mcc_vload_i32(const int32_t *p)
 }
 
 /* v to p[0] .. p[7], at any address. */
+MCC_PLACE_CODE
 static inline void mcc_vstore_i32(int32_t *p, mcc_vi v)
 {
     *(mcc_vi_unaligned *)p = v;
 }
 
 /* x in every lane. */
+MCC_PLACE_CODE
 static inline mcc_vi mcc_vset_i32(int32_t x)
 {
     const mcc_vi v = { x, x, x, x, x, x, x, x };
@@ -376,12 +409,14 @@ static inline mcc_vi mcc_vset_i32(int32_t x)
 }
 
 /* a where the mask is set, else b. */
+MCC_PLACE_CODE
 static inline mcc_vi mcc_vselect_i32(mcc_vi mask, mcc_vi a, mcc_vi b)
 {
     return (mcc_vi)mcc_vselect(mask, (mcc_vf)a, (mcc_vf)b);
 }
 
 /* All lanes of a vector in one. */
+MCC_PLACE_CODE
 static inline float mcc_vsum(mcc_vf v)
 {
     mcc_vf w;
@@ -395,18 +430,21 @@ static inline float mcc_vsum(mcc_vf v)
 }
 
 /* Square roots. */
+MCC_PLACE_CODE
 static inline mcc_vf mcc_vsqrt(mcc_vf x)
 {
     return (mcc_vf)_mm256_sqrt_ps((__m256)x);
 }
 
 /* v to p[0] .. p[7], at any address. */
+MCC_PLACE_CODE
 static inline void mcc_vstore(float *p, mcc_vf v)
 {
     *(mcc_vf_unaligned *)p = v;
 }
 
 /* All lanes of a vector in one. */
+MCC_PLACE_CODE
 static inline float mcc_vtop(mcc_vf v)
 {
     mcc_vf w;

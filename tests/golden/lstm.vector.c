@@ -10,6 +10,7 @@
 
 /* lstm outputs=('y','h','c') reverse=False, step @0 (lstm.vector): x0 f32[3,1,36], x1 constants f32[1,9,4,16], x3
  * f32[1,9], x4 f32[1,9] -> y0 f32[3,1,9], y1 f32[1,9], y2 f32[1,9]. */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t t, int32_t j, int32_t from)
 {
@@ -64,6 +65,7 @@ static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float
     mcc_vstore_n(&y0[t * 9 + j + 8], h1, 1);
 }
 
+MCC_PLACE_CODE
 static void net_k0_lstm(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x3,
     const float *MCC_RESTRICT x4, float *MCC_RESTRICT y0, float *MCC_RESTRICT y1, float *MCC_RESTRICT y2,
     float *MCC_RESTRICT scratch)

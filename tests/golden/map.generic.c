@@ -10,6 +10,7 @@
 
 /* map, step @0 (map.generic): x0 f32[37], x1 f32[37] -> y0 f32[37] = x0 * sigmoid(x1). y0 may lie over x0, hence no
  * restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
     for (int32_t i0 = 0; i0 < 37; ++i0) {
@@ -37,6 +38,7 @@ mcc_status net_run(const net_t *net)
 
 /* map, step @0 (map.generic): x0 f32[3,5,8], x1 f32[3,5,8], x2 f32[3,5,8] -> y0 f32[3,5,8] = min(max((x0 + x1), x2),
  * 6.0). y0 may lie over x0, hence no restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, float *y0)
 {
     for (int32_t i0 = 0; i0 < 3; ++i0) {
@@ -68,6 +70,7 @@ mcc_status net_run(const net_t *net)
 
 /* map, step @0 (map.generic): x0 i32[6,7], x1 i32[6,7] -> y0 i32[6,7] = select(lt(x0, x1), x0, (x1 + i32(1))). y0
  * may lie over x0, hence no restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_map(const int32_t *x0, const int32_t *MCC_RESTRICT x1, int32_t *y0)
 {
     for (int32_t i0 = 0; i0 < 6; ++i0) {

@@ -9,6 +9,7 @@
 #endif
 
 /* matmul, step @0 (matmul.dot): x0 f32[18,1], x1 f32[9,18] -> y0 f32[9,1]. */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t n)
 {
@@ -59,6 +60,7 @@ static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const f
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_1x1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t n)
 {
@@ -85,6 +87,7 @@ static MCC_NOINLINE void net_k0_matmul_1x1(const float *MCC_RESTRICT x0, const f
     }
 }
 
+MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
     for (int32_t n = 0; n < 8; n += 4) {

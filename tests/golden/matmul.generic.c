@@ -10,6 +10,7 @@
 
 /* matmul, step @0 (matmul.generic): x0 f32[3,7], x1 weights f32[7,5], e0 bias f32[5] -> y0 f32[3,5] = relu((acc +
  * e0)). */
+MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
@@ -44,6 +45,7 @@ mcc_status net_run(const net_t *net)
 #endif
 
 /* matmul trans_b=True, step @0 (matmul.generic): x0 f32[2,3,7], x1 f32[2,4,7] -> y0 f32[2,3,4]. */
+MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
     for (int32_t b0 = 0; b0 < 2; ++b0) {

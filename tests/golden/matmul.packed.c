@@ -10,6 +10,7 @@
 
 /* matmul, step @0 (matmul.packed): x0 f32[1,40], x1 weights f32[960], e0 bias f32[24] -> y0 f32[1,24] = relu((acc +
  * e0)). */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_1x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t n)
 {
@@ -37,6 +38,7 @@ static MCC_NOINLINE void net_k0_matmul_1x24(const float *MCC_RESTRICT x0, const 
     mcc_vstore(&y0[n + 16], mcc_vrelu((acc[0][2] + mcc_vload(&e0[n + 16]))));
 }
 
+MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
@@ -66,6 +68,7 @@ mcc_status net_run(const net_t *net)
 #endif
 
 /* matmul, step @0 (matmul.packed): x0 f32[7,16], x1 weights f32[384] -> y0 f32[7,21]. */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_4x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
@@ -99,6 +102,7 @@ static MCC_NOINLINE void net_k0_matmul_4x21(const float *MCC_RESTRICT x0, const 
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_3x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
@@ -132,6 +136,7 @@ static MCC_NOINLINE void net_k0_matmul_3x21(const float *MCC_RESTRICT x0, const 
     }
 }
 
+MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
     {

@@ -9,6 +9,7 @@
 #endif
 
 /* matmul, step @0 (matmul.variable): x0 f32[4,9], x1 f32[9,18] -> y0 f32[4,18] = min(max(acc, -0.5), 0.75). */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0,
     float *MCC_RESTRICT scratch, int32_t m, int32_t n)
 {
@@ -42,6 +43,7 @@ static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float 
     }
 }
 
+MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0,
     float *MCC_RESTRICT scratch)
 {

@@ -11,6 +11,7 @@
 /* normalize axes=(1,) epsilon=1e-05, step @0 (normalize.generic): x0 f32[3,40], e0 constants f32[40], e1 constants
  * f32[40] -> y0 f32[3,40] = (acc * e0) + e1. y0 may lie over x0, hence no restrict: what is overwritten there has
  * been read. */
+MCC_PLACE_CODE
 static void net_k0_normalize(const float *x0, const float *MCC_RESTRICT e0, const float *MCC_RESTRICT e1, float *y0)
 {
     const float count = (float)(40);

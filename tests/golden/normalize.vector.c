@@ -11,6 +11,7 @@
 /* normalize axes=(1,) epsilon=1e-05, step @0 (normalize.vector): x0 f32[3,40], e0 constants f32[40], e1 constants
  * f32[40] -> y0 f32[3,40] = (acc * e0) + e1. y0 may lie over x0, hence no restrict: what is overwritten there has
  * been read. */
+MCC_PLACE_CODE
 static void net_k0_normalize(const float *x0, const float *MCC_RESTRICT e0, const float *MCC_RESTRICT e1, float *y0)
 {
     for (int32_t i0 = 0; i0 < 3; ++i0) {
@@ -135,6 +136,7 @@ mcc_status net_run(const net_t *net)
 
 /* normalize axes=(1,) epsilon=1e-05 center=False, step @0 (normalize.vector): x0 f32[3,21] -> y0 f32[3,21]. y0 may
  * lie over x0, hence no restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_normalize(const float *x0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 3; ++i0) {

@@ -9,6 +9,7 @@
 #endif
 
 /* pool max 3x3 s2 p1, step @0 (pool.channels): x0 f32[1,20,7,7] nhwc -> y0 f32[1,20,4,4] nhwc. */
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_pool_0(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow,
     int32_t ih, int32_t lines)
 {
@@ -62,6 +63,7 @@ static MCC_NOINLINE void net_k0_pool_0(const float *MCC_RESTRICT x0, float *MCC_
     }
 }
 
+MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_pool_0_lines(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, int32_t oh,
     int32_t ow, int32_t ih, int32_t lines)
 {
@@ -112,6 +114,7 @@ static MCC_NOINLINE void net_k0_pool_0_lines(const float *MCC_RESTRICT x0, float
     }
 }
 
+MCC_PLACE_CODE
 static void net_k0_pool(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t oh = 0; oh < 4; ++oh) {

@@ -10,6 +10,7 @@
 
 /* pool max 2x2 s2, step @0 (pool.generic): x0 f32[1,4,8,6] -> y0 f32[1,4,4,3]. y0 may lie over x0, hence no
  * restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_pool(const float *x0, float *y0)
 {
     for (int32_t c = 0; c < 4; ++c) {
@@ -49,6 +50,7 @@ mcc_status net_run(const net_t *net)
 
 /* pool average 3x3 p1, step @0 (pool.generic): x0 f32[1,4,6,5] -> y0 f32[1,4,6,5]. y0 may lie over x0, hence no
  * restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_pool(const float *x0, float *y0)
 {
     for (int32_t c = 0; c < 4; ++c) {

@@ -9,6 +9,7 @@
 #endif
 
 /* reduce mode='max' axes=(1,), step @0 (reduce.generic): x0 f32[4,75] read as neg(acc) -> y0 f32[4,1]. */
+MCC_PLACE_CODE
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 4; ++i0) {
@@ -39,6 +40,7 @@ mcc_status net_run(const net_t *net)
 #endif
 
 /* reduce mode='sum' axes=(2,3), step @0 (reduce.generic): x0 f32[1,6,5,7] -> y0 f32[1,6,1,1] = acc * 0.028571429. */
+MCC_PLACE_CODE
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
     for (int32_t i0 = 0; i0 < 6; ++i0) {

@@ -10,6 +10,7 @@
 
 /* softmax axis=1, step @0 (softmax.generic): x0 f32[2,30] -> y0 f32[2,30]. y0 may lie over x0, hence no restrict:
  * what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_softmax(const float *x0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -50,6 +51,7 @@ mcc_status net_run(const net_t *net)
 
 /* softmax axis=1 mode='log', step @0 (softmax.generic): x0 f32[2,9,4] -> y0 f32[2,9,4]. y0 may lie over x0, hence no
  * restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_softmax(const float *x0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {

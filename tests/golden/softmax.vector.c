@@ -10,6 +10,7 @@
 
 /* softmax axis=1, step @0 (softmax.vector): x0 f32[2,30] read as neg(acc), e0 f32[2,30] -> y0 f32[2,30] = acc + e0.
  * y0 may lie over x0, hence no restrict: what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_softmax(const float *x0, const float *MCC_RESTRICT e0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
@@ -52,6 +53,7 @@ mcc_status net_run(const net_t *net)
 
 /* softmax axis=1, step @0 (softmax.vector): x0 f32[2,9,20] -> y0 f32[2,9,20]. y0 may lie over x0, hence no restrict:
  * what is overwritten there has been read. */
+MCC_PLACE_CODE
 static void net_k0_softmax(const float *x0, float *y0)
 {
     for (int32_t i0 = 0; i0 < 2; ++i0) {
