@@ -20,6 +20,7 @@ from mccompile.cli.compile import compile_
 from mccompile.cli.inspect import inspect
 from mccompile.cli.ops import ops
 from mccompile.cli.opt import opt
+from mccompile.cli.quantize import quantize
 from mccompile.cli.targets import targets
 
 INTERRUPTED = 130
@@ -125,7 +126,7 @@ def cli() -> None:
     """Compile a trained network (ONNX) into a folder of plain C99: no malloc, one static arena, one weights blob."""
 
 
-for _command in (compile_, inspect, check, bench, opt, ops, targets):
+for _command in (compile_, inspect, check, bench, quantize, opt, ops, targets):
     cli.add_command(_command)
 
 

@@ -6,6 +6,7 @@ from mccompile.onnxio.dtypes import dtype_bits, dtype_name, dtype_number, dtype_
 from mccompile.onnxio.evaluate import evaluate_model, evaluate_node, result_bytes
 from mccompile.onnxio.functions import expand_function
 from mccompile.onnxio.infer import infer_types
+from mccompile.onnxio.lift import lifted, row_biases
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, OnnxValue, node_label, subgraphs
 from mccompile.onnxio.read import read_model
 from mccompile.onnxio.schema import (
@@ -41,6 +42,7 @@ __all__ = [
     "infer_types",
     "is_function",
     "jitter_weights",
+    "lifted",
     "model_to_bytes",
     "newest_opset",
     "node_label",
@@ -48,6 +50,7 @@ __all__ = [
     "op_names",
     "read_model",
     "result_bytes",
+    "row_biases",
     "since_version",
     "subgraphs",
     "tensor_names",

@@ -68,18 +68,19 @@ def extract_with_outputs(path: str | Path, names: list[str]) -> bytes:
     for name in dict.fromkeys(names):
         if name not in present:
             proto.graph.output.append(onnx.ValueInfoProto(name=name))
-    _embed_external(proto.graph, path)
+    embed_external(proto.graph, path)
     return serialize(proto)
 
 
-def _embed_external(graph: onnx.GraphProto, path: Path) -> None:
+def embed_external(graph: onnx.GraphProto, path: Path) -> None:
+    """Read what tensors keep in files beside ``path`` into the graph itself."""
     tensors = list(graph.initializer)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 tensors.append(attribute.t)
             if attribute.HasField("g"):
-                _embed_external(attribute.g, path)
+                embed_external(attribute.g, path)
     for tensor in tensors:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             name = tensor.name

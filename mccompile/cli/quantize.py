@@ -1,0 +1,45 @@
+"""`mccompile quantize`: a float network and data in, a network of 8-bit integers out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from mccompile.cli import options as o
+
+
+@click.command(short_help="Make a network of 8-bit integers of a float one.")
+@o.MODEL
+@click.option("--data", type=click.Path(path_type=Path), required=True, metavar="X.npz",
+              help="Typical inputs by name, along the first axis or stacked; a hundred are usual.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="OUT.onnx",
+              help="File to write.")
+@click.option("--method", type=click.Choice(["minmax", "entropy", "percentile"]), default="minmax", show_default=True,
+              help="How the ranges of activations follow from the data.")
+@click.option("--activations", type=click.Choice(["int8", "uint8"]), default="int8", show_default=True,
+              help="Type of activations; weights are int8.")
+@click.option("--per-tensor", is_flag=True, help="One scale for the weights of a layer, not one for each channel.")
+@click.option("--exclude", multiple=True, metavar="NODE", help="Leave this node in floats (repeatable).")
+@click.option("--worst", type=click.IntRange(min=0), default=5, show_default=True,
+              help="So many of the layers that cost the most are named.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@o.JSON
+def quantize(
+    model: Path, data: Path, out: Path, method: str, activations: str, per_tensor: bool, exclude: tuple[str, ...],
+    worst: int, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Quantise MODEL after training, by onnxruntime.quantization, and say what that costs on the data."""
+    from mccompile.cli.watch import Progress
+    from mccompile.ir.files import read_arrays
+    from mccompile.quantize.quantize import Settings
+    from mccompile.quantize.quantize import quantize as run
+
+    settings = Settings(method, activations, not per_tensor, exclude)
+    with Progress.of("quantize", quiet or as_json):
+        result = run(model, read_arrays(data), out, settings)
+    if as_json:
+        click.echo(json.dumps(result.to_json(worst), indent=1))
+    elif not quiet:
+        click.echo("\n".join(result.lines(worst)))

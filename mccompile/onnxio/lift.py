@@ -1,0 +1,57 @@
+"""A model file as other tools want it: of a newer opset, its weights inside and constant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onnx import version_converter
+
+from mccompile.ir.errors import CompileError
+from mccompile.onnxio.proto import normal_domain
+from mccompile.onnxio.read import parse, read_bytes
+from mccompile.onnxio.write import embed_external, serialize
+
+_OLDEST_IR = 4
+"""Older ones demand that every initializer is a graph input, which makes no weight of them."""
+
+
+def lifted(path: str | Path, opset: int) -> tuple[bytes, int]:
+    """The bytes of a model of at least ``opset``, and the opset of the file.
+
+    External data is put inside; initializers are no inputs any more.
+
+    Raises:
+        CompileError: the file is no readable model, or `onnx` cannot convert it.
+    """
+    path = Path(path)
+    proto = parse(read_bytes(path), path)
+    embed_external(proto.graph, path)
+    weights = {t.name for t in proto.graph.initializer}
+    inputs = [v for v in proto.graph.input if v.name not in weights]
+    del proto.graph.input[:]
+    proto.graph.input.extend(inputs)
+    proto.ir_version = max(proto.ir_version, _OLDEST_IR)
+    found = next((o.version for o in proto.opset_import if not normal_domain(o.domain)), opset)
+    if found < opset:
+        try:
+            proto = version_converter.convert_version(proto, opset)
+        except Exception as e:  # it is C++, and raises what it likes
+            text = str(e).strip().splitlines() or [type(e).__name__]
+            hint = f"export it with opset {opset} or a newer one"
+            rule = f"opset {found} cannot be converted to {opset}: {text[0]}"
+            raise CompileError(rule, where=path.name, hint=hint) from e
+    return serialize(proto), int(found)
+
+
+def row_biases(path: Path) -> None:
+    """Rewrite a model file so that constant biases of Gemm have one axis, where they have two and the first is 1.
+
+    That is the same bias; onnxruntime (1.31) quantises it along the wrong axis.
+    """
+    proto = parse(read_bytes(path), path)
+    biases = {n.input[2] for n in proto.graph.node if n.op_type == "Gemm" and len(n.input) > 2}
+    others = {name for n in proto.graph.node for i, name in enumerate(n.input) if n.op_type != "Gemm" or i != 2}
+    for tensor in proto.graph.initializer:
+        if tensor.name in biases - others and len(tensor.dims) == 2 and tensor.dims[0] == 1:
+            del tensor.dims[0]
+    path.write_bytes(serialize(proto))

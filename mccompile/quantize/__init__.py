@@ -1,0 +1,1 @@
+"""Post-training quantisation of float networks by onnxruntime, and how much of their accuracy it costs."""

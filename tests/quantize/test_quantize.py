@@ -1,0 +1,199 @@
+"""`mccompile quantize`: results run in onnxruntime, the costs are those one finds by hand, bad data is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from mccompile.ir.errors import UsageError
+from mccompile.onnxio import OnnxValue, read_model
+from mccompile.quantize.quantize import QUANTISED
+from mccompile.quantize.samples import cut
+from tests._skips import REPOSITORY, needs_shared
+from tests.cli.conftest import Run, floats, run, save, spawn  # noqa: F401  # `run` is a fixture
+
+ort = pytest.importorskip("onnxruntime")
+DIGITS = REPOSITORY / "examples" / "digits"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    images = np.load(DIGITS / "test_images.npy")[:64].astype(np.float32)
+    np.savez(tmp_path / "data.npz", image=images)
+    return tmp_path / "data.npz"
+
+
+def scores(path: Path, images: Any, output: str = "scores", name: str = "image") -> Any:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return np.concatenate([session.run([output], {name: image[None]})[0] for image in images])
+
+
+@pytest.mark.parametrize(
+    ("activations", "method"), [("int8", "minmax"), ("uint8", "percentile"), ("int8", "entropy")]
+)
+def test_digits_stay_digits(activations: str, method: str, data: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    out = tmp_path / "q.onnx"
+    done = run("quantize", DIGITS / "digits.onnx", "--data", data, "-o", out, "--json", "--activations", activations,
+               "--method", method)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    images = np.load(data)["image"]
+    want, got = scores(DIGITS / "digits.onnx", images), scores(out, images)
+    cost = told["outputs"]["scores"]
+    apart = got.astype(np.float64) - want
+    assert cost["max_abs_diff"] == pytest.approx(float(np.abs(apart).max()))
+    snr = 10 * np.log10(np.square(want.astype(np.float64)).sum() / np.square(apart).sum())
+    assert cost["snr_db"] == pytest.approx(snr)
+    assert cost["snr_db"] > 20
+    assert cost["argmax_agreement"] == (want.argmax(1) == got.argmax(1)).mean() > 0.98
+    assert told["samples"] == 64
+    model = read_model(out)
+    weights = {a.dtype.name for a in model.graph.initializers.values() if a.ndim == 4}
+    assert weights == {"int8"}
+    zeros = {n.inputs[2] for n in model.graph.nodes if n.op_type == "QuantizeLinear"}
+    assert {model.graph.initializers[z].dtype.name for z in zeros} == {activations}
+    scales = [model.graph.initializers[n.inputs[1]] for n in model.graph.nodes if n.op_type == "DequantizeLinear"]
+    assert max(s.size for s in scales) == 32, "a scale for each channel"
+
+
+@pytest.mark.thorough
+def test_the_same_data_gives_the_same_bytes(data: Path, tmp_path: Path) -> None:
+    files = []
+    for seed in ("1", "2"):
+        out = tmp_path / f"{seed}.onnx"
+        done = spawn(["quantize", DIGITS / "digits.onnx", "--data", data, "-o", out], env={"PYTHONHASHSEED": seed})
+        assert done.returncode == 0, done.stderr
+        assert "argmax agrees on" in done.stdout
+        assert done.stderr == ""
+        files.append(out.read_bytes())
+    assert files[0] == files[1]
+
+
+def test_layers_that_are_excluded_stay_in_floats(data: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    out = tmp_path / "q.onnx"
+    done = run(
+        "quantize", DIGITS / "digits.onnx", "--data", data, "-o", out, "--exclude", "linear", "--exclude", "Mul"
+    )
+    assert done.exit_code == 0, done.output
+    made = {node.op_type: node for node in read_model(out).graph.nodes}
+    assert made["Gemm"].inputs[1] == "linear.weight"
+    assert made["Mul"].inputs == ("image", "one_sixteenth")
+    assert "linear (Gemm)" not in done.stdout
+
+
+def test_the_worst_layer_is_the_one_that_rounds_the_most(tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """Two products; the second has a large weight for a value that is always zero: one scale rounds the others to
+    nothing, a scale for each channel those of one."""
+    rng = np.random.default_rng(3)
+    first, second = (rng.standard_normal((16, 16)).astype(np.float32) for _ in range(2))
+    first[:, 0], second[0, 0] = 0, 1000
+    tensors = [helper.make_tensor(n, 1, [16, 16], w.ravel()) for n, w in (("v", first), ("w", second))]
+    nodes = [
+        helper.make_node("MatMul", ["x", "v"], ["m"], name="even"),
+        helper.make_node("MatMul", ["m", "w"], ["y"], name="uneven"),
+    ]
+    path = save(tmp_path / "m.onnx", nodes, [floats("x", [4, 16])], initializer=tensors)
+    x = rng.standard_normal((20, 4, 16)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    worst = []
+    for more in ([], ["--per-tensor"]):
+        done = run("quantize", path, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx", "--json", *more)
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        assert told["samples"] == 20
+        worst.append(told["worst_layers"][0])
+    assert worst[1]["nodes"] == ["uneven"]
+    assert worst[1]["snr_db"] < 3 < 30 < worst[1]["snr_db_of_inputs"]
+    assert worst[0]["snr_db"] > 6
+
+
+@pytest.mark.parametrize("name", ["models/mnist8/model.onnx", "mlperf_tiny/kws_dscnn_fp32.onnx"])
+def test_shared_networks_run_quantised(name: str, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """One of opset 8, and one with batch normalisation and names of hundreds of characters."""
+    path = needs_shared(name)
+    at = path.parent / "input_0.npy" if path.stem == "model" else path.with_name(f"{path.stem}.input.npy")
+    (port,) = (v for v in read_model(path).graph.inputs if v.name not in read_model(path).graph.initializers)
+    np.savez(tmp_path / "x.npz", **{port.name: np.load(at)})
+    done = run("quantize", path, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx", "--json")
+    assert done.exit_code == 0, done.output
+    (cost,) = json.loads(done.stdout)["outputs"].values()
+    assert cost["snr_db"] > 25
+    assert cost["argmax_agreement"] == 1.0
+    model = read_model(tmp_path / "q.onnx")
+    assert model.opsets[""] >= 13
+    assert {n.op_type for n in model.graph.nodes} & QUANTISED
+
+
+def test_what_is_quantised_already_is_refused(data: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    out = tmp_path / "q.onnx"
+    assert run("quantize", DIGITS / "digits.onnx", "--data", data, "-o", out, "-q").exit_code == 0
+    before = out.read_bytes()
+    done = run("quantize", out, "--data", data, "-o", out)
+    assert done.exit_code == 1
+    assert "quantised already: node 0" in done.stderr
+    assert out.read_bytes() == before
+
+
+WRONG = {
+    "another name": ({"picture": np.zeros((2, 1, 8, 8), np.float32)}, "no data for input 'image'"),
+    "one too many": ({"image": np.zeros((2, 1, 8, 8), np.float32), "b": np.zeros(3)}, "the model has no input 'b'"),
+    "another shape": (
+        {"image": np.zeros((2, 8, 8), np.float32)},
+        "f32[?,1,8,8], its data f32[2, 8, 8]",
+    ),
+    "another type": ({"image": np.zeros((2, 1, 8, 8))}, "astype('float32')"),
+    "no sample": ({"image": np.zeros((0, 1, 8, 8), np.float32)}, "there is no sample"),
+    "NaN": ({"image": np.full((1, 1, 8, 8), np.nan, np.float32)}, "NaN or infinity"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_data_that_does_not_fit(case: str, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    arrays, message = WRONG[case]
+    np.savez(tmp_path / "x.npz", **arrays)
+    done = run("quantize", DIGITS / "digits.onnx", "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx")
+    first = read_model(DIGITS / "digits.onnx").graph.inputs[0].shape
+    assert first is not None
+    expected = message.replace("?", "1" if first[0] == 1 else str(first[0]))
+    assert done.exit_code == 2, done.output
+    assert expected in done.stderr
+    assert not (tmp_path / "q.onnx").exists()
+
+
+def test_other_mistakes(data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    digits, out = DIGITS / "digits.onnx", tmp_path / "q.onnx"
+    done = run("quantize", digits, "--data", data, "-o", out, "--exclude", "nothing")
+    assert (done.exit_code, "no node and no operator 'nothing'" in done.stderr) == (2, True)
+    done = run("quantize", digits, "--data", data, "-o", tmp_path / "nowhere" / "q.onnx")
+    assert (done.exit_code, "cannot be written" in done.stderr) == (2, True)
+    done = run("quantize", digits, "--data", data, "-o", tmp_path)
+    assert (done.exit_code, "is a folder" in done.stderr) == (2, True)
+    plain = save(tmp_path / "add.onnx", [helper.make_node("Identity", ["x"], ["y"])], [floats("x", [1, 4])])
+    np.savez(tmp_path / "x.npz", x=np.zeros((3, 4), np.float32))
+    done = run("quantize", plain, "--data", tmp_path / "x.npz", "-o", out)
+    assert (done.exit_code, "nothing to quantise" in done.stderr) == (1, True)
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    done = run("quantize", digits, "--data", data, "-o", out)
+    assert (done.exit_code, "pip install 'mccompile[check]'" in done.stderr) == (2, True)
+
+
+def test_samples_are_cut_along_the_batch_or_stacked() -> None:
+    a, b = OnnxValue("a", "f32", ("n", 3)), OnnxValue("b", "f32", (2, 3))
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    alone = np.ones((2, 3), np.float32)
+    found = cut({"a": x, "b": alone}, [a, b])
+    assert [s["a"].tolist() for s in found] == [[row] for row in x.tolist()]
+    assert all(s["b"] is found[0]["b"] for s in found)
+    assert len(cut({"b": x}, [b])) == 2
+    assert len(cut({"b": np.stack([alone] * 5)}, [b])) == 5
+    with pytest.raises(UsageError, match="2 samples of input 'b', 4 of another"):
+        cut({"a": x, "b": x}, [a, b])
+    with pytest.raises(UsageError, match="several samples lie along the first axis"):
+        cut({"b": x[:3]}, [b])
