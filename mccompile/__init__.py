@@ -35,6 +35,7 @@ def compile(
     max_blob_growth: float = 4.0,
     plan_effort: int = 1,
     stream_rows: str = "auto",
+    stepwise: bool = False,
     tune: bool = False,
     tuning: str | Path | None = None,
 ) -> Artifacts:
@@ -56,6 +57,7 @@ def compile(
             exist: ``auto`` where it is faster, or ``ram`` or ``memory`` are too small otherwise; ``never``; or
             ``always`` where the arena gets smaller.
         exact: leave out every optimisation that may change how a result is rounded.
+        stepwise: also write <model>_run_step, which runs one step: for watchdogs and cooperative tasks.
         max_blob_growth: by what factor the weights may grow for faster kernels (Winograd convolution, at O2 and O3 on
             hosted targets); 0 or 1: not at all.
         kernels: operator -> kernel that must be used where it supports the node (``conv`` -> ``conv.generic``).
@@ -78,7 +80,7 @@ def compile(
         target=target, opt_level=opt_level, dims=dims or {}, input_shapes=input_shapes or {}, keep_inputs=keep_inputs,
         name=name, embed=embed, kernels=kernels or {}, exact=exact, memory=tuple((memory or {}).items()), ram=ram,
         split_kernels=split_kernels, constants=constants or {}, max_blob_growth=max_blob_growth,
-        plan_effort=plan_effort, stream_rows=stream_rows,
+        plan_effort=plan_effort, stream_rows=stream_rows, stepwise=stepwise,
     )  # fmt: skip
     if tune or tuning is not None:
         from mccompile.tune.tune import apply

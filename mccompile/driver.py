@@ -119,7 +119,8 @@ def compile_program(
     """
     place_program(c, observe)
     assert c.program is not None
-    c.facts = model_facts(c.program, c.target, c.source, c.sha256, c.options.keep_inputs, pool, c.options.opt_level)
+    o = c.options
+    c.facts = model_facts(c.program, c.target, c.source, c.sha256, o.keep_inputs, pool, o.opt_level, o.stepwise)
     return c.facts
 
 

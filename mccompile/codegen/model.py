@@ -168,6 +168,7 @@ class ModelFacts:
     helpers: str
     headers: tuple[str, ...]
     checked: bool
+    stepwise: bool
     id_bytes: str
     blob: bytes
 
@@ -295,6 +296,7 @@ def model_facts(
     keep_inputs: bool,
     pool: KernelPool | None = None,
     opt_level: str = "",
+    stepwise: bool = False,
 ) -> ModelFacts:
     """The facts of a placed program.
 
@@ -302,6 +304,7 @@ def model_facts(
         source: the model's file name, for the headers.
         pool: where its kernels are kept; if they are external, the model's file does not hold them.
         opt_level: the level it was compiled at, as what is recommended to the C compiler follows from it.
+        stepwise: steps can be run one by one.
     """
     pool = pool or KernelPool(program.name)
     kernels, calls = render_kernels(program, target, pool)
@@ -344,6 +347,7 @@ def model_facts(
         helpers=placed_code(before.helpers),
         headers=before.headers,
         checked=any(s.checked for s in steps),
+        stepwise=stepwise,
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,
     )

@@ -157,6 +157,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "options": {
             "opt_level": c.options.opt_level,
             "keep_inputs": c.options.keep_inputs,
+            "stepwise": c.options.stepwise,
             "plan_effort": c.options.plan_effort,
         },
         "notes": list(c.notes),

@@ -121,6 +121,10 @@ class Options:
     exact: bool = _option(
         "Leave out every optimisation that may change how a result is rounded.", False, "--exact", kind="flag",
     )  # fmt: skip
+    stepwise: bool = _option(
+        "Also write <model>_run_step, which runs one step: for watchdogs and cooperative tasks.", False, "--stepwise",
+        kind="flag",
+    )  # fmt: skip
     max_blob_growth: float = _option(
         "By what factor the weights may grow for faster kernels (Winograd convolution, at -O2 and -O3 on hosted "
         "targets); 0: not at all.", 4.0, "--max-blob-growth", kind="factor", metavar="FACTOR", show_default=True,
