@@ -36,6 +36,7 @@ def compile(
     plan_effort: int = 1,
     stream_rows: str = "auto",
     stepwise: bool = False,
+    io: str = "arena",
     tune: bool = False,
     tuning: str | Path | None = None,
 ) -> Artifacts:
@@ -51,6 +52,8 @@ def compile(
         constants: value of inputs that are the same in every run, by name: a number or an array. The network has no
             such inputs then, and what depends on them is computed when it is compiled.
         keep_inputs: do not reuse the memory of inputs, so that ``run`` may be repeated on them.
+        io: where inputs and outputs are: in the ``arena``, or in buffers of the ``caller``, who says where when it
+            runs.
         memory: several memories for the arena, name -> bytes, the fastest first: the hottest tensors go there.
         plan_effort: how long a smaller arena is searched for, from 0 to 3: each 8 times as long as the one before.
         stream_rows: compute convolutions strip by strip of rows, so that of what lies between them only a few rows
@@ -80,7 +83,7 @@ def compile(
         target=target, opt_level=opt_level, dims=dims or {}, input_shapes=input_shapes or {}, keep_inputs=keep_inputs,
         name=name, embed=embed, kernels=kernels or {}, exact=exact, memory=tuple((memory or {}).items()), ram=ram,
         split_kernels=split_kernels, constants=constants or {}, max_blob_growth=max_blob_growth,
-        plan_effort=plan_effort, stream_rows=stream_rows, stepwise=stepwise,
+        plan_effort=plan_effort, stream_rows=stream_rows, stepwise=stepwise, io=io,
     )  # fmt: skip
     if tune or tuning is not None:
         from mccompile.tune.tune import apply

@@ -278,23 +278,28 @@ uint32_t mcc_blob_dim(const mcc_blob_tensor *t, uint32_t axis);
 #endif
 
 /* What a generated program says for each step: the call of a kernel between the hooks. `result` is the array that the
- * kernel writes; further ones follow as MCC_TRACE. A kernel that checks its data answers a status, which `status`
- * takes; where it is not MCC_OK nothing is traced, and the program ends behind the macro. */
-#define MCC_STEP(step, call, result) \
+ * kernel writes, or with _TO a pointer to so many bytes; further ones follow as MCC_TRACE. A kernel that checks its data
+ * answers a status, which `status` takes; where it is not MCC_OK nothing is traced, and the program ends behind the
+ * macro. */
+#define MCC_STEP(step, call, result) MCC_STEP_TO(step, call, result, sizeof(result))
+
+#define MCC_STEP_TO(step, call, result, bytes) \
     do { \
         MCC_PROFILE_BEGIN(step); \
         (call); \
         MCC_PROFILE_END(step); \
-        MCC_TRACE(step, (result), sizeof(result)); \
+        MCC_TRACE(step, (result), (bytes)); \
     } while (0)
 
-#define MCC_STATUS_STEP(step, status, call, result) \
+#define MCC_STATUS_STEP(step, status, call, result) MCC_STATUS_STEP_TO(step, status, call, result, sizeof(result))
+
+#define MCC_STATUS_STEP_TO(step, status, call, result, bytes) \
     do { \
         MCC_PROFILE_BEGIN(step); \
         (status) = (call); \
         MCC_PROFILE_END(step); \
         if ((status) == MCC_OK) { \
-            MCC_TRACE(step, (result), sizeof(result)); \
+            MCC_TRACE(step, (result), (bytes)); \
         } \
     } while (0)
 

@@ -192,7 +192,8 @@ def check_folder(
     judge = _judge(model, compilation, network, per_layer) if expect is None or per_layer else None
     cases = _cases(graph, judge, inputs, expect, seed)
     factor = tolerance_factor(graph)
-    runs, unstable = _run_all(network, cases, factor, compilation.options.keep_inputs)
+    assert compilation.facts is not None
+    runs, unstable = _run_all(network, cases, factor, compilation.facts.keep_inputs)
     if not fences.intact():
         unstable.append("a kernel writes outside of the arena")
     layers = None
@@ -326,7 +327,7 @@ def _run_all(
     for case in cases if len(cases) > 1 else cases * 2:
         results.append(network.run(case.inputs))
         if keep_inputs and any(not _same(network.inputs[n], a) for n, a in case.inputs.items()):
-            faults.append("a run changes its inputs, which keep_inputs forbids")
+            faults.append("a run changes its inputs, which it has to keep")
     for case, got in zip(cases, results, strict=False):
         wanted = case.expected.values.items()
         noise = case.expected.noise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +97,15 @@ def last_writes(report: Mapping[str, Any]) -> dict[str, int]:
     return last
 
 
+def _tensors(report: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """What steps may write: the arena's tensors, and the outputs that are the caller's."""
+    yield from report["memory"]["tensors"]
+    for port in report["outputs"]:
+        if port.get("space") == "caller":
+            size = math.prod(port["shape"]) * DTYPES[port["dtype"]].nbytes
+            yield {**port, "bytes": size}
+
+
 def capture(network: Network, inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
     """Run once and return each named tensor as it is when it is complete, in its logical shape.
 
@@ -109,7 +119,7 @@ def capture(network: Network, inputs: Mapping[str, Array], names: Iterable[str])
         RuntimeError: a step did not report what report.json says it writes.
     """
     last = last_writes(network.report)
-    sizes = {t["name"]: t for t in network.report["memory"]["tensors"]}
+    sizes = {t["name"]: t for t in _tensors(network.report)}
     wanted = list(names)
     copies = {name: np.zeros(sizes[name]["bytes"], np.uint8) for name in wanted}
     slots = network.ffi.new("mcc_trace_slot[]", max(len(wanted), 1))

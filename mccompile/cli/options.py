@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mccompile.search.options import STREAMING, Declared, declared
+from mccompile.search.options import IO, STREAMING, Declared, declared
 
 if TYPE_CHECKING:
     from mccompile.driver import Options
@@ -151,6 +151,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "memory": {"type": Memory()},
     "effort": {"type": click.IntRange(0, 3)},
     "factor": {"type": Factor(min=0)},
+    "io": {"type": click.Choice(list(IO))},
     "streaming": {"type": click.Choice(list(STREAMING))},
     "dims": {"type": Pair("batch=1"), "multiple": True, "callback": _dims},
     "shapes": {"type": Pair("x=1,3,224,224"), "multiple": True, "callback": _shapes},

@@ -71,7 +71,10 @@ class Arena:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: its C name, its arena member, and its ONNX type."""
+    """An input or output: its C name, its arena member, and its ONNX type.
+
+    One of the caller has no member: its address is a field of the network's struct.
+    """
 
     name: str
     id: str
@@ -82,6 +85,27 @@ class Port:
     shape: tuple[int, ...]
     count: int
     offset: int
+    role: str
+    space: str
+
+    @property
+    def of_caller(self) -> bool:
+        return self.space == "caller"
+
+    @property
+    def field(self) -> str:
+        """The field of the network's struct that holds the address, if the caller says where it is."""
+        return f"{self.role}_{self.id}"
+
+    @property
+    def pointer(self) -> str:
+        """The type of its address: of inputs of the caller nothing is written."""
+        return f"{'const ' if self.role == 'input' else ''}{self.c} *"
+
+    @property
+    def address(self) -> str:
+        """Its address by a pointer to the network's struct."""
+        return f"net->{self.field}" if self.of_caller else f"net->{self.arena}->{self.member}.v"
 
     @property
     def arena(self) -> str:
@@ -110,14 +134,26 @@ class Port:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What a step writes: an array, or the address of one of so many bytes."""
+
+    c: str
+    nbytes: int = 0
+
+    @property
+    def size(self) -> str:
+        return f"{self.nbytes}u" if self.nbytes else f"sizeof({self.c})"
+
+
+@dataclass(frozen=True)
 class Step:
-    """One statement of ``run``. ``traced`` are the arrays that it writes."""
+    """One statement of ``run``. ``traced`` is what it writes."""
 
     number: int
     call: str
     comment: str
     checked: bool
-    traced: tuple[str, ...]
+    traced: tuple[Written, ...]
 
     @property
     def statement(self) -> str:
@@ -125,8 +161,9 @@ class Step:
         result, *others = self.traced
         macro = "MCC_STATUS_STEP" if self.checked else "MCC_STEP"
         status = "st, " if self.checked else ""
-        first = f"{macro}({self.number}, {status}{self.call}, {result});"
-        return "\n".join([first, *(f"MCC_TRACE({self.number}, {o}, sizeof({o}));" for o in others)])
+        size = f"_TO({self.number}, {status}{self.call}, {result.c}, {result.size});"
+        first = size if result.nbytes else f"({self.number}, {status}{self.call}, {result.c});"
+        return "\n".join([macro + first, *(f"MCC_TRACE({self.number}, {o.c}, {o.size});" for o in others)])
 
 
 @dataclass(frozen=True)
@@ -169,12 +206,18 @@ class ModelFacts:
     headers: tuple[str, ...]
     checked: bool
     stepwise: bool
+    io: str
     id_bytes: str
     blob: bytes
 
     @property
     def upper(self) -> str:
         return self.name.upper()
+
+    @property
+    def of_caller(self) -> list[Port]:
+        """The inputs and outputs whose places the caller says."""
+        return [p for p in (*self.inputs, *self.outputs) if p.of_caller]
 
     @property
     def init_parameters(self) -> str:
@@ -199,11 +242,12 @@ def _origins(names: tuple[str, ...]) -> str:
 def _arenas(program: Program, ids: dict[str, str], passed: Iterable[Buffer]) -> list[Arena]:
     """One arena, or one for each memory the program uses; ``passed`` are the buffers that kernels are given."""
     name, upper = program.name, program.name.upper()
+    in_arena = [b for b in passed if b.space == "arena"]
     if not program.regions:
         members = _arena_members(program, ids, program.arena())
         macro, check = f"{upper}_ARENA_BYTES", f"{name}_arena_size"
-        return [Arena(f"{name}_arena", "arena", "a", macro, check, program.arena_bytes, "", members)]
-    regions = {b.region for b in passed if b.space != "blob"}
+        return [Arena(f"{name}_arena", "arena", "a", macro, check, program.arena_bytes, "", members, bool(in_arena))]
+    regions = {b.region for b in in_arena}
     arenas = []
     for r in program.regions:
         members = _arena_members(program, ids, [b for b in program.arena() if b.region == r.name])
@@ -241,14 +285,24 @@ def _weight_members(program: Program, ids: dict[str, str]) -> tuple[list[Member]
     return members, total
 
 
-def _port(b: Buffer, id_: str, member: str, offset: int) -> Port:
-    return Port(b.name, id_, b.region, member, b.type.dtype.c, b.type.dtype.name, b.type.shape, b.type.count, offset)
+def _port(b: Buffer, id_: str, ids: dict[str, str], offset: int) -> Port:
+    type_, member = b.type, "" if b.space == "caller" else ids[b.name]
+    return Port(
+        b.name, id_, b.region, member, type_.dtype.c, type_.dtype.name, type_.shape, type_.count, offset, b.role,
+        b.space,
+    )  # fmt: skip
 
 
 def _ports(program: Program, role: str, ids: dict[str, str]) -> list[Port]:
     buffers = program.module.role(role)
     own = unique_identifiers(b.name for b in buffers)
-    return [_port(b, own[b.name], ids[b.name], program.offsets[b]) for b in buffers]
+    return [_port(b, own[b.name], ids, program.offsets[b]) for b in buffers]
+
+
+def _places(program: Program, ids: dict[str, str], ports: Iterable[Port]) -> dict[Buffer, str]:
+    """Every buffer as ``run`` names it: an array, or the address of the caller's."""
+    lent = {p.name: p.address for p in ports if p.of_caller}
+    return {b: lent[b.name] if b.space == "caller" else _member(b, ids) for b in program.module.buffers}
 
 
 def _member(b: Buffer, ids: dict[str, str]) -> str:
@@ -258,18 +312,22 @@ def _member(b: Buffer, ids: dict[str, str]) -> str:
     return f"a{'_' if b.region else ''}{b.region}->{ids[b.name]}.v"
 
 
-def _pointer(view: View, ids: dict[str, str]) -> str:
-    return _member(view.buffer, ids) + (f" + {view.offset}" if view.offset else "")
+def _written(b: Buffer, places: dict[Buffer, str]) -> Written:
+    return Written(places[b], b.nbytes if b.space == "caller" else 0)
 
 
-def _step(number: int, call: Invocation, ids: dict[str, str]) -> Step:
-    arguments = [_pointer(v, ids) for v in call.pointers] + [str(n) for n in call.numbers]
+def _pointer(view: View, places: dict[Buffer, str]) -> str:
+    return places[view.buffer] + (f" + {view.offset}" if view.offset else "")
+
+
+def _step(number: int, call: Invocation, places: dict[Buffer, str]) -> Step:
+    arguments = [_pointer(v, places) for v in call.pointers] + [str(n) for n in call.numbers]
     step = call.step
     if isinstance(step, Call):
         about, views = _origins(step.origins) or step.op.name, step.results
     else:
         about, views = f"fill {label(step.view.buffer.name)}", (step.view,)
-    traced = tuple(dict.fromkeys(_member(v.buffer, ids) for v in views))
+    traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in views))
     text = f"{call.kernel.name}({', '.join(arguments)})"
     return Step(number, text, about, call.kernel.head.answers_status, traced)
 
@@ -316,7 +374,9 @@ def model_facts(
     program_id = blob_id(print_program(program, digests=False), tensors, total, target.align)
     blob = write_blob(_payload(program, total), tensors, program_id, target.align)
     passed = [v.buffer for c in calls for v in c.pointers]
-    steps = [_step(i, c, ids) for i, c in enumerate(calls)]
+    inputs, outputs = _ports(program, "input", ids), _ports(program, "output", ids)
+    places = _places(program, ids, (*inputs, *outputs))
+    steps = [_step(i, c, places) for i, c in enumerate(calls)]
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
     tables = () if pool.external else (table for k in kernels for table in k.tables)
     before = preamble(uses, target, tables)
@@ -331,13 +391,13 @@ def model_facts(
         requires=target.requires,
         align=target.align,
         abi=ABI_VERSION,
-        keep_inputs=keep_inputs,
+        keep_inputs=keep_inputs or bool(inputs and all(p.of_caller for p in inputs)),
         arena_bytes=program.arena_bytes,
         weights_bytes=total,
         weights_pad=total - (weights[-1].end if weights else 0),
         weights_read=any(b.space == "blob" for b in passed),
-        inputs=_ports(program, "input", ids),
-        outputs=_ports(program, "output", ids),
+        inputs=inputs,
+        outputs=outputs,
         arenas=_arenas(program, ids, passed),
         weights=weights,
         steps=steps,
@@ -348,6 +408,7 @@ def model_facts(
         headers=before.headers,
         checked=any(s.checked for s in steps),
         stepwise=stepwise,
+        io="caller" if any(p.of_caller for p in (*inputs, *outputs)) else "arena",
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,
     )

@@ -5,7 +5,7 @@ Grammar (printing and parsing in `kernel_text`)::
     module  = "kernels" "@" name "target=" name "{" {buffer} {step} "}"
     buffer  = "buffer" name ":" type space "align=" int ["halo=" "(" int ":" int {"," int ":" int} ")" "fill=" num]
               ["role=" role] ["sha256=" hex]
-    space   = ("arena" ["." region] | "blob") ["@" int]   (region and offset stand in program IR only)
+    space   = ("arena" ["." region] | "blob" | "caller") ["@" int]   (region and offset stand in program IR only)
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
               "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["near" "(" int ":" int ")"]
@@ -43,7 +43,8 @@ Halo = tuple[tuple[int, int], ...]
 class Buffer:
     """A stretch of memory: a tensor's stored extents, with a halo of ``fill`` around them.
 
-    ``space`` is "arena" or "blob" ("record" for constants that only a `Logical` view names); ``role`` is "input",
+    ``space`` is "arena" or "blob" ("record" for constants that only a `Logical` view names), or "caller": memory of
+    its own that the application lends as an input, which is never written, or as an output. ``role`` is "input",
     "output", "scratch" or "" (a temporary or weights). ``data`` holds a blob buffer's elements. ``region`` is the
     memory that the planner chose where the arena has several, else "".
     """
@@ -374,8 +375,8 @@ def verify_step(step: Call | Fill, written: set[Buffer]) -> None:
         if v is not None and v.buffer not in written:
             raise InternalError(f"{v.buffer.name} is read before it is written")
     for v in (step.view,) if isinstance(step, Fill) else step.results:
-        if v.buffer.space != "arena":
-            raise InternalError(f"{v.buffer.name} is written, which is not in the arena")
+        if v.buffer.space != "arena" and (v.buffer.space, v.buffer.role) != ("caller", "output"):
+            raise InternalError(f"{v.buffer.name} is written, which is not in the arena and no output")
         written.add(v.buffer)
 
 

@@ -34,7 +34,7 @@ ParamsLookup = Callable[[str], type | None]
 T = TypeVar("T")
 
 _NUMBER = r"-?(?:inf|nan|\d[\d.]*(?:e[+-]?\d+)?)(?![\w.])"
-_SPACES = ("arena", "blob")
+_SPACES = ("arena", "blob", "caller")
 _ROLES = ("", "input", "output", "scratch")
 
 
@@ -157,6 +157,8 @@ class _Parser:
             buffer.data = self.elements(buffer, self.s.pattern(r"[0-9a-f]+", "a digest"))
         if (buffer.role or buffer.halo) and space == "blob":
             raise ValueError(f"buffer {name} of the blob has a role or a halo")
+        if space == "caller" and (buffer.role not in ("input", "output") or buffer.halo):
+            raise ValueError(f"buffer {name} of the caller is no input and no output, or has a halo")
         self.buffers[name] = buffer
         self.offsets[buffer] = offset
         self.lines[buffer] = line

@@ -42,7 +42,8 @@ class Program:
     """What codegen prints, one to one.
 
     ``offsets`` are bytes in the buffer's region of the arena or in the blob's payload. ``regions``, fastest first,
-    are empty where the arena is one; else ``arena_bytes`` is their sum.
+    are empty where the arena is one; else ``arena_bytes`` is their sum. A buffer of the caller is
+    at 0 of a memory of its own.
     """
 
     module: KernelModule
@@ -67,7 +68,9 @@ class Program:
         return sorted(inside, key=lambda b: (rank.get(b.region, 0), self.offsets[b], -b.nbytes, b.name))
 
     def space_bytes(self, b: Buffer) -> int:
-        """The size of what a buffer's offset counts in: its region, the arena or the blob; 0 if that is unknown."""
+        """The size of what a buffer's offset counts in: its region, the arena, the blob, itself; 0 if unknown."""
+        if b.space == "caller":
+            return b.nbytes
         if b.space == "blob":
             return self.blob_bytes
         if b.region or self.regions:
@@ -85,7 +88,7 @@ class Program:
         lives: dict[Buffer, tuple[int, int]] = {}
         for t, step in enumerate(steps):
             for b in step.buffers():
-                if b.space == "arena":
+                if b.space != "blob":
                     lives[b] = (lives.get(b, (t, t))[0], t)
         last = max(len(steps) - 1, 0)
         for b in self.module.buffers:
@@ -102,14 +105,16 @@ class Program:
         """
         shared = set()
         for i, view in enumerate(call.inputs):
-            if view is not None and view.buffer.space == "arena":
+            if view is not None and view.buffer.space != "blob":
                 for r in call.results:
                     if self.overlap(view.buffer, r.buffer) and (view.buffer is not r.buffer or i in call.inplace):
                         shared.add(i)
         return frozenset(shared)
 
     def overlap(self, a: Buffer, b: Buffer) -> bool:
-        """True if two arena buffers share bytes."""
+        """True if two buffers share bytes. Those of the caller share none with others, by contract."""
+        if "caller" in (a.space, b.space):
+            return a is b
         at, bt = self.offsets[a], self.offsets[b]
         return (a.space, a.region) == (b.space, b.region) and at < bt + b.nbytes and bt < at + a.nbytes
 

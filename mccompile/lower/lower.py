@@ -37,8 +37,9 @@ class Lowered:
 class _Builder:
     """Lowers nodes one after the other; it is the `Builder` that variants see."""
 
-    def __init__(self, graph: Graph, target: Target, storage: Storage) -> None:
+    def __init__(self, graph: Graph, target: Target, storage: Storage, ports: str = "arena") -> None:
         self.graph = graph
+        self.ports = ports
         self.target = target
         self.storage = storage
         self.module = KernelModule(graph.name, target.name)
@@ -59,19 +60,22 @@ class _Builder:
             n += 1
             unique = f"{name}.{n}"
         self._names.add(unique)
-        buffer = Buffer(unique, type_, space, self.target.align, **rest)  # type: ignore[arg-type]
+        align = type_.dtype.nbytes if space == "caller" else self.target.align
+        buffer = Buffer(unique, type_, space, align, **rest)  # type: ignore[arg-type]
         if buffer.elements > MAX_ELEMENTS:
             raise CompileError(f"tensor {name} of {buffer.elements} elements is too large", where=self.graph.name)
         self.module.buffers.append(buffer)
         return buffer
 
     def _declare(self, value: Value, role: str = "") -> Buffer:
-        """The arena buffer that holds a value (that of the value it is a reshape of)."""
+        """The buffer that holds a value (that of the value it is a reshape of)."""
         root = self.storage.root.get(value, value)
         if root not in self._arena:
             demand = self.storage.halo.get(root)
             halo, fill = (stored_halo(demand.halo, root.type), demand.fill) if demand else ((), 0.0)
-            self._arena[root] = self._buffer(root.name, root.type, "arena", halo=halo, fill=fill, role=role)
+            self._arena[root] = self._buffer(
+                root.name, root.type, self.ports if role else "arena", halo=halo, fill=fill, role=role
+            )
             if halo:
                 self._fill_halo(self._arena[root])
         elif role:
@@ -271,11 +275,13 @@ def lower(
     arena_first: bool = False,
     costs: CostTable = UNMEASURED,
     growth_bytes: int = 0,
+    ports: str = "arena",
 ) -> Lowered:
     """Lower a verified graph. ``force`` maps operators to kernels that must be used where supported.
 
     ``arena_first`` prefers kernels that take less of the arena to faster ones. ``costs`` are measurements that
-    replace estimates. ``growth_bytes`` is what the kernels together may add to the weights.
+    replace estimates. ``growth_bytes`` is what the kernels together may add to the weights. ``ports`` is the space of
+    inputs and outputs: "arena", or "caller".
 
     Raises CompileError naming every node no kernel supports.
     """
@@ -285,7 +291,7 @@ def lower(
 
     choices = choose_all(graph, choice, growth_bytes)
     storage = assign_storage(graph, {n: c.offer.demands for n, c in choices.items()})
-    builder = _Builder(graph, target, storage)
+    builder = _Builder(graph, target, storage, ports)
     for node in graph.nodes:
         builder.node = node
         if node in choices:

@@ -55,7 +55,8 @@ def check_program(program: Program, keep_inputs: bool = False) -> None:
     buffer it is read from and by nobody since (halos and tails included, for kernels may read them); a call
     writes no byte that it reads, except through an operand offered in place, at the same element, or one that
     lies as far behind the result as the call asks for; buffers that are alive together overlap only in such a
-    call; inputs hold from the start (``keep_inputs``: to the end), outputs are complete at the end.
+    call; inputs hold from the start (``keep_inputs``, and those of the caller: to the end), outputs are complete at
+    the end.
     """
     _check_regions(program)
     _check_places(program)
@@ -65,18 +66,25 @@ def check_program(program: Program, keep_inputs: bool = False) -> None:
 
 
 def _span(program: Program, b: Buffer) -> tuple[int, int]:
-    """A buffer's bytes, those of an arena of several regions as if these lay one after the other."""
-    at = program.offsets[b] + (_base(program, b.region) if b.region else 0)
+    """A buffer's bytes, as if regions of the arena, and behind them the caller's buffers, lay one after the other."""
+    at = program.offsets[b]
+    if b.space == "caller":
+        at += _base(program, b)
+    elif b.region:
+        at += _base(program, b.region)
     return at, at + b.nbytes
 
 
-def _base(program: Program, region: str) -> int:
-    """Where a region begins if each lies behind the one before."""
+def _base(program: Program, stop: str | Buffer | None) -> int:
+    """Where a region, or a buffer of the caller, begins if each lies behind the one before; None: where all end."""
+    sizes: list[tuple[str | Buffer, int]] = [(r.name, r.nbytes) for r in program.regions]
+    sizes = sizes or [("", program.arena_bytes)]
+    sizes += [(b, b.nbytes) for b in program.module.buffers if b.space == "caller"]
     at = 0
-    for r in program.regions:
-        if r.name == region:
+    for memory, nbytes in sizes:
+        if memory == stop:
             break
-        at += -(-r.nbytes // _APART) * _APART
+        at += -(-nbytes // _APART) * _APART
     return at
 
 
@@ -109,6 +117,8 @@ def _check_regions(program: Program) -> None:
 def _limit(program: Program, b: Buffer) -> int:
     if b.space == "blob":
         return program.blob_bytes
+    if b.space == "caller":
+        return b.nbytes
     if not program.regions and not b.region:
         return program.arena_bytes
     sizes = [r.nbytes for r in program.regions if r.name == b.region]
@@ -138,7 +148,7 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
             first.setdefault(b, t)
             last[b] = t
     for b in first:
-        if b.role == "output" or (keep_inputs and b.role == "input"):
+        if _kept(b, keep_inputs):
             last[b] = len(steps)
     span = {b: _span(program, b) for b in first}
     alive: list[Buffer] = []
@@ -156,9 +166,14 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
         alive.append(b)
 
 
+def _kept(b: Buffer, keep_inputs: bool) -> bool:
+    """True of what has to hold to the end."""
+    return b.role == "output" or (b.role == "input" and (keep_inputs or b.space == "caller"))
+
+
 def _touched(step: Call | Fill) -> Iterator[Buffer]:
     views = [step.view] if isinstance(step, Fill) else [v for v in (*step.inputs, *step.results) if v is not None]
-    yield from (v.buffer for v in views if v.buffer.space == "arena")
+    yield from (v.buffer for v in views if v.buffer.space != "blob")
     if isinstance(step, Call) and step.scratch is not None:
         yield step.scratch
 
@@ -192,11 +207,11 @@ class _Memory:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.buffers = [b for b in program.module.buffers if b.space == "arena"]
+        self.buffers = [b for b in program.module.buffers if b.space != "blob"]
         self.number = {b: i for i, b in enumerate(self.buffers)}
         sizes = [n for b in self.buffers for n in (_span(program, b)[0], b.type.dtype.nbytes)]
         self.unit = math.gcd(*sizes) or 1
-        end = _base(program, "") if program.regions else program.arena_bytes
+        end = _base(program, None)
         self.owners: Owners = np.full(end // self.unit + 1, _NOBODY, np.int32)
 
     def run(self, keep_inputs: bool) -> None:
@@ -209,12 +224,12 @@ class _Memory:
             else:
                 self._call(f"step {t} ({step.kernel})", step)
         for b in self.buffers:
-            if b.role == "output" or (keep_inputs and b.role == "input"):
+            if _kept(b, keep_inputs):
                 self._expect(f"the {b.role} {b.name} after the last step", b, self._all(b))
 
     def _call(self, where: str, call: Call) -> None:
         for v in call.inputs:
-            if v is not None and v.buffer.space == "arena":
+            if v is not None and v.buffer.space != "blob":
                 self._expect(f"{where} reads {v.buffer.name}", v.buffer, self._read(v))
         regions = [(r.buffer, self._units(r)) for r in call.results]
         if call.scratch is not None:
@@ -232,7 +247,7 @@ class _Memory:
                 if self._meet(b, mine, other, theirs):
                     raise InternalError(f"{where} writes {b.name} and {other.name} to the same bytes")
             for k, v in enumerate(call.inputs):
-                if v is None or v.buffer.space != "arena" or not self._meet(b, mine, v.buffer, self._read(v)):
+                if v is None or v.buffer.space == "blob" or not self._meet(b, mine, v.buffer, self._read(v)):
                     continue
                 behind = _follows(self.program, [call], 0, b, v.buffer)
                 if not (i == 0 and (behind or (k in call.inplace and self._same_elements(v, call.results[0])))):

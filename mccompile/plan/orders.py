@@ -104,7 +104,7 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
     """The units of `steps` and what they touch."""
     units = _units(steps)
     number: dict[Buffer, int] = {}
-    for buffer in (*module.role("input"), *(b for s in steps for b in s.buffers() if b.space == "arena")):
+    for buffer in (*module.role("input"), *(b for s in steps for b in s.buffers() if b.space != "blob")):
         number.setdefault(buffer, len(number))
     buffers = list(number)
     users = [0] * len(buffers)
@@ -112,7 +112,7 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
     written: dict[int, int] = {}
     touched: list[tuple[int, ...]] = []
     for u, members in enumerate(units):
-        mine = list(dict.fromkeys(number[b] for t in members for b in steps[t].buffers() if b.space == "arena"))
+        mine = list(dict.fromkeys(number[b] for t in members for b in steps[t].buffers() if b.space != "blob"))
         touched.append(tuple(mine))
         for b in mine:
             users[b] |= 1 << u
@@ -130,7 +130,7 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
         waits=tuple(waits),
         followers=tuple(map(tuple, followers)),
         touched=tuple(touched),
-        nbytes=tuple(b.nbytes for b in buffers),
+        nbytes=tuple(b.nbytes if b.space == "arena" else 0 for b in buffers),
         users=tuple(users),
         is_input=tuple(b.role == "input" for b in buffers),
         is_kept=tuple(b.role == "output" or (keep_inputs and b.role == "input") for b in buffers),
@@ -172,7 +172,7 @@ def _offer(members: list[Step], number: dict[Buffer, int]) -> Offer:
     if not isinstance(call, Call) or len(call.results) != 1:
         return 0, ()
     result = call.results[0].buffer
-    if any(result in s.buffers() for s in members[:-1]):
+    if result.space != "arena" or any(result in s.buffers() for s in members[:-1]):
         return number[result], ()
     shared: dict[Buffer, int] = {}
     for b in _alone(call, call.inplace):

@@ -12,6 +12,9 @@ from mccompile.plan.check import check_program
 from mccompile.plan.regions import Memory, Placement, Work, place_regions
 from mccompile.plan.schedule import schedule
 
+EMPTY_ARENA = 64
+"""Bytes of an arena that nothing lies in, for a type of C has a size: a multiple of every alignment."""
+
 
 def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
@@ -27,6 +30,8 @@ def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, t
             if b.space == "arena":
                 life[b] = (life.get(b, (t, t))[0], t + 1)
     for b in module.buffers:
+        if b.space != "arena":
+            continue
         if b.role == "input":
             life[b] = (-1, end if keep_inputs else life.get(b, (0, 1))[1])
         elif b.role == "output":
@@ -45,7 +50,7 @@ def inplace_offers(module: KernelModule, life: dict[Buffer, tuple[int, int]]) ->
         if not isinstance(step, Call) or len(step.results) != 1:
             continue
         result = step.results[0].buffer
-        if life[result][0] != t:
+        if result not in life or life[result][0] != t:
             continue
         for i in step.inplace:
             view = step.inputs[i]
@@ -69,7 +74,7 @@ def near_offers(module: KernelModule, life: dict[Buffer, tuple[int, int]]) -> li
         i, distance = step.near
         view, result = step.reads[i], step.results[0].buffer
         others = [v.buffer for k, v in enumerate(step.inputs) if k != i and v is not None]
-        if view is None or view.buffer.space != "arena" or view.buffer in (*others, result):
+        if view is None or view.buffer not in life or result not in life or view.buffer in (*others, result):
             continue
         if life[result][0] == t and life[view.buffer][1] == t + 1:
             step_bytes = math.gcd(view.buffer.align, result.align)  # both addresses are multiples of it
@@ -101,6 +106,13 @@ def place_blob(module: KernelModule) -> tuple[dict[Buffer, int], int]:
     return offsets, at
 
 
+def place_others(module: KernelModule) -> tuple[dict[Buffer, int], int]:
+    """Offsets of what is not in the arena, and the bytes of the blob; 0 for each buffer of the caller."""
+    offsets, blob_bytes = place_blob(module)
+    offsets.update(dict.fromkeys((b for b in module.buffers if b.space == "caller"), 0))
+    return offsets, blob_bytes
+
+
 def plan(
     module: KernelModule, keep_inputs: bool = False, effort: int = 1, memory: Memory = (), work: Work | None = None
 ) -> Program:
@@ -123,7 +135,7 @@ def plan(
         return _place(module, place_regions(module, problem, index, memory, work, effort), keep_inputs)
     intervals = problem.intervals
     result = allocate(problem, effort)
-    offsets, blob_bytes = place_blob(module)
+    offsets, blob_bytes = place_others(module)
     offsets.update({b: result.offsets[i] for b, i in index.items()})
     module.buffers = [b for b in module.buffers if b in offsets]
     taken = tuple(
@@ -132,7 +144,7 @@ def plan(
     )
     naive = sum(i.nbytes for i in intervals)
     facts = PlanFacts(result.peak, result.lower_bound, naive, result.algorithm, taken)
-    arena = round_up(max(result.peak, 1), max((b.align for b in index), default=1))
+    arena = round_up(max(result.peak, 1), max((b.align for b in index), default=EMPTY_ARENA))
     program = Program(module, offsets, arena, blob_bytes, facts)
     program.verify()
     check_program(program, keep_inputs)
@@ -143,10 +155,10 @@ def _place(module: KernelModule, placed: Placement, keep_inputs: bool) -> Progra
     """The program of an arena in several memories."""
     for b, region in placed.region_of.items():
         b.region = region
-    offsets, blob_bytes = place_blob(module)
+    offsets, blob_bytes = place_others(module)
     offsets.update(placed.offsets)
     module.buffers = [b for b in module.buffers if b in offsets]
-    arena = sum(r.nbytes for r in placed.regions)
+    arena = sum(r.nbytes for r in placed.regions) or EMPTY_ARENA
     program = Program(module, offsets, arena, blob_bytes, placed.facts, placed.regions)
     program.verify()
     check_program(program, keep_inputs)

@@ -22,7 +22,7 @@ from mccompile.search.state import Compilation
 
 def _port(p: Port) -> dict[str, Any]:
     port = {"name": p.name, "c_name": p.id, "dtype": p.dtype, "shape": list(p.shape), "offset": p.offset}
-    return port | _region(p.region)
+    return port | _region(p.region) | ({"space": p.space, "c_field": p.field} if p.of_caller else {})
 
 
 def _region(name: str) -> dict[str, Any]:
@@ -43,8 +43,9 @@ def _view(view: View) -> dict[str, Any]:
 
 
 def _tensors(program: Program) -> dict[str, Any]:
-    """The view of each arena buffer's whole tensor, by name."""
-    return {b.name: _view(whole(b)) for b in program.arena()}
+    """The view of the whole tensor of each buffer that is no constant, by name."""
+    lent = [b for b in program.module.buffers if b.space == "caller"]
+    return {b.name: _view(whole(b)) for b in (*program.arena(), *lent)}
 
 
 def _steps(program: Program, graph: Graph) -> list[dict[str, Any]]:
@@ -75,7 +76,8 @@ def _alive(program: Program) -> list[list[Buffer]]:
 
 
 def footprint(program: Program, buffers: Iterable[Buffer]) -> int:
-    """The bytes that buffers take together; those that lie over one another count once."""
+    """The bytes of the arena that buffers take together; those that lie over one another count once."""
+    buffers = [b for b in buffers if b.space == "arena"]
     total, region, end = 0, "", 0
     for name, start, stop in sorted((b.region, program.offsets[b], program.offsets[b] + b.nbytes) for b in buffers):
         if name != region:
@@ -102,7 +104,7 @@ def _memory(program: Program) -> dict[str, Any]:
         "in_place": [list(pair) for pair in facts.inplace],
         "peak_step": step,
         "used_at_peak_bytes": used[step],
-        "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in alive[step]],
+        "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in alive[step] if b.space == "arena"],
         "tensors": [
             {"name": b.name, "offset": program.offsets[b], "bytes": b.nbytes, "role": b.role} | _region(b.region)
             for b in program.arena()
@@ -158,6 +160,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "opt_level": c.options.opt_level,
             "keep_inputs": c.options.keep_inputs,
             "stepwise": c.options.stepwise,
+            "io": facts.io,
             "plan_effort": c.options.plan_effort,
         },
         "notes": list(c.notes),

@@ -34,10 +34,16 @@ class CrossTools:
 
 @dataclass(frozen=True)
 class EmulatedNet:
-    """A network of a program: the prefix of its functions, and in how many memories its arena lies."""
+    """A network of a program: the prefix of its functions, in how many memories its arena lies, and the fields of its
+    struct that point to what it is lent: inputs and outputs of the caller, whose places are behind the arenas'."""
 
     name: str
     arenas: int = 1
+    lent: tuple[str, ...] = ()
+
+    @property
+    def memories(self) -> int:
+        return self.arenas + len(self.lent)
 
 
 def cross_tools(target: Target) -> CrossTools:

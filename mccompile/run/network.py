@@ -129,12 +129,14 @@ class Network:
         memory = self.report["memory"]
         regions = memory.get("regions", [{"name": "", "arena_bytes": memory["arena_bytes"]}])
         self.arenas = {r["name"]: allocate(int(r["arena_bytes"]), align) for r in regions}
+        ports = [*self.report["inputs"], *self.report["outputs"]]
+        self._lent = {p["c_field"]: _lent(p, allocate) for p in ports if _is_lent(p)}
         data = _read(out_dir / f"{self.name}.mcb")
         self._blob = allocate(len(data), align)
         self._blob[:] = np.frombuffer(data, dtype=np.uint8)
         if here:
             library = _library(out_dir, sources, c_flags, hooks)
-            self.ffi, self.lib = _open(library, self.name, len(self.arenas), hooks)
+            self.ffi, self.lib = _open(library, self.name, len(self.arenas), len(self._lent), hooks)
             self._bind_library(len(data))
         else:
             self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
@@ -157,12 +159,14 @@ class Network:
         return next(iter(self.arenas.values()))
 
     def fill_arenas(self, byte: int) -> None:
-        """Set every byte of the arena, inputs included, in all its memories."""
-        for arena in self.arenas.values():
+        """Set every byte of the arena in all its memories, and of inputs and outputs wherever they are."""
+        for arena in (*self.arenas.values(), *self._lent.values()):
             arena[:] = byte
 
     def tensor_bytes(self, place: Mapping[str, Any]) -> Array:
-        """The arena from the first byte of a tensor or port of the report."""
+        """The arena, or what the network was lent, from the first byte of a tensor or port of the report."""
+        if _is_lent(place):
+            return self._lent[place["c_field"]]
         return self.arenas[place.get("region", "")][place["offset"] :]
 
     def pointer(self, array: Array) -> Any:
@@ -182,11 +186,13 @@ class Network:
         arenas = [self.pointer(a) for a in self.arenas.values()]
         init = getattr(self.lib, f"{self.name}_init")
         self._expect_ok(init(self._net, *arenas, self.pointer(self._blob), blob_bytes), "init")
+        for i, array in enumerate(self._lent.values()):
+            self._net.lent[i] = self.pointer(array)
 
     def _bind_emulator(self, target: Target, sources: list[Path], flags: list[str], include: Path) -> None:
-        self._net = list(self.arenas.values())
+        self._net = [*self.arenas.values(), *self._lent.values()]
         tools = cross_tools(target)
-        net = EmulatedNet(self.name, len(self._net))
+        net = EmulatedNet(self.name, len(self.arenas), tuple(self._lent))
         emulator = Emulator(build_emulated(tools, net, target.align, sources, flags, include), tools)
         self._run, self._text = emulator.run, emulator.text
         self._expect_ok(emulator.init(self._net, self._blob), "init")
@@ -248,13 +254,25 @@ def _library(out_dir: Path, names: list[str], flags: list[str], hooks: Hooks | N
     return build_library([*sources, *hooks.sources], [*flags, define], out_dir, hooks.header.parent)
 
 
-def _open(library: Path, name: str, arenas: int, hooks: Hooks | None) -> tuple[Any, Any]:
-    """The library of a network of so many arenas in cffi's ABI mode: (ffi, lib)."""
+def _is_lent(place: Mapping[str, Any]) -> bool:
+    """True of an input or output of the report that is in memory of the caller."""
+    return place.get("space") == "caller"
+
+
+def _lent(port: Mapping[str, Any], allocate: Allocate) -> Array:
+    """Memory for a port, no better aligned than it has to be."""
+    dtype = DTYPES[port["dtype"]].numpy
+    return allocate(max(int(np.prod(port["shape"], dtype=np.int64)), 1) * dtype.itemsize, dtype.itemsize)
+
+
+def _open(library: Path, name: str, arenas: int, lent: int, hooks: Hooks | None) -> tuple[Any, Any]:
+    """The library of a network of so many arenas and lent buffers in cffi's ABI mode: (ffi, lib)."""
     import cffi
 
     ffi = cffi.FFI()
+    fields = f" const void *lent[{lent}];" if lent else ""
     ffi.cdef(
-        f"""typedef struct {{ void *arenas[{arenas}]; const void *weights; }} net_t;
+        f"""typedef struct {{ void *arenas[{arenas}]; const void *weights;{fields} }} net_t;
         int {name}_init(net_t *, {"void *, " * arenas}const void *, size_t);
         int {name}_run(const net_t *);
         const char *mcc_status_text(int);

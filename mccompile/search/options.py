@@ -22,6 +22,10 @@ STREAMING = ("auto", "never", "always")
 """What `Options.stream_rows` may be."""
 
 
+IO = ("arena", "caller")
+"""What `Options.io` may be: where inputs and outputs are."""
+
+
 @dataclass(frozen=True)
 class Declared:
     """An option as users see it.
@@ -99,6 +103,12 @@ class Options:
     keep_inputs: bool = _option(
         "Do not reuse the memory of inputs: run may be repeated on them.", False, "--keep-inputs", kind="flag",
         python="do not reuse the memory of inputs, so that ``run`` may be repeated on them.",
+    )  # fmt: skip
+    io: str = _option(
+        "Where inputs and outputs are: in the arena, or in buffers of the caller, who says where at run time.",
+        "arena", "--io", kind="io", show_default=True,
+        python="where inputs and outputs are: in the ``arena``, or in buffers of the ``caller``, who says where when "
+        "it runs.",
     )  # fmt: skip
     memory: tuple[tuple[str, int], ...] = _option(
         "Put the arena in several memories, fastest first: dtcm:64K,sram:256K.", (), "--memory", kind="memory",
@@ -209,6 +219,8 @@ def require_sense(options: Options) -> None:
         raise UsageError(f"unknown level {options.opt_level!r}", hint=f"known levels: {', '.join(PIPELINES)}")
     if options.stream_rows not in STREAMING:
         raise UsageError(f"rows are streamed {', '.join(STREAMING)}, not {options.stream_rows!r}")
+    if options.io not in IO:
+        raise UsageError(f"inputs and outputs are in memory of {' or '.join(IO)}, not {options.io!r}")
     names = [name for name, _ in options.memory]
     for name, size in options.memory:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
