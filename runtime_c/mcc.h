@@ -84,6 +84,8 @@
 #define MCC_IN_SECTION(name) __attribute__((section(name)))
 #elif defined(MCC_CODE_SECTION) || defined(MCC_BLOB_SECTION) || defined(MCC_ARENA_SECTION)
 #error "how does this compiler place in sections? Define MCC_IN_SECTION(name) for it"
+#else /* where only a network's header asks for a section, this is the message */
+#define MCC_IN_SECTION(name) extern const char define_MCC_IN_SECTION_for_this_compiler[-1];
 #endif
 #endif
 #ifdef MCC_CODE_SECTION

@@ -24,6 +24,7 @@ from mccompile.run.build import compiler_version
 from mccompile.run.emulate import compiler_for
 from mccompile.run.memory import Fences
 from mccompile.run.network import Array, Network
+from mccompile.run.stack import Stack, stack_of
 from mccompile.targets.target import Target, runs_here, strict_warnings
 
 POISON = 0xFF
@@ -64,6 +65,7 @@ class CheckResult:
         model, target, judge: what was checked, for what, against what.
         runs: the runs with their comparisons.
         faults: what else is wrong: warnings of the C compiler, results that depend on what memory held before.
+        stack: what a run takes of it, where the compiler tells.
         trace: the layers, if they were asked for.
         ties: of a quantised network whose outputs are not those of the reference: whether that is right.
         notes: what was decided for the user.
@@ -74,6 +76,7 @@ class CheckResult:
     judge: str
     runs: tuple[Run, ...]
     faults: tuple[str, ...] = ()
+    stack: Stack | None = None
     trace: Trace | None = None
     ties: Ties | None = None
     notes: tuple[str, ...] = ()
@@ -91,6 +94,7 @@ class CheckResult:
             lines += run.lines(explained=self.ties is not None and self.ties.ok)
         if self.ties is not None:
             lines.append(f"quantised: {self.ties.text()}")
+        lines += [self.stack.line()] if self.stack else []
         lines += [line for fault in self.faults for line in f"FAIL {fault}".splitlines()[:4]]
         if self.trace is not None:
             lines += _trace_lines(self.trace)
@@ -108,6 +112,7 @@ class CheckResult:
                 for r in self.runs
             ],
             "faults": list(self.faults),
+            "stack": self.stack.to_json() if self.stack else None,
             "trace": self.trace.to_json() if self.trace else None,
             "ties": self.ties.to_json() if self.ties else None,
             "notes": list(self.notes),
@@ -192,8 +197,7 @@ def check_folder(
     judge = _judge(model, compilation, network, per_layer) if expect is None or per_layer else None
     cases = _cases(graph, judge, inputs, expect, seed)
     factor = tolerance_factor(graph)
-    assert compilation.facts is not None
-    runs, unstable = _run_all(network, cases, factor, compilation.facts.keep_inputs)
+    runs, unstable = _run_all(network, cases, factor, compilation.options.keep_inputs)
     if not fences.intact():
         unstable.append("a kernel writes outside of the arena")
     layers = None
@@ -207,12 +211,14 @@ def check_folder(
     if judge is not None and (per_layer or not all(r.ok for r in runs)):
         ties, differing = _explained(model, compilation, network, cases)
         unstable += differing
+    stack = _stack(out, network, compilation)
     return CheckResult(
         model=f"{graph.name} ({compilation.source})",
         target=f"{compilation.target.name} -{compilation.options.opt_level}",
         judge="the given outputs" if expect is not None or judge is None else judge.engine,
         runs=tuple(runs),
         faults=(*faults, *unstable),
+        stack=stack,
         trace=layers,
         ties=ties,
         notes=tuple(compilation.notes),
@@ -272,6 +278,15 @@ def _judge(model: Path, c: Compilation, network: Network, per_layer: bool) -> Ju
     return open_judge(model, outputs, inner, c.options.dims, c.options.input_shapes, c.options.constants)
 
 
+def _stack(out: Path, network: Network, compilation: Compilation) -> Stack | None:
+    """What a run takes of the stack; a note where that is not known."""
+    try:
+        return stack_of(out, network.report)
+    except CompileError as e:
+        compilation.notes.append(f"the stack of a run is not known: {e.rule}")
+        return None
+
+
 def _cases(
     graph: Graph,
     judge: Judge | None,
@@ -326,8 +341,9 @@ def _run_all(
     results: list[dict[str, Array]] = []
     for case in cases if len(cases) > 1 else cases * 2:
         results.append(network.run(case.inputs))
-        if keep_inputs and any(not _same(network.inputs[n], a) for n, a in case.inputs.items()):
-            faults.append("a run changes its inputs, which it has to keep")
+        kept = [n for n in case.inputs if keep_inputs or network.is_lent(n)]
+        if any(not _same(network.inputs[n], case.inputs[n]) for n in kept):
+            faults.append("a run changes its inputs, which keep_inputs or io=caller forbid")
     for case, got in zip(cases, results, strict=False):
         wanted = case.expected.values.items()
         noise = case.expected.noise

@@ -12,7 +12,7 @@ import click
 from mccompile.cli import options as o
 
 if TYPE_CHECKING:
-    from mccompile.driver import Options
+    from mccompile.driver import Compilation, Options
     from mccompile.onnxio import OnnxGraph, OnnxModel, OnnxValue
 
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 @o.MODEL
 @o.build_options
 @o.limit_options
+@click.option("--stack", is_flag=True, help="Also say what a run takes of the stack: needs the target's C compiler.")
 @o.JSON
-def inspect(model: Path, ram: int | None, flash: int | None, as_json: bool, **build: Any) -> int:
+def inspect(model: Path, ram: int | None, flash: int | None, stack: bool, as_json: bool, **build: Any) -> int:
     """Say what is in MODEL: inputs, operators, parameters, MACs, memory; whether it is supported and fits.
 
     The exit code is 1 if --ram or --flash is given and the model does not fit or cannot be compiled.
@@ -30,7 +31,7 @@ def inspect(model: Path, ram: int | None, flash: int | None, as_json: bool, **bu
 
     read = read_model(model)
     facts = _contents(read, model)
-    facts |= _compiled(model, o.make_options(build, ram=ram), ram, flash)
+    facts |= _compiled(model, o.make_options(build, ram=ram), ram, flash, stack)
     click.echo(json.dumps(facts, indent=1) if as_json else "\n".join(_lines(facts)))
     asked = ram is not None or flash is not None
     return 1 if asked and (facts["misfits"] or facts["error"]) else 0
@@ -105,7 +106,7 @@ def _status(domain: str, name: str) -> str:
     return support_of(domain, name).status.value
 
 
-def _compiled(path: Path, options: Options, ram: int | None, flash: int | None) -> dict[str, Any]:
+def _compiled(path: Path, options: Options, ram: int | None, flash: int | None, stack: bool) -> dict[str, Any]:
     """What compiling it in memory says: its needs, or the error."""
     from mccompile import driver
     from mccompile.ir.errors import CompileError, UsageError
@@ -130,7 +131,22 @@ def _compiled(path: Path, options: Options, ram: int | None, flash: int | None) 
         "blob_bytes": report["blob_bytes"],
         "misfits": misfits(report, weight_sizes(c), ram, flash),
         "limits": {"ram": ram, "flash": flash},
-    }
+    } | ({"stack": _stack(c)} if stack else {})
+
+
+def _stack(c: Compilation) -> dict[str, Any]:
+    """What a run takes of the stack, by the compiler of the target."""
+    import tempfile
+
+    from mccompile import driver
+    from mccompile.codegen.folder import write_folder
+    from mccompile.report.report import make_report
+    from mccompile.run.stack import stack_of
+
+    with tempfile.TemporaryDirectory(prefix="mccompile-stack-") as folder:
+        write_folder(Path(folder), driver.finish(c))
+        found = stack_of(Path(folder), make_report(c, {}))
+    return found.to_json() | {"line": found.line()}
 
 
 def _lines(f: dict[str, Any]) -> list[str]:
@@ -155,6 +171,8 @@ def _lines(f: dict[str, Any]) -> list[str]:
     lines.append(f"  for {f['target']}: {f['macs']:,} MACs")
     lines.append(f"    arena (RAM)     {size_text(f['arena_bytes'])}")
     lines.append(f"    weights (flash) {size_text(f['blob_bytes'])}; the code comes on top")
+    if "stack" in f:
+        lines.append(f"    {f['stack']['line']}")
     given = " and ".join(f"--{k} {v:,}" for k, v in f["limits"].items() if v is not None)
     if given and not f["misfits"]:
         lines.append(f"  it fits in {given}")

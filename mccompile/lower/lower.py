@@ -60,10 +60,11 @@ class _Builder:
             n += 1
             unique = f"{name}.{n}"
         self._names.add(unique)
-        align = type_.dtype.nbytes if space == "caller" else self.target.align
-        buffer = Buffer(unique, type_, space, align, **rest)  # type: ignore[arg-type]
+        buffer = Buffer(unique, type_, space, self.target.align, **rest)  # type: ignore[arg-type]
         if buffer.elements > MAX_ELEMENTS:
             raise CompileError(f"tensor {name} of {buffer.elements} elements is too large", where=self.graph.name)
+        if space == "caller":
+            buffer.align = type_.dtype.nbytes
         self.module.buffers.append(buffer)
         return buffer
 

@@ -151,9 +151,9 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "mccompile": __version__,
         "model": {"file": c.source, "sha256": c.sha256, "onnx_nodes": c.onnx_nodes, "name": c.graph.name},
         "target": {
+            "required_flags": list(c.target.required_flags),
             "name": c.target.name,
             "c_flags": list(c.target.c_flags),
-            "required_flags": list(c.target.required_flags),
             "align": c.target.align,
         },
         "options": {

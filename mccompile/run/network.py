@@ -169,6 +169,10 @@ class Network:
             return self._lent[place["c_field"]]
         return self.arenas[place.get("region", "")][place["offset"] :]
 
+    def is_lent(self, name: str) -> bool:
+        """True if an input or output is in memory of the caller, not in the arena."""
+        return any(p["name"] == name and _is_lent(p) for p in (*self.report["inputs"], *self.report["outputs"]))
+
     def pointer(self, array: Array) -> Any:
         """An array's address for C; the caller keeps the array alive."""
         return self.ffi.cast("void *", array.ctypes.data)

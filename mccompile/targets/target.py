@@ -79,21 +79,20 @@ class Target:
         return Capability[capability] in self.capabilities
 
     @property
+    def c_flags(self) -> tuple[str, ...]:
+        """All flags of a release build, without warnings."""
+        contract = "-ffp-contract=fast" if self.vector_bytes else "-ffp-contract=off"
+        return ("-std=c99", "-O3" if self.spare_memory else "-O2", contract, *self.flags)
+
+    @property
     def optimisation(self) -> str:
         """The level that builds are measured with; the generated code is right at any."""
-        return "-O3" if self.spare_memory else "-O2"
+        return next(flag for flag in self.c_flags if flag.startswith("-O"))
 
     @property
     def required_flags(self) -> tuple[str, ...]:
         """The flags that results depend on: the language, how products and sums round, the instruction set."""
-        contract = "-ffp-contract=fast" if self.vector_bytes else "-ffp-contract=off"
-        return ("-std=c99", contract, *self.flags)
-
-    @property
-    def c_flags(self) -> tuple[str, ...]:
-        """All flags of a release build, without warnings."""
-        language, *others = self.required_flags
-        return (language, self.optimisation, *others)
+        return tuple(flag for flag in self.c_flags if flag != self.optimisation)
 
 
 def strict_warnings(compiler: str) -> list[str]:

@@ -12,7 +12,7 @@ from onnx import helper
 
 import mccompile
 from mccompile import driver
-from mccompile.check.check import check
+from mccompile.check.check import check, check_folder
 from mccompile.check.golden import reference_golden
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
@@ -88,6 +88,25 @@ def test_check_compares_layers_too(tmp_path: Path) -> None:
     assert found.ok, found.lines()
     assert found.trace is not None
     assert "scores" in [layer.name for layer in found.trace.layers]
+
+
+@pytest.mark.thorough
+def test_check_watches_what_the_network_was_lent(tmp_path: Path) -> None:
+    """Writing to an input, and behind an output."""
+    options = Options(target="generic", io="caller")
+    for spoiled, fault in (
+        ("((float *)(uintptr_t)net->input_image)[0] += 1.0f;", "a run changes its inputs"),
+        ("net->output_scores[10] = 1.0f;", "writes outside"),
+    ):
+        c, files = driver.compile_files(DIGITS, options)
+        out = tmp_path / fault.split()[-1]
+        text = files["digits.c"].decode()
+        assert text.count("    return MCC_OK;\n") == 1
+        files["digits.c"] = text.replace("    return MCC_OK;\n", f"    {spoiled}\n    return MCC_OK;\n").encode()
+        write_folder(out, files)
+        found = check_folder(DIGITS, c, out)
+        assert not found.ok
+        assert any(fault in f for f in found.faults), found.faults
 
 
 MAIN = r"""

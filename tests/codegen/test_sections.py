@@ -81,6 +81,10 @@ def test_iar_gets_a_pragma_and_unknown_compilers_are_asked(tmp_path: Path) -> No
     done = subprocess.run([*command, "-U__GNUC__"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "Define MCC_IN_SECTION(name)" in done.stderr
+    (tmp_path / "b.c").write_text('#include "mcc.h"\nMCC_IN_SECTION(".fast") static int arena;\n')
+    command = [needs_tool("gcc"), "-c", f"-I{REPOSITORY / 'runtime_c'}", "-U__GNUC__", "b.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "define_MCC_IN_SECTION_for_this_compiler" in done.stderr
 
 
 @pytest.mark.parametrize("target", ["generic", "x86-64-v3"])

@@ -28,6 +28,17 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data.npz"
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("more", [(), ("--activations", "uint8", "--per-tensor"), ("--exclude", "Conv")])
+def test_float_network_and_data_become_c(more: tuple[str, ...], data: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """The two commands of README: what comes out of the first, the second takes, and the C computes it exactly."""
+    out = tmp_path / "digits_int8.onnx"
+    assert run("quantize", DIGITS / "digits.onnx", "--data", data, "-o", out, "-q", *more).exit_code == 0
+    done = run("check", out, "--target", "generic", "--json")
+    assert done.exit_code == 0, done.output
+    assert run(out, "-o", tmp_path / "out", "--target", "generic", "--embed", "-q").exit_code == 0
+
+
 def scores(path: Path, images: Any, output: str = "scores", name: str = "image") -> Any:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL

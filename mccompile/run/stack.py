@@ -1,0 +1,189 @@
+"""How much stack a network takes: what the compiler says of each function, along the worst path of calls.
+
+    digits_run 48 bytes         calls k0, k1                   at most 48 + 384 + 16 = 448 bytes
+      digits_k0_conv 96           calls nothing
+      digits_k1_conv 384          calls mcc_sigmoid_f32
+        mcc_sigmoid_f32 16          calls expf, of the C library: named, as nobody knows what that takes
+
+Generated C recurses nowhere and calls through no pointer, so that its text is its call graph. A function that was put
+into its callers takes nothing of its own; parts and copies that a compiler makes of one are added up. What a compiler
+calls by itself (sums of floats, where the core has none) is among the undefined symbols of the object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mccompile.ir.errors import CompileError
+from mccompile.run.build import cache_dir, compiler_version, run_compiler
+from mccompile.run.emulate import compiler_for
+from mccompile.targets.target import resolve, runs_here
+
+_FUNCTION = re.compile(r"^\w[^\n;={}]*?\b(\w+)\([^;={}]*\)\s*\{$(.*?)^\}", re.MULTILINE | re.DOTALL)
+"""A function's definition at file scope: its name, its body."""
+MOST_NAMED = 4
+"""So many functions of others are named in a line."""
+RETURN_ADDRESS = 8
+"""Bytes that a call pushes on x86-64, which gcc counts and clang does not."""
+COUNT_ALL = ("-mno-red-zone",)
+"""Else functions on x86-64 that call nothing keep up to 128 bytes below the stack, which nobody counts."""
+NO_FUNCTIONS = ("_GLOBAL_OFFSET_TABLE_",)
+"""Undefined symbols that nobody calls."""
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_CALL = re.compile(r"\b([A-Za-z_]\w*)\(")
+_USAGE = re.compile(r"^.*:([\w.$]+)\t(\d+)\t(\S+)$")
+"""A line of a .su file: function, bytes, whether they depend on its data."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What a run takes of the stack, at most.
+
+    Attributes:
+        path: the functions of the worst path and the bytes of each, from ``<model>_run`` on.
+        functions: the bytes of every function that was not put into its callers.
+        outside: functions of the C library and of the compiler's own that are called; their stack comes on top.
+        compiler: the command that the numbers are for.
+    """
+
+    path: tuple[tuple[str, int], ...]
+    functions: Mapping[str, int]
+    outside: tuple[str, ...] = ()
+    compiler: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        return sum(own for _, own in self.path)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "bytes": self.nbytes,
+            "path": [{"function": name, "bytes": own} for name, own in self.path],
+            "functions": dict(self.functions),
+            "outside": list(self.outside),
+            "compiler": self.compiler,
+        }
+
+    def line(self) -> str:
+        """One line for users."""
+        path = " + ".join(f"{name} {own:,}" for name, own in self.path if own)
+        more = f" and {len(self.outside) - MOST_NAMED} more" if len(self.outside) > MOST_NAMED else ""
+        named = ", ".join(self.outside[:MOST_NAMED])
+        beside = f", and what {named}{more} take" if self.outside else ""
+        return f"stack: at most {self.nbytes:,} bytes ({path}){beside}"
+
+
+def stack_of(out: Path, report: Mapping[str, Any]) -> Stack:
+    """The stack of a network in a folder made by mccompile, with the compiler and the flags of its target.
+
+    Raises:
+        CompileError: no compiler, one that does not tell, or a function whose stack depends on data or that recurses.
+    """
+    name = report["model"]["name"]
+    target = resolve(report["target"]["name"])
+    compiler = list(compiler_for(target))
+    x86 = platform.machine() in ("x86_64", "AMD64") and runs_here(target.name)
+    flags = [*report["target"]["c_flags"], "-fstack-usage", "-c", *(COUNT_ALL if x86 else ())]
+    sources = [out / s for s in report.get("sources", [f"{name}.c", "mcc.c"]) if s != "mcc.c"]
+    uncounted = RETURN_ADDRESS if x86 and "clang" in compiler_version(compiler) else 0
+    usage: dict[str, int] = {}
+    calls: dict[str, set[str]] = {}
+    undefined: set[str] = set()
+    for source in sources:
+        told, symbols = _usage_text(compiler, flags, source).split("\n\n")
+        _add_usage(usage, told, uncounted)
+        undefined |= set(symbols.split())
+        calls |= _calls(source.read_text(encoding="utf-8"))
+    found = worst(f"{name}_run", usage, calls)
+    outside = {s for s in undefined if s not in calls and not s.startswith("mcc_") and s not in NO_FUNCTIONS}
+    command = shlex.join([*compiler, *report["target"]["c_flags"]])
+    return replace(found, outside=tuple(sorted(outside)), compiler=command)
+
+
+def worst(entry: str, usage: Mapping[str, int], calls: Mapping[str, Iterable[str]]) -> Stack:
+    """The worst path from a function on.
+
+    >>> worst("run", {"run": 48, "k0": 96, "k1": 384}, {"run": {"k0", "k1"}, "k1": {"expf"}}).line()
+    'stack: at most 432 bytes (run 48 + k1 384)'
+
+    Raises CompileError if a function calls itself.
+    """
+    known: dict[str, tuple[tuple[str, int], ...]] = {}
+
+    def deepest(name: str, above: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+        if name in above:
+            raise CompileError(f"{name} calls itself: its stack has no bound", where=entry)
+        if name not in known:
+            below: tuple[tuple[str, int], ...] = ()
+            for callee in sorted(calls.get(name, ())):
+                if callee in calls or callee in usage:
+                    path = deepest(callee, (*above, name))
+                    below = max(below, path, key=lambda p: sum(own for _, own in p))
+            known[name] = ((name, usage.get(name, 0)), *below)
+        return known[name]
+
+    path = deepest(entry, ())
+    reached = {name: usage[name] for name in sorted(known) if name in usage}
+    return Stack(path, reached)
+
+
+def _calls(text: str) -> dict[str, set[str]]:
+    """What each function of a C file calls."""
+    found = _FUNCTION.finditer(_COMMENT.sub("", text))
+    return {m[1]: set(_CALL.findall(m[2])) for m in found}
+
+
+def _add_usage(usage: dict[str, int], text: str, uncounted: int) -> None:
+    """Add the bytes of each function of a .su file, and those not counted; ``f.part.0`` and such count for ``f``."""
+    for line in text.splitlines():
+        m = _USAGE.match(line)
+        if m is None:
+            raise CompileError(f"the compiler says of the stack what cannot be read: {line!r}")
+        if m[3] == "dynamic":
+            raise CompileError(f"the stack of {m[1]} depends on its data")
+        own = m[1].split(".")[0]
+        usage[own] = usage.get(own, 0) + int(m[2]) + uncounted
+
+
+def _usage_text(compiler: Sequence[str], flags: Sequence[str], source: Path) -> str:
+    """The .su file of a C file, an empty line, the undefined symbols of its object; kept in the cache by content."""
+    key = hashlib.sha256(shlex.join([*compiler, *flags, source.name]).encode() + compiler_version(compiler).encode())
+    for path in (source, *sorted(source.parent.glob("*.h"))):
+        key.update(hashlib.sha256(path.read_bytes()).digest())
+    kept = cache_dir() / f"{key.hexdigest()[:32]}.stack"
+    if kept.exists():
+        return kept.read_text()
+    with tempfile.TemporaryDirectory(prefix="mccompile-stack-") as folder:
+        made = Path(folder, "made.o")
+        run_compiler([*compiler, *flags, str(source.absolute()), "-o", str(made)], source.parent)
+        told = made.with_suffix(".su")
+        if not told.exists():
+            what = f"{compiler[0]} does not tell what stack functions take"
+            raise CompileError(what, hint="set CC to gcc or to a newer clang")
+        text = f"{told.read_text().strip()}\n\n{' '.join(_undefined(compiler, made))}\n"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed inside of one folder: other processes see all of it or nothing.
+        staged = kept.with_name(f"{kept.name}.{Path(folder).name}")
+        staged.write_text(text)
+        staged.replace(kept)
+    return text
+
+
+def _undefined(compiler: Sequence[str], made: Path) -> list[str]:
+    """The symbols that an object file asks of others, by the nm of its compiler."""
+    try:
+        asked = subprocess.run([*compiler, "-print-prog-name=nm"], capture_output=True, text=True, check=True)
+        nm = asked.stdout.strip() or "nm"
+        told = subprocess.run([nm, "-u", "-P", str(made)], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as e:
+        raise CompileError(f"the nm of {compiler[0]} cannot be run: {e}", hint="install binutils") from e
+    return [line.split()[0] for line in told.splitlines() if line.strip()]
