@@ -31,7 +31,7 @@ def targets(as_json: bool) -> None:
         return
     width = max(len(t.name) for t in rows)
     for t in rows:
-        vector = f"{8 * t.vector_bytes}-bit vectors" if t.vector_bytes else "scalar"
+        vector = f"{8 * t.vector_bytes}-bit vectors" if t.lanes > 1 else "tiles of floats" if t.lanes else "scalar"
         mark = "native: this machine" if t.name == native else "" if runs_here(t.name) else _elsewhere(t)
         click.echo(f"{t.name:{width}}  {t.summary}{f'  ({mark})' if mark else ''}")
         click.echo(f"{'':{width}}  {vector}, {t.align}-byte alignment, {' '.join(t.c_flags)}")

@@ -49,8 +49,9 @@ class EmulatedNet:
 def cross_tools(target: Target) -> CrossTools:
     """The tools for a target that this machine does not run. CompileError if there are none or they are missing."""
     refused = f"this machine does not run code for target {target.name}"
-    if not target.triple:
-        raise CompileError(f"{refused}, and no emulator for it is known", hint="compile for the target native")
+    if not target.emulator:
+        device = "let the device run the test program that --golden DIR writes, or compile for the target native"
+        raise CompileError(f"{refused}, and no emulator for it is known", hint=device)
     names = (f"{target.triple}-gcc", target.emulator[0])
     found = [shutil.which(name) for name in names]
     missing = [name for name, path in zip(names, found, strict=True) if path is None]

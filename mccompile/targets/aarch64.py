@@ -21,4 +21,5 @@ TARGET = Target(
     emulator=("qemu-aarch64", "-cpu", "cortex-a53"),
     packages=("gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"),
     spare_memory=True,
+    integer="smlal",
 )

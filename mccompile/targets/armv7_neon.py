@@ -29,4 +29,5 @@ TARGET = Target(
     emulator=("qemu-arm", "-cpu", "cortex-a7"),
     packages=("gcc-arm-linux-gnueabihf", "libc6-dev-armhf-cross", "qemu-user"),
     spare_memory=True,
+    integer="smlal",
 )  # fmt: skip

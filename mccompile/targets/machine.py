@@ -34,9 +34,11 @@ class Machine:
     the second cache. Hence there is one target of AVX-512.
 
     Attributes:
-        vector_bytes: width of a vector register; 0: there are none.
+        vector_bytes: width of a vector register; 0: there are none. 4: a register holds one float, and "vectors" of
+            one lane are plain C: what they share with wide ones is that sums are kept in many registers.
         registers: vector registers.
         multiply_adds: of f32, per cycle, by all units together.
+        slow_fma: a product and a sum in one instruction take longer than in two; those are two, then.
         latency: cycles from one multiply-add to the next on the same accumulator.
         loads: of vectors, per cycle, of at most ``load_bytes`` each.
         followed: loads of one loop that hardware follows, and fetches ahead of; 0: any number.
@@ -50,9 +52,10 @@ class Machine:
 
     vector_bytes: int = 0
     registers: int = 16
-    multiply_adds: int = 16
+    multiply_adds: float = 16
+    slow_fma: bool = False
     latency: int = 4
-    loads: int = 2
+    loads: float = 2
     load_bytes: int = 32
     followed: int = 0
     line: int = 64

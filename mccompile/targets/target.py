@@ -37,9 +37,13 @@ class Target:
         triple: where they do not run, ``<triple>-gcc`` compiles for it ("": nothing does),
         emulator: this command runs what it compiled,
         packages: and these packages of Debian and Ubuntu have both.
-        requant: how kernels scale sums of integers to 8 bits: "float", or "fixed" for machines that had better not
-            touch floats: a multiplication of integers, proven to round alike.
+        hosted: programs run under an operating system; False: they are all that runs on a microcontroller.
+        board: the board of `run/` that an emulator has with such a core, for programs that are not hosted.
         spare_memory: there is plenty of memory; Winograd, halos, copies and code that is written out may spend it.
+        requant: how sums of products become 8 bits again: in "float", or "fixed" point, where floats are slower.
+        integer: the arithmetic of integer products, by the instruction they are made of: "mla" one product at a time,
+            "smlad" two of 16 bits, "mve" and "madd" a vector of them, "smlal" a vector of widening ones.
+        prefers: the type that 8-bit values have inside a network, where the choice is ours: "i8" or "u8".
     """
 
     name: str
@@ -57,8 +61,12 @@ class Target:
     triple: str = ""
     emulator: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
-    requant: str = "float"
+    hosted: bool = True
+    board: str = ""
     spare_memory: bool = False
+    requant: str = "float"
+    integer: str = "mla"
+    prefers: str = "i8"
 
     @property
     def lanes(self) -> int:
@@ -81,7 +89,8 @@ class Target:
     @property
     def c_flags(self) -> tuple[str, ...]:
         """All flags of a release build, without warnings."""
-        contract = "-ffp-contract=fast" if self.vector_bytes else "-ffp-contract=off"
+        fused = self.vector_bytes and not self.machine.slow_fma
+        contract = "-ffp-contract=fast" if fused else "-ffp-contract=off"
         return ("-std=c99", "-O3" if self.spare_memory else "-O2", contract, *self.flags)
 
     @property
@@ -136,7 +145,7 @@ def _native() -> Target:
 def runs_here(name: str) -> bool:
     """False where this machine lacks, or may lack, instructions of a target: they would end the process."""
     target = targets().get(name)
-    if target is None or not target.machines:
+    if target is None or (target.hosted and not target.machines):
         return True
     return platform.machine() in target.machines and set(target.features) <= _features()
 

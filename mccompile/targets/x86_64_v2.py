@@ -17,4 +17,6 @@ TARGET = Target(
     machines=("x86_64", "AMD64"),
     features=("sse4_1", "sse4_2", "ssse3", "popcnt"),
     spare_memory=True,
+    integer="madd",
+    prefers="u8",
 )

@@ -17,4 +17,6 @@ TARGET = Target(
     machines=("x86_64", "AMD64"),
     features=("avx2", "fma", "f16c", "bmi2"),
     spare_memory=True,
+    integer="madd",
+    prefers="u8",
 )

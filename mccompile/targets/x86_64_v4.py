@@ -18,4 +18,6 @@ TARGET = Target(
     machines=("x86_64", "AMD64"),
     features=("avx2", "fma", "f16c", "bmi2", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"),
     spare_memory=True,
+    integer="madd",
+    prefers="u8",
 )

@@ -10,8 +10,10 @@ from tests._skips import needs_tool
 WIDE = sorted(name for name, t in targets().items() if t.lanes > 4)
 """Vector targets that are tested on every case; the others share most of their text, and many are emulated."""
 NARROW = sorted(name for name, t in targets().items() if t.lanes == 4)
-EMULATED = sorted(name for name, t in targets().items() if t.triple)
-"""Those with a cross compiler and an emulator."""
+EMULATED = sorted(name for name, t in targets().items() if t.emulator)
+"""Those with a cross compiler and an emulator of their operating system."""
+BARE = sorted(name for name, t in targets().items() if not t.hosted)
+"""Microcontrollers."""
 
 
 def quick(target: str) -> list[str]:
@@ -25,7 +27,7 @@ def needs_target(name: str) -> str:
     """Skips where code of the target runs neither by itself nor emulated."""
     target = resolve(name)
     if not runs_here(name):
-        if not target.triple:
+        if not target.emulator:
             pytest.skip(f"needs a processor of {name}")
         needs_tool(f"{target.triple}-gcc")
         needs_tool(target.emulator[0])

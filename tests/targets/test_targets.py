@@ -11,9 +11,10 @@ import pytest
 
 import mccompile
 from mccompile.targets import target as module
+from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target, resolve, runs_here, targets
 from tests._skips import REPOSITORY, needs_tool
-from tests.support.targets import EMULATED, NARROW, WIDE
+from tests.support.targets import BARE, EMULATED, NARROW, WIDE
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 X86 = "fpu sse2 ssse3 sse4_1 sse4_2 popcnt"
@@ -53,15 +54,43 @@ def macros(command: list[str]) -> set[str]:
     return {line.split()[1].split("(")[0] for line in text.splitlines()}
 
 
-@pytest.mark.parametrize("name", [*WIDE, *NARROW])
+@pytest.mark.parametrize("name", [*WIDE, *NARROW, *BARE])
 def test_the_flags_turn_on_what_the_file_requires(name: str) -> None:
     target = resolve(name)
+    assert target.requires
     assert set(target.requires) <= macros([compiler_of(target), *target.c_flags])
+
+
+@pytest.mark.parametrize("name", [*WIDE, *NARROW])
+def test_primitives_of_an_instruction_set_are_helpers(name: str) -> None:
+    target = resolve(name)
     text = (REPOSITORY / "kernels_templates" / "_lib" / f"vector_{target.isa}.c.j2").read_text()
     assert "call helper(" in text
 
 
-@pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "armv7-neon"])
+@pytest.mark.parametrize("name", BARE)
+def test_microcontrollers_are_data(name: str) -> None:
+    """They have little memory, integers in fixed point, and a name that says what their flags do."""
+    target = resolve(name)
+    assert not runs_here(name)
+    assert (target.align, target.requant, target.machine.l2) == (4, "fixed", 0)
+    assert not target.spare_memory
+    assert target.board
+    assert target.lanes in (0, 1)
+    floats = macros([compiler_of(target), *target.c_flags]) & {"__ARM_FP", "__riscv_flen"}
+    assert bool(floats) == bool(target.lanes)
+    fused = "-ffp-contract=fast" in target.c_flags
+    assert fused == (Capability.FMA in target.capabilities)
+
+
+def test_what_integers_are_made_of_is_known() -> None:
+    for t in targets().values():
+        assert t.integer in ("mla", "smlad", "mve", "madd", "smlal")
+        assert t.prefers in ("i8", "u8")
+        assert t.requant == ("float" if t.hosted else "fixed")
+
+
+@pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "armv7-neon", *BARE])
 def test_without_its_flags_the_generated_file_refuses(name: str, tmp_path: Path) -> None:
     target = resolve(name)
     mccompile.compile(DIGITS, tmp_path, target=name)
@@ -88,7 +117,7 @@ def test_clang_takes_the_same_text(name: str, tmp_path: Path) -> None:
 def test_the_document_has_a_row_for_each_target() -> None:
     text = (REPOSITORY / "docs" / "targets.md").read_text()
     for t in targets().values():
-        vectors = f"{8 * t.vector_bytes} bits" if t.vector_bytes else "none"
+        vectors = f"{8 * t.vector_bytes} bits" if t.lanes > 1 else "one float" if t.lanes else "none"
         row = f"| `{t.name}` | {t.summary} | {vectors} | `{shlex.join(t.c_flags)}` |"
         assert row in text
         assert all(package in text for package in t.packages)

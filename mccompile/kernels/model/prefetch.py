@@ -32,8 +32,8 @@ def prefetching(tile: Kind, weights: int, steps: int, views: Sequence[View], mac
 
 
 def weights_ahead(weights: int, machine: Machine) -> int:
-    """How early ``weights`` elements are asked for; 0 where a quarter of the second cache holds them."""
-    return AHEAD if 4 * weights > machine.l2 // 4 else 0
+    """How early ``weights`` elements are asked for; 0 where a quarter of the second cache holds them, or none is."""
+    return AHEAD if 4 * weights > machine.l2 // 4 > 0 else 0
 
 
 def _nbytes(view: View) -> int:

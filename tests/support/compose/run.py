@@ -46,7 +46,7 @@ class Setting:
         if runs_here(self.target):
             return shutil.which(self.compiler) is not None
         tools = (f"{target.triple}-gcc", *target.emulator[:1])
-        return bool(target.triple) and all(shutil.which(t) for t in tools)
+        return bool(target.emulator) and all(shutil.which(t) for t in tools)
 
 
 SETTINGS = (
