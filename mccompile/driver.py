@@ -30,7 +30,7 @@ from mccompile.search.fit import Room, fit
 from mccompile.search.options import Options, require_sense
 from mccompile.search.resume import load_ir, resume
 from mccompile.search.state import Compilation
-from mccompile.targets.target import resolve
+from mccompile.targets.target import at_level, resolve
 
 __all__ = [
     "Artifacts",
@@ -89,7 +89,7 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
         source=Path(path).name,
         sha256=model.sha256,
         options=options,
-        target=resolve(options.target),
+        target=at_level(resolve(options.target), options.opt_level),
         graph=convert(prepared, name),
         notes=list(prepared.notes),
         onnx_nodes=len(model.graph.nodes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ class BoundView:
     name: str
     view: View
     args: frozenset[str] = frozenset()
+    extents_of: str = ""
     uses: Uses = field(default_factory=Uses, compare=False, repr=False)
 
     @property
@@ -68,8 +70,16 @@ class BoundView:
         return all(s == 0 for f, s in zip(self.view.factors, self.view.strides, strict=True) if f.axis == axis)
 
     def s(self, factor: int) -> str:
-        """The stride of a stored axis, as printed."""
+        """The stride of a stored axis, as printed; with ``extents_of`` as the product of extents, if it is one."""
+        inner = [f.axis for f in self.view.factors[factor + 1 :]]
+        if self.extents_of and self.view.linear and self.view.by_extents()[factor]:
+            names = (self._number(f"{self.extents_of}_e{a}", self.view.shape[a]) for a in inner)
+            return functools.reduce(scaled, names, "1")
         return self._number(f"{self.name}_s{factor}", self.view.strides[factor])
+
+    def step(self, axis: int) -> str:
+        """The stride of a logical axis that is stored as one, as printed."""
+        return self.s([f.axis for f in self.view.factors].index(axis))
 
     def _number(self, name: str, value: int) -> str:
         return self.uses.number(name) if name in self.args else str(value)
@@ -182,7 +192,10 @@ class KernelContext:
         self.e = [self._bound(f"e{i}", v) for i, v in enumerate(self.call.extras)]
 
     def _bound(self, name: str, view: View) -> BoundView:
-        return BoundView(name, view, frozenset(self.call.args), self.uses)
+        by_extents = self.call.args and getattr(self.call.params, "by_extents", False)
+        like_result = name.startswith("e") and view.shape == self.call.results[0].shape
+        extents_of = ("y0" if like_result else name) if by_extents else ""
+        return BoundView(name, view, frozenset(self.call.args), extents_of, self.uses)
 
     @property
     def op(self) -> Op:

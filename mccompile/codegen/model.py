@@ -371,8 +371,9 @@ def model_facts(
     tensors = tuple(
         BlobTensor(b.name, b.type.dtype.name, b.type.shape, program.offsets[b], b.nbytes) for b in program.blob()
     )
-    program_id = blob_id(print_program(program, digests=False), tensors, total, target.align)
-    blob = write_blob(_payload(program, total), tensors, program_id, target.align)
+    align = max([target.align, *(b.align for b in program.module.buffers)])
+    program_id = blob_id(print_program(program, digests=False), tensors, total, align)
+    blob = write_blob(_payload(program, total), tensors, program_id, align)
     passed = [v.buffer for c in calls for v in c.pointers]
     inputs, outputs = _ports(program, "input", ids), _ports(program, "output", ids)
     places = _places(program, ids, (*inputs, *outputs))
@@ -389,7 +390,7 @@ def model_facts(
         c_flags=" ".join(target.required_flags),
         optimisation=recommended_level(target, opt_level),
         requires=target.requires,
-        align=target.align,
+        align=align,
         abi=ABI_VERSION,
         keep_inputs=keep_inputs or bool(inputs and all(p.of_caller for p in inputs)),
         arena_bytes=program.arena_bytes,

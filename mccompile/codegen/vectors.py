@@ -117,6 +117,11 @@ class Vectors:
         rest = segments(extent - whole, self.lanes)
         return (*wide, *(Segment(whole + r.start, whole + r.stop, r.size) for r in rest))
 
+    @staticmethod
+    def even(extent: int, most: int) -> tuple[Segment, ...]:
+        """An axis in runs of at most ``most`` elements, as long as as few of them allow."""
+        return segments(extent, -(-extent // -(-extent // most)))
+
     def groups(self, extent: int, most: int) -> tuple[Segment, ...]:
         """An axis in groups of at most ``most`` vectors."""
         return segments(extent, most * self.lanes)
@@ -151,6 +156,11 @@ class Vectors:
     def whole(self, value: str, count: int) -> str:
         """A value of ``count`` lanes, which may be in half a vector, in a whole one."""
         return self.context.uses.say("mcc_widen({0})", value) if self.half(count) else value
+
+    @staticmethod
+    def zeros(axes: int) -> str:
+        """What an array of vectors with so many axes begins with."""
+        return "{ " * (axes + 1) + "0.0f" + " }" * (axes + 1)
 
     def of(self, dtype: DType) -> Primitives:
         """The vectors whose lanes are of the type that an element is computed in."""

@@ -106,6 +106,12 @@ class View:
     def linear(self) -> bool:
         return is_linear(self.factors)
 
+    def by_extents(self) -> tuple[bool, ...]:
+        """For each stored axis, whether its stride is the product of the extents of those behind it."""
+        extents = [f.extent(self.shape) for f in self.factors]
+        products = [math.prod(extents[i + 1 :]) for i in range(len(extents))]
+        return tuple(p == s or e == 1 for p, s, e in zip(products, self.strides, extents, strict=True))
+
     def axis_strides(self) -> tuple[int, ...]:
         """The stride of each logical axis. InternalError unless `linear`."""
         if not self.linear:

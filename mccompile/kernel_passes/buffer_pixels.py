@@ -1,10 +1,11 @@
-"""Pointwise convolutions take the place of their operand: a pixel is computed aside, then written over it.
+"""Convolutions take the place of their operand: what is still needed of it, or is not yet written, lies aside.
 
     call conv.generic ... params{channels_last} (a, w) -> b
     call conv.generic ... params{channels_last, pixel_buffer} (a, w) -> b scratch b.pixel inplace(0)
 
 All channels of a pixel of ``b`` need all channels of the same pixel of ``a`` and nothing else: with these few numbers
-in a scratch buffer, ``b`` may lie over ``a``, and the two take the memory of one.
+in a scratch buffer, ``b`` may lie over ``a``, and the two take the memory of one. Each kernel says for itself what it
+keeps aside: some pixels, or a plane of a channel (`Variant.staged`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from mccompile.ir.kernel import Block, Buffer, Call, KernelModule
 from mccompile.ir.types import TensorType
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.steps import Step
-from mccompile.kernels.conv.planar import ConvGeneric
-from mccompile.kernels.views.windows import Order
+from mccompile.kernels.registry import variant
 from mccompile.passes.manager import Remarks
 from mccompile.targets.target import Target
 
@@ -26,9 +26,9 @@ WORTH = 0.97
 
 
 def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) -> int:
-    """Let 1x1 convolutions of scalar targets overwrite an operand that nobody reads afterwards, if the planned peak
-    falls. Exact."""
-    if target.spare_memory or target.lanes:
+    """Let 1x1 and depthwise convolutions of targets without wide vectors overwrite an operand that nobody reads
+    afterwards, if the planned peak falls. Exact."""
+    if target.spare_memory or target.lanes > 1:
         return 0
     steps = list(module.body.linear())
     changed, declared = buffered(steps, module.buffers)
@@ -51,20 +51,23 @@ PIXEL = ".pixel"
 
 
 def buffered(steps: Sequence[Step], buffers: Sequence[Buffer]) -> tuple[list[Step], list[Buffer]]:
-    """The steps and buffers with 1x1 convolutions that overwrite an operand which nobody reads afterwards."""
+    """The steps and buffers with convolutions that overwrite an operand which nobody reads afterwards."""
     last = {b: t for t, s in enumerate(steps) for b in s.buffers()}
     changed, declared = list(steps), list(buffers)
     for t, step in enumerate(steps):
-        if not isinstance(step, Call) or not isinstance(step.params, Order) or step.kernel != ConvGeneric.kernel:
+        if not isinstance(step, Call) or not step.reads or step.scratch is not None:
             continue
         x, y = step.reads[0], step.results[0]
-        if x is None or x.buffer.space != "arena" or last[x.buffer] != t or not ConvGeneric.may_buffer_pixels(step):
+        if x is None or x.buffer.space != "arena" or last[x.buffer] != t:
             continue
-        type_ = TensorType(x.dtype.compute, (y.shape[1],))
+        found = variant(step.kernel).staged(step)
+        if found is None:
+            continue
+        type_ = TensorType(x.dtype.compute, (found.count,))
         scratch = Buffer(f"{y.buffer.name}{PIXEL}", type_, "arena", y.buffer.align, role="scratch")
         if any(b.name == scratch.name for b in declared):
             continue
         declared.append(scratch)
         inplace = tuple(sorted({0, *step.inplace}))
-        changed[t] = replace(step, params=replace(step.params, pixel_buffer=True), scratch=scratch, inplace=inplace)
+        changed[t] = replace(step, params=found.params, scratch=scratch, inplace=inplace)
     return changed, declared

@@ -11,7 +11,10 @@ from mccompile.kernel_passes.rewrite.steps import copies
 from mccompile.passes.manager import Pass, PassRecord, passes_in, run_listed
 from mccompile.targets.target import Target
 
-_MEMORY = ("forward-copies", "join-copies", "store-planes", "buffer-pixels", "read-forwards", "offer-overlaps")
+_MEMORY = (
+    "forward-copies", "join-copies", "store-planes", "buffer-pixels", "narrow-tiles", "read-forwards",
+    "offer-overlaps",
+)  # fmt: skip
 
 KERNEL_PIPELINES: dict[str, tuple[str, ...]] = {
     "O0": ("read-forwards",),

@@ -37,7 +37,7 @@ def _key(call: Call) -> object:
     """What two calls must have in common to be rendered from one text."""
     views = tuple(_form(v) for v in (*call.inputs, *call.results))
     scratch = call.scratch.type.dtype if call.scratch else None
-    return (call.kernel, call.op, call.params, views, call.pre, call.post, scratch)
+    return (call.kernel, variant(call.kernel).shared(call), call.params, views, call.pre, call.post, scratch)
 
 
 def share_code(steps: Sequence[Call | Fill], may_share: Callable[[str], bool]) -> list[Call | Fill]:
@@ -51,12 +51,22 @@ def share_code(steps: Sequence[Call | Fill], may_share: Callable[[str], bool]) -
             groups.setdefault(_key(step), []).append(i)
     out = list(steps)
     for group in groups.values():
-        calls = [s for s in (steps[i] for i in group) if isinstance(s, Call)]
+        calls = _alike([s for s in (steps[i] for i in group) if isinstance(s, Call)])
         numbers = [number_names(c) for c in calls]
         differing = tuple(n for n in numbers[0] if len({table[n] for table in numbers}) > 1)
         for i, call in zip(group, calls, strict=True):
             out[i] = replace(call, args=differing)
     return out
+
+
+def _alike(calls: list[Call]) -> list[Call]:
+    """Calls of one group with strides as products of extents, only if they are such in all of them."""
+    params = calls[0].params
+    if not getattr(params, "by_extents", False):
+        return calls
+    if len({tuple(v and v.by_extents() for v in (*c.inputs, *c.results)) for c in calls}) == 1:
+        return calls
+    return [replace(c, params=replace(params, by_extents=False)) for c in calls]  # type: ignore[type-var]
 
 
 def share_modules(modules: Sequence[KernelModule]) -> None:

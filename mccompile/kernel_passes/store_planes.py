@@ -24,9 +24,10 @@ from mccompile.targets.target import Target
 
 
 def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) -> int:
-    """Store planes between convolutions and pools channels-last on scalar targets, if the planned peak falls by that,
-    or by that and what `buffer-pixels` does afterwards. What a kernel cannot address so stays as it is. Exact."""
-    if target.spare_memory or target.lanes:
+    """Store planes between convolutions and pools channels-last on targets without wide vectors, if the planned peak
+    falls by that, or by that and what `buffer-pixels` does afterwards. What kernels cannot address so stays as it is.
+    Exact."""
+    if target.spare_memory or target.lanes > 1:
         return 0
     steps = list(module.body.linear())
     stored, buffers = channels_last(steps, module.buffers, target)

@@ -61,6 +61,8 @@ class MapVector(_Map):
         assert isinstance(op, Map)
         if all(v.dtype == BOOL for v in (*node.inputs, *node.results)):
             return "compilers make vectors of more bools of a plain loop"
+        if target.lanes == 1:
+            return "of one lane it would be the plain loop"
         dtypes = (F32, I32, BOOL, *((F16,) if converts_halves(target) else ()))
         if reason := refusal(node, target, (op.expr, *node.post.values()), dtypes) or _far_operands(node):
             return reason

@@ -16,6 +16,8 @@ from mccompile.kernels.conv.channel_windows import (
     ChannelWindow,
     Strip,
     fit_window,
+    narrow_window,
+    window_distance,
     window_of,
 )
 from mccompile.kernels.variant import (
@@ -55,7 +57,8 @@ class PoolGeneric(Variant):
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         (x,) = node.inputs[:1]
-        b.call(self.kernel, [b.read(x)], [b.result(i) for i in range(len(node.results))], params=Order())
+        b.call(self.kernel, [b.read(x)], [b.result(i) for i in range(len(node.results))],
+               params=Order(by_extents=b.target.compact))  # fmt: skip
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         op, x = after.op, after.reads[0]
@@ -164,6 +167,12 @@ class PoolChannels(Variant):
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
         source = plane_last(b.read(node.inputs[0]))
         b.call(self.kernel, [source], [plane_last(result)], params=offer.params, extras=extras)
+
+    def near(self, call: Call) -> int | None:
+        return window_distance(call)
+
+    def narrowed(self, call: Call, pixels: int) -> Call | None:
+        return narrow_window(call, pixels)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0) or lines_broken(before, after, reads=False)

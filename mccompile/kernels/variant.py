@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
@@ -52,6 +52,14 @@ class Offer:
     @property
     def enlarges_arena(self) -> bool:
         return self.spends_arena or any(lo or hi for d in self.demands for lo, hi in d.halo)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Parameters of a kernel that keeps ``count`` elements of its operand or result in scratch memory."""
+
+    params: object
+    count: int
 
 
 class Builder(Protocol):
@@ -154,9 +162,22 @@ class Variant:
         reads = [None if v is None else b.read(v) for v in node.operands]
         b.call(self.kernel, reads, [b.result(i) for i in range(len(node.results))])
 
+    def shared(self, call: Call) -> Hashable:
+        """What of its operator calls must have in common to share code, if they differ in numbers of views alone."""
+        return call.op
+
     def near(self, call: Call) -> int | None:
         """How many bytes behind the beginning of result 0's buffer that of operand 0 may begin, though they overlap:
         nothing is overwritten before it is read. None if the kernel makes no such offer."""
+        return None
+
+    def staged(self, call: Call) -> Staged | None:
+        """How result 0 may take the place of operand 0, if its kernel keeps aside what it needs; None if not."""
+        return None
+
+    def narrowed(self, call: Call, pixels: int) -> Call | None:
+        """The call with tiles of so few pixels, whose results lie closer behind what it reads; None if it has no
+        larger ones, or makes no offer of that kind."""
         return None
 
     def forwards(self, call: Call) -> Call:
@@ -286,6 +307,8 @@ def not_plain_f32(node: Node, target: Target, operands: int | None = None) -> st
     """Why no vectors of f32 can be read as they are from (the first) ``operands`` of a node; empty if they can."""
     if not target.lanes:
         return "the target has no vectors"
+    if target.compact and target.lanes == 1:
+        return "tiles of single floats take code"
     if node.pre:
         return "an operand has a prologue"
     if any(x is not None and x.dtype != F32 for x in node.operands[:operands]):

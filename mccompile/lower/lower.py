@@ -60,7 +60,8 @@ class _Builder:
             n += 1
             unique = f"{name}.{n}"
         self._names.add(unique)
-        buffer = Buffer(unique, type_, space, self.target.align, **rest)  # type: ignore[arg-type]
+        align = max(self.target.align, type_.dtype.nbytes)
+        buffer = Buffer(unique, type_, space, align, **rest)  # type: ignore[arg-type]
         if buffer.elements > MAX_ELEMENTS:
             raise CompileError(f"tensor {name} of {buffer.elements} elements is too large", where=self.graph.name)
         if space == "caller":

@@ -154,7 +154,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "required_flags": list(c.target.required_flags),
             "name": c.target.name,
             "c_flags": list(c.target.c_flags),
-            "align": c.target.align,
+            "align": facts.align,
         },
         "options": {
             "opt_level": c.options.opt_level,

@@ -17,7 +17,7 @@ from mccompile.ops.registry import lookup
 from mccompile.plan.check import check_program
 from mccompile.search.options import Options
 from mccompile.search.state import Compilation
-from mccompile.targets.target import Target, resolve
+from mccompile.targets.target import Target, at_level, resolve
 
 
 def load_ir(path: str | Path) -> IR:
@@ -59,8 +59,8 @@ def resume(path: Path, options: Options) -> Compilation:
 def _target_of(ir: IR, options: Options) -> Target:
     """The target of the options, or of the text where its kernels are chosen already."""
     if isinstance(ir, Graph):
-        return resolve(options.target)
+        return at_level(resolve(options.target), options.opt_level)
     module = ir.module if isinstance(ir, Program) else ir
     if options.target not in ("native", module.target):
         raise UsageError(f"the kernels in this text are for target {module.target}, not {options.target}")
-    return resolve(module.target)
+    return at_level(resolve(module.target), options.opt_level)

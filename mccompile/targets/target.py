@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mccompile.ir.errors import UsageError
@@ -39,6 +39,7 @@ class Target:
         packages: and these packages of Debian and Ubuntu have both.
         hosted: programs run under an operating system; False: they are all that runs on a microcontroller.
         board: the board of `run/` that an emulator has with such a core, for programs that are not hosted.
+        compact: code is to be small (the level is Os): no target says so of itself.
         spare_memory: there is plenty of memory; Winograd, halos, copies and code that is written out may spend it.
         requant: how sums of products become 8 bits again: in "float", or "fixed" point, where floats are slower.
         integer: the arithmetic of integer products, by the instruction they are made of: "mla" one product at a time,
@@ -63,6 +64,7 @@ class Target:
     packages: tuple[str, ...] = ()
     hosted: bool = True
     board: str = ""
+    compact: bool = False
     spare_memory: bool = False
     requant: str = "float"
     integer: str = "mla"
@@ -112,6 +114,11 @@ def strict_warnings(compiler: str) -> list[str]:
     if "clang" not in compiler:
         return list(STRICT_WARNINGS)
     return ["-Wcast-align" if flag == "-Wcast-align=strict" else flag for flag in STRICT_WARNINGS]
+
+
+def at_level(target: Target, opt_level: str) -> Target:
+    """The target as kernels are chosen for it at an optimisation level."""
+    return replace(target, compact=opt_level == "Os")
 
 
 @functools.cache

@@ -195,7 +195,8 @@ class CaseLibrary:
     def _emulated(self, tools: CrossTools, unit: Path) -> Emulator:
         """All cases as a program."""
         main = self.folder / "emulated_main.c"
-        main.write_text(emulated_main([EmulatedNet(b.facts.name) for b in self.built], self.target.align))
+        align = max(b.facts.align for b in self.built)
+        main.write_text(emulated_main([EmulatedNet(b.facts.name) for b in self.built], align))
         static = ["-static"] if tools.emulator else []  # an emulator has no libraries of its machine
         sources = [unit, self._runtime(tools.compiler, self.flags), main]
         spared = precompiled(tools.compiler, self.flags, unit)

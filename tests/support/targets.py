@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mccompile.targets.target import resolve, runs_here, targets
 from tests._skips import needs_tool
+
+ONE_LANE = "one-lane"
+"""What a microcontroller that computes floats gets, as plain C that any machine runs: a target of tests alone."""
+targets()[ONE_LANE] = replace(
+    resolve("cortex-m4"), name=ONE_LANE, summary="tests", flags=(), requires=(), triple="", packages=(), hosted=True
+)
 
 WIDE = sorted(name for name, t in targets().items() if t.lanes > 4)
 """Vector targets that are tested on every case; the others share most of their text, and many are emulated."""

@@ -18,12 +18,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import numpy as np
+
 from mccompile.ir.graph import Node
+from mccompile.ir.kernel import Call
 from mccompile.kernels.model.tiles import LONG, Segment, narrow, segments, turns
 from mccompile.kernels.views.planes import pair
+from mccompile.kernels.views.windows import tiles_distance
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
@@ -95,7 +99,8 @@ class ChannelWindow:
     """A window over two spatial axes (the first of extent 1 where there is but one).
 
     A tile has ``lines`` x ``pixels`` results of a vector of channels; ``taps`` of a line of the window are worked
-    off at once, their weights in registers. ``pads`` is what comes before the operand.
+    off at once, their weights in registers. ``pads`` is what comes before the operand. With ``overlaps``, results may
+    lie over what has been read; with ``staged``, a channel's plane is copied first, and they may take its place.
     """
 
     pixels: int
@@ -105,6 +110,13 @@ class ChannelWindow:
     strides: tuple[int, int]
     dilations: tuple[int, int]
     pads: tuple[int, int]
+    overlaps: bool = field(default=False, kw_only=True)
+    staged: bool = field(default=False, kw_only=True)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Lines and columns that a window sees beside its first."""
+        return (self.kernel[0] - 1) * self.dilations[0], (self.kernel[1] - 1) * self.dilations[1]
 
     @property
     def long(self) -> bool:
@@ -193,6 +205,32 @@ class ChannelWindow:
         return total
 
 
+def window_distance(call: Call) -> int | None:
+    """How far behind result 0 operand 0 may begin, both [N, H, W, C], where tiles go one channel after the other."""
+    p, x, y = call.params, call.reads[0], call.results[0]
+    assert isinstance(p, ChannelWindow)
+    assert x is not None
+    if not p.overlaps or p.staged:
+        return None
+    n, height, width, channels = y.shape
+    lines = [(o, o + s.size - 1) for s in p.tiles_h(height) for o in range(s.start, s.stop, s.size)]
+    pixels = [(o, o + s.size - 1) for s in p.strips(width, x.shape[2]) for o in range(s.start, s.stop, s.size)]
+    down, along = np.array(lines)[:, :, None, None], np.array(pixels)[:, :, None]
+    batch, c = np.arange(n)[:, None, None, None], np.arange(channels)
+    top = np.clip(down[:, 0] * p.strides[0] - p.pads[0], 0, x.shape[1] - 1)
+    left = np.clip(along[:, 0] * p.strides[1] - p.pads[1], 0, x.shape[2] - 1)
+    return tiles_distance(call, [batch, top, left, c], [batch, down[:, 1], along[:, 1], c])
+
+
+def narrow_window(call: Call, pixels: int) -> Call | None:
+    """The call with tiles of at most so many pixels; see `Variant.narrowed`."""
+    p = call.params
+    assert isinstance(p, ChannelWindow)
+    if not p.overlaps or p.staged or p.pixels * p.lines <= pixels:
+        return None
+    return replace(call, params=replace(p, pixels=pixels, lines=1))
+
+
 Kind = TypeVar("Kind", bound=ChannelWindow)
 
 
@@ -212,6 +250,7 @@ def fit_window(
     With ``weights`` each tap has a vector of them. A product, or what stands for it, takes ``step`` times its cycles.
     """
     x, y = node.inputs[0], node.results[0]
+    window = replace(window, overlaps=not target.spare_memory)
     cycles, best = _best(window, pair(y.shape[2:]), x.shape[-1], target.machine, weights, step)
     least = narrow(target.lanes)
     vectors = -(-y.shape[1] // least) * least / target.lanes

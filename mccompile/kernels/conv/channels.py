@@ -20,7 +20,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, Shape, row_major
-from mccompile.kernels.matmul.packed import in_chunks, pack_columns
+from mccompile.kernels.matmul.packed import in_chunks, pack_columns, rows_distance, rows_narrowed, rows_staged
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import (
@@ -46,9 +46,19 @@ from mccompile.kernels.model.tiles import (
     segments,
     step_cycles,
 )
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, not_plain_f32, operand_pair
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Staged,
+    Variant,
+    computed,
+    lines_broken,
+    not_plain_f32,
+    operand_pair,
+)
 from mccompile.kernels.views.channels import is_channels_last, last
 from mccompile.kernels.views.planes import pair, plane_last
+from mccompile.kernels.views.windows import tiles_distance
 from mccompile.ops.conv import Conv
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
@@ -150,6 +160,15 @@ class ConvRows(Tiled):
         params = prefetching(chunks, w.type.count, w.shape[1], views, b.target.machine)
         b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
 
+    def near(self, call: Call) -> int | None:
+        return rows_distance(call)
+
+    def staged(self, call: Call) -> Staged | None:
+        return rows_staged(call)
+
+    def narrowed(self, call: Call, pixels: int) -> Call | None:
+        return rows_narrowed(call, pixels)
+
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
 
@@ -221,7 +240,9 @@ def _inside(out: int, extent: int, kernel: int, stride: int, dilation: int, pad:
 class PixelTile(Tile, Prefetching):
     """A tile of ``rows`` pixels of a line by vectors of channels; ``chunk`` lines are done for all channels in turn.
 
-    ``pads`` is what comes before the first pixel. Where there are three spatial axes, ``depth`` is the first.
+    ``pads`` is what comes before the first pixel. Where there are three spatial axes, ``depth`` is the first. With
+    ``by_pixels`` all channels of a tile of pixels come before the next pixels, so that results may lie over what has
+    been read; chunks mean nothing.
     """
 
     chunk: int
@@ -230,6 +251,7 @@ class PixelTile(Tile, Prefetching):
     dilations: tuple[int, int]
     pads: tuple[int, int]
     depth: Depth = Depth()
+    by_pixels: bool = False
 
     def chunks_m(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.chunk)
@@ -332,6 +354,31 @@ class ConvChannels(Variant):
         params = prefetching(tile, w.type.count, math.prod(w.shape[1:]), views, b.target.machine)
         b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
 
+    def narrowed(self, call: Call, pixels: int) -> Call | None:
+        p = call.params
+        assert isinstance(p, PixelTile)
+        return replace(call, params=replace(p, rows=pixels)) if p.by_pixels and p.rows > pixels else None
+
+    def near(self, call: Call) -> int | None:
+        p, x, y = call.params, call.reads[0], call.results[0]
+        assert isinstance(p, PixelTile)
+        assert x is not None
+        if not p.by_pixels or y.rank != 4:
+            return None
+        n, height, width, channels = y.shape
+        op = call.op
+        assert isinstance(op, Conv)
+        pixels = [(o, o + s.size - 1) for s in p.strips(width, x.shape[2]) for o in range(s.start, s.stop, s.size)]
+        own = channels // op.groups
+        blocks = [o + s.size - 1 for s in p.tiles_n(own) for o in range(s.start, s.stop, s.size)]
+        ends = np.add.outer(np.arange(0, channels, own), np.array(blocks)).reshape(-1)
+        lowest = np.repeat(np.arange(op.groups) * (x.shape[3] // op.groups), len(blocks))
+        batch, line = np.arange(n)[:, None, None, None], np.arange(height)[:, None, None]
+        along = np.array(pixels)[:, :, None]
+        top = np.clip(line * p.strides[0] - p.pads[0], 0, x.shape[1] - 1)
+        left = np.clip(along[:, 0] * p.strides[1] - p.pads[1], 0, x.shape[2] - 1)
+        return tiles_distance(call, [batch, top, left, lowest], [batch, line, along[:, 1], ends])
+
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
 
@@ -340,7 +387,7 @@ def _far_reads(node: Node, target: Target) -> float:
     """Cycles lost where neighbours in memory are pixels, and a line of each channel is more than the cache holds."""
     x, w = operand_pair(node)
     result = node.results[0]
-    if is_channels_last(x) or x.shape[1] * target.machine.line <= target.machine.l1 // 2:
+    if not target.cached or is_channels_last(x) or x.shape[1] * target.machine.line <= target.machine.l1 // 2:
         return 0.0
     pixels = result.type.count / result.shape[1]
     return FAR * w.type.count / (2 * target.lanes) * pixels / TILE_PIXELS
@@ -383,7 +430,8 @@ def best_pixel_tile(op: Conv, x: Shape, w: Shape, y: Shape, target: Target) -> t
     for vectors in range(1, min(-(-own // target.lanes), MAX_VECTORS) + 1):
         for rows in range(1, min(out[1], MAX_ROWS) + 1):
             if fits(rows, vectors, target):
-                tile = PixelTile(rows, vectors, target.lanes, chunk, *window, depth)
+                by_pixels = not target.spare_memory
+                tile = PixelTile(rows, vectors, target.lanes, chunk, *window, depth, by_pixels)
                 found.append((tile.cycles(out, extents, (own, w[1]), planes, target.machine), -rows * vectors, tile))
     cycles, _, best = min(found, key=lambda f: f[:2])
     return n * op.groups * cycles, best

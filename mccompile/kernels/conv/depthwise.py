@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
-from mccompile.kernels.conv.channel_windows import ChannelWindow, fit_window, window_of
+from mccompile.kernels.conv.channel_windows import (
+    ChannelWindow,
+    fit_window,
+    narrow_window,
+    window_distance,
+    window_of,
+)
 from mccompile.kernels.model.tiles import RUN
 from mccompile.kernels.variant import (
     Builder,
     Offer,
+    Staged,
     Variant,
     computed,
     lines_broken,
@@ -73,6 +80,21 @@ class ConvDepthwise(Variant):
         packed = b.packed(w, PackedDepthwise(b.target.lanes))
         source = plane_last(b.read(x))
         b.call(self.kernel, [source, packed], [plane_last(result)], params=offer.params, extras=extras)
+
+    def near(self, call: Call) -> int | None:
+        return window_distance(call)
+
+    def narrowed(self, call: Call, pixels: int) -> Call | None:
+        return narrow_window(call, pixels)
+
+    def staged(self, call: Call) -> Staged | None:
+        """A plane at a time, with the padding around it."""
+        p, x, y = call.params, call.reads[0], call.results[0]
+        assert isinstance(p, ChannelWindow)
+        assert x is not None
+        if not p.overlaps or p.long or p.strides != (1, 1) or not x.same_elements(y):
+            return None
+        return Staged(replace(p, staged=True), (x.shape[1] + p.reach[0]) * (x.shape[2] + p.reach[1]))
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0) or lines_broken(before, after, reads=False)

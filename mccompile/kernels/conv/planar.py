@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container
-from dataclasses import dataclass
+from collections.abc import Container, Hashable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from mccompile.kernels.variant import (
     Builder,
     Demand,
     Offer,
+    Staged,
     Variant,
     computed,
     lines_broken,
@@ -57,7 +58,7 @@ class ConvGeneric(Variant):
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, w = operand_pair(node)
-        b.call(self.kernel, [b.read(x), b.read(w)], [b.result(0)], params=Order())
+        b.call(self.kernel, [b.read(x), b.read(w)], [b.result(0)], params=Order(by_extents=b.target.compact))
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         op, (x, w) = after.op, after.reads[:2]
@@ -69,14 +70,22 @@ class ConvGeneric(Variant):
         backwards = sums_backwards(x, axes, [1, *(op.dilations[i] for i in taps)]) or sums_backwards(w, axes)
         return backwards or super().refuses(before, after, target)
 
-    @staticmethod
-    def may_buffer_pixels(call: Call) -> bool:
-        """Whether results may take the place of their operands, pixel by pixel, with `Order.pixel_buffer`."""
-        op, (x, w), y = call.op, call.reads[:2], call.results[0]
-        if not isinstance(op, Conv) or x is None or w is None or x.dtype != y.dtype or call.pre or call.scratch:
-            return False
+    def shared(self, call: Call) -> Hashable:
+        """Depthwise convolutions differ in nothing but how many channels there are."""
+        op, w = call.op, call.reads[1]
+        assert isinstance(op, Conv)
+        assert w is not None
+        return replace(op, groups=0) if op.groups == w.shape[0] and w.shape[1] == 1 else op
+
+    def staged(self, call: Call) -> Staged | None:
+        """Pixel by pixel, of 1x1 convolutions."""
+        op, params, (x, w), y = call.op, call.params, call.reads[:2], call.results[0]
+        assert isinstance(op, Conv)
+        assert isinstance(params, Order)
+        if x is None or w is None or x.dtype != y.dtype or call.pre:
+            return None
         pointwise = set(w.shape[2:]) <= {1} and set(op.strides) <= {1} and not any(op.pads) and op.groups == 1
-        return pointwise and x.same_elements(y)
+        return Staged(replace(params, pixel_buffer=True), y.shape[1]) if pointwise and x.same_elements(y) else None
 
     def near(self, call: Call) -> int | None:
         op, w = call.op, call.reads[1]
@@ -124,12 +133,19 @@ class PixelRun:
     pixels: int
 
 
+@dataclass(frozen=True)
+class PointTile(Tile):
+    """``staged``: the pixels of a tile are copied before they are read, so that results may take their place."""
+
+    staged: bool = False
+
+
 class ConvPointwise(Variant):
     """1x1 at stride 1: a matrix product whose columns are the pixels; the spatial axes merge where they can."""
 
     ops = ("conv",)
     kernel = "conv.pointwise"
-    params = Tile
+    params = PointTile
     may_share = False
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
@@ -162,7 +178,17 @@ class ConvPointwise(Variant):
         if result.shape[-1] != chosen.pixels:  # the axes of the views merge less than thought
             tile = best_tile(result.shape[1], result.shape[-1], w.shape[1], b.target)[1]
         packed = b.packed(w, PackedChannels(tile.rows))
-        b.call(self.kernel, [source, packed], [result], params=tile, extras=extras)
+        params = PointTile(tile.rows, tile.vectors, tile.lanes)
+        b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
+
+    def staged(self, call: Call) -> Staged | None:
+        """A tile of pixels at a time, where vectors are single floats."""
+        p, x, y = call.params, call.reads[0], call.results[0]
+        assert isinstance(p, PointTile)
+        assert x is not None
+        if p.lanes > 1 or not x.same_elements(y):
+            return None
+        return Staged(replace(p, staged=True), min(p.width, x.shape[-1]) * x.shape[1])
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)

@@ -19,6 +19,7 @@ from mccompile.kernels.model.tiles import PackedTile, Tile, merge, pitch
 from mccompile.kernels.variant import (
     Builder,
     Offer,
+    Staged,
     Variant,
     computed,
     lines_broken,
@@ -26,6 +27,7 @@ from mccompile.kernels.variant import (
     operand_pair,
     sums_backwards,
 )
+from mccompile.kernels.views.windows import tiles_distance
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
 
@@ -128,8 +130,52 @@ class MatMulPacked(Tiled):
         params = prefetching(chunks, steps * result.shape[-1], steps, views, b.target.machine)
         b.call(self.kernel, [left, packed], [result], params=params, extras=extras, scratch=scratch)
 
+    def near(self, call: Call) -> int | None:
+        return rows_distance(call)
+
+    def staged(self, call: Call) -> Staged | None:
+        return rows_staged(call)
+
+    def narrowed(self, call: Call, pixels: int) -> Call | None:
+        return rows_narrowed(call, pixels)
+
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
+
+
+def rows_distance(call: Call) -> int | None:
+    """How far behind result 0 [..., M, N] operand 0 may begin, where all columns of a tile of rows come before the
+    next rows and vectors are of one lane: wide ones would lose by what compilers may not assume of it."""
+    p, x, y = call.params, call.reads[0], call.results[0]
+    assert isinstance(p, PackedTile)
+    assert x is not None
+    if p.lanes > 1 or p.depth or p.staged or p.axis != x.rank - 2 or p.chunk > p.rows:
+        return None
+    lead = np.meshgrid(*map(np.arange, y.shape[:-2]), indexing="ij", sparse=True)
+    outer = [a[..., None, None] for a in lead]
+    rows = [(o, o + s.size - 1) for s in p.chunks_m(y.shape[-2]) for o in range(s.start, s.stop, s.size)]
+    columns = [o + s.size - 1 for s in p.tiles_n(y.shape[-1]) for o in range(s.start, s.stop, s.size)]
+    ends = np.array(rows)[:, :, None]
+    return tiles_distance(call, [*outer, ends[:, 0], np.array(0)], [*outer, ends[:, 1], np.array(columns)])
+
+
+def rows_staged(call: Call) -> Staged | None:
+    """Tiles of rows kept aside, of a product whose results lie as its operand does; see `rows_distance`."""
+    p, x, y = call.params, call.reads[0], call.results[0]
+    assert isinstance(p, PackedTile)
+    assert x is not None
+    if p.lanes > 1 or p.depth or p.axis != x.rank - 2 or p.chunk > p.rows or not x.same_elements(y):
+        return None
+    return Staged(replace(p, staged=True), p.rows * x.shape[-1])
+
+
+def rows_narrowed(call: Call, rows: int) -> Call | None:
+    """With tiles of fewer rows; see `rows_distance` and `rows_staged`."""
+    p = call.params
+    assert isinstance(p, PackedTile)
+    if p.rows <= rows or (not p.staged and rows_distance(call) is None):
+        return None
+    return replace(call, params=replace(p, rows=rows, chunk=rows))
 
 
 def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:

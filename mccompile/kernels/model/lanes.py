@@ -98,6 +98,8 @@ def refusal(
     whose operands and results may be of ``dtypes``."""
     if not target.lanes:
         return "the target has no vectors"
+    if target.compact and target.lanes == 1:
+        return "loops over single floats take code"
     values = [v for v in (*node.inputs, *node.results) if v is not None]
     if any(v.dtype not in dtypes for v in values):
         return f"only {', '.join(t.name for t in dtypes)} are vectorised"

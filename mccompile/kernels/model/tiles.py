@@ -134,12 +134,14 @@ class PackedTile(Tile, Prefetching):
     """A tile whose columns are packed weights; rows are taken in chunks of ``chunk`` along row axis ``axis``.
 
     All columns are done for a chunk before the next one: what a chunk reads is to stay in the second cache. With
-    ``depth``, so many steps of the reduction are done for all rows of a chunk before the next ones.
+    ``depth``, so many steps of the reduction are done for all rows of a chunk before the next ones. With ``staged``
+    the rows of a tile are copied before they are read, so that results may take their place.
     """
 
     axis: int
     chunk: int
     depth: int = 0
+    staged: bool = False
 
     def chunks_m(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.chunk)

@@ -41,11 +41,13 @@ class Order:
 
     Each element is written when all that it takes has been read, before anything for the next is. With
     ``pixel_buffer`` the results of a pixel are kept until all of them are known, so that they may take the place of
-    what they were computed from.
+    what they were computed from. With ``by_extents`` strides that are products of extents are printed as such: code
+    that several calls share has fewer parameters.
     """
 
     channels_last: bool = False
     pixel_buffer: bool = False
+    by_extents: bool = False
 
 
 def channels_innermost(view: View) -> bool:
@@ -80,6 +82,45 @@ def distance(call: Call, window: Window, channels: Array, channels_last: bool) -
     after = np.minimum.accumulate(read.reshape(-1)[::-1])[::-1][1:]
     gap = int((written.reshape(-1)[:-1] + y.dtype.nbytes - after).max(initial=0))
     return max(gap, 0) if gap < y.buffer.nbytes else None
+
+
+def tiles_distance(call: Call, first: Sequence[Array], last: Sequence[Array]) -> int | None:
+    """As `distance`, of a kernel that goes by tiles and reads all that a tile takes before it writes the tile.
+
+    Args:
+        call: operand 0 and result 0 have an axis each for the grid of tiles, in the order of its loops.
+        first: for each axis of the operand, the lowest coordinate that the tiles along an axis of the grid read.
+        last: for each axis of the result, the highest coordinate that they write. Both are broadcast to the grid.
+
+    >>> from mccompile.ir.kernel import Buffer
+    >>> from mccompile.ir.types import F32, TensorType, row_major
+    >>> from mccompile.ops.registry import lookup
+    >>> x, y = (Buffer(name, TensorType(F32, (1, 6, 2)), "arena", 4) for name in "xy")
+    >>> views = [View(b, (6, 2), row_major(2), (2, 1)) for b in (x, y)]
+    >>> call = Call("matmul.packed", lookup("matmul")(), None, (views[0],), (views[1],))
+    >>> rows = np.arange(0, 6, 2)[:, None]  # tiles of two rows, one column after the other
+    >>> tiles_distance(call, [rows, np.zeros((1, 2), int)], [rows + 1, np.arange(2)[None, :]])
+    12
+    """
+    x, y = call.reads[0], call.results[0]
+    assert x is not None
+    strides = (*x.axis_strides(), *y.axis_strides()) if x.linear and y.linear else (-1,)
+    if min(strides) < 0 or not 0 < y.count <= MOST_ELEMENTS or len(call.results) > 1 or x.buffer.halo:
+        return None
+    read = _sum_of(x, first) * x.dtype.nbytes
+    written = (_sum_of(y, last) + 1) * y.dtype.nbytes
+    read, written = (a.reshape(-1) for a in np.broadcast_arrays(read, written))
+    after = np.minimum.accumulate(read[::-1])[::-1][1:]
+    gap = int((written[:-1] - after).max(initial=0))
+    return max(gap, 0) if gap < y.buffer.nbytes else None
+
+
+def _sum_of(view: View, coordinates: Sequence[Array]) -> Array:
+    """The place in the buffer of each element at coordinates that are broadcast to each other."""
+    total = np.full((1,), view.offset, np.int64)
+    for stride, at in zip(view.axis_strides(), coordinates, strict=True):
+        total = total + at * stride
+    return total
 
 
 def _places(view: View, coordinates: Sequence[Array]) -> Array:
