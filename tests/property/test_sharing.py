@@ -13,7 +13,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
 import mccompile.kernel_passes.share_code as sharing
 from mccompile.codegen.binding import KernelContext
-from mccompile.codegen.kernels import _call_text
+from mccompile.codegen.kernels import kernel_text
 from mccompile.driver import Options
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
@@ -155,7 +155,7 @@ def test_a_shared_kernel_has_one_text_whatever_the_shape(shared_cases: CompileAl
         for step in b.compilation.program.body.linear():
             if isinstance(step, Fill) or not variant(step.kernel).may_share or step.kernel in different:
                 continue
-            texts = [_call_text(KernelContext(s), target) for s in (step, _stretched_call(step))]
+            texts = [kernel_text(KernelContext(s), target) for s in (step, _stretched_call(step))]
             checked.add(step.kernel)
             if texts[0] != texts[1]:
                 lines = [ab for ab in zip(*(t.splitlines() for t in texts), strict=False) if ab[0] != ab[1]]
