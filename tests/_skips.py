@@ -38,8 +38,13 @@ TOOLS = {
     "arm-none-eabi-gcc": Tool("gcc-arm-none-eabi libnewlib-arm-none-eabi", ("-c",)),
     "aarch64-linux-gnu-gcc": Tool("gcc-aarch64-linux-gnu libc6-dev-arm64-cross", ("-static", "-lm")),
     "arm-linux-gnueabihf-gcc": Tool("gcc-arm-linux-gnueabihf libc6-dev-armhf-cross", ("-static", "-lm")),
+    "riscv64-unknown-elf-gcc": Tool(
+        "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf", ("--specs=picolibc.specs", "-c")
+    ),
     "qemu-aarch64": Tool("qemu-user"),
     "qemu-arm": Tool("qemu-user"),
+    "qemu-system-arm": Tool("qemu-system-arm"),
+    "qemu-system-riscv32": Tool("qemu-system-misc"),
     "valgrind": Tool("valgrind"),
 }
 """Those whose packages a reader could not guess; `.ci/run` installs the same ones."""

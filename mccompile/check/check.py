@@ -22,6 +22,7 @@ from mccompile.ir.graph import Graph
 from mccompile.onnxio import tensor_names
 from mccompile.run.build import compiler_version
 from mccompile.run.emulate import compiler_for
+from mccompile.run.measure import Measured
 from mccompile.run.memory import Fences
 from mccompile.run.network import Array, Network
 from mccompile.run.stack import Stack, stack_of
@@ -69,6 +70,7 @@ class CheckResult:
         trace: the layers, if they were asked for.
         ties: of a quantised network whose outputs are not those of the reference: whether that is right.
         notes: what was decided for the user.
+        measured: what the last run took, where it was on an emulated board.
     """
 
     model: str
@@ -80,14 +82,15 @@ class CheckResult:
     trace: Trace | None = None
     ties: Ties | None = None
     notes: tuple[str, ...] = ()
+    measured: Measured | None = None
 
     @property
     def ok(self) -> bool:
         judged = self.ties.ok if self.ties is not None else all(r.ok for r in self.runs)
         return judged and not self.faults and (self.trace is None or self.trace.ok)
 
-    def lines(self) -> list[str]:
-        """What to show a user, at most about 25 lines."""
+    def lines(self, profile: bool = False) -> list[str]:
+        """What to show a user, at most about 25 lines, and one for each step with ``profile``."""
         lines = [f"{self.model} for {self.target}, against {self.judge}"]
         lines += [f"note: {note}" for note in self.notes[:3]]
         for run in self.runs:
@@ -98,6 +101,8 @@ class CheckResult:
         lines += [line for fault in self.faults for line in f"FAIL {fault}".splitlines()[:4]]
         if self.trace is not None:
             lines += _trace_lines(self.trace)
+        if self.measured is not None:
+            lines += [*self.measured.lines(), *(self.measured.table() if profile else [])]
         return [*lines, "ok" if self.ok else "FAILED"]
 
     def to_json(self) -> dict[str, Any]:
@@ -116,6 +121,7 @@ class CheckResult:
             "trace": self.trace.to_json() if self.trace else None,
             "ties": self.ties.to_json() if self.ties else None,
             "notes": list(self.notes),
+            "measured": self.measured.to_json() if self.measured else None,
         }
 
 
@@ -198,8 +204,10 @@ def check_folder(
     cases = _cases(graph, judge, inputs, expect, seed)
     factor = tolerance_factor(graph)
     runs, unstable = _run_all(network, cases, factor, compilation.options.keep_inputs)
-    if not fences.intact():
+    if not fences.intact() or not network.intact():
         unstable.append("a kernel writes outside of the arena")
+    measured = network.measured()
+    unstable += measured.faults if measured else []
     layers = None
     if per_layer:
         traced = Network(out, hooks=TRACE_HOOKS, allocate=fences.allocate)
@@ -222,6 +230,7 @@ def check_folder(
         trace=layers,
         ties=ties,
         notes=tuple(compilation.notes),
+        measured=measured,
     )
 
 

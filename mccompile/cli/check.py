@@ -22,23 +22,35 @@ CHECK_FAILED = 3
 @click.option("--expect", type=click.Path(path_type=Path), metavar="Y.npz",
               help="Expected outputs by name.  [default: onnxruntime's, or onnx.reference's]")
 @click.option("--per-layer", is_flag=True, help="Also compare inner values: the first and the worst that differ.")
+@click.option("--profile", is_flag=True,
+              help="Also print the instructions of each step, where the target runs on an emulated board.")
 @click.option("--seed", default=0, show_default=True, help="Seed of random inputs.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @o.JSON
 def check(
-    model: Path, inputs: Path | None, expect: Path | None, per_layer: bool, seed: int, quiet: bool, as_json: bool,
-    tune: bool, tuning: Path | None, **build: Any,
+    model: Path, inputs: Path | None, expect: Path | None, per_layer: bool, profile: bool, seed: int, quiet: bool,
+    as_json: bool, tune: bool, tuning: Path | None, **build: Any,
 ) -> int:  # fmt: skip
-    """Compile MODEL, build the C with the system's compiler, run it and compare with the reference."""
+    """Compile MODEL, build the C, run it and compare with the reference.
+
+    The C is built by the system's compiler; for another kind of machine by a cross compiler, and run in an emulator:
+    what is for a microcontroller on an emulated board, where instructions are counted, too.
+    """
     from mccompile.check.check import check as run
     from mccompile.cli.watch import Progress
     from mccompile.ir.errors import UsageError
     from mccompile.ir.files import SUFFIX, read_arrays
+    from mccompile.targets.target import resolve
 
     if model.suffix == SUFFIX:
         raise UsageError("check needs the .onnx model: it compares with what that computes")
     with Progress.of("tune", quiet or as_json) as at:
         options = o.tuned(o.make_options(build), [model], tune, tuning, at)
+    if profile and not resolve(options.target).board:
+        raise UsageError(
+            f"--profile counts instructions on an emulated board, and {options.target} has none",
+            hint="`mccompile bench --per-layer` measures the time of each step on this machine",
+        )
     result = run(
         model,
         options,
@@ -50,5 +62,5 @@ def check(
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=1))
     elif not quiet or not result.ok:
-        click.echo("\n".join(result.lines()))
+        click.echo("\n".join(result.lines(profile)))
     return 0 if result.ok else CHECK_FAILED

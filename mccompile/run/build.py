@@ -76,6 +76,11 @@ def build_program(compiler: Sequence[str], sources: Sequence[Path], flags: Seque
     return _built(compiler, sources, flags, include, "")
 
 
+def build_object(compiler: Sequence[str], source: Path, flags: Sequence[str], *include: Path) -> Path:
+    """As `build_program`, the object file of one source; its name ends in `.board.o`, which linker scripts go by."""
+    return _built(compiler, [source], [*flags, "-c"], include, ".board.o")
+
+
 def _built(
     compiler: Sequence[str], sources: Sequence[Path], flags: Sequence[str], include: Sequence[Path], suffix: str
 ) -> Path:

@@ -1,4 +1,7 @@
-"""Networks for other machines: built by a cross compiler, run by an emulator, their memory sent and fetched."""
+"""Networks for other machines: built by a cross compiler, run by an emulator, their memory sent and fetched.
+
+What runs under an operating system is an ordinary program there; what does not is the image of a board (`firmware`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -16,20 +19,29 @@ import numpy as np
 
 from mccompile.codegen.templates import indent_c, render
 from mccompile.ir.errors import CompileError
+from mccompile.run.boards import Board, board_of
 from mccompile.run.build import build_program, c_compiler
 from mccompile.run.memory import Array
 from mccompile.targets.target import Target, runs_here
 
-_WRITE, _READ, _INIT, _RUN = range(4)
+_WRITE, _READ, _INIT, _RUN, _FENCES, _STACK = range(6)
 _BLOB = 0
+
+FENCE_BYTES = 4 * 1024
+"""Of known bytes before and behind each memory of a network."""
 
 
 @dataclass(frozen=True)
 class CrossTools:
-    """Commands: what compiles for a target, and what runs the program."""
+    """Commands: what compiles for a target, and what runs the program; on a board, where there is one."""
 
     compiler: tuple[str, ...]
     emulator: tuple[str, ...]
+    board: Board | None = None
+
+    def with_arguments(self, arguments: Sequence[str]) -> CrossTools:
+        """The same with more arguments for the emulator."""
+        return replace(self, emulator=(self.emulator[0], *arguments, *self.emulator[1:]))
 
 
 @dataclass(frozen=True)
@@ -49,10 +61,12 @@ class EmulatedNet:
 def cross_tools(target: Target) -> CrossTools:
     """The tools for a target that this machine does not run. CompileError if there are none or they are missing."""
     refused = f"this machine does not run code for target {target.name}"
-    if not target.emulator:
+    board = board_of(target)
+    emulator = target.emulator if board is None else board.emulator
+    if not emulator:
         device = "let the device run the test program that --golden DIR writes, or compile for the target native"
         raise CompileError(f"{refused}, and no emulator for it is known", hint=device)
-    names = (f"{target.triple}-gcc", target.emulator[0])
+    names = (f"{target.triple}-gcc", emulator[0])
     found = [shutil.which(name) for name in names]
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if missing:
@@ -61,7 +75,7 @@ def cross_tools(target: Target) -> CrossTools:
             hint=f"install them (Debian, Ubuntu: apt install {' '.join(target.packages)}), or let the device run the "
             "test program that --golden DIR writes",
         )
-    return CrossTools((names[0],), target.emulator)
+    return CrossTools((names[0],), emulator, board)
 
 
 def compiler_for(target: Target) -> Sequence[str]:
@@ -69,9 +83,15 @@ def compiler_for(target: Target) -> Sequence[str]:
     return c_compiler() if runs_here(target.name) else cross_tools(target).compiler
 
 
-def emulated_main(nets: Sequence[EmulatedNet], align: int) -> str:
-    """The C of the main program that serves networks."""
-    return indent_c(render("_model/emulated_main.c.j2", nets=nets, align=align))
+def emulated_main(nets: Sequence[EmulatedNet], align: int, *, board: bool = False, fence: int = 0) -> str:
+    """The C of the main program that serves networks.
+
+    Args:
+        align: of arenas and blobs, in bytes.
+        board: for a board; else for an operating system.
+        fence: known bytes before and behind each memory (sanitizers, which know its bounds, want none).
+    """
+    return indent_c(render("_model/emulated_main.c.j2", nets=nets, align=align, board=board, fence=fence))
 
 
 def build_emulated(
@@ -80,12 +100,13 @@ def build_emulated(
     """The program that serves a network, built once for equal content."""
     with tempfile.TemporaryDirectory(prefix="mccompile-emulated-") as folder:
         main = Path(folder) / "emulated_main.c"
-        main.write_text(emulated_main([net], align))
+        main.write_text(emulated_main([net], align, fence=FENCE_BYTES))
         return build_program(tools.compiler, [*sources, main], [*flags, "-static"], include)
 
 
 class Emulator:
-    """A running program of `build_emulated`. Its memory outlives a run; it ends with this object."""
+    """A running program of `build_emulated` or `firmware.build_firmware`. Its memory outlives a run; it ends with
+    this object."""
 
     def __init__(self, program: Path, tools: CrossTools) -> None:
         self.command = [*tools.emulator, str(program)]
@@ -126,6 +147,14 @@ class Emulator:
             arena[:] = np.frombuffer(self._receive(arena.nbytes), np.uint8)
         return status
 
+    def broken_fences(self) -> int:
+        """Bytes beside the memories of the networks that were overwritten so far."""
+        return self._word(_FENCES)
+
+    def stack_bytes(self) -> int:
+        """The stack that the last run has used; 0 where nobody knows."""
+        return self._word(_STACK)
+
     def text(self, status: int) -> str:
         """What a status that was answered means."""
         return self._texts[status]
@@ -138,6 +167,11 @@ class Emulator:
         code, length = struct.unpack("=iI", self._receive(8))
         self._texts[code] = self._receive(length).decode()
         return int(code)
+
+    def _word(self, what: int) -> int:
+        self._send(struct.pack("=4I", what, 0, 0, 0))
+        (word,) = struct.unpack("=I", self._receive(4))
+        return int(word)
 
     def _send(self, data: bytes) -> None:
         try:

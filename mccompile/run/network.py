@@ -18,7 +18,9 @@ import numpy as np
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.run.build import build_library
-from mccompile.run.emulate import EmulatedNet, Emulator, build_emulated, cross_tools
+from mccompile.run.emulate import FENCE_BYTES, EmulatedNet, Emulator, build_emulated, cross_tools
+from mccompile.run.firmware import build_firmware
+from mccompile.run.measure import Measured, Meter
 from mccompile.run.memory import Allocate, Array, aligned_bytes, guarded_bytes
 from mccompile.targets.target import Target, resolve, runs_here
 
@@ -87,7 +89,8 @@ class Network:
         hooks: C to build in.
         allocate: where arena and blob come from (`guarded_bytes` finds reads past their ends).
         model: which one, where the folder holds several.
-        emulate: run what this machine does not run in an emulator: right, but slow, and without ``hooks``.
+        emulate: run what this machine does not run in an emulator: right, but slow, and without ``hooks``. What runs
+            without an operating system runs on an emulated board, and `measured` tells what that took.
 
     Raises:
         UsageError: ``out_dir`` holds no compiled model.
@@ -102,6 +105,8 @@ class Network:
     _net: Any
     _run: Callable[[Any], int]
     _text: Callable[[int], str]
+    _emulator: Emulator | None = None
+    _meter: Meter | None = None
 
     def __init__(
         self,
@@ -197,9 +202,27 @@ class Network:
         self._net = [*self.arenas.values(), *self._lent.values()]
         tools = cross_tools(target)
         net = EmulatedNet(self.name, len(self.arenas), tuple(self._lent))
-        emulator = Emulator(build_emulated(tools, net, target.align, sources, flags, include), tools)
+        if tools.board is None:
+            program = build_emulated(tools, net, target.align, sources, flags, include)
+        else:
+            fences = 2 * FENCE_BYTES + target.align
+            tools.board.require_room([self._blob.nbytes + fences, *(a.nbytes + fences for a in self._net)])
+            program = build_firmware(tools, net, target, sources, flags, include)
+            self._meter = Meter(program, target, tools.board, self.report)
+            tools = tools.with_arguments(self._meter.arguments)
+        self._emulator = emulator = Emulator(program, tools)
         self._run, self._text = emulator.run, emulator.text
         self._expect_ok(emulator.init(self._net, self._blob), "init")
+
+    def intact(self) -> bool:
+        """False if anything was written beside the memory that an emulated network has there."""
+        return self._emulator is None or self._emulator.broken_fences() == 0
+
+    def measured(self) -> Measured | None:
+        """What the last run has taken on an emulated board; None where it was on none."""
+        if self._meter is None or self._emulator is None:
+            return None
+        return self._meter.measured(self._emulator.stack_bytes())
 
     def _expect_ok(self, status: int, what: str) -> None:
         if status:

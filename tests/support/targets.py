@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mccompile.run.boards import board_of
 from mccompile.targets.target import resolve, runs_here, targets
 from tests._skips import needs_tool
 
@@ -21,7 +22,7 @@ NARROW = sorted(name for name, t in targets().items() if t.lanes == 4)
 EMULATED = sorted(name for name, t in targets().items() if t.emulator)
 """Those with a cross compiler and an emulator of their operating system."""
 BARE = sorted(name for name, t in targets().items() if not t.hosted)
-"""Microcontrollers."""
+"""Microcontrollers: they run on emulated boards."""
 
 
 def quick(target: str) -> list[str]:
@@ -35,8 +36,10 @@ def needs_target(name: str) -> str:
     """Skips where code of the target runs neither by itself nor emulated."""
     target = resolve(name)
     if not runs_here(name):
-        if not target.emulator:
+        board = board_of(target)
+        emulator = target.emulator if board is None else board.emulator
+        if not emulator:
             pytest.skip(f"needs a processor of {name}")
         needs_tool(f"{target.triple}-gcc")
-        needs_tool(target.emulator[0])
+        needs_tool(emulator[0])
     return name

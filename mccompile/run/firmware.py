@@ -1,0 +1,94 @@
+"""A network as the image of a board: linked with a start, a linker script and semihosting of our own.
+
+The image holds what the network needs of the C library as well, and nothing that it does not need. What belongs to
+the board (the start, the serving of requests) lies in sections of its own, so that the sizes of the others are the
+network's:
+
+    .board   start, semihosting, main       .board_bss, .stacks   their memory
+    .text    network, runtime, library      .data, .bss           the network has none: the library's
+    .rodata  their constants                .mcc_marks            addresses of steps, not loaded
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from mccompile.ir.errors import CompileError
+from mccompile.run.boards import BARE, Board
+from mccompile.run.build import build_object, build_program, cache_dir
+from mccompile.run.emulate import FENCE_BYTES, CrossTools, EmulatedNet, emulated_main
+from mccompile.targets.target import Target
+
+PARTS = (".text", ".rodata", ".data", ".bss")
+"""The sections of an image that are the network's."""
+
+_OWN_FLAGS = ("-std=gnu99", "-O1", "-g0")
+"""Of the board's own C: it needs assembly, and need not be fast."""
+
+
+def build_firmware(
+    tools: CrossTools, net: EmulatedNet, target: Target, sources: Sequence[Path], flags: Sequence[str], include: Path
+) -> Path:
+    """The image that serves a network on a board, with marks at its steps; built once for equal content.
+
+    Args:
+        tools: of `cross_tools`, with a board.
+        sources, flags, include: of the network, as `build_program` takes them.
+
+    Raises:
+        CompileError: the compiler complains, or the code does not fit into the board's memory.
+    """
+    assert tools.board is not None
+    with tempfile.TemporaryDirectory(prefix="mccompile-firmware-") as folder:
+        main = Path(folder) / "emulated_main.c"
+        main.write_text(emulated_main([net], target.align, board=True, fence=FENCE_BYTES))
+        objects = board_objects(tools, target, [main], include)
+    marked = [*flags, '-DMCC_HOOKS_HEADER="marks.h"']
+    return link(tools, tools.board, [*sources, *objects], marked, include)
+
+
+def board_objects(tools: CrossTools, target: Target, more: Sequence[Path], include: Path) -> list[Path]:
+    """Object files of the board's own parts, and of ``more`` C files that belong to it."""
+    assert tools.board is not None
+    flags = [*target.flags, *tools.board.specs, *_OWN_FLAGS]
+    own = [build_object(tools.compiler, BARE / name, flags, BARE) for name in (tools.board.start, "board.c")]
+    return [*own, *(build_object(tools.compiler, path, flags, include, BARE) for path in more)]
+
+
+def link(
+    tools: CrossTools, board: Board, sources: Sequence[Path], flags: Sequence[str], include: Path
+) -> Path:
+    """The image of C files and objects, without what nothing refers to."""
+    sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+    start = ["-nostartfiles", f"-T{_linker_script(board)}", *board.specs]
+    try:
+        return build_program(tools.compiler, sources, [*flags, *sections, *start], include, BARE)
+    except CompileError as e:
+        if "overflowed by" not in str(e):
+            raise
+        words = str(e).replace("'", "`").split("`")
+        region = next(word for word in words if word in ("CODE", "RAM", "BULK"))
+        memory = {"CODE": board.code, "RAM": board.ram, "BULK": board.bulk}[region]
+        over = str(e).split("overflowed by ")[1].split()[0]
+        raise CompileError(
+            f"the program does not fit on the emulated board {board.name}: its {memory.length:,} bytes of {region} "
+            f"are exceeded by {int(over):,}",
+            hint="compile with -Os, or check a smaller network there",
+        ) from e
+
+
+def _linker_script(board: Board) -> Path:
+    """The script as a file whose name changes with its text, as what is cached goes by the names in flags."""
+    text = board.linker_script
+    path = cache_dir() / f"{board.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.ld"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(suffix=".ld", dir=path.parent)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        os.replace(name, path)
+    return path
