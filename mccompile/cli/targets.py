@@ -38,5 +38,7 @@ def targets(as_json: bool) -> None:
 
 
 def _elsewhere(target: Target) -> str:
+    if target.board:
+        return f"not this machine's; check runs it on an emulated {target.board}"
     emulator = f"; check runs it in {target.emulator[0]}" if target.emulator else ""
     return f"not this machine's{emulator}"

@@ -31,13 +31,18 @@ _OWN_FLAGS = ("-std=gnu99", "-O1", "-g0")
 
 
 def build_firmware(
-    tools: CrossTools, net: EmulatedNet, target: Target, sources: Sequence[Path], flags: Sequence[str], include: Path
+    tools: CrossTools,
+    nets: Sequence[EmulatedNet],
+    target: Target,
+    sources: Sequence[Path],
+    flags: Sequence[str],
+    include: Path,
 ) -> Path:
-    """The image that serves a network on a board, with marks at its steps; built once for equal content.
+    """The image that serves networks on a board; built once for equal content. The steps of one alone are marked.
 
     Args:
         tools: of `cross_tools`, with a board.
-        sources, flags, include: of the network, as `build_program` takes them.
+        sources, flags, include: of the networks, as `build_program` takes them.
 
     Raises:
         CompileError: the compiler complains, or the code does not fit into the board's memory.
@@ -45,10 +50,10 @@ def build_firmware(
     assert tools.board is not None
     with tempfile.TemporaryDirectory(prefix="mccompile-firmware-") as folder:
         main = Path(folder) / "emulated_main.c"
-        main.write_text(emulated_main([net], target.align, board=True, fence=FENCE_BYTES))
+        main.write_text(emulated_main(nets, target.align, board=True, fence=FENCE_BYTES))
         objects = board_objects(tools, target, [main], include)
-    marked = [*flags, '-DMCC_HOOKS_HEADER="marks.h"']
-    return link(tools, tools.board, [*sources, *objects], marked, include)
+    marked = ['-DMCC_HOOKS_HEADER="marks.h"'] if len(nets) == 1 else []
+    return link(tools, tools.board, [*sources, *objects], [*flags, *marked], include)
 
 
 def board_objects(tools: CrossTools, target: Target, more: Sequence[Path], include: Path) -> list[Path]:

@@ -207,7 +207,7 @@ class Network:
         else:
             fences = 2 * FENCE_BYTES + target.align
             tools.board.require_room([self._blob.nbytes + fences, *(a.nbytes + fences for a in self._net)])
-            program = build_firmware(tools, net, target, sources, flags, include)
+            program = build_firmware(tools, [net], target, sources, flags, include)
             self._meter = Meter(program, target, tools.board, self.report)
             tools = tools.with_arguments(self._meter.arguments)
         self._emulator = emulator = Emulator(program, tools)

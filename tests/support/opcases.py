@@ -24,6 +24,7 @@ from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case
 from mccompile.run.build import build_program, run_compiler
 from mccompile.run.emulate import CrossTools, EmulatedNet, Emulator, cross_tools, emulated_main
+from mccompile.run.firmware import build_firmware
 from mccompile.run.memory import Allocate, aligned_bytes
 from mccompile.targets.target import Target, runs_here
 from tests._skips import needs_tool
@@ -193,10 +194,13 @@ class CaseLibrary:
         self._emulator.close()
 
     def _emulated(self, tools: CrossTools, unit: Path) -> Emulator:
-        """All cases as a program."""
+        """All cases as a program, or as the image of a board."""
+        nets = [EmulatedNet(b.facts.name) for b in self.built]
+        if tools.board is not None:
+            runtime = self._runtime(tools.compiler, [*self.flags, *tools.board.specs])
+            return Emulator(build_firmware(tools, nets, self.target, [unit, runtime], self.flags, self.folder), tools)
         main = self.folder / "emulated_main.c"
-        align = max(b.facts.align for b in self.built)
-        main.write_text(emulated_main([EmulatedNet(b.facts.name) for b in self.built], align))
+        main.write_text(emulated_main(nets, max(b.facts.align for b in self.built)))
         static = ["-static"] if tools.emulator else []  # an emulator has no libraries of its machine
         sources = [unit, self._runtime(tools.compiler, self.flags), main]
         spared = precompiled(tools.compiler, self.flags, unit)

@@ -26,11 +26,12 @@ from tests.support.harness import build
 from tests.support.opcases import CaseLibrary, agreement, case_inputs, compile_case, mismatch
 from tests.support.real_models import RealModel, real_models
 from tests.support.small_models import write_model
-from tests.support.targets import EMULATED, NARROW, needs_target
+from tests.support.targets import BARE, EMULATED, NARROW, needs_target
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 REAL = {m.name: m for m in real_models() if not m.later}
 QUICK = ("kws_dscnn_fp32", "mnist8")
+ON_BOARDS = [t for t in ("cortex-m4", "riscv32imac") if t in BARE]
 SLOW = ("go1_policy", "dtln_stage2", "squeezenet_fp16")
 GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14]]
 
@@ -43,7 +44,7 @@ def foreign(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("target", "cases"), [*((t, 1) for t in EMULATED), *(pytest.param(t, 5, marks=pytest.mark.slow) for t in NARROW)]
+    ("target", "cases"), [*((t, 1) for t in (*EMULATED, *ON_BOARDS)), *(pytest.param(t, 5, marks=pytest.mark.slow) for t in NARROW)]
 )
 def test_operators_agree_with_onnxruntime(target: str, cases: int, tmp_path: Path) -> None:
     """Every operator, ``cases`` samples of each, in one program."""
