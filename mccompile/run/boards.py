@@ -13,7 +13,8 @@ BARE = Path(__file__).parent / "bare"
 """C, assembly and linker script of programs that run without an operating system."""
 
 START_STACK, RUN_STACK = 4 * 1024, 64 * 1024
-"""Bytes of stack for what serves a network, and of the stack that the network itself runs on and that is watched."""
+"""Bytes of stack for what serves a network, and of the stack that the network itself runs on and that is watched.
+There is as much again below it, so that it is seen where that was not enough."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Board:
 
     def require_room(self, blocks: Sequence[int]) -> None:
         """CompileError unless blocks of so many bytes fit, each into the first memory with room for it."""
-        left = {"RAM": self.ram.length - START_STACK - RUN_STACK - DATA_BYTES, "bulk memory": self.bulk.length}
+        left = {"RAM": self.ram.length - START_STACK - 2 * RUN_STACK - DATA_BYTES, "bulk memory": self.bulk.length}
         for size in blocks:
             place = next((name for name, room in left.items() if size <= room), None)
             if place is None:

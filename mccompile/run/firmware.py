@@ -34,6 +34,7 @@ def build_firmware(
     tools: CrossTools,
     nets: Sequence[EmulatedNet],
     target: Target,
+    align: int,
     sources: Sequence[Path],
     flags: Sequence[str],
     include: Path,
@@ -42,6 +43,7 @@ def build_firmware(
 
     Args:
         tools: of `cross_tools`, with a board.
+        align: of arenas and blobs, in bytes.
         sources, flags, include: of the networks, as `build_program` takes them.
 
     Raises:
@@ -50,7 +52,7 @@ def build_firmware(
     assert tools.board is not None
     with tempfile.TemporaryDirectory(prefix="mccompile-firmware-") as folder:
         main = Path(folder) / "emulated_main.c"
-        main.write_text(emulated_main(nets, target.align, board=True, fence=FENCE_BYTES))
+        main.write_text(emulated_main(nets, align, board=True, fence=FENCE_BYTES))
         objects = board_objects(tools, target, [main], include)
     marked = ['-DMCC_HOOKS_HEADER="marks.h"'] if len(nets) == 1 else []
     return link(tools, tools.board, [*sources, *objects], [*flags, *marked], include)

@@ -60,8 +60,8 @@ class Measured:
 
     @property
     def faults(self) -> list[str]:
-        if self.stack_bytes >= RUN_STACK:
-            return [f"the {RUN_STACK:,} bytes of stack that a run has on the emulated board were not enough"]
+        if self.stack_bytes > RUN_STACK:
+            return [f"a run takes {self.stack_bytes:,} bytes of stack or more, and has {RUN_STACK:,} on the board"]
         return []
 
     def lines(self) -> list[str]:

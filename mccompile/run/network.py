@@ -201,13 +201,14 @@ class Network:
     def _bind_emulator(self, target: Target, sources: list[Path], flags: list[str], include: Path) -> None:
         self._net = [*self.arenas.values(), *self._lent.values()]
         tools = cross_tools(target)
+        align = int(self.report["target"]["align"])
         net = EmulatedNet(self.name, len(self.arenas), tuple(self._lent))
         if tools.board is None:
-            program = build_emulated(tools, net, target.align, sources, flags, include)
+            program = build_emulated(tools, net, align, sources, flags, include)
         else:
-            fences = 2 * FENCE_BYTES + target.align
+            fences = 2 * FENCE_BYTES + align
             tools.board.require_room([self._blob.nbytes + fences, *(a.nbytes + fences for a in self._net)])
-            program = build_firmware(tools, [net], target, sources, flags, include)
+            program = build_firmware(tools, [net], target, align, sources, flags, include)
             self._meter = Meter(program, target, tools.board, self.report)
             tools = tools.with_arguments(self._meter.arguments)
         self._emulator = emulator = Emulator(program, tools)

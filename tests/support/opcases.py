@@ -196,11 +196,13 @@ class CaseLibrary:
     def _emulated(self, tools: CrossTools, unit: Path) -> Emulator:
         """All cases as a program, or as the image of a board."""
         nets = [EmulatedNet(b.facts.name) for b in self.built]
+        align = max(b.facts.align for b in self.built)
         if tools.board is not None:
             runtime = self._runtime(tools.compiler, [*self.flags, *tools.board.specs])
-            return Emulator(build_firmware(tools, nets, self.target, [unit, runtime], self.flags, self.folder), tools)
+            image = build_firmware(tools, nets, self.target, align, [unit, runtime], self.flags, self.folder)
+            return Emulator(image, tools)
         main = self.folder / "emulated_main.c"
-        main.write_text(emulated_main(nets, max(b.facts.align for b in self.built)))
+        main.write_text(emulated_main(nets, align))
         static = ["-static"] if tools.emulator else []  # an emulator has no libraries of its machine
         sources = [unit, self._runtime(tools.compiler, self.flags), main]
         spared = precompiled(tools.compiler, self.flags, unit)

@@ -44,7 +44,11 @@ def foreign(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("target", "cases"), [*((t, 1) for t in (*EMULATED, *ON_BOARDS)), *(pytest.param(t, 5, marks=pytest.mark.slow) for t in NARROW)]
+    ("target", "cases"),
+    [
+        *((t, 1) for t in (*EMULATED, *ON_BOARDS)),
+        *(pytest.param(t, 5, marks=pytest.mark.slow) for t in NARROW),
+    ],
 )
 def test_operators_agree_with_onnxruntime(target: str, cases: int, tmp_path: Path) -> None:
     """Every operator, ``cases`` samples of each, in one program."""

@@ -14,7 +14,7 @@ extern uint8_t __ram_start[], __ram_end[], __bulk_start[], __bulk_end[];
 
 int main(void);
 void board_main(void);
-void board_fault(const uint32_t *frame);
+void board_fault(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t link);
 void board_trap(uint32_t cause, uint32_t place);
 int32_t board_call(int32_t (*function)(const void *), const void *argument, uint32_t *stack_end);
 
@@ -180,9 +180,14 @@ void board_trap(uint32_t cause, uint32_t place)
     board_fail((cause == 2u) ? "an illegal instruction at" : "a fault of the processor at", place);
 }
 #else
-/* `frame` is what the processor has put onto the stack: r0-r3, r12, lr, pc, xpsr. */
-void board_fault(const uint32_t *frame)
+/* The processor has put r0-r3, r12, lr, pc, xpsr onto the stack that `link` tells of, if there was room. */
+void board_fault(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t link)
 {
-    board_fail("a fault of the processor at", frame[6]);
+    const volatile uint32_t *const status = (const volatile uint32_t *)0xE000ED28u; /* CFSR */
+
+    if ((*status & 0x1010u) != 0u) { /* STKERR, MSTKERR */
+        board_fail("the stack is exhausted, fault status", *status);
+    }
+    board_fail("a fault of the processor at", ((link & 4u) != 0u) ? process_stack[6] : main_stack[6]);
 }
 #endif

@@ -22,7 +22,7 @@ void *board_memory(size_t bytes);
  * instructions are counted from its first to its last. */
 int32_t board_run(int32_t (*function)(const void *), const void *argument);
 
-/* Bytes of that stack that the last board_run has touched; all of them: there were too few. */
+/* Bytes of that stack, and of what is below it, that the last board_run has touched. */
 uint32_t board_stack_used(void);
 
 /* Writes a line `text` and, in hexadecimal, `value` to the standard error; ends the program with a status of 2. */

@@ -30,24 +30,34 @@ board_start:
     .type fault, %function
 fault:
     mrs r0, msp
+    mrs r1, psp
+    mov r2, lr
     bl board_fault
     .pool
 
-/* int32_t board_call(int32_t (*function)(const void *), const void *argument, uint32_t *stack_end) */
+/* int32_t board_call(int32_t (*function)(const void *), const void *argument, uint32_t *stack_end)
+ * The process stack is the watched one, so that a fault has the main stack for its handler. */
     .section .text.board_call, "ax", %progbits
     .global board_call
     .thumb_func
     .type board_call, %function
 board_call:
     push {r4, lr}
-    mov r4, sp
-    mov sp, r2
     mov r3, r0
     mov r0, r1
+    msr psp, r2
+    mrs r2, control
+    movs r4, #2 /* SPSEL */
+    orrs r2, r4
+    msr control, r2
+    isb
 1:
     blx r3
 2:
-    mov sp, r4
+    mrs r2, control
+    bics r2, r4
+    msr control, r2
+    isb
     pop {r4, pc}
 
     .section .mcc_marks, "", %progbits
