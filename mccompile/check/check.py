@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from mccompile import driver
-from mccompile.check.compare import F16_FACTOR, Comparison, compare
+from mccompile.check.compare import Comparison, compare, tolerance_factor
+from mccompile.check.golden import golden_files
 from mccompile.check.reference import Expected, Judge, open_judge, random_inputs
 from mccompile.check.ties import Ties, is_quantised, judge_layers, rounded_names
 from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace
@@ -25,6 +26,7 @@ from mccompile.run.emulate import compiler_for
 from mccompile.run.measure import Measured
 from mccompile.run.memory import Fences
 from mccompile.run.network import Array, Network
+from mccompile.run.program import run_program
 from mccompile.run.stack import Stack, stack_of
 from mccompile.targets.target import Target, runs_here, strict_warnings
 
@@ -150,6 +152,7 @@ def check(
     inputs: Mapping[str, Array] | None = None,
     expect: Mapping[str, Array] | None = None,
     per_layer: bool = False,
+    golden: bool = False,
     seed: int = 0,
 ) -> CheckResult:
     """Compile a model into a temporary folder, build it with strict warnings, run it and compare.
@@ -163,6 +166,7 @@ def check(
         inputs: arrays by ONNX name; random ones (`random_inputs`) of ``seed`` and ``seed + 1`` if absent.
         expect: outputs by ONNX name, all or some, that replace the reference; needs ``inputs``.
         per_layer: also compare each inner value that exists both in the ONNX model and in the generated code.
+        golden: also build and run the test program that ``--golden`` writes.
         seed: of random inputs.
 
     Returns:
@@ -178,7 +182,9 @@ def check(
         compilation, files = driver.compile_files(model, options)
         out = Path(folder) / compilation.graph.name
         write_folder(out, files)
-        return check_folder(model, compilation, out, inputs=inputs, expect=expect, per_layer=per_layer, seed=seed)
+        return check_folder(
+            model, compilation, out, inputs=inputs, expect=expect, per_layer=per_layer, golden=golden, seed=seed
+        )
 
 
 def check_folder(
@@ -189,6 +195,7 @@ def check_folder(
     inputs: Mapping[str, Array] | None = None,
     expect: Mapping[str, Array] | None = None,
     per_layer: bool = False,
+    golden: bool = False,
     seed: int = 0,
 ) -> CheckResult:
     """As `check`, for files that lie in ``out`` already."""
@@ -208,6 +215,8 @@ def check_folder(
         unstable.append("a kernel writes outside of the arena")
     measured = network.measured()
     unstable += measured.faults if measured else []
+    if golden:
+        unstable += _golden_faults(compilation, out, network.report, cases[0])
     layers = None
     if per_layer:
         traced = Network(out, hooks=TRACE_HOOKS, allocate=fences.allocate)
@@ -257,12 +266,6 @@ def _explained(
         tuple(w for t in found for w in t.wrong),
     )  # fmt: skip
     return whole, faults
-
-
-def tolerance_factor(graph: Graph) -> float:
-    """What the tolerance is multiplied by: more where anything is stored as f16."""
-    values = [*graph.inputs, *graph.constants, *(r for n in graph.nodes for r in n.results)]
-    return F16_FACTOR if any(v.dtype.name == "f16" for v in values) else 1.0
 
 
 def _build(out: Path, target: Target, fences: Fences) -> tuple[Network, list[str]]:
@@ -365,6 +368,19 @@ def _run_all(
     if moved:
         faults.append(f"output {', '.join(moved)} depends on what the arena holds before the run")
     return runs, faults
+
+
+def _golden_faults(c: Compilation, out: Path, report: Mapping[str, Any], case: _Case) -> list[str]:
+    """What is wrong with the test program of a case, on the target's machine."""
+    for name, data in golden_files(c, case.inputs, case.expected.values, case.expected.noise).items():
+        (out / name).write_bytes(data)
+    parts = report.get("sources", [f"{c.graph.name}.c", "mcc.c"])
+    sources = [out / name for name in (*parts, f"test_{c.graph.name}.c")]
+    done = run_program(c.target, sources, c.target.c_flags, out)
+    if done.returncode == 0 and done.stdout.endswith(f"PASS {c.graph.name}\n"):
+        return []
+    said = " ".join([*done.stdout.splitlines()[:2], *done.stderr.splitlines()[:2]])
+    return [f"the test program ended with status {done.returncode}: {said}"]
 
 
 def _same(a: Array, b: Array) -> bool:

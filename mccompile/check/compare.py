@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.ir.graph import Graph
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 OF_SLICE = 1e-4
@@ -177,3 +179,9 @@ def _errors(got: Array, want: Array) -> Array:
         error = np.abs(g - w)
     same = (g == w) | (np.isnan(g) & np.isnan(w))
     return np.where(same, 0.0, np.where(np.isfinite(error), error, np.inf))
+
+
+def tolerance_factor(graph: Graph) -> float:
+    """What the tolerance is multiplied by: more where anything is stored as f16."""
+    values = [*graph.inputs, *graph.constants, *(r for n in graph.nodes for r in n.results)]
+    return F16_FACTOR if any(v.dtype.name == "f16" for v in values) else 1.0

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mccompile.check.check import tolerance_factor
-from mccompile.check.compare import channel_axis, tolerances
+from mccompile.check.compare import channel_axis, tolerance_factor, tolerances
 from mccompile.check.reference import open_judge, random_inputs
 from mccompile.codegen.blob import declare_c
 from mccompile.codegen.model import Port

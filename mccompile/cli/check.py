@@ -22,14 +22,15 @@ CHECK_FAILED = 3
 @click.option("--expect", type=click.Path(path_type=Path), metavar="Y.npz",
               help="Expected outputs by name.  [default: onnxruntime's, or onnx.reference's]")
 @click.option("--per-layer", is_flag=True, help="Also compare inner values: the first and the worst that differ.")
+@click.option("--golden", is_flag=True, help="Also run the test program that --golden DIR writes when compiling.")
 @click.option("--profile", is_flag=True,
               help="Also print the instructions of each step, where the target runs on an emulated board.")
 @click.option("--seed", default=0, show_default=True, help="Seed of random inputs.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @o.JSON
 def check(
-    model: Path, inputs: Path | None, expect: Path | None, per_layer: bool, profile: bool, seed: int, quiet: bool,
-    as_json: bool, tune: bool, tuning: Path | None, **build: Any,
+    model: Path, inputs: Path | None, expect: Path | None, per_layer: bool, golden: bool, profile: bool, seed: int,
+    quiet: bool, as_json: bool, tune: bool, tuning: Path | None, **build: Any,
 ) -> int:  # fmt: skip
     """Compile MODEL, build the C, run it and compare with the reference.
 
@@ -57,6 +58,7 @@ def check(
         inputs=None if inputs is None else read_arrays(inputs),
         expect=None if expect is None else read_arrays(expect),
         per_layer=per_layer,
+        golden=golden,
         seed=seed,
     )
     if as_json:

@@ -12,7 +12,7 @@ from mccompile.targets.target import Target
 BARE = Path(__file__).parent / "bare"
 """C, assembly and linker script of programs that run without an operating system."""
 
-START_STACK, RUN_STACK = 4 * 1024, 64 * 1024
+START_STACK, RUN_STACK = 16 * 1024, 64 * 1024
 """Bytes of stack for what serves a network, and of the stack that the network itself runs on and that is watched.
 There is as much again below it, so that it is seen where that was not enough."""
 

@@ -53,17 +53,22 @@ def build_firmware(
     with tempfile.TemporaryDirectory(prefix="mccompile-firmware-") as folder:
         main = Path(folder) / "emulated_main.c"
         main.write_text(emulated_main(nets, align, board=True, fence=FENCE_BYTES))
-        objects = board_objects(tools, target, [main], include)
+        objects = [*board_objects(tools, target, "board.c"), *_objects(tools, target, [main], include)]
     marked = ['-DMCC_HOOKS_HEADER="marks.h"'] if len(nets) == 1 else []
     return link(tools, tools.board, [*sources, *objects], [*flags, *marked], include)
 
 
-def board_objects(tools: CrossTools, target: Target, more: Sequence[Path], include: Path) -> list[Path]:
-    """Object files of the board's own parts, and of ``more`` C files that belong to it."""
+def board_objects(tools: CrossTools, target: Target, *parts: str) -> list[Path]:
+    """Object files of the board's own parts: its start, and files of `BARE`, if not those of a program with files."""
+    assert tools.board is not None
+    names = (tools.board.start, *(parts or ("board.c", "program.c")))
+    return _objects(tools, target, [BARE / name for name in names], BARE)
+
+
+def _objects(tools: CrossTools, target: Target, sources: Sequence[Path], include: Path) -> list[Path]:
     assert tools.board is not None
     flags = [*target.flags, *tools.board.specs, *_OWN_FLAGS]
-    own = [build_object(tools.compiler, BARE / name, flags, BARE) for name in (tools.board.start, "board.c")]
-    return [*own, *(build_object(tools.compiler, path, flags, include, BARE) for path in more)]
+    return [build_object(tools.compiler, path, flags, include, BARE) for path in sources]
 
 
 def link(

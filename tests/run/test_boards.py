@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper
 
 import mccompile
 from mccompile import driver
+from mccompile.check import check as check_module
 from mccompile.check.check import CheckResult, check, check_folder
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError
@@ -21,6 +23,7 @@ from mccompile.run.boards import BOARDS, RUN_STACK, board_of
 from mccompile.run.elf import sections
 from mccompile.run.measure import Measured
 from mccompile.run.network import Network
+from mccompile.run.program import run_program
 from mccompile.targets.target import resolve
 from tests._skips import REPOSITORY, needs_shared, needs_tool
 from tests.check.conftest import compile_to, save, small_net, spoil, step_writing
@@ -196,6 +199,70 @@ def test_the_table_has_a_line_for_each_step_and_json_has_all(tmp_path: Path) -> 
     assert data["instructions"] == measured(result).instructions
     assert [s["step"] for s in data["steps"]] == [0, 1, 2, 3, 4]
     assert data["sections"][".text"] > 0
+
+
+# ---- programs with a main of their own -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [*THREE, "native"])
+def test_the_golden_program_runs_where_the_network_runs(tmp_path: Path, target: str) -> None:
+    result = check(small_net(tmp_path / "small.onnx"), Options(target=needs_target(target)), golden=True)
+    assert result.ok, result.lines()
+
+
+@pytest.mark.parametrize("target", [ARM, "riscv32imac", "native"])
+def test_the_golden_program_judges_by_itself(tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right answers, but other ones expected by the program: what it prints is told."""
+    needs_target(target)
+    right = check_module.golden_files
+    other = {"left": 0.0, "y": 5.0}
+
+    def shifted(c: Any, inputs: Any, outputs: Any, noise: Any) -> Any:
+        return right(c, inputs, {n: a + np.float32(other[n]) for n, a in outputs.items()}, noise)
+
+    monkeypatch.setattr(check_module, "golden_files", shifted)
+    result = check(small_net(tmp_path / "small.onnx"), Options(target=target), golden=True)
+    assert all(run.ok for run in result.runs)
+    assert len(result.faults) == 1
+    assert re.search(r"ended with status 1: FAIL y: \S+ instead of \S+ at element \d", result.faults[0])
+
+
+@pytest.mark.parametrize("target", [ARM, "riscv32imac"])
+def test_programs_have_files_heap_and_numbers(tmp_path: Path, target: str) -> None:
+    needs_target(target)
+    (tmp_path / "given.txt").write_text("12 -3.5 word\n" + "x" * 5000 + "end")
+    (tmp_path / "p.c").write_text(PROGRAM)
+    done = run_program(resolve(target), [tmp_path / "p.c"], resolve(target).c_flags, tmp_path)
+    assert (done.returncode, done.stdout) == (7, "program 12 -3.500 word 5003 end none\n")
+    assert (tmp_path / "made.txt").read_text() == "hello 1e-05\n"
+
+
+PROGRAM = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv)
+{
+    char word[8];
+    char *rest = malloc(6000);
+    int i = 0;
+    float x = 0.0f;
+    FILE *file = fopen("given.txt", "r");
+    FILE *made = fopen("made.txt", "w");
+    if ((argc != 1) || (rest == NULL) || (fscanf(file, "%d %f %7s", &i, &x, word) != 3)) {
+        return 1;
+    }
+    (void)fgetc(file);
+    const size_t length = fread(rest, 1, 6000, file);
+    (void)fclose(file);
+    (void)fprintf(made, "hello %g\\n", 1e-5);
+    (void)fclose(made);
+    rest[length] = '\\0';
+    printf("%s %d %.3f %s %u %s", argv[0], i, (double)x, word, (unsigned)length, rest + length - 3);
+    printf(" %s\\n", (fopen("absent.txt", "r") == NULL) ? "none" : "some");
+    return 7;
+}
+"""
 
 
 # ---- what is missing or too large -------------------------------------------------------------------------

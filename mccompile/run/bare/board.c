@@ -12,7 +12,8 @@ extern uint32_t __data_load[], __data_start[], __data_end[], __bss_start[], __bs
 extern uint32_t __stack_start[], __stack_end[];
 extern uint8_t __ram_start[], __ram_end[], __bulk_start[], __bulk_end[];
 
-int main(void);
+int main(int argc, char **argv);
+void board_close_library(void);
 void board_main(void);
 void board_fault(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t link);
 void board_trap(uint32_t cause, uint32_t place);
@@ -160,9 +161,16 @@ uint32_t board_stack_used(void)
     return (uint32_t)((uintptr_t)__stack_end - (uintptr_t)at);
 }
 
-/* The start: memory as C expects it, then main. */
+/* Without program.c there is no library to close. */
+__attribute__((weak)) void board_close_library(void)
+{
+}
+
+/* The start: memory as C expects it, then main, which may be one without parameters. */
 void board_main(void)
 {
+    char name[] = "program";
+    char *arguments[] = { name, NULL };
     const uint32_t *from = __data_load;
 
     for (uint32_t *to = __data_start; to < __data_end; ++to) {
@@ -171,7 +179,9 @@ void board_main(void)
     for (uint32_t *to = __bss_start; to < __bss_end; ++to) {
         *to = 0u;
     }
-    board_exit(main());
+    const int status = main(1, arguments);
+    board_close_library();
+    board_exit(status);
 }
 
 #if defined(__riscv)

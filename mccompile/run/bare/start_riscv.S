@@ -9,6 +9,7 @@ board_start:
     la gp, __global_pointer$
     .option pop
     la sp, __start_stack_end
+    la tp, __thread_start
     la t0, trap
     csrw mtvec, t0
 #if defined(__riscv_flen)
