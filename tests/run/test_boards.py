@@ -157,6 +157,19 @@ def test_instructions_are_counted_exactly_and_in_their_step(tmp_path: Path) -> N
         assert len(changed) == 1
 
 
+@pytest.mark.parametrize("before", [500, 505, 506, 507, 508, 509, 510, 511])
+def test_where_code_lies_changes_nothing(tmp_path: Path, before: int) -> None:
+    """An emulator translates page by page, of 1 KiB; here a loop lies across the boundary of two."""
+    empty = measured(spoiled(tmp_path, '__asm__ volatile("" : : : "r2", "r3", "cc");'))
+    lines = [
+        "b 1f", ".balign 1024", f".rept {before}", "nop", ".endr", "1: movs r3, #50",
+        "0: mul.w r2, r2, r2", "mul.w r2, r2, r2", "mul.w r2, r2, r2", "subs r3, #1", "bne 0b",
+    ]  # fmt: skip
+    found = measured(spoiled(tmp_path, '__asm__ volatile("{}" : : : "r2", "r3", "cc");'.format("\\n".join(lines))))
+    assert (found.instructions or 0) - (empty.instructions or 0) == 2 + 50 * 5
+    assert (found.cycles or 0) - (empty.cycles or 0) == 3 + 1 + 50 * 5 + 49 * 2
+
+
 def test_two_builds_count_the_same(tmp_path: Path) -> None:
     assert measured(spoiled(tmp_path, "")) == measured(spoiled(tmp_path, ""))
 
