@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -100,7 +101,7 @@ def measure(name: str, target: str, level: str) -> Row:
             write_folder(out, files)
             result = check_folder(model, compilation, out)
     except CompileError as e:
-        return Row(name, target, " ".join(e.rule.split())[:SHORT])
+        return Row(name, target, _reason(e))
     found = result.measured
     if not all(run.ok for run in result.runs):
         return Row(name, target, "its results are wrong: " + " ".join(result.lines()[1:])[:SHORT])
@@ -113,13 +114,22 @@ def measure(name: str, target: str, level: str) -> Row:
     )  # fmt: skip
 
 
+def _reason(error: CompileError) -> str:
+    """An error in a line: which operators are not supported, or what else it begins with."""
+    operators = sorted(set(re.findall(r"operator (\S+) is not supported", str(error))))
+    if operators:
+        return f"not supported: {', '.join(operators)}"
+    return " ".join(error.rule.split())[:SHORT]
+
+
 # ---- the document ------------------------------------------------------------------------------------------
 
 
 def document(rows: Sequence[Row], level: str) -> str:
     """The whole text."""
     compilers = sorted({_compiler(r.target) for r in rows})
-    text = [INTRODUCTION.format(level=level, compilers=", ".join(compilers), published_code=PUBLISHED_CODE)]
+    said = {"level": level, "compilers": ", ".join(compilers), "published_code": PUBLISHED_CODE}
+    text = [INTRODUCTION.rstrip("\n").format_map(said)]
     for kind, title in (("int8", "Quantised to 8 bits"), ("fp32", "Floats")):
         ours = [r for r in rows if r.name.endswith(f"_{kind}")]
         if ours:

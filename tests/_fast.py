@@ -27,7 +27,8 @@ THOROUGH = (
     "kernels/test_views.py", "models", "ops/test_exact_answers.py", "ops/test_indexing.py",
     "ops/test_normalisation.py", "ops/test_operators.py", "ops/test_recurrent.py", "packaging/test_skips.py",
     "packaging/test_wheel.py", "passes/test_models.py", "plan/test_alloc_minimalloc.py", "property",
-    "runtime/test_mcc_build.py", "safety/test_arena.py", "safety/test_inplace.py", "targets", "tune",
+    "run/test_boards.py", "runtime/test_mcc_build.py", "safety/test_arena.py", "safety/test_inplace.py", "targets",
+    "tune",
 )  # fmt: skip
 """Folders and files whose tests mostly compile C, run programs, or search for long."""
 

@@ -123,10 +123,11 @@ class Network:
         target = self.report["target"]["name"]
         here = runs_here(target)
         if not here and (hooks is not None or not emulate):
+            board = "; `mccompile check --profile` counts the instructions of this one on an emulated board"
             raise CompileError(
                 f"this machine does not run code for target {target}"
                 + (", and an emulator shows no inner values" if emulate else ""),
-                hint="compile for the target native",
+                hint="compile for the target native" + (board if resolve(target).board else ""),
             )
         sources = self.report.get("sources", [f"{self.name}.c", "mcc.c"])
         c_flags = [*self.report["target"]["c_flags"], *flags]

@@ -16,6 +16,7 @@ from pathlib import Path
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ops.sampling import Case
+from mccompile.run.boards import board_of
 from mccompile.run.memory import guarded_bytes
 from mccompile.targets.target import resolve, runs_here, strict_warnings
 from tests.support.compose.drawn import composition
@@ -46,8 +47,9 @@ class Setting:
         target = resolve(self.target)
         if runs_here(self.target):
             return shutil.which(self.compiler) is not None
-        tools = (f"{target.triple}-gcc", *target.emulator[:1])
-        return bool(target.emulator) and all(shutil.which(t) for t in tools)
+        board = board_of(target)
+        emulator = target.emulator if board is None else board.emulator
+        return bool(emulator) and all(shutil.which(t) for t in (f"{target.triple}-gcc", emulator[0]))
 
 
 SETTINGS = (
@@ -57,7 +59,7 @@ SETTINGS = (
     Setting("generic", "gcc", ("-O3",)), Setting("native", "gcc", ("-O2",)), Setting(ONE_LANE),
     Setting(ONE_LANE, "clang", ("-O1",)),
 )  # fmt: skip
-EMULATED = (Setting("aarch64"), Setting("armv7-neon"))
+EMULATED = (Setting("aarch64"), Setting("armv7-neon"), Setting("cortex-m4"), Setting("riscv32imac"))
 LEVELS = ("O2", "O0", "O2", "Os", "O3", "O2", "O1", "O3", "Os", "O2")
 
 
