@@ -19,6 +19,7 @@ from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES
 from mccompile.onnxio import op_names
 from mccompile.report.summary import MAX_LINES, summary
 from tests.cli.conftest import Run, floats, save, spawn
+from tests.support.targets import needs_target
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
@@ -291,6 +292,24 @@ def test_targets(run: Run) -> None:
     assert "-ffp-contract=off" in text
     rows = json.loads(run("targets", "--json").stdout)
     assert [row["name"] for row in rows if row["native"]]
+
+
+def test_check_on_a_board(run: Run, model: Path) -> None:
+    needs_target("cortex-m4")
+    done = run("check", model, "--target", "cortex-m4", "--profile", "--golden")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"on board mps2-an386 \(cortex-m4\): [\d,]+ instructions, about [\d,]+ cycles", done.output)
+    assert "ONNX nodes" in done.output
+    data = json.loads(run("check", model, "--target", "cortex-m4", "--json").stdout)
+    assert data["measured"]["steps"]
+    assert data["measured"]["board"] == "mps2-an386"
+
+
+def test_a_profile_needs_a_board(run: Run, model: Path) -> None:
+    done = run("check", model, "--profile", "--target", "generic")
+    assert done.exit_code == 2
+    assert "generic has none" in done.output
+    assert "bench --per-layer" in done.output
 
 
 def test_check(run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
