@@ -280,9 +280,9 @@ uint32_t mcc_blob_dim(const mcc_blob_tensor *t, uint32_t axis);
 #endif
 
 /* What a generated program says for each step: the call of a kernel between the hooks. `result` is the array that the
- * kernel writes, or with _TO a pointer to so many bytes; further ones follow as MCC_TRACE. A kernel that checks its data
- * answers a status, which `status` takes; where it is not MCC_OK nothing is traced, and the program ends behind the
- * macro. */
+ * kernel writes, or with _TO a pointer to so many bytes; further ones follow as MCC_TRACE. A kernel that checks its
+ * data answers a status, which `status` takes; where it is not MCC_OK nothing is traced, and the program ends behind
+ * the macro. */
 #define MCC_STEP(step, call, result) MCC_STEP_TO(step, call, result, sizeof(result))
 
 #define MCC_STEP_TO(step, call, result, bytes) \

@@ -20,6 +20,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.op import Op
 from mccompile.ir.types import F32, I32, DType, Factor
+from mccompile.kernels.integers import begun_with
 from mccompile.kernels.model.tiles import Segment
 
 
@@ -155,17 +156,24 @@ def _factor_c(f: Factor, coordinate: str | int) -> Code:
 
 @dataclass(frozen=True)
 class Head:
-    """What a function is declared as; ``external`` ones can be called from other files."""
+    """What a function is declared as; ``external`` ones can be called from other files, those ``apart`` are
+    never part of their caller."""
 
     name: str
     params: str
     answers_status: bool = False
     external: bool = False
+    apart: bool = False
+
+    @property
+    def definition(self) -> str:
+        """The first lines of its definition: where the linker puts it, what it is declared as."""
+        return f"MCC_PLACE_CODE\n{self.text}"
 
     @property
     def text(self) -> str:
-        """The first line of its definition."""
-        linkage = "" if self.external else "static "
+        """What it is declared as."""
+        linkage = "" if self.external else "static MCC_NOINLINE " if self.apart else "static "
         return f"{linkage}{'mcc_status' if self.answers_status else 'void'} {self.name}({self.params})"
 
 
@@ -219,10 +227,11 @@ class KernelContext:
         """The C parameter list. What shares memory with something else is not ``restrict``."""
         return self.some_params(*(v for v in (*self.x, *self.e, *self.y) if v is not None))
 
-    def head(self, answers_status: bool = False) -> str:
-        """The first line of the kernel, which ends with MCC_OK if it ``answers_status``."""
-        self.declared = Head(KERNEL_NAME, self.params, answers_status, self.external)
-        return self.declared.text
+    def head(self, answers_status: bool = False, apart: bool = False) -> str:
+        """The first lines of the kernel, which ends with MCC_OK if it ``answers_status``. One that stands ``apart``
+        from its caller has all registers for its sums."""
+        self.declared = Head(KERNEL_NAME, self.params, answers_status, self.external, apart)
+        return self.uses.say(self.declared.definition)
 
     def some_params(self, *views: BoundView) -> str:
         """The parameters of a function that sees some of the views, the scratch and the numbers."""
@@ -271,9 +280,12 @@ class KernelContext:
         """The arithmetic of sums of products of operand ``i``."""
         return Accumulator(self.loaded(i))
 
-    def store(self, r: int, value: str, *coordinates: str | int) -> str:
-        """Statements that apply the epilogue of result ``r`` to ``value`` and store it at coordinates."""
+    def store(self, r: int, value: str, *coordinates: str | int, begun: int = -1) -> str:
+        """Statements that apply the epilogue of result ``r`` to ``value`` and store it at coordinates. Where the sum
+        has ``begun`` with an extra operand that the epilogue adds first, it is not added again."""
         body = dict(self.call.post).get(r)
+        if body is not None and begun >= 0:
+            body = begun_with(body, begun)
         if body is None:
             return self.y[r].put(value, *coordinates)
         emitter = Emitter(self._leaf(value, coordinates), self.uses)

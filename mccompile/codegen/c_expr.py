@@ -106,6 +106,10 @@ class Emitter:
 
     def _text(self, e: ex.Expr) -> Code:
         match e:
+            case ex.Apply(fn="sat_i8" | "sat_u8", operands=(ex.Apply(fn="asr", operands=(
+                ex.Apply(fn="add", operands=(ex.Apply(fn="mulhi", operands=(a, m)), c)), n)),)):  # fmt: skip
+                parts = [bare(self._walk(p)) for p in (a, m, c, n)]
+                return closed(f"{self.uses.use(f'mcc_requant_{e.dtype}')}({', '.join(parts)})")
             case ex.Var(index=index):
                 return code(self.leaf(index))
             case ex.Num():

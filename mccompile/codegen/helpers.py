@@ -47,7 +47,8 @@ class _Declarations:
 def helpers_of(target: Target) -> Mapping[str, Helper]:
     """All helpers for a target, in the order in which files print them: those needed by others may stand behind."""
     declared = _Declarations()
-    environment().get_template("_lib/scalar.c.j2").render(helper=declared.helper)
+    for scalar in ("scalar", "scalar_integer"):
+        environment().get_template(f"_lib/{scalar}.c.j2").render(helper=declared.helper)
     if target.lanes:
         vector = environment().get_template("_lib/vector.c.j2")
         vector.render(helper=declared.helper, target=target, lanes=target.lanes)

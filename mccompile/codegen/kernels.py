@@ -91,7 +91,7 @@ def _fill(step: Fill, external: bool) -> Rendered:
     view = BoundView("y0", step.view)
     value = view.uses.say(literal(step.value, view.dtype))
     head = Head(KERNEL_NAME, f"{view.ctype} *{view.name}", external=external)
-    text = render("fill/generic.c.j2", head=head.text, k=KernelContext, y=view, value=value)
+    text = render("fill/generic.c.j2", head=head.definition, k=KernelContext, y=view, value=value)
     return Rendered(head, text, frozenset(view.uses.names))
 
 

@@ -9,7 +9,6 @@ from mccompile._version import __version__
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Kernel, KernelPool
 from mccompile.codegen.model import ModelFacts
-from mccompile.codegen.placement import placed_code
 from mccompile.codegen.templates import indent_c, render
 from mccompile.targets.target import Target
 
@@ -20,10 +19,6 @@ class LibraryKernel:
 
     kernel: Kernel
     comment: str
-
-    @property
-    def text(self) -> str:
-        return placed_code(self.kernel.text)
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,7 @@ def make_library(pool: KernelPool, models: Sequence[ModelFacts], target: Target,
 def _file(name: str, kernels: tuple[LibraryKernel, ...], target: Target) -> LibraryFile:
     tables = (table for k in kernels for table in k.kernel.tables)
     before = preamble((name for k in kernels for name in k.kernel.uses), target, tables)
-    return LibraryFile(name, before.headers, placed_code(before.helpers), kernels)
+    return LibraryFile(name, before.headers, before.helpers, kernels)
 
 
 def library_files(library: Library) -> dict[str, str]:

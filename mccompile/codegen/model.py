@@ -12,7 +12,6 @@ from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.names import comment, label, string_literal, unique_identifiers
-from mccompile.codegen.placement import placed_code
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program
@@ -202,6 +201,7 @@ class ModelFacts:
     kernels: list[KernelText]
     kernels_header: str
     uses: frozenset[str]
+    tables: tuple[tuple[str, str], ...]
     helpers: str
     headers: tuple[str, ...]
     checked: bool
@@ -379,7 +379,7 @@ def model_facts(
     places = _places(program, ids, (*inputs, *outputs))
     steps = [_step(i, c, places) for i, c in enumerate(calls)]
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
-    tables = () if pool.external else (table for k in kernels for table in k.tables)
+    tables = () if pool.external else tuple(table for k in kernels for table in k.tables)
     before = preamble(uses, target, tables)
     return ModelFacts(
         name=program.name,
@@ -402,10 +402,11 @@ def model_facts(
         arenas=_arenas(program, ids, passed),
         weights=weights,
         steps=steps,
-        kernels=[KernelText(k.kernel, pool.comment(k), placed_code(k.text.rstrip())) for k in kernels],
+        kernels=[KernelText(k.kernel, pool.comment(k), k.text.rstrip()) for k in kernels],
         kernels_header=f"{pool.prefix}_kernels.h" if pool.external else "",
         uses=uses,
-        helpers=placed_code(before.helpers),
+        tables=tables,
+        helpers=before.helpers,
         headers=before.headers,
         checked=any(s.checked for s in steps),
         stepwise=stepwise,

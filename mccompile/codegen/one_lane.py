@@ -25,8 +25,8 @@ class OneLane(Vectors):
         return moves(self.context, 0)
 
     @staticmethod
-    def zeros(axes: int) -> str:
-        return "{ " * axes + "0.0f" + " }" * axes
+    def zeros(axes: int, dtype: DType = F32) -> str:
+        return "{ " * axes + ("0.0f" if dtype.is_float else "0") + " }" * axes
 
     def read(self, pointer: str, count: int, step: int = 1) -> Code:
         return self.context.uses.say("mcc_vload({0})", pointer)

@@ -33,6 +33,20 @@ def blocks_of_lines(source: str) -> str:
     return _REMARK.sub(lambda m: "{#" + m[1] + " #}", source)
 
 
+_FUNCTION = re.compile(r"^(?=(?:static (?!const\b)|MCC_INLINE )[^;]*$)", re.MULTILINE)
+
+
+def placed_functions(source: str) -> str:
+    """A template with the macro of the section for code in front of each function that it defines itself.
+
+    It stands on a line of its own, as the pragma that it is for some compilers has to:
+
+    >>> placed_functions("static const int a[] = { 1 };\\nstatic void f(int x)\\n{")
+    'static const int a[] = { 1 };\\nMCC_PLACE_CODE\\nstatic void f(int x)\\n{'
+    """
+    return _FUNCTION.sub("MCC_PLACE_CODE\n", source)
+
+
 _PLAIN = ("_model/", "_lib/scalar", "_lib/vector")
 """Templates of files, and of helpers, which declare what they need."""
 
@@ -45,6 +59,7 @@ class _Loader(jinja2.FileSystemLoader):
     ) -> tuple[str, str, Callable[[], bool]]:
         source, path, current = super().get_source(environment, template)
         source = blocks_of_lines(source)
+        source = source if template.startswith("_model/") else placed_functions(source)
         return source if template.startswith(_PLAIN) else requests_of_names(source), path, current
 
 

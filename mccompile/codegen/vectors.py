@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mccompile.codegen.arithmetic import total
 from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.bounds import LIMIT, magnitude, of_type, of_view
 from mccompile.codegen.c_expr import Emitter, instead, literal, unread
-from mccompile.codegen.code import Code, closed, code, wrapped
+from mccompile.codegen.code import Code, bare, closed, code, wrapped
 from mccompile.codegen.moves import Moves, moves
 from mccompile.codegen.uses import PLACES, Uses
 from mccompile.ir import expr as ex
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.ir.types import F32, DType
-from mccompile.ir.vector import V, is_direct, is_lane
+from mccompile.ir.types import F32, I32, DType
+from mccompile.ir.vector import V, is_direct, is_lane, is_narrow, kind_of
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
 from mccompile.kernels.model.tiles import Segment, fits, narrow, segments
 from mccompile.targets.machine import Capability, Machine
@@ -47,6 +51,15 @@ class Primitives:
     def converted(self, value: str, target: DType) -> Code:
         return self.uses.say(self.vector.converted("{0}", target), value)
 
+    def rounded(self, value: str, target: DType, zero: int, known: bool = False) -> Code:
+        return self.uses.say(self.vector.rounded("{0}", target, zero, known), value)
+
+    def clamped(self, value: str, low: int, high: int) -> Code:
+        return self.uses.say(self.vector.clamped("{0}", low, high), value)
+
+    def looked_up(self, value: str, table: str, target: DType) -> Code:
+        return self.uses.say(self.vector.looked_up("{0}", "{1}", target), value, table)
+
     def applied(self, form: str, *values: str) -> Code:
         return self.uses.say(self.vector.applied(form, *PLACES), *values)
 
@@ -55,10 +68,18 @@ class VectorEmitter(Emitter):
     """An expression over vectors of ``lanes`` as C; comparisons and bools are masks of the lanes."""
 
     def __init__(
-        self, lanes: int, leaf: Callable[[int], str], uses: Uses, prefix: str = "t", locals_: bool = True
+        self,
+        lanes: int,
+        leaf: Callable[[int], str],
+        uses: Uses,
+        prefix: str = "t",
+        locals_: bool = True,
+        bound: Callable[[int], float] = lambda _: math.inf,
     ) -> None:
+        """``bound`` says how large variables may be."""
         super().__init__(leaf, uses, prefix, locals_)
         self.lanes = lanes
+        self.bound = bound
 
     def ctype(self, dtype: DType) -> str:
         return self._of(dtype).c
@@ -71,13 +92,67 @@ class VectorEmitter(Emitter):
             case ex.Num(dtype=dtype):
                 return self._of(dtype).set(self.uses.say(literal(e.value, dtype)))
             case ex.Convert(dtype=dtype, operand=operand):
+                found = rounding(e)
+                if found is not None:
+                    value, known = bare(self._walk(found[0])), self._is_small(found[0])
+                    return self._of(F32).rounded(value, dtype, found[1], known)
+                steps = steps_of(e)
+                if steps is not None and self._is_small(steps.value):
+                    return self._of(F32).clamped(bare(self._walk(steps.value)), steps.low, steps.high)
                 return wrapped(self._of(operand.dtype).converted(wrapped(self._walk(operand)), dtype))
+            case ex.Lookup(dtype=dtype, operand=operand):
+                table = self.uses.table(e.elements)
+                return self._of(operand.dtype).looked_up(bare(self._walk(operand)), table, dtype)
         return super()._text(e)
+
+    def _is_small(self, e: ex.Expr) -> bool:
+        """Whether it is a number for sure, and no large one."""
+        return magnitude(e, self.bound) < LIMIT
 
     def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> Code:
         typed = operands[-1].dtype
         args = [wrapped(self._walk(a)) for a in operands]
-        return wrapped(self._of(typed).applied(FUNCTIONS[fn].vector[typed.kind], *args))
+        return wrapped(self._of(typed).applied(FUNCTIONS[fn].vector[kind_of(fn, typed)], *args))
+
+
+def rounding(e: ex.Convert) -> tuple[ex.Expr, int] | None:
+    """What is rounded, and the zero that is added, where a float becomes a quantised integer: i8(rne(a) + 3.0).
+
+    The sum of floats is exact unless it is far outside of what is stored, where both saturate alike.
+    """
+    if not is_narrow(e.dtype):
+        return None
+    info = np.iinfo(e.dtype.numpy.name)
+    match e.operand:
+        case ex.Apply(fn="rne", operands=(x,)):
+            return x, 0
+        case ex.Apply(fn="add", operands=(ex.Apply(fn="rne", operands=(x,)), ex.Num() as zero)):
+            return (x, int(zero.value)) if zero.value in range(info.min, info.max + 1) else None
+    return None
+
+
+@dataclass(frozen=True)
+class Steps:
+    """``value`` rounded to whole numbers from ``low`` to ``high``."""
+
+    value: ex.Expr
+    low: int
+    high: int
+
+
+def steps_of(e: ex.Convert) -> Steps | None:
+    """What is quantised and dequantised but for its scale: f32((i32(i8((rne(x) + 3.0))) - i32(3)))."""
+    whole, zero = e.operand, 0
+    match whole:
+        case ex.Apply(fn="sub", operands=(ex.Convert() as inner, ex.Num() as number)):
+            whole, zero = inner, int(number.value)
+    if isinstance(whole, ex.Convert) and whole.dtype == I32 and is_narrow(whole.operand.dtype):
+        whole = whole.operand
+    found = rounding(whole) if e.dtype == F32 and isinstance(whole, ex.Convert) else None
+    if found is None or found[1] != zero:
+        return None
+    info = np.iinfo(whole.dtype.numpy.name)
+    return Steps(found[0], int(info.min) - zero, int(info.max) - zero)
 
 
 @dataclass(frozen=True)
@@ -158,9 +233,9 @@ class Vectors:
         return self.context.uses.say("mcc_widen({0})", value) if self.half(count) else value
 
     @staticmethod
-    def zeros(axes: int) -> str:
+    def zeros(axes: int, dtype: DType = F32) -> str:
         """What an array of vectors with so many axes begins with."""
-        return "{ " * (axes + 1) + "0.0f" + " }" * (axes + 1)
+        return "{ " * (axes + 1) + ("0.0f" if dtype.is_float else "0") + " }" * (axes + 1)
 
     def of(self, dtype: DType) -> Primitives:
         """The vectors whose lanes are of the type that an element is computed in."""
@@ -189,7 +264,8 @@ class Vectors:
         final = dtype if body is None else body.dtype
         if not is_lane(final) or final != y.dtype.compute or (body is not None and not self._vectorizable(body)):
             return self._store_lanes(r, value, dtype, count, coordinates)
-        emitter = VectorEmitter(self.lanes, self._leaf(value, count, coordinates), self.context.uses)
+        leaf, bound = self._leaf(value, count, coordinates), self._bound(dtype)
+        emitter = VectorEmitter(self.lanes, leaf, self.context.uses, bound=bound)
         result = value if body is None else emitter.emit(vector_form(body))
         put = self.put(y, result, count, *coordinates)
         ignored = body is not None and ex.ACC not in ex.variables(body)
@@ -242,6 +318,16 @@ class Vectors:
         emitter = VectorEmitter(self.lanes, self._leaf(lanes, count, coordinates), self.context.uses, locals_=False)
         read = emitter.emit(vector_form(body))
         return wrapped(read) if ex.ACC in ex.variables(body) else instead(lanes, read)
+
+    def read_operand(self, i: int, pointer: str, count: int) -> Code:
+        """``count`` lanes of operand ``i`` from ``pointer`` on, with its prologue, which reads nothing else."""
+        x, body = self.context.x[i], dict(self.context.call.pre).get(i)
+        assert x is not None
+        lanes = self.of(x.dtype).load(pointer, count, 1, x.dtype)
+        if body is None:
+            return lanes
+        emitter = VectorEmitter(self.lanes, lambda _: wrapped(lanes), self.context.uses, locals_=False)
+        return wrapped(emitter.emit(vector_form(body)))
 
     def define(self, name: str, i: int, count: int, *coordinates: str) -> str:
         """Statements that declare ``name`` as `load`."""
@@ -313,6 +399,10 @@ class Vectors:
             return wrapped(value) if i == ex.ACC else self.lanes_of(self.context.e[i], count, *coordinates)
 
         return read
+
+    def _bound(self, dtype: DType) -> Callable[[int], float]:
+        """How large what an epilogue reads may be, where it is applied to lanes of a type."""
+        return lambda i: of_type(dtype) if i == ex.ACC else of_view(self.context.e[i].view)
 
     def _vectorizable(self, e: ex.Expr) -> bool:
         extras = [self.context.e[i].view for i in ex.variables(e) if i != ex.ACC]

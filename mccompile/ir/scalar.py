@@ -136,6 +136,12 @@ def _saturated(dtype: str) -> Callable[[Array], Array]:
     return lambda x: np.clip(x, info.min, info.max).astype(dtype)
 
 
+def _clamped(dtype: str) -> str:
+    """Saturation of vectors."""
+    info = np.iinfo(dtype)
+    return f"mcc_vmin{{s}}(mcc_vmax{{s}}({{0}}, mcc_vset{{s}}({info.min})), mcc_vset{{s}}({info.max}))"
+
+
 _SATURATED = {"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16"}
 
 _HELPER2 = dict.fromkeys("fiu", "mcc_{name}_{s}({0}, {1})")
@@ -225,7 +231,10 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn("mulhi", 2, _mulhi, _helper("mulhi"), operand="i32"),
     ScalarFn("asr", 2, _asr, _helper("asr"), operand="i32"),
     *(
-        ScalarFn(f"sat_{n}", 1, _saturated(dtype), {"i": f"mcc_sat_{n}({{0}})"}, result=n, operand="i32")
+        ScalarFn(
+            f"sat_{n}", 1, _saturated(dtype), {"i": f"mcc_sat_{n}({{0}})"}, result=n, operand="i32",
+            vector={"i": _clamped(dtype)},
+        )
         for n, dtype in _SATURATED.items()
     ),
     ScalarFn(

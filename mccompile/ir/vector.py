@@ -5,10 +5,12 @@ Eight lanes, and how the primitives of ``kernels_templates/_lib/vector*.c.j2`` a
     V(F32, 8)       mcc_vf  mcc_vload(p)      mcc_vload_n(p, n)      mcc_vload_step(p, step, n)       mcc_vset(x)
       from F16              mcc_vload_f16(p, n)                      mcc_vload_f16_step(p, step, n)
     V(I32, 8)       mcc_vi  mcc_vload_i32(p)  mcc_vload_i32_n(p, n)  mcc_vload_i32_step(p, step, n)   mcc_vset_i32(x)
+    V(I8, 8)        mcc_vi  mcc_vload_i8(p, n)                       mcc_vload_i8_step(p, step, n)    mcc_vset_i8(x)
     V(F32, 8).mask  mcc_vi  mcc_vload_mask(p, n)                     mcc_vload_mask_step(p, step, n)  mcc_vset_mask(x)
 
-A mask has all bits of a lane set or none, and as many of them as what it masks. One more type of lanes is a row of
-`_MEMORY`, its primitives, and forms of its kind in `ir/scalar.py`.
+A mask has all bits of a lane set or none, and as many of them as what it masks. Integers of 8 and 16 bits are computed
+in lanes of 32, each of which holds the number itself: they are widened as they are loaded. One more type of lanes is a
+row of `_MEMORY`, its primitives, and forms of its kind in `ir/scalar.py`.
 """
 
 from __future__ import annotations
@@ -17,18 +19,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.types import BOOL, F16, F32, I32, DType
+from mccompile.ir.types import BOOL, F16, F32, I8, I16, I32, U8, U16, DType
 
-_MEMORY: Mapping[DType, tuple[DType, ...]] = {F32: (F32, F16), I32: (I32,), BOOL: (BOOL,)}
+NARROW = (I8, U8, I16, U16)
+"""Integers that are computed in lanes of 32 bits."""
+_MEMORY: Mapping[DType, tuple[DType, ...]] = {
+    F32: (F32, F16), I32: (I32,), BOOL: (BOOL,), **{t: (t,) for t in NARROW},
+}  # fmt: skip
 """Of each type of lanes, the types of memory that there are primitives for."""
 _PAIRS = (F32,)
 """Types of which every second element is taken from whole vectors, not gathered."""
+_WRAPS: Mapping[DType, str] = {
+    I8: "({t})((mcc_vu){0} << 24) >> 24", U8: "{0} & 255", I16: "({t})((mcc_vu){0} << 16) >> 16", U16: "{0} & 65535",
+}  # fmt: skip
+"""C for the number that the low bits of lanes are."""
+_KEEPING = frozenset({"max", "min", "relu", "eq", "lt", "le", "gt", "ge", "select"})
+"""Functions of integers of 8 and 16 bits that are such again, or masks, whatever they are computed in."""
 _CONVERSIONS: Mapping[tuple[DType, DType], str] = {
     (F32, BOOL): "{0} != 0.0f",
     (I32, BOOL): "{0} != 0",
     (BOOL, F32): "mcc_vselect({0}, mcc_vset(1.0f), mcc_vset(0.0f))",
     (BOOL, I32): "{0} & 1",
-    (I32, F32): "__builtin_convertvector({0}, {t})",
+    **{(t, F32): "__builtin_convertvector({0}, {t})" for t in (I32, *NARROW)},
+    **{(F32, t): f"mcc_vto_{t}({{0}})" for t in NARROW},
+    **{(t, I32): "{0}" for t in NARROW},
+    **{(t, BOOL): "{0} != 0" for t in NARROW},
+    **{(BOOL, t): "{0} & 1" for t in NARROW},
+    **{(s, t): _WRAPS[t] for t in NARROW for s in (I32, *NARROW) if s != t},
 }
 """C for lanes of one type as lanes of another one, of as many bits; {t} is the C type of the result."""
 
@@ -40,7 +57,20 @@ def is_lane(dtype: DType) -> bool:
 
 def is_direct(memory: DType) -> bool:
     """Whether elements lie in memory as they lie in a vector."""
-    return memory != BOOL and memory in _MEMORY
+    return memory != BOOL and memory in _MEMORY and memory not in NARROW
+
+
+def is_narrow(dtype: DType) -> bool:
+    """Whether it is an integer of 8 or 16 bits, which lanes of 32 hold."""
+    return dtype in NARROW
+
+
+def kind_of(fn: str, operand: DType) -> str:
+    """The kind of lanes that a function of operands of a type is computed over; empty if it needs lanes as wide as
+    these: sums of bytes wrap at 8 bits."""
+    if operand not in NARROW:
+        return operand.kind
+    return "i" if fn in _KEEPING else ""
 
 
 def converts(source: DType, target: DType) -> bool:
@@ -59,8 +89,13 @@ class V:
     def __post_init__(self) -> None:
         if not is_lane(self.dtype):
             raise InternalError(f"no vectors of {self.dtype}")
-        if self.dtype != BOOL and self.bits != 8 * self.dtype.nbytes:
+        if self.dtype != BOOL and self.bits != 8 * self.lane.nbytes:
             raise InternalError(f"no lanes of {self.bits} bits for {self.dtype}")
+
+    @property
+    def lane(self) -> DType:
+        """The type that lanes are computed in."""
+        return I32 if self.dtype in NARROW else self.dtype
 
     @property
     def mask(self) -> V:
@@ -70,7 +105,7 @@ class V:
     @property
     def c(self) -> str:
         """The C type: mcc_vf, mcc_vi, and with the bits of a lane if these are not 32. Masks are signed numbers."""
-        kind = "i" if self.dtype == BOOL else self.dtype.kind
+        kind = "i" if self.dtype == BOOL else self.lane.kind
         return f"mcc_v{kind}{'' if self.bits == 32 else self.bits}"
 
     @property
@@ -121,6 +156,20 @@ class V:
             raise InternalError(f"no vectors of {target} from vectors of {self.dtype}")
         return _CONVERSIONS[self.dtype, target].format(value, t=V(target, self.lanes, self.bits).c)
 
+    def rounded(self, value: str, target: DType, zero: int, known: bool = False) -> str:
+        """C for these floats as the nearest integers of 8 or 16 bits, ties to even, ``zero`` added and saturated.
+        ``known``: they are numbers for sure."""
+        return f"mcc_v{'near' if known else 'round'}_{target}({value}, {zero})"
+
+    def clamped(self, value: str, low: int, high: int) -> str:
+        """C for these floats, which are numbers, as the nearest whole ones from ``low`` to ``high``, as floats."""
+        return f"mcc_vsteps({value}, {low}.0f, {high}.0f)"
+
+    def looked_up(self, value: str, table: str, target: DType) -> str:
+        """C for the elements of a table that these bytes have the numbers of."""
+        return f"mcc_vlookup_{target}({table}, {value})"
+
     def applied(self, form: str, *values: str) -> str:
         """A vector form of a scalar function over lanes of this type; see `ir/scalar.py`."""
-        return form.format(*values, t=self.c, u=self.unsigned, s=self.suffix())
+        wide = V(self.lane, self.lanes, self.bits)
+        return form.format(*values, t=self.c, u=self.unsigned, s=wide.suffix())

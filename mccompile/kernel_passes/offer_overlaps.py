@@ -37,5 +37,6 @@ def offered(step: Step) -> Step:
     if isinstance(step.params, Order):
         y = step.results[0]
         step = replace(step, params=replace(step.params, channels_last=y.linear and channels_innermost(y)))
-    found = variant(step.kernel).near(step)
-    return replace(step, near=None if found is None else (0, found))
+    own = variant(step.kernel)
+    found, inplace = own.near(step), {*step.inplace, *own.overwrites(step)}
+    return replace(step, near=None if found is None else (0, found), inplace=tuple(sorted(inplace)))

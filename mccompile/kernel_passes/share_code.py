@@ -61,12 +61,16 @@ def share_code(steps: Sequence[Call | Fill], may_share: Callable[[str], bool]) -
 
 def _alike(calls: list[Call]) -> list[Call]:
     """Calls of one group with strides as products of extents, only if they are such in all of them."""
-    params = calls[0].params
-    if not getattr(params, "by_extents", False):
-        return calls
     if len({tuple(v and v.by_extents() for v in (*c.inputs, *c.results)) for c in calls}) == 1:
         return calls
-    return [replace(c, params=replace(params, by_extents=False)) for c in calls]  # type: ignore[type-var]
+    return list(map(by_strides, calls))
+
+
+def by_strides(call: Call) -> Call:
+    """The call with no stride as a product of extents."""
+    if not getattr(call.params, "by_extents", False):
+        return call
+    return replace(call, params=replace(call.params, by_extents=False))  # type: ignore[type-var]
 
 
 def share_modules(modules: Sequence[KernelModule]) -> None:

@@ -18,6 +18,7 @@ from mccompile.kernel_passes.buffer_pixels import WORTH, buffered
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.rebind import rebound
 from mccompile.kernel_passes.rewrite.steps import Step
+from mccompile.kernels.registry import variant
 from mccompile.kernels.views.windows import Order
 from mccompile.passes.manager import Remarks
 from mccompile.targets.target import Target
@@ -25,8 +26,8 @@ from mccompile.targets.target import Target
 
 def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) -> int:
     """Store planes between convolutions and pools channels-last on targets without wide vectors, if the planned peak
-    falls by that, or by that and what `buffer-pixels` does afterwards. What kernels cannot address so stays as it is.
-    Exact."""
+    falls by that, or by that and what `buffer-pixels` does afterwards; where kernels are faster by it, if the peak does
+    not rise. What kernels cannot address so stays as it is. Exact."""
     if target.spare_memory or target.lanes > 1:
         return 0
     steps = list(module.body.linear())
@@ -38,6 +39,8 @@ def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) ->
     limit = min(_stashed_peak(judge, steps, module.buffers, now), WORTH * judge.baseline)
     peak = judge.peak(stored, buffers=buffers)
     least = min(peak, _stashed_peak(judge, stored, buffers, peak))
+    if any(isinstance(s, Call) and variant(s.kernel).wants_pixels for s in stored):
+        limit = now + 1
     if least >= limit:
         remarks.miss(f"stored {len(moved)} planes channels-last", f"the peak would be {least} bytes, it is {now}")
         return 0

@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import BOOL, F16, F32, I32
+from mccompile.ir.types import BOOL, F16, F32, I8, I16, I32, U8, U16
 from mccompile.ir.vector import is_direct
 from mccompile.kernels.model.lanes import converts_halves, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
@@ -63,7 +63,7 @@ class MapVector(_Map):
             return "compilers make vectors of more bools of a plain loop"
         if target.lanes == 1:
             return "of one lane it would be the plain loop"
-        dtypes = (F32, I32, BOOL, *((F16,) if converts_halves(target) else ()))
+        dtypes = (F32, I32, I8, U8, I16, U16, BOOL, *((F16,) if converts_halves(target) else ()))
         if reason := refusal(node, target, (op.expr, *node.post.values()), dtypes) or _far_operands(node):
             return reason
         line = max(_stored_last(result), 1)

@@ -10,7 +10,8 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
-from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
+from mccompile.ir.vector import NARROW, is_narrow
+from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, read_forwards, scattered
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
@@ -111,13 +112,13 @@ class _RowsVector(Variant):
     def _refusal(self, node: Node, target: Target) -> str:
         (x,), y = node.operands, node.results[0]
         assert x is not None
-        if not x.dtype == y.dtype == F32:
+        if loaded(node, 0) != F32 or not (y.dtype == F32 or is_narrow(y.dtype)):
             return "only f32 is vectorised"
         if innermost(x) < 0 or innermost(x) != innermost(y):
             return "operand and result lie in different orders"
         if any(v.dtype == BOOL and innermost(v) - len(v.shape) != innermost(x) - len(x.shape) for v in node.extras):
             return "a mask lies in another order"
-        return refusal(node, target)
+        return refusal(node, target, node.post.values() if y.dtype != F32 else (), (F32, BOOL, *NARROW))
 
     def reduces_lanes(self, node: Node) -> bool:
         """Whether vectors run along what belongs together, rather than across."""

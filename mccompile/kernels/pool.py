@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
+from mccompile.ir.types import I32
+from mccompile.ir.vector import is_narrow
 from mccompile.kernels.conv.channel_windows import (
     LOAD_CYCLES,
     RUN_CYCLES,
@@ -20,6 +23,7 @@ from mccompile.kernels.conv.channel_windows import (
     window_distance,
     window_of,
 )
+from mccompile.kernels.model.lanes import loaded, no_vectors
 from mccompile.kernels.variant import (
     Builder,
     Offer,
@@ -138,6 +142,24 @@ def _misses(start: int, taps: int, dilation: int, extent: int) -> bool:
     return not any(0 <= start + t * dilation < extent for t in range(taps))
 
 
+def _no_lanes(node: Node, target: Target) -> str:
+    """Why there are no vectors of what a window combines; empty if there are: of f32, or of integers that are not
+    divided."""
+    op, x = node.op, node.inputs[0]
+    assert isinstance(op, Pool)
+    if not is_narrow(x.dtype):
+        return not_plain_f32(node, target)
+    if target.lanes < 2:
+        return "the target has no vectors of integers"
+    if op.mode == "max" and not node.pre:
+        return ""
+    if op.mode != "sum" or loaded(node, 0) != I32:
+        return "only sums and the largest of integers are vectorised"
+    if ex.variables(node.pre[0]) != {ex.ACC}:
+        return "its prologue reads other operands"
+    return no_vectors(node.pre[0])
+
+
 class PoolChannels(Variant):
     """Taps outside of the operand are left out, so that no halo is needed."""
 
@@ -149,7 +171,7 @@ class PoolChannels(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, x = node.op, node.inputs[0]
         assert isinstance(op, Pool)
-        if reason := not_plain_f32(node, target):
+        if reason := _no_lanes(node, target):
             return reason
         if len(x.shape) not in (3, 4):
             return "it has more than two spatial axes"

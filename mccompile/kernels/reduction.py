@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
-from mccompile.ir.types import BOOL, F32
-from mccompile.kernels.model.lanes import refusal, scalar_cycles, vector_cycles
+from mccompile.ir.types import BOOL, F32, I32
+from mccompile.ir.vector import NARROW, is_narrow
+from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, read_forwards
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
@@ -86,15 +87,19 @@ class ReduceVector(Variant):
     may_share = False
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        (x,), y = node.operands, node.results[0]
+        op, (x,), y = node.op, node.operands, node.results[0]
+        assert isinstance(op, Reduce)
         assert x is not None
-        if not x.dtype == y.dtype == F32:
-            return "only f32 is vectorised"
+        whole = loaded(node, 0) == I32 and is_narrow(x.dtype)
+        if not (whole or loaded(node, 0) == F32) or not (y.dtype == F32 or is_narrow(y.dtype)):
+            return "only f32 is vectorised, and sums of integers of 8 and 16 bits"
         if innermost(x) < 0:
             return "there is one element"
+        if whole and (op.mode != "sum" or x.shape[innermost(x)] != y.shape[innermost(x)]):
+            return "integers are added up across vectors only"
         if any(v.dtype == BOOL for v in node.extras):
             return "masks are not vectorised"
-        if reason := refusal(node, target):
+        if reason := refusal(node, target, dtypes=(F32, BOOL, I32, *NARROW)):
             return reason
         axis = innermost(x)
         vectors = x.type.count / x.shape[axis] * -(-x.shape[axis] // target.lanes)

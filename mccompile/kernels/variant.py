@@ -134,6 +134,9 @@ class Variant:
     elementwise: ClassVar[bool] = False
     """Whether all views of a call have one shape, whose axes mean nothing: they may be cut and merged at will, and
     the result may overwrite any input that lies alike."""
+    wants_pixels: ClassVar[bool] = False
+    """Whether it is faster where the channels of a pixel lie side by side, which targets without vectors leave to the
+    planned peak."""
     rereads: ClassVar[tuple[int, ...]] = ()
     """Operands whose elements are read many times: where there is a cache, neighbours are to stay neighbours."""
 
@@ -171,6 +174,10 @@ class Variant:
         nothing is overwritten before it is read. None if the kernel makes no such offer."""
         return None
 
+    def overwrites(self, call: Call) -> tuple[int, ...]:
+        """The inputs whose place result 0 may take, element by element, beside those that `Builder.call` was told:
+        asked for when the views are final."""
+        return ()
     def staged(self, call: Call) -> Staged | None:
         """How result 0 may take the place of operand 0, if its kernel keeps aside what it needs; None if not."""
         return None

@@ -17,6 +17,10 @@ class Capability(Enum):
     """One instruction makes a vector of f32 of as many f16, and one the other way."""
     MASKED_STORES = "masked stores"
     """A store leaves lanes out; what is loaded soon from where these are waits for it (Zen 4: some 20 cycles)."""
+    PAIRS = "pairs"
+    """One instruction multiplies pairs of i16 and adds up each pair in 32 bits."""
+    VNNI = "vnni"
+    """One instruction multiplies four u8 by four i8, and adds all to a lane of 32 bits."""
     A64 = "a64"
     """NEON as 64-bit Arm has it: with square roots, and registers that are named otherwise."""
 

@@ -10,7 +10,7 @@ TARGET = Target(
     summary="AVX-512 (F, BW, CD, DQ, VL)",
     # Zen 5: a product of one row by 8 vectors, four steps to a turn, took 1.15 of the time of one with two steps.
     machine=Machine(vector_bytes=64, registers=32, followed=16, l1=32 * 1024, l2=1024 * 1024),
-    capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION, Capability.MASKED_STORES}),
+    capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION, Capability.PAIRS, Capability.MASKED_STORES}),
     align=64,
     flags=("-march=x86-64-v4",),
     requires=("__AVX512F__", "__AVX512VL__"),

@@ -167,6 +167,24 @@ def test_a_compiler_that_does_not_tell(tmp_path: Path, monkeypatch: pytest.Monke
         stack_of(tmp_path / "out", made.report)
 
 
+BOARDS = [("cortex-m4", "arm", ""), ("cortex-m0plus", "arm", "__aeabi_f"), ("riscv32imac", "riscv32", "sf")]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("target", "machine", "helper"), BOARDS)
+def test_a_board_uses_no_more(target: str, machine: str, helper: str) -> None:
+    """What is found painted; where the core has no floats, the compiler's functions for them come on top."""
+    needs_tool(f"{resolve(target).triple}-gcc")
+    needs_tool(f"qemu-system-{machine}")
+    found = check(DIGITS, Options(target=target, stepwise=True, io="caller"))
+    assert found.ok, found.lines()
+    assert found.stack is not None
+    assert found.measured is not None
+    of_the_board, of_helpers = 16, 128 * bool(helper)
+    assert found.stack.nbytes / 2 <= found.measured.stack_bytes <= found.stack.nbytes + of_the_board + of_helpers
+    assert any(helper in name for name in found.stack.outside) == bool(helper)
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="of x86-64")
 def test_clangs_numbers_get_the_return_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", needs_tool("clang"))

@@ -47,8 +47,9 @@ def test_kernels_of_one_lane_agree(kernel: str, tmp_path: Path) -> None:
     assert ran == len(cases)
 
 
-def network(shape: tuple[int, ...], *convolutions: dict[str, Any]) -> onnx.ModelProto:
-    """Convolutions in a row, each with a bias and a relu; with ``add`` the operand is added before that."""
+def network(shape: tuple[int, ...], *convolutions: dict[str, Any], last: bool = False) -> onnx.ModelProto:
+    """Convolutions in a row, each with a bias and a relu; with ``add`` the operand is added before that. With
+    ``last`` the input has its channels last."""
     rng = np.random.default_rng(len(convolutions) + sum(shape))
     nodes, weights, x, channels = [], [], "x", shape[1]
     for i, attributes in enumerate(convolutions):
@@ -66,7 +67,10 @@ def network(shape: tuple[int, ...], *convolutions: dict[str, Any]) -> onnx.Model
         nodes.append(helper.make_node("Relu", [total], [f"y{i}"]))
         x, channels = f"y{i}", out
     value = helper.make_tensor_value_info
-    graph = helper.make_graph(nodes, "g", [value("x", 1, shape)], [value(x, 1, None)], weights)
+    if last:
+        nodes.insert(0, helper.make_node("Transpose", ["x_last"], ["x"], perm=[0, 3, 1, 2]))
+        shape = (shape[0], *shape[2:], shape[1])
+    graph = helper.make_graph(nodes, "g", [value("x_last" if last else "x", 1, shape)], [value(x, 1, None)], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     return onnx.shape_inference.infer_shapes(model)
 
@@ -83,6 +87,7 @@ NETWORKS = {
         (1, 8, 6, 5), {"out": 16, **POINT}, {"out": 16, **SAME, "group": 16}, {"out": 16, **POINT},
         {"out": 16, **SAME, "group": 16}, {"out": 2, **POINT},
     ),
+    "channels last": network((1, 3, 8, 8), {"out": 8, **SAME}, {"out": 16, **SAME}, {"out": 8, **SAME}, last=True),
     "planes": network((1, 16, 12, 5), {"out": 16, **POINT}, {"out": 16, **POINT}),
     "one axis": network(
         (2, 6, 21), {"out": 8, "kernel": (5,), "pads": [2, 1]}, {"out": 8, "kernel": (1,)},

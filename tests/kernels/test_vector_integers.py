@@ -15,7 +15,7 @@ from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.scalar import FUNCTIONS, ScalarFn
-from mccompile.ir.types import BOOL, DTYPES, F16, F32, I32, I64, DType
+from mccompile.ir.types import BOOL, DTYPES, F16, F32, I8, I16, I32, I64, U8, U16, DType
 from mccompile.ir.vector import V, converts, is_lane
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
@@ -26,7 +26,7 @@ from tests.support.opcases import Built, CaseLibrary
 from tests.support.targets import NARROW, WIDE, needs_target
 
 ENDS = (0, 1, -1, 2, -2, 3, 1 << 16, -(1 << 16), 46341, 2**31 - 1, -(2**31), -(2**31) + 1)
-MEMORY = [(F32, F32), (F32, F16), (I32, I32), (BOOL, BOOL)]
+MEMORY = [(F32, F32), (F32, F16), (I32, I32), (BOOL, BOOL), *((t, t) for t in (I8, U8, I16, U16))]
 
 
 def call(fn: ScalarFn) -> str:
@@ -35,7 +35,7 @@ def call(fn: ScalarFn) -> str:
     return f"{fn.name}({', '.join(f'x{i}' for i in range(fn.arity))})"
 
 
-WHOLE = [(call(f), "bool" if f.result == "bool" else "i32") for f in FUNCTIONS.values() if "i" in f.vector]
+WHOLE = [(call(f), "i32" if f.result == "same" else f.result) for f in FUNCTIONS.values() if "i" in f.vector]
 MIXED = [
     ("bool(x0)", "bool"),
     ("f32(x0)", "f32"),

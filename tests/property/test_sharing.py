@@ -135,8 +135,13 @@ def _stretched(view: View | None, kept: int | None = None) -> View | None:
 
 
 def _stretched_call(call: Call) -> Call:
+    """Where channels are groups of their own, as many groups as there are channels then."""
+    op, w = call.op, _stretched(call.reads[1]) if len(call.reads) > 1 else None
+    if w is not None and variant(call.kernel).shared(call) != op:
+        op = replace(op, groups=w.shape[0])  # type: ignore[type-var]
     return replace(
         call,
+        op=op,
         reads=tuple(
             _stretched(v, v.rank - 1 if v is not None and i == 1 and call.kernel in TUPLES else None)
             for i, v in enumerate(call.reads)
@@ -155,7 +160,8 @@ def test_a_shared_kernel_has_one_text_whatever_the_shape(shared_cases: CompileAl
         for step in b.compilation.program.body.linear():
             if isinstance(step, Fill) or not variant(step.kernel).may_share or step.kernel in different:
                 continue
-            texts = [kernel_text(KernelContext(s), target) for s in (step, _stretched_call(step))]
+            calls = map(sharing.by_strides, (step, _stretched_call(step)))
+            texts = [kernel_text(KernelContext(s), target) for s in calls]
             checked.add(step.kernel)
             if texts[0] != texts[1]:
                 lines = [ab for ab in zip(*(t.splitlines() for t in texts), strict=False) if ab[0] != ab[1]]

@@ -156,7 +156,8 @@ class CaseLibrary:
             parts.append(indent_c(render("_model/model.c.j2", m=replace(b.facts, helpers=""))))
         body = "\n".join(parts)
         head = '#include "mcc.h"\n#include <math.h>\n#include <string.h>\n'
-        before = preamble((name for b in self.built for name in b.facts.uses), self.target)
+        uses = [name for b in self.built for name in b.facts.uses]
+        before = preamble(uses, self.target, [table for b in self.built for table in b.facts.tables])
         unit = self.folder / "cases.c"
         unit.write_text(head + before.helpers + "\n\n" + body)
         if self.tools is None and not runs_here(self.target.name):

@@ -34,6 +34,7 @@ from mccompile.kernels.variant import (
     lines_broken,
     not_plain_f32,
     operand_pair,
+    scalar_estimate,
     sums_backwards,
 )
 from mccompile.kernels.views.planes import pair, plane
@@ -46,6 +47,9 @@ LOADS = {1: 1.5, 2: 4.0}
 Any other stride takes one for each lane."""
 
 
+PROLOGUE = 8.0
+"""Cycles that a product takes longer where its operands have prologues (bytes less their zero point, Cortex-M4)."""
+
 SMALL = 1 << 16
 """Elements of results for which a plane may count."""
 
@@ -55,6 +59,11 @@ class ConvGeneric(Variant):
     kernel = "conv.generic"
     params = Order
     rereads = (0,)
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        widened = PROLOGUE if node.pre else 0.0
+        macs = node.op.macs(node.operand_types(), [r.type for r in node.results])
+        return Offer(self.label, scalar_estimate(node) + widened * macs)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, w = operand_pair(node)

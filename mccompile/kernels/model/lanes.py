@@ -9,7 +9,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, F32, DType
-from mccompile.ir.vector import converts, is_lane
+from mccompile.ir.vector import converts, is_lane, is_narrow, kind_of
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target
 
@@ -53,6 +53,8 @@ def _rewritten(e: ex.Expr, done: dict[ex.Expr, ex.Expr]) -> ex.Expr:
                 done[e] = ex.apply(fn, *(_rewritten(o, done) for o in operands))
             case ex.Convert(dtype=dtype, operand=operand):
                 done[e] = ex.convert(_rewritten(operand, done), dtype)
+            case ex.Lookup(dtype=dtype, operand=operand, table=table):
+                done[e] = ex.Lookup(dtype, _rewritten(operand, done), table)
             case _:
                 done[e] = e
     return done[e]
@@ -80,10 +82,19 @@ def no_vectors(e: ex.Expr) -> str:
             known = converts(operand.dtype, dtype)
             return no_vectors(operand) or ("" if known else f"{operand.dtype} to {dtype} has no vector form")
         case ex.Apply(fn=fn, operands=operands):
-            if operands[-1].dtype.kind not in FUNCTIONS[fn].vector:
+            if kind_of(fn, operands[-1].dtype) not in FUNCTIONS[fn].vector:
                 return f"{fn} has no vector form"
             return next(filter(None, map(no_vectors, operands)), "")
+        case ex.Lookup(dtype=dtype, operand=operand):
+            return no_vectors(operand) if is_narrow(dtype) else f"a table of {dtype} has no vector form"
     return ""
+
+
+def loaded(node: Node, operand: int) -> DType:
+    """The type of the elements of an operand behind its prologue."""
+    value = node.operands[operand]
+    assert value is not None
+    return node.pre[operand].dtype if operand in node.pre else value.dtype
 
 
 def converts_halves(target: Target) -> bool:
@@ -103,6 +114,8 @@ def refusal(
     values = [v for v in (*node.inputs, *node.results) if v is not None]
     if any(v.dtype not in dtypes for v in values):
         return f"only {', '.join(t.name for t in dtypes)} are vectorised"
+    if target.lanes == 1 and any(not v.dtype.is_float and v.dtype != BOOL for v in values):
+        return "integers one at a time are the plain loop"
     if any(not v.type.linear for v in values):
         return "a layout has blocks"
     return next(filter(None, map(no_vectors, (*bodies, *node.pre.values()))), "")

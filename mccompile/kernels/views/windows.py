@@ -115,6 +115,31 @@ def tiles_distance(call: Call, first: Sequence[Array], last: Sequence[Array]) ->
     return max(gap, 0) if gap < y.buffer.nbytes else None
 
 
+def places_behind(
+    call: Call, first: Sequence[Array], last: Sequence[Array], rows: tuple[int, int], tile: int
+) -> int | None:
+    """As `distance`, of a kernel that reads all that a tile of pixels takes before it stores the tile.
+
+    Args:
+        call: operand 0 has the lowest and result 0 the highest element of a pixel at coordinates ``first`` and
+            ``last``, which are broadcast to grids of as many pixels, in the order in which the kernel takes them.
+        rows: how many runs of how many pixels; a tile has ``tile`` of them and ends with a run.
+    """
+    x, y = call.reads[0], call.results[0]
+    assert x is not None
+    strides = (*x.axis_strides(), *y.axis_strides()) if x.linear and y.linear else (-1,)
+    if min(strides) < 0 or not 0 < y.count <= MOST_ELEMENTS or len(call.results) > 1 or x.buffer.halo:
+        return None
+    read = _sum_of(x, first).reshape(rows) * x.dtype.nbytes
+    written = (_sum_of(y, last).reshape(rows) + 1) * y.dtype.nbytes
+    tiles = -(-rows[1] // tile)
+    padded = np.pad(read, ((0, 0), (0, tiles * tile - rows[1])), mode="edge").reshape(-1, tile).min(axis=1)
+    ends = np.pad(written, ((0, 0), (0, tiles * tile - rows[1])), mode="edge").reshape(-1, tile).max(axis=1)
+    after = np.minimum.accumulate(padded[::-1])[::-1][1:]
+    gap = int((ends[:-1] - after).max(initial=0))
+    return max(gap, 0) if gap < y.buffer.nbytes else None
+
+
 def _sum_of(view: View, coordinates: Sequence[Array]) -> Array:
     """The place in the buffer of each element at coordinates that are broadcast to each other."""
     total = np.full((1,), view.offset, np.int64)

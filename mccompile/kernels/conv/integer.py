@@ -1,0 +1,444 @@
+"""Convolutions and products of bytes: vectors over output channels, words of 32 bits of a pixel's channels.
+
+Worked example: a window of 3 by 3 over 64 channels. The three taps of a line lie one behind the other in the operand,
+192 bytes, which are 48 words of 4. A tile of 7 pixels by 2 vectors takes 3 * 48 steps; in each, two vectors of
+weights and a word of each pixel become 14 vectors of sums.
+
+Where bytes cannot be read as they lie (padding, channels far apart, runs that are no whole words, an arithmetic of
+pairs) lines of the operand are staged: copied to scratch, a chunk of them at a time, with the zero point around them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Container
+from dataclasses import dataclass
+
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node, Value
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.types import I8, I32, DType, row_major
+from mccompile.kernels.matmul.packed import batched, swapped
+from mccompile.kernels.model.arithmetic import Arithmetic, PackedWords, arithmetic_of, by_name
+from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, merge, segments, tile_cycles
+from mccompile.kernels.quantized import no_integers, zero_of
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, neighbours, operand_pair
+from mccompile.kernels.views.channels import is_channels_last
+from mccompile.kernels.views.planes import pair, plane_last
+from mccompile.ops.conv import Conv
+from mccompile.ops.matmul import MatMul
+from mccompile.targets.target import Target
+
+STAGED_BYTES = 16
+"""Bytes of the operand that a cycle stages."""
+REUSED = 28
+"""Pixels from which on weights may come from the second cache each time."""
+PACKED_BYTES = 16
+"""Bytes of a matrix that a cycle packs."""
+EPILOGUE = 10
+"""Cycles of a vector of results, from sums to bytes."""
+
+
+@dataclass(frozen=True)
+class IntegerTile(Tile):
+    """Tiles of ``rows`` pixels of a line, in chunks of ``lines`` lines of the result, or of ``span`` pixels of one.
+
+    Attributes:
+        arithmetic: the name of an `Arithmetic`.
+        staged: lines of the operand are copied to scratch before they are read.
+        packs: the second operand is packed when it runs, in scratch, for each image; its zero point is ``other``.
+        zero: the zero point of the operand, which padding is.
+        pads: what comes before the operand.
+    """
+
+    arithmetic: str
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int]
+    zero: int
+    staged: bool
+    lines: int
+    span: int
+    packs: bool = False
+    other: int = 0
+
+    @property
+    def own(self) -> Arithmetic:
+        return by_name(self.arithmetic)
+
+    def tiles(self, count: int) -> tuple[Segment, ...]:
+        return self.tiles_m(count)
+
+    def chunks(self, extent: int) -> tuple[Segment, ...]:
+        """Lines of the result, in chunks."""
+        return segments(extent, self.lines)
+
+    def spans(self, extent: int) -> tuple[Segment, ...]:
+        """Pixels of a line, in chunks."""
+        return segments(extent, self.span)
+
+    def heights(self, extent: int) -> list[int]:
+        """Pixels that tiles have."""
+        return list(dict.fromkeys(d.size for s in self.spans(extent) for d in self.tiles_m(s.size)))
+
+    @property
+    def one_run(self) -> bool:
+        """Whether the taps of a line of the window are neighbours."""
+        return one_run(self.kernel, self.dilations)
+
+    def words(self, channels: int) -> int:
+        """Steps of a run."""
+        return self.own.words(self.kernel[1] * channels if self.one_run else channels)
+
+    def steps(self, channels: int) -> int:
+        """Steps of a sum."""
+        return self.kernel[0] * (1 if self.one_run else self.kernel[1]) * self.words(channels)
+
+    def pitch(self, size: int) -> int:
+        """Words of a packed row of ``size`` columns."""
+        return -(-size // self.lanes) * self.lanes
+
+    def packed_words(self, channels: int, columns: int) -> int:
+        """Words of all blocks of columns."""
+        blocks = sum((s.stop - s.start) // s.size * self.pitch(s.size) for s in self.tiles_n(columns))
+        return (self.steps(channels) + 1) * blocks
+
+    def staged_width(self, out: int) -> int:
+        """Pixels of a staged line, for ``out`` results."""
+        return (out - 1) * self.strides[1] + (self.kernel[1] - 1) * self.dilations[1] + 1
+
+    def staged_lines(self, out: int) -> int:
+        """Lines that are staged for ``out`` lines of the result."""
+        return (out - 1) * self.strides[0] + (self.kernel[0] - 1) * self.dilations[0] + 1
+
+
+def one_run(kernel: tuple[int, int], dilations: tuple[int, int]) -> bool:
+    return kernel[1] == 1 or dilations[1] == 1
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """A product as the kernel sees it: ``lines`` lines of ``pixels`` results, each a sum over ``channels`` and a window."""
+
+    images: int
+    lines: int
+    pixels: int
+    columns: int
+    channels: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+
+
+@functools.lru_cache(maxsize=512)
+def best_integer_tile(problem: _Problem, own: Arithmetic, flip: bool, target: Target) -> tuple[float, Tile]:
+    """The cheapest tile of a product, and its cycles; of equals the largest. ``flip``: each word that is read has its
+    top bits flipped."""
+    runs = problem.kernel[0] * (1 if one_run(problem.kernel, problem.dilations) else problem.kernel[1])
+    taps = math.prod(problem.kernel) // runs
+    steps, lanes = runs * own.words(taps * problem.channels), target.lanes
+    found = []
+    for rows in range(1, min(problem.pixels, MAX_ROWS) + 1):
+        for vectors in range(1, min(-(-problem.columns // lanes), MAX_VECTORS) + 1):
+            if rows * vectors + vectors + 2 + flip > target.machine.registers:
+                continue
+            parts = columns(problem.columns, vectors * lanes, lanes)
+            apart = problem.channels * own.staged.nbytes * problem.strides[1]
+            cycles = tile_cycles(segments(problem.pixels, rows), parts, steps, target.machine, apart=apart)
+            found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
+    cycles, _, tile = min(found, key=lambda f: f[:2])
+    results = problem.pixels * -(-problem.columns // lanes) * EPILOGUE
+    return problem.images * problem.lines * (cycles + results), tile
+
+
+def supported(node: Node, target: Target, constants: Container[Value]) -> Arithmetic | str:
+    """The arithmetic of a product of bytes, or why there is none."""
+    own = arithmetic_of(target)
+    if own is None:
+        return "the target has no arithmetic of bytes"
+    if reason := computed(node, constants, 1) or no_integers(node):
+        return reason
+    if node.op.infer(*node.operand_types())[0].dtype != I32:
+        return "its sums are wider than 32 bits"
+    x, w = operand_pair(node)
+    padding, zero = zero_of(node, 0), zero_of(node, 1)
+    assert padding is not None
+    assert zero is not None
+    if padding not in (range(-128, 128) if x.dtype == I8 else range(256)):
+        return "its zero point is no byte"
+    low, high = (-128 - zero, 127 - zero) if w.dtype == I8 else (-zero, 255 - zero)
+    if zero and not own.weight_range[0] <= low <= high <= own.weight_range[1]:
+        return "weights less their zero point do not fit"
+    if w.dtype != I8 and not zero and own.weight_range[1] < 255:
+        return "weights are unsigned"
+    return own
+
+
+class ConvInteger(Variant):
+    """Any window over bytes, in one group."""
+
+    ops = ("conv",)
+    kernel = "conv.integer"
+    params = IntegerTile
+    may_share = False
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op = node.op
+        assert isinstance(op, Conv)
+        own = supported(node, target, constants)
+        if isinstance(own, str):
+            return own
+        x, w = operand_pair(node)
+        if op.groups != 1:
+            return "it has several groups"
+        if len(x.shape) not in (3, 4):
+            return "it has more than two spatial axes"
+        if not is_channels_last(node.results[0]) or not x.type.linear:
+            return "the result is not channels-last"
+        staged = _staged(op, x.dtype, x.shape[1], is_channels_last(x), w.shape[2:], own)
+        cycles, tile = best_integer_tile(_problem(node), own, own.flips(x.dtype) and not staged, target)
+        if staged:
+            cycles += x.type.count * own.staged.nbytes / STAGED_BYTES * (1 if is_channels_last(x) else 8)
+        return Offer(self.label, cycles, tile)
+
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        op, own = node.op, arithmetic_of(b.target)
+        x, w = operand_pair(node)
+        assert isinstance(op, Conv)
+        assert own is not None
+        result = b.result(0)
+        views = [plane_last(b.read(x)), plane_last(result)]
+        extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        problem = _problem(node)
+        window = (problem.kernel, problem.strides, problem.dilations, pair(op.pads[: len(op.strides)], 0))
+        staged = _staged(op, x.dtype, x.shape[1], neighbours(views[0]), w.shape[2:], own)
+        views = [*views, *extras]
+        if problem.kernel == (1, 1) and not any(op.pads) and not staged:
+            views = _merged(views, problem.strides)
+            window = ((1, 1), (1, 1), (1, 1), (0, 0))
+        _emit(node, b, views, window, staged, own, zero_of(node, 0) or 0)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        x, y = before.reads[0], after.reads[0]
+        if x is None or y is None or x.axis_strides() != y.axis_strides():
+            return f"{self.kernel} reads its operand as it was given it"
+        return lines_broken(before, after, reads=False)
+
+
+class MatMulInteger(ConvInteger):
+    """Rows of bytes times a constant matrix: a convolution of 1x1 over pixels."""
+
+    ops = ("matmul",)
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op = node.op
+        assert isinstance(op, MatMul)
+        own = supported(node, target, constants)
+        if isinstance(own, str):
+            return own
+        x, w = operand_pair(node)
+        if len(node.results[0].shape) > 4:
+            return "it has more than two leading axes"
+        if math.prod(w.shape[:-2]) != 1:
+            return "there are several second operands"
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "a layout is not row-major"
+        staged = _staged_rows(op, x, own)
+        cycles, tile = best_integer_tile(_product(node), own, own.flips(x.dtype) and not staged, target)
+        if staged:
+            cycles += x.type.count * own.staged.nbytes / STAGED_BYTES
+        return Offer(self.label, cycles, tile)
+
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        op, own = node.op, arithmetic_of(b.target)
+        x, _ = operand_pair(node)
+        assert isinstance(op, MatMul)
+        assert own is not None
+        result = b.result(0)
+        left = batched(b.read(x), result)
+        if op.trans_a:
+            left = swapped(left)
+        views = [left, result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
+        window = ((1, 1), (1, 1), (1, 1), (0, 0))
+        _emit(node, b, _merged(views, (1, 1)), window, _staged_rows(op, x, own), own, zero_of(node, 0) or 0)
+
+
+class MatMulIntegers(ConvInteger):
+    """Rows of bytes times a matrix of bytes, one for each image, that is known when it runs: it is packed then."""
+
+    ops = ("matmul",)
+    label = "conv.integer packing"
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op = node.op
+        assert isinstance(op, MatMul)
+        own = arithmetic_of(target)
+        if own is None or own.name != "vnni":
+            return "the target has no arithmetic of bytes as they lie"
+        a, w = operand_pair(node)
+        if reason := no_integers(node):
+            return reason
+        if w in constants:
+            return "operand 1 is constant"
+        if node.op.infer(*node.operand_types())[0].dtype != I32:
+            return "its sums are wider than 32 bits"
+        if op.trans_a or op.trans_b or a.shape[:-2] != w.shape[:-2] or len(a.shape) > 4:
+            return "it is no plain product of as many matrices"
+        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+            return "a layout is not row-major"
+        if a.shape[-1] % own.steps:
+            return "its sums are no whole words"
+        cycles, tile = best_integer_tile(_matrices(node), own, own.flips(a.dtype), target)
+        return Offer(self.label, cycles + (w.type.count + a.type.count) / PACKED_BYTES, tile)
+
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        own = arithmetic_of(b.target)
+        assert own is not None
+        a, w = operand_pair(node)
+        result, problem = b.result(0), _matrices(node)
+        views = [b.read(a), b.read(w), result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
+        source, right, result, *extras = (_images(v) for v in views)
+        cycles, tile = best_integer_tile(problem, own, own.flips(a.dtype), b.target)
+        zeros = [zero_of(node, i) or 0 for i in (0, 1)]
+        params = IntegerTile(
+            tile.rows, tile.vectors, tile.lanes, own.name, (1, 1), (1, 1), (1, 1), (0, 0), zeros[0], False, 1,
+            problem.pixels, True, zeros[1],
+        )  # fmt: skip
+        words = params.packed_words(problem.channels, problem.columns)
+        scratch = b.scratch(words + problem.pixels, I32)
+        b.call(self.kernel, [source, right], [result], params=params, extras=extras, scratch=scratch)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        x, y = before.reads[1], after.reads[1]
+        if x is None or y is None or x.axis_strides() != y.axis_strides():
+            return f"{self.kernel} reads its operands as it was given them"
+        return super().refuses(before, after, target)
+
+
+def _matrices(node: Node) -> _Problem:
+    a, w = operand_pair(node)
+    images = math.prod(a.shape[:-2])
+    return _Problem(images, 1, a.shape[-2], w.shape[-1], a.shape[-1], (1, 1), (1, 1), (1, 1))
+
+
+def _images(view: View) -> View:
+    """A view [..., rows, columns] as [images, 1, rows, columns]."""
+    found = merge([view], range(view.rank - 2))
+    assert not isinstance(found, str)
+    (merged,) = found
+    steps = merged.axis_strides()
+    if view.rank == 2:
+        return View(view.buffer, (1, 1, *view.shape), row_major(4), (0, 0, *view.axis_strides()), view.offset)
+    if merged.rank == 3:
+        shape = (merged.shape[0], 1, *merged.shape[1:])
+        return View(view.buffer, shape, row_major(4), (steps[0], 0, *steps[1:]), view.offset)
+    raise InternalError(f"the matrices of {view.buffer.name} lie in no order")
+
+
+def _staged(
+    op: Conv, dtype: DType, channels: int, dense: bool, kernel: tuple[int, ...], own: Arithmetic
+) -> bool:
+    """Whether a convolution has to copy its operand."""
+    window = pair(kernel)
+    run = window[1] * channels if one_run(window, pair(op.dilations)) else channels
+    flips = own.flips(dtype) and window != (1, 1)
+    return any(op.pads) or not dense or flips or not own.reads(dtype) or run % own.steps > 0
+
+
+def _staged_rows(op: MatMul, x: Value, own: Arithmetic) -> bool:
+    return op.trans_a or not own.reads(x.dtype) or x.shape[-1] % own.steps > 0
+
+
+def _problem(node: Node) -> _Problem:
+    op, (x, w) = node.op, operand_pair(node)
+    assert isinstance(op, Conv)
+    n, m, *spatial = node.results[0].shape
+    lines, pixels = pair(spatial)
+    kernel, strides = pair(w.shape[2:]), pair(op.strides)
+    if kernel == (1, 1) and strides == (1, 1) and not any(op.pads):
+        n, lines, pixels = 1, 1, n * lines * pixels
+    return _Problem(n, lines, pixels, m, x.shape[1], kernel, strides, pair(op.dilations))
+
+
+def _product(node: Node) -> _Problem:
+    op, (a, _) = node.op, operand_pair(node)
+    assert isinstance(op, MatMul)
+    shape = node.results[0].shape
+    steps = a.shape[-2 if op.trans_a else -1]
+    return _Problem(1, 1, math.prod(shape[:-1]), shape[-1], steps, (1, 1), (1, 1), (1, 1))
+
+
+def _merged(views: list[View], strides: tuple[int, int]) -> list[View]:
+    """Views [..., rows, columns] as [images, lines, pixels, columns], with as few axes of rows as there can be.
+
+    The first view is an operand of which every ``strides``-th pixel is taken.
+    """
+    first, result, *extras = views
+    if first.rank > 3:
+        steps = (1, *strides, 1)
+        moved = tuple(s * t for s, t in zip(first.axis_strides(), steps, strict=True)) if strides != (1, 1) else None
+        shape = (*result.shape[:-1], first.shape[-1])
+        first = View(first.buffer, shape, row_major(4), moved or first.axis_strides(), first.offset)
+    found = merge([first, result, *extras], range(result.rank - 1))
+    assert not isinstance(found, str)
+    out = []
+    for v in found:
+        rank = v.rank
+        pad = 4 - rank
+        out.append(View(v.buffer, (1,) * pad + v.shape, row_major(4), (0,) * pad + v.axis_strides(), v.offset))
+    return out
+
+
+def _span(problem: _Problem, tile: Tile, result_bytes: int, target: Target) -> int:
+    """Pixels of a line that are done for all columns before the next ones: where weights come from the second cache
+    fast enough, what is read and written for these stays in the first one."""
+    machine, row = target.machine, problem.channels + problem.columns * result_bytes
+    near = problem.channels * problem.columns <= machine.l2 // 2
+    room = machine.l1 // 2 // row if near else machine.l2 // 4 // problem.channels
+    tiles = max(room // tile.rows, -(-REUSED // tile.rows))
+    return min(tiles * tile.rows, problem.pixels)
+
+
+def _emit(
+    node: Node,
+    b: Builder,
+    views: list[View],
+    window: tuple[tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int]],
+    staged: bool,
+    own: Arithmetic,
+    zero: int,
+) -> None:
+    """One call of the kernel for views [N, H, W, C] of the operand and [N, OH, OW, M] of result and extras."""
+    source, result, *extras = views
+    kernel, strides, dilations, pads = window
+    n, lines, pixels, m = result.shape
+    channels = source.shape[-1]
+    problem = _Problem(n, lines, pixels, m, channels, kernel, strides, dilations)
+    flips = own.flips(source.dtype)
+    _, tile = best_integer_tile(problem, own, flips and not staged, b.target)
+    line_bytes = source.shape[2] * channels * own.staged.nbytes
+    room = max(b.target.machine.l2 // 4, 1)
+    whole = staged or lines > 1
+    chunk = min(max(room // (line_bytes * strides[0]), 1), lines) if whole else lines
+    moved = [v.dtype.nbytes for v in (result, *extras) if v.shape[2] == 1 or v.axis_strides()[2]]
+    span = pixels if whole else _span(problem, tile, sum(moved), b.target)
+    params = IntegerTile(
+        tile.rows, tile.vectors, tile.lanes, own.name, kernel, strides, dilations, pads, zero, staged, chunk, span
+    )
+    weights = node.operands[1]
+    assert weights is not None
+    packing = PackedWords(
+        own.name, params.width, params.lanes, zero + 128 * flips, zero_of(node, 1) or 0, params.one_run,
+        node.op.trans_b if isinstance(node.op, MatMul) else None,
+    )  # fmt: skip
+    packed = b.packed(weights, packing)
+    scratch = None
+    if staged:
+        count = params.staged_lines(chunk) * params.staged_width(pixels) * channels
+        scratch = b.scratch(count + own.steps, own.staged)
+    b.call("conv.integer", [source, packed], [result], params=params, extras=extras, scratch=scratch)
+
+
+VARIANTS = (ConvInteger(), MatMulInteger(), MatMulIntegers())

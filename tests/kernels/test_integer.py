@@ -1,0 +1,185 @@
+"""Convolutions and products of bytes, bit by bit: every arithmetic around its tiles and its words, at every zero point."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mccompile.driver import Compilation, Options, compile_program
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ops.registry import lookup
+from mccompile.ops.sampling import Case
+from mccompile.targets.target import STRICT_WARNINGS, resolve
+from tests.kernels.test_variants import Array, kernels_of
+from tests.support.opcases import Built, CaseLibrary
+from tests.support.targets import WIDE, needs_target
+
+TYPES = {"i8": np.int8, "u8": np.uint8}
+ALIAS = {3: "nwc", 4: "nhwc"}
+FLOATS = "u8((rne((f32((acc + x0)) * x1)) + 3.0))"
+ADDED = "i8((rne(((f32((acc + x0)) * x1) + (f32((i32(x2) - i32(-3))) * 0.25))) + -7.0))"
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of bytes: its kernel, the C to force it, the types and zero points of its operands, its epilogue."""
+
+    kernel: str
+    x: Sequence[int]
+    w: Sequence[int]
+    attributes: str = ""
+    dtype: str = "i8"
+    weights: str = "i8"
+    zero: int = 0
+    other: int = 0
+    post: str = ""
+    variable: bool = False
+    planar: bool = False
+
+    @property
+    def text(self) -> str:
+        return " ".join(map(str, vars(self).values()))
+
+
+def drawn(shape: Sequence[int], dtype: str, text: str) -> Array:
+    """All bytes, the ends of the range more often than others."""
+    rng = np.random.default_rng(zlib.crc32(text.encode()))
+    info = np.iinfo(TYPES[dtype])
+    whole = rng.integers(info.min, info.max, shape, endpoint=True)
+    ends = rng.choice([info.min, info.min + 1, info.max], shape)
+    return np.where(rng.random(shape) < 0.3, ends, whole).astype(TYPES[dtype])
+
+
+def constant(name: str, array: Array, dtype: str) -> str:
+    numbers = ", ".join(map(str, array.reshape(-1).tolist()))
+    return f"%{name} = const [{numbers}] : {dtype}[{','.join(map(str, array.shape))}]"
+
+
+def widened(dtype: str, zero: int) -> str:
+    return f"(i32(acc) - i32({zero}))" if zero else "i32(acc)"
+
+
+def graph_text(p: Product, result: Sequence[int]) -> str:
+    """A network of one product; of a convolution everything lies channels-last."""
+    rows = p.kernel.startswith("matmul")
+    columns = result[-1] if rows else result[1]
+    per = (columns,) if rows else (columns, *(1 for _ in result[2:]))
+    shape = ",".join(map(str, result))
+    layout = "" if rows else f":{ALIAS[len(result)]}"
+    out = "i32" if not p.post else p.post[:2]
+    inputs = [f"%x: {p.dtype}[{','.join(map(str, p.x))}]"]
+    lines = []
+    if p.variable:
+        inputs.append(f"%w: {p.weights}[{','.join(map(str, p.w))}]")
+    else:
+        lines.append(constant("w", drawn(p.w, p.weights, "w" + p.text), p.weights))
+    extras = ""
+    if p.post:
+        lines.append(constant("b", np.arange(columns).reshape(per) * 37 - 500, "i32"))
+        lines.append(constant("m", ((np.arange(columns) % 5 + 1) / 1024).reshape(per), "f32"))
+        extras = " with(%b, %m)"
+    if "x2" in p.post:
+        inputs.append(f"%r: i8[{shape}]")
+        lines.append(f"%rs = relayout(%r) : i8[{shape}]{layout}")
+        extras = " with(%b, %m, %rs)"
+    source = "%x"
+    if not rows and not p.planar:
+        lines.append(f"%xs = relayout(%x) : {p.dtype}[{','.join(map(str, p.x))}]{layout}")
+        source = "%xs"
+    post = f" post0{{ {p.post} }}" if p.post else ""
+    op = "matmul" if rows else "conv"
+    pre = f"pre0{{ {widened(p.dtype, p.zero)} }} pre1{{ {widened(p.weights, p.other)} }}"
+    lines.append(f"%ys = {op}({source}, %w) {{{p.attributes}}}{extras} {pre}{post} : {out}[{shape}]{layout}")
+    lines.append(f"%y = relayout(%ys) : {out}[{shape}]")
+    return f"graph @net({', '.join(inputs)}) {{\n" + "\n".join(lines) + "\nreturn %y\n}"
+
+
+def conv(x: Sequence[int], m: int, kernel: Sequence[int], strides: Sequence[int] = (), pads: Sequence[int] = (),
+         dilations: Sequence[int] = (), groups: int = 1, **more: object) -> tuple[Product, Sequence[int]]:  # fmt: skip
+    n = len(kernel)
+    strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
+    tuples = {"strides": strides, "pads": pads, "dilations": dilations}
+    shown = ", ".join(f"{k}=({', '.join(map(str, v))}{',' if len(v) == 1 else ''})" for k, v in tuples.items())
+    out = [
+        (x[2 + i] + pads[i] + pads[n + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1 for i in range(n)
+    ]
+    depthwise = groups > 1
+    p = Product(
+        "conv.integer_depthwise" if depthwise else "conv.integer", x, (m, x[1] // groups, *kernel),
+        f"{shown}, groups={groups}", **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return p, (x[0], m, *out)
+
+
+def matmul(x: Sequence[int], columns: int, turned: bool = False, **more: object) -> tuple[Product, Sequence[int]]:
+    w = (columns, x[-1]) if turned else (x[-1], columns)
+    if more.get("variable"):
+        w = (*x[:-2], *w)
+    p = Product("matmul", x, w, f"trans_b={turned}", **more)  # type: ignore[arg-type]
+    return p, (*x[:-1], columns)
+
+
+CASES = [
+    *(conv((1, c, 3, 5), m, (1, 1), dtype=t) for c in (4, 8, 20) for m in (1, 15, 16, 17, 33) for t in TYPES),
+    *(conv((1, c, 4, 9), 9, (1, 1)) for c in range(1, 10)),
+    *(conv((1, 8, 1, w), 40, (1, 1), post=FLOATS) for w in (1, 5, 6, 7, 13, 14, 15, 29)),
+    *(conv((2, 8, 6, 7), 18, (1, 1), (2, 2), dtype=t, post=FLOATS) for t in TYPES),
+    *(conv((1, c, 6, 7), 17, (3, 3), pads=(1, 1, 1, 1), dtype=t, zero=z)
+      for c in (1, 3, 4, 6) for t, z in (("i8", -128), ("i8", 127), ("u8", 0), ("u8", 255), ("u8", 128))),
+    *(conv((2, 4, 9, 8), 16, (3, 2), (2, 1), (1, 0, 0, 1), dtype=t, post=ADDED, zero=5) for t in TYPES),
+    *(conv((1, c, 9, 10), 20, (3, 3), (1, 2), (2, 2, 2, 2), (2, 2), zero=-5) for c in (4, 5)),
+    conv((1, 12, 17), 19, (5,), pads=(2, 2), zero=3, post=FLOATS),
+    *(conv((1, 3, 8, 9), 21, (3, 3), (2, 2), (0, 0, 1, 1), planar=True, zero=-9, dtype=t) for t in ("i8",)),
+    conv((1, 4, 5, 5), 17, (3, 3), weights="u8", other=128),
+    conv((1, 4, 5, 5), 17, (3, 3), weights="i8", other=0, post=ADDED),
+    conv((1, 256, 40, 40), 8, (3, 3), pads=(1, 1, 1, 1), zero=7),
+    *(conv((1, c, 7, 9), c, (3, 3), pads=(1, 1, 1, 1), groups=c, dtype=t, zero=z, post=post)
+      for c in (2, 15, 16, 17, 33) for t, z, post in (("i8", -128, ""), ("u8", 255, FLOATS), ("i8", 127, ADDED))),
+    *(conv((1, 18, 9, 11), 18, (3, 3), (s, 2), (1, 1, 1, 0), groups=18, zero=3) for s in (1, 2)),
+    *(conv((2, 5, 8, 9), 5, k, pads=(2, 1, 2, 1), groups=5, zero=-4) for k in ((1, 3), (2, 2), (4, 3), (5, 5), (7, 2))),
+    conv((1, 5, 9, 9), 5, (3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), groups=5, zero=-4),
+    conv((1, 20, 31), 20, (3,), pads=(1, 1), groups=20, zero=9, post=FLOATS),
+    conv((1, 96, 61, 61), 96, (3, 3), pads=(1, 1, 1, 1), groups=96, zero=9),
+    *(matmul((m, k), n, dtype=t, zero=z) for m, k, n in ((1, 4, 1), (1, 33, 17), (5, 8, 16), (14, 12, 48), (31, 7, 33))
+      for t, z in (("i8", -128), ("u8", 131))),
+    *(matmul((2, 3, 8), 20, turned, post=FLOATS, zero=2) for turned in (False, True)),
+    matmul((2, 7, 16), 36, post=ADDED, zero=2),
+    *(matmul((b, m, k), n, dtype=t, weights=u, zero=z, other=o, variable=True)
+      for b, m, k, n in ((1, 1, 4, 1), (3, 5, 8, 16), (2, 15, 12, 33), (2, 30, 32, 40), (2, 31, 8, 100))
+      for t, z, u, o in (("u8", 131, "u8", 124), ("i8", 0, "i8", 0), ("i8", -128, "u8", 255), ("u8", 0, "i8", -128))),
+    *(matmul((2, 3, 6, 8), 19, dtype="u8", weights="u8", zero=5, other=9, variable=True, post=p)
+      for p in (FLOATS, ADDED)),
+]  # fmt: skip
+
+
+def built(p: Product, result: Sequence[int], number: int, target: str, kernel: str) -> Built:
+    graph = parse_graph(graph_text(p, result), lookup)
+    graph.name = f"net{number}"
+    op = "matmul" if p.kernel.startswith("matmul") else "conv"
+    options = Options(target=target, opt_level="O0", kernels={op: kernel})
+    c = Compilation(graph.name, "0" * 64, options, resolve(target), graph, [])
+    return Built(number, Case([]), [], c, compile_program(c))
+
+
+@pytest.mark.parametrize("target", WIDE)
+def test_every_product_is_exact(target: str, tmp_path: Path) -> None:
+    """On an arena full of 0xFF, against the operators' own evaluation."""
+    to = resolve(needs_target(target))
+    vnni = to.can("VNNI")
+    cases = [(p, r) for p, r in CASES if vnni or not p.variable]
+    kernels = ["conv.integer" if p.kernel.startswith("matmul") else p.kernel for p, _ in cases]
+    all_built = [built(p, r, i, target, k) for i, ((p, r), k) in enumerate(zip(cases, kernels, strict=True))]
+    library = CaseLibrary(tmp_path, all_built, [*to.c_flags, *STRICT_WARNINGS]).build()
+    for (p, result), b, kernel in zip(cases, all_built, kernels, strict=True):
+        assert kernel in kernels_of(b), p
+        graph = b.compilation.graph
+        values = {v.name: drawn(v.shape, v.dtype.name, v.name + p.text) for v in graph.inputs}
+        want = graph.evaluate(values)["y"]
+        (got,) = library.run(b, values)
+        assert got.shape == tuple(result)
+        assert np.array_equal(got, want), (p, np.abs(got.astype(int) - want.astype(int)).max())
