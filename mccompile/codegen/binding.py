@@ -173,7 +173,7 @@ class Head:
     @property
     def text(self) -> str:
         """What it is declared as."""
-        linkage = "" if self.external else "static MCC_NOINLINE " if self.apart else "static "
+        linkage = "" if self.external else "static MCC_APART " if self.apart else "static "
         return f"{linkage}{'mcc_status' if self.answers_status else 'void'} {self.name}({self.params})"
 
 

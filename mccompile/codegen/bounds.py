@@ -44,6 +44,9 @@ def _magnitude(e: ex.Expr, of_variable: Callable[[int], float]) -> float:
             return inner if dtype.is_float and operand.dtype != BOOL else min(of_type(dtype), inner)
         case ex.Apply(fn=("add" | "sub"), operands=(a, b)) if e.dtype.is_float:
             return (magnitude(a, of_variable) + magnitude(b, of_variable)) * (1 + 2.0**-20)
+        case ex.Apply(fn=("add" | "sub"), operands=(a, b)):
+            whole = magnitude(a, of_variable) + magnitude(b, of_variable)
+            return whole if whole <= of_type(e.dtype) else of_type(e.dtype)  # else it wraps
         case ex.Apply(fn="mul", operands=(a, b)) if e.dtype.is_float:
             return magnitude(a, of_variable) * magnitude(b, of_variable) * (1 + 2.0**-20)
         case ex.Apply(fn=("max" | "min"), operands=(a, b)):

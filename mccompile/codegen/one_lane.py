@@ -37,7 +37,9 @@ class OneLane(Vectors):
     def evaluate(self, name: str, body: ex.Expr, *values: str) -> str:
         return self.context.define(name, body, *values)
 
-    def store(self, r: int, value: str, count: int, *coordinates: str, dtype: DType = F32) -> str:
+    def store(
+        self, r: int, value: str, count: int, *coordinates: str, dtype: DType = F32, begun: bool = False
+    ) -> str:
         return _grouped(self.context.store(r, value, *coordinates))
 
     def put(self, y: BoundView, value: str, count: int, *coordinates: str) -> str:

@@ -54,6 +54,9 @@ class Primitives:
     def rounded(self, value: str, target: DType, zero: int, known: bool = False) -> Code:
         return self.uses.say(self.vector.rounded("{0}", target, zero, known), value)
 
+    def saturated(self, pointer: str, value: str, zero: int, count: int, target: DType) -> str:
+        return self.uses.say(self.vector.saturated("{0}", "{1}", zero, count, target), pointer, value)
+
     def clamped(self, value: str, low: int, high: int) -> Code:
         return self.uses.say(self.vector.clamped("{0}", low, high), value)
 
@@ -253,24 +256,73 @@ class Vectors:
         """Statements that declare the vector ``name`` as ``body``, whose variable ``i`` stands for ``values[i]``."""
         return self._declared(name, body, values[0], 0, lambda i: wrapped(values[i]))
 
-    def store(self, r: int, value: str, count: int, *coordinates: str, dtype: DType = F32) -> str:
+    @property
+    def bias(self) -> BoundView | None:
+        """What sums may begin with: an extra of one element for each place on the last axis, which the epilogue of
+        result 0 adds before it does anything else."""
+        found = self._begun()
+        return None if found is None else self.context.e[found[0]]
+
+    def _begun(self) -> tuple[int, ex.Expr] | None:
+        """The number of `bias`, and the epilogue without it."""
+        body = dict(self.context.call.post).get(0)
+        if body is None:
+            return None
+        for part in ex.distinct(body):
+            match part:
+                case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC) as acc, ex.Var(index=k))) if k != ex.ACC:
+                    rest = ex.replaced(body, part, ex.num(0, part.dtype))
+                    view = self.context.e[k].view
+                    steps = view.axis_strides() if view.linear else (1,)
+                    along = view.rank > 0 and not any(steps[:-1]) and steps[-1] == 1
+                    if along and ex.ACC not in ex.variables(rest) and self._stays(body):
+                        return k, ex.replaced(body, part, acc)
+        return None
+
+    def store(
+        self, r: int, value: str, count: int, *coordinates: str, dtype: DType = F32, begun: bool = False
+    ) -> str:
         """Statements that apply the epilogue of result ``r`` to ``count`` lanes of ``dtype`` and store them.
 
         The lanes lie at ``coordinates`` and behind on the last axis. What has no vector form (functions of
-        libm, most integers, conversions) goes through the scalar epilogue, lane by lane.
+        libm, most integers, conversions) goes through the scalar epilogue, lane by lane. With ``begun`` the lanes
+        are sums that began with `bias`.
         """
         y = self.context.y[r]
         body = dict(self.context.call.post).get(r)
+        whole = self._begun() if begun else None
+        if whole is not None:
+            body = whole[1]
         final = dtype if body is None else body.dtype
-        if not is_lane(final) or final != y.dtype.compute or (body is not None and not self._vectorizable(body)):
+        fits = is_lane(final) and final == y.dtype.compute
+        if not fits or (body is not None and not self._vectorizable(body)):
             return self._store_lanes(r, value, dtype, count, coordinates)
         leaf, bound = self._leaf(value, count, coordinates), self._bound(dtype)
         emitter = VectorEmitter(self.lanes, leaf, self.context.uses, bound=bound)
-        result = value if body is None else emitter.emit(vector_form(body))
-        put = self.put(y, result, count, *coordinates)
+        last = None if body is None else self._last_rounding(y, vector_form(body), bound)
+        if last is not None:
+            x, zero = last
+            at = f"&{y.name}[{y.index(*coordinates)}]"
+            put = self.of(F32).saturated(at, emitter.emit(x), zero, count, y.dtype)
+        else:
+            result = value if body is None else emitter.emit(vector_form(body))
+            put = self.put(y, result, count, *coordinates)
         ignored = body is not None and ex.ACC not in ex.variables(body)
         before = [unread(value)] if ignored else []
         return "\n".join(["{", *before, *emitter.lines, put, "}"]) if before or emitter.lines else put
+
+    def _stays(self, body: ex.Expr) -> bool:
+        """Whether an epilogue of result 0 is computed in vectors."""
+        known = is_lane(body.dtype) and body.dtype == self.context.y[0].dtype.compute
+        return known and self._vectorizable(body)
+
+    @staticmethod
+    def _last_rounding(
+        y: BoundView, body: ex.Expr, bound: Callable[[int], float]
+    ) -> tuple[ex.Expr, int] | None:
+        """The float, and the zero, if the last that is done is to round numbers to neighbours in memory."""
+        found = rounding(body) if isinstance(body, ex.Convert) and _step(y.view) == 1 else None
+        return found if found is not None and magnitude(found[0], bound) < LIMIT else None
 
     def put(self, y: BoundView, value: str, count: int, *coordinates: str) -> str:
         """Statements that store lanes of their final value.

@@ -8,9 +8,9 @@ Eight lanes, and how the primitives of ``kernels_templates/_lib/vector*.c.j2`` a
     V(I8, 8)        mcc_vi  mcc_vload_i8(p, n)                       mcc_vload_i8_step(p, step, n)    mcc_vset_i8(x)
     V(F32, 8).mask  mcc_vi  mcc_vload_mask(p, n)                     mcc_vload_mask_step(p, step, n)  mcc_vset_mask(x)
 
-A mask has all bits of a lane set or none, and as many of them as what it masks. Integers of 8 and 16 bits are computed
-in lanes of 32, each of which holds the number itself: they are widened as they are loaded. One more type of lanes is a
-row of `_MEMORY`, its primitives, and forms of its kind in `ir/scalar.py`.
+A mask has all bits of a lane set or none, and as many of them as what it masks. Integers of 8 and 16 bits are
+computed in lanes of 32, each of which holds the number itself: they are widened as they are loaded. One more type of
+lanes is a row of `_MEMORY`, its primitives, and forms of its kind in `ir/scalar.py`.
 """
 
 from __future__ import annotations
@@ -160,6 +160,12 @@ class V:
         """C for these floats as the nearest integers of 8 or 16 bits, ties to even, ``zero`` added and saturated.
         ``known``: they are numbers for sure."""
         return f"mcc_v{'near' if known else 'round'}_{target}({value}, {zero})"
+
+    def saturated(self, pointer: str, value: str, zero: int, count: int, target: DType) -> str:
+        """The statement that stores the first ``count`` of these floats, which are numbers, as the nearest integers
+        of 8 or 16 bits, ties to even, ``zero`` added and saturated."""
+        whole = f"mcc_vwhole({value})" + (f" + {zero}" if zero > 0 else f" - {-zero}" if zero else "")
+        return f"mcc_vstore_sat_{target}({pointer}, {whole}, {count});"
 
     def clamped(self, value: str, low: int, high: int) -> str:
         """C for these floats, which are numbers, as the nearest whole ones from ``low`` to ``high``, as floats."""

@@ -26,8 +26,8 @@ from mccompile.targets.target import Target
 
 def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) -> int:
     """Store planes between convolutions and pools channels-last on targets without wide vectors, if the planned peak
-    falls by that, or by that and what `buffer-pixels` does afterwards; where kernels are faster by it, if the peak does
-    not rise. What kernels cannot address so stays as it is. Exact."""
+    falls by that, or by that and what `buffer-pixels` does afterwards; where kernels are faster by it, if the peak
+    does not rise. What kernels cannot address so stays as it is. Exact."""
     if target.spare_memory or target.lanes > 1:
         return 0
     steps = list(module.body.linear())

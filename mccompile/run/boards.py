@@ -40,7 +40,7 @@ class Board:
         code: where programs and their constants lie; the processor starts at its first address.
         ram: where data, stacks, and what fits beside them lie.
         bulk: larger and, on a real board, slower; what does not fit into ``ram``.
-        specs: C flags that choose a C library.
+        specs: what a C compiler needs behind its name to find a C library.
     """
 
     name: str

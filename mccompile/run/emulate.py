@@ -75,7 +75,7 @@ def cross_tools(target: Target) -> CrossTools:
             hint=f"install them (Debian, Ubuntu: apt install {' '.join(target.packages)}), or let the device run the "
             "test program that --golden DIR writes",
         )
-    return CrossTools((names[0],), emulator, board)
+    return CrossTools((names[0], *(board.specs if board else ())), emulator, board)
 
 
 def compiler_for(target: Target) -> Sequence[str]:

@@ -66,8 +66,7 @@ def board_objects(tools: CrossTools, target: Target, *parts: str) -> list[Path]:
 
 
 def _objects(tools: CrossTools, target: Target, sources: Sequence[Path], include: Path) -> list[Path]:
-    assert tools.board is not None
-    flags = [*target.flags, *tools.board.specs, *_OWN_FLAGS]
+    flags = [*target.flags, *_OWN_FLAGS]
     return [build_object(tools.compiler, path, flags, include, BARE) for path in sources]
 
 
@@ -76,7 +75,7 @@ def link(
 ) -> Path:
     """The image of C files and objects, without what nothing refers to."""
     sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
-    start = ["-nostartfiles", f"-T{_linker_script(board)}", *board.specs]
+    start = ["-nostartfiles", f"-T{_linker_script(board)}"]
     try:
         return build_program(tools.compiler, sources, [*flags, *sections, *start], include, BARE)
     except CompileError as e:

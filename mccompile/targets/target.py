@@ -144,7 +144,7 @@ def resolve(name: str) -> Target:
 
 
 def _native() -> Target:
-    """The widest vectors that this machine surely has, and of equally wide ones the instructions that ask for most."""
+    """The widest vectors that this machine surely has, and of equally wide ones those that ask for most features."""
     mine = [t for t in targets().values() if t.machines and runs_here(t.name)]
     return max(mine, key=lambda t: (t.vector_bytes, len(t.features)), default=targets()["generic"])
 

@@ -18,6 +18,7 @@ LIBM = (
 OF_MATH = {"INFINITY", "NAN", *LIBM, *(f"{name}f" for name in LIBM)}
 INSTRUCTIONS = {
     "immintrin.h": r"_mm\d*_\w+|__m\d+\w*|__mmask\d+",
+    "arm_acle.h": r"__(smla\w+|[su]xtb16|[su]sat)",
     "arm_neon.h": r"v\w+_[fsu]\d+|(float|u?int)\d+x\d+_t",
 }
 
@@ -53,7 +54,7 @@ def test_a_helper_defines_its_name(target: str) -> None:
 def test_all_c_of_the_library_is_declared(target: str) -> None:
     """What stands between two helpers would reach no file."""
     chosen = resolve(target)
-    for name in ("scalar", "vector") if chosen.lanes else ("scalar",):
+    for name in ("scalar", "scalar_integer", *(("vector",) if chosen.lanes else ())):
         template = environment().get_template(f"_lib/{name}.c.j2")
         assert not template.render(helper=lambda *_, caller: "", target=chosen, lanes=chosen.lanes).strip()
 

@@ -123,7 +123,9 @@ def _stored(g: Graph, v: Value, layout: Layout | None, name: str = "stored") -> 
 
 def host(arithmetic: str) -> Target:
     """A target whose C runs here and whose integer products are computed by an arithmetic."""
-    return replace(resolve("generic"), integer=arithmetic)
+    few = replace(resolve("generic").machine, registers=8)
+    machine = few if arithmetic == "narrow" else resolve("generic").machine
+    return replace(resolve("generic"), machine=machine, integer="mla" if arithmetic == "narrow" else arithmetic)
 
 
 def compilation(layer: Layer, seed: int, name: str, target: Target, force: dict[str, str]) -> Compilation:
@@ -218,3 +220,19 @@ PRODUCTS = [
     product((1, 130), (9, 130), trans_b=True, residual=True, zero=-1),
     product((1, 256), (256, 6), dtype="u8", zero=200),
 ]
+ROWS = [
+    *(product((n, 13), (13, 10 - n), zero=-128 if n % 2 else 127, weights=(-128, 127)) for n in (1, 2)),
+    *(product((1, k), (k, n), zero=k % 5) for k, n in ((1, 1), (3, 2), (4, 3), (7, 4), (8, 5), (9, 8))),
+    *(product((2, k), (k, 6), residual=True, zero=-4) for k in (15, 14, 13, 12)),
+    product((1, 640), (640, 128), zero=5),
+    product((1, 130), (9, 130), trans_b=True, residual=True, zero=-1),
+    product((1, 256), (256, 6), dtype="u8", zero=200),
+    *(product((1, 8), (8, 5), form=form) for form in ("sums", "float")),
+]
+PIXELS = [
+    conv((1, 32, 1, 1), (6, 32, 1, 1), zero=3),
+    conv((1, 9, 2, 1), (6, 9, 1, 1), zero=3, residual=True, stored=False),
+    conv((1, 9, 1, 2), (6, 9, 1, 1), zero=3, residual=True),
+    conv((1, 40, 1), (5, 40, 1), zero=3, weights=(-128, 127)),
+]
+"""Around four columns by four terms, with rows that wait in scratch and rows that do not."""

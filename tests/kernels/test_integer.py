@@ -1,4 +1,4 @@
-"""Convolutions and products of bytes, bit by bit: every arithmetic around its tiles and its words, at every zero point."""
+"""Convolutions and products of bytes, bit by bit: around tiles and words, at every zero point."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
-from mccompile.targets.target import STRICT_WARNINGS, resolve
+from mccompile.targets.target import resolve, strict_warnings
+from tests._skips import needs_tool
 from tests.kernels.test_variants import Array, kernels_of
 from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import WIDE, needs_target
+from tests.support.targets import VNNI, WIDE, needs_target
 
 TYPES = {"i8": np.int8, "u8": np.uint8}
 ALIAS = {3: "nwc", 4: "nhwc"}
@@ -99,8 +100,16 @@ def graph_text(p: Product, result: Sequence[int]) -> str:
     return f"graph @net({', '.join(inputs)}) {{\n" + "\n".join(lines) + "\nreturn %y\n}"
 
 
-def conv(x: Sequence[int], m: int, kernel: Sequence[int], strides: Sequence[int] = (), pads: Sequence[int] = (),
-         dilations: Sequence[int] = (), groups: int = 1, **more: object) -> tuple[Product, Sequence[int]]:  # fmt: skip
+def conv(
+    x: Sequence[int],
+    m: int,
+    kernel: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    groups: int = 1,
+    **more: object,
+) -> tuple[Product, Sequence[int]]:
     n = len(kernel)
     strides, dilations, pads = strides or (1,) * n, dilations or (1,) * n, pads or (0,) * (2 * n)
     tuples = {"strides": strides, "pads": pads, "dilations": dilations}
@@ -141,11 +150,14 @@ CASES = [
     *(conv((1, c, 7, 9), c, (3, 3), pads=(1, 1, 1, 1), groups=c, dtype=t, zero=z, post=post)
       for c in (2, 15, 16, 17, 33) for t, z, post in (("i8", -128, ""), ("u8", 255, FLOATS), ("i8", 127, ADDED))),
     *(conv((1, 18, 9, 11), 18, (3, 3), (s, 2), (1, 1, 1, 0), groups=18, zero=3) for s in (1, 2)),
-    *(conv((2, 5, 8, 9), 5, k, pads=(2, 1, 2, 1), groups=5, zero=-4) for k in ((1, 3), (2, 2), (4, 3), (5, 5), (7, 2))),
+    *(conv((2, 5, 8, 9), 5, k, pads=(2, 1, 2, 1), groups=5, zero=-4)
+      for k in ((1, 3), (2, 2), (4, 3), (5, 5), (7, 2))),
     conv((1, 5, 9, 9), 5, (3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), groups=5, zero=-4),
     conv((1, 20, 31), 20, (3,), pads=(1, 1), groups=20, zero=9, post=FLOATS),
     conv((1, 96, 61, 61), 96, (3, 3), pads=(1, 1, 1, 1), groups=96, zero=9),
-    *(matmul((m, k), n, dtype=t, zero=z) for m, k, n in ((1, 4, 1), (1, 33, 17), (5, 8, 16), (14, 12, 48), (31, 7, 33))
+    *(conv((1, 8, 1, 61), m, (1, 1), dtype=t, zero=4) for m in (100, 200) for t in TYPES),
+    *(matmul((m, k), n, dtype=t, zero=z)
+      for m, k, n in ((1, 4, 1), (1, 33, 17), (5, 8, 16), (14, 12, 48), (31, 7, 33), (40, 8, 200), (1, 64, 300))
       for t, z in (("i8", -128), ("u8", 131))),
     *(matmul((2, 3, 8), 20, turned, post=FLOATS, zero=2) for turned in (False, True)),
     matmul((2, 7, 16), 36, post=ADDED, zero=2),
@@ -166,15 +178,19 @@ def built(p: Product, result: Sequence[int], number: int, target: str, kernel: s
     return Built(number, Case([]), [], c, compile_program(c))
 
 
-@pytest.mark.parametrize("target", WIDE)
-def test_every_product_is_exact(target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "compiler"),
+    [*((name, "gcc") for name in (*VNNI, *WIDE, "x86-64-v2")), *((name, "clang") for name in VNNI)],
+)
+def test_every_product_is_exact(target: str, compiler: str, tmp_path: Path) -> None:
     """On an arena full of 0xFF, against the operators' own evaluation."""
     to = resolve(needs_target(target))
     vnni = to.can("VNNI")
     cases = [(p, r) for p, r in CASES if vnni or not p.variable]
     kernels = ["conv.integer" if p.kernel.startswith("matmul") else p.kernel for p, _ in cases]
     all_built = [built(p, r, i, target, k) for i, ((p, r), k) in enumerate(zip(cases, kernels, strict=True))]
-    library = CaseLibrary(tmp_path, all_built, [*to.c_flags, *STRICT_WARNINGS]).build()
+    flags = [*to.c_flags, *strict_warnings(compiler)]
+    library = CaseLibrary(tmp_path, all_built, flags, compiler=(needs_tool(compiler),)).build()
     for (p, result), b, kernel in zip(cases, all_built, kernels, strict=True):
         assert kernel in kernels_of(b), p
         graph = b.compilation.graph

@@ -15,8 +15,10 @@ from mccompile.run.build import run_compiler
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import needs_sanitizers, needs_tool
 from tests.kernels.integer_cases import (
+    PIXELS,
     PLANES,
     PRODUCTS,
+    ROWS,
     STAGED,
     Layer,
     built,
@@ -30,13 +32,15 @@ from tests.kernels.integer_cases import (
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.opcases import Built, CaseLibrary
 
-ARITHMETICS = ("smlad", "mla")
+ARITHMETICS = ("smlad", "mla", "narrow")
 FAMILIES = {
     "conv.staged": ({"conv": "conv.staged"}, STAGED),
     "conv.planes": ({"conv": "conv.planes"}, PLANES),
     "matmul": ({"matmul": "conv.staged"}, PRODUCTS),
+    "matmul.row": ({"matmul": "matmul.row"}, ROWS),
+    "conv.row": ({"conv": "matmul.row"}, PIXELS),
 }
-GUARDED = [*STAGED[2:9:3], *STAGED[14:30:3], *PLANES[2:22:4], *PLANES[21:30]]
+GUARDED = [*STAGED[2:9:6], *STAGED[14:30:4], *PLANES[2:22:7], *PLANES[21:30:2], *ROWS[3:12:3]]
 
 
 def force_of(layer: Layer) -> dict[str, str]:

@@ -43,7 +43,8 @@ def operands(dtype: str, count: int) -> Array:
         near = [s * (b + d) for s in (1, -1) for b in (127, 128, 255, 256, 32767, 65535) for d in (-0.5, 0, 0.5, 1.5)]
         return np.resize(np.array([*ends, *near, *np.arange(-3, 3, 0.25)], np.float32), count)
     if dtype == "i32":
-        return np.resize(np.array([-(2**31), 2**31 - 1, -129, -128, 127, 128, 255, 256, -1, 0, 70000], np.int32), count)
+        ends = [-(2**31), 2**31 - 1, -129, -128, 127, 128, 255, 256, -1, 0, 70000]
+        return np.resize(np.array(ends, np.int32), count)
     info = np.iinfo(TYPES[dtype])
     return np.resize(np.array([info.min, info.max, 0, 1, *range(info.min, info.max, 37)], TYPES[dtype]), count)
 

@@ -199,7 +199,7 @@ class CaseLibrary:
         nets = [EmulatedNet(b.facts.name) for b in self.built]
         align = max(b.facts.align for b in self.built)
         if tools.board is not None:
-            runtime = self._runtime(tools.compiler, [*self.flags, *tools.board.specs])
+            runtime = self._runtime(tools.compiler, self.flags)
             image = build_firmware(tools, nets, self.target, align, [unit, runtime], self.flags, self.folder)
             return Emulator(image, tools)
         main = self.folder / "emulated_main.c"

@@ -16,7 +16,9 @@ targets()[ONE_LANE] = replace(
     resolve("cortex-m4"), name=ONE_LANE, summary="tests", flags=(), requires=(), triple="", packages=(), hosted=True
 )
 
-WIDE = sorted(name for name, t in targets().items() if t.lanes > 4)
+VNNI = sorted(name for name, t in targets().items() if t.can("VNNI"))
+"""Targets that differ from others in products of bytes alone."""
+WIDE = sorted(name for name, t in targets().items() if t.lanes > 4 and name not in VNNI)
 """Vector targets that are tested on every case; the others share most of their text, and many are emulated."""
 NARROW = sorted(name for name, t in targets().items() if t.lanes == 4)
 EMULATED = sorted(name for name, t in targets().items() if t.emulator)

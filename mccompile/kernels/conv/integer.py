@@ -120,7 +120,7 @@ def one_run(kernel: tuple[int, int], dilations: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True)
 class _Problem:
-    """A product as the kernel sees it: ``lines`` lines of ``pixels`` results, each a sum over ``channels`` and a window."""
+    """A product as the kernel sees it: ``lines`` lines of ``pixels`` results, sums over ``channels`` and a window."""
 
     images: int
     lines: int
@@ -300,7 +300,7 @@ class MatMulIntegers(ConvInteger):
         result, problem = b.result(0), _matrices(node)
         views = [b.read(a), b.read(w), result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
         source, right, result, *extras = (_images(v) for v in views)
-        cycles, tile = best_integer_tile(problem, own, own.flips(a.dtype), b.target)
+        _, tile = best_integer_tile(problem, own, own.flips(a.dtype), b.target)
         zeros = [zero_of(node, i) or 0 for i in (0, 1)]
         params = IntegerTile(
             tile.rows, tile.vectors, tile.lanes, own.name, (1, 1), (1, 1), (1, 1), (0, 0), zeros[0], False, 1,

@@ -1,8 +1,8 @@
 """Depthwise convolutions of bytes: vectors over channels, rows of the operand joined in words.
 
-Worked example: 3 by 3 at stride 1. The bytes of 4 rows of a column are the words of a vector, one for each channel. They
-serve two lines of the result: the first meets them with weights w0 w1 w2 0, the second with 0 w0 w1 w2. A column serves
-three pixels of each line: six steps for 18 products of each channel.
+Worked example: 3 by 3 at stride 1. The bytes of 4 rows of a column are the words of a vector, one for each channel.
+They serve two lines of the result: the first meets them with weights w0 w1 w2 0, the second with 0 w0 w1 w2. A column
+serves three pixels of each line: six steps for 18 products of each channel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LARGEST = 7
 
 @dataclass(frozen=True)
 class JoinedRows:
-    """Tiles of ``tall`` lines by ``pixels`` pixels of a vector of channels, in chunks of ``lines`` lines of the result.
+    """Tiles of ``tall`` lines by ``pixels`` pixels of a vector of channels, in chunks of ``lines`` lines.
 
     Attributes:
         arithmetic: the name of an `Arithmetic`.

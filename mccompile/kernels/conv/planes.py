@@ -20,7 +20,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32
-from mccompile.kernels.conv.staged import arithmetic_of, written_alike
+from mccompile.kernels.conv.staged import arithmetic_of, begins_of, may_wrap, written_alike
 from mccompile.kernels.integers import IntegerProduct, begin_with, folded, integer_product, weights_of
 from mccompile.kernels.variant import Builder, Offer, Variant, operand_pair
 from mccompile.kernels.views.planes import pair, plane
@@ -51,7 +51,7 @@ class PlaneTile(Order):
     Attributes:
         arithmetic: as `Target.integer`.
         lines: of results in a strip.
-        zero, begun, pads: as for `StagedTile`.
+        zero, begun, wraps, pads: as for `StagedTile`.
         dilation: along lines; between them it is 1.
     """
 
@@ -59,6 +59,7 @@ class PlaneTile(Order):
     lines: int = 1
     zero: int = 0
     begun: int = -1
+    wraps: bool = True
     kernel: tuple[int, int] = (1, 1)
     strides: tuple[int, int] = (1, 1)
     dilation: int = 1
@@ -139,7 +140,9 @@ class ConvPlanes(Variant):
         size = tile.scratch(result.shape[3])
         scratch = b.scratch(size // 4, I32) if tile.arithmetic == "smlad" else b.scratch(size, x.dtype)
         reads: list[View | None] = [x, packed] if begin.operand is None else [x, packed, begin.operand]
-        tile = replace(tile, begun=product.begun)
+        flat = weights.reshape(weights.shape[0], -1)
+        wraps = may_wrap(flat, begins_of(node, product.begun, folded(flat, product.zero), b), x.dtype)
+        tile = replace(tile, begun=product.begun, wraps=wraps)
         b.call(self.kernel, reads, [result], params=tile, extras=extras, scratch=scratch, inplace=())
 
     def near(self, call: Call) -> int | None:

@@ -21,7 +21,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import I32, DType, row_major
+from mccompile.ir.types import I32, U8, DType, row_major
 from mccompile.kernels.integers import IntegerProduct, begin_with, folded, integer_product, lowest, weights_of
 from mccompile.kernels.model.tiles import merge
 from mccompile.kernels.variant import Builder, Offer, Variant, operand_pair
@@ -52,18 +52,22 @@ class StagedTile(Order):
     Attributes:
         arithmetic: as `Target.integer`.
         paired: two channels share each half of a word of weights.
+        narrow: one channel at a time, for cores of few registers, by bytes without sign.
         unroll: steps of four terms, or of one, in a turn of the loop.
         zero: the bytes of the padding.
         begun: the extra operand in whose place is what sums begin with; -1: operand 2 is.
+        wraps: sums may leave 32 bits on their way.
         grid: the lines and columns of results.
         pads: what comes before the first line and column.
     """
 
     arithmetic: str = "smlad"
     paired: bool = False
+    narrow: bool = False
     unroll: int = 1
     zero: int = 0
     begun: int = -1
+    wraps: bool = True
     grid: tuple[int, int] = (1, 1)
     kernel: tuple[int, int] = (1, 1)
     strides: tuple[int, int] = (1, 1)
@@ -105,6 +109,16 @@ class PackedBytes:
         return padded.reshape(-1, 2, w.shape[1]).swapaxes(1, 2)
 
 
+@dataclass(frozen=True)
+class PackedRows:
+    """Weights of channels, each a tuple of terms, as [channels][terms] bytes."""
+
+    weights: tuple[tuple[int, ...], ...]
+
+    def pack(self, array: Array) -> Array:
+        return np.array(self.weights, np.int8)
+
+
 def may_pair(weights: Array, begins: Array, low: int, high: int) -> bool:
     """Whether two channels of weights [channels, terms] may share a word for operands from ``low`` to ``high``: each
     256 * a + b fits a half, and each 256 * A a word."""
@@ -121,6 +135,20 @@ def arithmetic_of(target: Target) -> str:
     return "smlad" if target.integer == "mve" else target.integer
 
 
+FEW_REGISTERS = 8
+"""Registers that every instruction takes, where sums of six results leave none for what is multiplied."""
+
+
+def is_narrow(target: Target) -> bool:
+    """Whether a core is best with one channel at a time, and loads bytes without sign only."""
+    return arithmetic_of(target) == "mla" and not target.lanes and target.machine.registers <= FEW_REGISTERS
+
+
+def staged_zero(zero: int, dtype: DType, target: Target) -> int:
+    """The zero point of bytes as they are staged: without sign where the core is narrow."""
+    return zero - lowest(dtype) if is_narrow(target) else zero
+
+
 def pairs_range(dtype: DType) -> tuple[int, int]:
     """The bytes of an operand, from the lowest to the highest."""
     return lowest(dtype), lowest(dtype) + 255
@@ -130,6 +158,13 @@ def weights_by_taps(node: Node, b: Builder) -> Array:
     """The weights of a convolution as [channels, terms], the channels of a tap side by side."""
     w = weights_of(node, b)
     return np.moveaxis(w.reshape(*w.shape[:2], -1), 1, 2).reshape(w.shape[0], -1)
+
+
+def may_wrap(weights: Array, begins: Array, dtype: DType) -> bool:
+    """Whether some sum of products of weights [channels, terms] by bytes of a type may leave 32 bits."""
+    low, high = pairs_range(dtype)
+    sizes = np.abs(weights).reshape(weights.shape[0], -1).sum(axis=1) * max(-low, high)
+    return bool((sizes + np.abs(begins) >= 2**31).any())
 
 
 class ConvStaged(Variant):
@@ -175,7 +210,8 @@ class ConvStaged(Variant):
             arithmetic=arithmetic_of(b.target), zero=product.zero, begun=product.begun, kernel=pair(w.shape[2:]),
             strides=pair(op.strides), dilations=pair(op.dilations), pads=pair(op.pads[:rank], 0),
         )  # fmt: skip
-        begin = begin_with(node, product, folded(weights, product.zero), b)
+        zero = staged_zero(product.zero, source.dtype, b.target)
+        begin = begin_with(node, product, folded(weights, zero), b)
         extras = [plane(e.broadcast(node.results[0].shape)) for e in begin.extras]
         stage(node, [source, result, *extras], begin.operand, weights, window, product, b)
 
@@ -224,18 +260,21 @@ def stage(
         result, *extras = in_line([result, *extras]) or [result, *extras]
     terms = weights.shape[1]
     rows = tuple(map(tuple, weights.tolist()))
-    begins = begins_of(node, product, weights, b)
+    begins = begins_of(node, product.begun, folded(weights, staged_zero(product.zero, x.dtype, b.target)), b)
     steps = -(-terms // 4) if window.arithmetic == "smlad" else terms
     paired = window.arithmetic == "smlad" and may_pair(weights, begins, *pairs_range(x.dtype))
-    w = operand_pair(node)[1]
+    w, narrow = operand_pair(node)[1], is_narrow(b.target)
     tile = StagedTile(
-        arithmetic=window.arithmetic, paired=paired, unroll=unrolled(steps, terms * result.count),
-        zero=window.zero, begun=window.begun, grid=grid, kernel=window.kernel, strides=window.strides,
-        dilations=window.dilations, pads=window.pads,
+        arithmetic=window.arithmetic, paired=paired, narrow=narrow, unroll=unrolled(steps, terms * result.count),
+        zero=window.zero, begun=window.begun, wraps=may_wrap(weights, begins, U8 if narrow else x.dtype), grid=grid,
+        kernel=window.kernel, strides=window.strides, dilations=window.dilations, pads=window.pads,
     )  # fmt: skip
     if window.arithmetic == "smlad":
         packed = b.packed(w, PackedPairs(rows, paired))
         scratch = b.scratch(steps * 2 * ROWS + steps, I32)
+    elif narrow:
+        packed = b.packed(w, PackedRows(rows))
+        scratch = b.scratch(terms * (ROWS + 1), U8)
     else:
         packed = b.packed(w, PackedBytes(rows))
         scratch = b.scratch(terms * ROWS, x.dtype)
@@ -243,11 +282,11 @@ def stage(
     b.call("conv.staged", reads, [result], params=tile, extras=extras, scratch=scratch, inplace=())
 
 
-def begins_of(node: Node, product: IntegerProduct, weights: Array, b: Builder) -> Array:
-    """What the sums of the channels begin with."""
-    begins = np.array(folded(weights, product.zero), np.int64)
-    if product.begun >= 0:
-        bias = b.seen(node.extras[product.begun], AsNumbers()).buffer.data
+def begins_of(node: Node, begun: int, added: tuple[int, ...], b: Builder) -> Array:
+    """What the sums of the channels begin with: numbers added to what an extra operand says."""
+    begins = np.array(added, np.int64)
+    if begun >= 0:
+        bias = b.seen(node.extras[begun], AsNumbers()).buffer.data
         assert bias is not None
         begins = begins + bias.reshape(-1)
     return begins

@@ -26,6 +26,7 @@ from mccompile.kernels.conv.staged import (
     begins_of,
     in_line,
     may_pair,
+    may_wrap,
     pairs_range,
     unrolled,
     weights_by_taps,
@@ -57,7 +58,7 @@ class RowTile:
     """How a row is multiplied.
 
     Attributes:
-        arithmetic, paired, unroll, begun: as for `StagedTile`.
+        arithmetic, paired, unroll, begun, wraps: as for `StagedTile`.
         staged: the row is widened once, in scratch.
     """
 
@@ -65,6 +66,7 @@ class RowTile:
     paired: bool = False
     unroll: int = 1
     begun: int = -1
+    wraps: bool = True
     staged: bool = False
 
 
@@ -194,9 +196,11 @@ def _call(
     halves = arithmetic == "smlad"
     steps = -(-terms // 4) if halves else terms
     direct = x.axis_strides()[1] == 1 and terms % 4 == 0
-    paired = halves and may_pair(weights, begins_of(node, product, weights, b), *pairs_range(x.dtype))
+    begins = begins_of(node, product.begun, folded(weights, product.zero), b)
+    paired = halves and may_pair(weights, begins, *pairs_range(x.dtype))
     tile = RowTile(
         arithmetic, paired, unrolled(steps, terms * result.count, UNROLL), product.begun,
+        may_wrap(weights, begins, x.dtype),
         halves and (8 * steps <= ROOM or not direct),
     )  # fmt: skip
     rows = tuple(map(tuple, weights.tolist()))

@@ -10,7 +10,17 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import row_major
-from mccompile.kernels.conv.staged import PRODUCT, ROWS, STAGED, STORED, ConvStaged, StagedTile, arithmetic_of, stage
+from mccompile.kernels.conv.staged import (
+    PRODUCT,
+    ROWS,
+    STAGED,
+    STORED,
+    ConvStaged,
+    StagedTile,
+    arithmetic_of,
+    stage,
+    staged_zero,
+)
 from mccompile.kernels.integers import IntegerProduct, begin_with, folded, integer_product, weights_of
 from mccompile.kernels.matmul.packed import batched
 from mccompile.kernels.model.tiles import merge
@@ -39,7 +49,8 @@ class MatMulStaged(ConvStaged):
         assert isinstance(product, IntegerProduct)
         weights = columns_of(node, b)
         result = b.result(0)
-        begin = begin_with(node, product, folded(weights, product.zero), b)
+        zero = staged_zero(product.zero, operand_pair(node)[0].dtype, b.target)
+        begin = begin_with(node, product, folded(weights, zero), b)
         extras = [e.broadcast(result.shape) for e in begin.extras]
         views = [batched(b.read(operand_pair(node)[0]), result), result, *extras]
         window = StagedTile(arithmetic=arithmetic_of(b.target), zero=product.zero, begun=product.begun)

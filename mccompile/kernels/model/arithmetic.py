@@ -73,10 +73,10 @@ class PackedWords:
     """Weights [M, C, KH, KW] as [M / width] blocks: what sums begin with, i32[width], then words of
     [KH][runs][words][width][steps], all as bytes.
 
-    A block's last vector of ``lanes`` may have columns of zeros. Sums begin with ``-offset`` times the sum of a column's
-    weights, from which ``zero`` was taken. With ``one_run`` the taps of a line of the window lie one behind the other
-    in the operand, as one run of KW * C; the last word of a run is filled up with zeros. With ``transposed`` not None
-    the weights are a matrix [K, N], or [N, K].
+    A block's last vector of ``lanes`` may have columns of zeros. Sums begin with ``-offset`` times the sum of a
+    column's weights, from which ``zero`` was taken. With ``one_run`` the taps of a line of the window lie one behind
+    the other in the operand, as one run of KW * C; the last word of a run is filled up with zeros. Where
+    ``transposed`` is not None the weights are a matrix [K, N], or [N, K].
     """
 
     arithmetic: str
@@ -116,8 +116,8 @@ class PackedWords:
 
 @dataclass(frozen=True)
 class PackedColumns:
-    """Weights [C, 1, KH, KW] of one filter for each channel as blocks of ``lanes`` channels: what sums begin with, then
-    for each of ``lines`` lines of the result the words [groups][KW][lanes][steps], as bytes.
+    """Weights [C, 1, KH, KW] of one filter for each channel as blocks of ``lanes`` channels: what sums begin with,
+    then for each of ``lines`` lines of the result the words [groups][KW][lanes][steps], as bytes.
 
     A word holds rows of the operand, in groups of as many as a word has: line l of the result meets row
     l * ``stride`` + kh with its weight kh.
