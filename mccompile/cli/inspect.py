@@ -126,12 +126,23 @@ def _compiled(path: Path, options: Options, ram: int | None, flash: int | None, 
         "notes": report["notes"],
         "target": c.target.name,
         "macs": report["macs"],
+        "quantised": report["quantised"],
         "arena_bytes": report["memory"]["arena_bytes"],
         "lower_bound_bytes": report["memory"]["lower_bound_bytes"],
         "blob_bytes": report["blob_bytes"],
         "misfits": misfits(report, weight_sizes(c), ram, flash),
         "limits": {"ram": ram, "flash": flash},
     } | ({"stack": _stack(c)} if stack else {})
+
+
+def _float_lines(found: dict[str, Any]) -> list[str]:
+    """What of a quantised network is computed in floats, and why."""
+    from mccompile.report.quantised import float_lines
+
+    if not found["floats"]:
+        return ["    quantised       integers from end to end"]
+    head = f"    quantised       {found['float_macs']:,} MACs and {len(found['floats'])} nodes in floats:"
+    return [head, *(f"      {line}" for line in float_lines(found, 8))]
 
 
 def _stack(c: Compilation) -> dict[str, Any]:
@@ -169,6 +180,8 @@ def _lines(f: dict[str, Any]) -> list[str]:
         return [*lines, "cannot be compiled:", *(f"  {line}" for line in f["error"].splitlines())]
     lines += [f"  note: {note}" for note in f["notes"]]
     lines.append(f"  for {f['target']}: {f['macs']:,} MACs")
+    if f["quantised"] is not None:
+        lines += _float_lines(f["quantised"])
     lines.append(f"    arena (RAM)     {size_text(f['arena_bytes'])}")
     lines.append(f"    weights (flash) {size_text(f['blob_bytes'])}; the code comes on top")
     if "stack" in f:

@@ -16,6 +16,7 @@ from mccompile.ir.kernel import Buffer, Call, View, whole
 from mccompile.ir.program import Program
 from mccompile.kernel_passes.pipeline import Improved
 from mccompile.report.choices import choices, estimate
+from mccompile.report.quantised import quantised
 from mccompile.report.traffic import step_bytes, step_macs, traffic
 from mccompile.search.state import Compilation
 
@@ -167,6 +168,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "inputs": [_port(p) for p in facts.inputs],
         "outputs": [_port(p) for p in facts.outputs],
         "macs": macs if c.graph.nodes else None,  # unknown where kernels are all that was given
+        "quantised": quantised(c.graph, c.passes),
         "memory": _memory(program),
         "weights_bytes": facts.weights_bytes,
         "blob_bytes": len(facts.blob),

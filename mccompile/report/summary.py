@@ -105,6 +105,8 @@ def summary(report: Report, out: str) -> str:
     lines = [f"{model['name']}: {model['file']} for {target['name']}, -{report['options']['opt_level']}"]
     if report["macs"] is not None:
         lines += row("MACs", f"{report['macs']:,}")
+    if report["quantised"] is not None:
+        lines += _quantised(report)
     lines += row("weights (flash)", f"{size_text(report['weights_bytes'])}; the blob has {report['blob_bytes']:,}")
     lines += _arena(report)
     lines += _kernels(report)
@@ -115,6 +117,16 @@ def summary(report: Report, out: str) -> str:
     notes = [f"note: {note}" for note in report["notes"]]
     room = MAX_LINES - len(lines)
     return "\n".join(lines + _first(notes, min(room, MAX_NOTES)))
+
+
+def _quantised(report: Report) -> list[str]:
+    """How much of a quantised network is computed in floats."""
+    found = report["quantised"]
+    if not found["floats"]:
+        return row("  quantised", "integers from end to end", 1)
+    names = ", ".join(_short("+".join(n["onnx"])) for n in sorted(found["floats"], key=lambda n: -n["cost"]))
+    share = f"{found['float_macs']:,} of the MACs and {len(found['floats'])} nodes in floats: "
+    return row("  quantised", share + names, 2)
 
 
 def _first(lines: Sequence[str], room: int) -> list[str]:

@@ -94,6 +94,8 @@ def fit(scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
 
 _RAISED = (0, 4, 8, 12, 16)
 """Bits by which sums are raised, beside what their scale asks for: a large scale leaves the offset few bits."""
+_LARGEST_START = 2**24
+"""What a sum may begin with to be nearer to the offset: of a tiny scale it would be much."""
 _NEAR = 64
 """Offsets tried on both sides of the nearest."""
 
@@ -112,6 +114,7 @@ def _candidate(scale: Array, offset: Array, f: Steps, raised: int) -> Fixed | No
     nearest = np.rint(wanted * 2.0**s)
     tried = nearest + np.arange(-_NEAR, _NEAR + 1).reshape(-1, *(1,) * np.ndim(nearest))
     starts = np.rint((wanted - tried / 2.0**s) / scale)
+    starts = np.where(np.abs(starts) <= _LARGEST_START, starts, 0)
     missed = np.abs(wanted - tried / 2.0**s - starts * scale) + np.abs(starts) * 1e-12
     best = np.expand_dims(missed.argmin(0), 0)
     c, start = (np.take_along_axis(a, best, 0)[0].astype(np.int64) for a in np.broadcast_arrays(tried, starts))

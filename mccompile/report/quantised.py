@@ -1,0 +1,77 @@
+"""What of a quantised network is computed in floats: which nodes, why, and how much that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node
+from mccompile.passes.manager import PassRecord
+
+_TOLD = ("integer-products", "integer-sums", "integer-softmax", "requantise")
+"""The passes that make integers of floats; the last thing one of them says of a node is why it did not."""
+
+
+def quantised(graph: Graph, passes: Sequence[PassRecord]) -> dict[str, Any] | None:
+    """The multiply-adds of integers and of floats, and the nodes that compute floats; None for networks of floats.
+
+    ``cost`` is multiply-adds, or elements where there are none.
+    """
+    if not any(_is_small(v.dtype.name) for n in graph.nodes for v in n.results):
+        return None
+    reasons = {miss.what: miss.reason for record in passes if record.name in _TOLD for miss in record.misses}
+    floats = [n for n in graph.nodes if _computes_floats(n)]
+    return {
+        "integer_macs": sum(_macs(n) for n in graph.nodes if not _multiplies_floats(n)),
+        "float_macs": sum(_macs(n) for n in graph.nodes if _multiplies_floats(n)),
+        "floats": [
+            {"onnx": list(n.origins), "operator": n.op.name, "cost": _macs(n) if _multiplies_floats(n) else n.results[0].type.count,
+             "why": _reason(n, reasons)}
+            for n in floats
+        ],
+    }  # fmt: skip
+
+
+def _is_small(dtype: str) -> bool:
+    return dtype in ("i8", "u8", "i16", "u16")
+
+
+def _macs(node: Node) -> int:
+    return node.op.macs(node.operand_types(), [r.type for r in node.results])
+
+
+def _computes_floats(node: Node) -> bool:
+    """Whether anything in a node is arithmetic of floats: what it multiplies, or an expression around it."""
+    bodies = [*node.pre.values(), *node.post.values()]
+    bodies += [node.op.elementwise] if node.op.elementwise is not None else []
+    return _multiplies_floats(node) or any(_is_float(e) for body in bodies for e in ex.distinct(body))
+
+
+def _multiplies_floats(node: Node) -> bool:
+    return any(t is not None and t.dtype.is_float for t in node.operand_types()) and bool(_macs(node))
+
+
+def _is_float(e: ex.Expr) -> bool:
+    return isinstance(e, ex.Apply | ex.Convert) and (e.dtype.is_float or any(a.dtype.is_float for a in e.args))
+
+
+def _reason(node: Node, reasons: dict[str, str]) -> str:
+    """What a pass said that names one of the node's own ONNX nodes; else that the network says so."""
+    for what, reason in reversed(reasons.items()):
+        if any(_names(what, origin) for origin in node.origins):
+            return reason
+    return "the network computes it in floats"
+
+
+def _names(what: str, origin: str) -> bool:
+    return f"({origin})" in what or f"({origin}," in what or f", {origin}," in what or f", {origin})" in what
+
+
+def float_lines(found: dict[str, Any], most: int) -> Iterable[str]:
+    """The nodes that compute floats, the dearest first."""
+    nodes = sorted(found["floats"], key=lambda n: -n["cost"])
+    for n in nodes[:most]:
+        yield f"{n['operator']} {'+'.join(n['onnx'])}: {n['cost']:,}; {n['why']}"
+    if len(nodes) > most:
+        yield f"and {len(nodes) - most} more, see report.json"
