@@ -26,11 +26,10 @@ def quantised(graph: Graph, passes: Sequence[PassRecord]) -> dict[str, Any] | No
         "integer_macs": sum(_macs(n) for n in graph.nodes if not _multiplies_floats(n)),
         "float_macs": sum(_macs(n) for n in graph.nodes if _multiplies_floats(n)),
         "floats": [
-            {"onnx": list(n.origins), "operator": n.op.name, "cost": _macs(n) if _multiplies_floats(n) else n.results[0].type.count,
-             "why": _reason(n, reasons)}
+            {"onnx": list(n.origins), "operator": n.op.name, "cost": _cost(n), "why": _reason(n, reasons)}
             for n in floats
         ],
-    }  # fmt: skip
+    }
 
 
 def _is_small(dtype: str) -> bool:
@@ -54,6 +53,10 @@ def _multiplies_floats(node: Node) -> bool:
 
 def _is_float(e: ex.Expr) -> bool:
     return isinstance(e, ex.Apply | ex.Convert) and (e.dtype.is_float or any(a.dtype.is_float for a in e.args))
+
+
+def _cost(node: Node) -> int:
+    return _macs(node) if _multiplies_floats(node) else node.results[0].type.count
 
 
 def _reason(node: Node, reasons: dict[str, str]) -> str:

@@ -19,7 +19,8 @@ OF_MATH = {"INFINITY", "NAN", *LIBM, *(f"{name}f" for name in LIBM)}
 INSTRUCTIONS = {
     "immintrin.h": r"_mm\d*_\w+|__m\d+\w*|__mmask\d+",
     "arm_acle.h": r"__(smla\w+|[su]xtb16|[su]sat)",
-    "arm_neon.h": r"v\w+_[fsu]\d+|(float|u?int)\d+x\d+_t",
+    "arm_mve.h": r"vldrbq_s8|vmladavaq_s8|int8x16_t",
+    "arm_neon.h": r"v(?!ldrbq|mladavaq)\w+_[fsu]\d+|(?!int8x16_t)(float|u?int)\d+x\d+_t",
 }
 
 

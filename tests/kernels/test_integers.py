@@ -32,7 +32,7 @@ from tests.kernels.integer_cases import (
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.opcases import Built, CaseLibrary
 
-ARITHMETICS = ("smlad", "mla", "narrow")
+ARITHMETICS = ("smlad", "mla", "narrow", "mve")
 FAMILIES = {
     "conv.staged": ({"conv": "conv.staged"}, STAGED),
     "conv.planes": ({"conv": "conv.planes"}, PLANES),

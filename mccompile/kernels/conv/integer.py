@@ -21,6 +21,7 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import I8, I32, DType, row_major
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.model.arithmetic import Arithmetic, PackedWords, arithmetic_of, by_name
+from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, merge, segments, tile_cycles
 from mccompile.kernels.quantized import no_integers, zero_of
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, neighbours, operand_pair
@@ -42,13 +43,15 @@ EPILOGUE = 10
 
 @dataclass(frozen=True)
 class IntegerTile(Tile):
-    """Tiles of ``rows`` pixels of a line, in chunks of ``lines`` lines of the result, or of ``span`` pixels of one.
+    """Tiles of ``rows`` pixels of a line, in chunks of ``lines`` lines of the result, or of ``span`` pixels of one; or
+    tiles of ``tall`` whole lines, where that is more than one.
 
     Attributes:
         arithmetic: the name of an `Arithmetic`.
         staged: lines of the operand are copied to scratch before they are read.
         packs: the second operand is packed when it runs, in scratch, for each image; its zero point is ``other``.
         zero: the zero point of the operand, which padding is.
+        ahead: bytes by which weights are asked for early; 0: they are near.
         pads: what comes before the operand.
     """
 
@@ -63,13 +66,12 @@ class IntegerTile(Tile):
     span: int
     packs: bool = False
     other: int = 0
+    tall: int = 1
+    ahead: int = 0
 
     @property
     def own(self) -> Arithmetic:
         return by_name(self.arithmetic)
-
-    def tiles(self, count: int) -> tuple[Segment, ...]:
-        return self.tiles_m(count)
 
     def chunks(self, extent: int) -> tuple[Segment, ...]:
         """Lines of the result, in chunks."""
@@ -79,9 +81,15 @@ class IntegerTile(Tile):
         """Pixels of a line, in chunks."""
         return segments(extent, self.span)
 
-    def heights(self, extent: int) -> list[int]:
+    def tiles_h(self, extent: int) -> tuple[Segment, ...]:
+        return segments(extent, self.tall)
+
+    def sizes(self, lines: int, pixels: int) -> list[int]:
         """Pixels that tiles have."""
-        return list(dict.fromkeys(d.size for s in self.spans(extent) for d in self.tiles_m(s.size)))
+        if self.tall > 1:
+            tiles = [h for chunk in self.chunks(lines) for h in self.tiles_h(chunk.size)]
+            return list(dict.fromkeys(h.size * pixels for h in tiles))
+        return list(dict.fromkeys(d.size for s in self.spans(pixels) for d in self.tiles_m(s.size)))
 
     @property
     def one_run(self) -> bool:
@@ -134,23 +142,26 @@ class _Problem:
 
 @functools.lru_cache(maxsize=512)
 def best_integer_tile(problem: _Problem, own: Arithmetic, flip: bool, target: Target) -> tuple[float, Tile]:
-    """The cheapest tile of a product, and its cycles; of equals the largest. ``flip``: each word that is read has its
-    top bits flipped."""
+    """The cheapest tile of a product, and its cycles; of equals the largest. It may have the pixels of several lines.
+    ``flip``: each word that is read has its top bits flipped."""
     runs = problem.kernel[0] * (1 if one_run(problem.kernel, problem.dilations) else problem.kernel[1])
     taps = math.prod(problem.kernel) // runs
     steps, lanes = runs * own.words(taps * problem.channels), target.lanes
     found = []
-    for rows in range(1, min(problem.pixels, MAX_ROWS) + 1):
+    several = range(2 * problem.pixels, min(problem.lines * problem.pixels, MAX_ROWS) + 1, problem.pixels)
+    for rows in (*range(1, min(problem.pixels, MAX_ROWS) + 1), *several):
         for vectors in range(1, min(-(-problem.columns // lanes), MAX_VECTORS) + 1):
             if rows * vectors + vectors + 2 + flip > target.machine.registers:
                 continue
             parts = columns(problem.columns, vectors * lanes, lanes)
             apart = problem.channels * own.staged.nbytes * problem.strides[1]
-            cycles = tile_cycles(segments(problem.pixels, rows), parts, steps, target.machine, apart=apart)
+            lines, pixels = problem.lines, problem.pixels
+            tiles = segments(lines * pixels, rows) if rows > pixels else segments(pixels, rows) * lines
+            cycles = tile_cycles(tiles, parts, steps, target.machine, apart=apart)
             found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
     cycles, _, tile = min(found, key=lambda f: f[:2])
-    results = problem.pixels * -(-problem.columns // lanes) * EPILOGUE
-    return problem.images * problem.lines * (cycles + results), tile
+    results = problem.lines * problem.pixels * -(-problem.columns // lanes) * EPILOGUE
+    return problem.images * (cycles + results), tile
 
 
 def supported(node: Node, target: Target, constants: Container[Value]) -> Arithmetic | str:
@@ -414,7 +425,8 @@ def _emit(
     source, result, *extras = views
     kernel, strides, dilations, pads = window
     n, lines, pixels, m = result.shape
-    channels = source.shape[-1]
+    channels, weights = source.shape[-1], node.operands[1]
+    assert weights is not None
     problem = _Problem(n, lines, pixels, m, channels, kernel, strides, dilations)
     flips = own.flips(source.dtype)
     _, tile = best_integer_tile(problem, own, flips and not staged, b.target)
@@ -425,10 +437,9 @@ def _emit(
     moved = [v.dtype.nbytes for v in (result, *extras) if v.shape[2] == 1 or v.axis_strides()[2]]
     span = pixels if whole else _span(problem, tile, sum(moved), b.target)
     params = IntegerTile(
-        tile.rows, tile.vectors, tile.lanes, own.name, kernel, strides, dilations, pads, zero, staged, chunk, span
-    )
-    weights = node.operands[1]
-    assert weights is not None
+        tile.rows, tile.vectors, tile.lanes, own.name, kernel, strides, dilations, pads, zero, staged, chunk, span,
+        tall=max(tile.rows // pixels, 1), ahead=weights_ahead(weights.type.nbytes // 4, b.target.machine),
+    )  # fmt: skip
     packing = PackedWords(
         own.name, params.width, params.lanes, zero + 128 * flips, zero_of(node, 1) or 0, params.one_run,
         node.op.trans_b if isinstance(node.op, MatMul) else None,

@@ -21,7 +21,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import I32, U8, DType, row_major
+from mccompile.ir.types import I8, I32, U8, DType, row_major
 from mccompile.kernels.integers import IntegerProduct, begin_with, folded, integer_product, lowest, weights_of
 from mccompile.kernels.model.tiles import merge
 from mccompile.kernels.variant import Builder, Offer, Variant, operand_pair
@@ -33,7 +33,7 @@ from mccompile.targets.target import Target
 
 ROWS = 3
 """Pixels of a tile; it has two channels."""
-PRODUCT = {"smlad": 0.9, "mla": 1.9}
+PRODUCT = {"smlad": 0.9, "mla": 1.9, "mve": 0.25}
 """Cycles of a product in the inner loop."""
 STAGED = 1.6
 """Cycles of a byte that is staged, where its neighbours are terms as well; else twice as many."""
@@ -109,6 +109,25 @@ class PackedBytes:
         return padded.reshape(-1, 2, w.shape[1]).swapaxes(1, 2)
 
 
+VECTOR = 16
+"""Bytes of a vector of MVE."""
+
+
+@dataclass(frozen=True)
+class PackedVectors:
+    """Weights of channels, each a tuple of terms, as [channels / rows][terms / 16][rows][16] bytes and zeros."""
+
+    weights: tuple[tuple[int, ...], ...]
+    rows: int = 2
+
+    def pack(self, array: Array) -> Array:
+        w = np.array(self.weights, np.int8)
+        channels, terms = (-(-e // size) * size for e, size in zip(w.shape, (self.rows, VECTOR), strict=True))
+        padded = np.zeros((channels, terms), np.int8)
+        padded[: w.shape[0], : w.shape[1]] = w
+        return padded.reshape(-1, self.rows, terms // VECTOR, VECTOR).swapaxes(1, 2)
+
+
 @dataclass(frozen=True)
 class PackedRows:
     """Weights of channels, each a tuple of terms, as [channels][terms] bytes."""
@@ -147,6 +166,11 @@ def is_narrow(target: Target) -> bool:
 def staged_zero(zero: int, dtype: DType, target: Target) -> int:
     """The zero point of bytes as they are staged: without sign where the core is narrow."""
     return zero - lowest(dtype) if is_narrow(target) else zero
+
+
+def products_of(target: Target, dtype: DType) -> str:
+    """Which instructions products over channels take for bytes of a type: those of MVE for bytes with sign."""
+    return "mve" if target.integer == "mve" and dtype == I8 else arithmetic_of(target)
 
 
 def pairs_range(dtype: DType) -> tuple[int, int]:
@@ -196,7 +220,7 @@ class ConvStaged(Variant):
         pixels = node.results[0].type.count / w.shape[0]
         pixels = -(-pixels // ROWS) * ROWS
         near = is_channels_last(x) or x.shape[1] == 1
-        cycles = pixels * terms * (w.shape[0] * PRODUCT[arithmetic_of(target)] + STAGED * (1 if near else 2))
+        cycles = pixels * terms * (w.shape[0] * PRODUCT[products_of(target, x.dtype)] + STAGED * (1 if near else 2))
         return Offer(self.label, cycles + STORED * pixels * w.shape[0], found)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
@@ -206,8 +230,9 @@ class ConvStaged(Variant):
         rank = len(op.strides)
         source, result = plane(b.read(operand_pair(node)[0])), plane(b.result(0))
         w, weights = operand_pair(node)[1], weights_by_taps(node, b)
+        arithmetic = products_of(b.target, source.dtype)
         window = StagedTile(
-            arithmetic=arithmetic_of(b.target), zero=product.zero, begun=product.begun, kernel=pair(w.shape[2:]),
+            arithmetic=arithmetic, zero=product.zero, begun=product.begun, kernel=pair(w.shape[2:]),
             strides=pair(op.strides), dilations=pair(op.dilations), pads=pair(op.pads[:rank], 0),
         )  # fmt: skip
         zero = staged_zero(product.zero, source.dtype, b.target)
@@ -272,6 +297,9 @@ def stage(
     if window.arithmetic == "smlad":
         packed = b.packed(w, PackedPairs(rows, paired))
         scratch = b.scratch(steps * 2 * ROWS + steps, I32)
+    elif window.arithmetic == "mve":
+        packed = b.packed(w, PackedVectors(rows))
+        scratch = b.scratch(-(-terms // VECTOR) * VECTOR * ROWS, x.dtype)
     elif narrow:
         packed = b.packed(w, PackedRows(rows))
         scratch = b.scratch(terms * (ROWS + 1), U8)

@@ -21,13 +21,17 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32
 from mccompile.kernels.conv.staged import (
+    VECTOR,
     PackedPairs,
+    PackedVectors,
     arithmetic_of,
     begins_of,
     in_line,
+    is_narrow,
     may_pair,
     may_wrap,
     pairs_range,
+    products_of,
     unrolled,
     weights_by_taps,
     written_alike,
@@ -41,7 +45,7 @@ from mccompile.kernels.views.windows import places_behind
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
-PRODUCT = {"smlad": 1.05, "mla": 2.4}
+PRODUCT = {"smlad": 1.05, "mla": 2.4, "mve": 0.2}
 """Cycles of a product."""
 STORED = 10.0
 """Cycles of a result beside its products."""
@@ -60,6 +64,7 @@ class RowTile:
     Attributes:
         arithmetic, paired, unroll, begun, wraps: as for `StagedTile`.
         staged: the row is widened once, in scratch.
+        narrow: weights are bytes without sign, 128 more than they were: for cores that load no others at once.
     """
 
     arithmetic: str = "smlad"
@@ -68,6 +73,7 @@ class RowTile:
     begun: int = -1
     wraps: bool = True
     staged: bool = False
+    narrow: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,12 +95,14 @@ class PackedFours:
     """Weights of columns, each a tuple of terms, as [columns / 4][terms][4] bytes."""
 
     weights: tuple[tuple[int, ...], ...]
+    narrow: bool = False
 
     def pack(self, array: Array) -> Array:
         w = np.array(self.weights, np.int8)
         padded = np.zeros((-(-w.shape[0] // COLUMNS) * COLUMNS, w.shape[1]), np.int8)
         padded[: w.shape[0]] = w
-        return padded.reshape(-1, COLUMNS, w.shape[1]).swapaxes(1, 2)
+        fours = padded.reshape(-1, COLUMNS, w.shape[1]).swapaxes(1, 2)
+        return fours.astype(np.int16).astype(np.uint8) ^ 0x80 if self.narrow else fours
 
 
 class MatMulRow(Variant):
@@ -140,7 +148,7 @@ class MatMulRow(Variant):
         views = [v for v in (*after.reads, *after.results, *after.extras) if v is not None]
         if any(not v.linear for v in views):
             return "a layout has blocks"
-        widened = p.arithmetic == "smlad" and not p.staged
+        widened = p.arithmetic in ("smlad", "mve") and not p.staged
         apart = x is not None and x.axis_strides()[1] != 1
         return f"{self.kernel} reads neighbours as they lie" if widened and apart else ""
 
@@ -183,7 +191,7 @@ def _offer(node: Node, target: Target, product: IntegerProduct | str, terms: int
     if result.type.count > MOST_ROWS * columns:
         return f"there are more than {MOST_ROWS} rows"
     padded = math.ceil(columns / COLUMNS) * COLUMNS / columns
-    products = padded * terms * PRODUCT[arithmetic_of(target)]
+    products = padded * terms * PRODUCT[products_of(target, operand_pair(node)[0].dtype)]
     return Offer("matmul.row", result.type.count * (products + STORED), product)
 
 
@@ -192,21 +200,26 @@ def _call(
 ) -> None:
     """Call the kernel for an operand [N, K, H, W], a result [N, M, H, W] and extras alike."""
     x, result, *extras = views
-    terms, arithmetic = weights.shape[1], arithmetic_of(b.target)
-    halves = arithmetic == "smlad"
-    steps = -(-terms // 4) if halves else terms
-    direct = x.axis_strides()[1] == 1 and terms % 4 == 0
+    terms, arithmetic = weights.shape[1], products_of(b.target, x.dtype)
+    halves, vectors = arithmetic == "smlad", arithmetic == "mve"
+    steps = -(-terms // 4) if halves else -(-terms // VECTOR) if vectors else terms
+    direct = x.axis_strides()[1] == 1 and terms % (VECTOR if vectors else 4) == 0
+    narrow = is_narrow(b.target)
     begins = begins_of(node, product.begun, folded(weights, product.zero), b)
     paired = halves and may_pair(weights, begins, *pairs_range(x.dtype))
     tile = RowTile(
-        arithmetic, paired, unrolled(steps, terms * result.count, UNROLL), product.begun,
-        may_wrap(weights, begins, x.dtype),
-        halves and (8 * steps <= ROOM or not direct),
+        arithmetic, paired, 1 if vectors else unrolled(steps, terms * result.count, UNROLL), product.begun,
+        may_wrap(weights + 128, np.abs(begins) + 2**14 * terms, x.dtype) if narrow
+        else may_wrap(weights, begins, x.dtype),
+        (halves and 8 * steps <= ROOM) or ((halves or vectors) and not direct), narrow,
     )  # fmt: skip
     rows = tuple(map(tuple, weights.tolist()))
-    packed = b.packed(operand_pair(node)[1], PackedQuads(rows, paired) if halves else PackedFours(rows))
+    packing = PackedQuads(rows, paired) if halves else PackedFours(rows, narrow)
+    packed = b.packed(operand_pair(node)[1], PackedVectors(rows, COLUMNS) if vectors else packing)
     reads: list[View | None] = [x, packed] if begin.operand is None else [x, packed, begin.operand]
-    scratch = b.scratch(2 * steps, I32) if tile.staged else None
+    scratch = None
+    if tile.staged:
+        scratch = b.scratch(steps * VECTOR, x.dtype) if vectors else b.scratch(2 * steps, I32)
     b.call("matmul.row", reads, [result], params=tile, extras=extras, scratch=scratch, inplace=())
 
 

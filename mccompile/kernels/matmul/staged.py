@@ -18,6 +18,7 @@ from mccompile.kernels.conv.staged import (
     ConvStaged,
     StagedTile,
     arithmetic_of,
+    products_of,
     stage,
     staged_zero,
 )
@@ -41,7 +42,8 @@ class MatMulStaged(ConvStaged):
         rows = math.prod(node.results[0].shape[:-1])
         terms, columns = operand_pair(node)[0].shape[-1], node.results[0].shape[-1]
         rows = -(-rows // ROWS) * ROWS
-        cycles = rows * terms * (columns * PRODUCT[arithmetic_of(target)] + STAGED) + STORED * rows * columns
+        product = PRODUCT[products_of(target, operand_pair(node)[0].dtype)]
+        cycles = rows * terms * (columns * product + STAGED) + STORED * rows * columns
         return Offer(self.label, cycles, found)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
@@ -53,7 +55,8 @@ class MatMulStaged(ConvStaged):
         begin = begin_with(node, product, folded(weights, zero), b)
         extras = [e.broadcast(result.shape) for e in begin.extras]
         views = [batched(b.read(operand_pair(node)[0]), result), result, *extras]
-        window = StagedTile(arithmetic=arithmetic_of(b.target), zero=product.zero, begun=product.begun)
+        arithmetic = products_of(b.target, operand_pair(node)[0].dtype)
+        window = StagedTile(arithmetic=arithmetic, zero=product.zero, begun=product.begun)
         stage(node, as_pixels(views), begin.operand, weights, window, product, b)
 
 
