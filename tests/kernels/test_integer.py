@@ -18,7 +18,7 @@ from mccompile.targets.target import resolve, strict_warnings
 from tests._skips import needs_tool
 from tests.kernels.test_variants import Array, kernels_of
 from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import VNNI, WIDE, needs_target
+from tests.support.targets import NARROW, VNNI, WIDE, needs_target
 
 TYPES = {"i8": np.int8, "u8": np.uint8}
 ALIAS = {3: "nwc", 4: "nhwc"}
@@ -180,7 +180,7 @@ def built(p: Product, result: Sequence[int], number: int, target: str, kernel: s
 
 @pytest.mark.parametrize(
     ("target", "compiler"),
-    [*((name, "gcc") for name in (*VNNI, *WIDE, "x86-64-v2")), *((name, "clang") for name in VNNI)],
+    [*((name, "gcc") for name in (*VNNI, *WIDE, *NARROW)), *((name, "clang") for name in VNNI)],
 )
 def test_every_product_is_exact(target: str, compiler: str, tmp_path: Path) -> None:
     """On an arena full of 0xFF, against the operators' own evaluation."""

@@ -43,8 +43,8 @@ EPILOGUE = 10
 
 @dataclass(frozen=True)
 class IntegerTile(Tile):
-    """Tiles of ``rows`` pixels of a line, in chunks of ``lines`` lines of the result, or of ``span`` pixels of one; or
-    tiles of ``tall`` whole lines, where that is more than one.
+    """Tiles of ``rows`` pixels of a line, in chunks of ``lines`` lines of the result, or of ``span`` pixels of one;
+    or tiles of ``tall`` whole lines, where that is more than one.
 
     Attributes:
         arithmetic: the name of an `Arithmetic`.

@@ -5,6 +5,7 @@ one for each column; the products of a word are added up in the lane::
 
     vnni     u8 u8 u8 u8    times    i8 i8 i8 i8      4 products, bytes as they lie in memory
     madd     i16 i16        times    i16 i16          2 products, operands widened beforehand
+    mlal     i16 i16        times    i16 i16          the same; of a vector, the first factors of all lanes come first
 
 Operands of i8 are u8 with the top bit flipped: that adds 128 to each, which the sums begin without.
 """
@@ -27,12 +28,14 @@ class Arithmetic:
 
     Attributes:
         weight_range: the least and the largest number that weights may be.
+        apart: the words of a vector are packed as [steps][lanes], not as [lanes][steps].
     """
 
     name: str
     staged: DType
     weight: DType
     weight_range: tuple[int, int]
+    apart: bool = False
 
     @property
     def steps(self) -> int:
@@ -54,18 +57,21 @@ class Arithmetic:
 
 VNNI = Arithmetic("vnni", U8, I8, (-128, 127))
 MADD = Arithmetic("madd", I16, I16, (-255, 255))
+MLAL = Arithmetic("mlal", I16, I16, (-255, 255), apart=True)
 
 
 def arithmetic_of(target: Target) -> Arithmetic | None:
     """The best arithmetic of a target; None if it has none."""
     if Capability.VNNI in target.capabilities:
         return VNNI
-    return MADD if Capability.PAIRS in target.capabilities else None
+    if Capability.PAIRS in target.capabilities:
+        return MADD
+    return MLAL if target.isa == "neon" else None
 
 
 def by_name(name: str) -> Arithmetic:
     """The arithmetic of a name. KeyError if there is none."""
-    return {a.name: a for a in (VNNI, MADD)}[name]
+    return {a.name: a for a in (VNNI, MADD, MLAL)}[name]
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,8 @@ class PackedWords:
             begin[:count] = start[first : first + count]
             block = np.zeros((columns.shape[1], whole, own.steps), np.int64)
             block[:, :count] = columns[first : first + count].transpose(1, 0, 2)
+            if own.apart:
+                block = block.reshape(len(block), -1, self.lanes, own.steps).swapaxes(2, 3)
             parts += [_bytes(begin, np.dtype("<i4")), _bytes(block, own.weight.numpy.newbyteorder("<"))]
         return np.concatenate(parts)
 
@@ -141,6 +149,8 @@ class PackedColumns:
         start = np.zeros(whole, np.int64)
         start[:c] = -self.offset * weights.sum((1, 2))
         words = rows.reshape(-1, self.lanes, self.lines, groups, own.steps, kw).transpose(0, 2, 3, 5, 1, 4)
+        if own.apart:
+            words = words.swapaxes(-1, -2)
         parts = []
         for block, begin in zip(words, start.reshape(-1, self.lanes), strict=True):
             parts += [_bytes(begin, np.dtype("<i4")), _bytes(block, own.weight.numpy.newbyteorder("<"))]
