@@ -11,7 +11,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.ranges import Range, of_array, of_expression
+from mccompile.ir.ranges import Range, anything, of_array, of_expression
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest
 
@@ -79,8 +79,7 @@ def _own(graph: Graph, value: Value) -> Range:
     array = graph.constants.get(value)
     if isinstance(array, np.ndarray):
         return of_array(array, None)
-    info = np.iinfo(value.dtype.numpy.name)
-    return Range(np.array([float(info.min)]), np.array([float(info.max)]))
+    return anything(value.dtype)
 
 
 def _weights(graph: Graph, node: Node) -> Array | None:
