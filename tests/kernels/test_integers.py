@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
+import mccompile
 from mccompile.driver import finish
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.staged import PackedPairs, may_pair
 from mccompile.run.build import run_compiler
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import needs_sanitizers, needs_tool
+from tests.kernels.cases import OPSET
 from tests.kernels.integer_cases import (
     PIXELS,
     PLANES,
@@ -168,3 +172,52 @@ def test_words_of_pairs_keep_every_weight() -> None:
     quads = weights.reshape(2, 2, 2, 4)[..., [0, 2, 1, 3]].reshape(2, 2, 2, 2, 2)
     assert (low == quads[:, 1]).all()
     assert ((halves - low) >> 8 == quads[:, 0]).all()
+
+
+def seen(name: str, shape: Sequence[int]) -> tuple[list[onnx.NodeProto], tuple[int, ...]]:
+    """Nodes that make of `x` a view of a shape, and the shape of `x`."""
+    n, c, *space = shape
+    if name == "transposed":
+        return [helper.make_node("Transpose", ["x"], ["v"], perm=[0, 3, 2, 1])], (n, *reversed(space), c)
+    if name == "pixels":
+        return [helper.make_node("Transpose", ["x"], ["v"], perm=[0, 3, 1, 2])], (n, *space, c)
+    if name == "repeated":
+        return [helper.make_node("Expand", ["x", "shape"], ["v"])], (n, c, 1, space[1])
+    axis = {"channels backwards": 1, "lines backwards": 2, "columns backwards": 3}[name]
+    start, end, step = (
+        helper.make_node("Constant", [], [word], value_ints=[value])
+        for word, value in (("start", -1), ("end", -(2**40)), ("step", -1))
+    )
+    along = helper.make_node("Constant", [], ["axis"], value_ints=[axis])
+    cut = helper.make_node("Slice", ["x", "start", "end", "axis", "step"], ["v"])
+    return [start, end, step, along, cut], tuple(shape)
+
+
+@pytest.mark.parametrize(
+    "name", ["transposed", "pixels", "repeated", "channels backwards", "lines backwards", "columns backwards"]
+)
+@pytest.mark.parametrize(("kernel", "groups", "stride"), [(3, 1, 1), (1, 1, 1), (1, 1, 2), (3, 6, 1), (3, 6, 2)])
+def test_views_of_any_stride(name: str, kernel: int, groups: int, stride: int, tmp_path: Path) -> None:
+    """Operands that are seen through copies: as the generic kernel, byte by byte."""
+    rng = np.random.default_rng(0)
+    nodes, shape = seen(name, (1, 6, 8, 9))
+    w = rng.integers(-127, 128, (6, 6 // groups, kernel, kernel)).astype(np.int8)
+    zero = np.array(5, np.int8)
+    numbers = {"scale": np.float32(1), "zero": zero, "w": w, "plain": np.array(0, np.int8), "out": np.float32(301)}
+    numbers["shape"] = np.array((1, 6, 8, 9), np.int64)
+    names = ["v", "scale", "zero", "w", "scale", "plain", "out", "zero"]
+    pads = [kernel // 2] * 4
+    layer = helper.make_node("QLinearConv", names, ["y"], group=groups, strides=[stride] * 2, pads=pads)
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.INT8, shape)
+    constants = [numpy_helper.from_array(np.asarray(v), k) for k, v in numbers.items()]
+    graph = helper.make_graph([*nodes, layer], "g", [x], [helper.make_empty_tensor_value_info("y")], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+    (tmp_path / "m.onnx").write_bytes(onnx.shape_inference.infer_shapes(model).SerializeToString())
+    given = {"x": rng.integers(-128, 128, shape).astype(np.int8)}
+    found = []
+    for folder, force in (("own", {}), ("generic", {"conv": "conv.generic"})):
+        made = mccompile.compile(tmp_path / "m.onnx", tmp_path / folder, target="generic", kernels=force)
+        assert ("conv.generic" in made.report["kernels"]) == bool(force)
+        found.append(mccompile.load(tmp_path / folder).run(given)["y"])
+    assert found[1].std() > 5
+    assert (found[0] == found[1]).all()

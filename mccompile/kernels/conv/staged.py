@@ -41,6 +41,8 @@ STORED = 8.0
 """Cycles of a result beside its products."""
 WRITTEN_OUT = 7
 """Steps that are written out one by one, if they are no more and an odd number."""
+ROOM, ROOM_PART = 1024, 8
+"""Scratch is a good deal where it takes more bytes and a larger part of operand and result."""
 UNROLL = ((1 << 18, 4), (1 << 16, 2))
 """Steps in a turn of the inner loop that layers of so many products are worth."""
 
@@ -221,7 +223,8 @@ class ConvStaged(Variant):
         pixels = -(-pixels // ROWS) * ROWS
         near = is_channels_last(x) or x.shape[1] == 1
         cycles = pixels * terms * (w.shape[0] * PRODUCT[products_of(target, x.dtype)] + STAGED * (1 if near else 2))
-        return Offer(self.label, cycles + STORED * pixels * w.shape[0], found)
+        large = ROWS * 2 * terms > max(ROOM, (x.type.nbytes + node.results[0].type.nbytes) // ROOM_PART)
+        return Offer(self.label, cycles + STORED * pixels * w.shape[0], found, spends_arena=large)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, product = node.op, offer.params
