@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import mccompile
+from mccompile.codegen.helpers import with_needs
 from mccompile.driver import finish
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.staged import PackedPairs, may_pair
@@ -221,3 +223,34 @@ def test_views_of_any_stride(name: str, kernel: int, groups: int, stride: int, t
         found.append(mccompile.load(tmp_path / folder).run(given)["y"])
     assert found[1].std() > 5
     assert (found[0] == found[1]).all()
+
+
+PRODUCTS_OF_HALVES = """
+#define __ARM_ARCH_6M__ 1
+#include <stdint.h>
+%s
+int main(void)
+{
+    static const int32_t ends[] = { INT32_MIN, INT32_MIN + 1, -65536, -65535, -32768, -1, 0, 1, 32767, 65535, 65536,
+                                    0x7FFF0000, INT32_MAX };
+    uint64_t drawn = 88172645463325252u;
+    for (int i = 0; i < 13 * 13 + 1000000; ++i) {
+        drawn ^= drawn << 13;
+        drawn ^= drawn >> 7;
+        drawn ^= drawn << 17;
+        const int32_t a = (i < 169) ? ends[i / 13] : (int32_t)(uint32_t)drawn >> (i & 15);
+        const int32_t b = (i < 169) ? ends[i %% 13] : (int32_t)(uint32_t)(drawn >> 32);
+        if (mcc_mulhi_i32(a, b) != (int32_t)(((int64_t)a * b) >> 32)) return 1;
+    }
+    return 0;
+}
+"""
+
+
+def test_high_halves_of_products_on_cores_without_long_ones(tmp_path: Path) -> None:
+    """Their C, run here: at the ends of 32 bits and on drawn numbers, nothing undefined."""
+    compiler = needs_sanitizers("gcc")
+    helpers, _ = with_needs(["mcc_mulhi_i32"], resolve("cortex-m0plus"))
+    (tmp_path / "m.c").write_text(PRODUCTS_OF_HALVES % "\n".join(h.text for h in helpers))
+    run_compiler([compiler, "-O1", *SANITIZERS, "m.c", "-o", "m"], tmp_path)
+    subprocess.run([tmp_path / "m"], check=True)
