@@ -41,6 +41,7 @@ class Product:
     post: str = ""
     variable: bool = False
     planar: bool = False
+    moved: bool = False
 
     @property
     def text(self) -> str:
@@ -76,7 +77,11 @@ def graph_text(p: Product, result: Sequence[int]) -> str:
     inputs = [f"%x: {p.dtype}[{','.join(map(str, p.x))}]"]
     lines = []
     if p.variable:
-        inputs.append(f"%w: {p.weights}[{','.join(map(str, p.w))}]")
+        given = (*p.w[:-2], p.w[-1], p.w[-2]) if p.moved else p.w
+        inputs.append(f"%{'wt' if p.moved else 'w'}: {p.weights}[{','.join(map(str, given))}]")
+        if p.moved:
+            perm = (*range(len(given) - 2), len(given) - 1, len(given) - 2)
+            lines.append(f"%w = transpose(%wt) {{perm={perm}}} : {p.weights}[{','.join(map(str, p.w))}]")
     else:
         lines.append(constant("w", drawn(p.w, p.weights, "w" + p.text), p.weights))
     extras = ""
@@ -164,6 +169,7 @@ CASES = [
     *(matmul((b, m, k), n, dtype=t, weights=u, zero=z, other=o, variable=True)
       for b, m, k, n in ((1, 1, 4, 1), (3, 5, 8, 16), (2, 15, 12, 33), (2, 30, 32, 40), (2, 31, 8, 100))
       for t, z, u, o in (("u8", 131, "u8", 124), ("i8", 0, "i8", 0), ("i8", -128, "u8", 255), ("u8", 0, "i8", -128))),
+    matmul((3, 5, 8), 40, dtype="u8", weights="u8", zero=131, other=124, variable=True, moved=True),
     *(matmul((2, 3, 6, 8), 19, dtype="u8", weights="u8", zero=5, other=9, variable=True, post=p)
       for p in (FLOATS, ADDED)),
 ]  # fmt: skip

@@ -232,9 +232,9 @@ class ConvInteger(Variant):
         _emit(node, b, views, window, staged, own, zero_of(node, 0) or 0)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        x, y = before.reads[0], after.reads[0]
-        if x is None or y is None or x.axis_strides() != y.axis_strides():
-            return f"{self.kernel} reads its operand as it was given it"
+        for x, y in zip(before.reads, after.reads, strict=True):  # of any of its variants: who asks knows the kernel
+            if x is None or y is None or x.axis_strides() != y.axis_strides():
+                return f"{self.kernel} reads its operands as it was given them"
         return lines_broken(before, after, reads=False)
 
 
@@ -320,12 +320,6 @@ class MatMulIntegers(ConvInteger):
         words = params.packed_words(problem.channels, problem.columns)
         scratch = b.scratch(words + problem.pixels, I32)
         b.call(self.kernel, [source, right], [result], params=params, extras=extras, scratch=scratch)
-
-    def refuses(self, before: Call, after: Call, target: Target) -> str:
-        x, y = before.reads[1], after.reads[1]
-        if x is None or y is None or x.axis_strides() != y.axis_strides():
-            return f"{self.kernel} reads its operands as it was given them"
-        return super().refuses(before, after, target)
 
 
 def _matrices(node: Node) -> _Problem:
