@@ -179,7 +179,7 @@ def built(p: Product, result: Sequence[int], number: int, target: str, kernel: s
     graph = parse_graph(graph_text(p, result), lookup)
     graph.name = f"net{number}"
     op = "matmul" if p.kernel.startswith("matmul") else "conv"
-    options = Options(target=target, opt_level="O0", kernels={op: kernel})
+    options = Options(target=target, passes=(), kernels={op: kernel})
     c = Compilation(graph.name, "0" * 64, options, resolve(target), graph, [])
     return Built(number, Case([]), [], c, compile_program(c))
 
