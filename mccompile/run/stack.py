@@ -92,10 +92,10 @@ def stack_of(out: Path, report: Mapping[str, Any]) -> Stack:
     name = report["model"]["name"]
     target = resolve(report["target"]["name"])
     compiler = list(compiler_for(target))
-    board = board_of(target)
+    board_of(target)
     x86 = platform.machine() in ("x86_64", "AMD64") and runs_here(target.name)
     flags = [*report["target"]["c_flags"], "-fstack-usage", "-c"]
-    flags += [*(COUNT_ALL if x86 else ()), *(board.specs if board else ())]
+    flags += COUNT_ALL if x86 else ()
     sources = [out / s for s in report.get("sources", [f"{name}.c", "mcc.c"]) if s != "mcc.c"]
     uncounted = RETURN_ADDRESS if x86 and "clang" in compiler_version(compiler) else 0
     usage: dict[str, int] = {}
