@@ -21,7 +21,7 @@ from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.window import Window, read_window, window_words
 
-_SUMMED = (F16, F32, F64, I32, I64)
+SUMMED = (F16, F32, F64, I32, I64)
 """What products can be added up in. Sums of integers must not overflow: who makes them so narrow proves it."""
 
 
@@ -93,7 +93,7 @@ class Conv(Op):
         x, w = types
         assert x is not None
         assert w is not None
-        if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or x.dtype not in _SUMMED:
+        if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or x.dtype not in SUMMED:
             raise TypeRuleError(f"{x} convolved with {w}: equal ranks of at least 3 and f32 or i32 are needed")
         if x.shape[1] != w.shape[1] * self.groups or w.shape[0] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")

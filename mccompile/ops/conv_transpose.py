@@ -13,7 +13,7 @@ from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
-from mccompile.ops.conv import emit_with_bias
+from mccompile.ops.conv import SUMMED, emit_with_bias
 from mccompile.ops.folding import Arrays, Attributes, Folding, integers, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -80,8 +80,8 @@ class ConvTranspose(Op):
         x, w = types
         assert x is not None
         assert w is not None
-        if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or not x.dtype.is_float:
-            raise TypeRuleError(f"convolution of {x} by {w}: ranks of at least 3 and equal float types are needed")
+        if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or x.dtype not in SUMMED:
+            raise TypeRuleError(f"convolution of {x} by {w}: equal ranks of at least 3 and f32 or i32 are needed")
         if x.shape[1] != w.shape[0] or x.shape[1] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
         spatial = self.output(x.shape[2:], w.shape[2:])
