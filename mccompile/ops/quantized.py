@@ -10,7 +10,7 @@ One row each: from there on nothing knows that the network said it otherwise. In
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -76,7 +76,8 @@ class Row:
     """A quantised operator: the plain one, where its inputs and its result's scale stand, attributes it drops.
 
     ``operands`` are the places of quantised inputs, each followed by its scale and zero point; ``plain`` inputs stand
-    before them in the plain operator.
+    before them in the plain operator. ``channels_last`` of the node may say that its operand and its result are
+    [N, spatial..., C].
     """
 
     op_type: str
@@ -87,7 +88,7 @@ class Row:
     plain: tuple[int, ...] = ()
     domain: str = CONTRIB
     attrs: tuple[str, ...] = ()
-    refused: Mapping[str, int] = field(default_factory=dict)
+    channels_last: bool = False
 
 
 def _given(n: Import, names: Iterable[str]) -> dict[str, AttrValue]:
@@ -98,12 +99,16 @@ def _given(n: Import, names: Iterable[str]) -> dict[str, AttrValue]:
 def _expand(row: Row) -> Callable[[Import], None]:
     def convert(n: Import) -> None:
         e = Expansion(n)
-        for name, usual in row.refused.items():
-            if n.attr(name, usual) != usual:
-                raise n.error(f"{name} = {n.attr(name)} is not supported", f"only {usual!r} is")
+        rank = n.input(0).type.rank
+        last = row.channels_last and n.flag("channels_last") and rank > 2
         attrs = _given(n, row.attrs)
         inputs = [*(e.name(i) for i in row.plain), *(e.dequantized(i) for i in row.operands)]
-        e.quantized(e.add(row.inner, inputs, "real", **attrs), row.result)
+        if last:
+            inputs = [e.add("Transpose", inputs, "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))]
+        real = e.add(row.inner, inputs, "real", **attrs)
+        if last:
+            real = e.add("Transpose", [real], "channels_last", perm=(0, *range(2, rank), 1))
+        e.quantized(real, row.result)
         e.finish()
 
     return convert
@@ -198,12 +203,31 @@ def _sample_softmax(d: Draw) -> Case:
 
 
 def _sample_pool(d: Draw) -> Case:
-    attrs = {"kernel_shape": d.shape(2, 1, 3), "strides": d.shape(2, 1, 2)}
-    return _case(d, [(1, d.int(1, 3), *d.shape(2, 4, 6))], attrs)
+    attrs: dict[str, object] = {"kernel_shape": d.shape(2, 1, 3), "strides": d.shape(2, 1, 2)}
+    attrs["channels_last"] = d.int(0, 1)
+    shape = d.shape(2, 4, 6)
+    return _case(d, [(1, *shape, d.int(1, 3)) if attrs["channels_last"] else (1, d.int(1, 3), *shape)], attrs)
 
 
 def _sample_global(d: Draw) -> Case:
-    return _case(d, [(1, d.int(1, 5), *d.shape(2, 1, 6))], {})
+    return _case(d, [(1, *d.shape(3, 1, 6))], {"channels_last": d.int(0, 1)})
+
+
+def _sample_where(d: Draw) -> Case:
+    shape = d.shape(d.int(1, 4))
+    case = _case(d, [shape, shape], {})
+    return Case([d.array(shape, "bool"), *case.inputs], {}, frozenset(range(2, 9)))
+
+
+def _sample_gemm(d: Draw) -> Case:
+    m, k, n = d.shape(3, 1, 9)
+    trans, columns = d.int(0, 1), d.choice([(), (n,)])
+    inputs = [d.array((m, k), "u8", 0, 255), draw_scale(d, ()), d.array((), "u8", 0, 255),
+              d.array((n, k) if trans else (k, n), "i8", -128, 127), draw_scale(d, columns, 0.1),
+              np.zeros(columns, np.int8), d.array((n,), "i32", -999, 999) if d.bool() else None]  # fmt: skip
+    if d.bool():
+        inputs += [draw_scale(d, (), 4.0), d.array((), "u8", 0, 255)]
+    return Case(inputs, {"transB": trans}, frozenset(range(1, len(inputs))), tolerance=0.0 if len(inputs) > 7 else 2e-6)
 
 
 def _sample_concat(d: Draw) -> Case:
@@ -242,16 +266,16 @@ ROWS = (
     Row("QLinearMul", "Mul", (0, 3), 6, _sample_binary),
     Row("QLinearSigmoid", "Sigmoid", (0,), 3, _sample_unary),
     Row("QLinearLeakyRelu", "LeakyRelu", (0,), 3, _sample_leaky, attrs=("alpha",)),
-    Row("QLinearAveragePool", "AveragePool", (0,), 3, _sample_pool, attrs=_POOL, refused={"channels_last": 0}),
-    Row("QLinearGlobalAveragePool", "GlobalAveragePool", (0,), 3, _sample_global, refused={"channels_last": 0}),
-    Row("QLinearWhere", "Where", (1, 4), 7, None, plain=(0,)),
+    Row("QLinearAveragePool", "AveragePool", (0,), 3, _sample_pool, attrs=_POOL, channels_last=True),
+    Row("QLinearGlobalAveragePool", "GlobalAveragePool", (0,), 3, _sample_global, channels_last=True),
+    Row("QLinearWhere", "Where", (1, 4), 7, _sample_where, plain=(0,)),
 )  # fmt: skip
 
 FRONT_ENDS: tuple[FrontEnd, ...] = (
     *(FrontEnd(r.op_type, _expand(r), r.sample, {}, r.domain, folding=WINDOW) for r in ROWS),
     FrontEnd("QLinearConv", _conv, _sample_conv, {}, folding=WINDOW),
     FrontEnd("QLinearMatMul", _matmul, _sample_matmul, {}),
-    FrontEnd("QGemm", _gemm, None, {}, CONTRIB),
+    FrontEnd("QGemm", _gemm, _sample_gemm, {}, CONTRIB),
     FrontEnd("QLinearConcat", _concat, _sample_concat, {}, CONTRIB),
     FrontEnd("QLinearSoftmax", _softmax, _sample_softmax, {}, CONTRIB),
 )

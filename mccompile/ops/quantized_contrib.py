@@ -1,0 +1,244 @@
+"""Dynamic quantisation, and onnxruntime's fusions of it (com.microsoft), as the nodes that they were made of.
+
+    DynamicQuantizeMatMul(a, b, b_scale, b_zero, bias)
+        is  q, s, z = DynamicQuantizeLinear(a);  Cast(MatMulInteger(q, b, z, b_zero)) * (s * b_scale) + bias
+
+Weights of few bits (MatMulNBits) are unpacked to one byte each and stay integers until passes decide.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.onnxio import OnnxNode, dtype_number
+from mccompile.ops.frontend import Import
+from mccompile.ops.quantize import draw_scale
+from mccompile.ops.quantized import CONTRIB, Expansion
+from mccompile.ops.registry import FrontEnd
+from mccompile.ops.sampling import Case, Draw
+
+
+class _Contrib(Expansion):
+    """An expansion with constants, and nodes of several results."""
+
+    def constant(self, array: np.ndarray, suffix: str) -> str:
+        return self.add("Constant", [], suffix, value=array)
+
+    def cast(self, x: str, dtype: str, suffix: str) -> str:
+        return self.add("Cast", [x], suffix, to=dtype_number(dtype))
+
+    def quantized_dynamically(self, x: str) -> tuple[str, str, str]:
+        """``x`` as u8, the scale, and the zero point, both computed at run time."""
+        base = self.n.node.outputs[0]
+        names = (f"{base}.bytes", f"{base}.byte_scale", f"{base}.byte_zero")
+        self.nodes.append(OnnxNode("DynamicQuantizeLinear", (x,), names, "", f"{base}.dynamic", {}, self.n.node.index))
+        return names
+
+    def scaled_product(self, product: list[str], scales: tuple[str, str], bias: str) -> None:
+        """The result: MatMulInteger of a, b and their zero points, as floats, plus a bias that may be absent ("")."""
+        sums = self.add("MatMulInteger", product, "sums")
+        factor = self.add("Mul", list(scales), "factor")
+        out = self.n.node.outputs[0]
+        real = self.cast(sums, "f32", "real")
+        if bias:
+            self.last("Add", [self.add("Mul", [real, factor], "scaled"), bias], out)
+        else:
+            self.last("Mul", [real, factor], out)
+        self.finish()
+
+
+def _dynamic_quantize(n: Import) -> None:
+    """y as u8, its scale and zero point, which follow from the extremes of x and of zero.
+
+    Of elements that are all zero onnxruntime's scale is 1, where ONNX's function divides zero by zero.
+    """
+    if n.input(0).dtype.name != "f32":
+        raise n.error(f"elements of {n.input(0).dtype} cannot be quantised dynamically", "float can")
+    e, x, outs = _Contrib(n), n.node.inputs[0], n.node.outputs
+    zero, one, top = (e.constant(np.array(v, np.float32), s) for v, s in ((0, "none"), (1, "one"), (255, "top")))
+    high = e.add("Max", [e.add("ReduceMax", [x], "largest", keepdims=0), zero], "high")
+    low = e.add("Min", [e.add("ReduceMin", [x], "smallest", keepdims=0), zero], "low")
+    span = e.add("Div", [e.add("Sub", [high, low], "span"), top], "step")
+    flat = e.add("Equal", [span, zero], "flat")
+    scale = e.add("Where", [flat, one, span], "scale")
+    offset = e.add("Neg", [e.add("Div", [low, scale], "offset")], "zero_real")
+    bounded = e.add("Min", [e.add("Max", [offset, zero], "not_negative"), top], "bounded")
+    point = e.cast(e.add("Round", [bounded], "rounded"), "u8", "zero")
+    e.last("QuantizeLinear", [x, scale, point], outs[0])
+    for out, value in zip(outs[1:], (scale, point), strict=False):
+        if out:
+            e.last("Identity", [value], out, f"{n.node.name}.{out}")
+    e.finish()
+
+
+def _dynamic_matmul(n: Import) -> None:
+    """DynamicQuantizeMatMul: a f32, b bytes, b's scale, zero point and a bias, of each column or one."""
+    e = _Contrib(n)
+    q, scale, zero = e.quantized_dynamically(e.name(0))
+    e.scaled_product([q, e.name(1), zero, e.name(3)], (scale, e.name(2)), e.name(4))
+
+
+def _integer_to_float(n: Import) -> None:
+    """MatMulIntegerToFloat: a, b, their scales, their zero points, a bias."""
+    if n.input(2).type.count != 1:
+        raise n.error(f"a scale of a of {n.input(2).type} is not supported", "one number is")
+    e = _Contrib(n)
+    e.scaled_product([e.name(0), e.name(1), e.name(4), e.name(5)], (e.name(2), e.name(3)), e.name(6))
+
+
+def unpack_bits(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
+    """``count`` numbers of ``bits`` bits along the last axis, the lowest bits of a byte first, as int16.
+
+        >>> unpack_bits(np.array([[0x21, 0x43]], np.uint8), 4, 3)
+        array([[1, 2, 3]], dtype=int16)
+    """
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    parts = (packed[..., None] >> shifts) & np.uint8(2**bits - 1)
+    return parts.reshape(*packed.shape[:-1], -1)[..., :count].astype(np.int16)
+
+
+def _matmul_nbits(n: Import) -> None:
+    """MatMulNBits: a [.., K] times weights that are stored as [N, blocks, bytes of a block], a scale for each block."""
+    columns, depth = int(n.required("N")), int(n.required("K"))
+    bits, block = n.attr("bits", 4), n.attr("block_size", 0)
+    if bits not in (2, 4, 8):
+        raise n.error(f"weights of {bits} bits are not supported", "2, 4 and 8 are")
+    if block < 16 or block & (block - 1):
+        raise n.error(f"block_size {block} is not supported", "powers of two from 16 on are")
+    if n.attr("weight_prepacked", 0):
+        raise n.error("weights packed for a certain processor are not supported", "export without weight_prepacked")
+    if n.optional(4) is not None:
+        raise n.error("g_idx, an order of rows, is not supported", "export weights in the order of K")
+    blocks = -(-depth // block)
+    stored, dtype = n.const(1, "weights"), n.input(0).dtype
+    if stored.dtype != np.uint8 or stored.size != columns * blocks * (block * bits // 8):
+        raise n.error(f"weights {n.input(1).type} are not {columns} columns of {blocks} blocks of {block}")
+    scales = n.const(2, "scales")
+    if scales.size != columns * blocks:
+        raise n.error(f"scales {n.input(2).type} are not {columns} columns of {blocks} blocks")
+    middle = 2 ** (bits - 1)
+    whole = unpack_bits(stored.reshape(columns, -1), bits, blocks * block)[:, :depth]
+    e = _Contrib(n)
+    weights = e.constant(np.ascontiguousarray((whole - middle).astype(np.int8).T), "weights")
+    # One block is a scale for each column: then the sums themselves can be scaled.
+    turned = np.ascontiguousarray(scales.reshape(columns, blocks).T)
+    parts = [weights, e.constant(turned[0] if blocks == 1 else turned, "scales")]
+    if n.optional(3) is not None:
+        parts.append(e.constant(_zeros(n, bits, columns, blocks, middle), "zeros"))
+    how = {"axis": 1} if blocks == 1 else {"axis": 0, "block_size": block}
+    real = e.add("DequantizeLinear", parts, "real_weights", **how)
+    if scales.dtype != dtype.numpy:
+        real = e.cast(real, dtype.name, "cast_weights")
+    out, bias = n.node.outputs[0], e.name(5)
+    if bias:
+        e.last("Add", [e.add("MatMul", [e.name(0), real], "product"), bias], out)
+    else:
+        e.last("MatMul", [e.name(0), real], out)
+    e.finish()
+
+
+def _zeros(n: Import, bits: int, columns: int, blocks: int, middle: int) -> np.ndarray:
+    """The zero points as int8, [blocks, N] or [N]; they are packed along the blocks, as the weights are along K."""
+    stored, each = n.const(3, "zero_points"), -(-blocks * bits // 8)
+    if stored.dtype != np.uint8 or stored.size != columns * each:
+        raise n.error(f"zero points {n.input(3).type} are not supported", f"{columns * each} packed bytes are")
+    zeros = (unpack_bits(stored.reshape(columns, each), bits, blocks) - middle).astype(np.int8)
+    return np.ascontiguousarray(zeros[:, 0] if blocks == 1 else zeros.T)
+
+
+def _reduce_mean(n: Import) -> None:
+    """QLinearReduceMean: x, scale, zero; the result's scale and zero point."""
+    e = _Contrib(n)
+    axes = n.attr("axes", ())
+    inputs = [e.dequantized(0)]
+    if axes:
+        inputs.append(e.constant(np.array(axes, np.int64), "axes"))
+    e.quantized(e.add("ReduceMean", inputs, "real", keepdims=int(n.flag("keepdims", True))), 3)
+    e.finish()
+
+
+_LSTM = ("activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget")
+
+
+def _lstm(n: Import) -> None:
+    """DynamicQuantizeLSTM: LSTM of the dequantised weights W [directions, input, 4 hidden] and R alike.
+
+    onnxruntime rounds x and the state of each step to 8 bits by their extremes; here they stay floats.
+    """
+    e = _Contrib(n)
+    reals = []
+    for i, (at, suffix) in enumerate(((8, "weights"), (10, "recurrence"))):
+        w = n.const(1 + i, suffix)
+        scale, zero = n.const(at, "scales"), n.const(at + 1, "zero points")
+        if w.ndim != 3 or any(a.shape not in (w.shape[:1], (w.shape[0], w.shape[2])) for a in (scale, zero)):
+            raise n.error(f"scales or zero points of {n.input(1 + i).type} are neither of directions nor of columns")
+        scale, zero = (a.reshape(w.shape[0], 1, -1) for a in (scale, zero))
+        real = (w.astype(np.int32) - zero.astype(np.int32)).astype(np.float32) * scale
+        reals.append(e.constant(np.ascontiguousarray(real.swapaxes(1, 2)), suffix))
+    inputs = [e.name(0), *reals, *(e.name(i) for i in range(3, 8))]
+    while not inputs[-1]:
+        inputs.pop()
+    attrs = {name: n.attr(name) for name in _LSTM if name in n.node.attrs}
+    e.nodes.append(OnnxNode("LSTM", tuple(inputs), n.node.outputs, "", n.node.name, attrs, n.node.index))
+    e.finish()
+
+
+def _sample_dynamic(d: Draw) -> Case:
+    low, high = d.choice([(-3, 5), (0, 4), (-7, 0), (1, 2), (0, 0)])
+    return Case([d.array(d.shape(d.int(1, 3)), "f32", low, high)], outputs=3)
+
+
+def _byte_matrix(d: Draw, k: int, n: int) -> list[np.ndarray | None]:
+    """Weights of bytes, and the scale and zero point of each column or one."""
+    dtype, many = d.choice(["u8", "i8"]), d.choice([(), (n,)])
+    w = d.array((k, n), dtype, 0 if dtype == "u8" else -128, 127)
+    return [w, draw_scale(d, many, 0.1), d.array(many, dtype, 0, 20) if d.bool() else None]
+
+
+def _sample_dynamic_matmul(d: Draw) -> Case:
+    m, k, n = d.shape(3, 1, 9)
+    bias = d.array((n,)) if d.bool() else None
+    return Case([d.array((m, k)), *_byte_matrix(d, k, n), bias], {}, frozenset({1, 2, 3, 4}))
+
+
+def _sample_to_float(d: Draw) -> Case:
+    m, k, n = d.shape(3, 1, 9)
+    w, scale, zero = _byte_matrix(d, k, n)
+    a = d.array((m, k), "u8", 0, 255)
+    a_zero, bias = d.array((), "u8", 0, 255) if d.bool() else None, d.array((n,)) if d.bool() else None
+    return Case([a, w, draw_scale(d, ()), scale, a_zero, zero, bias], {}, frozenset(range(1, 7)))
+
+
+def _sample_nbits(d: Draw) -> Case:
+    bits, block = d.choice([4, 4, 8]), d.choice([16, 32])
+    m, k, n = d.int(1, 4), d.int(1, 5) * 16, d.int(1, 6)
+    blocks = -(-k // block)
+    w = d.array((n, blocks, block * bits // 8), "u8", 0, 255)
+    scales = draw_scale(d, (n * blocks,), 0.1)
+    zeros = d.array((n * -(-blocks * bits // 8),), "u8", 0, 255) if d.bool() else None
+    bias = d.array((n,)) if d.bool() else None
+    attrs = {"K": k, "N": n, "bits": bits, "block_size": block}
+    return Case([d.array((m, k)), w, scales, zeros, None, bias], attrs, frozenset(range(1, 6)))
+
+
+def _sample_lstm(d: Draw) -> Case:
+    size, hidden, steps, directions = d.int(1, 5), d.int(1, 4), d.int(1, 4), d.int(1, 2)
+    case: list[np.ndarray | None] = [d.array((steps, d.int(1, 2), size))]
+    case += [d.array((directions, rows, 4 * hidden), "i8", -127, 127) for rows in (size, hidden)]
+    case += [d.array((directions, 8 * hidden)) if d.bool() else None, None, None, None, None]
+    for _ in range(2):
+        scales = np.abs(d.array((directions,), "f32", 0.5, 1.0)) * np.float32(1 / 127)
+        case += [scales.astype(np.float32), np.zeros(directions, np.int8)]
+    attrs = {"hidden_size": hidden, "direction": "forward" if directions == 1 else "bidirectional"}
+    # x and the state are rounded to 8 bits at every step there, and not here.
+    return Case(case, attrs, frozenset(range(1, 12)), outputs=3, tolerance=3e-2)
+
+
+FRONT_ENDS: tuple[FrontEnd, ...] = (
+    FrontEnd("DynamicQuantizeLinear", _dynamic_quantize, _sample_dynamic, {"f32": 2e-7}),
+    FrontEnd("DynamicQuantizeMatMul", _dynamic_matmul, _sample_dynamic_matmul, {"f32": 2e-6}, CONTRIB),
+    FrontEnd("MatMulIntegerToFloat", _integer_to_float, _sample_to_float, {"f32": 2e-6}, CONTRIB),
+    FrontEnd("MatMulNBits", _matmul_nbits, _sample_nbits, {"f32": 3e-6}, CONTRIB, ("accuracy_level",)),
+    FrontEnd("QLinearReduceMean", _reduce_mean, None, {}, CONTRIB),
+    FrontEnd("DynamicQuantizeLSTM", _lstm, _sample_lstm, {}, CONTRIB),
+)
