@@ -9,6 +9,7 @@ import numpy as np
 
 from mccompile.importer import control, sequences
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
+from mccompile.importer.narrow import HELD_IN, held, keeps_type, require_readable
 from mccompile.importer.prepare import Prepared, not_tensors
 from mccompile.importer.sequences import Known, require_tensor
 from mccompile.ir import expr as ex
@@ -37,7 +38,8 @@ MAX_EXPANSION = 16
 class _Converter:
     """Walks the nodes in order; ``values`` maps ONNX names to graph values, and to sequences of them.
 
-    ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded. Names in ``poisoned`` come
+    ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded, ``narrow`` the
+    constants that are held in a wider type than their own (`narrow`). Names in ``poisoned`` come
     from nodes that could not be converted; what depends on them is only checked for being known, so that one run
     reports every unsupported node.
     """
@@ -48,6 +50,7 @@ class _Converter:
     errors: list[CompileError] = field(default_factory=list)
     unrolled: int = 0
     folded_bytes: int = 0
+    narrow: dict[Value, str] = field(default_factory=dict)
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
@@ -60,11 +63,11 @@ class _Converter:
     def define_constants(self, graph: OnnxGraph) -> None:
         """Give the initializers of a graph, nested or not, their values."""
         for key, array in graph.initializers.items():
-            if dtype_of_array(array) in DTYPES:
-                self.values[key] = self.graph.constant(key, array)
-            else:
+            try:
+                self.values[key] = self._constant(key, array, f"initializer {key!r}")
+            except CompileError as e:
                 self.poisoned.add(key)
-                self.errors.append(CompileError(f"initializer {key!r} of {array.dtype} is not supported"))
+                self.errors.append(e)
 
     def _node(self, node: OnnxNode, depth: int) -> None:
         _require_known_attributes(node)
@@ -72,6 +75,8 @@ class _Converter:
             self._skip(node)
             return
         known = [self.values[i] if i else None for i in node.inputs]
+        if node.domain or node.op_type not in control.OPERATORS:
+            require_readable(node, known, self.narrow)
         if not node.domain and node.op_type in control.OPERATORS:
             control.inline(self, node, known, depth)
         elif sequences.takes_sequences(node, known):
@@ -88,6 +93,10 @@ class _Converter:
             self.errors.append(_unsupported(node))
 
     def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
+        small = self.narrow.get(inputs[0], "") if inputs and inputs[0] is not None else ""
+        if small and node.op_type == "DequantizeLinear":
+            self._convert(node, inputs, depth)
+            return
         folded = fold_node(self.graph, node, inputs)
         has_kernel = (node.domain, node.op_type) in front_ends()
         if folded is not None:
@@ -95,7 +104,10 @@ class _Converter:
         if folded is not None and not (has_kernel and grows_much(node, folded, inputs)):
             for name, array in zip(node.outputs, folded, strict=False):
                 if name:
-                    self.values[name] = self._constant(name, array, node)
+                    value = self._constant(name, array, f"node {node.index} {node.name!r}")
+                    self.values[name] = value
+                    if small and keeps_type(node):
+                        self.narrow[value] = small
             return
         if has_kernel:
             self._convert(node, inputs, depth)
@@ -117,7 +129,7 @@ class _Converter:
             )
 
     def _convert(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
-        view = Import(self.graph, node, inputs)
+        view = Import(self.graph, node, inputs, self.narrow)
         front_end = front_ends()[(node.domain, node.op_type)]
         try:
             front_end.convert(view)
@@ -139,11 +151,17 @@ class _Converter:
                 value = self.graph.constant(value.name, np.zeros(value.shape, value.dtype.numpy))
             self.values[name] = value
 
-    def _constant(self, name: str, array: np.ndarray, node: OnnxNode) -> Value:
+    def _constant(self, name: str, array: np.ndarray, where: str) -> Value:
+        array, narrow = held(array)
         if dtype_of_array(array) not in DTYPES:
-            where = f"node {node.index} {node.name!r}"
-            raise CompileError(f"a constant of {array.dtype} is not supported", where=where)
-        return self.graph.constant(name, array)
+            raise CompileError(
+                f"a constant of {array.dtype} is not supported", where=where,
+                hint=f"{', '.join((*DTYPES, *HELD_IN))} are",
+            )  # fmt: skip
+        value = self.graph.constant(name, array)
+        if narrow:
+            self.narrow[value] = narrow
+        return value
 
 
 def _is_expandable(node: OnnxNode) -> bool:
@@ -193,6 +211,10 @@ def convert(prepared: Prepared, name: str) -> Graph:
     converter.errors += [CompileError(rule) for rule in not_tensors("output", source.outputs)]
     if converter.errors:
         raise _joined(converter.errors)
+    for output in source.outputs:
+        known = converter.values[output.name]
+        if isinstance(known, Value) and known in converter.narrow:
+            raise CompileError(f"output {output.name!r} of {converter.narrow[known]} is not supported")
     _bind_outputs(graph, converter.values, [v.name for v in source.outputs])
     graph.remove_dead()
     graph.verify()

@@ -30,13 +30,16 @@ class Import:
     value through `emit` (last node) or `bind`.
     """
 
-    def __init__(self, graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> None:
+    def __init__(
+        self, graph: Graph, node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping[Value, str] | None = None
+    ) -> None:
         self.graph = graph
         self.node = node
         self.inputs = list(inputs)
         self.outputs: list[Value | None] = [None] * len(node.outputs)
         self.attributes_read: set[str] = set()
         self.expansion: list[OnnxNode] = []
+        self._narrow = narrow or {}
 
     @property
     def op_type(self) -> str:
@@ -55,6 +58,11 @@ class Import:
     def optional(self, i: int) -> Value | None:
         """Input ``i``, or None if absent."""
         return self.inputs[i] if i < len(self.inputs) else None
+
+    def narrow(self, i: int) -> str:
+        """The ONNX type of input ``i`` if it is a constant held in a wider type (4-bit integers, 8-bit floats)."""
+        value = self.optional(i)
+        return "" if value is None else self._narrow.get(value, "")
 
     def input(self, i: int) -> Value:
         """Input ``i``; CompileError if absent."""

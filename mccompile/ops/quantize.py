@@ -78,16 +78,24 @@ def _zero_point(
 def dequantize(n: Import) -> None:
     """y = (x - zero_point) * scale, computed in f32."""
     x, scale, zero = n.input(0), n.input(1), n.optional(2)
-    if x.dtype.name not in WIDENED:
+    is_float = n.narrow(0).startswith("f8")
+    if x.dtype.name not in WIDENED and not is_float:
         raise n.error(f"elements of {x.dtype} cannot be dequantised", f"{', '.join(WIDENED)} can")
-    if zero is not None and zero.dtype != x.dtype:
-        raise n.error(f"a zero point of {zero.dtype} for elements of {x.dtype}")
+    if zero is not None and (zero.dtype != x.dtype or n.narrow(0) != n.narrow(2)):
+        raise n.error(f"a zero point of {n.narrow(2) or zero.dtype} for elements of {n.narrow(0) or x.dtype}")
+    if is_float and zero is not None and n.const(2, "zero point").any():
+        raise n.error(f"the zero point of elements of {n.narrow(0)} must be 0")
     target = n.attr("output_dtype", 0)
     storage = DTYPES.get(dtype_name(target)) if target else scale.dtype
     if storage is None or storage.name not in ("f32", "f16"):
         raise n.error("output_dtype must be float or float16")
     n.attr("axis", 1), n.attr("block_size", 0)
     operands = [x, _aligned(n, x, scale, scale, "scale")]
+    if is_float:
+        body = ex.apply("mul", ex.var(0, x.dtype), ex.convert(ex.var(1, scale.dtype), F32))
+        emit_map(n, lambda _, v: ex.substitute(body, lambda old: v[old.index]), operands,
+                 "f16" if storage.name == "f16" else "")  # fmt: skip
+        return
     offset = _zero_point(n, x, scale, zero, I32, operands)
     whole = ex.convert(ex.var(0, x.dtype), I32)
     if offset != ex.num(0, I32):

@@ -227,7 +227,9 @@ def _sample_gemm(d: Draw) -> Case:
               np.zeros(columns, np.int8), d.array((n,), "i32", -999, 999) if d.bool() else None]  # fmt: skip
     if d.bool():
         inputs += [draw_scale(d, (), 4.0), d.array((), "u8", 0, 255)]
-    return Case(inputs, {"transB": trans}, frozenset(range(1, len(inputs))), tolerance=0.0 if len(inputs) > 7 else 2e-6)
+    return Case(
+        inputs, {"transB": trans}, frozenset(range(1, len(inputs))), tolerance=0.0 if len(inputs) > 7 else 2e-6
+    )
 
 
 def _sample_concat(d: Draw) -> Case:

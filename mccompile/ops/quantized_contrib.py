@@ -31,7 +31,9 @@ class _Contrib(Expansion):
         """``x`` as u8, the scale, and the zero point, both computed at run time."""
         base = self.n.node.outputs[0]
         names = (f"{base}.bytes", f"{base}.byte_scale", f"{base}.byte_zero")
-        self.nodes.append(OnnxNode("DynamicQuantizeLinear", (x,), names, "", f"{base}.dynamic", {}, self.n.node.index))
+        self.nodes.append(
+            OnnxNode("DynamicQuantizeLinear", (x,), names, "", f"{base}.dynamic", {}, self.n.node.index)
+        )
         return names
 
     def scaled_product(self, product: list[str], scales: tuple[str, str], bias: str) -> None:
@@ -89,8 +91,8 @@ def _integer_to_float(n: Import) -> None:
 def unpack_bits(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
     """``count`` numbers of ``bits`` bits along the last axis, the lowest bits of a byte first, as int16.
 
-        >>> unpack_bits(np.array([[0x21, 0x43]], np.uint8), 4, 3)
-        array([[1, 2, 3]], dtype=int16)
+    >>> unpack_bits(np.array([[0x21, 0x43]], np.uint8), 4, 3)
+    array([[1, 2, 3]], dtype=int16)
     """
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     parts = (packed[..., None] >> shifts) & np.uint8(2**bits - 1)
@@ -98,7 +100,7 @@ def unpack_bits(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
 
 
 def _matmul_nbits(n: Import) -> None:
-    """MatMulNBits: a [.., K] times weights that are stored as [N, blocks, bytes of a block], a scale for each block."""
+    """MatMulNBits: a [.., K] times weights stored as [N, blocks, bytes of a block], with a scale for each block."""
     columns, depth = int(n.required("N")), int(n.required("K"))
     bits, block = n.attr("bits", 4), n.attr("block_size", 0)
     if bits not in (2, 4, 8):
