@@ -29,13 +29,18 @@ def _axis_of(n: Import, rank: int) -> int:
     return n.axis(n.attr("axis", 1), rank)
 
 
+def _number(n: Import, name: str) -> int:
+    """An attribute of ONNX's operators that their com.microsoft forms do not have; 0 by default."""
+    return 0 if n.node.domain else n.attr(name, 0)
+
+
 def _aligned(n: Import, x: Value, scale: Value, what: Value, suffix: str) -> Value:
     """A scale or zero point so that it broadcasts to ``x``: one number, one of each index of the axis, blocks."""
     if scale.type.count == 1 and scale.type.rank <= 1:
         return n.reshape(what, (), suffix)
     if what.shape != scale.shape:
         raise n.error(f"a zero point of shape {list(what.shape)} does not fit scales of {list(scale.shape)}")
-    axis, block = _axis_of(n, x.type.rank), n.attr("block_size", 0)
+    axis, block = _axis_of(n, x.type.rank), _number(n, "block_size")
     if scale.type.rank == 1 and not block:
         if scale.type.count != x.shape[axis]:
             raise n.error(f"{scale.type.count} scales for an axis of {x.shape[axis]}")
@@ -85,11 +90,11 @@ def dequantize(n: Import) -> None:
         raise n.error(f"a zero point of {n.narrow(2) or zero.dtype} for elements of {n.narrow(0) or x.dtype}")
     if is_float and zero is not None and n.const(2, "zero point").any():
         raise n.error(f"the zero point of elements of {n.narrow(0)} must be 0")
-    target = n.attr("output_dtype", 0)
+    target = _number(n, "output_dtype")
     storage = DTYPES.get(dtype_name(target)) if target else scale.dtype
     if storage is None or storage.name not in ("f32", "f16"):
         raise n.error("output_dtype must be float or float16")
-    n.attr("axis", 1), n.attr("block_size", 0)
+    n.attr("axis", 1), _number(n, "block_size")
     operands = [x, _aligned(n, x, scale, scale, "scale")]
     if is_float:
         body = ex.apply("mul", ex.var(0, x.dtype), ex.convert(ex.var(1, scale.dtype), F32))
@@ -110,11 +115,11 @@ def quantize(n: Import) -> None:
     x, scale, zero = n.input(0), n.input(1), n.optional(2)
     if x.dtype.name not in ("f32", "f16", "i32"):
         raise n.error(f"elements of {x.dtype} cannot be quantised", "float, float16 and int32 can")
-    asked = n.attr("output_dtype", 0)
+    asked = _number(n, "output_dtype")
     target = zero.dtype.name if zero is not None else dtype_name(asked) if asked else "u8"
     if target not in ("i8", "u8", "i16", "u16"):
         raise n.error(f"quantised elements of {target} are not supported", "int8, uint8, int16 and uint16 are")
-    n.attr("axis", 1), n.attr("block_size", 0)
+    n.attr("axis", 1), _number(n, "block_size")
     operands = [x, _aligned(n, x, scale, scale, "scale")]
     quotient = ex.apply("div", ex.convert(ex.var(0, x.dtype), F32), ex.convert(ex.var(1, scale.dtype), F32))
     body: ex.Expr = ex.apply("rne", quotient)

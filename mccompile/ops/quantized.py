@@ -9,7 +9,7 @@ One row each: from there on nothing knows that the network said it otherwise. In
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,10 @@ class Expansion:
         """The node with a given result."""
         node = OnnxNode(op_type, tuple(inputs), (out,), "", name or self.n.node.name, dict(attrs), self.n.node.index)
         self.nodes.append(node)
+
+    def given(self, *names: str) -> dict[str, AttrValue]:
+        """Those of the attributes that the node has, for a node that means the same by them."""
+        return {name: value for name in names if (value := self.n.attr(name)) is not None}
 
     def name(self, i: int) -> str:
         """The name of input ``i``; "" if it is absent."""
@@ -91,17 +95,12 @@ class Row:
     channels_last: bool = False
 
 
-def _given(n: Import, names: Iterable[str]) -> dict[str, AttrValue]:
-    """Those attributes that the node has."""
-    return {name: value for name in names if (value := n.attr(name)) is not None}
-
-
 def _expand(row: Row) -> Callable[[Import], None]:
     def convert(n: Import) -> None:
         e = Expansion(n)
         rank = n.input(0).type.rank
         last = row.channels_last and n.flag("channels_last") and rank > 2
-        attrs = _given(n, row.attrs)
+        attrs = e.given(*row.attrs)
         inputs = [*(e.name(i) for i in row.plain), *(e.dequantized(i) for i in row.operands)]
         if last:
             inputs = [e.add("Transpose", inputs, "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))]
@@ -118,7 +117,7 @@ def _conv(n: Import) -> None:
     """QLinearConv: x, scale, zero; w, scale, zero (of each channel or one); y scale, zero; an int32 bias."""
     e = Expansion(n)
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-    attrs = _given(n, names)
+    attrs = e.given(*names)
     inputs = [e.dequantized(0), e.dequantized(3), e.bias(8, (1, 4))]
     e.quantized(e.add("Conv", inputs if inputs[2] else inputs[:2], "real", **attrs), 6)
     e.finish()

@@ -180,7 +180,7 @@ def _lstm(n: Import) -> None:
     inputs = [e.name(0), *reals, *(e.name(i) for i in range(3, 8))]
     while not inputs[-1]:
         inputs.pop()
-    attrs = {name: n.attr(name) for name in _LSTM if name in n.node.attrs}
+    attrs = e.given(*_LSTM)
     e.nodes.append(OnnxNode("LSTM", tuple(inputs), n.node.outputs, "", n.node.name, attrs, n.node.index))
     e.finish()
 

@@ -54,7 +54,7 @@ class Status(Enum):
 
 LEGEND = {
     Status.SUPPORTED: "has a front end and is compiled",
-    Status.EXPANDED: "is replaced by the function that ONNX defines it by, whose operators are supported",
+    Status.EXPANDED: "is replaced by the operators of its definition, which are supported",
     Status.FOLDED: "is computed at compile time, so its inputs have to be constants or shapes",
     Status.NO: "is not supported",
 }
@@ -94,6 +94,9 @@ def support_of(domain: str, name: str) -> Row:
     found = front_ends().get((domain, name))
     if found is not None:
         how, dtypes = _observed(found)
+        inner = _expansion(found)
+        if inner:
+            return Row(label, Status.EXPANDED, f"as {', '.join(sorted(inner))}", dtypes)
         if not how:
             return Row(label, Status.FOLDED, "known at compile time", dtypes)
         return Row(label, Status.SUPPORTED, how, dtypes)
@@ -151,6 +154,11 @@ def _observed(front_end: FrontEnd) -> tuple[str, tuple[str, ...]]:
     return ", ".join(parts), tuple(d for d in DTYPES if d in dtypes)
 
 
+def _expansion(front_end: FrontEnd) -> frozenset[str]:
+    """The operators that stand for one, over drawn cases; empty if its front end emits nodes of its own."""
+    return frozenset(n.op_type for case in _cases(front_end) for n in _viewed(front_end, case).expansion)
+
+
 def _cases(front_end: FrontEnd) -> Iterator[Case]:
     if front_end.sample is not None:
         for seed in range(DRAWS):
@@ -159,6 +167,13 @@ def _cases(front_end: FrontEnd) -> Iterator[Case]:
 
 def _emitted(front_end: FrontEnd, case: Case) -> list[str]:
     """The names of the operators that one case becomes; none if its results are known or it is refused."""
+    view = _viewed(front_end, case)
+    passed = any(v is not None and v not in view.graph.constants for v in view.outputs)
+    return [n.op.name for n in view.graph.nodes] or (["reshape"] if passed else [])
+
+
+def _viewed(front_end: FrontEnd, case: Case) -> Import:
+    """The front end's view of a case after it was converted; without results if they are known or it is refused."""
     graph = Graph("case")
     inputs: list[Value | None] = []
     for i, array in enumerate(case.inputs):
@@ -175,13 +190,11 @@ def _emitted(front_end: FrontEnd, case: Case) -> list[str]:
     node = OnnxNode(front_end.op_type, names, outputs, front_end.domain, "node", attrs, 0)
     view = Import(graph, node, inputs)
     try:
-        if fold_node(graph, node, inputs) is not None:
-            return []
-        front_end.convert(view)
+        if fold_node(graph, node, inputs) is None:
+            front_end.convert(view)
     except CompileError:
-        return []
-    passed = any(v is not None and v not in graph.constants for v in view.outputs)
-    return [n.op.name for n in graph.nodes] or (["reshape"] if passed else [])
+        return Import(Graph("refused"), node, ())
+    return view
 
 
 def _how(op: type[Op]) -> str:
