@@ -173,6 +173,6 @@ def _sample_quantize(d: Draw) -> Case:
 FRONT_ENDS: tuple[FrontEnd, ...] = (
     FrontEnd("QuantizeLinear", quantize, _sample_quantize, {}, without_effect=("saturate", "precision")),
     FrontEnd("DequantizeLinear", dequantize, _sample_dequantize, {"f32": 0.0}),
-    FrontEnd("QuantizeLinear", quantize, None, {}, "com.microsoft"),
-    FrontEnd("DequantizeLinear", dequantize, None, {}, "com.microsoft"),
+    FrontEnd("QuantizeLinear", quantize, _sample_quantize, {}, "com.microsoft"),
+    FrontEnd("DequantizeLinear", dequantize, _sample_dequantize, {"f32": 0.0}, "com.microsoft"),
 )

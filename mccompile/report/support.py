@@ -97,6 +97,8 @@ def support_of(domain: str, name: str) -> Row:
         inner = _expansion(found)
         if inner:
             return Row(label, Status.EXPANDED, f"as {', '.join(sorted(inner))}", dtypes)
+        if not how and domain and found.sample is None:
+            return Row(label, Status.SUPPORTED, "no onnxruntime to compare with")
         if not how:
             return Row(label, Status.FOLDED, "known at compile time", dtypes)
         return Row(label, Status.SUPPORTED, how, dtypes)
