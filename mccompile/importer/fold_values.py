@@ -42,10 +42,22 @@ def _by_operators(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> list[n
     view = Import(graph, node, inputs)
     front_ends()[(node.domain, node.op_type)].convert(view)
     if view.expansion:
-        raise LookupError("an operator that is made of others")
+        return _by_others(node, view.expansion, arrays)
     values = graph.evaluate({}, keep=True)
     named = zip(node.outputs, view.outputs, strict=True)
     return [_result(values, v) if name else np.zeros(0, np.float32) for name, v in named]
+
+
+def _by_others(
+    node: OnnxNode, nodes: Sequence[OnnxNode], arrays: Sequence[np.ndarray | None]
+) -> list[np.ndarray]:  # fmt: skip
+    """The results of a node that is made of others, which stand in order."""
+    known = dict(zip(node.inputs, arrays, strict=True))
+    for inner in nodes:
+        results = computed(inner, [known[name] if name else None for name in inner.inputs])
+        known.update(zip(inner.outputs, results, strict=True))
+    found = [known[name] if name else np.zeros(0, np.float32) for name in node.outputs]
+    return [a for a in found if a is not None]
 
 
 def _result(values: dict[str, np.ndarray], value: Value | None) -> np.ndarray:
