@@ -34,6 +34,8 @@ def sum_range(graph: Graph, node: Node) -> tuple[Range, int | None]:
     if x is None or len(nests) != 1:
         return _ANYTHING, None
     reach = _prologued(graph, node, x).whole()
+    if not np.isfinite([reach.low.min(), reach.high.max()]).all():
+        return _ANYTHING, None
     if not node.op.multilinear:
         others = [None] * (len(node.operands) - 1)
         found = node.op.value_range(node.operand_types(), [reach, *others]) if not others else ()
