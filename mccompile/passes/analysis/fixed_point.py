@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,6 +54,10 @@ class Steps:
     low: Array
     high: Array
 
+    def varies(self) -> Array:
+        """Which channels have more than one result."""
+        return np.broadcast_to(self.value(self.low[None])[0] != self.value(self.high[None])[0], self.low.shape)
+
     def ends(self) -> tuple[int, int]:
         """Where the results of all channels together are cut off."""
         everything = (np.full((1, self.low.size), end, np.int64) for end in (-(2**31), 2**31 - 1))
@@ -87,6 +91,8 @@ def fit(scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
         if candidate is None:
             return found
         found = _compared(candidate, scale, offset, f)
+        if isinstance(found, str) and not f.varies().all():
+            found = _compared(_constants_apart(candidate, f), scale, offset, f)
         if not isinstance(found, str):
             return found
     return found
@@ -103,7 +109,7 @@ _NEAR = 64
 def _candidate(scale: Array, offset: Array, f: Steps, raised: int) -> Fixed | None:
     """The multiplication with as large a factor as 31 bits allow, its offset as near as may be; None if sums, raised
     by so many bits, do not fit 32."""
-    varies = np.broadcast_to(f.value(f.low[None])[0] != f.value(f.high[None])[0], f.low.shape)
+    varies = f.varies()
     top = float(np.broadcast_to(scale, f.low.shape)[varies].max(initial=0.0)) or 2.0**-31
     shift = -1 - math.frexp(top)[1]  # top * 2^(32 + shift) lies in 2^30 .. 2^31
     up = max(0, 1 - shift) + raised
@@ -122,6 +128,18 @@ def _candidate(scale: Array, offset: Array, f: Steps, raised: int) -> Fixed | No
     if int(reach) << up >= 2**31:
         return None
     return Fixed(start, m, c, s, up, *f.ends())
+
+
+def _constants_apart(g: Fixed, f: Steps) -> Fixed:
+    """The multiplication with nothing but the result for channels that have only one: what is far beyond the ends of
+    the type (a bias of -500) needs more than 32 bits, though nothing depends on it."""
+    varies = f.varies()
+    if not varies.any():
+        g = replace(g, s=min(g.s, _MOST_SHIFT - 2), up=0)
+    result = np.broadcast_to(f.value(f.low[None])[0], f.low.shape)
+    constant = (result << g.s) + (1 << g.s >> 1)
+    start, m, c = (np.where(varies, own, else_) for own, else_ in ((g.start, 0), (g.m, 1), (g.c, constant)))
+    return replace(g, start=start, m=m, c=c)
 
 
 def _compared(g: Fixed, scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
