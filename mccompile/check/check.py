@@ -88,8 +88,9 @@ class CheckResult:
 
     @property
     def ok(self) -> bool:
-        judged = self.ties.ok if self.ties is not None else all(r.ok for r in self.runs)
-        return judged and not self.faults and (self.trace is None or self.trace.ok)
+        if self.ties is not None:  # behind one tie, all layers may differ from the reference's
+            return self.ties.ok and not self.faults
+        return all(r.ok for r in self.runs) and not self.faults and (self.trace is None or self.trace.ok)
 
     def lines(self, profile: bool = False) -> list[str]:
         """What to show a user, at most about 25 lines, and one for each step with ``profile``."""

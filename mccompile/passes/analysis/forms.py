@@ -18,6 +18,9 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32
 
 
+_NOTHING = np.zeros(())
+
+
 @dataclass(frozen=True)
 class Form:
     """``offset`` plus the sum of ``terms``: expressions of integers, each with its scale; in float64."""
@@ -44,7 +47,7 @@ def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | st
     def walk(e: ex.Expr, rounded: bool) -> Form | str:
         match e:
             case ex.Num():
-                return Form({}, np.asarray(float(e.value)))
+                return Form({}, ex.evaluate(e, lambda _: _NOTHING, wide=True))  # 0.1 is the f32 nearest to it
             case ex.Var(index=index):
                 array = constant(index)
                 return "a float is computed at run time" if array is None else Form({}, array.astype(np.float64))
