@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from mccompile import driver
-from mccompile.check.check import check
+from mccompile.check.check import CheckResult, check
 from mccompile.check.reference import open_judge, random_inputs
-from mccompile.check.ties import Ties, judge_layers, rounded_names
+from mccompile.check.ties import Ties, _part, judge_layers, rounded_names
+from mccompile.check.trace import Trace
 from mccompile.driver import Options
 from mccompile.onnxio import tensor_names
-from tests.support.quantised import residual
+from tests.support.quantised import Net, residual
 
 
 def _judged(path: Path, spoil: float = 0) -> Ties:
@@ -51,3 +55,55 @@ def test_check_takes_ties_and_says_how_many(tmp_path: Path, target: str, level: 
     result = check(residual(tmp_path / "m.onnx", 4), Options(target=target, opt_level=level), per_layer=True)
     assert result.ok, "\n".join(result.lines())
     assert any("elements fall to the other side of a tie" in line for line in result.lines())
+
+
+def dying(path: Path, seed: int) -> Path:
+    """Three convolutions of which two have channels that are always zero: they are not computed."""
+    net = Net(seed, (1, 3, 9, 7))
+    net.conv(12, 3, relu=True, dead=4)
+    net.conv(9, 1, relu=True, dead=2)
+    net.conv(4, 3)
+    return net.model(path)
+
+
+def test_layers_whose_constant_channels_are_gone_are_judged_and_fed_too(tmp_path: Path) -> None:
+    path = dying(tmp_path / "m.onnx", 0)
+    compilation = driver.open_model(path, Options(target="generic"))
+    driver.optimize(compilation)
+    shapes = [n.result.shape for n in compilation.graph.nodes]
+    assert any(s[1] == 8 for s in shapes), shapes
+    found = _judged(path)
+    assert found.ok, found.text()
+    assert found.layers == 3
+    assert found.elements == (8 + 7 + 4) * 63
+    assert not _judged(path, spoil=2**-9).ok
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_channels_that_are_left_are_found(axis: int) -> None:
+    """In order, off by a step here and there; of equal ones any."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        channels = int(rng.integers(2, 30))
+        theirs = rng.integers(-128, 128, (channels, 25)).astype(np.int8)
+        theirs[rng.random(channels) < 0.3] = -128
+        kept = np.sort(rng.permutation(channels)[: rng.integers(1, channels)])
+        got = np.where(rng.random((kept.size, 25)) < 0.1, theirs[kept] ^ 1, theirs[kept])
+        part = _part(np.moveaxis(got, 0, axis), np.moveaxis(theirs, 0, axis))
+        assert part is not None
+        found = np.moveaxis(np.moveaxis(theirs, 0, axis)[part], axis, 0)
+        assert (np.diff(part[axis]) > 0).all()
+        assert (found != got).sum() <= (theirs[kept] != got).sum()
+    assert _part(theirs, theirs) == ()
+    assert _part(theirs[:1, :3], theirs) is None
+    assert _part(theirs[0], theirs) is None
+
+
+def test_layers_behind_a_tie_may_differ() -> None:
+    """What decides is whether each layer rounds right, not what came of a tie in front of it."""
+    diverging = cast(Trace, SimpleNamespace(ok=False))
+    found = CheckResult("m", "generic", "judge", (), ties=Ties(1, 10, 1, ()), trace=diverging)
+    assert found.ok
+    assert not replace(found, ties=Ties(1, 10, 1, ("y: 4 where 3.4 is real",))).ok
+    assert not replace(found, ties=None).ok
+    assert not replace(found, faults=("the C does not compute its graph",)).ok

@@ -42,8 +42,11 @@ class Net:
         self.last = self._node("QuantizeLinear", [real, f"{name}.scale", f"{name}.zero"], name)
         return self.last
 
-    def conv(self, channels: int, kernel: int, groups: int = 1, relu: bool = False, add: str = "") -> str:
-        """A convolution with a scale for each channel; with ``add``, the value of that name is added to it."""
+    def conv(
+        self, channels: int, kernel: int, groups: int = 1, relu: bool = False, add: str = "", dead: int = 0
+    ) -> str:
+        """A convolution with a scale for each channel; with ``add``, the value of that name is added to it. Every
+        third of the first 3 * ``dead`` channels has a bias that no sum makes up for."""
         rank = len(self.shape) - 2
         fan = self.shape[1] // groups
         w = self.rng.integers(-127, 128, (channels, fan, *[kernel] * rank)).astype(np.int8)
@@ -51,7 +54,9 @@ class Net:
         stem = f"w{len(self.nodes)}"
         inputs = [self._constant(stem, w), self._constant(f"{stem}.scale", scale)]
         weights = self._node("DequantizeLinear", inputs, f"{stem}.real", axis=0)
-        bias = self._constant(f"{stem}.b", self.rng.integers(-9999, 9999, channels).astype(np.int32))
+        begins = self.rng.integers(-9999, 9999, channels).astype(np.int32)
+        begins[: 3 * dead : 3] = -(2**28)
+        bias = self._constant(f"{stem}.b", begins)
         own = self._constant(f"{stem}.bs", (scale * self._scale_of(self.last)).astype(np.float32))
         b = self._node("DequantizeLinear", [bias, own], f"{stem}.breal", axis=0)
         pads = [kernel // 2] * (2 * rank)
