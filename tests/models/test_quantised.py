@@ -14,9 +14,9 @@ from mccompile import driver
 from mccompile.check.check import check
 from mccompile.check.reference import open_judge
 from mccompile.check.ties import judge_layers, rounded_names
+from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
 from mccompile.onnxio import tensor_names
-from mccompile.codegen.folder import write_folder
 from mccompile.run.network import Network
 from mccompile.targets.target import resolve
 from tests._skips import needs_tool
@@ -75,7 +75,8 @@ def test_stored_outputs_are_met_but_for_ties(name: str, target: str, tmp_path: P
         assert ties.layers >= 8
         elements, differing = elements + ties.elements, differing + ties.differing
         same = np.array_equal(got.reshape(want.shape), want)
-        assert same or (name not in EQUAL and ties.differing), f"{int((got.reshape(want.shape) != want).sum())} differ"
+        apart = int((got.reshape(want.shape) != want).sum())
+        assert same or (name not in EQUAL and ties.differing), f"{apart} differ"
     assert differing <= max(MOST_DIFFERING * elements, 1), f"{differing} of {elements}"
 
 

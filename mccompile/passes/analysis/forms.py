@@ -17,7 +17,6 @@ from mccompile.ir import expr as ex
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32
 
-
 _NOTHING = np.zeros(())
 
 

@@ -232,7 +232,8 @@ class _Work:
         def value(a: Array) -> Array:
             def read(i: int) -> Array:
                 if i == _SUM:
-                    return a.astype(core.dtype.numpy)
+                    ends = np.iinfo(core.dtype.numpy.name)  # of bytes, the ends are what bytes reach
+                    return np.clip(a, ends.min, ends.max).astype(core.dtype.numpy)
                 known = self._constant(i)
                 assert known is not None
                 return known
