@@ -53,8 +53,9 @@ def test_a_seed_is_a_network_and_its_data() -> None:
 def test_every_operator_and_level_is_drawn() -> None:
     drawn = [composition(seed) for seed in SEEDS]
     counts = Counter(s.op_type for net in drawn for s in net.steps)
-    missing = {f.op_type for f in front_ends().values() if f.sample is not None} - set(counts)
-    assert len(missing) <= 30, sorted(missing)
+    sampled = {f.op_type for f in front_ends().values() if f.sample is not None and f.domain != "com.microsoft"}
+    missing = sampled - set(counts)
+    assert len(missing) <= 20, sorted(missing)
     assert min(counts[op] for op in ("Softmax", "ReduceSum", "Conv", "Slice", "Where", "LeakyRelu", "Cast")) > 10
     assert sum(len(net.outputs) > 1 for net in drawn) > 100
     assert 6 < np.median([len(net.steps) for net in drawn]) < 16
