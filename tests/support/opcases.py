@@ -268,6 +268,8 @@ def mismatch(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: f
         return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
     if want.dtype.kind != "f":
         bad = got != want
+        if tolerance and want.dtype.kind in "iu":
+            bad = np.abs(got.astype(np.float64) - want) > tolerance * np.abs(want.astype(np.float64)).max(initial=0)
         return f"{bad.sum()} of {bad.size} differ: {got[bad][:4]} instead of {want[bad][:4]}" if bad.any() else ""
     g, w = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(w)
