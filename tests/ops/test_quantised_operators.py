@@ -76,6 +76,18 @@ def test_transposed_convolution_between_quantised_tensors(groups: int, target: s
     assert (apart > 0).mean() < 0.02  # ties, which float sums break
 
 
+@pytest.mark.parametrize("pads", [[0, 0, 1, 0], [0, 0, 0, 2], [1, 0, 0, 0]])
+def test_single_taps_with_padding_on_one_side(pads: list[int], tmp_path: Path) -> None:
+    constants = {
+        "s": np.float32(0.05), "z": np.uint8(29), "w": bytes_of(20, 2, 2, 1, 1), "ws": np.float32(0.01),
+        "wz": np.int8(0), "ys": np.float32(0.04),
+    }  # fmt: skip
+    node = N("QLinearConv", ["x", "s", "z", "w", "ws", "wz", "ys", "z"], ["y"], pads=pads)
+    feeds = {"x": bytes_of(21, 1, 2, 7, 7, dtype="uint8")}
+    got = answers(tmp_path, [node], feeds, "generic", "O2", constants)["y"]
+    np.testing.assert_array_equal(got, expected(tmp_path, feeds)[0])
+
+
 def test_mean_of_quantised_tensors(tmp_path: Path) -> None:
     """onnxruntime has no kernel of it."""
     x = bytes_of(5, 2, 3, 4, dtype="uint8")

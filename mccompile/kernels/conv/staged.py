@@ -260,7 +260,9 @@ class ConvStaged(Variant):
     def overwrites(self, call: Call) -> tuple[int, ...]:
         p = call.params
         assert isinstance(p, StagedTile)
-        pointwise = p.kernel == p.strides == (1, 1) and not any(p.pads)
+        x, y = call.reads[0], call.results[0]
+        assert x is not None
+        pointwise = p.kernel == p.strides == (1, 1) and not any(p.pads) and x.shape[2:] == y.shape[2:]
         return written_alike(call, pointwise)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
@@ -278,7 +280,8 @@ def stage(
     """
     x, result, *extras = views
     grid = (result.shape[2], result.shape[3])
-    pointwise = window.kernel == window.strides == (1, 1) and not any(window.pads)
+    # Padding may lie behind the operand alone: then the result is larger.
+    pointwise = window.kernel == window.strides == (1, 1) and x.shape[2:] == result.shape[2:] and not any(window.pads)
     if pointwise:
         together = in_line([x, result, *extras])
         if together is not None:
