@@ -78,6 +78,23 @@ class Net:
         real = self._node(op, [self._real(self.last)], f"{op}{len(self.nodes)}", **attrs)
         return self._quantised(real, scale, zero)
 
+    def clip(self, low: float, high: float, scale: float, zero: int) -> str:
+        ends = [self._constant(f"end{len(self.constants)}", np.float32(end)) for end in (low, high)]
+        return self._quantised(self._node("Clip", [self._real(self.last), *ends], f"clip{len(self.nodes)}"), scale, zero)
+
+    def reshape(self, shape: tuple[int, ...], scale: float, zero: int) -> str:
+        to = self._constant(f"shape{len(self.constants)}", np.array(shape, np.int64))
+        self.shape = shape
+        return self._quantised(self._node("Reshape", [self._real(self.last), to], f"r{len(self.nodes)}"), scale, zero)
+
+    def binary(self, op: str, other: str, scale: float, zero: int) -> str:
+        """An addition, or a join of channels, with the value of another name, of the same shape."""
+        operands = [self._real(self.last), self._real(other)]
+        attrs = {"axis": 1} if op == "Concat" else {}
+        if op == "Concat":
+            self.shape = (self.shape[0], 2 * self.shape[1], *self.shape[2:])
+        return self._quantised(self._node(op, operands, f"{op}{len(self.nodes)}", **attrs), scale, zero)
+
     def model(self, path: Path) -> Path:
         """Write the model, whose output is the last value."""
         out = helper.make_empty_tensor_value_info(self.last)
