@@ -12,7 +12,7 @@ and the C is right if it computes what the graph of these layers does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,19 +87,18 @@ def judge_layers(imported: Graph, optimised: Graph, judge: Judge, inputs: Mappin
     reals = _real_results(imported, theirs, inputs)
     values: dict[Value, Array] = {v: optimised.array(v) for v in optimised.constants}
     values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in optimised.inputs}
+    names = {v.name for n in optimised.nodes for v in n.results}
     layers = elements = differing = 0
     wrong: list[str] = []
     for node in optimised.nodes:
         for v, got in zip(node.results, node.evaluate(values), strict=True):
             values[v] = got
-            real = reals.get(v.name)
-            if real is None or not _rounded(v):
+            name = _counterpart(node, v, got, imported, theirs, set(reals) - (names - {v.name}))
+            part = None if name is None else _part(got, theirs[name])
+            if name is None or part is None:
                 continue
-            part = _part(got, theirs[v.name])
-            if part is None:
-                continue
-            near = _near_ties(node, imported, reals, real.shape)[part]
-            real, want = real[part], theirs[v.name][part]
+            near = _near_ties(node, imported, reals, name)[part]
+            real, want = reals[name][part], theirs[name][part]
             info = np.iinfo(v.dtype.numpy.name)
             apart = np.abs(got.astype(np.float64) - np.clip(real, info.min, info.max))
             bad = (apart > TIE) & (got != want) & ~near
@@ -112,9 +111,7 @@ def judge_layers(imported: Graph, optimised: Graph, judge: Judge, inputs: Mappin
     return Ties(layers, elements, differing, tuple(wrong))
 
 
-def _real_results(
-    imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array]
-) -> dict[str, Array]:
+def _real_results(imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
     """What is rounded, before it is: of the reference's own rounded tensors, in float64."""
     values: dict[Value, Array] = {v: imported.array(v) for v in imported.constants}
     values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in imported.inputs}
@@ -170,15 +167,38 @@ def _part(got: Array, theirs: Array) -> tuple[Any, ...] | None:
     return (*(slice(None),) * axes[0], np.array(kept[::-1]))
 
 
-def _near_ties(node: Node, imported: Graph, reals: Mapping[str, Array], shape: Sequence[int]) -> Array:
-    """Where a tensor that was fused into a node is a tie itself: the node may have gone on with the other side."""
-    near = np.zeros(tuple(shape), bool)
-    own = {v.name for v in node.results}
+def _counterpart(
+    node: Node, v: Value, got: Array, imported: Graph, theirs: Mapping[str, Array], known: set[str]
+) -> str | None:
+    """The name in the reference of what a node rounds, among the ``known``; None if there is none.
+
+    Bytes that are stored instead of floats have a name of their own (``y.bytes``): then it is the closest of the
+    tensors that the network rounds in the nodes that were fused into this one. One that differs in more than a
+    hundredth is another tensor; should it be a wrong one, who reads it is judged with it, and found.
+    """
+    if not _rounded(v):
+        return None
+    if v.name in known:
+        return v.name
+    if not node.post and node.op.elementwise is None:  # moved, not rounded here
+        return None
+    fused = [n for n in imported.nodes if n.origins and set(n.origins) <= set(node.origins)]
+    rounded = [w for n in fused for w in n.results if w.name in known and w.dtype == v.dtype and w.shape == got.shape]
+    differing = {w.name: int((theirs[w.name] != got).sum()) for w in rounded}
+    closest = min(differing, key=lambda name: differing[name], default=None)
+    return closest if closest is not None and differing[closest] * 100 <= got.size else None
+
+
+def _near_ties(node: Node, imported: Graph, reals: Mapping[str, Array], name: str) -> Array:
+    """Where a tensor that was fused into a node, beside the one of that name, is a tie itself: the node may have gone
+    on with the other side."""
+    shape = reals[name].shape
+    near = np.zeros(shape, bool)
     for other in imported.nodes:
         if not set(other.origins) & set(node.origins):
             continue
         for v in other.results:
             real = reals.get(v.name)
-            if real is not None and v.name not in own and real.shape == tuple(shape):
+            if real is not None and v.name != name and real.shape == shape:
                 near |= np.abs(np.abs(real - np.floor(real)) - 0.5) <= TIE - 0.5
     return near
