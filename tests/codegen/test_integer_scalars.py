@@ -1,4 +1,4 @@
-"""mulhi, asr, sat_* and tables as C: bit by bit what numpy says, extremes included, by gcc and clang at -O0 and -O3."""
+"""mulhi, asr, sat_* and tables as C: what numpy says, extremes included, by gcc and clang at -O0 and -O3."""
 
 from __future__ import annotations
 

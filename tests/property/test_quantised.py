@@ -14,6 +14,9 @@ from tests.support.quantised import Net
 LEVELS = ("O0", "O1", "O2", "Os")
 TARGETS = ("generic", "native")
 SEEDS = range(24)
+KINDS = (
+    "conv", "depthwise", "relu", "clip", "sigmoid", "add", "concat", "max", "mean", "transpose", "reshape", "hard",
+)  # fmt: skip
 
 
 def drawn(path: Path, seed: int) -> tuple[Path, list[str]]:
@@ -24,8 +27,7 @@ def drawn(path: Path, seed: int) -> tuple[Path, list[str]]:
     names = ["conv"]
     before, shape = "", net.shape
     for _ in range(int(rng.integers(2, 8))):
-        kind = str(rng.choice(["conv", "depthwise", "relu", "clip", "sigmoid", "add", "concat", "max", "mean", "transpose",
-                               "reshape", "hard"]))  # fmt: skip
+        kind = str(rng.choice(KINDS))
         same = bool(before) and shape == net.shape
         last = (net.last, net.shape)
         scale, zero = float(rng.uniform(0.01, 0.08)), int(rng.integers(-128, 128))

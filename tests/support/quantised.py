@@ -80,7 +80,8 @@ class Net:
 
     def clip(self, low: float, high: float, scale: float, zero: int) -> str:
         ends = [self._constant(f"end{len(self.constants)}", np.float32(end)) for end in (low, high)]
-        return self._quantised(self._node("Clip", [self._real(self.last), *ends], f"clip{len(self.nodes)}"), scale, zero)
+        real = self._node("Clip", [self._real(self.last), *ends], f"clip{len(self.nodes)}")
+        return self._quantised(real, scale, zero)
 
     def reshape(self, shape: tuple[int, ...], scale: float, zero: int) -> str:
         to = self._constant(f"shape{len(self.constants)}", np.array(shape, np.int64))
