@@ -227,6 +227,7 @@ def test_views_of_any_stride(name: str, kernel: int, groups: int, stride: int, t
 
 PRODUCTS_OF_HALVES = """
 #define __ARM_ARCH_6M__ 1
+#define MCC_PLACE_CODE
 #include <stdint.h>
 %s
 int main(void)

@@ -122,15 +122,17 @@ def test_operators_are_right_when_every_number_is_a_parameter(
             assert not mismatch(got, want, bound), f"{op_type} {b.label}: {mismatch(got, want, bound)}"
 
 
-TUPLES = {"gather_nd.generic", "scatter_nd.generic"}
-"""Kernels whose second operand's last extent says how many axes are indexed: it decides on the text."""
+DECIDING = {"gather_nd.generic", "resize.generic", "scatter_nd.generic"}
+"""Kernels whose operands behind the first have last extents that decide on the text: how many axes are indexed, how
+many taps a result has."""
 
 
 def _stretched(view: View | None, kept: int | None = None) -> View | None:
-    """A view with other extents and strides, where they are not what a template may rely on (1, 0)."""
+    """A view with other extents and strides, where they are not what a template may rely on (1, 0). By one: sums of
+    1,000 terms and more are computed in parts, by other text."""
     if view is None:
         return None
-    shape = tuple(e + 3 if e > 1 and a != kept else e for a, e in enumerate(view.shape))
+    shape = tuple(e + 1 if e > 1 and a != kept else e for a, e in enumerate(view.shape))
     return replace(view, shape=shape, strides=tuple(2 * s + 5 if s not in (0, 1) else s for s in view.strides))
 
 
@@ -143,7 +145,7 @@ def _stretched_call(call: Call) -> Call:
         call,
         op=op,
         reads=tuple(
-            _stretched(v, v.rank - 1 if v is not None and i == 1 and call.kernel in TUPLES else None)
+            _stretched(v, v.rank - 1 if v is not None and i > 0 and call.kernel in DECIDING else None)
             for i, v in enumerate(call.reads)
         ),
         results=tuple(v for r in call.results if (v := _stretched(r)) is not None),

@@ -80,11 +80,11 @@ class ConvGeneric(Variant):
         return backwards or super().refuses(before, after, target)
 
     def shared(self, call: Call) -> Hashable:
-        """Depthwise convolutions differ in nothing but how many channels there are."""
+        """Where each result channel is a group, convolutions differ in nothing but how many there are."""
         op, w = call.op, call.reads[1]
         assert isinstance(op, Conv)
         assert w is not None
-        return replace(op, groups=0) if op.groups == w.shape[0] and w.shape[1] == 1 else op
+        return replace(op, groups=0) if op.groups == w.shape[0] > 1 else op
 
     def staged(self, call: Call) -> Staged | None:
         """Pixel by pixel, of 1x1 convolutions."""
