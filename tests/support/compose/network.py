@@ -52,6 +52,17 @@ KEPT = {
 """Operands by position that stay as they were sampled: indices, exponents, divisors, factors."""
 
 
+class Noise:
+    """Numbers from -1 to 1; with the other sign, their negatives: a pair finds what lies at a step (Ceil of a number
+    next to 0), on whichever side it was computed."""
+
+    def __init__(self, seed: tuple[int, int], sign: int) -> None:
+        self._rng, self._sign = np.random.default_rng(seed), sign
+
+    def drawn(self, shape: tuple[int, ...]) -> Array:
+        return self._sign * self._rng.uniform(-1, 1, shape)
+
+
 class Refused(Exception):  # noqa: N818 -- what happens often is no error
     """What was drawn is no network that can be judged."""
 
@@ -144,7 +155,7 @@ class Composition:
         )
         return helper.make_model(graph, opset_imports=_opsets(self.steps), ir_version=10)
 
-    def reference(self, inputs: Arrays, noise: np.random.Generator | None = None) -> dict[str, Array]:
+    def reference(self, inputs: Arrays, noise: Noise | None = None) -> dict[str, Array]:
         """Every value on ``inputs``; with ``noise``, floats are off as far as they may be after each step."""
         values = {**self.constants, **inputs}
         for step in self.steps:
@@ -192,7 +203,7 @@ class Composition:
         return "\n".join([*lines, f"outputs  {', '.join(self.outputs)}"])
 
 
-def _nearly(step: Step, values: Arrays, noise: np.random.Generator) -> Arrays:
+def _nearly(step: Step, values: Arrays, noise: Noise) -> Arrays:
     """What a step that rounds reads, in the last place off: the variance of equal numbers is 0, or what is left of
     the mean's rounding."""
     if step.op_type in EXACT:
@@ -201,18 +212,18 @@ def _nearly(step: Step, values: Arrays, noise: np.random.Generator) -> Arrays:
     kept = {step.inputs[i] for i in KEPT.get(step.op_type, ()) if i < len(step.inputs)}
     for name, a in read.items():
         if a.dtype == np.float32 and name not in kept:
-            off = (1 + 2.0**-23 * noise.uniform(-1, 1, a.shape)).astype(np.float32)
+            off = (1 + 2.0**-23 * noise.drawn(a.shape)).astype(np.float32)
             read[name] = np.asarray(a * off, np.float32)
     return read
 
 
-def _shaken(array: Array, step: Step, noise: np.random.Generator) -> Array:
+def _shaken(array: Array, step: Step, noise: Noise) -> Array:
     if array.dtype.kind != "f":
         return array
     size = step.noise(array.dtype.name) * float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     if size and array.dtype == np.float16:  # the least number: which one is rounded to it depends on the last digit
         size = max(size, 2.0**-24)
-    return np.asarray(array + size * noise.uniform(-1, 1, array.shape), array.dtype) if size else array
+    return np.asarray(array + size * noise.drawn(array.shape), array.dtype) if size else array
 
 
 def _type(a: Array) -> str:
