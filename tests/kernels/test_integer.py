@@ -186,7 +186,7 @@ def built(p: Product, result: Sequence[int], number: int, target: str, kernel: s
 
 @pytest.mark.parametrize(
     ("target", "compiler"),
-    [*((name, "gcc") for name in (*VNNI, *WIDE, *NARROW)), *((name, "clang") for name in VNNI)],
+    [*((name, "gcc") for name in (*VNNI, *WIDE, *NARROW)), (VNNI[0], "clang")],
 )
 def test_every_product_is_exact(target: str, compiler: str, tmp_path: Path) -> None:
     """On an arena full of 0xFF, against the operators' own evaluation."""

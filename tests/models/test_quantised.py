@@ -80,7 +80,7 @@ def test_stored_outputs_are_met_but_for_ties(name: str, target: str, tmp_path: P
     assert differing <= max(MOST_DIFFERING * elements, 1), f"{differing} of {elements}"
 
 
-@pytest.mark.parametrize("target", ["generic", "native"])
+@pytest.mark.parametrize("target", [pytest.param("generic", marks=pytest.mark.slow), "native"])
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_quantised_networks_pass_the_check(name: str, target: str) -> None:
     result = check(_path(name), Options(target=target))
