@@ -107,10 +107,20 @@ def project_files(p: Project, embed: bool = False) -> dict[str, bytes]:
     return _files(p.models, _joined(texts, own))
 
 
-def _model_texts(m: ModelFacts, embed: bool) -> dict[str, str]:
+def header_text(m: ModelFacts, embed: bool = False) -> str:
+    """What ``<name>.h`` says."""
     embedded = declare_c(f"{m.name}_blob", m.blob) if embed else ""
+    return indent_c(render("_model/model.h.j2", m=m, embedded=embedded))
+
+
+def runtime_files() -> dict[str, bytes]:
+    """The runtime: ``mcc.h`` and ``mcc.c``."""
+    return {name: (data_dir() / "runtime_c" / name).read_bytes() for name in ("mcc.h", "mcc.c")}
+
+
+def _model_texts(m: ModelFacts, embed: bool) -> dict[str, str]:
     texts = {
-        f"{m.name}.h": indent_c(render("_model/model.h.j2", m=m, embedded=embedded)),
+        f"{m.name}.h": header_text(m, embed),
         f"{m.name}.c": indent_c(render("_model/model.c.j2", m=m)),
     }
     if embed:
@@ -128,6 +138,4 @@ def _joined(a: dict[str, str], b: dict[str, str]) -> dict[str, str]:
 def _files(models: Sequence[ModelFacts], texts: dict[str, str]) -> dict[str, bytes]:
     out = {name: text.encode() for name, text in texts.items()}
     out |= {f"{m.name}.mcb": m.blob for m in models}
-    for runtime in ("mcc.h", "mcc.c"):
-        out[runtime] = (data_dir() / "runtime_c" / runtime).read_bytes()
-    return dict(sorted(out.items()))
+    return dict(sorted((out | runtime_files()).items()))

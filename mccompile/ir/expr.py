@@ -162,46 +162,39 @@ def convert(operand: Expr, dtype: DType) -> Expr:
     return operand if operand.dtype == dtype else Convert(dtype, operand)
 
 
-def substitute(expr: Expr, replace: Callable[[Var], Expr]) -> Expr:
-    """The expression with every variable replaced; shared parts stay shared."""
+def with_operands(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression, its operands changed; one that has none as it is."""
+    match expr:
+        case Apply(fn=fn, operands=operands):
+            return apply(fn, *map(change, operands))
+        case Convert(dtype=dtype, operand=operand):
+            return convert(change(operand), dtype)
+        case Lookup(dtype=dtype, operand=operand, table=table):
+            return Lookup(dtype, change(operand), table)
+    return expr
+
+
+def rewritten(expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
+    """The expression with every part for which ``replace`` knows another one replaced; shared parts stay shared."""
     done: dict[Expr, Expr] = {}
 
     def walk(e: Expr) -> Expr:
         if e not in done:
-            match e:
-                case Var():
-                    done[e] = replace(e)
-                case Apply(fn=fn, operands=operands):
-                    done[e] = apply(fn, *map(walk, operands))
-                case Convert(dtype=dtype, operand=operand):
-                    done[e] = convert(walk(operand), dtype)
-                case Lookup(dtype=dtype, operand=operand, table=table):
-                    done[e] = Lookup(dtype, walk(operand), table)
-                case _:
-                    done[e] = e
+            found = replace(e)
+            done[e] = with_operands(e, walk) if found is None else found
         return done[e]
 
     return walk(expr)
+
+
+def substitute(expr: Expr, replace: Callable[[Var], Expr]) -> Expr:
+    """The expression with every variable replaced."""
+    return rewritten(expr, lambda e: replace(e) if isinstance(e, Var) else None)
 
 
 def replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
     """The expression with ``new`` wherever ``old``, of the same type, is a part of it."""
-    done: dict[Expr, Expr] = {old: new}
-
-    def walk(e: Expr) -> Expr:
-        if e not in done:
-            match e:
-                case Apply(fn=fn, operands=operands):
-                    done[e] = apply(fn, *map(walk, operands))
-                case Convert(dtype=dtype, operand=operand):
-                    done[e] = convert(walk(operand), dtype)
-                case Lookup(dtype=dtype, operand=operand, table=table):
-                    done[e] = Lookup(dtype, walk(operand), table)
-                case _:
-                    done[e] = e
-        return done[e]
-
-    return walk(expr)
+    return rewritten(expr, {old: new}.get)
 
 
 def variables(expr: Expr) -> set[int]:

@@ -19,6 +19,7 @@ lists the extra operands their variables ``x0 x1 ...`` read, broadcast to that o
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -71,6 +72,8 @@ class Node:
     pre: dict[int, ex.Expr] = field(default_factory=dict)
     post: dict[int, ex.Expr] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
+    verified: tuple[object, ...] = field(default=(), init=False, repr=False)
+    """The `typed_parts` that were last found right."""
 
     @property
     def result(self) -> Value:
@@ -87,6 +90,12 @@ class Node:
     @property
     def where(self) -> str:
         return f"{self.op.name} ({', '.join(self.origins) or self.results[0].name})"
+
+    def typed_parts(self) -> tuple[object, ...]:
+        """All that its types being right depends on. Each part is immutable: as long as they are the same ones,
+        passes that leave a node as it is need not have it verified again."""
+        types = [None if v is None else v.type for v in (*self.operands, None, *self.extras, None, *self.results)]
+        return (self.op, *types, *self.pre, *self.pre.values(), None, *self.post, *self.post.values())
 
     def operand_types(self) -> list[TensorType | None]:
         """Operand types as the operator sees them: after the prologues."""
@@ -288,6 +297,13 @@ def verify_node(node: Node, defined: set[Value]) -> None:
     for v in node.inputs:
         if v not in defined:
             raise InternalError(f"{node.where} reads %{v.name} before it is defined")
+    parts = node.typed_parts()
+    if len(parts) != len(node.verified) or not all(map(operator.is_, parts, node.verified)):
+        _verify_types(node)
+        node.verified = parts
+
+
+def _verify_types(node: Node) -> None:
     try:
         types = node.infer()
     except (TypeRuleError, ValueError, IndexError) as e:

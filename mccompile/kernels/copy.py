@@ -9,7 +9,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32
-from mccompile.kernels.variant import Builder, Offer, Variant, innermost_stride
+from mccompile.kernels.variant import Builder, Offer, Variant, blocked, innermost_stride
 from mccompile.kernels.views.collapse import collapse
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import operators
@@ -30,8 +30,8 @@ class CopyGeneric(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if node.pre or node.post:
             return "movement carries no prologue or epilogue"
-        if any(not v.type.linear for v in (*node.inputs, *node.results)):
-            return "movement needs layouts without blocks"
+        if reason := blocked(node):
+            return reason
         words = sum(r.type.count for r in node.results)
         plain = not target.lanes or any(r.dtype != F32 for r in node.results)
         return Offer(self.label, words * (PLAIN_CYCLES if plain else MOVED_CYCLES))

@@ -29,13 +29,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import I32, DType
-from mccompile.kernels.variant import Builder, operand_pair
-
-_BYTES = ("i8", "u8")
+from mccompile.ir.types import I8, I32, U8, DType
+from mccompile.kernels.variant import Builder, computed, operand_pair
 
 
 @dataclass(frozen=True)
@@ -58,20 +57,34 @@ def integer_product(node: Node, constants: Container[Value], channels: int) -> I
     ``channels`` is the axis of the result that the numbers of `IntegerProduct.begun` belong to.
     """
     x, w = operand_pair(node)
-    if x.dtype.name not in _BYTES or w.dtype.name not in _BYTES:
-        return "its operands are no bytes"
-    if w not in constants:
-        return "operand 1 is no constant"
+    if reason := computed(node, constants, 1) or no_integers(node):
+        return reason
     if len(node.results) != 1 or node.op.infer(*node.operand_types())[0].dtype != I32:
         return "its sums are not of 32 bits"
-    zeros = [zero_of(node.pre.get(i), v.dtype) for i, v in enumerate((x, w))]
-    if zeros[0] is None or zeros[1] is None:
-        return "a zero point is not one number for all elements"
-    if not 0 <= zeros[0] - lowest(x.dtype) < 256:
-        return f"its padding, {zeros[0]}, is no {x.dtype}"
-    if not within_i8(w.dtype, zeros[1]):
+    padding, zero = zero_points(node)
+    if not 0 <= padding - lowest(x.dtype) < 256:
+        return f"its padding, {padding}, is no {x.dtype}"
+    if not within_i8(w.dtype, zero):
         return "weights less their zero point need more than 8 bits"
-    return IntegerProduct(zeros[0], _begun(node, constants, channels))
+    return IntegerProduct(padding, _begun(node, constants, channels))
+
+
+def no_integers(node: Node) -> str:
+    """Why a product is none of bytes less their zero points; empty if it is one."""
+    for i, value in enumerate(operand_pair(node)):
+        if value.dtype not in (I8, U8):
+            return f"operand {i} is no integer of 8 bits"
+        if zero_of(node.pre.get(i), value.dtype) is None:
+            return f"operand {i} has another prologue than a zero point"
+    return ""
+
+
+def zero_points(node: Node) -> tuple[int, int]:
+    """Those of the operands of a product of bytes (see `no_integers`)."""
+    first, second = (zero_of(node.pre.get(i), v.dtype) for i, v in enumerate(operand_pair(node)))
+    if first is None or second is None:
+        raise InternalError(f"{node.where}: {no_integers(node)}")
+    return first, second
 
 
 def within_i8(dtype: DType, zero: int) -> bool:
@@ -120,7 +133,7 @@ def begun_with(body: ex.Expr, extra: int) -> ex.Expr:
     alone, what is subtracted again would be the extra operand, which then stays a variable."""
     plain = ex.acc(I32)
 
-    def walk(e: ex.Expr) -> ex.Expr:
+    def begun(e: ex.Expr) -> ex.Expr | None:
         match e:
             case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC), ex.Var(index=i))) if i == extra:
                 return plain
@@ -128,15 +141,9 @@ def begun_with(body: ex.Expr, extra: int) -> ex.Expr:
                 return plain
             case ex.Var(index=ex.ACC):
                 return ex.apply("sub", plain, ex.var(extra, I32))
-            case ex.Apply(fn=fn, operands=operands):
-                return ex.apply(fn, *map(walk, operands))
-            case ex.Convert(dtype=dtype, operand=operand):
-                return ex.convert(walk(operand), dtype)
-            case ex.Lookup(dtype=dtype, operand=operand, table=table):
-                return ex.Lookup(dtype, walk(operand), table)
-        return e
+        return None
 
-    return walk(body)
+    return ex.rewritten(body, begun)
 
 
 def wrapped_i32(array: Array) -> Array:
@@ -182,10 +189,8 @@ class Prologued:
 
 def weights_of(node: Node, b: Builder) -> Array:
     """The constant operand 1 less its zero point, as i64."""
-    w = operand_pair(node)[1]
-    zero = zero_of(node.pre.get(1), w.dtype)
-    assert zero is not None
-    data = b.seen(w, Prologued(zero)).buffer.data
+    _, zero = zero_points(node)
+    data = b.seen(operand_pair(node)[1], Prologued(zero)).buffer.data
     assert data is not None
     return data
 

@@ -13,7 +13,7 @@ from mccompile.ir.types import BOOL, F32
 from mccompile.ir.vector import NARROW, is_narrow
 from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, read_forwards, scattered
+from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards, scattered
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.softmax import Softmax
@@ -35,8 +35,8 @@ class _Rows(Variant):
     params = Params
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if any(not v.type.linear for v in (*node.inputs, *node.results)):
-            return "normalisation needs layouts without blocks"
+        if reason := blocked(node):
+            return reason
         bodies = (*node.pre.values(), *node.post.values())
         power = 40 if isinstance(node.op, Softmax) else 4
         cycles = node.results[0].type.count * (power + scalar_cycles(bodies, target)) + moved(node, target)

@@ -12,7 +12,7 @@ from mccompile.ir.types import BOOL, F32, I32
 from mccompile.ir.vector import NARROW, is_narrow
 from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, read_forwards
+from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.reduce import Reduce
 from mccompile.targets.target import Target
@@ -59,8 +59,8 @@ class ReduceGeneric(Variant):
     params = Params
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if any(not v.type.linear for v in (*node.inputs, *node.results)):
-            return "reduction needs layouts without blocks"
+        if reason := blocked(node):
+            return reason
         assert node.operands[0] is not None
         bodies = list(node.pre.values())
         cycles = node.operands[0].type.count * (3 + scalar_cycles(bodies, target)) + moved(node, target)

@@ -221,6 +221,15 @@ def computed(node: Node, constants: Container[Value], *operands: int) -> str:
     return f"operand {found[0]} is no constant" if found else ""
 
 
+def blocked(of: Node | Call) -> str:
+    """Why the elements of an operand or result of a node, or of a call, are not told by strides; empty if all are."""
+    if isinstance(of, Call):
+        linear = [v.linear for v in (*of.inputs, *of.results) if v is not None]
+    else:
+        linear = [v.type.linear for v in (*of.inputs, *of.results)]
+    return "" if all(linear) else "a layout has blocks"
+
+
 def scattered(before: View, after: View) -> bool:
     """True if neighbours on the last axis were neighbours in memory, and are no more."""
     return innermost_stride(before) in (0, 1) and innermost_stride(after) not in (0, 1)

@@ -148,9 +148,10 @@ def run_listed(
     return records
 
 
-def _asked(run: Pass) -> list[str]:
+@functools.cache
+def _asked(run: Pass) -> tuple[str, ...]:
     """The names of a pass's parameters behind the IR and the remarks."""
-    return list(inspect.signature(run).parameters)[2:]
+    return tuple(inspect.signature(run).parameters)[2:]
 
 
 def _what(ir: Verified) -> str:

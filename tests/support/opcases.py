@@ -15,7 +15,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from mccompile.codegen.files import source_files
+from mccompile.codegen.files import header_text, runtime_files
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.templates import indent_c, render
@@ -148,11 +148,11 @@ class CaseLibrary:
 
     def build(self) -> CaseLibrary:
         parts = []
+        for name, data in runtime_files().items():
+            (self.folder / name).write_bytes(data)
         for b in self.built:
             check_uses(b.facts)
-            files = source_files(b.facts)
-            for name in (f"{b.facts.name}.h", "mcc.h", "mcc.c"):
-                (self.folder / name).write_bytes(files[name])
+            (self.folder / f"{b.facts.name}.h").write_text(header_text(b.facts))
             parts.append(indent_c(render("_model/model.c.j2", m=replace(b.facts, helpers=""))))
         body = "\n".join(parts)
         head = '#include "mcc.h"\n#include <math.h>\n#include <string.h>\n'

@@ -19,14 +19,15 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import I8, I32, DType, row_major
+from mccompile.kernels.integers import no_integers, zero_points
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.model.arithmetic import Arithmetic, PackedWords, arithmetic_of, by_name
 from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, merge, segments, tile_cycles
-from mccompile.kernels.quantized import no_integers, zero_of
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, neighbours, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last
+from mccompile.kernels.views.windows import covered
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
@@ -115,11 +116,11 @@ class IntegerTile(Tile):
 
     def staged_width(self, out: int) -> int:
         """Pixels of a staged line, for ``out`` results."""
-        return (out - 1) * self.strides[1] + (self.kernel[1] - 1) * self.dilations[1] + 1
+        return covered(out, self.kernel[1], self.strides[1], self.dilations[1])
 
     def staged_lines(self, out: int) -> int:
         """Lines that are staged for ``out`` lines of the result."""
-        return (out - 1) * self.strides[0] + (self.kernel[0] - 1) * self.dilations[0] + 1
+        return covered(out, self.kernel[0], self.strides[0], self.dilations[0])
 
 
 def one_run(kernel: tuple[int, int], dilations: tuple[int, int]) -> bool:
@@ -174,9 +175,7 @@ def supported(node: Node, target: Target, constants: Container[Value]) -> Arithm
     if node.op.infer(*node.operand_types())[0].dtype != I32:
         return "its sums are wider than 32 bits"
     x, w = operand_pair(node)
-    padding, zero = zero_of(node, 0), zero_of(node, 1)
-    assert padding is not None
-    assert zero is not None
+    padding, zero = zero_points(node)
     if padding not in (range(-128, 128) if x.dtype == I8 else range(256)):
         return "its zero point is no byte"
     low, high = (-128 - zero, 127 - zero) if w.dtype == I8 else (-zero, 255 - zero)
@@ -229,7 +228,7 @@ class ConvInteger(Variant):
         if problem.kernel == (1, 1) and not any(op.pads) and not staged:
             views = _merged(views, problem.strides)
             window = ((1, 1), (1, 1), (1, 1), (0, 0))
-        _emit(node, b, views, window, staged, own, zero_of(node, 0) or 0)
+        _emit(node, b, views, window, staged, own)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         for x, y in zip(before.reads, after.reads, strict=True):  # of any of its variants: who asks knows the kernel
@@ -273,7 +272,7 @@ class MatMulInteger(ConvInteger):
             left = swapped(left)
         views = [left, result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
         window = ((1, 1), (1, 1), (1, 1), (0, 0))
-        _emit(node, b, _merged(views, (1, 1)), window, _staged_rows(op, x, own), own, zero_of(node, 0) or 0)
+        _emit(node, b, _merged(views, (1, 1)), window, _staged_rows(op, x, own), own)
 
 
 class MatMulIntegers(ConvInteger):
@@ -312,10 +311,10 @@ class MatMulIntegers(ConvInteger):
         views = [b.read(a), b.read(w), result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
         source, right, result, *extras = (_images(v) for v in views)
         _, tile = best_integer_tile(problem, own, own.flips(a.dtype), b.target)
-        zeros = [zero_of(node, i) or 0 for i in (0, 1)]
+        padding, zero = zero_points(node)
         params = IntegerTile(
-            tile.rows, tile.vectors, tile.lanes, own.name, (1, 1), (1, 1), (1, 1), (0, 0), zeros[0], False, 1,
-            problem.pixels, True, zeros[1],
+            tile.rows, tile.vectors, tile.lanes, own.name, (1, 1), (1, 1), (1, 1), (0, 0), padding, False, 1,
+            problem.pixels, True, zero,
         )  # fmt: skip
         words = params.packed_words(problem.channels, problem.columns)
         scratch = b.scratch(words + problem.pixels, I32)
@@ -413,7 +412,6 @@ def _emit(
     window: tuple[tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int]],
     staged: bool,
     own: Arithmetic,
-    zero: int,
 ) -> None:
     """One call of the kernel for views [N, H, W, C] of the operand and [N, OH, OW, M] of result and extras."""
     source, result, *extras = views
@@ -423,6 +421,7 @@ def _emit(
     assert weights is not None
     problem = _Problem(n, lines, pixels, m, channels, kernel, strides, dilations)
     flips = own.flips(source.dtype)
+    padding, zero = zero_points(node)
     _, tile = best_integer_tile(problem, own, flips and not staged, b.target)
     line_bytes = source.shape[2] * channels * own.staged.nbytes
     room = max(b.target.machine.l2 // 4, 1)
@@ -431,11 +430,11 @@ def _emit(
     moved = [v.dtype.nbytes for v in (result, *extras) if v.shape[2] == 1 or v.axis_strides()[2]]
     span = pixels if whole else _span(problem, tile, sum(moved), b.target)
     params = IntegerTile(
-        tile.rows, tile.vectors, tile.lanes, own.name, kernel, strides, dilations, pads, zero, staged, chunk, span,
+        tile.rows, tile.vectors, tile.lanes, own.name, kernel, strides, dilations, pads, padding, staged, chunk, span,
         tall=max(tile.rows // pixels, 1), ahead=weights_ahead(weights.type.nbytes // 4, b.target.machine),
     )  # fmt: skip
     packing = PackedWords(
-        own.name, params.width, params.lanes, zero + 128 * flips, zero_of(node, 1) or 0, params.one_run,
+        own.name, params.width, params.lanes, padding + 128 * flips, zero, params.one_run,
         node.op.trans_b if isinstance(node.op, MatMul) else None,
     )  # fmt: skip
     packed = b.packed(weights, packing)

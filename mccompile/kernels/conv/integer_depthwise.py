@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.integer import EPILOGUE, STAGED_BYTES, supported
+from mccompile.kernels.integers import zero_points
 from mccompile.kernels.model.arithmetic import Arithmetic, PackedColumns, by_name
 from mccompile.kernels.model.tiles import Segment, segments
-from mccompile.kernels.quantized import zero_of
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last
+from mccompile.kernels.views.windows import covered
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
@@ -83,11 +84,11 @@ class JoinedRows:
 
     def staged_width(self, out: int) -> int:
         """Pixels of a staged line, for ``out`` results."""
-        return (out - 1) * self.strides[1] + (self.kernel[1] - 1) * self.dilations[1] + 1
+        return covered(out, self.kernel[1], self.strides[1], self.dilations[1])
 
     def staged_lines(self, out: int) -> int:
         """Lines that are staged for ``out`` lines of the result."""
-        return (out - 1) * self.strides[0] + (self.kernel[0] - 1) * self.dilations[0] + 1
+        return covered(out, self.kernel[0], self.strides[0], self.dilations[0])
 
     def spare_lines(self) -> int:
         """Lines behind these that words of weight 0 may read."""
@@ -129,7 +130,7 @@ class ConvIntegerDepthwise(Variant):
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
         offset = tile.zero + 128 * tile.own.flips(x.dtype)
         packing = PackedColumns(
-            tile.arithmetic, tile.lanes, tile.tall, tile.strides[0], offset, zero_of(node, 1) or 0
+            tile.arithmetic, tile.lanes, tile.tall, tile.strides[0], offset, zero_points(node)[1]
         )  # fmt: skip
         packed = b.packed(w, packing)
         lines = tile.staged_lines(tile.lines) + tile.spare_lines()
@@ -156,8 +157,7 @@ def _tile(node: Node, own: Arithmetic, target: Target) -> JoinedRows:
     wide = min(max(room // tall, 2), MAX_PIXELS, pixels)
     line_bytes = x.shape[-1] * x.shape[1] * own.staged.nbytes * strides[0]
     chunk = min(max(target.machine.l2 // 4 // line_bytes // tall, 1) * tall, lines)
-    zero = zero_of(node, 0)
-    assert zero is not None
+    zero, _ = zero_points(node)
     pads = pair(op.pads[: len(op.strides)], 0)
     return JoinedRows(wide, tall, target.lanes, own.name, kernel, strides, dilations, pads, zero, chunk)
 

@@ -38,7 +38,7 @@ from mccompile.kernels.variant import (
     sums_backwards,
 )
 from mccompile.kernels.views.planes import pair, plane
-from mccompile.kernels.views.windows import Order, distance
+from mccompile.kernels.views.windows import Order, covered, distance
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
@@ -246,7 +246,7 @@ class ConvDirect(Variant):
         x, w = operand_pair(node)
         halo = [(0, 0), (0, 0)]
         for i, out in enumerate(node.results[0].shape[2:]):
-            reach = (out - 1) * op.strides[i] + (w.shape[2 + i] - 1) * op.dilations[i] + 1
+            reach = covered(out, w.shape[2 + i], op.strides[i], op.dilations[i])
             halo.append((op.pads[i], max(reach - op.pads[i] - x.shape[2 + i], 0)))
         return Demand(0, tuple(halo))
 

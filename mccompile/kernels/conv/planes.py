@@ -18,13 +18,19 @@ import numpy as np
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
-from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32
-from mccompile.kernels.conv.staged import arithmetic_of, begins_of, may_wrap, written_alike
-from mccompile.kernels.integers import IntegerProduct, begin_with, folded, integer_product, weights_of
-from mccompile.kernels.variant import Builder, Offer, Variant, operand_pair
+from mccompile.kernels.conv.staged import (
+    PackedRows,
+    arithmetic_of,
+    begins_of,
+    may_wrap,
+    window_product,
+    written_alike,
+)
+from mccompile.kernels.integers import IntegerProduct, begin_with, folded, weights_of
+from mccompile.kernels.variant import Builder, Offer, Variant, blocked, operand_pair
 from mccompile.kernels.views.planes import pair, plane
-from mccompile.kernels.views.windows import Order, places_behind
+from mccompile.kernels.views.windows import Order, covered, places_behind
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
@@ -73,21 +79,11 @@ class PlaneTile(Order):
 
     def columns(self, results: int) -> int:
         """Columns of a strip, padding included, for lines of so many results."""
-        return (results - 1) * self.strides[1] + (self.kernel[1] - 1) * self.dilation + 1
+        return covered(results, self.kernel[1], self.strides[1], self.dilation)
 
     def scratch(self, results: int) -> int:
         """Bytes of scratch for lines of so many results."""
         return self.columns(results) * self.words * (4 if self.arithmetic == "smlad" else 2)
-
-
-@dataclass(frozen=True)
-class PackedColumns:
-    """Weights [C, 1, kernel...] as [C][KW][KH] bytes, less their zero point."""
-
-    weights: tuple[tuple[int, ...], ...]
-
-    def pack(self, array: Array) -> Array:
-        return np.array(self.weights, np.int8)
 
 
 class ConvPlanes(Variant):
@@ -101,19 +97,11 @@ class ConvPlanes(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (x, w) = node.op, operand_pair(node)
         assert isinstance(op, Conv)
-        if arithmetic_of(target) not in PRODUCT:
-            return f"the target's arithmetic is {target.integer}"
-        if not op.groups == x.shape[1] == w.shape[0]:
-            return "it is not depthwise with one filter for each channel"
-        if len(x.shape) not in (3, 4):
-            return "it has more than two spatial axes"
-        if not node.results[0].type.count or not w.type.count:
-            return "there is nothing to compute"
-        if any(not v.type.linear for v in (x, *node.extras, *node.results)):
-            return "a layout has blocks"
-        found = integer_product(node, constants, channels=1)
+        found = window_product(node, target, constants)
         if isinstance(found, str):
             return found
+        if not op.groups == x.shape[1] == w.shape[0]:
+            return "it is not depthwise with one filter for each channel"
         tile = _tile(node, target, found)
         if isinstance(tile, str):
             return tile
@@ -127,7 +115,9 @@ class ConvPlanes(Variant):
         assert isinstance(chosen, _Chosen)
         product, tile = chosen.product, chosen.tile
         weights = weights_of(node, b)[:, 0]
-        begin = begin_with(node, product, folded(weights.reshape(weights.shape[0], -1), product.zero), b)
+        flat = weights.reshape(weights.shape[0], -1)
+        added = folded(flat, product.zero)
+        begin = begin_with(node, product, added, b)
         result = b.result(0)
         extras = [plane(e.broadcast(result.shape)) for e in begin.extras]
         views = [plane(b.read(operand_pair(node)[0])), plane(result), *extras]
@@ -135,13 +125,12 @@ class ConvPlanes(Variant):
         x, result, *extras = (v.along((0, 1, 3, 2)) for v in views) if turned else views
         columns = weights.reshape(weights.shape[0], *pair(weights.shape[1:]))
         columns = columns if turned else columns.swapaxes(1, 2)
-        rows = tuple(map(tuple, columns.reshape(weights.shape[0], -1).tolist()))
-        packed = b.packed(operand_pair(node)[1], PackedColumns(rows))
+        rows = tuple(map(tuple, columns.reshape(flat.shape).tolist()))
+        packed = b.packed(operand_pair(node)[1], PackedRows(rows))
         size = tile.scratch(result.shape[3])
         scratch = b.scratch(size // 4, I32) if tile.arithmetic == "smlad" else b.scratch(size, x.dtype)
         reads: list[View | None] = [x, packed] if begin.operand is None else [x, packed, begin.operand]
-        flat = weights.reshape(weights.shape[0], -1)
-        wraps = may_wrap(flat, begins_of(node, product.begun, folded(flat, product.zero), b), x.dtype)
+        wraps = may_wrap(flat, begins_of(node, product.begun, added, b), x.dtype)
         tile = replace(tile, begun=product.begun, wraps=wraps)
         b.call(self.kernel, reads, [result], params=tile, extras=extras, scratch=scratch, inplace=())
 
@@ -167,8 +156,7 @@ class ConvPlanes(Variant):
         return written_alike(call, p.lines >= y.shape[2])
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        views = [v for v in (*after.reads, *after.results, *after.extras) if v is not None]
-        return "" if all(v.linear for v in views) else "a layout has blocks"
+        return blocked(after)
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,17 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I8, I32, U8, DType, row_major
-from mccompile.kernels.integers import IntegerProduct, begin_with, folded, integer_product, lowest, weights_of
+from mccompile.kernels.integers import (
+    IntegerProduct,
+    begin_with,
+    folded,
+    integer_product,
+    lowest,
+    no_integers,
+    weights_of,
+)
 from mccompile.kernels.model.tiles import merge
-from mccompile.kernels.variant import Builder, Offer, Variant, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, blocked, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane
 from mccompile.kernels.views.windows import Order, places_behind
@@ -193,6 +201,24 @@ def may_wrap(weights: Array, begins: Array, dtype: DType) -> bool:
     return bool((sizes + np.abs(begins) >= 2**31).any())
 
 
+def window_product(node: Node, target: Target, constants: Container[Value]) -> IntegerProduct | str:
+    """A convolution of bytes by constant ones over one or two axes, with sums of 32 bits; or why it is none."""
+    if len(operand_pair(node)[0].shape) not in (3, 4):
+        return "it has more than two spatial axes"
+    return no_products(node, target) or integer_product(node, constants, channels=1)
+
+
+def no_products(node: Node, target: Target) -> str:
+    """Why products are not for these kernels, by whatever second operand of bytes; empty if they may be."""
+    if reason := no_integers(node):
+        return reason
+    if arithmetic_of(target) not in PRODUCT:
+        return f"the target's arithmetic is {target.integer}"
+    if not node.results[0].type.count or not operand_pair(node)[1].type.count:
+        return "there is nothing to compute"
+    return blocked(node)
+
+
 class ConvStaged(Variant):
     """Any window over one or two axes, in one group."""
 
@@ -205,19 +231,11 @@ class ConvStaged(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (x, w) = node.op, operand_pair(node)
         assert isinstance(op, Conv)
-        if arithmetic_of(target) not in PRODUCT:
-            return f"the target's arithmetic is {target.integer}"
-        if op.groups != 1:
-            return "it has groups"
-        if len(x.shape) not in (3, 4):
-            return "it has more than two spatial axes"
-        if not node.results[0].type.count or not w.type.count:
-            return "there is nothing to compute"
-        if any(not v.type.linear for v in (x, *node.extras, *node.results)):
-            return "a layout has blocks"
-        found = integer_product(node, constants, channels=1)
+        found = window_product(node, target, constants)
         if isinstance(found, str):
             return found
+        if op.groups != 1:
+            return "it has groups"
         terms = math.prod(w.shape[1:])
         pixels = node.results[0].type.count / w.shape[0]
         pixels = -(-pixels // ROWS) * ROWS
@@ -266,8 +284,7 @@ class ConvStaged(Variant):
         return written_alike(call, pointwise)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        views = [v for v in (*after.reads, *after.results, *after.extras) if v is not None]
-        return "" if all(v.linear for v in views) else "a layout has blocks"
+        return blocked(after)
 
 
 def stage(

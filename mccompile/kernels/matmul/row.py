@@ -24,7 +24,6 @@ from mccompile.kernels.conv.staged import (
     VECTOR,
     PackedPairs,
     PackedVectors,
-    arithmetic_of,
     begins_of,
     in_line,
     is_narrow,
@@ -34,12 +33,13 @@ from mccompile.kernels.conv.staged import (
     products_of,
     unrolled,
     weights_by_taps,
+    window_product,
     written_alike,
 )
-from mccompile.kernels.integers import Begin, IntegerProduct, begin_with, folded, integer_product
+from mccompile.kernels.integers import Begin, IntegerProduct, begin_with, folded
 from mccompile.kernels.matmul.packed import batched
 from mccompile.kernels.matmul.staged import as_pixels, columns_of, product_of
-from mccompile.kernels.variant import Builder, Offer, Variant, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, blocked, operand_pair
 from mccompile.kernels.views.planes import plane
 from mccompile.kernels.views.windows import places_behind
 from mccompile.ops.conv import Conv
@@ -145,9 +145,8 @@ class MatMulRow(Variant):
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         p, x = after.params, after.reads[0]
         assert isinstance(p, RowTile)
-        views = [v for v in (*after.reads, *after.results, *after.extras) if v is not None]
-        if any(not v.linear for v in views):
-            return "a layout has blocks"
+        if reason := blocked(after):
+            return reason
         widened = p.arithmetic in ("smlad", "mve") and not p.staged
         apart = x is not None and x.axis_strides()[1] != 1
         return f"{self.kernel} reads neighbours as they lie" if widened and apart else ""
@@ -163,9 +162,7 @@ class ConvRow(MatMulRow):
         assert isinstance(op, Conv)
         if op.groups != 1 or any(k != 1 for k in (*w.shape[2:], *op.strides)) or any(op.pads):
             return "it is not 1x1 in one group"
-        if len(x.shape) not in (3, 4):
-            return "it has more than two spatial axes"
-        return _offer(node, target, integer_product(node, constants, channels=1), x.shape[1])
+        return _offer(node, target, window_product(node, target, constants), x.shape[1])
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         product = offer.params
@@ -181,12 +178,6 @@ def _offer(node: Node, target: Target, product: IntegerProduct | str, terms: int
     result = node.results[0]
     if isinstance(product, str):
         return product
-    if arithmetic_of(target) not in PRODUCT:
-        return f"the target's arithmetic is {target.integer}"
-    if not result.type.count or not terms:
-        return "there is nothing to compute"
-    if any(not v.type.linear for v in (*node.inputs, result)):
-        return "a layout has blocks"
     columns = result.shape[1] if isinstance(node.op, Conv) else result.shape[-1]
     if result.type.count > MOST_ROWS * columns:
         return f"there are more than {MOST_ROWS} rows"

@@ -17,7 +17,7 @@ from mccompile.kernels.conv.staged import (
     STORED,
     ConvStaged,
     StagedTile,
-    arithmetic_of,
+    no_products,
     products_of,
     stage,
     staged_zero,
@@ -62,18 +62,14 @@ class MatMulStaged(ConvStaged):
 
 def product_of(node: Node, target: Target, constants: Container[Value]) -> IntegerProduct | str:
     """A product of rows of bytes by a constant matrix of bytes, or why it is none."""
-    op, (x, w) = node.op, operand_pair(node)
+    op, (_, w) = node.op, operand_pair(node)
     assert isinstance(op, MatMul)
-    if arithmetic_of(target) not in PRODUCT:
-        return f"the target's arithmetic is {target.integer}"
+    if reason := no_products(node, target):
+        return reason
     if op.trans_a or math.prod(w.shape[:-2]) != 1:
         return "its left operand is transposed, or there are several right ones"
     if not 2 <= len(node.results[0].shape) <= 4:
         return "it has more than three axes of rows"
-    if not node.results[0].type.count or not w.type.count:
-        return "there is nothing to compute"
-    if any(not v.type.linear for v in (x, *node.extras, *node.results)):
-        return "a layout has blocks"
     return integer_product(node, constants, channels=len(node.results[0].shape) - 1)
 
 

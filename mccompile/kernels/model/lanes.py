@@ -10,6 +10,7 @@ from mccompile.ir.graph import Node
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, F32, DType
 from mccompile.ir.vector import converts, is_lane, is_narrow, kind_of
+from mccompile.kernels.variant import blocked
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target
 
@@ -37,27 +38,22 @@ def vector_form(e: ex.Expr) -> ex.Expr:
 
     A product of n equal factors is within n / 2 units in the last place of the power.
     """
-    return _rewritten(e, {})
+    done: dict[ex.Expr, ex.Expr] = {}
 
+    def walk(e: ex.Expr) -> ex.Expr:
+        if e not in done:
+            match e:
+                case ex.Apply(fn="mul", operands=(a, ex.Apply(fn="sigmoid", operands=(x,)))) | ex.Apply(
+                    fn="mul", operands=(ex.Apply(fn="sigmoid", operands=(x,)), a)
+                ):
+                    done[e] = ex.apply("gate", walk(a), walk(x))
+                case ex.Apply(fn="pow", operands=(base, ex.Num() as n)) if _factors(n):
+                    done[e] = _power(walk(base), _factors(n))
+                case _:
+                    done[e] = ex.with_operands(e, walk)
+        return done[e]
 
-def _rewritten(e: ex.Expr, done: dict[ex.Expr, ex.Expr]) -> ex.Expr:
-    if e not in done:
-        match e:
-            case ex.Apply(fn="mul", operands=(a, ex.Apply(fn="sigmoid", operands=(x,)))) | ex.Apply(
-                fn="mul", operands=(ex.Apply(fn="sigmoid", operands=(x,)), a)
-            ):
-                done[e] = ex.apply("gate", _rewritten(a, done), _rewritten(x, done))
-            case ex.Apply(fn="pow", operands=(base, ex.Num() as n)) if _factors(n):
-                done[e] = _power(_rewritten(base, done), _factors(n))
-            case ex.Apply(fn=fn, operands=operands):
-                done[e] = ex.apply(fn, *(_rewritten(o, done) for o in operands))
-            case ex.Convert(dtype=dtype, operand=operand):
-                done[e] = ex.convert(_rewritten(operand, done), dtype)
-            case ex.Lookup(dtype=dtype, operand=operand, table=table):
-                done[e] = ex.Lookup(dtype, _rewritten(operand, done), table)
-            case _:
-                done[e] = e
-    return done[e]
+    return walk(e)
 
 
 def _factors(n: ex.Num) -> int:
@@ -116,8 +112,8 @@ def refusal(
         return f"only {', '.join(t.name for t in dtypes)} are vectorised"
     if target.lanes == 1 and any(not v.dtype.is_float and v.dtype != BOOL for v in values):
         return "integers one at a time are the plain loop"
-    if any(not v.type.linear for v in values):
-        return "a layout has blocks"
+    if reason := blocked(node):
+        return reason
     return next(filter(None, map(no_vectors, (*bodies, *node.pre.values()))), "")
 
 

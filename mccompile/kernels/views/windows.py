@@ -50,6 +50,11 @@ class Order:
     by_extents: bool = False
 
 
+def covered(results: int, kernel: int, stride: int, dilation: int) -> int:
+    """Elements from the first to the last that so many windows beside each other take along an axis."""
+    return (results - 1) * stride + (kernel - 1) * dilation + 1
+
+
 def channels_innermost(view: View) -> bool:
     """True if the channels of a pixel lie closer to each other than pixels do."""
     if view.rank < 3:

@@ -21,12 +21,13 @@ def simplify(expr: ex.Expr) -> ex.Expr:
         return done[e]
 
     def step(e: ex.Expr) -> ex.Expr:
-        match e:
-            case ex.Apply(fn=fn, operands=operands):
-                return _apply(ex.apply(fn, *map(walk, operands)))
+        match ex.with_operands(e, walk):
+            case ex.Apply() as function:
+                return _apply(function)
             case ex.Convert(dtype=dtype, operand=operand):
-                return _convert(walk(operand), dtype)
-        return e
+                return _convert(operand, dtype)
+            case other:
+                return other
 
     result = walk(expr)
     return expr if result == expr else result

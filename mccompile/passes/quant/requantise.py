@@ -98,15 +98,7 @@ class _Work:
     def rewritten(self, e: ex.Expr) -> ex.Expr:
         """The expression with every rounding to 8 bits in it by integers, from the innermost on."""
         if e not in self.done:
-            match e:
-                case ex.Apply(fn=fn, operands=operands):
-                    inner: ex.Expr = ex.apply(fn, *map(self.rewritten, operands))
-                case ex.Convert(dtype=dtype, operand=operand):
-                    inner = ex.convert(self.rewritten(operand), dtype)
-                case ex.Lookup(dtype=dtype, operand=operand, table=table):
-                    inner = ex.Lookup(dtype, self.rewritten(operand), table)
-                case _:
-                    inner = e
+            inner = ex.with_operands(e, self.rewritten)
             rounds = isinstance(inner, ex.Convert) and inner.dtype.name in _BYTES and inner.operand.dtype.is_float
             self.done[e] = self._proven(inner) if rounds else inner
         return self.done[e]
@@ -136,14 +128,7 @@ class _Work:
         """The expression with its largest parts of 8 bits as variables."""
         if not top and e.dtype.name in _BYTES and any(self._constant(i) is None for i in ex.variables(e)):
             return atoms.setdefault(e, ex.Var(e.dtype, _ATOM + len(atoms)))
-        match e:
-            case ex.Apply(fn=fn, operands=operands):
-                return ex.apply(fn, *(self._abstract(o, atoms) for o in operands))
-            case ex.Convert(dtype=dtype, operand=operand):
-                return ex.convert(self._abstract(operand, atoms), dtype)
-            case ex.Lookup(dtype=dtype, operand=operand, table=table):
-                return ex.Lookup(dtype, self._abstract(operand, atoms), table)
-        return e
+        return ex.with_operands(e, lambda part: self._abstract(part, atoms))
 
     # -- constants ---------------------------------------------------------------------------------------------
     def _constant(self, i: int) -> Array | None:

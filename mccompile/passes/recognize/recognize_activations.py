@@ -64,13 +64,8 @@ def _rewritten(body: ex.Expr, node: Node, remarks: Remarks) -> ex.Expr:
 
     def walk(e: ex.Expr) -> ex.Expr:
         if e not in done:
-            match e:
-                case ex.Apply(fn=name, operands=operands):
-                    done[e] = fired(ex.apply(name, *map(walk, operands)))
-                case ex.Convert(dtype=dtype, operand=operand):
-                    done[e] = ex.convert(walk(operand), dtype)
-                case _:
-                    done[e] = e
+            inner = ex.with_operands(e, walk)
+            done[e] = fired(inner) if isinstance(inner, ex.Apply) else inner
         return done[e]
 
     def fired(e: ex.Expr) -> ex.Expr:
