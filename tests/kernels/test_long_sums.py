@@ -138,7 +138,7 @@ LONG = [
 ]
 
 
-@pytest.mark.parametrize("target", ["x86-64-v3", "native"])
+@pytest.mark.parametrize("target", [pytest.param("x86-64-v3", marks=pytest.mark.slow), "native"])
 def test_long_sums_of_each_variant(target: str, tmp_path: Path) -> None:
     """Beside the largest result: Winograd's smaller ones are differences."""
     if target != "native":

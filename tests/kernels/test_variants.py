@@ -101,7 +101,7 @@ def library(
     family = {op for c in cases for op in c.force}
     plain = {op: f"{op}.generic" for op in family}
     built = [compiled(c, i, target, folder, plain if generic else c.force) for i, c in enumerate(cases)]
-    flags = ["-O1"] if generic else flags
+    flags = ["-O0"] if generic else flags
     return CaseLibrary(folder, built, [*resolve(target).c_flags, *STRICT_WARNINGS, *flags]).build()
 
 

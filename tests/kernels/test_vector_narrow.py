@@ -14,7 +14,7 @@ from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.kernels.test_variants import Array, kernels_of
 from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import NARROW, WIDE, needs_target
+from tests.support.targets import NARROW, WIDE, needs_target, quick
 
 TYPES = {"i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16}
 TABLE = bytes((7 * i + 3) % 256 for i in range(256)).hex()
@@ -70,7 +70,7 @@ def test_every_conversion_is_exact(target: str, tmp_path: Path) -> None:
                 c = Compilation(graph.name, "0" * 64, options, to, graph, [])
                 built.append(Built(len(built), Case([]), [], c, compile_program(c)))
                 assert kernels_of(built[-1]) == {"map.vector"}, text
-    library = CaseLibrary(tmp_path, built, [*to.c_flags, *STRICT_WARNINGS]).build()
+    library = CaseLibrary(tmp_path, built, [*to.c_flags, *STRICT_WARNINGS, *quick(target)]).build()
     for b, values, want in zip(built, given, wanted, strict=True):
         (got,) = library.run(b, values)
         assert got.dtype == want.dtype

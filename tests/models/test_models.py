@@ -109,7 +109,7 @@ def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", needs_tool("gcc"))
 
 
-AS_USERS_DO = NOW[::3]
+AS_USERS_DO = NOW[::5]
 """Networks that are compiled with the flags of the target, -O3; the others at -O1, in half the time."""
 
 
