@@ -21,6 +21,9 @@ from mccompile.codegen.uses import HEADER_OF, HEADERS, RUNTIME
 from mccompile.ir.errors import InternalError
 from mccompile.targets.target import Target
 
+EVERYWHERE = ("scalar", "scalar_integer", "vector_bytes")
+"""The files of ``_lib/`` whose helpers every target has."""
+
 
 @dataclass(frozen=True)
 class Helper:
@@ -47,8 +50,8 @@ class _Declarations:
 def helpers_of(target: Target) -> Mapping[str, Helper]:
     """All helpers for a target, in the order in which files print them: those needed by others may stand behind."""
     declared = _Declarations()
-    for scalar in ("scalar", "scalar_integer"):
-        environment().get_template(f"_lib/{scalar}.c.j2").render(helper=declared.helper)
+    for name in EVERYWHERE:
+        environment().get_template(f"_lib/{name}.c.j2").render(helper=declared.helper)
     if target.lanes:
         vector = environment().get_template("_lib/vector.c.j2")
         vector.render(helper=declared.helper, target=target, lanes=target.lanes)

@@ -9,6 +9,7 @@ from mccompile.codegen.c_expr import literal
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.templates import indent_c, render
+from mccompile.codegen.words import Words
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, View, number_names, whole
 from mccompile.ir.program import Program
@@ -101,7 +102,7 @@ def kernel_text(context: KernelContext, target: Target) -> str:
     return render(
         f"{family}/{variant}.c.j2",
         fn=KERNEL_NAME, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
-        v=vectors_for(context, target), use=context.uses.use, say=context.uses.say,
+        v=vectors_for(context, target), words=Words(context), use=context.uses.use, say=context.uses.say,
     )  # fmt: skip
 
 

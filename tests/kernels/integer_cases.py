@@ -32,6 +32,7 @@ class Layer:
         bias: an extra operand begins the sums.
         residual: another operand of the result's shape is added.
         stored: all values between kernels are channels-last.
+        out: the type of results, where it is another one than the operand's.
     """
 
     x: tuple[int, ...]
@@ -48,6 +49,7 @@ class Layer:
     stored: bool = True
     form: str = "fixed"
     trans_b: bool = False
+    out: str = ""
 
     @property
     def is_conv(self) -> bool:
@@ -56,7 +58,7 @@ class Layer:
     @property
     def name(self) -> str:
         words = [f"{'conv' if self.is_conv else 'matmul'}{list(self.x)}{list(self.w)}s{self.strides}p{self.pads}"]
-        rest = (self.dilations, self.groups, self.dtype, self.zero, self.weights, self.form)
+        rest = (self.dilations, self.groups, self.dtype, self.out, self.zero, self.weights, self.form)
         return " ".join([*words, *map(str, rest), "stored" * self.stored, "residual" * self.residual])
 
 
@@ -102,7 +104,7 @@ def graph_of(layer: Layer, seed: int) -> Graph:
             g.inputs.append(other)
             extras.append(_stored(g, other, layout))
             post = ex.apply("add", post, ex.convert(ex.var(len(extras) - 1, dtype), I32))
-        post = ex.apply(f"sat_{layer.dtype}", ex.apply("asr", post, ex.num(2, I32)))
+        post = ex.apply(f"sat_{layer.out or layer.dtype}", ex.apply("asr", post, ex.num(2, I32)))
     if layer.form == "float":
         scaled = ex.apply("mul", ex.convert(begun, DTYPES["f32"]), ex.num(0.001))
         post = ex.convert(ex.apply("rne", scaled), dtype)
@@ -209,6 +211,29 @@ PLANES = [
     ),
 ]
 """Around strips, their borders, and the two lines of a turn."""
+LINES = [
+    *(
+        depthwise((1, c, 7, 6), (3, 3), pads=(1, 1, 1, 1), zero=-128 if c % 2 else 127, weights=w)
+        for c, w in ((1, (-128, 127)), (2, (-127, 127)), (3, (-9, 9)), (4, (-40, 40)), (8, (-127, 127)))
+    ),
+    *(depthwise((1, c, 5, 4), (3, 3), pads=(1, 1, 1, 1), zero=c, out="u8") for c in (15, 16, 17, 33)),
+    *(
+        depthwise((1, c, 11, 9), (kh, kw), pads=(kh // 2, kw // 2) * 2, zero=3)
+        for c, kh, kw in ((4, 1, 1), (20, 2, 2), (16, 3, 2), (5, 4, 3), (16, 5, 5), (8, 1, 5), (20, 5, 1))
+    ),
+    depthwise((1, 18, 21, 19), (3, 3), pads=(0, 0, 1, 1), strides=(2, 2), zero=-7),
+    depthwise((1, 8, 21, 19), (4, 3), pads=(1, 1, 1, 1), strides=(2, 1), zero=7),
+    depthwise((1, 3, 21, 19), (3, 3), pads=(1, 2, 1, 2), dilations=(1, 2), bias=False),
+    depthwise((1, 16, 21, 19), (3, 3), pads=(2, 1, 2, 1), dilations=(2, 1), bias=False, weights=(-128, 127)),
+    depthwise((2, 6, 30), (5,), zero=5),
+    depthwise((2, 16, 31), (10,), pads=(3, 2), zero=5),
+    depthwise((2, 17, 31), (4,), pads=(3, 2), strides=(2,), zero=5),
+    depthwise((1, 8, 30, 1), (5, 1), zero=9, weights=(-128, 127)),
+    depthwise((1, 4, 9, 9), (2, 2), strides=(4, 3), zero=9),
+    depthwise((1, 4, 2, 9), (3, 3), pads=(2, 2, 2, 2), strides=(1, 3), zero=9),
+    depthwise((2, 2, 2, 2), (2, 2), pads=(1, 1, 1, 1), zero=9),
+]
+"""Around vectors of sixteen channels, of one pixel or several, and around the ring."""
 PRODUCTS = [
     *(product((n, 13), (13, 10 - n), zero=-128 if n % 2 else 127) for n in range(1, 10)),
     product((1, 64), (64, 12), zero=-128),

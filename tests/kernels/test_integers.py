@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import needs_sanitizers, needs_tool
 from tests.kernels.cases import OPSET
 from tests.kernels.integer_cases import (
+    LINES,
     PIXELS,
     PLANES,
     PRODUCTS,
@@ -37,15 +39,18 @@ from tests.kernels.integer_cases import (
 )
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.opcases import Built, CaseLibrary
+from tests.support.targets import BYTE_VECTORS, needs_target
 
 ARITHMETICS = ("smlad", "mla", "narrow", "mve")
 FAMILIES = {
     "conv.staged": ({"conv": "conv.staged"}, STAGED),
     "conv.planes": ({"conv": "conv.planes"}, PLANES),
+    "conv.lines": ({"conv": "conv.lines"}, LINES),
     "matmul": ({"matmul": "conv.staged"}, PRODUCTS),
     "matmul.row": ({"matmul": "matmul.row"}, ROWS),
     "conv.row": ({"conv": "matmul.row"}, PIXELS),
 }
+PAIRS = [(f, a) for f in FAMILIES for a in (ARITHMETICS if f != "conv.lines" else ("mve",))]
 GUARDED = [*STAGED[2:9:6], *STAGED[14:30:4], *PLANES[2:22:7], *PLANES[21:30:2], *ROWS[3:12:3]]
 
 
@@ -66,8 +71,7 @@ def library(
     return CaseLibrary(folder, found, [*resolve("generic").c_flags, *warnings, "-O1"], (compiler,)).build()
 
 
-@pytest.mark.parametrize("arithmetic", ARITHMETICS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "arithmetic"), PAIRS)
 def test_sums_are_exact(family: str, arithmetic: str, tmp_path: Path) -> None:
     """On an arena full of 0xFF; the kernel that was forced is the one that ran."""
     force, cases = FAMILIES[family]
@@ -87,7 +91,7 @@ def test_sums_are_exact(family: str, arithmetic: str, tmp_path: Path) -> None:
 def test_no_access_outside_of_the_tensors(arithmetic: str, tmp_path: Path) -> None:
     """Between forbidden pages, at the least alignment, a guard around each tensor, nothing undefined."""
     compiler = needs_sanitizers("gcc")
-    for i, layer in enumerate(GUARDED):
+    for i, layer in enumerate([*GUARDED, *(LINES[::4] if arithmetic == "mve" else ())]):
         c = compilation(layer, i, "guarded", host(arithmetic), force_of(layer))
         out = tmp_path / f"out{i}"
         out.mkdir()
@@ -124,19 +128,42 @@ def test_arm_accepts_the_text(tmp_path: Path) -> None:
             run_compiler([compiler, *flags, "-c", "layer.c", "-o", "layer.o"], out)
 
 
-@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+def test_an_m55_computes_what_its_text_means_here(tmp_path: Path) -> None:
+    """Vectors of MVE, not what stands for them on machines without."""
+    target = resolve(needs_target("cortex-m55"))
+    for family in ("conv.staged", "conv.lines"):
+        force, cases = FAMILIES[family]
+        chosen = [c for c in cases if c.dtype == "i8" and c.form == "fixed"][::2]
+        folder = tmp_path / family
+        folder.mkdir()
+        found = [built(c, i, f"case{i}", target, force) for i, c in enumerate(chosen)]
+        on_board = CaseLibrary(folder, found, [*target.c_flags, *STRICT_WARNINGS, "-O2"]).build()
+        for i, (layer, b) in enumerate(zip(chosen, found, strict=True)):
+            assert set(force.values()) <= kernels_of(b), layer.name
+            graph = graph_of(layer, i)
+            inputs = inputs_of(graph, 1)
+            (want,) = graph.evaluate(inputs).values()
+            (got,) = on_board.run(b, inputs)
+            assert np.array_equal(got, want), layer.name
+
+
+POINTS = conv((1, 16, 12, 5), (16, 16, 1, 1), zero=-128)
+WINDOWS = depthwise((1, 16, 12, 5), (3, 3), pads=(1, 1, 1, 1), zero=-128)
+
+
 @pytest.mark.parametrize(
-    "layer",
+    ("layer", "kernel", "arithmetic"),
     [
-        conv((1, 16, 12, 5), (16, 16, 1, 1), zero=-128),
-        conv((1, 16, 12, 5), (16, 16, 1, 1), zero=-128, stored=False),
-        depthwise((1, 16, 12, 5), (3, 3), pads=(1, 1, 1, 1), zero=-128),
+        *((POINTS, "conv.staged", a) for a in ARITHMETICS),
+        *((replace(POINTS, stored=False), "conv.staged", a) for a in ARITHMETICS),
+        *((WINDOWS, "conv.planes", a) for a in ARITHMETICS),
+        (WINDOWS, "conv.lines", "mve"),
     ],
-    ids=lambda layer: layer.name,
+    ids=lambda v: v if isinstance(v, str) else v.name,
 )
-def test_results_take_the_place_of_operands(layer: Layer, arithmetic: str, tmp_path: Path) -> None:
+def test_results_take_the_place_of_operands(layer: Layer, kernel: str, arithmetic: str, tmp_path: Path) -> None:
     """The arena has room for one tensor and a few hundred bytes."""
-    (b,) = library([layer], arithmetic, force_of_kind(layer), tmp_path).built
+    (b,) = library([layer], arithmetic, {"conv": kernel}, tmp_path).built
     program = b.compilation.program
     assert program is not None
     steps = [s for s in program.body.linear() if isinstance(s, Call) and s.kernel.startswith("conv.")]
@@ -146,10 +173,6 @@ def test_results_take_the_place_of_operands(layer: Layer, arithmetic: str, tmp_p
         (step,) = steps
         assert step.reads[0] is not None
         assert program.offsets[step.reads[0].buffer] == program.offsets[step.results[0].buffer]
-
-
-def force_of_kind(layer: Layer) -> dict[str, str]:
-    return {"conv": "conv.staged" if layer.groups == 1 else "conv.planes"}
 
 
 def test_channels_share_words_only_where_sums_allow_it() -> None:
@@ -199,7 +222,10 @@ def seen(name: str, shape: Sequence[int]) -> tuple[list[onnx.NodeProto], tuple[i
     "name", ["transposed", "pixels", "repeated", "channels backwards", "lines backwards", "columns backwards"]
 )
 @pytest.mark.parametrize(("kernel", "groups", "stride"), [(3, 1, 1), (1, 1, 1), (1, 1, 2), (3, 6, 1), (3, 6, 2)])
-def test_views_of_any_stride(name: str, kernel: int, groups: int, stride: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["generic", BYTE_VECTORS])
+def test_views_of_any_stride(
+    name: str, kernel: int, groups: int, stride: int, target: str, tmp_path: Path
+) -> None:
     """Operands that are seen through copies: as the generic kernel, byte by byte."""
     rng = np.random.default_rng(0)
     nodes, shape = seen(name, (1, 6, 8, 9))
@@ -218,7 +244,7 @@ def test_views_of_any_stride(name: str, kernel: int, groups: int, stride: int, t
     given = {"x": rng.integers(-128, 128, shape).astype(np.int8)}
     found = []
     for folder, force in (("own", {}), ("generic", {"conv": "conv.generic"})):
-        made = mccompile.compile(tmp_path / "m.onnx", tmp_path / folder, target="generic", kernels=force)
+        made = mccompile.compile(tmp_path / "m.onnx", tmp_path / folder, target=target, kernels=force)
         assert ("conv.generic" in made.report["kernels"]) == bool(force)
         found.append(mccompile.load(tmp_path / folder).run(given)["y"])
     assert found[1].std() > 5

@@ -195,7 +195,9 @@ def _accurate(op: str, x: Array, got: Array, denormals: bool) -> None:
     assert error.max() <= 4 * 2.0**-23, f"{op}({np.broadcast_to(x, got.shape)[finite][error.argmax()]})"
 
 
-ELSEWHERE = {"conv.blocks", "conv.integer", "conv.integer_depthwise", "conv.planes", "conv.staged", "matmul.row"}
+ELSEWHERE = {
+    "conv.blocks", "conv.integer", "conv.integer_depthwise", "conv.lines", "conv.planes", "conv.staged", "matmul.row",
+}  # fmt: skip
 """Kernels of bytes (test_integer.py, test_integers.py), and those of microcontrollers at -Os (compositions of the
 target `ONE_LANE`)."""
 

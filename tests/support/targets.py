@@ -10,11 +10,14 @@ from mccompile.run.boards import board_of
 from mccompile.targets.target import resolve, runs_here, targets
 from tests._skips import needs_tool
 
-ONE_LANE = "one-lane"
-"""What a microcontroller that computes floats gets, as plain C that any machine runs: a target of tests alone."""
-targets()[ONE_LANE] = replace(
-    resolve("cortex-m4"), name=ONE_LANE, summary="tests", flags=(), requires=(), triple="", packages=(), hosted=True
-)
+ONE_LANE, BYTE_VECTORS = "one-lane", "byte-vectors"
+IMITATED = {ONE_LANE: "cortex-m4", BYTE_VECTORS: "cortex-m55"}
+"""What microcontrollers that compute floats, and vectors of bytes, get as plain C that any machine runs: targets of
+tests alone."""
+for _name, _core in IMITATED.items():
+    targets()[_name] = replace(
+        resolve(_core), name=_name, summary="tests", flags=(), requires=(), triple="", packages=(), hosted=True
+    )
 
 VNNI = sorted(name for name, t in targets().items() if t.can("VNNI"))
 """Targets that differ from others in products of bytes alone."""

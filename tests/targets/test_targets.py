@@ -14,7 +14,7 @@ from mccompile.targets import target as module
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target, resolve, runs_here, targets
 from tests._skips import REPOSITORY, needs_tool
-from tests.support.targets import BARE, EMULATED, NARROW, ONE_LANE, WIDE
+from tests.support.targets import BARE, EMULATED, IMITATED, NARROW, WIDE
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 X86 = "fpu sse2 ssse3 sse4_1 sse4_2 popcnt"
@@ -41,7 +41,7 @@ def test_native_is_the_best_that_a_machine_runs(
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(module, "_features", lambda: set(features.split()))
     assert resolve("native").name == best
-    runs = [t for t in targets().values() if runs_here(t.name) and t.name != ONE_LANE]
+    runs = [t for t in targets().values() if runs_here(t.name) and t.name not in IMITATED]
     assert resolve("generic") in runs
     assert all(t.vector_bytes <= resolve("native").vector_bytes for t in runs)
 
@@ -86,7 +86,7 @@ def test_microcontrollers_are_data(name: str) -> None:
 
 
 def test_what_integers_are_made_of_is_known() -> None:
-    for t in (t for t in targets().values() if t.name != ONE_LANE):
+    for t in (t for t in targets().values() if t.name not in IMITATED):
         assert t.integer in ("mla", "smlad", "mve", "madd", "smlal")
         assert t.prefers in ("i8", "u8")
 
@@ -122,7 +122,7 @@ def test_clang_takes_the_same_text(name: str, tmp_path: Path) -> None:
 
 def test_the_document_has_a_row_for_each_target() -> None:
     text = (REPOSITORY / "docs" / "targets.md").read_text()
-    known = [t for t in targets().values() if t.name != ONE_LANE]
+    known = [t for t in targets().values() if t.name not in IMITATED]
     for t in known:
         vectors = f"{8 * t.vector_bytes} bits" if t.lanes > 1 else "one float" if t.lanes else "none"
         row = f"| `{t.name}` | {t.summary} | {vectors} | `{shlex.join(t.c_flags)}` |"

@@ -322,7 +322,7 @@ def stage(
         scratch = b.scratch(steps * 2 * ROWS + steps, I32)
     elif window.arithmetic == "mve":
         packed = b.packed(w, PackedVectors(rows))
-        scratch = b.scratch(-(-terms // VECTOR) * VECTOR * ROWS, x.dtype)
+        scratch = b.scratch(-(-terms // VECTOR) * VECTOR * (ROWS + 1), x.dtype)
     elif narrow:
         packed = b.packed(w, PackedRows(rows))
         scratch = b.scratch(terms * (ROWS + 1), U8)

@@ -23,7 +23,7 @@ from tests.support.compose.drawn import composition
 from tests.support.compose.judge import Expected, expectations, judged
 from tests.support.compose.network import Composition
 from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import ONE_LANE
+from tests.support.targets import BYTE_VECTORS, ONE_LANE
 
 SECONDS = 20
 """What one composition may run."""
@@ -57,7 +57,7 @@ SETTINGS = (
     Setting("native", "clang"), Setting("generic", "gcc", ("-O2",)), Setting("x86-64-v3"),
     Setting("generic", "clang", ("-O2",)), Setting("native", "gcc", ("-O1",)), Setting("x86-64-v2", "gcc", ("-O2",)),
     Setting("generic", "gcc", ("-O3",)), Setting("native", "gcc", ("-O2",)), Setting(ONE_LANE),
-    Setting(ONE_LANE, "clang", ("-O1",)),
+    Setting(ONE_LANE, "clang", ("-O1",)), Setting(BYTE_VECTORS),
 )  # fmt: skip
 EMULATED = (Setting("aarch64"), Setting("armv7-neon"), Setting("cortex-m4"), Setting("riscv32imac"))
 LEVELS = ("O2", "O0", "O2", "Os", "O3", "O2", "O1", "O3", "Os", "O2")

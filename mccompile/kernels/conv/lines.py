@@ -1,0 +1,240 @@
+"""Depthwise products of bytes by vectors of channels: lines of the operand go round in a ring in scratch.
+
+Worked example: 3 x 3 at a pad of 1. The ring has three lines, each with the padding at its ends. Line o of the result
+takes lines o - 1, o and o + 1, of which o + 1 is new: it takes the place of line o - 2. A line is written when the
+next one of the operand has been read, so that results may take its place.
+
+Products of two bytes fit 16 bits, and so do sums of some: with weights 100, 90, 80 of a channel two of them do, three
+could reach 270 * 128.
+
+>>> tap_groups(np.array([[100, 90, 80, 1, 1]]))
+(2, 3)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mccompile.ir.graph import Node, Value
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import I8
+from mccompile.kernels.conv.staged import ROOM, ROOM_PART, window_product, written_alike
+from mccompile.kernels.integers import IntegerProduct, Start, StartAlone, folded, weights_of
+from mccompile.kernels.model.words import SIXTEEN, InSixteens, by_channel, no_words
+from mccompile.kernels.variant import Builder, Offer, Variant, operand_pair
+from mccompile.kernels.views.channels import is_channels_last
+from mccompile.kernels.views.planes import pair, plane
+from mccompile.kernels.views.windows import covered, places_behind
+from mccompile.ops.conv import Conv
+from mccompile.targets.target import Target
+
+PRODUCT, STORED, COPIED = 0.6, 3.0, 0.3
+"""Cycles of a product, of a result beside its products, of a byte that is copied to the ring."""
+MOST_TAPS = 32
+"""Taps of a window, which are written out."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Lines in scratch, each with its padding.
+
+    Attributes:
+        zero: the bytes of the padding.
+        begun: the extra operand in whose place is what sums begin with; -1: operand 2 is.
+        groups: taps, in their order, whose products are added in 16 bits.
+        pixels: that a vector has: several where a pixel has few channels.
+        pads: what comes before the first line and column.
+    """
+
+    zero: int
+    begun: int
+    groups: tuple[int, ...]
+    pixels: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int]
+
+    @property
+    def slots(self) -> int:
+        """Lines of the ring."""
+        return covered(1, self.kernel[0], self.strides[0], self.dilations[0])
+
+    def columns(self, results: int) -> int:
+        """Pixels of a line of the ring, for lines of so many results."""
+        return covered(results, self.kernel[1], self.strides[1], self.dilations[1])
+
+    def scratch(self, results: int, channels: int) -> int:
+        """Bytes of the ring; vectors of the last channels, or pixels, read on behind it."""
+        behind = SIXTEEN if self.pixels > 1 else -channels % SIXTEEN
+        return self.slots * self.columns(results) * channels + behind
+
+
+def tap_groups(weights: Array) -> tuple[int, ...]:
+    """How many taps at a time, in their order, have sums of 16 bits whatever the operand is.
+
+    ``weights`` are [channels, taps].
+    """
+    low, high = np.minimum(weights * -128, weights * 127), np.maximum(weights * -128, weights * 127)
+    groups, start = [], 0
+    while start < weights.shape[1]:
+        size = 1
+        for more in range(2, weights.shape[1] - start + 1):
+            part = slice(start, start + more)
+            if low[:, part].sum(axis=1).min() < -(2**15) or high[:, part].sum(axis=1).max() >= 2**15:
+                break
+            size = more
+        groups.append(size)
+        start += size
+    return tuple(groups)
+
+
+@dataclass(frozen=True)
+class PackedTaps:
+    """Weights of channels, each a tuple of taps, as [channels / 16][taps][16] bytes, zeros behind the last.
+
+    For several ``pixels`` in a vector they are repeated.
+    """
+
+    weights: tuple[tuple[int, ...], ...]
+    pixels: int
+
+    def pack(self, array: Array) -> Array:
+        w = np.tile(np.array(self.weights, np.int8), (self.pixels, 1))
+        padded = np.zeros((-(-w.shape[0] // SIXTEEN) * SIXTEEN, w.shape[1]), np.int8)
+        padded[: w.shape[0]] = w
+        return padded.reshape(-1, SIXTEEN, w.shape[1]).swapaxes(1, 2)
+
+
+class ConvLines(Variant):
+    """One filter for each channel, over one or two axes."""
+
+    ops = ("conv",)
+    kernel = "conv.lines"
+    params = Ring
+    may_share = False
+    wants_pixels = True
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op, (x, w) = node.op, operand_pair(node)
+        assert isinstance(op, Conv)
+        if target.integer != "mve":
+            return f"the target's arithmetic is {target.integer}"
+        found = window_product(node, target, constants)
+        if isinstance(found, str):
+            return found
+        if not op.groups == x.shape[1] == w.shape[0]:
+            return "it is not depthwise with one filter for each channel"
+        if x.dtype != I8:
+            return "its bytes have no sign"
+        if not (is_channels_last(x) and is_channels_last(node.results[0])) and x.shape[1] > 1:
+            return "the channels of a pixel do not lie side by side"
+        if math.prod(w.shape[2:]) > MOST_TAPS:
+            return f"its windows have more than {MOST_TAPS} taps"
+        if any(e not in constants or not _along_channels(e, len(x.shape)) for e in node.extras):
+            return "its epilogue reads more than a number for each channel"
+        if reason := no_words(node.post.get(0)):
+            return reason
+        y = node.results[0]
+        ring = _ring(node, found)
+        padded = y.type.count // x.shape[1] * -(-x.shape[1] // SIXTEEN) * SIXTEEN // ring.pixels
+        cycles = padded * (math.prod(w.shape[2:]) * PRODUCT + STORED) + COPIED * x.type.count
+        room = ring.scratch(_turned(node, y.shape)[3], x.shape[1])
+        large = room > max(ROOM, (x.type.nbytes + y.type.nbytes) // ROOM_PART)
+        return Offer(self.label, cycles, found, spends_arena=large)
+
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        product, (_, w) = offer.params, operand_pair(node)
+        assert isinstance(product, IntegerProduct)
+        weights = weights_of(node, b).reshape(w.shape[0], -1)
+        added = folded(weights, product.zero)
+        source, result = (plane(v) for v in (b.read(operand_pair(node)[0]), b.result(0)))
+        if _is_turned(node):
+            source, result = (v.along((0, 1, 3, 2)) for v in (source, result))
+        ring = replace(_ring(node, product), groups=tap_groups(weights))
+        extras = []
+        for i, e in enumerate(node.extras):
+            if i == product.begun:
+                extras.append(by_channel(b.packed(e, InSixteens(ring.pixels, Start(added))), result.shape))
+            elif e.type.count > 1:
+                extras.append(by_channel(b.packed(e, InSixteens(ring.pixels)), result.shape))
+            else:
+                extras.append(plane(b.read(e).broadcast(node.results[0].shape)))
+        taps = PackedTaps(tuple(map(tuple, weights.tolist())), ring.pixels)
+        reads: list[View | None] = [source, b.packed(w, taps)]
+        if product.begun < 0:
+            reads.append(by_channel(b.packed(w, InSixteens(ring.pixels, StartAlone(added))), result.shape))
+        scratch = b.scratch(ring.scratch(result.shape[3], result.shape[1]), source.dtype)
+        b.call(self.kernel, reads, [result], params=ring, extras=extras, scratch=scratch, inplace=())
+
+    def near(self, call: Call) -> int | None:
+        p, x, y = call.params, call.reads[0], call.results[0]
+        assert isinstance(p, Ring)
+        assert x is not None
+        n, channels, lines, pixels = y.shape
+        step = np.arange(lines)
+        fresh = np.maximum(step * p.strides[0], np.where(step > 0, (step - 1) * p.strides[0] + p.slots, 0))
+        batch = np.arange(n)[:, None]
+        first = [batch, np.zeros((1, 1), int), np.clip(fresh - p.pads[0], 0, x.shape[2] - 1), np.zeros((1, 1), int)]
+        last = [batch, np.full((1, 1), channels - 1), step, np.full((1, 1), pixels - 1)]
+        return places_behind(call, first, last, (1, n * lines), 1)
+
+    def overwrites(self, call: Call) -> tuple[int, ...]:
+        p, x, y = call.params, call.reads[0], call.results[0]
+        assert isinstance(p, Ring)
+        assert x is not None
+        return written_alike(call, x.shape == y.shape and p.strides[0] == 1 and p.pads[0] < p.slots)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        p, x, y = after.params, after.reads[0], after.results[0]
+        assert isinstance(p, Ring)
+        assert x is not None
+        if after.extras != before.extras or after.reads[1:] != before.reads[1:]:
+            return f"{self.kernel} reads packed numbers as they lie"
+        if not (x.linear and y.linear):
+            return "a layout has blocks"
+        channels = x.shape[1]
+        both = (x, y) if p.pixels > 1 else (x,)
+        pixels = all(v.shape[3] == 1 or v.axis_strides()[3] == channels for v in both)
+        beside = channels == 1 or x.axis_strides()[1] == y.axis_strides()[1] == 1
+        return "" if pixels and beside else f"{self.kernel} reads pixels side by side"
+
+
+def _along_channels(extra: Value, rank: int) -> bool:
+    """Whether a value, broadcast to ``rank`` axes, has one element for each channel, or one for all."""
+    seen = (1,) * (rank - len(extra.shape)) + extra.shape
+    return seen[1] == extra.type.count
+
+
+def _is_turned(node: Node) -> bool:
+    """Whether there is one line alone: its pixels become lines of one pixel."""
+    return pair(node.results[0].shape[2:])[0] == pair(operand_pair(node)[0].shape[2:])[0] == 1
+
+
+def _turned(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape [N, C, space...] as the kernel sees it."""
+    lines, pixels = pair(shape[2:])
+    return (*shape[:2], pixels, lines) if _is_turned(node) else (*shape[:2], lines, pixels)
+
+
+def _ring(node: Node, product: IntegerProduct) -> Ring:
+    """The ring of a node; nothing is known of its weights."""
+    op, (_, w) = node.op, operand_pair(node)
+    assert isinstance(op, Conv)
+    turn = -1 if _is_turned(node) else 1
+    kernel, strides, dilations = (pair(v)[::turn] for v in (w.shape[2:], op.strides, op.dilations))
+    pads = pair(op.pads[: len(op.strides)], 0)[::turn]
+    channels = w.shape[0]
+    pixels = SIXTEEN // channels if strides[1] == 1 and SIXTEEN % channels == 0 else 1
+    return Ring(
+        product.zero, product.begun, (), pixels, (kernel[0], kernel[1]), (strides[0], strides[1]),
+        (dilations[0], dilations[1]), (pads[0], pads[1]),
+    )  # fmt: skip
+
+
+VARIANTS = (ConvLines(),)
