@@ -8,7 +8,9 @@ from mccompile.targets.target import Target
 TARGET = Target(
     name="riscv32imafc",
     summary="RV32IMAFC: floats of single precision",
-    machine=Machine(vector_bytes=4, registers=30, multiply_adds=0.5, latency=3, loads=1, load_bytes=4, call=10),
+    machine=Machine(
+        vector_bytes=4, registers=30, integers=28, multiply_adds=0.5, latency=3, loads=1, load_bytes=4, call=10
+    ),
     capabilities=frozenset({Capability.FMA}),
     align=4,
     flags=("-march=rv32imafc", "-mabi=ilp32f"),

@@ -8,7 +8,7 @@ from mccompile.targets.target import Target
 TARGET = Target(
     name="riscv32imc",
     summary="RV32IMC (ESP32-C3): floats by a library",
-    machine=Machine(multiply_adds=0.01, loads=0.5, call=10),
+    machine=Machine(integers=28, multiply_adds=0.01, loads=0.5, call=10),
     align=4,
     flags=("-march=rv32imc", "-mabi=ilp32"),
     requires=("__riscv_mul", "__riscv_compressed"),

@@ -56,7 +56,9 @@ def sources_of(tmp_path_factory: pytest.TempPathFactory) -> Sources:
 @pytest.mark.parametrize(
     ("compiler", "target", "level"),
     [
-        *itertools.product(["gcc"], TARGETS, LEVELS),
+        *(("gcc", "generic", level) for level in LEVELS),
+        ("gcc", "native", "O2"),
+        *(pytest.param("gcc", "native", level, marks=pytest.mark.slow) for level in LEVELS if level != "O2"),
         ("clang", "generic", "O0"),  # the C that gcc takes: of each target once, where there are most kernels
         ("clang", "native", "O2"),
         *(

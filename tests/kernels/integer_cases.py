@@ -124,10 +124,12 @@ def _stored(g: Graph, v: Value, layout: Layout | None, name: str = "stored") -> 
 
 
 def host(arithmetic: str) -> Target:
-    """A target whose C runs here and whose integer products are computed by an arithmetic."""
-    few = replace(resolve("generic").machine, registers=8)
-    machine = few if arithmetic == "narrow" else resolve("generic").machine
-    return replace(resolve("generic"), machine=machine, integer="mla" if arithmetic == "narrow" else arithmetic)
+    """A target whose C runs here and whose integer products are computed by an arithmetic: "narrow" and "wide" are
+    that of cores with few registers and with many."""
+    machine = resolve("generic").machine
+    kinds = {"narrow": replace(machine, registers=8), "wide": replace(machine, integers=28)}
+    integer = "mla" if arithmetic in kinds else arithmetic
+    return replace(resolve("generic"), machine=kinds.get(arithmetic, machine), integer=integer)
 
 
 def compilation(layer: Layer, seed: int, name: str, target: Target, force: dict[str, str]) -> Compilation:

@@ -41,7 +41,7 @@ from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.opcases import Built, CaseLibrary
 from tests.support.targets import BYTE_VECTORS, needs_target
 
-ARITHMETICS = ("smlad", "mla", "narrow", "mve")
+ARITHMETICS = ("smlad", "mla", "narrow", "wide", "mve")
 FAMILIES = {
     "conv.staged": ({"conv": "conv.staged"}, STAGED),
     "conv.planes": ({"conv": "conv.planes"}, PLANES),
@@ -91,7 +91,8 @@ def test_sums_are_exact(family: str, arithmetic: str, tmp_path: Path) -> None:
 def test_no_access_outside_of_the_tensors(arithmetic: str, tmp_path: Path) -> None:
     """Between forbidden pages, at the least alignment, a guard around each tensor, nothing undefined."""
     compiler = needs_sanitizers("gcc")
-    for i, layer in enumerate([*GUARDED, *(LINES[::4] if arithmetic == "mve" else ())]):
+    chosen = GUARDED if arithmetic == "smlad" else GUARDED[ARITHMETICS.index(arithmetic) - 1 :: 4]
+    for i, layer in enumerate([*chosen, *(LINES[::4] if arithmetic == "mve" else ())]):
         c = compilation(layer, i, "guarded", host(arithmetic), force_of(layer))
         out = tmp_path / f"out{i}"
         out.mkdir()
@@ -128,10 +129,14 @@ def test_arm_accepts_the_text(tmp_path: Path) -> None:
             run_compiler([compiler, *flags, "-c", "layer.c", "-o", "layer.o"], out)
 
 
-def test_an_m55_computes_what_its_text_means_here(tmp_path: Path) -> None:
-    """Vectors of MVE, not what stands for them on machines without."""
-    target = resolve(needs_target("cortex-m55"))
-    for family in ("conv.staged", "conv.lines"):
+OF_CORES = {"cortex-m55": ("conv.staged", "conv.lines"), "riscv32imac": ("conv.staged", "matmul.row")}
+
+
+@pytest.mark.parametrize(("core", "families"), OF_CORES.items(), ids=OF_CORES)
+def test_a_core_computes_what_its_text_means_here(core: str, families: Sequence[str], tmp_path: Path) -> None:
+    """Instructions of its own, not what stands for them on other machines."""
+    target = resolve(needs_target(core))
+    for family in families:
         force, cases = FAMILIES[family]
         chosen = [c for c in cases if c.dtype == "i8" and c.form == "fixed"][::2]
         folder = tmp_path / family

@@ -109,8 +109,8 @@ def library(
     ("target", "first", "every", "flags"),
     [
         (WIDE[-1], 0, 3, []),
-        (WIDE[-1], 1, 3, ["-O1"]),
-        *((name, 2, 6, ["-O1"]) for name in WIDE[:-1]),
+        (WIDE[-1], 1, 6, ["-O1"]),
+        *((name, 2, 9, ["-O1"]) for name in WIDE[:-1]),
         *((name, 0, 12, ["-O1"]) for name in NARROW),
         *(pytest.param(name, 0, 1, [], marks=pytest.mark.slow) for name in (*WIDE, *NARROW)),
     ],

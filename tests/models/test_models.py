@@ -113,7 +113,13 @@ AS_USERS_DO = NOW[::7]
 """Networks that are compiled with the flags of the target, -O3; the others at -O1, in half the time."""
 
 
-@pytest.mark.parametrize("model", NOW, ids=lambda m: m.name)
+QUICKLY = [m for m in NOW if m in AS_USERS_DO or m.macs <= 20_000_000 or NOW.index(m) % 3 == 0]
+"""Those whose vector kernels are compiled and run each time: all small ones, a third of the others."""
+
+
+@pytest.mark.parametrize(
+    "model", [m if m in QUICKLY else pytest.param(m, marks=pytest.mark.slow) for m in NOW], ids=lambda m: m.name
+)
 def test_native(model: RealModel, tmp_path: Path, table: list[Row]) -> None:
     _agrees(model, "native", tmp_path / "out", table, optimised="" if model in AS_USERS_DO else "-O1")
 

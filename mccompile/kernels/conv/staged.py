@@ -63,6 +63,7 @@ class StagedTile(Order):
         arithmetic: as `Target.integer`.
         paired: two channels share each half of a word of weights.
         narrow: one channel at a time, for cores of few registers, by bytes without sign.
+        channels: of a tile, for all others; `mla` has four where there are registers for their sums.
         unroll: steps of four terms, or of one, in a turn of the loop.
         zero: the bytes of the padding.
         begun: the extra operand in whose place is what sums begin with; -1: operand 2 is.
@@ -74,6 +75,7 @@ class StagedTile(Order):
     arithmetic: str = "smlad"
     paired: bool = False
     narrow: bool = False
+    channels: int = 2
     unroll: int = 1
     zero: int = 0
     begun: int = -1
@@ -108,15 +110,17 @@ class PackedPairs:
 
 @dataclass(frozen=True)
 class PackedBytes:
-    """Weights of channels, each a tuple of terms, as [channels / 2][terms][2] bytes, zeros behind the last."""
+    """Weights of channels, each a tuple of terms, as [channels / n][terms][n] bytes, zeros behind the last, where a
+    tile has n ``channels``."""
 
     weights: tuple[tuple[int, ...], ...]
+    channels: int = 2
 
     def pack(self, array: Array) -> Array:
         w = np.array(self.weights, np.int8)
-        padded = np.zeros((-(-w.shape[0] // 2) * 2, w.shape[1]), np.int8)
+        padded = np.zeros((-(-w.shape[0] // self.channels) * self.channels, w.shape[1]), np.int8)
         padded[: w.shape[0]] = w
-        return padded.reshape(-1, 2, w.shape[1]).swapaxes(1, 2)
+        return padded.reshape(-1, self.channels, w.shape[1]).swapaxes(1, 2)
 
 
 VECTOR = 16
@@ -171,6 +175,15 @@ FEW_REGISTERS = 8
 def is_narrow(target: Target) -> bool:
     """Whether a core is best with one channel at a time, and loads bytes without sign only."""
     return arithmetic_of(target) == "mla" and not target.lanes and target.machine.registers <= FEW_REGISTERS
+
+
+MANY_REGISTERS = 24
+"""Registers of integers that hold the sums of three pixels by four channels, and what is multiplied."""
+
+
+def has_many_registers(arithmetic: str, target: Target) -> bool:
+    """Whether tiles are twice as wide as elsewhere; not where code is to be small."""
+    return arithmetic == "mla" and target.machine.integers >= MANY_REGISTERS and not target.compact
 
 
 def staged_zero(zero: int, dtype: DType, target: Target) -> int:
@@ -312,8 +325,10 @@ def stage(
     steps = -(-terms // 4) if window.arithmetic == "smlad" else terms
     paired = window.arithmetic == "smlad" and may_pair(weights, begins, *pairs_range(x.dtype))
     w, narrow = operand_pair(node)[1], is_narrow(b.target)
+    channels = 4 if has_many_registers(window.arithmetic, b.target) and weights.shape[0] > 2 else 2
     tile = StagedTile(
-        arithmetic=window.arithmetic, paired=paired, narrow=narrow, unroll=unrolled(steps, terms * result.count),
+        arithmetic=window.arithmetic, paired=paired, narrow=narrow, channels=channels,
+        unroll=unrolled(steps, terms * result.count),
         zero=window.zero, begun=window.begun, wraps=may_wrap(weights, begins, U8 if narrow else x.dtype), grid=grid,
         kernel=window.kernel, strides=window.strides, dilations=window.dilations, pads=window.pads,
     )  # fmt: skip
@@ -327,7 +342,7 @@ def stage(
         packed = b.packed(w, PackedRows(rows))
         scratch = b.scratch(terms * (ROWS + 1), U8)
     else:
-        packed = b.packed(w, PackedBytes(rows))
+        packed = b.packed(w, PackedBytes(rows, channels))
         scratch = b.scratch(terms * ROWS, x.dtype)
     reads: list[View | None] = [x, packed] if begin is None else [x, packed, begin]
     b.call("conv.staged", reads, [result], params=tile, extras=extras, scratch=scratch, inplace=())

@@ -22,9 +22,11 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32
 from mccompile.kernels.conv.staged import (
     VECTOR,
+    PackedBytes,
     PackedPairs,
     PackedVectors,
     begins_of,
+    has_many_registers,
     in_line,
     is_narrow,
     may_pair,
@@ -39,7 +41,7 @@ from mccompile.kernels.conv.staged import (
 from mccompile.kernels.integers import Begin, IntegerProduct, begin_with, folded
 from mccompile.kernels.matmul.packed import batched
 from mccompile.kernels.matmul.staged import as_pixels, columns_of, product_of
-from mccompile.kernels.variant import Builder, Offer, Variant, blocked, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Packing, Variant, blocked, operand_pair
 from mccompile.kernels.views.planes import plane
 from mccompile.kernels.views.windows import places_behind
 from mccompile.ops.conv import Conv
@@ -55,6 +57,7 @@ MOST_ROWS = 2
 UNROLL = ((1 << 16, 4), (1 << 13, 2))
 """As for `conv.staged`."""
 COLUMNS = 4
+"""Of a tile; twice as many where there are registers for their sums."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class RowTile:
         arithmetic, paired, unroll, begun, wraps: as for `StagedTile`.
         staged: the row is widened once, in scratch.
         narrow: weights are bytes without sign, 128 more than they were: for cores that load no others at once.
+        columns: of a tile; `mla` has eight where there are registers for their sums.
     """
 
     arithmetic: str = "smlad"
@@ -74,6 +78,7 @@ class RowTile:
     wraps: bool = True
     staged: bool = False
     narrow: bool = False
+    columns: int = COLUMNS
 
 
 @dataclass(frozen=True)
@@ -91,18 +96,15 @@ class PackedQuads:
 
 
 @dataclass(frozen=True)
-class PackedFours:
-    """Weights of columns, each a tuple of terms, as [columns / 4][terms][4] bytes."""
+class PackedNarrow:
+    """Weights of columns, each a tuple of terms, as `PackedBytes` without sign: 128 more than they were."""
 
     weights: tuple[tuple[int, ...], ...]
-    narrow: bool = False
+    columns: int
 
     def pack(self, array: Array) -> Array:
-        w = np.array(self.weights, np.int8)
-        padded = np.zeros((-(-w.shape[0] // COLUMNS) * COLUMNS, w.shape[1]), np.int8)
-        padded[: w.shape[0]] = w
-        fours = padded.reshape(-1, COLUMNS, w.shape[1]).swapaxes(1, 2)
-        return fours.astype(np.int16).astype(np.uint8) ^ 0x80 if self.narrow else fours
+        packed = PackedBytes(self.weights, self.columns).pack(array)
+        return packed.astype(np.int16).astype(np.uint8) ^ 0x80
 
 
 class MatMulRow(Variant):
@@ -196,17 +198,23 @@ def _call(
     steps = -(-terms // 4) if halves else -(-terms // VECTOR) if vectors else terms
     direct = x.axis_strides()[1] == 1 and terms % (VECTOR if vectors else 4) == 0
     narrow = is_narrow(b.target)
+    wide = has_many_registers(arithmetic, b.target) and result.shape[1] > COLUMNS
+    columns = 2 * COLUMNS if wide else COLUMNS
     begins = begins_of(node, product.begun, folded(weights, product.zero), b)
     paired = halves and may_pair(weights, begins, *pairs_range(x.dtype))
     tile = RowTile(
         arithmetic, paired, 1 if vectors else unrolled(steps, terms * result.count, UNROLL), product.begun,
         may_wrap(weights + 128, np.abs(begins) + 2**14 * terms, x.dtype) if narrow
         else may_wrap(weights, begins, x.dtype),
-        (halves and 8 * steps <= ROOM) or ((halves or vectors) and not direct), narrow,
+        (halves and 8 * steps <= ROOM) or ((halves or vectors) and not direct), narrow, columns,
     )  # fmt: skip
     rows = tuple(map(tuple, weights.tolist()))
-    packing = PackedQuads(rows, paired) if halves else PackedFours(rows, narrow)
-    packed = b.packed(operand_pair(node)[1], PackedVectors(rows, COLUMNS) if vectors else packing)
+    packing: Packing = PackedNarrow(rows, columns) if narrow else PackedBytes(rows, columns)
+    if halves:
+        packing = PackedQuads(rows, paired)
+    elif vectors:
+        packing = PackedVectors(rows, columns)
+    packed = b.packed(operand_pair(node)[1], packing)
     reads: list[View | None] = [x, packed] if begin.operand is None else [x, packed, begin.operand]
     scratch = None
     if tile.staged:
