@@ -371,7 +371,7 @@ def model_facts(
     tensors = tuple(
         BlobTensor(b.name, b.type.dtype.name, b.type.shape, program.offsets[b], b.nbytes) for b in program.blob()
     )
-    align = max([target.align, *(b.align for b in program.module.buffers)])
+    align = max(target.align, program.module.align)
     program_id = blob_id(print_program(program, digests=False), tensors, total, align)
     blob = write_blob(_payload(program, total), tensors, program_id, align)
     passed = [v.buffer for c in calls for v in c.pointers]

@@ -354,6 +354,12 @@ class KernelModule:
     def role(self, role: str) -> list[Buffer]:
         return [b for b in self.buffers if b.role == role]
 
+    @property
+    def align(self) -> int:
+        """What arenas and blob are aligned to, in bytes, and what the sizes of arenas are multiples of: that of the
+        buffer that asks for most, wherever it lies."""
+        return max((b.align for b in self.buffers), default=1)
+
     def verify(self) -> None:
         """Raises InternalError if a view leaves its buffer, or a buffer is read before it is written."""
         known = set(self.buffers)

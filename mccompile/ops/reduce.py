@@ -194,9 +194,13 @@ def import_global_max_pool(n: Import) -> None:
 
 @onnx_op("ReduceLogSumExp", sample=lambda d: Case([d.array(d.shape(3))]), tolerance={"f32": 4e-6})
 def import_reduce_log_sum_exp(n: Import) -> None:
-    """log(sum(exp(x - max))) + max: does not overflow."""
+    """log(sum(exp(x - max))) + max: does not overflow. Where the largest is infinite nothing is subtracted: inf - inf
+    is no number, and the sum is 0 or infinite anyway."""
     x, axes = n.input(0), read_axes(n)
+    largest = ex.var(0, x.dtype)
+    finite = ex.apply("lt", ex.apply("abs", largest), ex.num(math.inf, x.dtype))
     top = n.inner(Reduce("max", axes), [x], "max")
+    top = n.inner(Map(ex.apply("select", finite, largest, ex.num(0, x.dtype))), [top], "shift")
     below = n.inner(Map(ex.apply("sub", ex.var(0, x.dtype), ex.var(1, x.dtype))), [x, top], "below")
     pre = {0: ex.apply("exp", ex.acc(x.dtype))}
     post = {0: ex.apply("add", ex.apply("log", ex.acc(x.dtype)), ex.var(0, x.dtype))}

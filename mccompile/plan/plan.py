@@ -144,7 +144,7 @@ def plan(
     )
     naive = sum(i.nbytes for i in intervals)
     facts = PlanFacts(result.peak, result.lower_bound, naive, result.algorithm, taken)
-    arena = round_up(max(result.peak, 1), max((b.align for b in index), default=EMPTY_ARENA))
+    arena = round_up(max(result.peak, 1), module.align if index else EMPTY_ARENA)
     program = Program(module, offsets, arena, blob_bytes, facts)
     program.verify()
     check_program(program, keep_inputs)

@@ -64,13 +64,13 @@ class _Part:
 
     name: str
     limit: int
+    align: int
     buffers: tuple[Buffer, ...]
     plan: Plan
 
     @property
     def nbytes(self) -> int:
-        align = max((b.align for b in self.buffers), default=1)
-        return -(-self.plan.peak // align) * align
+        return -(-self.plan.peak // self.align) * self.align
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class _Whole:
 
     problem: Problem
     index: Mapping[Buffer, int]
+    align: int
 
     def part(self, buffers: Sequence[Buffer]) -> Problem:
         """The problem of some of the buffers; offers that leave the set do not count."""
@@ -160,7 +161,7 @@ def place_regions(
     Raises:
         CompileError: they do not fit; says by how much, and which step and tensors are the peak.
     """
-    whole = _Whole(problem, index)
+    whole = _Whole(problem, index, module.align)
     accesses = access_bytes(module, work or {})
     heat = {b: accesses.get(b, 0) / (max(b.nbytes, 1) * (hi - lo)) for b in index for lo, hi in [whole.life(b)]}
     rank = {b: i for i, b in enumerate(index)}
@@ -190,9 +191,9 @@ def _distribute(wanted: list[Buffer], whole: _Whole, memory: Memory, effort: int
         wanted = [b for b in wanted if b not in part.buffers]
     name, limit = memory[-1]
     problem = whole.part(wanted)
-    last = _Part(name, limit, tuple(wanted), allocate(problem, 0))
+    last = _Part(name, limit, whole.align, tuple(wanted), allocate(problem, 0))
     if last.nbytes > limit and last.plan.lower_bound <= limit:
-        last = _Part(name, limit, tuple(wanted), allocate(problem, effort))
+        last = _Part(name, limit, whole.align, tuple(wanted), allocate(problem, effort))
     return [*parts, last]
 
 
@@ -205,7 +206,7 @@ def _fill(name: str, limit: int, wanted: list[Buffer], whole: _Whole) -> _Part:
     while True:
         problem = whole.part(chosen)
         for effort in (0, 1):
-            part = _Part(name, limit, tuple(chosen), allocate(problem, effort))
+            part = _Part(name, limit, whole.align, tuple(chosen), allocate(problem, effort))
             if part.nbytes <= limit:
                 return part
         chosen.pop()

@@ -37,6 +37,17 @@ def answers(
 
 
 @pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_infinite_operands_of_a_sum_of_powers(target: str, level: str, tmp_path: Path) -> None:
+    """The largest is subtracted from all, but not where it is infinite: inf - inf is no number."""
+    x = np.linspace(-1, 1, 5 * 40).reshape(5, 40).astype(np.float32)
+    x[0, 3], x[1], x[2, 4], x[3, 7] = np.inf, -np.inf, np.nan, -np.inf
+    nodes = [N("ReduceLogSumExp", ["x"], ["y"], axes=[1], keepdims=0)]
+    got = answers(tmp_path, nodes, {"x": x}, target, level, opset=13)["y"]
+    finite = np.log(np.exp(x[3:].astype(np.float64)).sum(axis=1))
+    np.testing.assert_allclose(got, [np.inf, -np.inf, np.nan, *finite], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
 def test_powers_of_whole_numbers(target: str, level: str, tmp_path: Path) -> None:
     base = np.array([4097, 16777217, 3, 46340, 10001, -7, 2**31 + 3])
     ints = np.array([-1, -1, 1, 2, -2, 0, 5, -1])

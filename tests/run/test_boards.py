@@ -76,6 +76,22 @@ def test_several_memories_and_elements_of_eight_bytes(tmp_path: Path) -> None:
         assert result.ok, result.lines()
 
 
+@pytest.mark.parametrize("memory", [(), (("fast", 16), ("slow", 1 << 20))], ids=["one", "two"])
+def test_elements_of_eight_bytes_in_the_blob_alone(tmp_path: Path, memory: tuple[tuple[str, int], ...]) -> None:
+    """The arena, of an odd number of words, is aligned as the blob is, and its size a multiple of that."""
+    needs_target(ARM)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("Add", ["wide", "more"], ["sum"]),
+        helper.make_node("Cast", ["sum"], ["y"], to=TensorProto.FLOAT),
+    ]
+    three = (TensorProto.FLOAT, [3])
+    more = np.array([0.25, 1.5, 3.0])
+    model = save(tmp_path / "odd.onnx", nodes, {"x": three}, {"y": three}, {"more": more})
+    result = check(model, Options(target=ARM, memory=memory))
+    assert result.ok, result.lines()
+
+
 # ---- what was planted -------------------------------------------------------------------------------------
 
 
