@@ -187,8 +187,8 @@ def built(p: Product, result: Sequence[int], number: int, target: str, kernel: s
 @pytest.mark.parametrize(
     ("target", "compiler", "first", "every", "flags"),
     [
-        (VNNI[-1], "gcc", 0, 2, []),
-        (VNNI[-1], "gcc", 1, 2, ["-O1"]),
+        (VNNI[-1], "gcc", 0, 3, []),
+        (VNNI[-1], "gcc", 1, 3, ["-O1"]),
         (VNNI[0], "clang", 0, 4, []),
         *((name, "gcc", i % 6, 6, ["-O1"]) for i, name in enumerate((*VNNI[:-1], *WIDE, *NARROW))),
         *(pytest.param(name, "gcc", 0, 1, [], marks=pytest.mark.slow) for name in (*VNNI, *WIDE, *NARROW)),

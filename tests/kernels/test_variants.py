@@ -108,9 +108,9 @@ def library(
 @pytest.mark.parametrize(
     ("target", "first", "every", "flags"),
     [
-        (WIDE[-1], 0, 3, []),
-        (WIDE[-1], 1, 6, ["-O1"]),
-        *((name, 2, 9, ["-O1"]) for name in WIDE[:-1]),
+        (WIDE[-1], 0, 4, []),
+        (WIDE[-1], 1, 8, ["-O1"]),
+        *((name, 2, 8, ["-O1"]) for name in WIDE[:-1]),
         *((name, 0, 12, ["-O1"]) for name in NARROW),
         *(pytest.param(name, 0, 1, [], marks=pytest.mark.slow) for name in (*WIDE, *NARROW)),
     ],

@@ -34,8 +34,6 @@ TINY = {
 EQUAL = ("kws_dscnn_int8", "vww_mobilenetv1_int8", "sww_dscnn1d_int8")
 """No tie reaches their outputs on the stored samples."""
 OTHERS = ("kws_micro_qdq", "mobilenetv2_035_int8_qdq", "shufflenetv2_int8", "crepe_tiny_qop")
-SHARED_KERNELS = ("shufflenetv2_int8",)
-"""Networks of many alike layers: at -Os there is less of their C to compile."""
 MOST_DIFFERING = 1e-5
 """The part of the elements of all layers that may fall to the other side of a tie than onnxruntime's."""
 
@@ -82,10 +80,16 @@ def test_stored_outputs_are_met_but_for_ties(name: str, target: str, tmp_path: P
     assert differing <= max(MOST_DIFFERING * elements, 1), f"{differing} of {elements}"
 
 
-@pytest.mark.parametrize("target", [pytest.param("generic", marks=pytest.mark.slow), "native"])
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        *((name, "native") for name in OTHERS if name != "shufflenetv2_int8"),
+        pytest.param("shufflenetv2_int8", "native", marks=pytest.mark.slow),
+        *(pytest.param(name, "generic", marks=pytest.mark.slow) for name in OTHERS),
+    ],
+)
 def test_other_quantised_networks_pass_the_check(name: str, target: str) -> None:
-    result = check(_path(name), Options(target=target, opt_level="Os" if name in SHARED_KERNELS else "O2"))
+    result = check(_path(name), Options(target=target))
     assert result.ok, "\n".join(result.lines())
 
 

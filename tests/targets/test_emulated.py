@@ -44,16 +44,18 @@ def foreign(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("target", "cases"),
+    ("target", "first", "every", "cases"),
     [
-        *((t, 1) for t in (*EMULATED, *ON_BOARDS)),
-        *(pytest.param(t, 5, marks=pytest.mark.slow) for t in NARROW),
+        *((t, 0, 1, 1) for t in EMULATED),
+        *((t, i, len(ON_BOARDS), 1) for i, t in enumerate(ON_BOARDS)),
+        *(pytest.param(t, 0, 1, 5, marks=pytest.mark.slow) for t in NARROW),
+        *(pytest.param(t, 0, 1, 1, marks=pytest.mark.slow) for t in ON_BOARDS),
     ],
 )
-def test_operators_agree_with_onnxruntime(target: str, cases: int, tmp_path: Path) -> None:
-    """Every operator, ``cases`` samples of each, in one program."""
+def test_operators_agree_with_onnxruntime(target: str, first: int, every: int, cases: int, tmp_path: Path) -> None:
+    """Every operator, or one in ``every``, ``cases`` samples of each, in one program."""
     needs_target(target)
-    ends = [f for f in front_ends().values() if f.sample is not None]
+    ends = [f for f in front_ends().values() if f.sample is not None][first::every]
     options = Options(target=target)
     drawn = [
         (f, compile_case(f, (i + k) % CASES, tmp_path, options, f"net{i}_{k}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from mccompile.ir.graph import Graph
@@ -23,8 +24,13 @@ def run(graph: Graph, remarks: Remarks) -> int:
 
 
 _X = Any("x")
-_LARGEST = Reduced("max", _X, "largest")
-_SHIFTED = fn("sub", _X, one_of(_LARGEST, fn("max", Number(value=float("-inf")), _LARGEST)))
+_MOST = Reduced("max", _X, "largest")
+_LARGEST = one_of(
+    _MOST,
+    fn("max", Number(value=-math.inf), _MOST),
+    fn("select", fn("lt", fn("abs", _MOST), Number(value=math.inf)), _MOST, Number(value=0)),
+)
+_SHIFTED = fn("sub", _X, _LARGEST)
 _POWERS = tuple((e, Reduced("sum", e, "total")) for e in (fn("exp", _SHIFTED), fn("exp", _X)))
 _SOFT = one_of(
     *(fn("div", power, total) for power, total in _POWERS),
