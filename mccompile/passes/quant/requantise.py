@@ -22,7 +22,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.ranges import Range, anything, of_expression
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, I32, DType, dtype_of
+from mccompile.ir.types import F32, I32, DType, broadcast_shapes, dtype_of
 from mccompile.passes.analysis.fixed_point import TIE, Fixed, Steps, fit
 from mccompile.passes.analysis.forms import Form, form_of
 from mccompile.passes.analysis.sums import sum_range
@@ -51,11 +51,22 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
             continue
         work = _Work(graph, node, remarks, target.requant == "fixed")
         proven = work.rewritten(body)
-        if proven != body:
+        if proven != body and _spans(node, proven, work):
             _store(r, node, proven, work)
             changes += 1
     r.finish()
     return changes
+
+
+def _spans(node: Node, body: ex.Expr, work: _Work) -> bool:
+    """Whether the operands that a body reads still make up the shape of a map's result: a byte that turned out to be
+    one number for all is read no more."""
+    if node.op.elementwise is None or node.post:
+        return True
+    shape: tuple[int, ...] = ()
+    for i in ex.variables(body):
+        shape = broadcast_shapes(shape, work.operands[i].shape)
+    return shape == node.result.shape
 
 
 def _store(r: Rewriter, node: Node, body: ex.Expr, work: _Work) -> None:
