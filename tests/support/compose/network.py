@@ -221,9 +221,11 @@ def _shaken(array: Array, step: Step, noise: Noise) -> Array:
     if array.dtype.kind != "f":
         return array
     size = step.noise(array.dtype.name) * float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
+    off = noise.drawn(array.shape)
     if size and array.dtype == np.float16:  # the least number: which one is rounded to it depends on the last digit
         size = max(size, 2.0**-24)
-    return np.asarray(array + size * noise.drawn(array.shape), array.dtype) if size else array
+        off = np.copysign((1 + np.abs(off)) / 2, off)  # less than half a step would be rounded away
+    return np.asarray(array + size * off, array.dtype) if size else array
 
 
 def _type(a: Array) -> str:
