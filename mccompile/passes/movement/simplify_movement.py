@@ -167,14 +167,17 @@ def _turned_softmax(m: Match) -> None:
 
 # -- spreads -------------------------------------------------------------------------------------------------
 def _broadcasts(node: Node, old: Value, new: Value) -> bool:
-    """True if a node gives results of the same types reading ``new`` in place of ``old``."""
+    """True if a node goes through the same loops reading ``new`` in place of ``old``. A convolution does not, where
+    the taps of its window are the axis that was expanded, though the shape of its result may be the same."""
     if node.op.elementwise is None and (not is_product(node.op) or node.pre):
         return False
     trial = replace(node, operands=[new if v is old else v for v in node.operands])
     try:
-        return [t.shape for t in trial.infer()] == [r.shape for r in node.results]
+        loops = [n.loops for n in trial.op.structure(trial.operand_types())]
+        same = [t.shape for t in trial.infer()] == [r.shape for r in node.results]
     except (TypeRuleError, ValueError):
         return False
+    return same and loops == [n.loops for n in node.op.structure(node.operand_types())] != []
 
 
 def _expand_readers(m: Match) -> list[Node]:
