@@ -195,13 +195,15 @@ def _stored(array: Array) -> Array:
 @pytest.mark.parametrize("target", WIDE)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.label)
 def test_kernels_agree_with_float64(variant: ConvWinograd, target: str, tmp_path: Path) -> None:
-    """On an arena full of 0xFF, twice: nothing is left of a block that was larger. Every layer on one target."""
+    """On an arena full of 0xFF, twice: nothing is left of a block that was larger. One variant takes every layer, on
+    one target."""
     needs_target(target)
+    every = 3 if target != WIDE[-1] else 1 if variant is VARIANTS[0] else 2
     layers = [
         layer
         for layer in [*LAYERS, *(MORE_TAPS if max(variant.outputs) <= 4 else ())]
         if variant.outputs[0] == variant.outputs[1] or (len(layer.kernel) == 2 and 1 not in layer.kernel)
-    ][:: 1 if target == WIDE[-1] else 3]
+    ][::every]
     made = [layer.graph() for layer in layers]
     force = {"conv": variant.label}
     built = [_built(graph, i, target, opt_level="O0", kernels=force) for i, (graph, _) in enumerate(made)]

@@ -113,8 +113,8 @@ AS_USERS_DO = NOW[::7]
 """Networks that are compiled with the flags of the target, -O3; the others at -O1, in half the time."""
 
 
-QUICKLY = [m for m in NOW if m in AS_USERS_DO or m.macs <= 20_000_000 or NOW.index(m) % 3 == 0]
-"""Those whose vector kernels are compiled and run each time: all small ones, a third of the others."""
+QUICKLY = [m for m in NOW if m in AS_USERS_DO or m.macs <= 10_000_000 or NOW.index(m) % 4 == 0]
+"""Those whose vector kernels are compiled and run each time: all small ones, a quarter of the others."""
 
 
 @pytest.mark.parametrize(
