@@ -42,17 +42,19 @@ class Words:
 
     context: KernelContext
 
+    @property
+    def begun(self) -> int:
+        """The extra operand that sums begin with; -1: operand 2 says it."""
+        return getattr(self.context.p, "begun", -1)
+
     def begin(self, number: int, channel: str) -> Code:
         """What sums of words ``number`` of the channels from ``channel`` on begin with."""
-        begun = getattr(self.context.p, "begun", -1)
-        name = f"e{begun}" if begun >= 0 else "x2"
-        return self._loaded(name, number, channel)
+        return self._loaded(f"e{self.begun}" if self.begun >= 0 else "x2", number, channel)
 
     def bytes(self, name: str, sums: Sequence[str], channel: str) -> str:
         """Statements that declare ``name`` as the results for four vectors of sums, from channel ``channel`` on."""
         (body,) = (b for r, b in self.context.call.post if r == 0)
-        begun = getattr(self.context.p, "begun", -1)
-        body = begun_with(body, begun) if begun >= 0 else body
+        body = begun_with(body, self.begun) if self.begun >= 0 else body
         if reason := no_words(body):
             raise InternalError(f"the template of {self.context.call.kernel} has no words: {reason}")
         assert isinstance(body, ex.Apply)

@@ -22,6 +22,7 @@ IntegerProduct(zero=-5, begun=0)
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ def lowest(dtype: DType) -> int:
     return -128 if dtype.kind == "i" else 0
 
 
+@functools.lru_cache(maxsize=1024)
 def zero_of(body: ex.Expr | None, dtype: DType) -> int | None:
     """The number that a prologue subtracts from bytes of a type, found by what it makes of all of them; None if it
     does anything else."""

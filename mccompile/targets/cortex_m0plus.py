@@ -8,7 +8,7 @@ from mccompile.targets.target import Target
 TARGET = Target(
     name="cortex-m0plus",
     summary="Cortex-M0, M0+, M1: ARMv6-M, floats by a library",
-    machine=Machine(registers=8, multiply_adds=0.01, loads=0.5, call=10),
+    machine=Machine(integers=8, multiply_adds=0.01, loads=0.5, call=10),
     align=4,
     flags=("-mcpu=cortex-m0plus", "-mthumb"),
     requires=("__ARM_ARCH_6M__",),

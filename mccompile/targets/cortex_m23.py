@@ -8,7 +8,7 @@ from mccompile.targets.target import Target
 TARGET = Target(
     name="cortex-m23",
     summary="Cortex-M23: ARMv8-M baseline, floats by a library",
-    machine=Machine(registers=8, multiply_adds=0.01, loads=0.5, call=10),
+    machine=Machine(integers=8, multiply_adds=0.01, loads=0.5, call=10),
     align=4,
     flags=("-mcpu=cortex-m23", "-mthumb"),
     requires=("__ARM_ARCH_8M_BASE__",),

@@ -40,8 +40,8 @@ class Machine:
     Attributes:
         vector_bytes: width of a vector register; 0: there are none. 4: a register holds one float, and "vectors" of
             one lane are plain C: what they share with wide ones is that sums are kept in many registers.
-        registers: vector registers; without vectors those that every instruction takes.
-        integers: registers of integers, beside those that point to stack and code.
+        registers: vector registers.
+        integers: registers of integers that every instruction takes, beside those that point to stack and code.
         multiply_adds: of f32, per cycle, by all units together.
         slow_fma: a product and a sum in one instruction take longer than in two; those are two, then.
         latency: cycles from one multiply-add to the next on the same accumulator.

@@ -127,7 +127,7 @@ def host(arithmetic: str) -> Target:
     """A target whose C runs here and whose integer products are computed by an arithmetic: "narrow" and "wide" are
     that of cores with few registers and with many."""
     machine = resolve("generic").machine
-    kinds = {"narrow": replace(machine, registers=8), "wide": replace(machine, integers=28)}
+    kinds = {"narrow": replace(machine, integers=8), "wide": replace(machine, integers=28)}
     integer = "mla" if arithmetic in kinds else arithmetic
     return replace(resolve("generic"), machine=kinds.get(arithmetic, machine), integer=integer)
 

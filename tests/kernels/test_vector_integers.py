@@ -11,19 +11,16 @@ import numpy as np
 import pytest
 
 from mccompile.codegen.helpers import preamble
-from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.scalar import FUNCTIONS, ScalarFn
 from mccompile.ir.types import BOOL, DTYPES, F16, F32, I8, I16, I32, I64, U8, U16, DType
 from mccompile.ir.vector import V, converts, is_lane
 from mccompile.ops.registry import lookup
-from mccompile.ops.sampling import Case
 from mccompile.targets.machine import Capability
-from mccompile.targets.target import STRICT_WARNINGS, resolve
-from tests.kernels.test_variants import kernels_of
-from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import NARROW, WIDE, needs_target, quick
+from mccompile.targets.target import resolve
+from tests.support.targets import NARROW, WIDE
+from tests.support.vector_maps import check_exact
 
 ENDS = (0, 1, -1, 2, -2, 3, 1 << 16, -(1 << 16), 46341, 2**31 - 1, -(2**31), -(2**31) + 1)
 MEMORY = [(F32, F32), (F32, F16), (I32, I32), (BOOL, BOOL), *((t, t) for t in (I8, U8, I16, U16))]
@@ -47,30 +44,18 @@ MIXED = [
 @pytest.mark.parametrize("target", [*WIDE, *NARROW])
 def test_every_function_is_exact(target: str, tmp_path: Path) -> None:
     """Rows of 144 and of 12 x 12 - 1 elements: whole vectors, and what is left."""
-    to = resolve(needs_target(target))
     pairs = np.array(list(itertools.product(ENDS, ENDS)), dtype=np.int32)
-    built, wanted, given = [], [], []
-    for number, ((text, dtype), count) in enumerate(itertools.product(WHOLE + MIXED, (len(pairs), len(pairs) - 1))):
+    graphs, given = [], []
+    for (text, dtype), count in itertools.product(WHOLE + MIXED, (len(pairs), len(pairs) - 1)):
         n = f"i32[{count}]"
         names = "abc"[: sum(f"x{i}" in text for i in range(3))]
         operands = ", ".join(f"%{i}" for i in names)
         inputs = ", ".join(f"%{i}: {n}" for i in names)
         node = f"%y = map({operands}) {{expr={{{text}}}}} : {dtype}[{count}]"
-        graph = parse_graph(f"graph @net({inputs}) {{ {node} return %y }}", lookup)
-        graph.name = f"net{number}"
+        graphs.append(parse_graph(f"graph @net({inputs}) {{ {node} return %y }}", lookup))
         values = {"a": pairs[:count, 0], "b": pairs[:count, 1], "c": pairs[:count, 1][::-1]}
         given.append({i: np.ascontiguousarray(values[i]) for i in names})
-        with np.errstate(over="ignore"):
-            wanted.append(graph.evaluate(given[-1])["y"])
-        options = Options(target=target, opt_level="O0", kernels={"map": "map.vector"})
-        c = Compilation(graph.name, "0" * 64, options, to, graph, [])
-        built.append(Built(number, Case([]), [], c, compile_program(c)))
-        assert kernels_of(built[-1]) == {"map.vector"}, text
-    library = CaseLibrary(tmp_path, built, [*to.c_flags, *STRICT_WARNINGS, *quick(target)]).build()
-    for b, values, want in zip(built, given, wanted, strict=True):
-        (got,) = library.run(b, values)
-        assert got.dtype == want.dtype
-        assert np.array_equal(got, want), b.compilation.graph
+    check_exact(graphs, given, target, tmp_path)
 
 
 def primitives(vector: V, memory: DType, ways: Sequence[bool]) -> set[str]:

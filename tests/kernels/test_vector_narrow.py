@@ -7,14 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
-from mccompile.ops.sampling import Case
-from mccompile.targets.target import STRICT_WARNINGS, resolve
-from tests.kernels.test_variants import Array, kernels_of
-from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import NARROW, WIDE, needs_target, quick
+from tests.kernels.test_variants import Array
+from tests.support.targets import NARROW, WIDE
+from tests.support.vector_maps import check_exact
 
 TYPES = {"i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16}
 TABLE = bytes((7 * i + 3) % 256 for i in range(256)).hex()
@@ -54,26 +51,11 @@ def operands(dtype: str, count: int) -> Array:
 )
 def test_every_conversion_is_exact(target: str, tmp_path: Path) -> None:
     """Rows of whole vectors, and of what is left."""
-    to = resolve(needs_target(target))
-    built, wanted, given = [], [], []
+    graphs, given = [], []
     for name in TYPES:
         for source, text, result in bodies(name):
             for count in (96, 107):
-                graph = parse_graph(
-                    f"graph @net(%a: {source}[{count}]) {{ %y = map(%a) {{expr={{{text}}}}} : {result}[{count}] "
-                    "return %y }",
-                    lookup,
-                )
-                graph.name = f"net{len(built)}"
+                node = f"%y = map(%a) {{expr={{{text}}}}} : {result}[{count}]"
+                graphs.append(parse_graph(f"graph @net(%a: {source}[{count}]) {{ {node} return %y }}", lookup))
                 given.append({"a": operands(source, count)})
-                with np.errstate(all="ignore"):
-                    wanted.append(graph.evaluate(given[-1])["y"])
-                options = Options(target=target, opt_level="O0", kernels={"map": "map.vector"})
-                c = Compilation(graph.name, "0" * 64, options, to, graph, [])
-                built.append(Built(len(built), Case([]), [], c, compile_program(c)))
-                assert kernels_of(built[-1]) == {"map.vector"}, text
-    library = CaseLibrary(tmp_path, built, [*to.c_flags, *STRICT_WARNINGS, *quick(target)]).build()
-    for b, values, want in zip(built, given, wanted, strict=True):
-        (got,) = library.run(b, values)
-        assert got.dtype == want.dtype
-        assert np.array_equal(got, want), b.compilation.graph
+    check_exact(graphs, given, target, tmp_path)

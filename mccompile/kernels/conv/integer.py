@@ -26,7 +26,7 @@ from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, merge, segments, tile_cycles
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, neighbours, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
-from mccompile.kernels.views.planes import pair, plane_last
+from mccompile.kernels.views.planes import POINT, PlaneWindow, pair, plane_last, plane_window
 from mccompile.kernels.views.windows import covered
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
@@ -222,12 +222,12 @@ class ConvInteger(Variant):
         views = [plane_last(b.read(x)), plane_last(result)]
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
         problem = _problem(node)
-        window = (problem.kernel, problem.strides, problem.dilations, pair(op.pads[: len(op.strides)], 0))
+        window = plane_window(op, w.shape[2:])
         staged = _staged(op, x.dtype, x.shape[1], neighbours(views[0]), w.shape[2:], own)
         views = [*views, *extras]
         if problem.kernel == (1, 1) and not any(op.pads) and not staged:
             views = _merged(views, problem.strides)
-            window = ((1, 1), (1, 1), (1, 1), (0, 0))
+            window = POINT
         _emit(node, b, views, window, staged, own)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
@@ -271,8 +271,7 @@ class MatMulInteger(ConvInteger):
         if op.trans_a:
             left = swapped(left)
         views = [left, result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
-        window = ((1, 1), (1, 1), (1, 1), (0, 0))
-        _emit(node, b, _merged(views, (1, 1)), window, _staged_rows(op, x, own), own)
+        _emit(node, b, _merged(views, (1, 1)), POINT, _staged_rows(op, x, own), own)
 
 
 class MatMulIntegers(ConvInteger):
@@ -409,7 +408,7 @@ def _emit(
     node: Node,
     b: Builder,
     views: list[View],
-    window: tuple[tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int]],
+    window: PlaneWindow,
     staged: bool,
     own: Arithmetic,
 ) -> None:

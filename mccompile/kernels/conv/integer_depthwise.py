@@ -18,7 +18,7 @@ from mccompile.kernels.model.arithmetic import Arithmetic, PackedColumns, by_nam
 from mccompile.kernels.model.tiles import Segment, segments
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
-from mccompile.kernels.views.planes import pair, plane_last
+from mccompile.kernels.views.planes import pair, plane_last, plane_window
 from mccompile.kernels.views.windows import covered
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
@@ -150,7 +150,7 @@ def _tile(node: Node, own: Arithmetic, target: Target) -> JoinedRows:
     op, (x, w) = node.op, operand_pair(node)
     assert isinstance(op, Conv)
     lines, pixels = pair(node.results[0].shape[2:])
-    kernel, strides, dilations = pair(w.shape[2:]), pair(op.strides), pair(op.dilations)
+    kernel, strides, dilations, pads = plane_window(op, w.shape[2:])
     spare = own.words(kernel[0]) * own.steps - kernel[0]
     tall = 2 if spare >= strides[0] == dilations[0] == 1 and lines > 1 else 1
     room = target.machine.registers - 4 - tall * own.words(kernel[0]) * kernel[1]
@@ -158,7 +158,6 @@ def _tile(node: Node, own: Arithmetic, target: Target) -> JoinedRows:
     line_bytes = x.shape[-1] * x.shape[1] * own.staged.nbytes * strides[0]
     chunk = min(max(target.machine.l2 // 4 // line_bytes // tall, 1) * tall, lines)
     zero, _ = zero_points(node)
-    pads = pair(op.pads[: len(op.strides)], 0)
     return JoinedRows(wide, tall, target.lanes, own.name, kernel, strides, dilations, pads, zero, chunk)
 
 

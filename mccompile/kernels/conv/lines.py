@@ -23,12 +23,12 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I8
-from mccompile.kernels.conv.staged import ROOM, ROOM_PART, window_product, written_alike
+from mccompile.kernels.conv.staged import ROOM, ROOM_PART, PackedBytes, depthwise_product, written_alike
 from mccompile.kernels.integers import IntegerProduct, Start, StartAlone, folded, weights_of
 from mccompile.kernels.model.words import SIXTEEN, InSixteens, by_channel, no_words
 from mccompile.kernels.variant import Builder, Offer, Variant, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
-from mccompile.kernels.views.planes import pair, plane
+from mccompile.kernels.views.planes import pair, plane, plane_window
 from mccompile.kernels.views.windows import covered, places_behind
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
@@ -94,23 +94,6 @@ def tap_groups(weights: Array) -> tuple[int, ...]:
     return tuple(groups)
 
 
-@dataclass(frozen=True)
-class PackedTaps:
-    """Weights of channels, each a tuple of taps, as [channels / 16][taps][16] bytes, zeros behind the last.
-
-    For several ``pixels`` in a vector they are repeated.
-    """
-
-    weights: tuple[tuple[int, ...], ...]
-    pixels: int
-
-    def pack(self, array: Array) -> Array:
-        w = np.tile(np.array(self.weights, np.int8), (self.pixels, 1))
-        padded = np.zeros((-(-w.shape[0] // SIXTEEN) * SIXTEEN, w.shape[1]), np.int8)
-        padded[: w.shape[0]] = w
-        return padded.reshape(-1, SIXTEEN, w.shape[1]).swapaxes(1, 2)
-
-
 class ConvLines(Variant):
     """One filter for each channel, over one or two axes."""
 
@@ -121,15 +104,12 @@ class ConvLines(Variant):
     wants_pixels = True
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        op, (x, w) = node.op, operand_pair(node)
-        assert isinstance(op, Conv)
+        x, w = operand_pair(node)
         if target.integer != "mve":
             return f"the target's arithmetic is {target.integer}"
-        found = window_product(node, target, constants)
+        found = depthwise_product(node, target, constants)
         if isinstance(found, str):
             return found
-        if not op.groups == x.shape[1] == w.shape[0]:
-            return "it is not depthwise with one filter for each channel"
         if x.dtype != I8:
             return "its bytes have no sign"
         if not (is_channels_last(x) and is_channels_last(node.results[0])) and x.shape[1] > 1:
@@ -144,7 +124,7 @@ class ConvLines(Variant):
         ring = _ring(node, found)
         padded = y.type.count // x.shape[1] * -(-x.shape[1] // SIXTEEN) * SIXTEEN // ring.pixels
         cycles = padded * (math.prod(w.shape[2:]) * PRODUCT + STORED) + COPIED * x.type.count
-        room = ring.scratch(_turned(node, y.shape)[3], x.shape[1])
+        room = ring.scratch(1 if _is_turned(node) else y.shape[-1], x.shape[1])
         large = room > max(ROOM, (x.type.nbytes + y.type.nbytes) // ROOM_PART)
         return Offer(self.label, cycles, found, spends_arena=large)
 
@@ -165,8 +145,8 @@ class ConvLines(Variant):
                 extras.append(by_channel(b.packed(e, InSixteens(ring.pixels)), result.shape))
             else:
                 extras.append(plane(b.read(e).broadcast(node.results[0].shape)))
-        taps = PackedTaps(tuple(map(tuple, weights.tolist())), ring.pixels)
-        reads: list[View | None] = [source, b.packed(w, taps)]
+        rows = tuple(map(tuple, weights.tolist()))
+        reads: list[View | None] = [source, b.packed(w, PackedBytes(rows * ring.pixels, SIXTEEN))]
         if product.begun < 0:
             reads.append(by_channel(b.packed(w, InSixteens(ring.pixels, StartAlone(added))), result.shape))
         scratch = b.scratch(ring.scratch(result.shape[3], result.shape[1]), source.dtype)
@@ -216,25 +196,14 @@ def _is_turned(node: Node) -> bool:
     return pair(node.results[0].shape[2:])[0] == pair(operand_pair(node)[0].shape[2:])[0] == 1
 
 
-def _turned(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape [N, C, space...] as the kernel sees it."""
-    lines, pixels = pair(shape[2:])
-    return (*shape[:2], pixels, lines) if _is_turned(node) else (*shape[:2], lines, pixels)
-
-
 def _ring(node: Node, product: IntegerProduct) -> Ring:
     """The ring of a node; nothing is known of its weights."""
     op, (_, w) = node.op, operand_pair(node)
     assert isinstance(op, Conv)
-    turn = -1 if _is_turned(node) else 1
-    kernel, strides, dilations = (pair(v)[::turn] for v in (w.shape[2:], op.strides, op.dilations))
-    pads = pair(op.pads[: len(op.strides)], 0)[::turn]
+    kernel, strides, dilations, pads = plane_window(op, w.shape[2:], _is_turned(node))
     channels = w.shape[0]
     pixels = SIXTEEN // channels if strides[1] == 1 and SIXTEEN % channels == 0 else 1
-    return Ring(
-        product.zero, product.begun, (), pixels, (kernel[0], kernel[1]), (strides[0], strides[1]),
-        (dilations[0], dilations[1]), (pads[0], pads[1]),
-    )  # fmt: skip
+    return Ring(product.zero, product.begun, (), pixels, kernel, strides, dilations, pads)
 
 
 VARIANTS = (ConvLines(),)

@@ -23,13 +23,13 @@ from mccompile.kernels.conv.staged import (
     PackedRows,
     arithmetic_of,
     begins_of,
+    depthwise_product,
     may_wrap,
-    window_product,
     written_alike,
 )
 from mccompile.kernels.integers import IntegerProduct, begin_with, folded, weights_of
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, operand_pair
-from mccompile.kernels.views.planes import pair, plane
+from mccompile.kernels.views.planes import pair, plane, plane_window
 from mccompile.kernels.views.windows import Order, covered, places_behind
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
@@ -95,13 +95,10 @@ class ConvPlanes(Variant):
     may_share = False
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        op, (x, w) = node.op, operand_pair(node)
-        assert isinstance(op, Conv)
-        found = window_product(node, target, constants)
+        x, w = operand_pair(node)
+        found = depthwise_product(node, target, constants)
         if isinstance(found, str):
             return found
-        if not op.groups == x.shape[1] == w.shape[0]:
-            return "it is not depthwise with one filter for each channel"
         tile = _tile(node, target, found)
         if isinstance(tile, str):
             return tile
@@ -175,10 +172,9 @@ def _tile(node: Node, target: Target, product: IntegerProduct) -> PlaneTile | st
     """The strips of a node, or why it has none."""
     op, (x, w) = node.op, operand_pair(node)
     assert isinstance(op, Conv)
-    turn = -1 if _turned(node) else 1
-    kernel, strides, dilations = (pair(v)[::turn] for v in (w.shape[2:], op.strides, op.dilations))
-    pads = pair(op.pads[: len(op.strides)], 0)[::turn]
-    results = pair(node.results[0].shape[2:])[::turn]
+    turned = _turned(node)
+    kernel, strides, dilations, pads = plane_window(op, w.shape[2:], turned)
+    results = pair(node.results[0].shape[2:])[:: -1 if turned else 1]
     if math.prod(kernel) > MOST_TAPS:
         return f"its windows have more than {MOST_TAPS} taps"
     if kernel[0] > 1 and dilations[0] != 1:
@@ -186,8 +182,8 @@ def _tile(node: Node, target: Target, product: IntegerProduct) -> PlaneTile | st
     if strides[0] > 1 and strides[0] % 2:
         return "lines at an odd stride are in no pairs"
     whole = PlaneTile(
-        arithmetic=arithmetic_of(target), lines=results[0], zero=product.zero, kernel=(kernel[0], kernel[1]),
-        strides=(strides[0], strides[1]), dilation=dilations[1], pads=(pads[0], pads[1]),
+        arithmetic=arithmetic_of(target), lines=results[0], zero=product.zero, kernel=kernel, strides=strides,
+        dilation=dilations[1], pads=pads,
     )  # fmt: skip
     alike = x.shape == node.results[0].shape and x.dtype == node.results[0].dtype
     room = max(LEAST_ROOM, x.type.nbytes // ROOM_PART)

@@ -34,7 +34,7 @@ from mccompile.kernels.integers import (
 from mccompile.kernels.model.tiles import merge
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
-from mccompile.kernels.views.planes import pair, plane
+from mccompile.kernels.views.planes import plane, plane_window
 from mccompile.kernels.views.windows import Order, places_behind
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
@@ -169,12 +169,12 @@ def arithmetic_of(target: Target) -> str:
 
 
 FEW_REGISTERS = 8
-"""Registers that every instruction takes, where sums of six results leave none for what is multiplied."""
+"""Registers of integers, where sums of six results leave none for what is multiplied."""
 
 
 def is_narrow(target: Target) -> bool:
     """Whether a core is best with one channel at a time, and loads bytes without sign only."""
-    return arithmetic_of(target) == "mla" and not target.lanes and target.machine.registers <= FEW_REGISTERS
+    return arithmetic_of(target) == "mla" and target.machine.integers <= FEW_REGISTERS
 
 
 MANY_REGISTERS = 24
@@ -221,6 +221,15 @@ def window_product(node: Node, target: Target, constants: Container[Value]) -> I
     return no_products(node, target) or integer_product(node, constants, channels=1)
 
 
+def depthwise_product(node: Node, target: Target, constants: Container[Value]) -> IntegerProduct | str:
+    """As `window_product`, with one filter for each channel."""
+    op, (x, w) = node.op, operand_pair(node)
+    assert isinstance(op, Conv)
+    if not op.groups == x.shape[1] == w.shape[0]:
+        return "it is not depthwise with one filter for each channel"
+    return window_product(node, target, constants)
+
+
 def no_products(node: Node, target: Target) -> str:
     """Why products are not for these kernels, by whatever second operand of bytes; empty if they may be."""
     if reason := no_integers(node):
@@ -261,13 +270,13 @@ class ConvStaged(Variant):
         op, product = node.op, offer.params
         assert isinstance(op, Conv)
         assert isinstance(product, IntegerProduct)
-        rank = len(op.strides)
         source, result = plane(b.read(operand_pair(node)[0])), plane(b.result(0))
         w, weights = operand_pair(node)[1], weights_by_taps(node, b)
         arithmetic = products_of(b.target, source.dtype)
+        kernel, strides, dilations, pads = plane_window(op, w.shape[2:])
         window = StagedTile(
-            arithmetic=arithmetic, zero=product.zero, begun=product.begun, kernel=pair(w.shape[2:]),
-            strides=pair(op.strides), dilations=pair(op.dilations), pads=pair(op.pads[:rank], 0),
+            arithmetic=arithmetic, zero=product.zero, begun=product.begun, kernel=kernel, strides=strides,
+            dilations=dilations, pads=pads,
         )  # fmt: skip
         zero = staged_zero(product.zero, source.dtype, b.target)
         begin = begin_with(node, product, folded(weights, zero), b)

@@ -15,10 +15,12 @@ pads are (0, 1).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from mccompile.ir.kernel import View
 from mccompile.ir.types import row_major
 from mccompile.kernels.views.channels import last
+from mccompile.ops.conv import Conv
 
 
 def pair(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
@@ -38,3 +40,25 @@ def plane(view: View) -> View:
 def plane_last(view: View) -> View:
     """The view [N, C, spatial...] as [N, H, W, C], or [N, D, H, W, C]."""
     return last(plane(view))
+
+
+class PlaneWindow(NamedTuple):
+    """A window over lines and columns; ``pads`` are what comes before the first of each."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int]
+
+
+POINT = PlaneWindow((1, 1), (1, 1), (1, 1), (0, 0))
+
+
+def plane_window(op: Conv, kernel: Sequence[int], turned: bool = False) -> PlaneWindow:
+    """The window of a convolution over one or two axes; ``turned``: lines are what columns were."""
+
+    def two(values: Sequence[int], missing: int = 1) -> tuple[int, int]:
+        first, second = pair(values, missing)
+        return (second, first) if turned else (first, second)
+
+    return PlaneWindow(two(kernel), two(op.strides), two(op.dilations), two(op.pads[: len(op.strides)], 0))
