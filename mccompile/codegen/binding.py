@@ -16,6 +16,7 @@ from mccompile.codegen.c_expr import Emitter, instead, literal, unread
 from mccompile.codegen.code import Code, closed, code, opened, wrapped
 from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.op import Op
@@ -54,8 +55,8 @@ class BoundView:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents as compile-time numbers, for decisions; print extents with `e`."""
-        return self.view.shape
+        """The extents as compile-time numbers, for decisions: bounds where they vary. Print extents with `e`."""
+        return tuple(map(bound, self.view.shape))
 
     @property
     def dense(self) -> bool:
@@ -250,6 +251,13 @@ class KernelContext:
         """What the kernel gives to a function of `some_params`."""
         scratch = ["scratch"] if self.scratch is not None else []
         return ", ".join([*(v.name for v in views), *scratch, *self.call.args])
+
+    def number(self, i: int, dtype: DType = I32) -> Code:
+        """Number ``i`` of the operator (`Op.numbers`), as printed."""
+        name = f"n{i}"
+        if name not in self.call.args:
+            return self.literal(self.op.numbers[i], dtype)
+        return code(self.uses.number(name))
 
     def load(self, i: int, *coordinates: str | int) -> Code:
         """Operand ``i`` at coordinates with its prologue applied, as C that may stand next to any operator.

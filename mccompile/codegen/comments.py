@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 from mccompile.codegen.names import comment, label
 from mccompile.codegen.wrapping import wrap_comment
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.kernel import Call, Fill, View
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape, layout_text
@@ -184,8 +185,15 @@ def _shape(view: View) -> Shape:
 
 
 def _extents(shapes: Sequence[Shape]) -> str:
-    ranges = [(min(extents), max(extents)) for extents in zip(*shapes, strict=True)]
-    return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in ranges)
+    return ",".join(map(_range, zip(*shapes, strict=True)))
+
+
+def _range(extents: Sequence[int]) -> str:
+    """An extent in one call or several."""
+    if varies(extents):
+        return " or ".join(dict.fromkeys(map(str, extents)))
+    low, high = min(extents), max(extents)
+    return str(low) if low == high else f"{low}..{high}"
 
 
 def _overlap(uses: Sequence[Use]) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
+from mccompile.codegen.extents import GivenExtent, c_number, given_extents, shape_text
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.names import comment, label, string_literal, unique_identifiers
+from mccompile.ir.dims import bound, symbols, varies
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program
@@ -70,7 +72,8 @@ class Arena:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: its C name, its arena member, and its ONNX type.
+    """An input or output: its C name, its arena member, and its ONNX type: ``shape`` and ``count`` are bounds where
+    ``extents`` are known at run time only, of which ``dims`` are the C; ``counted`` if a kernel counts one of them.
 
     One of the caller has no member: its address is a field of the network's struct.
     """
@@ -86,6 +89,9 @@ class Port:
     offset: int
     role: str
     space: str
+    extents: tuple[int, ...] = ()
+    dims: tuple[str, ...] = ()
+    counted: bool = False
 
     @property
     def of_caller(self) -> bool:
@@ -125,7 +131,12 @@ class Port:
 
     @property
     def shape_text(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        return self.dtype + shape_text(self.extents)
+
+    @property
+    def varies(self) -> bool:
+        """Whether an extent is known at run time only."""
+        return varies(self.extents)
 
     @property
     def dtype_macro(self) -> str:
@@ -209,6 +220,7 @@ class ModelFacts:
     io: str
     id_bytes: str
     blob: bytes
+    given: list[GivenExtent]
 
     @property
     def upper(self) -> str:
@@ -285,18 +297,21 @@ def _weight_members(program: Program, ids: dict[str, str]) -> tuple[list[Member]
     return members, total
 
 
-def _port(b: Buffer, id_: str, ids: dict[str, str], offset: int) -> Port:
+def _port(
+    b: Buffer, id_: str, ids: dict[str, str], offset: int, places: Mapping[str, str], counts: Container[str]
+) -> Port:
     type_, member = b.type, "" if b.space == "caller" else ids[b.name]
     return Port(
-        b.name, id_, b.region, member, type_.dtype.c, type_.dtype.name, type_.shape, type_.count, offset, b.role,
-        b.space,
+        b.name, id_, b.region, member, type_.dtype.c, type_.dtype.name, tuple(map(bound, type_.shape)),
+        bound(type_.count), offset, b.role, b.space, type_.shape, tuple(c_number(e, places) for e in type_.shape),
+        any(s.name in counts for s in symbols(*type_.shape)),
     )  # fmt: skip
 
 
-def _ports(program: Program, role: str, ids: dict[str, str]) -> list[Port]:
+def _ports(program: Program, role: str, ids: dict[str, str], places: Mapping[str, str]) -> list[Port]:
     buffers = program.module.role(role)
     own = unique_identifiers(b.name for b in buffers)
-    return [_port(b, own[b.name], ids, program.offsets[b]) for b in buffers]
+    return [_port(b, own[b.name], ids, program.offsets[b], places, program.module.counts) for b in buffers]
 
 
 def _places(program: Program, ids: dict[str, str], ports: Iterable[Port]) -> dict[Buffer, str]:
@@ -312,16 +327,22 @@ def _member(b: Buffer, ids: dict[str, str]) -> str:
     return f"a{'_' if b.region else ''}{b.region}->{ids[b.name]}.v"
 
 
+def _apart(b: Buffer, ids: dict[str, str]) -> str:
+    """The number in a buffer of one, as functions beside ``run`` name it."""
+    return f"net->arena{'_' if b.region else ''}{b.region}->{ids[b.name]}.v[0]"
+
+
 def _written(b: Buffer, places: dict[Buffer, str]) -> Written:
     return Written(places[b], b.nbytes if b.space == "caller" else 0)
 
 
-def _pointer(view: View, places: dict[Buffer, str]) -> str:
-    return places[view.buffer] + (f" + {view.offset}" if view.offset else "")
+def _pointer(view: View, places: dict[Buffer, str], held: Mapping[str, str]) -> str:
+    at = c_number(view.offset, held)
+    return places[view.buffer] + (f" + {at}" if at != "0" else "")
 
 
-def _step(number: int, call: Invocation, places: dict[Buffer, str]) -> Step:
-    arguments = [_pointer(v, places) for v in call.pointers] + [str(n) for n in call.numbers]
+def _step(number: int, call: Invocation, places: dict[Buffer, str], held: Mapping[str, str]) -> Step:
+    arguments = [_pointer(v, places, held) for v in call.pointers] + [c_number(n, held) for n in call.numbers]
     step = call.step
     if isinstance(step, Call):
         about, views = _origins(step.origins) or step.op.name, step.results
@@ -375,9 +396,16 @@ def model_facts(
     program_id = blob_id(print_program(program, digests=False), tensors, total, align)
     blob = write_blob(_payload(program, total), tensors, program_id, align)
     passed = [v.buffer for c in calls for v in c.pointers]
-    inputs, outputs = _ports(program, "input", ids), _ports(program, "output", ids)
+    counts = program.module.counts
+    counted = {name: f"{_member(b, ids)}[0]" for name, b in counts.items()}
+    numbers = [n for b in program.module.buffers for n in b.type.shape]
+    numbers += [n for c in calls for n in c.numbers] + [v.offset for c in calls for v in c.pointers]
+    given = given_extents(numbers, counted)
+    held = counted | {g.name: f"net->{g.field}" for g in given}
+    apart = held | {name: _apart(b, ids) for name, b in counts.items()}
+    inputs, outputs = (_ports(program, role, ids, apart) for role in ("input", "output"))
     places = _places(program, ids, (*inputs, *outputs))
-    steps = [_step(i, c, places) for i, c in enumerate(calls)]
+    steps = [_step(i, c, places, held) for i, c in enumerate(calls)]
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
     tables = () if pool.external else tuple(table for k in kernels for table in k.tables)
     before = preamble(uses, target, tables)
@@ -413,4 +441,5 @@ def model_facts(
         io="caller" if any(p.of_caller for p in (*inputs, *outputs)) else "arena",
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,
+        given=given,
     )

@@ -29,7 +29,7 @@ HEADERS = ("math.h", "string.h")
 """In the order in which files include them."""
 PLACES = ("{0}", "{1}", "{2}")
 """What a form is filled with to remain one."""
-RUNTIME = frozenset({"MCC_E_INDEX", "MCC_OK", "MCC_PLACE_CODE", "MCC_RESTRICT", "mcc_status"})
+RUNTIME = frozenset({"MCC_E_DIM", "MCC_E_INDEX", "MCC_OK", "MCC_PLACE_CODE", "MCC_RESTRICT", "mcc_status"})
 """Names of mcc.h, which every file includes."""
 
 _FUNCTIONS = "|".join(sorted(name for name in HEADER_OF if name.islower()))

@@ -8,24 +8,29 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mccompile.importer import control, sequences
+from mccompile.importer.extents import Numbers, asked, computed
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
 from mccompile.importer.narrow import HELD_IN, held, keeps_type, require_readable
 from mccompile.importer.prepare import Prepared, not_tensors
 from mccompile.importer.sequences import Known, require_tensor
+from mccompile.importer.varying import TAKES_EXTENTS
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
-from mccompile.ir.types import DTYPES, TensorType
+from mccompile.ir.types import BOOL, DTYPES, I64, DType, TensorType
 from mccompile.onnxio import (
     OnnxGraph,
     OnnxNode,
     OnnxValue,
     attributes,
+    dtype_name,
     dtype_of_array,
     expand_function,
     is_function,
     newest_opset,
 )
+from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import front_ends
@@ -39,7 +44,8 @@ class _Converter:
     """Walks the nodes in order; ``values`` maps ONNX names to graph values, and to sequences of them.
 
     ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded, ``narrow`` the
-    constants that are held in a wider type than their own (`narrow`). Names in ``poisoned`` come
+    constants that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
+    numbers of which some vary (`importer.extents`). Names in ``poisoned`` come
     from nodes that could not be converted; what depends on them is only checked for being known, so that one run
     reports every unsupported node.
     """
@@ -51,6 +57,7 @@ class _Converter:
     unrolled: int = 0
     folded_bytes: int = 0
     narrow: dict[Value, str] = field(default_factory=dict)
+    varying: dict[Value, Numbers] = field(default_factory=dict)
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
@@ -97,6 +104,8 @@ class _Converter:
         if small and node.op_type == "DequantizeLinear":
             self._convert(node, inputs, depth)
             return
+        if self._of_extents(node, inputs):
+            return
         folded = fold_node(self.graph, node, inputs)
         has_kernel = (node.domain, node.op_type) in front_ends()
         if folded is not None:
@@ -120,6 +129,36 @@ class _Converter:
             raise _unsupported(node)
         self.run(body, depth + 1)
 
+    def _of_extents(self, node: OnnxNode, inputs: list[Value | None]) -> bool:
+        """Whether the node is arithmetic on extents that vary; its output is that of an `extents` then, or known."""
+        first = inputs[0] if inputs else None
+        if first is None:
+            return False
+        found = asked(node, first.shape)
+        if found is None:
+            if not any(v in self.varying for v in inputs):
+                return False
+            known = [self._numbers(v) for v in inputs]
+            if any(k is None and v is not None for k, v in zip(known, inputs, strict=True)):
+                return False
+            found = computed(node, known, first.dtype.is_float)
+        if found is None:
+            return False
+        dtype, name = _numbers_type(node, inputs), node.outputs[0]
+        if not varies(found.reshape(-1)):
+            self.values[name] = self.graph.constant(name, found.astype(dtype.numpy))
+            return True
+        op = Extents(tuple(found.reshape(-1)), found.shape, dtype.name)
+        (value,) = self.graph.emit(op, [], [name], origins=(node.name,))
+        self.values[name], self.varying[value] = value, found
+        return True
+
+    def _numbers(self, value: Value | None) -> Numbers | None:
+        """The elements of a value, where they are known or extents."""
+        if value in self.graph.constants:
+            return self.graph.array(value)
+        return None if value is None else self.varying.get(value)
+
     def _count(self, node: OnnxNode, folded: list[np.ndarray]) -> None:
         self.folded_bytes += sum(a.nbytes for a in folded)
         if self.folded_bytes > MAX_FOLDED_TOTAL_BYTES:
@@ -129,8 +168,14 @@ class _Converter:
             )
 
     def _convert(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
-        view = Import(self.graph, node, inputs, self.narrow)
+        view = Import(self.graph, node, inputs, self.narrow, self.varying)
         front_end = front_ends()[(node.domain, node.op_type)]
+        varying = [v for v in inputs if v is not None and (v.type.varies or v in self.varying)]
+        if varying and node.op_type not in TAKES_EXTENTS:
+            raise view.error(
+                f"{node.op_type} is not supported where extents are known at run time only",
+                "give each dim that it depends on one number: --dim NAME=N",
+            )
         try:
             front_end.convert(view)
         except (ArithmeticError, LookupError, TypeError, ValueError) as e:
@@ -162,6 +207,19 @@ class _Converter:
         if narrow:
             self.narrow[value] = narrow
         return value
+
+
+def _numbers_type(node: OnnxNode, inputs: list[Value | None]) -> DType:
+    """The element type of what a node makes of extents."""
+    if node.op_type in ("Shape", "Size"):
+        return I64
+    if node.op_type == "Cast":
+        return DTYPES[dtype_name(node.attrs["to"])]  # type: ignore[arg-type]
+    if node.op_type in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"):
+        return BOOL
+    given = inputs[1] if node.op_type == "Where" else inputs[0]
+    assert given is not None
+    return given.dtype
 
 
 def _is_expandable(node: OnnxNode) -> bool:
@@ -236,7 +294,7 @@ def _joined(errors: list[CompileError]) -> CompileError:
 def _tensor_type(value: OnnxValue) -> TensorType:
     if value.dtype not in DTYPES:
         raise CompileError(f"input {value.name!r} of element type {value.dtype} is not supported")
-    shape = tuple(int(e) for e in value.shape or () if isinstance(e, int))
+    shape = tuple(e for e in value.shape or () if isinstance(e, int))
     if 0 in shape:
         raise CompileError(f"input {value.name!r} of shape {list(shape)} has no elements")
     return TensorType(DTYPES[value.dtype], shape)

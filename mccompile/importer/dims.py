@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mccompile.ir.dims import identifier, symbol
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio import OnnxValue
 
@@ -72,15 +74,25 @@ def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int], bindings
                 if known
                 else "all named dims of the inputs are fixed",
             )
-        bindings.symbols[name] = _extent(extent, f"dim '{name}'")
+        bindings.symbols[name] = _extent(extent, f"dim '{name}'", name)
 
 
-def _extent(value: object, what: str) -> int:
+def _extent(value: object, what: str, name: str = "") -> int:
+    """A number, or with a ``name`` to go by a range "1..128" of what is given when the program runs."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
-    if isinstance(value, str) and ".." in value:
-        raise UsageError(f"{what}: a range ({value}) is not supported yet", hint="give one number")
-    raise UsageError(f"{what} has to be a whole number of at least 1, not {value!r}")
+    ends = re.fullmatch(r"\s*(\d*)\s*\.\.\s*(\d*)\s*", value) if isinstance(value, str) else None
+    if ends and not name:
+        raise UsageError(f"{what}: only a named dim may be a range", hint="give one number")
+    if ends and not ends[2]:
+        raise UsageError(f"{what}: memory is planned for the largest extent, which {value!r} leaves open",
+                         hint=f"say where it ends: --dim {name}={ends[1] or 1}..1024")
+    if ends:
+        low, high = int(ends[1] or 1), int(ends[2])
+        if not 1 <= low <= high:
+            raise UsageError(f"{what}: the range {value!r} is empty or begins below 1")
+        return symbol(identifier(name), low, high)
+    raise UsageError(f"{what} has to be a whole number of at least 1, or a range like 1..128, not {value!r}")
 
 
 def _bind_shapes(

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.ir.dims import Dim, UndecidedError, ranges
 from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import FUNCTIONS, Array
 from mccompile.ir.types import BOOL, DTYPES, F32, DType, dtype_of
@@ -127,6 +128,8 @@ def acc(dtype: DType) -> Var:
 
 def num(value: float | bool | np.generic, dtype: DType = F32) -> Num:
     """A constant of ``dtype``, rounded to it; the shortest text that reads back the same."""
+    if isinstance(value, Dim):
+        raise UndecidedError(f"{value} is no constant, it depends on {ranges(value)}")
     dtype = dtype.compute
     typed = np.asarray(value).astype(dtype.numpy)[()]
     if dtype == BOOL:

@@ -2,7 +2,9 @@
 
 Grammar (see `graph_text` for printing and parsing)::
 
-    graph    = "graph" "@" ident "(" [param {"," param}] ")" "{" {const} {node} return "}"
+    graph    = "graph" "@" ident [extents] "(" [param {"," param}] ")" "{" {const} {node} {count} return "}"
+    extents  = "extents" "(" name "=" int ".." int {"," ...} ")"    (symbols that numbers are made of: see `dims`)
+    count    = "count" name "=" value            (the value that holds such a symbol, if a node counts it)
     param    = value ":" type
     const    = value "=" "const" [literal] ":" type [";" "sha256=" digest]
     node     = value {"," value} "=" op "(" [operand {"," operand}] ")" [attributes]
@@ -26,10 +28,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import UndecidedError, symbols, varies
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import DType, TensorType, broadcast_shapes, dtype_of
+from mccompile.ir.types import I32, DType, TensorType, broadcast_shapes, dtype_of
 
 
 @dataclass(eq=False)
@@ -88,6 +91,15 @@ class Node:
         return [v for v in self.operands if v is not None] + self.extras
 
     @property
+    def varies(self) -> bool:
+        """Whether an extent of its operands or results, or another number, is known at run time only."""
+        return varies(self.numbers())
+
+    def numbers(self) -> list[int]:
+        """The extents of its operands and results, and the numbers that its kernel may be given."""
+        return [*self.op.numbers, *(e for v in (*self.inputs, *self.results) for e in v.shape)]
+
+    @property
     def where(self) -> str:
         return f"{self.op.name} ({', '.join(self.origins) or self.results[0].name})"
 
@@ -116,7 +128,12 @@ class Node:
         return types
 
     def evaluate(self, values: Mapping[Value, Array], wide: bool = False) -> list[Array]:
-        """The meaning in numpy. ``wide`` computes floats in float64 (tolerances are scaled by it)."""
+        """The meaning in numpy. ``wide`` computes floats in float64 (tolerances are scaled by it).
+
+        Raises UndecidedError if an extent is known at run time only: see `Graph.at`.
+        """
+        if self.varies:
+            raise UndecidedError(f"{self.where} has no value before its extents are known")
         arrays = self.operand_arrays(values, wide)
         with np.errstate(all="ignore"):
             results = list(self.op.evaluate_wide(*arrays) if wide else self.op.evaluate(*arrays))
@@ -144,7 +161,11 @@ def _typed(a: Array, dtype: DType, wide: bool) -> Array:
 
 
 class Graph:
-    """A list of nodes in execution order between inputs and outputs, with constants."""
+    """A list of nodes in execution order between inputs and outputs, with constants.
+
+    ``counts`` are the values that hold what symbols of extents stand for, i32[]: extents that nodes count. The caller
+    gives all other symbols.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -152,6 +173,7 @@ class Graph:
         self.outputs: list[Value] = []
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array | Digest] = {}
+        self.counts: dict[str, Value] = {}
         self._names: set[str] = set()
         self._numbers: dict[str, int] = {}
 
@@ -232,29 +254,39 @@ class Graph:
 
     def remove_dead(self) -> int:
         """Drop nodes and constants nothing reads. Returns how many nodes went."""
-        live = set(self.outputs)
+        live = set(self.outputs) | {self.counts[s] for v in self.outputs for s in self._counted(v.shape)}
         kept: list[Node] = []
         for node in reversed(self.nodes):
             if any(r in live for r in node.results):
                 kept.append(node)
                 live.update(node.inputs)
+                live.update(self.counts[s] for s in self.counted(node))
         removed = len(self.nodes) - len(kept)
         self.nodes = kept[::-1]
         self.constants = {v: a for v, a in self.constants.items() if v in live}
+        self.counts = {s: v for s, v in self.counts.items() if v in live}
         return removed
+
+    def counted(self, node: Node) -> list[str]:
+        """The symbols of extents that a node depends on and does not count itself."""
+        return [s for s in self._counted(node.numbers()) if self.counts[s] not in node.results]
+
+    def _counted(self, numbers: Iterable[int]) -> list[str]:
+        return [s.name for s in symbols(*numbers) if s.name in self.counts]
 
     def shallow_copy(self) -> Graph:
         """A graph of the same values and nodes, to which others may be added, and from which these may be dropped."""
         other = Graph(self.name)
         other.inputs, other.outputs, other.nodes = list(self.inputs), list(self.outputs), list(self.nodes)
-        other.constants = dict(self.constants)
+        other.constants, other.counts = dict(self.constants), dict(self.counts)
         other._names, other._numbers = set(self._names), dict(self._numbers)
         return other
 
     def adopt(self, other: Graph) -> None:
         """Become what a changed copy is."""
         self.inputs, self.outputs, self.nodes = other.inputs, other.outputs, other.nodes
-        self.constants, self._names, self._numbers = other.constants, other._names, other._numbers
+        self.constants, self.counts = other.constants, other.counts
+        self._names, self._numbers = other._names, other._numbers
 
     def verify(self) -> None:
         """Raises InternalError where a rule of the IR is broken."""
@@ -271,6 +303,9 @@ class Graph:
         for v in self.outputs:
             if v not in defined:
                 raise InternalError(f"output %{v.name} is never defined")
+        for name, v in self.counts.items():
+            if v not in defined or v.type != TensorType(I32, ()):
+                raise InternalError(f"the extent {name} is counted into %{v.name}, which is not defined, or no i32[]")
         if len(set(names)) != len(names) or len(defined) != len(names):
             raise InternalError("two values share a name or one is defined twice")
 

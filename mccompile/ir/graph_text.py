@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import declaration, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Digest, Graph, Node, Value, verify_node
 from mccompile.ir.op import Op, op_text
@@ -60,9 +62,11 @@ def _node_text(node: Node) -> str:
 def print_graph(graph: Graph) -> str:
     """The text of a graph. Large constants are digests: `arrays` gives what stands beside the text."""
     params = ", ".join(f"{value_text(v)}: {v.type}" for v in graph.inputs)
-    lines = [f"graph @{name_text(graph.name)}({params}) {{"]
+    numbers = [n for node in graph.nodes for n in node.numbers()] + [e for v in graph.inputs for e in v.shape]
+    lines = [f"graph @{name_text(graph.name)}{declaration(numbers)}{' ' if varies(numbers) else ''}({params}) {{"]
     lines += [_constant_text(v, data) for v, data in graph.constants.items()]
     lines += [_node_text(n) for n in graph.nodes]
+    lines += [f"  count {name} = {value_text(v)}" for name, v in graph.counts.items()]
     lines.append(f"  return {', '.join(map(value_text, graph.outputs))}")
     return "\n".join([*lines, "}", ""])
 
@@ -74,13 +78,19 @@ def arrays(graph: Graph) -> dict[str, Array]:
     }
 
 
-def parse_op(name: str, attributes: str, lookup: OpLookup, types: list[TensorType | None]) -> Op:
+def parse_op(
+    name: str, attributes: str, lookup: OpLookup, types: list[TensorType | None], extents: Mapping[str, int]
+) -> Op:
     """An operator from its name and the text between the braces; ``types`` are its operands'."""
-    return lookup(name)(**parse_fields(lookup(name), name, attributes, lambda i: _operand_dtype(types, i)))
+    variable = functools.partial(_operand_dtype, types)
+    return lookup(name)(**parse_fields(lookup(name), name, attributes, variable, extents))
 
 
-def parse_fields(cls: type, name: str, source: str, variable: Callable[[int], DType]) -> dict[str, Any]:
-    """The fields of a dataclass from ``key=value, ...``; ``variable`` types the variables of expressions.
+def parse_fields(
+    cls: type, name: str, source: str, variable: Callable[[int], DType], extents: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """The fields of a dataclass from ``key=value, ...``; ``variable`` types the variables of expressions, ``extents``
+    are the symbols that numbers may be made of.
 
     Raises ValueError for a field that ``cls`` (called ``name`` in the message) has not, or that is missing.
     """
@@ -91,7 +101,7 @@ def parse_fields(cls: type, name: str, source: str, variable: Callable[[int], DT
         if key not in known or key in kwargs:
             raise ValueError(f"{name} has no attribute {key!r}" if key not in known else f"{key!r} is given twice")
         expression = value.startswith("{") and value.endswith("}")
-        kwargs[key] = ex.parse(value[1:-1], variable) if expression else literal(value)
+        kwargs[key] = ex.parse(value[1:-1], variable) if expression else literal(value, extents)
     for key, f in known.items():
         if key not in kwargs and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise ValueError(f"{name} needs attribute {key!r}")
@@ -115,7 +125,7 @@ def parse_type(s: Scanner) -> TensorType:
     if s.accept(":", newlines=False):
         layout = s.pattern(r"\([^)\n]*\)|\w+", "a layout")
     try:
-        shape = tuple(int(e) for e in body.split(",")) if body.strip() else ()
+        shape = s.numbers(body)
         type_ = TensorType(dtype, shape, None if layout is None else parse_layout(layout))
         type_.verify()
     except MALFORMED as e:
@@ -161,6 +171,7 @@ class _GraphParser:
         self.s.expect("graph")
         self.s.expect("@")
         self.graph.name = self.s.name()
+        self.s.declared_extents()
         self.s.expect("(")
         while not self.s.accept(")"):
             if self.graph.inputs:
@@ -187,6 +198,14 @@ class _GraphParser:
         return self.graph
 
     def statement(self) -> None:
+        if self.s.accept("count"):
+            name = self.s.name()
+            self.s.expect("=")
+            counted = self.use()
+            if counted is None or name not in self.s.extents:
+                raise ValueError(f"{name} is not declared as an extent, or nothing counts it")
+            self.graph.counts[name] = counted
+            return
         names = [self.result_name()]
         while self.s.accept(","):
             names.append(self.result_name())
@@ -226,7 +245,7 @@ class _GraphParser:
             self.s.expect("(")
             extras = [v for v in self.use_list(")") if v is not None]
         types = [None if v is None else v.type for v in operands]
-        op = parse_op(op_name, attributes, self.lookup, types)
+        op = parse_op(op_name, attributes, self.lookup, types, self.s.extents)
         node = Node(op, operands, [], extras)
         self.bodies(node)
         self.s.expect(":")

@@ -2,9 +2,9 @@
 
 Grammar (printing and parsing in `kernel_text`)::
 
-    module  = "kernels" "@" name "target=" name "{" {buffer} {step} "}"
+    module  = "kernels" "@" name [extents] "target=" name "{" {buffer} {step} "}"
     buffer  = "buffer" name ":" type space "align=" int ["halo=" "(" int ":" int {"," int ":" int} ")" "fill=" num]
-              ["role=" role] ["sha256=" hex]
+              ["role=" role] ["counts=" name] ["sha256=" hex]
     space   = ("arena" ["." region] | "blob" | "caller") ["@" int]   (region and offset stand in program IR only)
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
@@ -26,11 +26,12 @@ are to the operator (`Logical`); a string says why it is not known.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Affine
+from mccompile.ir.dims import Dim, Symbol, bound, maximum, span, symbols, value, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -45,7 +46,8 @@ class Buffer:
 
     ``space`` is "arena" or "blob" ("record" for constants that only a `Logical` view names), or "caller": memory of
     its own that the application lends as an input, which is never written, or as an output. ``role`` is "input",
-    "output", "scratch" or "" (a temporary or weights). ``data`` holds a blob buffer's elements. ``region`` is the
+    "output", "scratch", "count" (into which a kernel counts an extent) or "" (a temporary or weights).
+    ``data`` holds a blob buffer's elements. ``region`` is the
     memory that the planner chose where the arena has several, else "".
     """
 
@@ -60,6 +62,11 @@ class Buffer:
     region: str = ""
 
     @property
+    def kept(self) -> bool:
+        """Whether it has to hold to the end of a run."""
+        return self.role in ("output", "count")
+
+    @property
     def extents(self) -> Shape:
         """Stored extents, halo included."""
         stored = self.type.stored_shape
@@ -69,7 +76,8 @@ class Buffer:
 
     @property
     def elements(self) -> int:
-        return math.prod(self.extents)
+        """At the bounds of what is known at run time only, for which memory is planned."""
+        return bound(math.prod(self.extents))
 
     @property
     def nbytes(self) -> int:
@@ -105,6 +113,18 @@ class View:
     @property
     def linear(self) -> bool:
         return is_linear(self.factors)
+
+    @property
+    def varies(self) -> bool:
+        """Whether an extent, a stride or the offset is known at run time only."""
+        return varies((*self.shape, *self.strides, self.offset))
+
+    def at(self, values: Mapping[str, int]) -> View:
+        """The view where symbols of extents have values."""
+        if not self.varies:
+            return self
+        shape, strides = (tuple(value(n, values) for n in of) for of in (self.shape, self.strides))
+        return View(self.buffer, shape, self.factors, strides, value(self.offset, values))
 
     def by_extents(self) -> tuple[bool, ...]:
         """For each stored axis, whether its stride is the product of the extents of those behind it."""
@@ -277,6 +297,7 @@ class Call:
     the kernel reads each element before it writes the same one. ``near`` is an operand and a distance: the
     operand's buffer may lie over that of results[0] from as many bytes behind its beginning on, because what
     the kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals.
+    ``counts`` hold extents that kernels have counted, on which numbers of this call depend.
     ``step`` numbers follow from the position in the program. ``logical`` is for who evaluates the operator; no kernel
     reads it.
     """
@@ -295,19 +316,48 @@ class Call:
     origins: tuple[str, ...] = ()
     near: tuple[int, int] | None = None
     logical: Logical | None = field(default=None, compare=False)
+    counts: tuple[Buffer, ...] = ()
 
     @property
     def inputs(self) -> tuple[View | None, ...]:
         return self.reads + self.extras
 
+    @property
+    def varies(self) -> bool:
+        """Whether one of its numbers is known at run time only."""
+        return varies(number_names(self).values()) or any(v.varies for v in self.views())
+
+    def with_varying_args(self) -> Call:
+        """The call with every number that is known at run time only as a C parameter."""
+        varying = [name for name, n in number_names(self).items() if isinstance(n, Dim)]
+        args = (*self.args, *(name for name in varying if name not in self.args))
+        return replace(self, args=args) if varying else self
+
+    def with_counts(self, counts: Mapping[str, Buffer]) -> Call:
+        """The call with those of the buffers, by symbol, that its numbers depend on."""
+        numbers = [*number_names(self).values(), *(v.offset for v in self.views())]
+        found = tuple(counts[s.name] for s in symbols(*numbers) if s.name in counts)
+        own = [v.buffer for v in self.results]
+        return replace(self, counts=tuple(b for b in found if b not in own)) if found else self
+
+    def at(self, values: Mapping[str, int]) -> Call:
+        """The call on its views where symbols of extents have values."""
+        reads = tuple(None if v is None else v.at(values) for v in self.reads)
+        results, extras = (tuple(v.at(values) for v in of) for of in (self.results, self.extras))
+        return replace(self, reads=reads, results=results, extras=extras)
+
+    def views(self) -> list[View]:
+        """What it reads and writes."""
+        return [v for v in (*self.inputs, *self.results) if v is not None]
+
     def buffers(self) -> list[Buffer]:
-        views = [v for v in (*self.inputs, *self.results) if v is not None]
-        return list(dict.fromkeys([v.buffer for v in views] + ([self.scratch] if self.scratch else [])))
+        views = [v.buffer for v in self.views()]
+        return list(dict.fromkeys([*views, *([self.scratch] if self.scratch else []), *self.counts]))
 
 
 def number_names(call: Call) -> dict[str, int]:
-    """Every number of a call's views that may become a C parameter, by name."""
-    numbers: dict[str, int] = {}
+    """Every number of a call's operator and views that may become a C parameter, by name."""
+    numbers = {f"n{i}": n for i, n in enumerate(call.op.numbers)}
     for prefix, views in (("x", call.reads), ("e", call.extras), ("y", call.results)):
         for i, v in enumerate(views):
             if v is not None:
@@ -322,6 +372,10 @@ class Fill:
 
     view: View
     value: float
+
+    def at(self, values: Mapping[str, int]) -> Fill:
+        """The fill of its view where symbols of extents have values."""
+        return Fill(self.view.at(values), self.value)
 
     def buffers(self) -> list[Buffer]:
         return [self.view.buffer]
@@ -344,15 +398,33 @@ class Block:
 
 @dataclass
 class KernelModule:
-    """Buffers and the steps that work on them. Input and output buffers are in graph order."""
+    """Buffers and the steps that work on them. Input and output buffers are in graph order.
+
+    ``counts`` are the buffers of one i32 into which kernels count, by the symbol that stands for it in extents. All
+    other symbols are given by the caller.
+    """
 
     name: str
     target: str
     buffers: list[Buffer] = field(default_factory=list)
     body: Block = field(default_factory=Block)
+    counts: dict[str, Buffer] = field(default_factory=dict)
 
     def role(self, role: str) -> list[Buffer]:
         return [b for b in self.buffers if b.role == role]
+
+    def symbols(self) -> list[Symbol]:
+        """What extents depend on that are known at run time only."""
+        return symbols(*self.numbers())
+
+    def numbers(self) -> list[int]:
+        """The numbers of all buffers and views, and those that operators give their kernels."""
+        numbers = [n for b in self.buffers for n in b.type.shape]
+        for step in self.body.linear():
+            views = [step.view] if isinstance(step, Fill) else step.views()
+            numbers += [n for v in views for n in (*v.shape, *v.strides, v.offset)]
+            numbers += () if isinstance(step, Fill) else step.op.numbers
+        return numbers
 
     @property
     def align(self) -> int:
@@ -371,10 +443,13 @@ class KernelModule:
             for b in step.buffers():
                 if b not in known:
                     raise InternalError(f"buffer {b.name} is not declared")
+            early = [b for b in (step.counts if isinstance(step, Call) else ()) if b not in written]
+            if early:
+                raise InternalError(f"the extent in {early[0].name} is used before it is counted")
             verify_step(step, written)
-        for b in self.role("output"):
-            if b not in written:
-                raise InternalError(f"output {b.name} is never written")
+        for b in self.buffers:
+            if b.kept and b not in written:
+                raise InternalError(f"{b.role} {b.name} is never written")
 
 
 def verify_step(step: Call | Fill, written: set[Buffer]) -> None:
@@ -396,9 +471,10 @@ def verify_view(view: View) -> None:
     stored = sorted((f.axis, f.div, f.mod) for f in view.factors)
     if len(view.strides) != len(stored) or {axis for axis, _, _ in stored} != set(range(view.rank)):
         raise InternalError(f"a view of {view.buffer.name} has {view.rank} axes and {len(view.strides)} strides")
-    low = high = view.offset
+    first = last = view.offset
     for f, s in zip(view.factors, view.strides, strict=True):
-        reach = s * (f.extent(view.shape) - 1)
-        low, high = low + min(reach, 0), high + max(reach, 0)
-    if view.count and (low < 0 or high >= view.buffer.elements):
+        reach = s * maximum(f.extent(view.shape) - 1, 0)
+        first, last = (first + reach, last) if span(s)[0] < 0 else (first, last + reach)
+    low, high = span(first)[0], bound(last)
+    if bound(view.count) and (low < 0 or high >= view.buffer.elements):
         raise InternalError(f"a view of {view.buffer.name} covers [{low}, {high}] of {view.buffer.elements} elements")

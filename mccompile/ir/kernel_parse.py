@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _NUMBER = r"-?(?:inf|nan|\d[\d.]*(?:e[+-]?\d+)?)(?![\w.])"
 _SPACES = ("arena", "blob", "caller")
-_ROLES = ("", "input", "output", "scratch")
+_ROLES = ("", "input", "output", "scratch", "count")
 
 
 class _Parser:
@@ -71,6 +71,7 @@ class _Parser:
         self.s.expect(keyword)
         self.s.expect("@")
         self.module.name = self.s.name()
+        self.s.declared_extents()
         self.s.expect("target=")
         self.module.target = self.s.pattern(r"[\w.-]+", "a target")
 
@@ -153,6 +154,11 @@ class _Parser:
             buffer.fill = literal(self.s.pattern(_NUMBER, "a number"))
         if self.s.accept("role="):
             buffer.role = self.one_of("a role", _ROLES)
+        if self.s.accept("counts="):
+            counted = self.s.name()
+            if counted not in self.s.extents or counted in self.module.counts:
+                raise ValueError(f"{counted} is not declared as an extent, or is counted twice")
+            self.module.counts[counted] = buffer
         if self.s.accept("sha256="):
             buffer.data = self.elements(buffer, self.s.pattern(r"[0-9a-f]+", "a digest"))
         if (buffer.role or buffer.halo) and space == "blob":
@@ -246,7 +252,7 @@ class _Parser:
         return Call(
             kernel, self.op(op_name, attributes, variable), self.parameters(kernel, params), reads, tuple(results),
             extras, pre, post, scratch, inplace, args, self.s.origins(), near, logical,
-        )  # fmt: skip
+        ).with_counts(self.module.counts)  # fmt: skip
 
     def logical(self) -> Logical:
         """What the views of a call are to its operator; they must fit their buffers as those of the call."""
@@ -285,7 +291,7 @@ class _Parser:
 
     def op(self, name: str, attributes: str, variable: Callable[[int], DType]) -> Op:
         cls = self.ops(name)
-        return cls(**parse_fields(cls, name, attributes, variable))
+        return cls(**parse_fields(cls, name, attributes, variable, self.s.extents))
 
     def parameters(self, kernel: str, source: str | None) -> Any:
         cls = self.params(kernel)
@@ -293,7 +299,7 @@ class _Parser:
             return None
         if cls is None:
             raise ValueError(f"kernel {kernel} has no parameters")
-        return cls(**parse_fields(cls, kernel, source, _no_variable))
+        return cls(**parse_fields(cls, kernel, source, _no_variable, self.s.extents))
 
     def bodies(
         self, keyword: str, extras: tuple[View, ...], own: Callable[[int], DType | None] | None
@@ -331,18 +337,25 @@ class _Parser:
 
     def view(self) -> View:
         buffer = self.record() if self.peek("#") else self.named()
-        offset = int(self.s.pattern(r"\+\d+", "an offset")) if self.adjacent("+") else 0
+        offset = self.offset() if self.adjacent("+") else 0
         if not self.adjacent("["):
             if offset:
                 raise ValueError(f"a view of {buffer.name} with an offset but no extents")
             return whole(buffer)
-        shape = _ints(self.s.balanced("["))
-        strides = _ints(self.s.balanced("{"))
+        shape = self.s.numbers(self.s.balanced("["))
+        strides = self.s.numbers(self.s.balanced("{"))
         factors = row_major(len(shape))
         if self.adjacent(":"):
             self.s.expect(":")
             factors = parse_layout(self.s.pattern(r"\([^)\n]*\)|\w+", "a layout"))
         return View(buffer, shape, factors, strides, offset)
+
+    def offset(self) -> int:
+        """What follows the name of a buffer: ``+3``, or ``+(2*n)``."""
+        if not self.adjacent("+("):
+            return int(self.s.pattern(r"\+\d+", "an offset"))
+        self.s.expect("+")
+        return self.s.number(self.s.balanced("("))
 
     def operands(self) -> list[View | None]:
         views: list[View | None] = []
@@ -382,10 +395,6 @@ class _Parser:
 
     def adjacent(self, text: str) -> bool:
         return self.s.source.startswith(text, self.s.at)
-
-
-def _ints(source: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in source.split(",")) if source.strip() else ()
 
 
 def _no_variable(index: int) -> DType:

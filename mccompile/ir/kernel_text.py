@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import Dim, declaration
 from mccompile.ir.graph_text import digest
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, Logical, View, whole
 from mccompile.ir.op import dataclass_text, op_text
@@ -29,7 +30,8 @@ def buffer_name(buffer: Buffer) -> str:
     return json.dumps(buffer.name) if buffer.name == "_" else name_text(buffer.name)
 
 
-def buffer_text(b: Buffer, offset: int | None, digests: bool) -> str:
+def buffer_text(b: Buffer, offset: int | None, digests: bool, counts: str = "") -> str:
+    """A buffer; ``counts`` is the symbol of the extent that is counted into it."""
     text = f"  buffer {buffer_name(b)} : {b.type} {b.space}" + (f".{b.region}" if b.region else "")
     text += "" if offset is None else f" @{offset}"
     text += f" align={b.align}"
@@ -37,6 +39,7 @@ def buffer_text(b: Buffer, offset: int | None, digests: bool) -> str:
         pairs = ",".join(f"{lo}:{hi}" for lo, hi in b.halo)
         text += f" halo=({pairs}) fill={_number(b.fill)}"
     text += f" role={b.role}" if b.role else ""
+    text += f" counts={counts}" if counts else ""
     if b.data is not None and digests:
         text += f" sha256={digest(b.data)}"
     return text
@@ -53,7 +56,8 @@ def view_text(view: View | None) -> str:
     plain = whole(view.buffer)
     if view == plain:
         return text
-    text += f"+{view.offset}" if view.offset else ""
+    offset = f"({view.offset})" if isinstance(view.offset, Dim) else view.offset
+    text += f"+{offset}" if view.offset else ""
     text += f"[{_ints(view.shape)}]{{{_ints(view.strides)}}}"
     return text if view.factors == row_major(view.rank) else f"{text}:{layout_text(view.factors)}"
 
@@ -113,12 +117,13 @@ def _block_lines(block: Block, depth: int, meaning: bool) -> list[str]:
 
 
 def _module_lines(m: KernelModule, offsets: Mapping[Buffer, int], digests: bool) -> list[str]:
-    buffers = [buffer_text(b, offsets.get(b), digests) for b in m.buffers]
+    counts = {b: name for name, b in m.counts.items()}
+    buffers = [buffer_text(b, offsets.get(b), digests, counts.get(b, "")) for b in m.buffers]
     return [*buffers, *_block_lines(m.body, 1, digests), "}", ""]
 
 
 def print_module(m: KernelModule) -> str:
-    head = f"kernels @{name_text(m.name)} target={m.target} {{"
+    head = f"kernels @{name_text(m.name)}{declaration(m.numbers())} target={m.target} {{"
     return "\n".join([head, *_module_lines(m, {}, True)])
 
 
@@ -127,7 +132,8 @@ def print_program(p: Program, digests: bool = True) -> str:
 
     Without ``digests`` it says nothing about the values of the weights, nor what the planner reports.
     """
-    head = f"program @{name_text(p.name)} target={p.module.target} arena={p.arena_bytes} blob={p.blob_bytes}"
+    head = f"program @{name_text(p.name)}{declaration(p.module.numbers())} target={p.module.target}"
+    head += f" arena={p.arena_bytes} blob={p.blob_bytes}"
     if p.regions:
         head += f" regions({', '.join(f'{r.name}={r.nbytes}/{r.limit}' for r in p.regions)})"
     facts = f" {facts_text(p.facts)}" if digests else ""

@@ -58,6 +58,11 @@ class Op:
     takes_prologue: ClassVar[bool] = False
     """Whether its kernels may well compute a little as they read operand 0: they read each element few times."""
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Attributes that kernels may be given when they run: extents."""
+        return ()
+
     def binds(self, types: Sequence[TensorType | None]) -> bool:
         """Whether operands and results are to be stored alike; ``types`` are those of the operands."""
         return self.layouts is Layouts.ALIKE

@@ -94,7 +94,7 @@ class Program:
         for b in self.module.buffers:
             if b.role == "input":
                 lives[b] = (0, lives.get(b, (0, 0))[1])
-            elif b.role == "output":
+            elif b.kept:
                 lives[b] = (lives.get(b, (0, 0))[0], last)
         return lives
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from mccompile.ir import dims
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.op import TypeRuleError
 
@@ -39,6 +41,8 @@ class Scanner:
         self.source = source
         self.path = path
         self.at = 0
+        self.extents: dict[str, int] = {}
+        """The symbols that the text declares, as extents."""
 
     def error(self, rule: str) -> CompileError:
         line = self.source.count("\n", 0, self.at) + 1
@@ -86,6 +90,24 @@ class Scanner:
             except ValueError as e:
                 raise self.error(f"{quoted} is no JSON string") from e
         return self.pattern(r"[A-Za-z0-9_./]+", "a name")
+
+    def declared_extents(self) -> None:
+        """Take the ``extents(...)`` of a head, if it is there."""
+        if self.accept("extents"):
+            start = self.at
+            try:
+                self.extents = dims.parse_declaration(self.balanced("("))
+            except ValueError as e:
+                self.at = start
+                raise self.error(str(e)) from e
+
+    def numbers(self, source: str) -> tuple[int, ...]:
+        """Whole numbers and extents between commas. Raises ValueError."""
+        return tuple(self.number(n) for n in source.split(",")) if source.strip() else ()
+
+    def number(self, source: str) -> int:
+        """A whole number, or an extent of the declared symbols. Raises ValueError."""
+        return dims.parse(source.strip(), self.extents) if self.extents else int(source)
 
     def integer(self) -> int:
         return int(self.pattern(r"-?\d+", "an integer"))
@@ -141,11 +163,20 @@ def split_items(source: str) -> list[str]:
     return [i.strip() for i in items if i.strip()]
 
 
-def literal(source: str) -> Any:
-    """A Python literal; ``inf`` and ``nan`` are numbers. Raises ValueError."""
+def literal(source: str, extents: Mapping[str, int] | None = None) -> Any:
+    """A Python literal; ``inf`` and ``nan`` are numbers, ``extents`` the names that may stand in it.
+
+    Raises ValueError.
+    """
     try:
         return ast.literal_eval(source)
     except (ValueError, SyntaxError):
+        if extents and source.startswith("(") and source.endswith(",)"):
+            return (dims.parse(source[1:-2], extents),)
+        if extents and source.startswith("("):
+            return tuple(dims.parse(part.strip(), extents) for part in split_items(source[1:-1]))
+        if extents:
+            return dims.parse(source, extents)
         if re.fullmatch(r"-?(inf|nan)", source):
             return float(source)
         raise ValueError(f"{source!r} is no literal") from None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.errors import InternalError
 
 
@@ -77,7 +78,7 @@ def dtype_of(array: np.ndarray) -> DType:
 
 
 Shape = tuple[int, ...]
-"""Logical extents in ONNX order. Run-time extents will join as a type closed under arithmetic."""
+"""Logical extents in ONNX order. What is known at run time only is a `Dim`, which as a number is its bound."""
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,8 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored elements, block tails included."""
-        return self.dtype.nbytes * math.prod(self.stored_shape)
+        """Bytes of the stored elements at the bounds of their extents, block tails included."""
+        return self.dtype.nbytes * bound(math.prod(self.stored_shape))
 
     @property
     def factors(self) -> Layout:
@@ -182,6 +183,11 @@ class TensorType:
     @property
     def linear(self) -> bool:
         return is_linear(self.factors)
+
+    @property
+    def varies(self) -> bool:
+        """Whether an extent is known at run time only."""
+        return varies(self.shape)
 
     @property
     def stored_shape(self) -> Shape:

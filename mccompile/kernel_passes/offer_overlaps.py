@@ -32,7 +32,7 @@ def run(module: KernelModule, remarks: Remarks) -> int:
 
 def offered(step: Step) -> Step:
     """The step with the order its kernel works in, and what may overlap by that. Its views must be final."""
-    if not isinstance(step, Call):
+    if not isinstance(step, Call) or step.varies:
         return step
     if isinstance(step.params, Order):
         y = step.results[0]

@@ -22,6 +22,9 @@ from mccompile.lower.select import Choice, choose
 from mccompile.lower.storage import Storage, assign_storage
 from mccompile.targets.target import Target
 
+PORTS = ("input", "output")
+"""The roles of what the caller may hold."""
+
 MAX_ELEMENTS = 2**31 - 1
 """Generated C indexes with int32_t."""
 
@@ -52,6 +55,8 @@ class _Builder:
         for role, values in (("input", graph.inputs), ("output", graph.outputs)):
             for v in values:
                 self._declare(v, role)
+        for name, v in graph.counts.items():
+            self.module.counts[name] = self._declare(v, "" if v in graph.outputs else "count")
 
     # -- buffers -----------------------------------------------------------------------------------------
     def _buffer(self, name: str, type_: TensorType, space: str, **rest: object) -> Buffer:
@@ -76,7 +81,7 @@ class _Builder:
             demand = self.storage.halo.get(root)
             halo, fill = (stored_halo(demand.halo, root.type), demand.fill) if demand else ((), 0.0)
             self._arena[root] = self._buffer(
-                root.name, root.type, self.ports if role else "arena", halo=halo, fill=fill, role=role
+                root.name, root.type, self.ports if role in PORTS else "arena", halo=halo, fill=fill, role=role
             )
             if halo:
                 self._fill_halo(self._arena[root])
@@ -193,7 +198,7 @@ class _Builder:
                 kernel, op or node.op, params, tuple(reads), tuple(results), tuple(views),
                 tuple(sorted(node.pre.items())), tuple(sorted(node.post.items())),
                 scratch, inplace, origins=node.origins, logical=logical,
-            )
+            ).with_varying_args().with_counts(self.module.counts)
         )  # fmt: skip
 
     # -- what calls mean -----------------------------------------------------------------------------------

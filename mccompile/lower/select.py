@@ -72,7 +72,8 @@ def choose(
     ranked: list[Candidate] = []
     rejected: list[tuple[str, str]] = []
     for variant in candidates(node.op.name):
-        found = variant.offer(node, target, constants)
+        known = variant.takes(node)
+        found = variant.offer(node, target, constants) if known else "extents are known at run time only"
         if isinstance(found, Offer) and wanted not in (variant.label, variant.kernel) and found.growth_bytes > room:
             found = f"its weights take {found.growth_bytes} bytes more"
         if isinstance(found, str):

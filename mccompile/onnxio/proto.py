@@ -11,6 +11,7 @@ import onnx
 import onnx.defs
 from onnx import helper, numpy_helper
 
+from mccompile.ir.dims import Dim
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.dtypes import dtype_name, dtype_number, dtype_of_array
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxNode, OnnxValue
@@ -157,7 +158,8 @@ def value_to_proto(value: OnnxValue) -> onnx.ValueInfoProto:
 
 def type_to_proto(value: OnnxValue) -> onnx.TypeProto:
     """The tensor type of a value as protobuf."""
-    return helper.make_tensor_type_proto(dtype_number(value.dtype), value.shape)
+    shape = value.shape and [str(e) if isinstance(e, Dim) else e for e in value.shape]
+    return helper.make_tensor_type_proto(dtype_number(value.dtype), shape)
 
 
 def tensor_to_proto(array: np.ndarray, name: str = "") -> onnx.TensorProto:

@@ -49,7 +49,7 @@ def _sample(d: Draw) -> Case:
 @onnx_op("Expand", sample=_sample, tolerance={}, folding=Folding(shaped_bytes, sized=True))
 def import_expand(n: Import) -> None:
     x, wanted = n.input(0), n.ints(1, "shape")
-    if min(wanted, default=0) < 0:
+    if any(e < 0 for e in wanted):
         raise n.error(f"the shape {list(wanted)} has a negative extent")
     try:
         shape = broadcast_shapes(x.shape, wanted)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import identifier, symbol, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import Op, TypeRuleError
@@ -31,7 +32,8 @@ class Import:
     """
 
     def __init__(
-        self, graph: Graph, node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping[Value, str] | None = None
+        self, graph: Graph, node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping[Value, str] | None = None,
+        extents: Mapping[Value, Array] | None = None,
     ) -> None:
         self.graph = graph
         self.node = node
@@ -40,6 +42,7 @@ class Import:
         self.attributes_read: set[str] = set()
         self.expansion: list[OnnxNode] = []
         self._narrow = narrow or {}
+        self._extents = extents or {}
 
     @property
     def op_type(self) -> str:
@@ -122,8 +125,15 @@ class Import:
             )
         return self.graph.array(value)
 
+    def has_numbers(self, i: int) -> bool:
+        """Whether the elements of input ``i`` are known, or are extents: what `ints` gives."""
+        return self.is_const(i) or self.optional(i) in self._extents
+
     def ints(self, i: int, what: str) -> tuple[int, ...]:
-        """The integers of constant input ``i``."""
+        """The integers of constant input ``i``; some may be extents that are known at run time only."""
+        known = self._extents.get(self.input(i))
+        if known is not None:
+            return tuple(known.reshape(-1))
         return tuple(int(x) for x in self.const(i, what).reshape(-1))
 
     def axis(self, axis: int, rank: int) -> int:
@@ -131,6 +141,20 @@ class Import:
         if not -rank <= axis < max(rank, 1):
             raise self.error(f"axis {axis} is outside of rank {rank}")
         return axis % rank if rank else 0
+
+    def counted(self, suffix: str, high: int) -> int:
+        """A new extent of 0 to ``high`` that a kernel will count: see `count`."""
+        base = identifier(f"{self.node.outputs[0]}_{suffix}")
+        name, number = base, 1
+        while name in self.graph.counts:
+            number += 1
+            name = f"{base}_{number}"
+        return symbol(name, 0, high)
+
+    def count(self, extent: int, value: Value) -> None:
+        """Let ``value``, i32[], be what an extent of `counted` is when the program runs."""
+        for s in symbols(extent):
+            self.graph.counts[s.name] = value
 
     # -- what it becomes ---------------------------------------------------------------------------------
     def constant(self, suffix: str, array: Array) -> Value:

@@ -98,7 +98,7 @@ def import_gather_nd(n: Import) -> None:
     extents = x.shape[batch : batch + depth]
     if not 0 <= batch < len(x.shape) or len(extents) != depth:
         raise n.error(f"tuples of {depth} indices behind {batch} batch axes do not fit {x.type}")
-    indices, inside = index_operand(n, 1, np.array(extents, dtype=np.int64))
+    indices, inside = index_operand(n, 1, extents)
     maps = tuple_places(n.graph.array(indices), batch, x.shape) if inside else None
     if maps is None:
         n.emit(GatherND(batch, inside), [x, indices])

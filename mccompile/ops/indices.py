@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mccompile.ir.dims import Dim, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Value
 from mccompile.ir.op import TypeRuleError
@@ -27,15 +28,21 @@ def checked(indices: Array, extents: int | Array) -> Array:
     return wrapped
 
 
-def index_operand(n: Import, i: int, extents: int | Array) -> tuple[Value, bool]:
+def index_operand(n: Import, i: int, extents: int | tuple[int, ...]) -> tuple[Value, bool]:
     """Input ``i`` as indices into axes of ``extents``, and whether they are known to be inside.
 
     Constants are checked, made non-negative and stored as i32; what is computed at run time is left to the kernel.
     """
     if not n.is_const(i):
         return n.input(i), False
+    if isinstance(extents, Dim):
+        known = n.const(i, "indices")
+        inside = known.size > 0 and known.min() >= 0 and known.max() < extents.low
+        return (n.constant(f"indices{i}", known.astype(np.int32)), True) if inside else (n.input(i), False)
+    if isinstance(extents, tuple) and varies(extents):
+        return n.input(i), False
     try:
-        known = checked(n.const(i, "indices"), extents)
+        known = checked(n.const(i, "indices"), np.array(extents, np.int64))
     except CompileError as e:
         raise n.error(e.rule) from e
     return n.constant(f"indices{i}", known.astype(np.int32)), True

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import Dim
+from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.ranges import Range, anything, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
-from mccompile.ir.types import BOOL, F16, U8, TensorType
+from mccompile.ir.types import BOOL, F16, I64, U8, DType, TensorType
+from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import FrontEnd, onnx_op
@@ -77,7 +80,9 @@ class Reduce(Op):
         return (_NUMPY[self.mode](wide, axis=self.axes, keepdims=True).astype(x.dtype),)
 
 
-Body = Callable[[ex.Expr, int], ex.Expr]
+Before = Callable[[ex.Expr], ex.Expr]
+"""An expression over the value."""
+Body = Callable[[ex.Expr, ex.Expr], ex.Expr]
 """An expression over the value and the number of elements reduced."""
 
 
@@ -87,21 +92,17 @@ class Row:
 
     op_type: str
     mode: str
-    pre: Body | None = None
+    pre: Before | None = None
     post: Body | None = None
     dtypes: tuple[str, ...] = ("f32",)
     low: float = -2
 
 
-def _call(fn: str) -> Body:
-    return lambda x, n: ex.apply(fn, x)
+def _mean(x: ex.Expr, n: ex.Expr) -> ex.Expr:
+    return ex.apply("div", x, n)
 
 
-def _mean(x: ex.Expr, n: int) -> ex.Expr:
-    return ex.apply("div", x, ex.num(n, x.dtype))
-
-
-def _square(x: ex.Expr, n: int) -> ex.Expr:
+def _square(x: ex.Expr) -> ex.Expr:
     return ex.apply("mul", x, x)
 
 
@@ -111,10 +112,10 @@ ROWS: tuple[Row, ...] = (
     Row("ReduceProd", "prod"),
     Row("ReduceMax", "max", dtypes=("f32", "i32", "f16")),
     Row("ReduceMin", "min", dtypes=("f32", "i32")),
-    Row("ReduceL1", "sum", pre=_call("abs")),
-    Row("ReduceL2", "sum", pre=_square, post=_call("sqrt")),
+    Row("ReduceL1", "sum", pre=lambda x: ex.apply("abs", x)),
+    Row("ReduceL2", "sum", pre=_square, post=lambda x, n: ex.apply("sqrt", x)),
     Row("ReduceSumSquare", "sum", pre=_square),
-    Row("ReduceLogSum", "sum", post=_call("log"), low=0.5),
+    Row("ReduceLogSum", "sum", post=lambda x, n: ex.apply("log", x), low=0.5),
 )
 
 
@@ -125,17 +126,27 @@ def emit_reduce(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool) -> N
         return
     x = n.input(0)
     count = math.prod(x.shape[a] for a in axes)
-    pre = {} if row.pre is None else {0: row.pre(ex.acc(x.dtype), count)}
-    post = {} if row.post is None else {0: row.post(ex.acc(x.dtype), count)}
+    number, extras = _count(n, count, x.dtype)
+    pre = {} if row.pre is None else {0: row.pre(ex.acc(x.dtype))}
+    post = {} if row.post is None else {0: row.post(ex.acc(x.dtype), number)}
     op = Reduce(row.mode, axes)
+    extras = extras if post and 0 in ex.variables(post[0]) else []
     if (keepdims or not axes) and not (pre and x.dtype == F16):
-        n.emit(op, [x], pre=pre, post=post)
+        n.emit(op, [x], pre=pre, post=post, extras=extras)
         return
-    kept = n.stored(n.inner(op, [x], "kept", pre=pre, post=post))
+    kept = n.stored(n.inner(op, [x], "kept", pre=pre, post=post, extras=extras))
     if keepdims:
         n.bind(0, kept)
         return
     n.bind(0, n.reshape(kept, tuple(e for a, e in enumerate(x.shape) if a not in axes), "dropped"))
+
+
+def _count(n: Import, count: int, dtype: DType) -> tuple[ex.Expr, list[Value]]:
+    """How many elements are reduced as an expression, and what that reads."""
+    if not isinstance(count, Dim):
+        return ex.num(count, dtype), []
+    numbers = n.inner(Extents((count,), (), I64.name), [], "count")
+    return ex.convert(ex.var(0, I64), dtype.compute), [numbers]
 
 
 def _emit_reduce_bool(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool) -> None:

@@ -74,7 +74,7 @@ def import_scatter_nd(n: Import) -> None:
     depth = n.input(1).shape[-1] if n.input(1).shape else 0
     if not 1 <= depth <= len(x.shape):
         raise n.error(f"tuples of {depth} indices do not fit {x.type}")
-    indices, inside = index_operand(n, 1, np.array(x.shape[:depth], dtype=np.int64))
+    indices, inside = index_operand(n, 1, x.shape[:depth])
     reduction, updates = read_reduction(n), n.input(2)
     maps = tuple_places(n.graph.array(indices), 0, x.shape) if inside and reduction == "none" else None
     if updates.shape != indices.shape[:-1] + x.shape[depth:] or not emit_insert(n, maps, updates):

@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
+from mccompile.ir.dims import maximum
 from mccompile.ir.types import DTYPES
 from mccompile.onnxio import dtype_name
 from mccompile.ops.expand import Expand
 from mccompile.ops.folding import UNBOUNDED, Arrays, Attributes, Folding, present, product_bytes, shaped_bytes
 from mccompile.ops.frontend import Import
+from mccompile.ops.iota import Iota
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
@@ -51,7 +53,14 @@ def _range_bytes(attrs: Attributes, arrays: Arrays) -> int:
 
 @onnx_op("Range", without_effect=("stash_type",), folding=Folding(_range_bytes, sized=True, always=True))
 def import_range(n: Import) -> None:
-    _refuse(n)
+    """Of extents that are known at run time only; the importer folds what is known."""
+    known = [n.const(i, "range") for i in range(3) if n.is_const(i)]
+    if not all(n.has_numbers(i) for i in range(3)) or any(np.any(a != np.floor(a)) for a in known):
+        _refuse(n)
+    (start,), (limit,), (step,) = (n.ints(i, what) for i, what in enumerate(("start", "limit", "delta")))
+    away = limit - start if step > 0 else start - limit
+    count = maximum((away + abs(step) - 1) // abs(step), 0)
+    n.emit(Iota(start, step, count, n.input(0).dtype.name), [])
 
 
 def _sample_eye(d: Draw) -> Case:

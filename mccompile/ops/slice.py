@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.affine import Move, box
+from mccompile.ir.dims import maximum, minimum, varies
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
@@ -35,7 +36,8 @@ class Slice(Movement):
         assert x is not None
         for e, start, step, extent in zip(x.shape, self.starts, self.steps, self.extents, strict=True):
             last = start + (extent - 1) * step
-            if extent and not (0 <= start < e and 0 <= last < e):
+            low, high = (start, last) if step > 0 else (last, start)
+            if extent and not (low >= 0 and high < e):
                 raise TypeRuleError(f"slice [{start}, {last}] is outside of an axis of {e}")
         return (TensorType(x.dtype, self.extents),)
 
@@ -45,9 +47,22 @@ class Slice(Movement):
 
 
 def clamp_range(start: int, stop: int, step: int, extent: int) -> tuple[int, int]:
-    """(first index, how many) of an ONNX slice of an axis (operator Slice, clamping rules)."""
+    """(first index, how many) of an ONNX slice of an axis (operator Slice, clamping rules).
+
+    Raises UndecidedError where it depends on what is known at run time only from which end an index counts.
+    """
+    if varies((start, stop, extent)):
+        first, last = (_clamped(i, extent, step) for i in (start, stop))
+        count = (last - first + step - 1) // step if step > 0 else (first - last - step - 1) // -step
+        return first, maximum(count, 0)
     chosen = range(*slice(start, stop if step > 0 or stop >= -extent else None, step).indices(extent))
     return (chosen[0] if len(chosen) else 0), len(chosen)
+
+
+def _clamped(index: int, extent: int, step: int) -> int:
+    """An index counted from the beginning, within the axis or beside that end of it where a slice would stop."""
+    own = index + extent if index < 0 else index
+    return minimum(maximum(own, 0), extent) if step > 0 else minimum(maximum(own, -1), extent - 1)
 
 
 def _sample(d: Draw) -> Case:

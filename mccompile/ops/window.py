@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mccompile.ir.dims import Dim, ranges, span
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import Shape
 from mccompile.ops.frontend import Import
@@ -26,8 +27,9 @@ class Window:
         for i in range(n):
             reach = self.dilations[i] * (self.kernel[i] - 1) + 1
             free = spatial[i] + self.pads[i] + self.pads[n + i] - reach
-            if free < 0:
-                raise TypeRuleError(f"a window of {reach} does not fit in axis {i} of {spatial[i]}, padded")
+            if span(free)[0] < 0:
+                always = f", where {ranges(free)}: begin the range higher" if isinstance(free, Dim) else ""
+                raise TypeRuleError(f"a window of {reach} does not fit in axis {i} of {spatial[i]}, padded{always}")
             count = (-(-free // self.strides[i]) if ceil else free // self.strides[i]) + 1
             if ceil and (count - 1) * self.strides[i] >= spatial[i] + self.pads[i]:
                 count -= 1

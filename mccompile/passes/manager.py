@@ -9,11 +9,13 @@ import inspect
 import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from mccompile.ir.errors import InternalError, UsageError
 from mccompile.ir.graph import Graph
+from mccompile.passes.hiding import hiding
 from mccompile.targets.target import Target, resolve
 
 
@@ -137,7 +139,8 @@ def run_listed(
     for name in names:
         remarks = Remarks()
         start = time.perf_counter()
-        changes = known[name](ir, remarks, **{p: given[p] for p in _asked(known[name])})
+        with hiding(ir, name) if isinstance(ir, Graph) else nullcontext():
+            changes = known[name](ir, remarks, **{p: given[p] for p in _asked(known[name])})
         seconds = time.perf_counter() - start
         try:
             ir.verify()

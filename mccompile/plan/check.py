@@ -32,13 +32,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Buffer, Call, Fill, View
+from mccompile.ir.kernel import Buffer, Call, Fill, View, whole
 from mccompile.ir.program import Program
 
 _NOBODY: Final = -1
@@ -62,7 +62,15 @@ def check_program(program: Program, keep_inputs: bool = False) -> None:
     _check_places(program)
     _check_blob(program)
     _check_lives(program, keep_inputs)
-    _Memory(program).run(keep_inputs)
+    for values in _ends(program):
+        _Memory(program, values).run(keep_inputs)
+
+
+def _ends(program: Program) -> list[dict[str, int]]:
+    """The values of the symbols of extents for which memory is watched: all at their bounds, and all at the least."""
+    symbols = program.module.symbols()
+    bounds, least = {s.name: s.high for s in symbols}, {s.name: s.low for s in symbols}
+    return [bounds, least] if symbols else [bounds]
 
 
 def _span(program: Program, b: Buffer) -> tuple[int, int]:
@@ -168,12 +176,14 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
 
 def _kept(b: Buffer, keep_inputs: bool) -> bool:
     """True of what has to hold to the end."""
-    return b.role == "output" or (b.role == "input" and (keep_inputs or b.space == "caller"))
+    return b.kept or (b.role == "input" and (keep_inputs or b.space == "caller"))
 
 
 def _touched(step: Call | Fill) -> Iterator[Buffer]:
     views = [step.view] if isinstance(step, Fill) else [v for v in (*step.inputs, *step.results) if v is not None]
     yield from (v.buffer for v in views if v.buffer.space != "blob")
+    if isinstance(step, Call):
+        yield from step.counts
     if isinstance(step, Call) and step.scratch is not None:
         yield step.scratch
 
@@ -205,8 +215,9 @@ def _follows(program: Program, steps: list[Call | Fill], t: int, result: Buffer,
 class _Memory:
     """The arena in units of as many bytes as every address and element size is a multiple of."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, values: Mapping[str, int]) -> None:
         self.program = program
+        self.values = values
         self.buffers = [b for b in program.module.buffers if b.space != "blob"]
         self.number = {b: i for i, b in enumerate(self.buffers)}
         sizes = [n for b in self.buffers for n in (_span(program, b)[0], b.type.dtype.nbytes)]
@@ -218,19 +229,21 @@ class _Memory:
         for b in self.buffers:
             if b.role == "input":
                 self._all(b)[...] = self.number[b]
-        for t, step in enumerate(self.program.body.linear()):
+        for t, step in enumerate(s.at(self.values) for s in self.program.body.linear()):
             if isinstance(step, Fill):
                 self._write(step.view)
             else:
                 self._call(f"step {t} ({step.kernel})", step)
         for b in self.buffers:
             if _kept(b, keep_inputs):
-                self._expect(f"the {b.role} {b.name} after the last step", b, self._all(b))
+                self._expect(f"the {b.role} {b.name} after the last step", b, self._tensor(b))
 
     def _call(self, where: str, call: Call) -> None:
         for v in call.inputs:
             if v is not None and v.buffer.space != "blob":
                 self._expect(f"{where} reads {v.buffer.name}", v.buffer, self._read(v))
+        for b in call.counts:
+            self._expect(f"{where} uses the extent in {b.name}", b, self._all(b))
         regions = [(r.buffer, self._units(r)) for r in call.results]
         if call.scratch is not None:
             regions.append((call.scratch, self._all(call.scratch)))
@@ -296,6 +309,10 @@ class _Memory:
         stored, count = math.prod(view.buffer.type.stored_shape), view.buffer.type.count
         padded = (bool(view.buffer.halo) and view.count == count) or stored != count
         return self._all(view.buffer) if padded else self._units(view)
+
+    def _tensor(self, b: Buffer) -> Owners:
+        """All of a buffer, or of one whose extents are known at run time only, what is used of it."""
+        return self._units(whole(b).at(self.values)) if b.type.varies else self._all(b)
 
     def _all(self, b: Buffer) -> Owners:
         low, high = _span(self.program, b)

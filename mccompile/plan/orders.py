@@ -133,7 +133,7 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
         nbytes=tuple(b.nbytes if b.space == "arena" else 0 for b in buffers),
         users=tuple(users),
         is_input=tuple(b.role == "input" for b in buffers),
-        is_kept=tuple(b.role == "output" or (keep_inputs and b.role == "input") for b in buffers),
+        is_kept=tuple(b.kept or (keep_inputs and b.role == "input") for b in buffers),
         offers=tuple(_offer([steps[t] for t in members], number) for members in units),
     )
 

@@ -34,7 +34,7 @@ def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, t
             continue
         if b.role == "input":
             life[b] = (-1, end if keep_inputs else life.get(b, (0, 1))[1])
-        elif b.role == "output":
+        elif b.kept:
             life[b] = (life.get(b, (0, 0))[0], end)
     return life
 

@@ -11,6 +11,7 @@ from typing import Any
 from mccompile._version import __version__
 from mccompile.codegen.files import c_sources
 from mccompile.codegen.model import Port
+from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import Buffer, Call, View, whole
 from mccompile.ir.program import Program
@@ -23,6 +24,9 @@ from mccompile.search.state import Compilation
 
 def _port(p: Port) -> dict[str, Any]:
     port = {"name": p.name, "c_name": p.id, "dtype": p.dtype, "shape": list(p.shape), "offset": p.offset}
+    if p.varies:
+        port["extents"] = [str(e) if isinstance(e, Dim) else e for e in p.extents]
+        port["counted"] = p.counted
     return port | _region(p.region) | ({"space": p.space, "c_field": p.field} if p.of_caller else {})
 
 
@@ -165,6 +169,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "plan_effort": c.options.plan_effort,
         },
         "notes": list(c.notes),
+        "dims": [{"name": g.name, "low": g.low, "high": g.high, "c_field": g.field} for g in facts.given],
         "inputs": [_port(p) for p in facts.inputs],
         "outputs": [_port(p) for p in facts.outputs],
         "macs": macs if c.graph.nodes else None,  # unknown where kernels are all that was given

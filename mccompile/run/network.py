@@ -142,12 +142,42 @@ class Network:
         self._blob[:] = np.frombuffer(data, dtype=np.uint8)
         if here:
             library = _library(out_dir, sources, c_flags, hooks)
-            self.ffi, self.lib = _open(library, self.name, len(self.arenas), len(self._lent), hooks)
+            self.ffi, self.lib = _open(library, self.report, len(self.arenas), len(self._lent), hooks)
             self._bind_library(len(data))
         else:
             self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
+        self.extents = {d["name"]: int(d["high"]) for d in self.report.get("dims", ())}
+        self._see_tensors()
+
+    def set_extents(self, extents: Mapping[str, int]) -> None:
+        """Set extents that the network was compiled to take in a range, by name; `inputs` have them from now on, and
+        `outputs` after the run.
+
+        UsageError for an unknown name or an extent out of its range, and nothing is changed.
+        """
+        for name, extent in extents.items():
+            if name not in self.extents:
+                known = f"its run-time extents are {', '.join(self.extents)}" if self.extents else "it has none"
+                raise UsageError(f"{self.name} has no run-time extent {name!r}", hint=known)
+            if self._set_extent(name, int(extent)):
+                range_ = next(f"{d['low']}..{d['high']}" for d in self.report["dims"] if d["name"] == name)
+                raise UsageError(f"the extent {name} of {self.name} may be {range_}, not {extent}")
+            self.extents[name] = int(extent)
+        self._see_tensors()
+
+    def _see_tensors(self, after_run: bool = False) -> None:
         self.inputs = {p["name"]: self._view(p) for p in self.report["inputs"]}
-        self.outputs = {p["name"]: self._view(p) for p in self.report["outputs"]}
+        self.outputs = {p["name"]: self._view(p, counted=after_run) for p in self.report["outputs"]}
+
+    def _shape(self, port: Mapping[str, Any], counted: bool) -> tuple[int, ...]:
+        """The extents of an input or output now; of those that kernels count, with ``counted`` what they were in the
+        last run, else the bounds."""
+        if "extents" not in port or (not counted and port.get("counted")):
+            return tuple(port["shape"])
+        dims = self.ffi.new("int32_t[]", max(len(port["shape"]), 1))
+        role = "output" if any(p["name"] == port["name"] for p in self.report["outputs"]) else "input"
+        getattr(self.lib, f"{self.name}_{role}_{port['c_name']}_dims")(self._net, dims)
+        return tuple(dims)[: len(port["shape"])]
 
     @property
     def input_types(self) -> dict[str, TensorType]:
@@ -183,9 +213,9 @@ class Network:
         """An array's address for C; the caller keeps the array alive."""
         return self.ffi.cast("void *", array.ctypes.data)
 
-    def _view(self, port: Mapping[str, Any]) -> Array:
+    def _view(self, port: Mapping[str, Any], counted: bool = False) -> Array:
         dtype = DTYPES[port["dtype"]].numpy
-        shape = tuple(port["shape"])
+        shape = self._shape(port, counted)
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         return self.tensor_bytes(port)[:nbytes].view(dtype).reshape(shape)
 
@@ -198,6 +228,10 @@ class Network:
         self._expect_ok(init(self._net, *arenas, self.pointer(self._blob), blob_bytes), "init")
         for i, array in enumerate(self._lent.values()):
             self._net.lent[i] = self.pointer(array)
+
+    def _set_extent(self, name: str, extent: int) -> int:
+        """The status of the generated setter."""
+        return int(getattr(self.lib, f"{self.name}_set_{name}")(self._net, extent))
 
     def _bind_emulator(self, target: Target, sources: list[Path], flags: list[str], include: Path) -> None:
         self._net = [*self.arenas.values(), *self._lent.values()]
@@ -235,11 +269,15 @@ class Network:
         status = self._run(self._net)
         if status:
             self._expect_ok(status, "run")
+        if any("extents" in p for p in self.report["outputs"]):
+            self._see_tensors(after_run=True)
 
     def set_inputs(self, inputs: Mapping[str, Array]) -> None:
         """Copy inputs in. UsageError for a missing or unknown name or another shape or element type."""
         if set(inputs) != set(self.inputs):
             raise UsageError(f"inputs {sorted(inputs)} given, {sorted(self.inputs)} expected")
+        if self.extents:
+            self.set_extents(self._extents_of(inputs))
         for name, array in inputs.items():
             mine, given = self.inputs[name], np.asarray(array)
             if given.shape != mine.shape or given.dtype != mine.dtype:
@@ -248,6 +286,16 @@ class Network:
                 )
         for name, array in inputs.items():
             self.inputs[name][...] = array
+
+    def _extents_of(self, inputs: Mapping[str, Array]) -> dict[str, int]:
+        """The run-time extents that arrays have."""
+        found: dict[str, int] = {}
+        for port in self.report["inputs"]:
+            given = np.shape(inputs[port["name"]])
+            for extent, e in zip(port.get("extents", ()), given, strict=False):
+                if extent in self.extents:
+                    found.setdefault(extent, e)
+        return found
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Copy inputs in, run, copy outputs out.
@@ -294,16 +342,25 @@ def _lent(port: Mapping[str, Any], allocate: Allocate) -> Array:
     return allocate(max(int(np.prod(port["shape"], dtype=np.int64)), 1) * dtype.itemsize, dtype.itemsize)
 
 
-def _open(library: Path, name: str, arenas: int, lent: int, hooks: Hooks | None) -> tuple[Any, Any]:
+def _open(
+    library: Path, report: Mapping[str, Any], arenas: int, lent: int, hooks: Hooks | None
+) -> tuple[Any, Any]:
     """The library of a network of so many arenas and lent buffers in cffi's ABI mode: (ffi, lib)."""
+    name, dims = report["model"]["name"], report.get("dims", ())
     import cffi
 
     ffi = cffi.FFI()
     fields = f" const void *lent[{lent}];" if lent else ""
+    fields += f" int32_t dims[{len(dims)}];" if dims else ""
+    setters = "".join(f"int {name}_set_{d['name']}(net_t *, int32_t); " for d in dims)
+    for role in ("input", "output"):
+        ports = (p for p in report[f"{role}s"] if "extents" in p)
+        setters += "".join(f"void {name}_{role}_{p['c_name']}_dims(const net_t *, int32_t *); " for p in ports)
     ffi.cdef(
         f"""typedef struct {{ void *arenas[{arenas}]; const void *weights;{fields} }} net_t;
         int {name}_init(net_t *, {"void *, " * arenas}const void *, size_t);
         int {name}_run(const net_t *);
+        {setters}
         const char *mcc_status_text(int);
         {hooks.cdef if hooks else ""}"""
     )

@@ -46,6 +46,8 @@ def rebound(
     ``beside``: other copies fill other parts of the buffer; views that meet none of this one's stay.
     Returns the reason if the kernel cannot take the views.
     """
+    if call.varies or near.varies or far.varies:
+        return "extents are known at run time only"
     views: list[View | None] = [*call.inputs, *call.results]
     refined: list[Refined | View | None] = list(views)
     for k, v in enumerate(views):

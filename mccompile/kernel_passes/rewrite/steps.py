@@ -12,8 +12,8 @@ Step = Call | Fill
 
 
 def is_copy(step: Step | None) -> bool:
-    """True if a step moves elements unchanged."""
-    return isinstance(step, Call) and step.kernel == COPY and not step.pre and not step.post
+    """True if a step moves elements unchanged, of which it is known how many there are."""
+    return isinstance(step, Call) and step.kernel == COPY and not (step.pre or step.post or step.varies)
 
 
 def copies(steps: Sequence[Step]) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class State:
         steps = [s for _, s in self.live()]
         while True:
             read = {v.buffer for s in steps if isinstance(s, Call) for v in s.inputs if v is not None}
-            needed = [s for s in steps if any(b in read or b.role == "output" for b in written_buffers(s))]
+            needed = [s for s in steps if any(b in read or b.kept for b in written_buffers(s))]
             if len(needed) == len(steps):
                 break
             steps = needed

@@ -23,7 +23,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     kept: list[Node] = []
     grown = 0
     for node in graph.nodes:
-        if not node.inputs or any(v not in graph.constants for v in node.inputs):
+        if not node.inputs or node.varies or any(v not in graph.constants for v in node.inputs):
             kept.append(node)
             continue
         if is_dequantised(node):

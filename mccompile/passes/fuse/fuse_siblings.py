@@ -181,8 +181,10 @@ def _take(r: Rewriter, node: Node, whole: Value, axis: int, start: int, same: bo
 def _depthwise_family(r: Rewriter, node: Node) -> object | None:
     """As `_family`, for a depthwise convolution of a slice of channels that it alone reads."""
     op, w = node.op, _own_weights(r, node)
+    if w is None or not isinstance(op, Conv):
+        return None
     part = r.producer(node.operands[0])
-    if w is None or not isinstance(op, Conv) or part is None or not isinstance(part.op, Slice):
+    if part is None or not isinstance(part.op, Slice):
         return None
     source, value = part.operands[0], part.result
     assert source is not None

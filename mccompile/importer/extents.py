@@ -1,0 +1,209 @@
+"""Arithmetic on extents that are known at run time only, while a model is imported.
+
+Worked example: of x[n, 12, 64] exporters write Reshape(x, Concat([Gather(Shape(x), 0)], [768])). Shape gives the
+numbers n, 12, 64, which numpy keeps as objects; Gather takes n, Concat makes n, 768 of it, and Reshape is told these
+extents. None of these nodes is left in the program. Where a number is wanted as a tensor, `ops.extents` stores it.
+
+>>> from mccompile.ir.dims import symbol
+>>> node = OnnxNode("Mul", ("a", "b"), ("c",))
+>>> computed(node, [np.array([symbol("n", 1, 8), 3], object), np.array(2)])
+array([2*n, 6], dtype=object)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mccompile.ir.dims import Dim, UndecidedError, maximum, minimum, varies
+from mccompile.onnxio import OnnxNode
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+"""An array of objects: whole numbers, and extents."""
+
+MAX_NUMBERS = 4096
+"""Shapes have few numbers: longer tensors are data."""
+
+
+def asked(node: OnnxNode, shape: Sequence[int]) -> Numbers | None:
+    """What Shape and Size answer of a tensor; None for other operators, and where all numbers are known."""
+    if node.domain or node.op_type not in ("Shape", "Size") or not varies(shape):
+        return None
+    if node.op_type == "Size":
+        return _objects([functools.reduce(lambda a, b: a * b, shape, 1)]).reshape(())
+    start, end = node.attrs.get("start"), node.attrs.get("end")
+    chosen = slice(start if isinstance(start, int) else None, end if isinstance(end, int) else None)
+    return _objects(shape[chosen])
+
+
+def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = False) -> Numbers | None:
+    """What a node makes of numbers; None if it is no arithmetic on shapes, or depends on what varies. ``floats``:
+    they are floats, whose quotients are not rounded."""
+    rule = _exact if floats and node.op_type == "Div" else _RULES.get(node.op_type)
+    if node.domain or rule is None or any(a is not None and a.size > MAX_NUMBERS for a in inputs):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            found = rule(node, [_whole(a) for a in inputs if a is not None])
+    except (UndecidedError, ArithmeticError, LookupError, TypeError, ValueError):
+        return None  # then it is an operator like any other: computed when the program runs, or refused
+    return _objects(found)
+
+
+def _whole(a: Numbers) -> Numbers:
+    """An array with its floats as whole numbers. ValueError for what is none."""
+    if a.dtype.kind == "f":
+        if not np.all(a == np.floor(a)):
+            raise ValueError("extents are whole")
+        a = a.astype(np.int64)
+    return a.astype(object)
+
+
+def _objects(found: Any) -> Numbers:
+    shape = np.shape(found) if not isinstance(found, Dim) else ()
+    out = np.empty(shape, object)
+    if shape:
+        flat = np.asarray(found, object).reshape(-1)
+        out.reshape(-1)[:] = flat
+    else:
+        out[()] = found.item() if isinstance(found, np.ndarray) else found
+    return out
+
+
+Rule = Callable[[OnnxNode, list[Numbers]], Any]
+"""What an operator makes of numbers: an array, or a number."""
+
+
+def _known(numbers: Numbers) -> list[int]:
+    """Numbers of which none varies: indices, axes, extents of what numpy is to make."""
+    if varies(numbers.reshape(-1)):
+        raise UndecidedError("indices and shapes of numbers have to be known")
+    return [int(i) for i in numbers.reshape(-1)]
+
+
+def _gather(node: OnnxNode, x: list[Numbers]) -> Any:
+    axis, indices = node.attrs.get("axis", 0), np.array(_known(x[1]), np.int64).reshape(x[1].shape)
+    return np.take(x[0], indices, axis=axis if isinstance(axis, int) else 0)
+
+
+def _slice(node: OnnxNode, x: list[Numbers]) -> Any:
+    starts, ends, *rest = map(_known, x[1:])
+    axes = rest[0] if rest else range(len(starts))
+    steps = rest[1] if len(rest) > 1 else [1] * len(starts)
+    at = [slice(None)] * x[0].ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at[axis] = slice(start, end, step)
+    return x[0][tuple(at)]
+
+
+def _axes(x: list[Numbers]) -> tuple[int, ...] | None:
+    return tuple(_known(x[1])) if len(x) > 1 else None
+
+
+def _unsqueeze(node: OnnxNode, x: list[Numbers]) -> Any:
+    return np.expand_dims(x[0], _axes(x) or ())
+
+
+def _reduced(step: Callable[[int, int], int]) -> Rule:
+    def rule(node: OnnxNode, x: list[Numbers]) -> Any:
+        if x[0].ndim != 1:
+            raise ValueError("only vectors of extents are reduced")
+        total = functools.reduce(step, x[0])
+        return _objects([total]) if node.attrs.get("keepdims", 1) else total
+
+    return rule
+
+
+def _each(step: Callable[[int, int], int]) -> Rule:
+    function = np.frompyfunc(step, 2, 1)
+    return lambda node, x: functools.reduce(function, x)
+
+
+def _divide(a: int, b: int) -> int:
+    """Whole numbers divide towards zero, which for extents is downwards."""
+    if not isinstance(a, Dim) and not isinstance(b, Dim):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if a < 0 or b <= 0:
+        raise UndecidedError("the quotient of negative extents")
+    return a // b
+
+
+def _exact(node: OnnxNode, x: list[Numbers]) -> Any:
+    found = _each(_divide)(node, x)
+    if not np.all(np.equal(np.multiply(found, x[1]), x[0])):
+        raise UndecidedError("the quotient is no whole number")
+    return found
+
+
+def _reshape(node: OnnxNode, x: list[Numbers]) -> Any:
+    return x[0].reshape(_known(x[1]))
+
+
+def _expand(node: OnnxNode, x: list[Numbers]) -> Any:
+    wanted = tuple(_known(x[1]))
+    return np.broadcast_to(x[0], np.broadcast_shapes(x[0].shape, wanted))
+
+
+def _concat(node: OnnxNode, x: list[Numbers]) -> Any:
+    axis = node.attrs.get("axis", 0)
+    return np.concatenate(x, axis=axis if isinstance(axis, int) else 0)
+
+
+def _where(node: OnnxNode, x: list[Numbers]) -> Any:
+    if varies(x[0].reshape(-1)):
+        raise UndecidedError("the condition varies")
+    return np.where(x[0].astype(bool), x[1], x[2])
+
+
+def _compared(step: Callable[[int, int], bool]) -> Rule:
+    return _each(lambda a, b: int(step(a, b)))
+
+
+def _equal(a: int, b: int) -> bool:
+    """Whether two extents are the same number; UndecidedError where that depends on what varies."""
+    if isinstance(a, Dim) or isinstance(b, Dim):
+        if a == b:
+            return True
+        return not (a < b or a > b)
+    return a == b
+
+
+def _same(node: OnnxNode, x: list[Numbers]) -> Any:
+    return x[0]
+
+
+_RULES: Mapping[str, Rule] = {
+    "Gather": _gather,
+    "Slice": _slice,
+    "Concat": _concat,
+    "Reshape": _reshape,
+    "Expand": _expand,
+    "Squeeze": lambda node, x: np.squeeze(x[0], _axes(x)),
+    "Unsqueeze": _unsqueeze,
+    "Cast": _same,
+    "Identity": _same,
+    "Floor": _same,
+    "Ceil": _same,
+    "Round": _same,
+    "Add": _each(lambda a, b: a + b),
+    "Sub": _each(lambda a, b: a - b),
+    "Mul": _each(lambda a, b: a * b),
+    "Div": _each(_divide),
+    "Min": _each(minimum),
+    "Max": _each(maximum),
+    "Neg": lambda node, x: -x[0],
+    "ReduceProd": _reduced(lambda a, b: a * b),
+    "ReduceSum": _reduced(lambda a, b: a + b),
+    "ReduceMax": _reduced(maximum),
+    "ReduceMin": _reduced(minimum),
+    "Where": _where,
+    "Equal": _compared(_equal),
+    "Greater": _compared(lambda a, b: a > b),
+    "Less": _compared(lambda a, b: a < b),
+    "GreaterOrEqual": _compared(lambda a, b: a >= b),
+    "LessOrEqual": _compared(lambda a, b: a <= b),
+}
+"""What exporters make of shapes. Operators of one meaning for floats and whole numbers alike."""

@@ -1,0 +1,481 @@
+"""Extents that are known when the program runs: polynomials over symbols, each of which has a range.
+
+Worked example: a sequence of 1 to 128 tokens in 12 heads. All arithmetic on extents stays exact, and every extent
+is a number as well, that of its *bound*, for which memory is planned:
+
+>>> n = symbol("n", 1, 128)
+>>> n * 12 + 4, int(n * 12 + 4)
+(12*n+4, 1540)
+>>> (n * 12) // 12, (n + 1) // 2, (n * n - n * n)
+(n, ((n+1)//2), 0)
+
+Two extents are equal if they always are. An order that depends on the symbols cannot be decided:
+
+>>> n == n * 1, n == 7, n <= 128
+(True, False, True)
+>>> n < 64
+Traceback (most recent call last):
+mccompile.ir.dims.UndecidedError: n < 64 depends on n = 1..128
+
+An axis that may have more than one element is never taken for one of 1, nor for an empty one, whatever it is when the
+program runs: ``n > 1`` and ``bool(n)`` are true, and nothing broadcasts along it.
+
+Who plans for the bound says so by `bound`; nothing else may take an extent for a number.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+MAX_TRIED = 2048
+"""A range is found by trying all values of the symbols where they are so few, else by intervals."""
+
+
+class UndecidedError(ValueError):
+    """What was asked of an extent depends on values that are known at run time only."""
+
+
+@dataclass(frozen=True, order=True)
+class Symbol:
+    """A number given when the program runs: by the caller, or by a kernel that counts. ``low`` to ``high``."""
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """``floor(of / by)``, both whole and ``by`` positive, where it is no polynomial."""
+
+    of: Dim
+    by: int
+
+
+@dataclass(frozen=True)
+class Least:
+    """The least of two extents that no order can be told of; ``sign`` -1: the greatest."""
+
+    left: Dim
+    right: int
+    sign: int = 1
+
+
+Atom = Symbol | Quotient | Least
+Monomial = tuple[Atom, ...]
+"""A product of atoms, in the order of their text; empty: 1."""
+
+
+class Dim(int):
+    """An extent that varies: see the module's text. As a number it is its bound."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+    low: int
+
+    def __new__(cls, terms: Mapping[Monomial, int]) -> Dim:
+        """Use `polynomial`, which gives a plain number where nothing varies."""
+        ordered = tuple(sorted(terms.items(), key=_order))
+        low, high = _range(ordered)
+        made = super().__new__(cls, high)
+        made.terms, made.low = ordered, low
+        return made
+
+    # -- arithmetic ----------------------------------------------------------------------------------------
+    def __add__(self, other: int) -> int:
+        return _combined(self, other, 1)
+
+    def __radd__(self, other: int) -> int:
+        return _combined(self, other, 1)
+
+    def __sub__(self, other: int) -> int:
+        return _combined(self, other, -1)
+
+    def __rsub__(self, other: int) -> int:
+        return _combined(-self, other, 1) if isinstance(other, int) else NotImplemented
+
+    def __neg__(self) -> int:
+        return _combined(0, self, -1)
+
+    def __mul__(self, other: int) -> int:
+        if not isinstance(other, int):
+            return NotImplemented
+        product: dict[Monomial, int] = {}
+        for (a, p), (b, q) in itertools.product(_terms(self), _terms(other)):
+            key = tuple(sorted((*a, *b), key=_atom_text))
+            product[key] = product.get(key, 0) + p * q
+        return polynomial(product)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: int) -> int:
+        if isinstance(other, Dim):
+            return _quotient(self, other)
+        if other < 0:
+            return (-self) // -other
+        if other == 1:
+            return self
+        whole = polynomial({m: c // other for m, c in self.terms})
+        rest = polynomial({m: c % other for m, c in self.terms})
+        if not isinstance(rest, Dim):
+            return whole + rest // other
+        return whole + polynomial({(Quotient(rest, other),): 1})
+
+    def __rfloordiv__(self, other: int) -> int:
+        return _quotient(other, self)
+
+    def __mod__(self, other: int) -> int:
+        return self - (self // other) * other
+
+    # -- order -----------------------------------------------------------------------------------------------
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dim) and self.terms == other.terms
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def __lt__(self, other: int) -> bool:
+        return self._decided("<", other, lambda low, high: True if high < 0 else False if low >= 0 else None)
+
+    def __le__(self, other: int) -> bool:
+        if self._may_exceed(other):
+            return False
+        return self._decided("<=", other, lambda low, high: True if high <= 0 else False if low > 0 else None)
+
+    def __gt__(self, other: int) -> bool:
+        if self._may_exceed(other):
+            return True
+        return self._decided(">", other, lambda low, high: True if low > 0 else False if high <= 0 else None)
+
+    def __ge__(self, other: int) -> bool:
+        return self._decided(">=", other, lambda low, high: True if low >= 0 else False if high < 0 else None)
+
+    def __bool__(self) -> bool:
+        if self.low >= 0:
+            return True
+        raise UndecidedError(f"whether {self} is 0 depends on {ranges(self)}")
+
+    def _may_exceed(self, other: int) -> bool:
+        """Whether it is to be taken for more than 0 or 1, see the module's text."""
+        return not isinstance(other, Dim) and other in (0, 1) and self.low >= 0 and bound(self) > other
+
+    def _decided(self, sign: str, other: int, rule: Callable[[int, int], bool | None]) -> bool:
+        if not isinstance(other, int):
+            return NotImplemented
+        found = rule(*span(self - other))
+        if found is None:
+            raise UndecidedError(f"{self} {sign} {other} depends on {ranges(self, other)}")
+        return found
+
+    # -- text ------------------------------------------------------------------------------------------------
+    def __str__(self) -> str:
+        return text(self)
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(bound(self) if spec else text(self), spec)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return polynomial, (dict(self.terms),)
+
+
+def symbol(name: str, low: int, high: int) -> int:
+    """The extent of that name; a plain number if its range has one."""
+    return polynomial({(Symbol(name, low, high),): 1})
+
+
+def identifier(name: str) -> str:
+    """A name as our text and C can say it: of letters, digits and underscores."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return plain if plain[:1].isalpha() else f"n{plain}"
+
+
+def polynomial(terms: Mapping[Monomial, int]) -> int:
+    """A sum of products of atoms; a plain number where nothing varies."""
+    left = {m: c for m, c in terms.items() if c}
+    if all(not m for m in left):
+        return left.get((), 0)
+    made = Dim(left)
+    return bound(made) if made.low == bound(made) else made
+
+
+def bound(n: int) -> int:
+    """The largest value of an extent, a plain number."""
+    return int.__add__(n, 0)
+
+
+def span(n: int) -> tuple[int, int]:
+    """The least and the largest value of an extent."""
+    return (n.low, bound(n)) if isinstance(n, Dim) else (n, n)
+
+
+def varies(numbers: Iterable[int]) -> bool:
+    """Whether one of the numbers is known at run time only."""
+    return any(isinstance(n, Dim) for n in numbers)
+
+
+def minimum(left: int, right: int) -> int:
+    """The lesser of two extents, one of which may be a plain number."""
+    return _extreme(left, right, 1)
+
+
+def maximum(left: int, right: int) -> int:
+    """The greater of two extents, one of which may be a plain number."""
+    return _extreme(left, right, -1)
+
+
+def _extreme(left: int, right: int, sign: int) -> int:
+    low, high = span(left - right)
+    if high <= 0 or low >= 0:
+        return left if (high <= 0) == (sign > 0) else right
+    if isinstance(right, Dim) and not isinstance(left, Dim):
+        left, right = right, left
+    if isinstance(right, Dim):
+        return right + _extreme(left - right, 0, sign)  # min(a, b) = b + min(a - b, 0)
+    assert isinstance(left, Dim)
+    return polynomial({(Least(left, right, sign),): 1})
+
+
+def _quotient(left: int, right: int) -> int:
+    """``left / right`` where that leaves no rest: of a product, one of its factors."""
+    if isinstance(left, Dim) and isinstance(right, Dim):
+        done = _divided(dict(left.terms), dict(right.terms))
+        if done is not None:
+            return done
+    raise UndecidedError(f"{left} // {right} depends on {ranges(left, right)}")
+
+
+def _divided(left: dict[Monomial, int], right: dict[Monomial, int]) -> int | None:
+    """Long division of polynomials; None where it leaves a rest."""
+    lead, factor = max(right.items(), key=_lead)
+    done: dict[Monomial, int] = {}
+    while left:
+        top, count = max(left.items(), key=_lead)
+        rest = list(top)
+        for atom in lead:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if count % factor:
+            return None
+        step, key = count // factor, tuple(rest)
+        done[key] = step
+        for m, c in right.items():
+            at = tuple(sorted((*m, *key), key=_atom_text))
+            left[at] = left.get(at, 0) - c * step
+            if not left[at]:
+                del left[at]
+    return polynomial(done)
+
+
+def _lead(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
+    return len(term[0]), [_atom_text(a) for a in term[0]]
+
+
+def _terms(n: int) -> tuple[tuple[Monomial, int], ...]:
+    return n.terms if isinstance(n, Dim) else (((), n),)
+
+
+def _combined(left: int, right: int, sign: int) -> int:
+    if not isinstance(right, int):
+        return NotImplemented
+    total = dict(_terms(left))
+    for m, c in _terms(right):
+        total[m] = total.get(m, 0) + sign * c
+    return polynomial(total)
+
+
+def _order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
+    return -len(term[0]), [_atom_text(a) for a in term[0]]
+
+
+# -- ranges and values -----------------------------------------------------------------------------------------
+def symbols(*numbers: int) -> list[Symbol]:
+    """The symbols that extents depend on, by name."""
+    found: set[Symbol] = set()
+    for n in numbers:
+        for m, _ in _terms(n):
+            for atom in m:
+                if isinstance(atom, Symbol):
+                    found.add(atom)
+                else:
+                    found.update(symbols(atom.of if isinstance(atom, Quotient) else atom.left))
+    return sorted(found)
+
+
+def ranges(*numbers: int) -> str:
+    """The symbols of extents with their ranges, for messages."""
+    return ", ".join(f"{s.name} = {s.low}..{s.high}" for s in symbols(*numbers)) or "nothing"
+
+
+def value(n: int, values: Mapping[str, int]) -> int:
+    """An extent where its symbols have values."""
+    return sum(c * math.prod(_atom_value(a, values) for a in m) for m, c in _terms(n))
+
+
+def _atom_value(atom: Atom, values: Mapping[str, int]) -> int:
+    match atom:
+        case Symbol():
+            return values[atom.name]
+        case Quotient():
+            return value(atom.of, values) // atom.by
+        case Least():
+            return (min if atom.sign > 0 else max)(value(atom.left, values), atom.right)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
+    inner = sorted({s for m, _ in terms for a in m for s in _symbols_of(a)})
+    if math.prod(s.high - s.low + 1 for s in inner) <= MAX_TRIED:
+        names = [s.name for s in inner]
+        tried = [
+            sum(c * math.prod(_atom_value(a, dict(zip(names, at, strict=True))) for a in m) for m, c in terms)
+            for at in itertools.product(*(range(s.low, s.high + 1) for s in inner))
+        ]
+        return min(tried), max(tried)
+    extremes = [a for m, _ in terms for a in m if isinstance(a, Least)]
+    if extremes:
+        return _range_without(terms, extremes[0])
+    low = high = 0
+    for m, c in terms:
+        ends = [_atom_span(a) for a in m]
+        products = [math.prod(corner) * c for corner in itertools.product(*ends)]
+        low, high = low + min(products), high + max(products)
+    return low, high
+
+
+def _range_without(terms: tuple[tuple[Monomial, int], ...], extreme: Least) -> tuple[int, int]:
+    """The range of a sum that has a least (greatest) of two: it is one of the two, and not above (below) the other.
+
+    In least(n; 10) - n, n up to 100, it is n or 10: the sum is 0 or up to 10 - n, and at most 0.
+    """
+    found = [span(_replaced(terms, extreme, by)) for by in (extreme.left, extreme.right)]
+    low, high = min(low for low, _ in found), max(high for _, high in found)
+    rising = all(c > 0 for m, c in terms if extreme in m)
+    falling = all(c < 0 for m, c in terms if extreme in m)
+    if rising if extreme.sign > 0 else falling:
+        high = min(high for _, high in found)
+    elif falling if extreme.sign > 0 else rising:
+        low = max(low for low, _ in found)
+    return low, high
+
+
+def _replaced(terms: tuple[tuple[Monomial, int], ...], atom: Atom, by: int) -> int:
+    """A sum with an atom replaced."""
+    total = 0
+    for m, c in terms:
+        for a in m:
+            c = c * (by if a == atom else polynomial({(a,): 1}))
+        total = total + c
+    return total
+
+
+def _symbols_of(atom: Atom) -> list[Symbol]:
+    match atom:
+        case Symbol():
+            return [atom]
+        case Quotient():
+            return symbols(atom.of)
+        case Least():
+            return symbols(atom.left)
+
+
+def _atom_span(atom: Atom) -> tuple[int, int]:
+    match atom:
+        case Symbol():
+            return atom.low, atom.high
+        case Quotient():
+            low, high = span(atom.of)
+            return low // atom.by, high // atom.by
+        case Least():
+            low, high = span(atom.left)
+            pick = min if atom.sign > 0 else max
+            return pick(low, atom.right), pick(high, atom.right)
+
+
+# -- text -----------------------------------------------------------------------------------------------------
+def text(n: int, names: Callable[[str], str] = str, divide: str = "//") -> str:
+    """An extent as text, which `parse` reads. ``names`` prints symbols, ``divide`` the division, and where that is
+    spaced everything is."""
+    if not isinstance(n, Dim):
+        return str(n)
+    blank = " " if divide.startswith(" ") else ""
+    out = ""
+    for m, c in n.terms:
+        factors = [_atom_text(a, names, divide) for a in m]
+        if abs(c) != 1 or not m:
+            factors.insert(0, str(abs(c)))
+        sign = f"{blank}{'-' if c < 0 else '+'}{blank}" if out else "-" if c < 0 else ""
+        out += sign + f"{blank}*{blank}".join(factors)
+    return out
+
+
+def _atom_text(atom: Atom, names: Callable[[str], str] = str, divide: str = "//") -> str:
+    match atom:
+        case Symbol():
+            return names(atom.name)
+        case Quotient():
+            inner = text(atom.of, names, divide)
+            bare = inner.isidentifier()
+            return f"({inner}{divide}{atom.by})" if bare else f"(({inner}){divide}{atom.by})"
+        case Least():
+            return f"{'least' if atom.sign > 0 else 'most'}({text(atom.left, names, divide)};{atom.right})"
+
+
+def parse(written: str, known: Mapping[str, int]) -> int:
+    """The inverse of `text`. ``known`` are the symbols, as extents. Raises ValueError for what is no extent."""
+    try:
+        return _parsed(ast.parse(written.replace(";", ","), mode="eval").body, known)
+    except SyntaxError as e:
+        raise ValueError(f"{written!r} is no extent") from e
+
+
+def _parsed(tree: ast.expr, known: Mapping[str, int]) -> int:
+    match tree:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name) if name in known:
+            return known[name]
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return -_parsed(inner, known)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_parsed(left, known), _parsed(right, known))
+        case ast.Call(func=ast.Name(id="least" | "most" as name), args=[left, right]):
+            sign = 1 if name == "least" else -1
+            return _extreme(_parsed(left, known), _parsed(right, known), sign)
+    raise ValueError(f"{ast.unparse(tree)} is no extent")
+
+
+def declaration(numbers: Iterable[int]) -> str:
+    """What the head of a text says of the symbols in numbers: `` extents(n=1..128, k=0..20)``; empty without any."""
+    found = ", ".join(f"{s.name}={s.low}..{s.high}" for s in symbols(*numbers))
+    return f" extents({found})" if found else ""
+
+
+def parse_declaration(source: str) -> dict[str, int]:
+    """The extents by name from what stands in the parentheses of a `declaration`. Raises ValueError."""
+    found: dict[str, int] = {}
+    for part in source.split(","):
+        written = re.fullmatch(r"\s*([A-Za-z]\w*)=(\d+)\.\.(\d+)\s*", part)
+        if not written or int(written[2]) >= int(written[3]) or written[1] in found:
+            raise ValueError(f"{part.strip()!r} declares no extent")
+        found[written[1]] = symbol(written[1], int(written[2]), int(written[3]))
+    return found
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+}

@@ -1,0 +1,38 @@
+"""`iota`: numbers in equal steps. What Range gives where its length is known at run time only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.op import Op
+from mccompile.ir.ranges import Range, anything
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import DTYPES, TensorType
+
+
+@dataclass(frozen=True)
+class Iota(Op):
+    """The tensor [start, start + step, ...] of ``count`` elements of type ``to``."""
+
+    name = "iota"
+
+    start: int
+    step: int
+    count: int
+    to: str = "i64"
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return (self.start, self.step)
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        return (TensorType(DTYPES[self.to], (self.count,)),)
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        return (anything(DTYPES[self.to], 1),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        return ((self.start + self.step * np.arange(self.count)).astype(DTYPES[self.to].numpy),)

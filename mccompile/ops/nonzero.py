@@ -1,0 +1,49 @@
+"""NonZero: where a tensor has other elements than 0. How many there are, a kernel counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.op import Op
+from mccompile.ir.ranges import Range, constant
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import I32, I64, TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import onnx_op
+
+
+@dataclass(frozen=True)
+class NonZero(Op):
+    """Results: coordinates of the elements that are not 0, i64[rank, count], in row-major order; and the count."""
+
+    name = "nonzero"
+
+    count: int
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        (x,) = types
+        assert x is not None
+        return (TensorType(I64, (x.rank, self.count)), TensorType(I32, ()))
+
+    def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
+        (x,) = types
+        assert x is not None
+        return (constant(0, max(map(int, x.shape), default=1), 1), constant(0, int(x.count), 1))
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        found = np.array(np.nonzero(np.asarray(arrays[0])), np.int64)
+        return found, np.array(found.shape[1], np.int32)
+
+
+@onnx_op("NonZero", tolerance={})
+def import_nonzero(n: Import) -> None:
+    x = n.input(0)
+    if not x.shape:
+        x = n.reshape(x, (1,), "vector")
+    count = n.counted("count", int(x.type.count))
+    found, total = n.inners(NonZero(count), [x], ["found", "count"])
+    n.count(count, total)
+    n.bind(0, found)

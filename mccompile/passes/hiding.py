@@ -1,0 +1,56 @@
+"""Nodes whose extents are known at run time only stay out of sight of the passes that were not read for them.
+
+Such a pass sees an operator of which nothing is known but its types, and leaves it and its operands as they are; the
+rest of the graph is optimised as ever. A pass joins `TAKES_EXTENTS` when it was read for extents that vary: it takes
+no bound for the extent, decides nothing by comparing what cannot be decided, and makes no table of a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mccompile.ir.graph import Graph
+from mccompile.ir.op import Op
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import TensorType
+
+TAKES_EXTENTS = frozenset({
+    "canonicalize", "eliminate-common-subexpressions", "eliminate-dead-code", "fold-constants", "fuse-groups",
+    "inline-scalars", "recognize-activations",
+})  # fmt: skip
+"""The passes that see every node."""
+
+
+@dataclass(frozen=True)
+class Hidden(Op):
+    """An operator that a pass is not to look into."""
+
+    name = ""
+
+    op: Op
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return self.op.numbers
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        return self.op.infer(*types)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        return self.op.evaluate(*arrays)
+
+
+@contextmanager
+def hiding(graph: Graph, name: str) -> Iterator[None]:
+    """The graph as a pass of that name is to see it."""
+    hidden: dict[int, Hidden] = {}
+    for node in graph.nodes if name not in TAKES_EXTENTS else ():
+        if node.varies:
+            node.op = own = Hidden(node.op)
+            hidden[id(own)] = own
+    yield
+    for node in graph.nodes:
+        if id(node.op) in hidden:
+            node.op = hidden[id(node.op)].op

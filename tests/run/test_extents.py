@@ -1,0 +1,196 @@
+"""Networks with extents that are known at run time only: at both ends and between, on an arena full of 0xFF."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto
+
+import mccompile
+from mccompile import driver
+from mccompile.ir import files
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.kernels.registry import params_of
+from mccompile.ops.registry import lookup
+from tests.support.small_models import Array, Maker
+
+INT = TensorProto.INT64
+
+
+def _classifier() -> onnx.ModelProto:
+    m = Maker()
+    x = m.input("x", ["n", 12])
+    hidden = m.node("Relu", [m.node("Add", [m.node("MatMul", [x, m.weight((12, 20))]), m.weight((20,))])])
+    m.node("Softmax", [m.node("MatMul", [hidden, m.weight((20, 5))])], "y", axis=-1)
+    return m.model(["y"])
+
+
+def _attention(heads: int = 2, width: int = 4) -> onnx.ModelProto:
+    """As exporters write it: the shapes of reshapes are made of what Shape says."""
+    m = Maker(opset=18)
+    size = heads * width
+    x = m.input("x", ["n", "s", size])
+    shape = m.node("Shape", [x])
+    lead = [
+        m.node("Unsqueeze", [m.node("Gather", [shape, m.const(np.array(i))]), m.const(np.array([0]))]) for i in (0, 1)
+    ]
+    split = m.node("Concat", [*lead, m.const(np.array([heads, width]))], axis=0)
+    joined = m.node("Concat", [*lead, m.const(np.array([-1]))], axis=0)
+    parts = []
+    for _ in range(3):
+        projected = m.node("Add", [m.node("MatMul", [x, m.weight((size, size))]), m.weight((size,))])
+        parts.append(m.node("Transpose", [m.node("Reshape", [projected, split])], perm=[0, 2, 1, 3]))
+    scores = m.node("MatMul", [parts[0], m.node("Transpose", [parts[1]], perm=[0, 1, 3, 2])])
+    taken = m.node("MatMul", [m.node("Softmax", [scores], axis=-1), parts[2]])
+    out = m.node("Reshape", [m.node("Transpose", [taken], perm=[0, 2, 1, 3]), joined])
+    out = m.node("Add", [out, x])
+    m.node("LayerNormalization", [out, m.weight((size,)), m.weight((size,))], "y", axis=-1)
+    m.node("ReduceMean", ["y", m.const(np.array([1]))], "mean", keepdims=0)
+    m.node("Slice", ["y", m.const(np.array([-1])), m.const(np.array([2**63 - 1])), m.const(np.array([1]))], "last")
+    return m.model(["y", "mean", "last"])
+
+
+def _windows() -> onnx.ModelProto:
+    m = Maker()
+    x = m.input("x", [1, 3, "s"])
+    y = m.node("Conv", [x, m.weight((4, 3, 3)), m.weight((4,))], pads=[1, 1], strides=[2])
+    y = m.node("MaxPool", [m.node("Relu", [y])], kernel_shape=[2], strides=[2], pads=[1, 0])
+    m.node("GlobalAveragePool", [y], "mean")
+    m.node("Transpose", [y], "y", perm=[0, 2, 1])
+    return m.model(["y", "mean"])
+
+
+def _positions() -> onnx.ModelProto:
+    """Counters, masks and parts of tables as long as the sequence."""
+    m = Maker()
+    ids = m.input("ids", ["n", "s"], INT)
+    length = m.node("Gather", [m.node("Shape", [ids]), m.const(np.array(1))])
+    zero, one = m.const(np.array(0)), m.const(np.array(1))
+    places = m.node("Range", [zero, length, one])
+    stop = m.node("Unsqueeze", [length, m.const(np.array([0]))])
+    table = m.node("Slice", [m.weight((40, 6)), m.const(np.array([0])), stop])
+    later = m.node("Greater", [m.node("Unsqueeze", [places, one]), m.node("Unsqueeze", [places, zero])])
+    words = m.node("Add", [m.node("Gather", [m.weight((5, 6)), ids]), table])
+    scores = m.node("MatMul", [words, m.node("Transpose", [words], perm=[0, 2, 1])])
+    m.node("Where", [later, m.const(np.float32(-9)), scores], "y")
+    m.node("Expand", [m.node("Cast", [places], to=1), m.node("Shape", [ids])], "rows")
+    return m.model(["y", "rows"])
+
+
+def _nonzero() -> onnx.ModelProto:
+    m = Maker()
+    x = m.input("x", [3, 7])
+    found = m.node("NonZero", [m.node("Relu", [x])])
+    pairs = m.node("Transpose", [found], "pairs", perm=[1, 0])
+    m.node("Mul", [m.node("Cast", [pairs], to=1), m.const(np.float32(0.5))], "halves")
+    m.node("Shape", [found], "shape")
+    return m.model(["pairs", "halves", "shape"])
+
+
+def _boxes() -> onnx.ModelProto:
+    m = Maker()
+    boxes, scores = m.input("boxes", [1, "k", 4]), m.input("scores", [1, 2, "k"])
+    limits = [m.const(np.array([4])), m.const(np.float32([0.3])), m.const(np.float32([0.1]))]
+    kept = m.node("NonMaxSuppression", [boxes, scores, *limits], "kept")
+    box = m.node("Squeeze", [m.node("Gather", [kept, m.const(np.array([2]))], axis=1), m.const(np.array([1]))])
+    m.node("Gather", [m.node("Squeeze", [boxes, m.const(np.array([0]))]), box], "best", axis=0)
+    return m.model(["kept", "best"])
+
+
+CASES: tuple[tuple[Callable[[], onnx.ModelProto], dict[str, str]], ...] = (
+    (_classifier, {"n": "1..9"}),
+    (_attention, {"n": "1..2", "s": "1..11"}),
+    (_windows, {"s": "3..40"}),
+    (_positions, {"n": "1..3", "s": "1..12"}),
+    (_nonzero, {}),
+    (_boxes, {"k": "1..9"}),
+)
+
+
+def _values(dims: Mapping[str, str], seed: int) -> list[dict[str, int]]:
+    rng = np.random.default_rng(seed)
+    ends = {name: [int(e) for e in text.split("..")] for name, text in dims.items()}
+    drawn = [{n: int(rng.integers(low, high + 1)) for n, (low, high) in ends.items()} for _ in range(2)]
+    return [{n: high for n, (_, high) in ends.items()}, {n: low for n, (low, _) in ends.items()}, *drawn]
+
+
+def _inputs(session: ort.InferenceSession, extents: Mapping[str, int], rng: np.random.Generator) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for x in session.get_inputs():
+        shape = [extents[e] if isinstance(e, str) else e for e in x.shape]
+        whole = x.type == "tensor(int64)"
+        found[x.name] = rng.integers(0, 5, shape) if whole else rng.normal(0, 1, shape).astype(np.float32)
+    return found
+
+
+@pytest.mark.parametrize(("target", "level"), [("generic", "O0"), ("native", "O2"), ("native", "Os")])
+@pytest.mark.parametrize(("build", "dims"), CASES, ids=lambda v: v.__name__[1:] if callable(v) else "")
+def test_every_extent_gives_what_onnxruntime_gives(
+    build: Callable[[], onnx.ModelProto], dims: dict[str, str], target: str, level: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.onnx"
+    onnx.save(build(), path)
+    mccompile.compile(path, tmp_path / "out", target=target, opt_level=level, dims=dims)
+    network = mccompile.load(tmp_path / "out")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(3)
+    for extents in _values(dims, 5):
+        inputs = _inputs(session, extents, rng)
+        network.fill_arenas(0xFF)
+        got = network.run(inputs)
+        for output, wanted in zip(session.get_outputs(), session.run(None, inputs), strict=True):
+            assert got[output.name].shape == wanted.shape, extents
+            np.testing.assert_allclose(got[output.name], wanted, rtol=2e-5, atol=2e-6, err_msg=str(extents))
+
+
+@pytest.mark.parametrize(("build", "dims"), CASES, ids=lambda v: v.__name__[1:] if callable(v) else "")
+def test_every_form_is_a_text_that_is_read_again(
+    build: Callable[[], onnx.ModelProto], dims: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "net.onnx"
+    onnx.save(build(), path)
+    compilation = driver.import_graph(path, driver.Options(target="generic", dims=dims))  # type: ignore[arg-type]
+
+    def observe(stage: str, ir: files.IR) -> None:
+        text = files.text_of(ir)
+        files.save(tmp_path / "x.mcir", ir)
+        assert files.text_of(files.load(tmp_path / "x.mcir", lookup, params_of)) == text, stage
+
+    driver.compile_program(compilation, observe)
+
+
+def _classifier_of(tmp_path: Path, extents: str) -> mccompile.Network:
+    onnx.save(_classifier(), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="native", dims={"n": extents})
+    return mccompile.load(tmp_path / "out")
+
+
+def test_an_extent_out_of_its_range_is_refused(tmp_path: Path) -> None:
+    network = _classifier_of(tmp_path, "2..5")
+    with pytest.raises(UsageError, match=r"the extent n of net may be 2\.\.5, not 6"):
+        network.run({"x": np.zeros((6, 12), np.float32)})
+    assert network.run({"x": np.zeros((2, 12), np.float32)})["y"].shape == (2, 5)
+    with pytest.raises(UsageError, match=r"net has no run-time extent 'm'"):
+        network.set_extents({"m": 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [("1..", "leaves open"), ("5..2", "is empty"), ("0..3", "begins below 1"), ("a..b", "whole number")],
+)
+def test_ranges_that_are_none(given: str, rule: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rule):
+        _classifier_of(tmp_path, given)
+
+
+def test_a_window_that_does_not_always_fit(tmp_path: Path) -> None:
+    m = Maker()
+    m.node("Conv", [m.input("x", [1, 2, "s"]), m.weight((3, 2, 5))], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match=r"a window of 5 does not fit .* s = 1\.\.9: begin the range higher"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"s": "1..9"})
