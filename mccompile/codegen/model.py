@@ -12,6 +12,7 @@ from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
 from mccompile.codegen.extents import GivenExtent, c_number, given_extents, shape_text
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
+from mccompile.codegen.loops import all_of
 from mccompile.codegen.names import comment, label, string_literal, unique_identifiers
 from mccompile.ir.dims import bound, symbols, varies
 from mccompile.ir.kernel import Buffer, Call, View
@@ -164,9 +165,18 @@ class Step:
     comment: str
     checked: bool
     traced: tuple[Written, ...]
+    when: tuple[str, ...] = ()
 
     @property
     def statement(self) -> str:
+        """The step with its hooks, made when its conditions hold."""
+        if not self.when:
+            return self._always
+        begin = ["st = MCC_OK;"] if self.checked else []
+        return "\n".join([*begin, f"if ({all_of(self.when)}) {{", self._always, "}"])
+
+    @property
+    def _always(self) -> str:
         """The step with its hooks: one macro of mcc.h, and a trace of each further result."""
         result, *others = self.traced
         macro = "MCC_STATUS_STEP" if self.checked else "MCC_STEP"
@@ -350,7 +360,8 @@ def _step(number: int, call: Invocation, places: dict[Buffer, str], held: Mappin
         about, views = f"fill {label(step.view.buffer.name)}", (step.view,)
     traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in views))
     text = f"{call.kernel.name}({', '.join(arguments)})"
-    return Step(number, text, about, call.kernel.head.answers_status, traced)
+    when = tuple(f"{places[b]}[0] {'!=' if wanted else '=='} 0u" for b, wanted in step.when)
+    return Step(number, text, about, call.kernel.head.answers_status, traced, when)
 
 
 def _payload(program: Program, total: int) -> memoryview:

@@ -37,6 +37,8 @@ class Walker(Protocol):
 
     def define_constants(self, graph: OnnxGraph) -> None: ...
 
+    def branch(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Known] | None: ...
+
 
 def inline(w: Walker, node: OnnxNode, inputs: Sequence[Known | None], depth: int) -> None:
     """Define the outputs of an If, Loop or Scan. CompileError if its course depends on data."""
@@ -98,6 +100,9 @@ def _walk(w: Walker, body: OnnxGraph, depth: int) -> list[Known] | None:
 
 
 def _if(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
+    condition = n.input(0)
+    if condition not in w.graph.constants:
+        return w.branch(n, condition, [_body(n.node, "then_branch"), _body(n.node, "else_branch")], depth)
     chosen = bool(_course(w, n, n.input(0), "the condition")[0])
     branch = _body(n.node, "then_branch" if chosen else "else_branch")
     w.define_constants(branch)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mccompile.importer import control, sequences
+from mccompile.importer.branch import Captures, emit_if, refused
 from mccompile.importer.extents import Numbers, asked, computed
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
 from mccompile.importer.narrow import HELD_IN, held, keeps_type, require_readable
@@ -58,6 +59,7 @@ class _Converter:
     folded_bytes: int = 0
     narrow: dict[Value, str] = field(default_factory=dict)
     varying: dict[Value, Numbers] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
@@ -91,6 +93,44 @@ class _Converter:
         else:
             named = zip(node.inputs, known, strict=True)
             self._tensors(node, [None if v is None else require_tensor(node, n, v) for n, v in named], depth)
+
+    def branch(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Known] | None:
+        """The results of one of two nested graphs, as a condition says at run time; None where one cannot be
+        converted."""
+        if len(bodies[0].outputs) != len(bodies[1].outputs):
+            raise n.error("the branches have different numbers of outputs")
+        made = [self._closed(n, body, kind, depth) for body, kind in zip(bodies, ("then", "else"), strict=True)]
+        failed = [part for part in made if isinstance(part, list)]
+        if len(failed) == len(made) or any(_unsupported_in(errors) for errors in failed):
+            self.errors += [e for errors in failed for e in errors]
+            return None
+        branches = [part for part in made if not isinstance(part, list)]
+        if failed:
+            first = failed[0][0] if failed[0] else None
+            kind = ("then", "else")[[isinstance(part, list) for part in made].index(True)]
+            self.notes.append(
+                f"the {kind} branch of {n.node.name!r} cannot be computed with these shapes: where it is to be, "
+                f"run answers MCC_E_DIM" + (f" ({first.rule})" if first else "")
+            )
+            branches.insert(["then", "else"].index(kind), refused(f"{n.node.name}.{kind}", branches[0][0]))
+        named = [o or f"{n.node.name}.unused{i}" for i, o in enumerate(n.node.outputs)]
+        return emit_if(n, condition, branches, named)
+
+    def _closed(
+        self, n: Import, body: OnnxGraph, kind: str, depth: int
+    ) -> tuple[Graph, Captures] | list[CompileError]:
+        """A nested graph as one of its own, or the reasons why it cannot be converted."""
+        inner = Graph(f"{n.node.name}.{kind}")
+        names = Captures(inner, self.values, self.graph, self.varying)
+        walker = _Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
+        walker.notes = self.notes
+        walker.define_constants(body)
+        walker.run(body.nodes, depth)
+        outputs = [v.name for v in body.outputs]
+        if walker.errors or any(name in walker.poisoned for name in outputs):
+            return walker.errors
+        bind_outputs(inner, names, outputs)
+        return inner, names
 
     def _skip(self, node: OnnxNode) -> None:
         """A node that reads what could not be converted; it is an error of its own only if nothing knows it."""
@@ -246,6 +286,11 @@ def _onnx_value(name: str, value: Value | None) -> OnnxValue | None:
     return None if value is None else OnnxValue(name, value.dtype.name, value.shape)
 
 
+def _unsupported_in(errors: list[CompileError]) -> bool:
+    """Whether an operator is not supported at all: then it is no matter of shapes."""
+    return any(" is not supported" in e.rule for e in errors)
+
+
 def _unsupported(node: OnnxNode) -> CompileError:
     op = f"{node.domain}:{node.op_type}" if node.domain else node.op_type
     return CompileError(
@@ -259,7 +304,7 @@ def convert(prepared: Prepared, name: str) -> Graph:
     """The graph of a prepared model. Raises one CompileError that names every node it cannot convert."""
     source = prepared.model.graph
     graph = Graph(name)
-    converter = _Converter(graph)
+    converter = _Converter(graph, notes=prepared.notes)
     for given in prepared.inputs:
         value = graph.value(given.name, _tensor_type(given))
         graph.inputs.append(value)
@@ -273,7 +318,7 @@ def convert(prepared: Prepared, name: str) -> Graph:
         known = converter.values[output.name]
         if isinstance(known, Value) and known in converter.narrow:
             raise CompileError(f"output {output.name!r} of {converter.narrow[known]} is not supported")
-    _bind_outputs(graph, converter.values, [v.name for v in source.outputs])
+    bind_outputs(graph, converter.values, [v.name for v in source.outputs])
     graph.remove_dead()
     graph.verify()
     return graph
@@ -300,7 +345,7 @@ def _tensor_type(value: OnnxValue) -> TensorType:
     return TensorType(DTYPES[value.dtype], shape)
 
 
-def _bind_outputs(graph: Graph, values: dict[str, Known], names: list[str]) -> None:
+def bind_outputs(graph: Graph, values: dict[str, Known], names: list[str]) -> None:
     """Give each output a value of its own, named as the output: inputs, constants and twins are copied."""
     produced = {r for n in graph.nodes for r in n.results}
     for name in names:

@@ -7,7 +7,7 @@ Grammar (see `graph_text` for printing and parsing)::
     count    = "count" name "=" value            (the value that holds such a symbol, if a node counts it)
     param    = value ":" type
     const    = value "=" "const" [literal] ":" type [";" "sha256=" digest]
-    node     = value {"," value} "=" op "(" [operand {"," operand}] ")" [attributes]
+    node     = value {"," value} "=" op "(" [operand {"," operand}] ")" [attributes] ["regions" "{" {graph} "}"]
                ["with" "(" value {"," value} ")"] {"pre" int body} {"post" int body}
                ":" type {"," type} [";" origin {"+" origin}]
     operand  = value | "_"                       (absent)
@@ -22,7 +22,7 @@ lists the extra operands their variables ``x0 x1 ...`` read, broadcast to that o
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,7 +65,9 @@ class Digest:
 class Node:
     """An operator applied to values; see the module's text for ``pre``, ``post`` and ``extras``.
 
-    ``origins`` are the names of the ONNX nodes it came from, that of its own operator first.
+    ``origins`` are the names of the ONNX nodes it came from, that of its own operator first. ``regions`` are the
+    graphs of which an `if` computes one: their inputs are its operands behind the condition, their outputs its
+    results.
     """
 
     op: Op
@@ -75,6 +77,7 @@ class Node:
     pre: dict[int, ex.Expr] = field(default_factory=dict)
     post: dict[int, ex.Expr] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
+    regions: list[Graph] = field(default_factory=list)
     verified: tuple[object, ...] = field(default=(), init=False, repr=False)
     """The `typed_parts` that were last found right."""
 
@@ -107,7 +110,8 @@ class Node:
         """All that its types being right depends on. Each part is immutable: as long as they are the same ones,
         passes that leave a node as it is need not have it verified again."""
         types = [None if v is None else v.type for v in (*self.operands, None, *self.extras, None, *self.results)]
-        return (self.op, *types, *self.pre, *self.pre.values(), None, *self.post, *self.post.values())
+        bodies = (*self.pre, *self.pre.values(), None, *self.post, *self.post.values())
+        return (self.op, *types, *bodies, None, *(v.type for g in self.regions for v in (*g.inputs, *g.outputs)))
 
     def operand_types(self) -> list[TensorType | None]:
         """Operand types as the operator sees them: after the prologues."""
@@ -122,6 +126,7 @@ class Node:
     def infer(self) -> list[TensorType]:
         """Result types by the operator's rule, epilogues applied. Raises TypeRuleError."""
         types = list(self.op.infer(*self.operand_types()))
+        types += [v.type for v in self.regions[0].outputs] if self.regions else []
         for i, body in self.post.items():
             kept = types[i].dtype if types[i].dtype.compute == body.dtype else body.dtype
             types[i] = types[i].with_dtype(kept)
@@ -134,12 +139,21 @@ class Node:
         """
         if self.varies:
             raise UndecidedError(f"{self.where} has no value before its extents are known")
+        if self.regions:
+            return self._evaluate_region(values, wide)
         arrays = self.operand_arrays(values, wide)
         with np.errstate(all="ignore"):
             results = list(self.op.evaluate_wide(*arrays) if wide else self.op.evaluate(*arrays))
         for i, body in self.post.items():
             results[i] = self._apply(body, results[i], values, wide)
         return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
+
+    def _evaluate_region(self, values: Mapping[Value, Array], wide: bool) -> list[Array]:
+        condition, *given = (values[v] for v in self.operands if v is not None)
+        chosen = self.regions[0 if condition.reshape(-1)[0] else 1]
+        inputs = {v.name: a for v, a in zip(chosen.inputs, given, strict=True)}
+        results = chosen.evaluate(inputs, wide)
+        return [results[v.name] for v in chosen.outputs]
 
     def operand_arrays(self, values: Mapping[Value, Array], wide: bool = False) -> list[Array | None]:
         """Operands as the operator sees them: after the prologues."""
@@ -226,9 +240,11 @@ class Graph:
         extras: Iterable[Value] = (),
         pre: Mapping[int, ex.Expr] | None = None,
         post: Mapping[int, ex.Expr] | None = None,
+        regions: Iterable[Graph] = (),
     ) -> list[Value]:
         """Append a node and return its results, typed by the operator's rule."""
-        node = Node(op, list(operands), [], list(extras), dict(pre or {}), dict(post or {}), origins)
+        bodies = dict(pre or {}), dict(post or {})
+        node = Node(op, list(operands), [], list(extras), *bodies, origins, list(regions))
         types = node.infer()
         node.results = [self.value(n, t) for n, t in zip(names, types, strict=True)]
         self.nodes.append(node)
@@ -251,6 +267,13 @@ class Graph:
             node.operands = [new if v is old else v for v in node.operands]
             node.extras = [new if v is old else v for v in node.extras]
         self.outputs = [new if v is old else v for v in self.outputs]
+
+    def all_regions(self) -> Iterator[Graph]:
+        """The graphs inside of nodes, at any depth."""
+        for node in self.nodes:
+            for region in node.regions:
+                yield region
+                yield from region.all_regions()
 
     def remove_dead(self) -> int:
         """Drop nodes and constants nothing reads. Returns how many nodes went."""
@@ -298,6 +321,8 @@ class Graph:
                 raise InternalError(f"constant {v} has elements of {data.dtype}{list(data.shape)}")
         for node in self.nodes:
             verify_node(node, defined)
+            for region in node.regions:
+                region.verify()
             defined.update(node.results)
             names.extend(r.name for r in node.results)
         for v in self.outputs:
@@ -345,6 +370,10 @@ def _verify_types(node: Node) -> None:
         raise InternalError(f"{node.where}: {e}") from e
     if len(types) != len(node.results):
         raise InternalError(f"{node.where}: {len(node.results)} results but its rule gives {len(types)}")
+    for region in node.regions:
+        inside = [[v.type for v in of] for of in (region.inputs, region.outputs)]
+        if inside != [node.operand_types()[1:], [r.type for r in node.results]]:
+            raise InternalError(f"{node.where}: inputs or outputs of @{region.name} are not those of the node")
     for inferred, r in zip(types, node.results, strict=True):
         r.type.verify()
         if (inferred.dtype, inferred.shape) != (r.dtype, r.shape):

@@ -51,6 +51,9 @@ def _node_text(node: Node) -> str:
     text = f"  {', '.join(map(value_text, node.results))} = {node.op.name}"
     text += f"({', '.join(map(value_text, node.operands))})"
     text += op_text(node.op).removeprefix(node.op.name)
+    if node.regions:
+        inner = "".join(f"\n    {line}" for g in node.regions for line in print_graph(g).splitlines())
+        text += f" regions {{{inner}\n  }}"
     if node.extras:
         text += f" with({', '.join(map(value_text, node.extras))})"
     for key, bodies in (("pre", node.pre), ("post", node.post)):
@@ -73,9 +76,9 @@ def print_graph(graph: Graph) -> str:
 
 def arrays(graph: Graph) -> dict[str, Array]:
     """The constants that the text shows by digest only, by name: the content of ``<file>.npz``."""
-    return {
-        v.name: a for v, a in graph.constants.items() if isinstance(a, np.ndarray) and a.size > INLINE_LIMIT
-    }
+    graphs = [graph, *graph.all_regions()]
+    constants = [(v.name, a) for g in graphs for v, a in g.constants.items()]
+    return {name: a for name, a in constants if isinstance(a, np.ndarray) and a.size > INLINE_LIMIT}
 
 
 def parse_op(
@@ -160,6 +163,17 @@ class _GraphParser:
                 self.s.expect(",")
             values.append(self.use())
         return values
+
+    def regions(self) -> list[Graph]:
+        """The graphs inside of a node, which have names and extents of their own."""
+        found: list[Graph] = []
+        self.s.expect("{")
+        while not self.s.accept("}"):
+            inner = _GraphParser(self.s.source, self.lookup, self.data, self.s.path)
+            inner.s.at = self.s.at
+            found.append(inner.parse())
+            self.s.at = inner.s.at
+        return found
 
     def define(self, name: str, type_: TensorType) -> Value:
         if name in self.values:
@@ -246,7 +260,8 @@ class _GraphParser:
             extras = [v for v in self.use_list(")") if v is not None]
         types = [None if v is None else v.type for v in operands]
         op = parse_op(op_name, attributes, self.lookup, types, self.s.extents)
-        node = Node(op, operands, [], extras)
+        regions = self.regions() if self.s.accept("regions") else []
+        node = Node(op, operands, [], extras, regions=regions)
         self.bodies(node)
         self.s.expect(":")
         for i, name in enumerate(names):

@@ -9,9 +9,9 @@ Grammar (printing and parsing in `kernel_text`)::
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
               "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["near" "(" int ":" int ")"]
-              ["args" "(" names ")"] ["means" (meaning | string)]
+              ["args" "(" names ")"] ["means" (meaning | string)] ["when" "(" ["!"] name {"," ["!"] name} ")"]
               [";" origin {"+" origin}]
-            | "fill" view num
+            | "fill" view num ["when" ...]
             | "{" {step} "}"
     meaning = [op [attributes]] "(" [operand {"," operand}] ")" ["with" "(" view {"," view} ")"] "->" view {"," view}
     operand = view | "_"                                  (absent)
@@ -288,6 +288,10 @@ class Logical:
     missing: str = ""
 
 
+Condition = tuple[Buffer, bool]
+"""A buffer of one bool, and what it has to be."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One kernel call. ``kernel`` names the template ``<family>.<variant>``; ``params`` is its dataclass.
@@ -297,7 +301,8 @@ class Call:
     the kernel reads each element before it writes the same one. ``near`` is an operand and a distance: the
     operand's buffer may lie over that of results[0] from as many bytes behind its beginning on, because what
     the kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals.
-    ``counts`` hold extents that kernels have counted, on which numbers of this call depend.
+    ``counts`` hold extents that kernels have counted, on which numbers of this call depend. It is made ``when`` all
+    of some conditions hold.
     ``step`` numbers follow from the position in the program. ``logical`` is for who evaluates the operator; no kernel
     reads it.
     """
@@ -317,6 +322,7 @@ class Call:
     near: tuple[int, int] | None = None
     logical: Logical | None = field(default=None, compare=False)
     counts: tuple[Buffer, ...] = ()
+    when: tuple[Condition, ...] = ()
 
     @property
     def inputs(self) -> tuple[View | None, ...]:
@@ -352,7 +358,8 @@ class Call:
 
     def buffers(self) -> list[Buffer]:
         views = [v.buffer for v in self.views()]
-        return list(dict.fromkeys([*views, *([self.scratch] if self.scratch else []), *self.counts]))
+        scratch = [self.scratch] if self.scratch else []
+        return list(dict.fromkeys([*views, *scratch, *self.counts, *(b for b, _ in self.when)]))
 
 
 def number_names(call: Call) -> dict[str, int]:
@@ -372,13 +379,14 @@ class Fill:
 
     view: View
     value: float
+    when: tuple[Condition, ...] = ()
 
     def at(self, values: Mapping[str, int]) -> Fill:
         """The fill of its view where symbols of extents have values."""
-        return Fill(self.view.at(values), self.value)
+        return replace(self, view=self.view.at(values))
 
     def buffers(self) -> list[Buffer]:
-        return [self.view.buffer]
+        return list(dict.fromkeys([self.view.buffer, *(b for b, _ in self.when)]))
 
 
 @dataclass(frozen=True)
@@ -443,9 +451,10 @@ class KernelModule:
             for b in step.buffers():
                 if b not in known:
                     raise InternalError(f"buffer {b.name} is not declared")
-            early = [b for b in (step.counts if isinstance(step, Call) else ()) if b not in written]
+            asked = [*(b for b, _ in step.when), *(step.counts if isinstance(step, Call) else ())]
+            early = [b for b in asked if b not in written]
             if early:
-                raise InternalError(f"the extent in {early[0].name} is used before it is counted")
+                raise InternalError(f"what is in {early[0].name} is asked for before it is known")
             verify_step(step, written)
         for b in self.buffers:
             if b.kept and b not in written:

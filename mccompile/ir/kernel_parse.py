@@ -13,6 +13,7 @@ from mccompile.ir.kernel import (
     Block,
     Buffer,
     Call,
+    Condition,
     Fill,
     Halo,
     KernelModule,
@@ -215,7 +216,7 @@ class _Parser:
         step: Call | Fill
         if self.s.accept("fill"):
             view = self.view()
-            step = Fill(view, literal(self.s.pattern(_NUMBER, "a number")))
+            step = Fill(view, literal(self.s.pattern(_NUMBER, "a number")), self.conditions())
         else:
             self.s.expect("call")
             step = self.call()
@@ -241,6 +242,7 @@ class _Parser:
         near = self.near(len(reads))
         args = tuple(self.items("args"))
         logical = self.logical() if self.s.accept("means") else None
+        when = self.conditions()
         if any(not 0 <= i < len(reads) + len(extras) for i in inplace):
             raise ValueError(f"inplace{inplace} of {len(reads) + len(extras)} inputs")
 
@@ -252,7 +254,19 @@ class _Parser:
         return Call(
             kernel, self.op(op_name, attributes, variable), self.parameters(kernel, params), reads, tuple(results),
             extras, pre, post, scratch, inplace, args, self.s.origins(), near, logical,
+            when=when,
         ).with_counts(self.module.counts)  # fmt: skip
+
+    def conditions(self) -> tuple[Condition, ...]:
+        found: list[Condition] = []
+        if self.s.accept("when"):
+            self.s.expect("(")
+            while not self.s.accept(")"):
+                if found:
+                    self.s.expect(",")
+                wanted = not self.s.accept("!")
+                found.append((self.named(), wanted))
+        return tuple(found)
 
     def logical(self) -> Logical:
         """What the views of a call are to its operator; they must fit their buffers as those of the call."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, declaration
 from mccompile.ir.graph_text import digest
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, Logical, View, whole
+from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, KernelModule, Logical, View, whole
 from mccompile.ir.op import dataclass_text, op_text
 from mccompile.ir.program import PlanFacts, Program
 from mccompile.ir.scalar import Array
@@ -91,7 +91,12 @@ def call_text(call: Call, meaning: bool = False) -> str:
     text += f" args({','.join(call.args)})" if call.args else ""
     if meaning and call.logical is not None:
         text += f" means {_logical_text(call.logical)}"
-    return text + origins_text(call.origins)
+    return text + _when_text(call.when) + origins_text(call.origins)
+
+
+def _when_text(when: Sequence[Condition]) -> str:
+    conditions = ", ".join(f"{'' if wanted else '!'}{buffer_name(b)}" for b, wanted in when)
+    return f" when({conditions})" if when else ""
 
 
 def _logical_text(logical: Logical) -> str:
@@ -110,7 +115,7 @@ def _block_lines(block: Block, depth: int, meaning: bool) -> list[str]:
         if isinstance(step, Block):
             lines += [pad + "{", *_block_lines(step, depth + 1, meaning), pad + "}"]
         elif isinstance(step, Fill):
-            lines.append(f"{pad}fill {view_text(step.view)} {_number(step.value)}")
+            lines.append(f"{pad}fill {view_text(step.view)} {_number(step.value)}{_when_text(step.when)}")
         else:
             lines.append(pad + call_text(step, meaning))
     return lines

@@ -34,6 +34,8 @@ def evaluate(module: KernelModule, inputs: Mapping[str, Array], wide: bool = Fal
             raise CompileError(f"input {b.name} has shape {inputs[b.name].shape}, not {b.type.shape}")
         memory.write(whole(b), inputs[b.name])
     for step in module.body.linear():
+        if any(bool(memory.read(whole(b)).reshape(-1)[0]) != wanted for b, wanted in step.when):
+            continue
         if isinstance(step, Fill):
             memory.write(step.view, np.asarray(step.value))
         else:

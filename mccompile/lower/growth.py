@@ -26,7 +26,7 @@ def choose_all(graph: Graph, choose: Choose, room: int) -> dict[Node, Choice]:
     choices: dict[Node, Choice] = {}
     errors: list[CompileError] = []
     for node in graph.nodes:
-        if node.op.name == "reshape":
+        if node.op.name == "reshape" or node.regions:
             continue
         try:
             choices[node] = choose(node, room)

@@ -10,7 +10,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, Halo, KernelModule, Logical, View, whole
+from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, Halo, KernelModule, Logical, View, whole
 from mccompile.ir.op import Op
 from mccompile.ir.types import DType, Shape, TensorType, dtype_of, row_major
 from mccompile.kernels.registry import variant
@@ -47,6 +47,8 @@ class _Builder:
         self.storage = storage
         self.module = KernelModule(graph.name, target.name)
         self.steps: list[Call | Fill] = []
+        self.when: tuple[Condition, ...] = ()
+        """What has to hold for the steps that are lowered now."""
         self.node: Node
         self._blob: dict[tuple[Value, object], Buffer] = {}
         self._arena: dict[Value, Buffer] = {}
@@ -55,8 +57,7 @@ class _Builder:
         for role, values in (("input", graph.inputs), ("output", graph.outputs)):
             for v in values:
                 self._declare(v, role)
-        for name, v in graph.counts.items():
-            self.module.counts[name] = self._declare(v, "" if v in graph.outputs else "count")
+        self.declare_counts()
 
     # -- buffers -----------------------------------------------------------------------------------------
     def _buffer(self, name: str, type_: TensorType, space: str, **rest: object) -> Buffer:
@@ -73,6 +74,15 @@ class _Builder:
             buffer.align = type_.dtype.nbytes
         self.module.buffers.append(buffer)
         return buffer
+
+    def declare_counts(self) -> None:
+        """The buffers into which kernels of the graph count."""
+        for name, v in self.graph.counts.items():
+            self.module.counts[name] = self._declare(v, "" if v in self.graph.outputs else "count")
+
+    def bind(self, value: Value, buffer: Buffer) -> None:
+        """Let a value of the graph be in a buffer that another graph has declared."""
+        self._arena[value] = buffer
 
     def _declare(self, value: Value, role: str = "") -> Buffer:
         """The buffer that holds a value (that of the value it is a reshape of)."""
@@ -110,7 +120,7 @@ class _Builder:
         if value in self.graph.constants:
             return self.packed(value, _AsIs())
         view = whole(self._declare(value))
-        if self.storage.root.get(value, value) is value:
+        if view.shape == value.shape:
             return view
         reshaped = view.reshape(value.shape)
         if isinstance(reshaped, str):
@@ -137,8 +147,9 @@ class _Builder:
         copy = self._buffer(f"{value.name}.halo", value.type, "arena", halo=halo, fill=demand.fill)
         self._copied[demand.operand] = copy
         self._fill_halo(copy)
+        origins = self.node.origins
         self.steps.append(
-            Call("copy.generic", self.node.op, None, (view,), (whole(copy),), origins=self.node.origins)
+            Call("copy.generic", self.node.op, None, (view,), (whole(copy),), origins=origins, when=self.when)
         )
         return whole(copy)
 
@@ -170,7 +181,7 @@ class _Builder:
 
     def fill(self, view: View, value: float) -> None:
         merged = collapse([view])
-        self.steps.append(Fill(view if isinstance(merged, str) else merged[0], value))
+        self.steps.append(Fill(view if isinstance(merged, str) else merged[0], value, self.when))
 
     def call(
         self,
@@ -197,7 +208,7 @@ class _Builder:
             Call(
                 kernel, op or node.op, params, tuple(reads), tuple(results), tuple(views),
                 tuple(sorted(node.pre.items())), tuple(sorted(node.post.items())),
-                scratch, inplace, origins=node.origins, logical=logical,
+                scratch, inplace, origins=node.origins, logical=logical, when=self.when,
             ).with_varying_args().with_counts(self.module.counts)
         )  # fmt: skip
 
@@ -293,23 +304,65 @@ def lower(
     Raises CompileError naming every node no kernel supports.
     """
 
-    def choice(node: Node, room: int) -> Choice:
-        return choose(node, target, force or {}, graph.constants, arena_first, costs, room)
+    def choices_of(part: Graph) -> dict[Node, Choice]:
+        def choice(node: Node, room: int) -> Choice:
+            return choose(node, target, force or {}, part.constants, arena_first, costs, room)
 
-    choices = choose_all(graph, choice, growth_bytes)
-    storage = assign_storage(graph, {n: c.offer.demands for n, c in choices.items()})
-    builder = _Builder(graph, target, storage, ports)
-    for node in graph.nodes:
-        builder.node = node
-        if node in choices:
-            start = len(builder.steps)
-            choices[node].variant.lower(node, choices[node].offer, builder)
-            builder.record(start)
-        elif storage.of(node.result) is not storage.of(node.inputs[0]):
-            _copy_reshape(node, builder)
+        return choose_all(part, choice, growth_bytes)
+
+    chosen = {g: choices_of(g) for g in (graph, *graph.all_regions())}
+    builder = _Builder(graph, target, _storage(graph, chosen[graph]), ports)
+    _lower_nodes(graph, chosen, builder)
     builder.module.body = Block(tuple(builder.steps))
     builder.module.verify()
-    return Lowered(builder.module, {n.results[0].name: c for n, c in choices.items()})
+    return Lowered(builder.module, {n.results[0].name: c for of in chosen.values() for n, c in of.items()})
+
+
+Choices = Mapping[Graph, Mapping[Node, Choice]]
+"""The kernels of a graph and of those inside of it."""
+
+
+def _storage(graph: Graph, choices: Mapping[Node, Choice]) -> Storage:
+    return assign_storage(graph, {n: c.offer.demands for n, c in choices.items()})
+
+
+def _lower_nodes(graph: Graph, chosen: Choices, b: _Builder) -> None:
+    for node in graph.nodes:
+        b.node = node
+        found = chosen[graph].get(node)
+        if node.regions:
+            _lower_if(node, chosen, b)
+        elif found is not None:
+            start = len(b.steps)
+            found.variant.lower(node, found.offer, b)
+            b.record(start)
+        elif b.storage.of(node.result) is not b.storage.of(node.inputs[0]):
+            _copy_reshape(node, b)
+
+
+def _lower_if(node: Node, chosen: Choices, b: _Builder) -> None:
+    """The steps of both graphs one after the other, those of each on condition. What a graph reads lies where it lies
+    for the graph around; its results are made in the place of the node's, or copied there."""
+    condition, *given = (b.read(v) for v in node.operands if v is not None)
+    results = [b.result(i) for i in range(len(node.results))]
+    around = b.graph, b.storage, b.when
+    for wanted, region in zip((True, False), node.regions, strict=True):
+        b.graph, b.storage = region, _storage(region, chosen[region])
+        b.when = (*b.when, (condition.buffer, wanted))
+        for inner, view in zip(region.inputs, given, strict=True):
+            b.bind(inner, view.buffer)
+        places = [(o, v, v == whole(v.buffer) and v.buffer.type == o.type)
+                  for o, v in zip(region.outputs, results, strict=True)]  # fmt: skip
+        for inner, view, direct in places:
+            if direct:
+                b.bind(inner, view.buffer)
+        b.declare_counts()
+        _lower_nodes(region, chosen, b)
+        b.node = node
+        for inner, view, direct in places:
+            if not direct:
+                b.call("copy.generic", [b.read(inner)], [view], extras=[])
+        b.graph, b.storage, b.when = around
 
 
 def _copy_reshape(node: Node, b: _Builder) -> None:

@@ -139,8 +139,11 @@ def run_listed(
     for name in names:
         remarks = Remarks()
         start = time.perf_counter()
-        with hiding(ir, name) if isinstance(ir, Graph) else nullcontext():
-            changes = known[name](ir, remarks, **{p: given[p] for p in _asked(known[name])})
+        asked = {p: given[p] for p in _asked(known[name])}
+        changes = 0
+        for part in [*ir.all_regions(), ir] if isinstance(ir, Graph) else [ir]:
+            with hiding(part, name) if isinstance(part, Graph) else nullcontext():
+                changes += known[name](part, remarks, **asked)
         seconds = time.perf_counter() - start
         try:
             ir.verify()

@@ -182,6 +182,7 @@ def _kept(b: Buffer, keep_inputs: bool) -> bool:
 def _touched(step: Call | Fill) -> Iterator[Buffer]:
     views = [step.view] if isinstance(step, Fill) else [v for v in (*step.inputs, *step.results) if v is not None]
     yield from (v.buffer for v in views if v.buffer.space != "blob")
+    yield from (b for b, _ in step.when)
     if isinstance(step, Call):
         yield from step.counts
     if isinstance(step, Call) and step.scratch is not None:
@@ -242,8 +243,8 @@ class _Memory:
         for v in call.inputs:
             if v is not None and v.buffer.space != "blob":
                 self._expect(f"{where} reads {v.buffer.name}", v.buffer, self._read(v))
-        for b in call.counts:
-            self._expect(f"{where} uses the extent in {b.name}", b, self._all(b))
+        for b in (*call.counts, *(b for b, _ in call.when)):
+            self._expect(f"{where} asks for what is in {b.name}", b, self._all(b))
         regions = [(r.buffer, self._units(r)) for r in call.results]
         if call.scratch is not None:
             regions.append((call.scratch, self._all(call.scratch)))

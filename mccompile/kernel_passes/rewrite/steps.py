@@ -12,8 +12,10 @@ Step = Call | Fill
 
 
 def is_copy(step: Step | None) -> bool:
-    """True if a step moves elements unchanged, of which it is known how many there are."""
-    return isinstance(step, Call) and step.kernel == COPY and not (step.pre or step.post or step.varies)
+    """True if a step moves elements unchanged, always, and it is known how many."""
+    return isinstance(step, Call) and step.kernel == COPY and not (
+        step.pre or step.post or step.varies or step.when
+    )
 
 
 def copies(steps: Sequence[Step]) -> tuple[int, int]:
@@ -65,7 +67,7 @@ class State:
         buffer."""
         steps = [s for _, s in self.live()]
         while True:
-            read = {v.buffer for s in steps if isinstance(s, Call) for v in s.inputs if v is not None}
+            read = {b for s in steps for b in _asked(s)}
             needed = [s for s in steps if any(b in read or b.kept for b in written_buffers(s))]
             if len(needed) == len(steps):
                 break
@@ -81,6 +83,14 @@ class State:
             if not isinstance(s, Fill):
                 order.append(s)
         return order
+
+
+def _asked(step: Step) -> list[Buffer]:
+    """The buffers that a step reads, and those that say whether and how far it goes."""
+    conditions = [b for b, _ in step.when]
+    if isinstance(step, Fill):
+        return conditions
+    return [*conditions, *step.counts, *(v.buffer for v in step.inputs if v is not None)]
 
 
 def _note(seen: dict[Buffer, set[int]], i: int, step: Step | None) -> None:

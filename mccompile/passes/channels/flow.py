@@ -171,7 +171,7 @@ def analyse(graph: Graph, rule: Rule, may_round: bool) -> Analysis:
 
 def _visit(a: Analysis, node: Node, rule: Rule) -> None:
     stored = any(v.type.layout is not None for v in (*node.inputs, *node.results))
-    if stored or any(a.is_const(node.operands[i]) and not widens_weights(node, i) for i in node.pre):
+    if stored or node.regions or any(a.is_const(node.operands[i]) and not widens_weights(node, i) for i in node.pre):
         a.release(node, f"{node.where} is not followed")
         return
     operands = [None if v is None else _prologue(a, node, i, v) for i, v in enumerate(node.operands)]

@@ -63,7 +63,7 @@ def _ranges(graph: Graph) -> dict[Value, Range]:
 def _range(node: Node, v: Value, known: dict[Value, Range]) -> Range:
     index = node.results.index(v)
     found = ranges.anything(v.dtype)
-    if not node.pre:
+    if not node.pre and not node.regions:
         given = [None if o is None else known[o] for o in node.operands]
         found = node.op.value_range(node.operand_types(), given)[index]
     if index not in node.post:
@@ -90,7 +90,7 @@ def _makes(node: Node, chosen: set[Value]) -> bool:
 
 
 def _reads(node: Node, v: Value, chosen: set[Value]) -> bool:
-    if v in node.extras or node.pre:
+    if v in node.extras or node.pre or node.regions:
         return False
     if node.op.elementwise is not None:
         return True

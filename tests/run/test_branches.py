@@ -1,0 +1,118 @@
+"""If whose condition is computed at run time: one branch is run, on either course."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+import mccompile
+from mccompile import driver
+from mccompile.ir import files
+from mccompile.ir.errors import CompileError
+from mccompile.kernels.registry import params_of
+from mccompile.ops.registry import lookup
+from tests.support.small_models import Array, Maker
+
+
+def _body(m: Maker, outputs: Sequence[str], shape: Sequence[int]) -> onnx.GraphProto:
+    infos = [helper.make_tensor_value_info(o, TensorProto.FLOAT, shape) for o in outputs]
+    return helper.make_graph(m.nodes, "body", [], infos, m.weights)
+
+
+def _branching() -> onnx.ModelProto:
+    """A branch with a branch inside; one that gives what it captured; a value that both and the rest read."""
+    m = Maker()
+    x = m.input("x", [2, 8])
+    shared = m.node("Neg", [x], "shared")
+    total = m.node("ReduceSum", [x], "total", keepdims=0)
+    yes = Maker(seed=1)
+    yes.node("MatMul", [x, yes.weight((8, 8))], "product")
+    inner_yes, inner_no = Maker(seed=2), Maker(seed=3)
+    inner_yes.node("Relu", ["product"], "inner_then")
+    inner_no.node("Sub", ["product", "shared"], "inner_else")
+    inner = {
+        "then_branch": _body(inner_yes, ["inner_then"], [2, 8]),
+        "else_branch": _body(inner_no, ["inner_else"], [2, 8]),
+    }
+    large = yes.node("Greater", [total, yes.const(np.float32(3))])
+    yes.node("If", [large], "then_out", **inner)
+    yes.node("Add", ["then_out", shared], "then_sum")
+    no = Maker(seed=4)
+    rows = no.node("Reshape", [x, no.const(np.array([1, 2, 8]))])
+    no.node("Conv", [rows, no.weight((2, 2, 3))], "rows", pads=[1, 1])
+    no.node("Reshape", ["rows", no.const(np.array([2, 8]))], "else_sum")
+    no.node("Identity", [shared], "else_out")
+    then, other = _body(yes, ["then_sum", "product"], [2, 8]), _body(no, ["else_sum", "else_out"], [2, 8])
+    condition = m.node("Greater", [total, m.const(np.float32(0))])
+    m.nodes.append(helper.make_node("If", [condition], ["a", "b"], then_branch=then, else_branch=other))
+    m.node("Mul", ["a", shared], "y")
+    infos = [helper.make_tensor_value_info(o, TensorProto.FLOAT, [2, 8]) for o in ("y", "b")]
+    graph = helper.make_graph(m.nodes, "branching", m.inputs, infos, m.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _inputs() -> list[Array]:
+    drawn = np.random.default_rng(5).normal(0, 1, (2, 8)).astype(np.float32)
+    return [drawn + shift for shift in (np.float32(1), np.float32(0.1), np.float32(-1), np.float32(0.5))]
+
+
+@pytest.mark.parametrize(("target", "level"), [("generic", "O0"), ("native", "O2"), ("native", "Os")])
+def test_the_branch_that_the_condition_says_is_run(target: str, level: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    onnx.save(_branching(), path)
+    mccompile.compile(path, tmp_path / "out", target=target, opt_level=level)
+    network = mccompile.load(tmp_path / "out")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    taken = set()
+    for x in _inputs():
+        network.fill_arenas(0xFF)
+        got = network.run({"x": x})
+        taken.add((x.sum() > 0, x.sum() > 3))
+        for name, wanted in zip(("y", "b"), session.run(None, {"x": x}), strict=True):
+            np.testing.assert_allclose(got[name], wanted, rtol=2e-5, atol=2e-6)
+    assert len(taken) == 3
+
+
+def test_every_form_is_a_text_that_is_read_again(tmp_path: Path) -> None:
+    onnx.save(_branching(), tmp_path / "net.onnx")
+    compilation = driver.import_graph(tmp_path / "net.onnx", driver.Options(target="generic"))
+    meant = compilation.graph.evaluate({"x": _inputs()[0]})
+
+    def observe(stage: str, ir: files.IR) -> None:
+        text = files.text_of(ir)
+        files.save(tmp_path / "x.mcir", ir)
+        assert files.text_of(files.load(tmp_path / "x.mcir", lookup, params_of)) == text, stage
+
+    driver.compile_program(compilation, observe)
+    for name, array in compilation.graph.evaluate({"x": _inputs()[0]}).items():
+        np.testing.assert_allclose(array, meant[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_branch_that_cannot_be_computed_ends_the_run(tmp_path: Path) -> None:
+    """As in networks for two sampling rates, whose windows are of different lengths."""
+    m = Maker()
+    m.input("x", [1, 4])
+    flag = m.input("flag", [], TensorProto.BOOL)
+    yes, no = Maker(), Maker(seed=2)
+    yes.node("MatMul", ["x", yes.weight((4, 3))], "then_out")
+    no.node("MatMul", ["x", no.weight((5, 3))], "else_out")
+    m.nodes.append(helper.make_node(
+        "If", [flag], ["y"], name="rate", then_branch=_body(yes, ["then_out"], [1, 3]),
+        else_branch=_body(no, ["else_out"], [1, 3]),
+    ))  # fmt: skip
+    info = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])
+    graph = helper.make_graph(m.nodes, "rates", m.inputs, [info], m.weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "net.onnx")
+    made = mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="native")
+    assert any("else branch of 'rate' cannot be computed" in note for note in made.notes)
+    network = mccompile.load(tmp_path / "out")
+    assert network.run({"x": np.ones((1, 4), np.float32), "flag": np.array(True)})["y"].shape == (1, 3)
+    with pytest.raises(CompileError, match="status 12"):
+        network.run({"x": np.ones((1, 4), np.float32), "flag": np.array(False)})
