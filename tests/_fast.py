@@ -72,7 +72,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     item.user_properties.append(("cpu_seconds", _cpu_seconds() - item.stash[STARTED]))
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def say_cpu_seconds(terminalreporter: Any, config: pytest.Config) -> None:
     if config.getoption("markexpr") != "fast":
         return
     seconds: dict[str, float] = {}

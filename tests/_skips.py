@@ -2,7 +2,8 @@
 
 ``tests/conftest.py`` imports the two hooks; tests call ``needs_tool``, ``needs_sanitizers`` and ``needs_shared``.
 A tool is missing also where it is there in part: a compiler without its C library, clang without the run-time of its
-sanitizers. A skip names what to install.
+sanitizers. A skip names what to install. Tests that run the code of a processor which this machine has not
+(``needs_target``) are skipped everywhere; how many is said at the end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+NO_PROCESSOR = "this machine has no processor"
+"""How the reason of a skip begins that is none to fail: a processor is nothing one can install."""
 
 
 @dataclass(frozen=True)
@@ -119,3 +122,11 @@ def pytest_make_collect_report() -> Generator[None, Any, Any]:
     report = yield
     _fail_if_something_is_missing(report)
     return report
+
+
+def say_skips(terminalreporter: Any) -> None:
+    """How many tests were skipped for want of a processor."""
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    without = sum(NO_PROCESSOR in reason for reason in skipped)
+    if without:
+        terminalreporter.write_line(f"{without} skipped for want of a processor that runs their code")

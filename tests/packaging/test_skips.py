@@ -15,13 +15,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 TESTS = """\
 import pytest
-from tests._skips import needs_shared, needs_tool
+from tests._skips import NO_PROCESSOR, needs_shared, needs_tool
 
 def test_tool():
     needs_tool("no-such-compiler")
 
 def test_shared():
     needs_shared("no/such/file")
+
+def test_processor():
+    pytest.skip(f"{NO_PROCESSOR} of x86-64-v9")
 
 def test_other_reason():
     pytest.skip("not on this target")
@@ -30,11 +33,13 @@ def test_other_reason():
 
 @pytest.mark.parametrize(
     ("variables", "skipped", "failed"),
-    [({}, 3, 0), ({"CI": "true"}, 1, 2), ({"MCC_CI": "1"}, 1, 2), ({"CI": "true", "MCC_CI": "0"}, 3, 0)],
+    [({}, 4, 0), ({"CI": "true"}, 2, 2), ({"MCC_CI": "1"}, 2, 2), ({"CI": "true", "MCC_CI": "0"}, 4, 0)],
 )
 def test_missing_things(tmp_path: Path, variables: dict[str, str], skipped: int, failed: int) -> None:
     (tmp_path / "conftest.py").write_text(
-        "from tests._skips import pytest_make_collect_report, pytest_runtest_makereport\n"
+        "from tests._skips import pytest_make_collect_report, pytest_runtest_makereport, say_skips\n"
+        "def pytest_terminal_summary(terminalreporter):\n"
+        "    say_skips(terminalreporter)\n"
     )
     (tmp_path / "test_it.py").write_text(TESTS)
     clean = {k: v for k, v in os.environ.items() if k not in ("CI", "MCC_CI") and not k.startswith("PYTEST")}
@@ -47,6 +52,7 @@ def test_missing_things(tmp_path: Path, variables: dict[str, str], skipped: int,
     )
     expected = f"{failed} failed, {skipped} skipped" if failed else f"{skipped} skipped"
     assert expected in result.stdout.splitlines()[-1], result.stdout
+    assert "1 skipped for want of a processor" in result.stdout
     assert (result.returncode != 0) == bool(failed)
     if failed:
         assert "needs no-such-compiler" in result.stdout
