@@ -239,7 +239,7 @@ def check_folder(
         stack=stack,
         trace=layers,
         ties=ties,
-        notes=tuple(compilation.notes),
+        notes=(*compilation.notes, *(judge.notes if judge is not None else ())),
         measured=measured,
     )
 

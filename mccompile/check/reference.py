@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, fixed_arrays
 from mccompile.importer.prepare import prepare
 from mccompile.ir.errors import CompileError
@@ -32,13 +33,15 @@ class Expected:
 class OnnxRuntime:
     """onnxruntime on one thread: without graph optimisations, which is the reference, and in ``others`` ways, whose
     greatest distance from it is the noise: with all optimisations; with weights that are one unit in the last place
-    off, which shows what is ill-conditioned; and models with f16 in f32."""
+    off, which shows what is ill-conditioned; and models with f16 in f32. ``notes`` say what else is unlike the file.
+    """
 
     engine: str
     names: tuple[str, ...]
     plain: Any
     others: tuple[Any, ...]
     fixed: Mapping[str, Array] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
@@ -63,6 +66,7 @@ class OnnxReference:
     engine: str
     names: tuple[str, ...]
     model: OnnxModel
+    notes: tuple[str, ...] = ()
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if the reference cannot evaluate the model."""
@@ -97,7 +101,8 @@ def open_judge(
     except ImportError:
         pass
     else:
-        data = extract_with_outputs(path, [n for n in inner if n not in outputs])
+        asked = extract_with_outputs(path, [n for n in inner if n not in outputs])
+        data = exact_products(onnxruntime, asked)
         try:
             plain = _session(onnxruntime, data, optimise=False)
         except Exception as e:
@@ -105,7 +110,8 @@ def open_judge(
         else:
             fixed = fixed_arrays(read_model(path).graph.inputs, constants) if constants else {}
             engine = f"onnxruntime {onnxruntime.__version__}"
-            return OnnxRuntime(engine, names, plain, _others(onnxruntime, data), fixed)
+            notes = () if data is asked else (UNSIGNED,)
+            return OnnxRuntime(engine, names, plain, _others(onnxruntime, data), fixed, notes)
     model = prepare(read_model(path), dims, input_shapes, constants).model
     known = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
     return OnnxReference(f"onnx.reference ({why})", tuple(n for n in names if n in known), model)
@@ -118,6 +124,7 @@ def _session(onnxruntime: Any, model: bytes, optimise: bool) -> Any:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    keep_exact(onnxruntime, options)
     return onnxruntime.InferenceSession(
         model, options, providers=["CPUExecutionProvider"], disabled_optimizers=WRONG_OPTIMISERS
     )

@@ -19,6 +19,7 @@ from mccompile.onnxio.schema import (
     since_version,
     versions,
 )
+from mccompile.onnxio.unsigned import unsigned_products
 from mccompile.onnxio.variants import jitter_weights, widen_f16
 from mccompile.onnxio.write import extract_with_outputs, model_to_bytes, tensor_names, write_model
 
@@ -54,6 +55,7 @@ __all__ = [
     "since_version",
     "subgraphs",
     "tensor_names",
+    "unsigned_products",
     "versions",
     "widen_f16",
     "write_model",

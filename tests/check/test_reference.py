@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from mccompile.check import saturation
+from mccompile.check.check import check
 from mccompile.check.reference import OnnxReference, OnnxRuntime, open_judge, random_inputs
+from mccompile.driver import Options
 from mccompile.ir.errors import CompileError
 from mccompile.ir.types import DTYPES, TensorType
 from tests.check.conftest import save, small_net
@@ -113,3 +116,21 @@ def test_random_inputs_are_as_documented() -> None:
     assert set(one["i64"].tolist()) == {0, 1}
     assert one["u8"].min() >= 0
     assert one["i8"].max() > 64
+
+
+@pytest.mark.parametrize("saturates", [False, True])
+def test_products_of_bytes_that_saturate_are_judged_as_unsigned_ones(
+    saturates: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a processor without VNNI: the largest bytes, and a note."""
+    monkeypatch.setattr(saturation, "_saturates", lambda _: saturates)
+    node, x = helper.make_node("MatMulInteger", ["x", "w"], ["y"]), {"x": np.full((1, 8), 255, np.uint8)}
+    types = {"x": (TensorProto.UINT8, [1, 8])}, {"y": (TensorProto.INT32, [1, 2])}
+    path = save(tmp_path / "m.onnx", [node], *types, {"w": np.full((8, 2), 127, np.int8)})
+    judge = open_judge(path, ["y"])
+    assert judge.notes == ((saturation.UNSIGNED,) if saturates else ())
+    if saturates:
+        assert judge.run(x).values["y"].tolist() == [[8 * 255 * 127] * 2]
+        found = check(path, Options(target="generic"), inputs=x)
+        assert found.ok, found.lines()
+        assert saturation.UNSIGNED in found.notes

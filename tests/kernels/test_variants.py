@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 
 import mccompile
@@ -28,6 +27,7 @@ from tests.kernels.cases_winograd import WINOGRAD
 from tests.kernels.halos import FREE, HALOS
 from tests.support.compiled import keep_layouts, store_channels_last
 from tests.support.harness import SANITIZERS, SPLIT, build
+from tests.support.judge import plain_session
 from tests.support.opcases import Built, CaseLibrary, mismatch
 from tests.support.targets import NARROW, WIDE, needs_target
 
@@ -59,10 +59,7 @@ def inputs_of(model: onnx.ModelProto, seed: int) -> dict[str, Array]:
 
 
 def ort_run(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Array]:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, inputs))
+    return list(plain_session(model.SerializeToString()).run(None, inputs))
 
 
 def placed(case: VariantCase, number: int, target: str, folder: Path, force: dict[str, str]) -> Compilation:

@@ -12,7 +12,6 @@ from typing import Any
 import cffi
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.codegen.files import header_text, runtime_files
@@ -29,6 +28,7 @@ from mccompile.run.memory import Allocate, aligned_bytes
 from mccompile.targets.target import Target, runs_here
 from tests._skips import needs_tool
 from tests.support.draw import SeededDraw
+from tests.support.judge import plain_session
 from tests.support.precompiled import precompiled
 from tests.support.uses import check_uses
 
@@ -74,11 +74,7 @@ def case_model(front_end: FrontEnd, case: Case, opset: int = ORT_OPSET) -> onnx.
 
 def ort_outputs(model: onnx.ModelProto, case: Case) -> list[np.ndarray[Any, Any]]:
     """onnxruntime's answer, all optimisations off."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, case_inputs(case)))
+    return list(plain_session(model.SerializeToString()).run(None, case_inputs(case)))
 
 
 def case_inputs(case: Case) -> dict[str, np.ndarray[Any, Any]]:

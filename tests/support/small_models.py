@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+
+from tests.support.judge import plain_session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _OPSET = 17
@@ -190,9 +191,6 @@ def draw_inputs(path: Path, seed: int) -> dict[str, Array]:
 
 def ort_run(path: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """onnxruntime's outputs by name, its optimisations off."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = plain_session(path.read_bytes())
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import helper, numpy_helper
 
 from mccompile.ops.draw import SeededDraw
 from mccompile.ops.registry import front_ends
+from tests.support.judge import plain_session
 from tests.support.opcases import ORT_OPSET, OTHER_OPSETS
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -100,14 +100,6 @@ def _opsets(steps: Sequence[Step]) -> list[onnx.OperatorSetIdProto]:
     return [helper.make_opsetid("", ORT_OPSET), *(helper.make_opsetid(d, OTHER_OPSETS.get(d, 1)) for d in domains)]
 
 
-def _session(model: onnx.ModelProto) -> Any:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
 class Engine:
     """Runs single steps in onnxruntime without optimisations; a session for each step, made once."""
 
@@ -117,7 +109,7 @@ class Engine:
     def run(self, step: Step, values: Arrays) -> list[Array]:
         key = id(step)
         if key not in self._sessions:
-            self._sessions[key] = (step, _session(self._model(step, values)))
+            self._sessions[key] = (step, plain_session(self._model(step, values).SerializeToString()))
         feeds = {n: values[n] for n in step.inputs if n}
         return [np.asarray(a) for a in self._sessions[key][1].run(None, feeds)]
 
