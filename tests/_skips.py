@@ -48,6 +48,7 @@ TOOLS = {
     "qemu-arm": Tool("qemu-user"),
     "qemu-system-arm": Tool("qemu-system-arm"),
     "qemu-system-riscv32": Tool("qemu-system-misc"),
+    "cppcheck": Tool("cppcheck"),
     "valgrind": Tool("valgrind"),
 }
 """Those whose packages a reader could not guess; `.ci/run` installs the same ones."""
