@@ -24,7 +24,7 @@ from mccompile.run.build import build_program, c_compiler
 from mccompile.run.memory import Array
 from mccompile.targets.target import Target, runs_here
 
-_WRITE, _READ, _INIT, _RUN, _FENCES, _STACK = range(6)
+_WRITE, _READ, _INIT, _RUN, _FENCES, _STACK, _CLOCK = range(7)
 _BLOB = 0
 
 FENCE_BYTES = 4 * 1024
@@ -154,6 +154,13 @@ class Emulator:
     def stack_bytes(self) -> int:
         """The stack that the last run has used; 0 where nobody knows."""
         return self._word(_STACK)
+
+    def clocked(self) -> float:
+        """Instructions of the last run by the clock of a board whose emulator's time goes by instructions; 0 where it
+        is not known."""
+        self._send(struct.pack("=4I", _CLOCK, 0, 0, 0))
+        ticks, known, instructions = struct.unpack("=3Q", self._receive(24))
+        return float(ticks * instructions / known) if known else 0.0
 
     def text(self, status: int) -> str:
         """What a status that was answered means."""

@@ -16,6 +16,9 @@ from mccompile.run.elf import sections
 from mccompile.run.firmware import PARTS
 from mccompile.targets.target import Target
 
+BY_INSTRUCTIONS = ("-icount", "shift=0")
+"""Makes the time of an emulated board advance by a nanosecond with each instruction."""
+
 
 @dataclass(frozen=True)
 class StepCost:
@@ -44,7 +47,7 @@ class Measured:
         board, core: the emulated machine, and what the code was compiled for.
         stack_bytes: that the network's ``run`` has used, what it called included.
         sections: bytes of each of `PARTS`, library functions that the network needs included.
-        instructions: of the whole run; None where they could not be counted: ``note`` says why.
+        instructions: of the whole run; None where they could not be counted. ``note`` says why, or what is wanting.
         cycles: estimated, for cores of which it is known how.
         steps: in their order; they leave out what is between them, some instructions each.
     """
@@ -68,7 +71,8 @@ class Measured:
         """The totals."""
         counted = self.note
         if self.instructions is not None:
-            counted = f"{self.instructions:,} instructions"
+            counted = f"{'about ' if self.note else ''}{self.instructions:,} instructions"
+            counted += f" ({self.note})" if self.note else ""
             counted += f", about {self.cycles:,} cycles" if self.cycles is not None else ""
         sizes = " ".join(f"{name} {size:,}" for name, size in self.sections.items())
         return [
@@ -77,7 +81,9 @@ class Measured:
         ]
 
     def table(self) -> list[str]:
-        """A line for each step."""
+        """A line for each step; none where they are not told apart."""
+        if not self.steps:
+            return []
         kernels = max((len(s.kernel) for s in self.steps), default=6)
         head = f"{'step':>5} {'kernel':{kernels}} {'instructions':>13} {'share':>6} {'cycles':>13} {'per MAC':>8}"
         rows = [f"{head}  ONNX nodes"]
@@ -103,20 +109,29 @@ class Meter:
         try:
             self._counter = Counter(image, board.emulator[0])
         except CompileError as e:
-            self._note = f"instructions are not counted: {e.rule}"
+            self._note = e.rule
+
+    @property
+    def counts(self) -> bool:
+        """Whether instructions are counted; else they are told by a clock that goes by them."""
+        return self._counter is not None
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """What the emulator's command needs for it."""
-        return self._counter.arguments if self._counter else ()
+        return self._counter.arguments if self._counter else BY_INSTRUCTIONS
 
-    def measured(self, stack_bytes: int) -> Measured:
-        """The last run."""
+    def measured(self, stack_bytes: int, clocked: float = 0.0) -> Measured:
+        """The last run; ``clocked`` are its instructions by the clock, where they are not counted."""
         found = sections(self._image)
         sizes = {name: found[name].size if name in found else 0 for name in PARTS}
         core = self._target.name
         if self._counter is None:
-            return Measured(self._board.name, core, stack_bytes, sizes, note=self._note)
+            if not clocked:
+                note = f"instructions are not counted: {self._note}, and the run is longer than the clock tells"
+                return Measured(self._board.name, core, stack_bytes, sizes, note=note)
+            note = f"by the board's clock, and not by step: {self._note}"
+            return Measured(self._board.name, core, stack_bytes, sizes, round(clocked), note=note)
         slots = self._counter.last_run()
         if max(slots, default=0) >= FIRST_STEP + len(self._report["steps"]):
             raise InternalError("the instruction counter knows more steps than the report")

@@ -258,7 +258,8 @@ class Network:
         """What the last run has taken on an emulated board; None where it was on none."""
         if self._meter is None or self._emulator is None:
             return None
-        return self._meter.measured(self._emulator.stack_bytes())
+        clocked = 0.0 if self._meter.counts else self._emulator.clocked()
+        return self._meter.measured(self._emulator.stack_bytes(), clocked)
 
     def _expect_ok(self, status: int, what: str) -> None:
         if status:

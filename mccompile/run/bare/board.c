@@ -15,6 +15,8 @@ extern uint8_t __ram_start[], __ram_end[], __bulk_start[], __bulk_end[];
 int main(int argc, char **argv);
 void board_close_library(void);
 void board_main(void);
+void board_spin(uint32_t turns);
+uint64_t board_cycles(void);
 void board_fault(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t link);
 void board_trap(uint32_t cause, uint32_t place);
 int32_t board_call(int32_t (*function)(const void *), const void *argument, uint32_t *stack_end);
@@ -143,12 +145,69 @@ void *board_memory(size_t bytes)
     return found;
 }
 
+/* The clock: RISC-V counts cycles in 64 bits; the SysTick of an M-profile core counts 24 bits down to 0, and notes that
+ * it has got there. */
+static uint64_t begun;
+static uint64_t run_ticks;
+
+#if defined(__riscv)
+static void clock_start(void)
+{
+    begun = board_cycles();
+}
+
+static uint64_t clock_stop(void)
+{
+    return board_cycles() - begun;
+}
+#else
+enum { MOST_TICKS = 0xFFFFFF, SYST_ENABLE = 1, SYST_OF_CORE = 4, SYST_WAS_ZERO = 0x10000 };
+
+static volatile uint32_t *const syst = (volatile uint32_t *)0xE000E010u; /* control, reload, now */
+
+static void clock_start(void)
+{
+    syst[0] = SYST_OF_CORE;
+    syst[1] = MOST_TICKS;
+    syst[2] = 0u; /* any value empties it; the first tick loads it */
+    syst[0] = SYST_OF_CORE | SYST_ENABLE;
+    while (syst[2] == 0u) {
+    }
+    (void)syst[0]; /* forgets that it was zero */
+    begun = syst[2];
+}
+
+static uint64_t clock_stop(void)
+{
+    const uint32_t now = syst[2];
+    const bool wrapped = (syst[0] & SYST_WAS_ZERO) != 0u;
+
+    syst[0] = SYST_OF_CORE;
+    return wrapped ? 0u : begun - now;
+}
+#endif
+
 int32_t board_run(int32_t (*function)(const void *), const void *argument)
 {
     for (uint32_t *at = __stack_start; at < __stack_end; ++at) {
         *at = PAINT;
     }
-    return board_call(function, argument, __stack_end);
+    clock_start();
+    const int32_t status = board_call(function, argument, __stack_end);
+    run_ticks = clock_stop();
+    return status;
+}
+
+uint64_t board_run_ticks(void)
+{
+    return run_ticks;
+}
+
+uint64_t board_known_ticks(void)
+{
+    clock_start();
+    board_spin(BOARD_KNOWN / 2);
+    return clock_stop();
 }
 
 uint32_t board_stack_used(void)

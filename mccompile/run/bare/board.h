@@ -25,6 +25,13 @@ int32_t board_run(int32_t (*function)(const void *), const void *argument);
 /* Bytes of that stack, and of what is below it, that the last board_run has touched. */
 uint32_t board_stack_used(void);
 
+/* What the clock of the processor has advanced during the last board_run, 0: more than it can tell; and during a loop of
+ * `BOARD_KNOWN` instructions, which says how fast it is. Where the emulator's time goes by instructions (-icount), so
+ * does the clock. */
+enum { BOARD_KNOWN = 1 << 20 };
+uint64_t board_run_ticks(void);
+uint64_t board_known_ticks(void);
+
 /* Writes a line `text` and, in hexadecimal, `value` to the standard error; ends the program with a status of 2. */
 void board_fail(const char *text, uint32_t value);
 

@@ -35,6 +35,16 @@ fault:
     bl board_fault
     .pool
 
+/* void board_spin(uint32_t turns): two instructions each. */
+    .section .text.board_spin, "ax", %progbits
+    .global board_spin
+    .thumb_func
+    .type board_spin, %function
+board_spin:
+    subs r0, r0, #1
+    bne board_spin
+    bx lr
+
 /* int32_t board_call(int32_t (*function)(const void *), const void *argument, uint32_t *stack_end)
  * The process stack is the watched one, so that a fault has the main stack for its handler. */
     .section .text.board_call, "ax", %progbits

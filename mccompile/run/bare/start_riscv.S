@@ -24,6 +24,24 @@ trap:
     csrr a1, mepc
     call board_trap
 
+/* void board_spin(uint32_t turns): two instructions each. */
+    .section .text.board_spin, "ax", @progbits
+    .global board_spin
+board_spin:
+    addi a0, a0, -1
+    bnez a0, board_spin
+    ret
+
+/* uint64_t board_cycles(void): the high half is read again where the low one may have wrapped meanwhile. */
+    .section .text.board_cycles, "ax", @progbits
+    .global board_cycles
+board_cycles:
+    csrr a1, mcycleh
+    csrr a0, mcycle
+    csrr t0, mcycleh
+    bne a1, t0, board_cycles
+    ret
+
 /* int32_t board_call(int32_t (*function)(const void *), const void *argument, uint32_t *stack_end) */
     .section .text.board_call, "ax", @progbits
     .global board_call
