@@ -103,6 +103,19 @@ class Op:
         return None
 
     @property
+    def weight_axes(self) -> tuple[int, int] | None:
+        """The last two axes of operand 1, the one that is summed over before that of the result, of a product with a
+        form for weights of whole numbers: see `with_whole_weights`. None for all else."""
+        return None
+
+    def with_whole_weights(self, block: int, zero: int, bits: int, least: int) -> Op:
+        """The product of operand 0 by whole numbers [K, N], scales [blocks of K, N] and perhaps zero points alike.
+
+        For an operator with `weight_axes`; the parameters are `MatMulQuantised`'s.
+        """
+        raise NotImplementedError
+
+    @property
     def elementwise(self) -> ex.Expr | None:
         """What the only result is at each place: an expression over the operands (variable i), broadcast."""
         return None

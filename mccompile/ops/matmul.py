@@ -15,6 +15,7 @@ from mccompile.ir.structure import Nest, Structure, axis_loops, broadcast
 from mccompile.ir.types import TensorType, broadcast_shapes
 from mccompile.ops.folding import Folding, product_bytes
 from mccompile.ops.frontend import Import
+from mccompile.ops.matmul_quantised import MatMulQuantised
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
@@ -35,6 +36,13 @@ class MatMul(Op):
     @property
     def multilinear(self) -> tuple[int, ...]:
         return (0, 1)
+
+    @property
+    def weight_axes(self) -> tuple[int, int] | None:
+        return None if self.trans_a else (1, 0) if self.trans_b else (0, 1)
+
+    def with_whole_weights(self, block: int, zero: int, bits: int, least: int) -> Op:
+        return MatMulQuantised(block, zero, bits, least)
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         """Loops: leading axes, row, column; then the axis summed over."""

@@ -40,6 +40,39 @@ def dot(batch: Sequence[int], rows: int, length: int, columns: int, tail: str = 
     return VariantCase(f"dot {list(batch)} {rows} {length} {columns} {tail}", "matmul.dot", build)
 
 
+def quantised(
+    shape: Sequence[int], columns: int, block: int, dtype: str = "int8", bits: int = 8, tail: str = "plain"
+) -> VariantCase:
+    """A product of [..., M, K] by dequantised bytes [K, N]: scales of blocks of K, or of columns if there is one."""
+
+    def build(n: Net) -> Sequence[str]:
+        k, (low, high) = shape[-1], {"int8": (-128, 127), "uint8": (0, 255)}[dtype]
+        if bits == 4:
+            low, high = low // 16, low // 16 + 15
+        w = n.rng.integers(low, high + 1, (k, columns)).astype(dtype)
+        count, axis = (columns, 1) if block >= k else (-(-k // block), 0)
+        parts = n.rng.uniform(0.5, 1, count).astype(np.float32) / high, n.rng.integers(low, high + 1, count)
+        scale, zero = (a if axis else np.repeat(a, block)[:k] for a in parts)
+        given = [n.constant(w), n.constant(scale.astype(np.float32))]
+        if tail != "plain":
+            given.append(n.constant(zero.astype(dtype)))
+        y = n("MatMul", n.input(*shape), n("DequantizeLinear", *given, axis=axis))
+        return [TAILS[tail](n, y, (*shape[:-1], columns))]
+
+    name = f"quantised {list(shape)} {columns} {block} {dtype} {bits} {tail}"
+    return VariantCase(name, "matmul_quantised.packed", build)
+
+
+QUANTISED = [
+    quantised((1, 48), 20, 48),
+    quantised((1, 64), 33, 16, "uint8", 4, "residual"),
+    quantised((3, 50), 9, 16, "uint8", 8, "residual"),
+    quantised((2, 3, 64), 40, 32, "int8", 4, "swish"),
+    quantised((13, 70), 17, 20, "int8", 4),
+    quantised((2, 2050), 24, 2050, "int8", 4),
+    quantised((7, 33), 31, 33, "int8", 8, "swish"),
+    quantised((1, 2048), 5, 2048, "uint8", 8),
+]
 DOT = [
     *(
         dot((), m, k, n)
