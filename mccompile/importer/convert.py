@@ -45,7 +45,7 @@ class _Converter:
     """Walks the nodes in order; ``values`` maps ONNX names to graph values, and to sequences of them.
 
     ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded, ``narrow`` the
-    constants that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
+    values that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
     numbers of which some vary (`importer.extents`). Names in ``poisoned`` come
     from nodes that could not be converted; what depends on them is only checked for being known, so that one run
     reports every unsupported node.
@@ -235,6 +235,9 @@ class _Converter:
             if value.type.count == 0 and value not in self.graph.constants:
                 value = self.graph.constant(value.name, np.zeros(value.shape, value.dtype.numpy))
             self.values[name] = value
+        small = view.narrow_result or (view.narrow(0) if keeps_type(node) else "")
+        if small and view.outputs[0] is not None:
+            self.narrow[view.outputs[0]] = small
 
     def _constant(self, name: str, array: np.ndarray, where: str) -> Value:
         array, narrow = held(array)

@@ -43,6 +43,8 @@ class Import:
         self.expansion: list[OnnxNode] = []
         self._narrow = narrow or {}
         self._extents = extents or {}
+        self.narrow_result = ""
+        """The ONNX type of output 0, if it has a wider one in the graph."""
 
     @property
     def op_type(self) -> str:
@@ -63,7 +65,7 @@ class Import:
         return self.inputs[i] if i < len(self.inputs) else None
 
     def narrow(self, i: int) -> str:
-        """The ONNX type of input ``i`` if it is a constant held in a wider type (4-bit integers, 8-bit floats)."""
+        """The ONNX type of input ``i`` if it is held in a wider type (4-bit integers, 8-bit floats)."""
         value = self.optional(i)
         return "" if value is None else self._narrow.get(value, "")
 

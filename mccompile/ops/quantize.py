@@ -24,6 +24,9 @@ from mccompile.ops.sampling import Case, Draw
 
 WIDENED = ("i8", "u8", "i16", "u16", "i32")
 
+NARROW = {"i4": ("i8", -8, 7), "u4": ("u8", 0, 15), "i2": ("i8", -2, 1), "u2": ("u8", 0, 3)}
+"""Types of files: the type that holds them here, and their ends."""
+
 
 def _axis_of(n: Import, rank: int) -> int:
     return n.axis(n.attr("axis", 1), rank)
@@ -83,7 +86,7 @@ def _zero_point(
 def dequantize(n: Import) -> None:
     """y = (x - zero_point) * scale, computed in f32."""
     x, scale, zero = n.input(0), n.input(1), n.optional(2)
-    is_float = n.narrow(0).startswith("f8")
+    is_float = n.narrow(0).startswith("f")
     if x.dtype.name not in WIDENED and not is_float:
         raise n.error(f"elements of {x.dtype} cannot be dequantised", f"{', '.join(WIDENED)} can")
     if zero is not None and (zero.dtype != x.dtype or n.narrow(0) != n.narrow(2)):
@@ -116,9 +119,9 @@ def quantize(n: Import) -> None:
     if x.dtype.name not in ("f32", "f16", "i32"):
         raise n.error(f"elements of {x.dtype} cannot be quantised", "float, float16 and int32 can")
     asked = _number(n, "output_dtype")
-    target = zero.dtype.name if zero is not None else dtype_name(asked) if asked else "u8"
-    if target not in ("i8", "u8", "i16", "u16"):
-        raise n.error(f"quantised elements of {target} are not supported", "int8, uint8, int16 and uint16 are")
+    target = n.narrow(2) or (zero.dtype.name if zero is not None else dtype_name(asked) if asked else "u8")
+    if target not in ("i8", "u8", "i16", "u16", *NARROW):
+        raise n.error(f"quantised elements of {target} are not supported", "integers of 2, 4, 8 and 16 bits are")
     n.attr("axis", 1), _number(n, "block_size")
     operands = [x, _aligned(n, x, scale, scale, "scale")]
     quotient = ex.apply("div", ex.convert(ex.var(0, x.dtype), F32), ex.convert(ex.var(1, scale.dtype), F32))
@@ -126,6 +129,10 @@ def quantize(n: Import) -> None:
     offset = _zero_point(n, x, scale, zero, F32, operands)
     if offset != ex.num(0, F32):
         body = ex.apply("add", body, offset)
+    if target in NARROW:
+        n.narrow_result = target
+        target, low, high = NARROW[target]
+        body = ex.apply("min", ex.apply("max", body, ex.num(low, F32)), ex.num(high, F32))
     body = ex.convert(body, DTYPES[target])
     emit_map(n, lambda _, v: ex.substitute(body, lambda old: v[old.index]), operands, "")
 

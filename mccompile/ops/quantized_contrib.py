@@ -18,7 +18,7 @@ from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw
 
 
-class _Contrib(Expansion):
+class Contrib(Expansion):
     """An expansion with constants, and nodes of several results."""
 
     def constant(self, array: np.ndarray, suffix: str) -> str:
@@ -56,7 +56,7 @@ def _dynamic_quantize(n: Import) -> None:
     """
     if n.input(0).dtype.name != "f32":
         raise n.error(f"elements of {n.input(0).dtype} cannot be quantised dynamically", "float can")
-    e, x, outs = _Contrib(n), n.node.inputs[0], n.node.outputs
+    e, x, outs = Contrib(n), n.node.inputs[0], n.node.outputs
     zero, one, top = (e.constant(np.array(v, np.float32), s) for v, s in ((0, "none"), (1, "one"), (255, "top")))
     high = e.add("Max", [e.add("ReduceMax", [x], "largest", keepdims=0), zero], "high")
     low = e.add("Min", [e.add("ReduceMin", [x], "smallest", keepdims=0), zero], "low")
@@ -75,7 +75,7 @@ def _dynamic_quantize(n: Import) -> None:
 
 def _dynamic_matmul(n: Import) -> None:
     """DynamicQuantizeMatMul: a f32, b bytes, b's scale, zero point and a bias, of each column or one."""
-    e = _Contrib(n)
+    e = Contrib(n)
     q, scale, zero = e.quantized_dynamically(e.name(0))
     e.scaled_product([q, e.name(1), zero, e.name(3)], (scale, e.name(2)), e.name(4))
 
@@ -84,7 +84,7 @@ def _integer_to_float(n: Import) -> None:
     """MatMulIntegerToFloat: a, b, their scales, their zero points, a bias."""
     if n.input(2).type.count != 1:
         raise n.error(f"a scale of a of {n.input(2).type} is not supported", "one number is")
-    e = _Contrib(n)
+    e = Contrib(n)
     e.scaled_product([e.name(0), e.name(1), e.name(4), e.name(5)], (e.name(2), e.name(3)), e.name(6))
 
 
@@ -109,8 +109,6 @@ def _matmul_nbits(n: Import) -> None:
         raise n.error(f"block_size {block} is not supported", "powers of two from 16 on are")
     if n.attr("weight_prepacked", 0):
         raise n.error("weights packed for a certain processor are not supported", "export without weight_prepacked")
-    if n.optional(4) is not None:
-        raise n.error("g_idx, an order of rows, is not supported", "export weights in the order of K")
     blocks = -(-depth // block)
     stored, dtype = n.const(1, "weights"), n.input(0).dtype
     if stored.dtype != np.uint8 or stored.size != columns * blocks * (block * bits // 8):
@@ -119,38 +117,77 @@ def _matmul_nbits(n: Import) -> None:
     if scales.size != columns * blocks:
         raise n.error(f"scales {n.input(2).type} are not {columns} columns of {blocks} blocks")
     middle = 2 ** (bits - 1)
-    whole = unpack_bits(stored.reshape(columns, -1), bits, blocks * block)[:, :depth]
-    e = _Contrib(n)
-    weights = e.constant(np.ascontiguousarray((whole - middle).astype(np.int8).T), "weights")
-    # One block is a scale for each column: then the sums themselves can be scaled.
+    whole = unpack_bits(stored.reshape(columns, -1), bits, blocks * block)[:, :depth].T - middle
     turned = np.ascontiguousarray(scales.reshape(columns, blocks).T)
-    parts = [weights, e.constant(turned[0] if blocks == 1 else turned, "scales")]
-    if n.optional(3) is not None:
-        parts.append(e.constant(_zeros(n, bits, columns, blocks, middle), "zeros"))
-    how = {"axis": 1} if blocks == 1 else {"axis": 0, "block_size": block}
-    real = e.add("DequantizeLinear", parts, "real_weights", **how)
+    zeros = _zeros(n, bits, columns, blocks, middle)
+    e = Contrib(n)
+    left, order, groups = e.name(0), *_rows(n, depth, blocks)
+    if order is not None:
+        left = e.add("Gather", [left, e.constant(order, "order")], "ordered", axis=-1)
+        whole, groups = whole[order], groups[order]
+    if zeros.dtype == np.int8:
+        real = _dequantized(e, whole, turned, zeros, groups)
+    else:  # zero points of any size: the floats themselves
+        real = e.constant((whole - zeros[groups]).astype(np.float32) * turned[groups].astype(np.float32), "floats")
     if scales.dtype != dtype.numpy:
         real = e.cast(real, dtype.name, "cast_weights")
     out, bias = n.node.outputs[0], e.name(5)
     if bias:
-        e.last("Add", [e.add("MatMul", [e.name(0), real], "product"), bias], out)
+        e.last("Add", [e.add("MatMul", [left, real], "product"), bias], out)
     else:
-        e.last("MatMul", [e.name(0), real], out)
+        e.last("MatMul", [left, real], out)
     e.finish()
 
 
+def _rows(n: Import, depth: int, blocks: int) -> tuple[np.ndarray | None, np.ndarray]:
+    """The order in which rows of the weights stand together with those of their block, None if they do, and the block
+    of each row: g_idx, or one block after the other.
+
+    g_idx 1 0 1 0 is the order 1 3 0 2: the left operand is taken in it, too.
+    """
+    block = n.attr("block_size", 0)
+    if n.optional(4) is None:
+        return None, np.arange(depth) // block
+    groups = n.const(4, "g_idx").reshape(-1)[:depth].astype(np.int64)
+    if groups.size != depth or groups.min() < 0 or groups.max() >= blocks:
+        raise n.error(f"g_idx {n.input(4).type} has no block below {blocks} for each of {depth} rows")
+    order = np.argsort(groups, kind="stable")
+    return (None if (order == np.arange(depth)).all() else order), groups
+
+
+def _dequantized(
+    e: Contrib, whole: np.ndarray, scales: np.ndarray, zeros: np.ndarray, groups: np.ndarray
+) -> str:
+    """Numbers [K, N] with the scales and zero points [blocks, N] of the ``groups`` of their rows, as floats."""
+    weights = e.constant(np.ascontiguousarray(whole.astype(np.int8)), "weights")
+    if len(scales) == 1:  # a scale for each column: then the sums themselves can be scaled
+        parts, how = (scales[0], zeros[0]), {"axis": 1}
+    else:  # groups may be of any size
+        parts, how = (scales[groups], zeros[groups]), {"axis": 0, "block_size": 1}
+    scale, zero = (e.constant(np.ascontiguousarray(a), f"parameters{i}") for i, a in enumerate(parts))
+    return e.add("DequantizeLinear", [weights, scale, zero], "real_weights", **how)
+
+
 def _zeros(n: Import, bits: int, columns: int, blocks: int, middle: int) -> np.ndarray:
-    """The zero points as int8, [blocks, N] or [N]; they are packed along the blocks, as the weights are along K."""
+    """The zero points [blocks, N], less ``middle``: int8, or float64 where they are no such numbers.
+
+    As bytes they are packed along the blocks, as the weights are along K.
+    """
+    if n.optional(3) is None:
+        return np.zeros((blocks, columns), np.int8)
     stored, each = n.const(3, "zero_points"), -(-blocks * bits // 8)
+    if stored.dtype.kind == "f" and stored.size == columns * blocks:
+        real = stored.reshape(columns, blocks).T.astype(np.float64) - middle
+        exact = (real == np.rint(real)) & (np.abs(real) < 128)
+        return real.astype(np.int8) if exact.all() else real
     if stored.dtype != np.uint8 or stored.size != columns * each:
         raise n.error(f"zero points {n.input(3).type} are not supported", f"{columns * each} packed bytes are")
-    zeros = (unpack_bits(stored.reshape(columns, each), bits, blocks) - middle).astype(np.int8)
-    return np.ascontiguousarray(zeros[:, 0] if blocks == 1 else zeros.T)
+    return (unpack_bits(stored.reshape(columns, each), bits, blocks) - middle).astype(np.int8).T
 
 
 def _reduce_mean(n: Import) -> None:
     """QLinearReduceMean: x, scale, zero; the result's scale and zero point."""
-    e = _Contrib(n)
+    e = Contrib(n)
     axes = n.attr("axes", ())
     inputs = [e.dequantized(0)]
     if axes:
@@ -167,7 +204,7 @@ def _lstm(n: Import) -> None:
 
     onnxruntime rounds x and the state of each step to 8 bits by their extremes; here they stay floats.
     """
-    e = _Contrib(n)
+    e = Contrib(n)
     reals = []
     for i, (at, suffix) in enumerate(((8, "weights"), (10, "recurrence"))):
         w = n.const(1 + i, suffix)
@@ -212,15 +249,21 @@ def _sample_to_float(d: Draw) -> Case:
 
 
 def _sample_nbits(d: Draw) -> Case:
-    bits, block = d.choice([4, 4, 8]), d.choice([16, 32])
+    bits, block = d.choice([2, 4, 4, 8]), d.choice([16, 32, 64, 128, 256])
     m, k, n = d.int(1, 4), d.int(1, 5) * 16, d.int(1, 6)
     blocks = -(-k // block)
     w = d.array((n, blocks, block * bits // 8), "u8", 0, 255)
     scales = draw_scale(d, (n * blocks,), 0.1)
     zeros = d.array((n * -(-blocks * bits // 8),), "u8", 0, 255) if d.bool() else None
+    if zeros is not None and bits == 4 and d.bool():
+        zeros = d.array((n * blocks,), "f32", 0, 15)
+    order = None
+    # onnxruntime 1.31 takes other weights than the standard's with g_idx and packed zero points, or 2 bits.
+    if bits == 4 and (zeros is None or zeros.dtype == np.float32) and d.bool():
+        order = (np.arange(k, dtype=np.int32) // block)[:: d.choice([1, -1])]
     bias = d.array((n,)) if d.bool() else None
     attrs = {"K": k, "N": n, "bits": bits, "block_size": block}
-    return Case([d.array((m, k)), w, scales, zeros, None, bias], attrs, frozenset(range(1, 6)))
+    return Case([d.array((m, k)), w, scales, zeros, order, bias], attrs, frozenset(range(1, 6)))
 
 
 def _sample_lstm(d: Draw) -> Case:

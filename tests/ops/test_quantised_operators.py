@@ -126,7 +126,41 @@ def test_weights_of_four_bits(dtype: str, blocked: bool, tmp_path: Path) -> None
     np.testing.assert_allclose(got, expected(tmp_path, feeds)[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("target", ["generic", "native"])
+def test_weights_of_a_float_product_stay_integers(target: str, tmp_path: Path) -> None:
+    """A quarter, and an eighth, of the bytes, beside the scales of blocks."""
+    for dtype, low, block, share in (("int8", -128, 0, 0.26), ("int4", -8, 32, 0.17)):
+        w = RNG(6).integers(low, -low, (256, 64)).astype(np.int8).astype(getattr(ml_dtypes, dtype, dtype))
+        scales = np.abs(floats(7, *((256 // block, 64) if block else (64,)))) + np.float32(0.1)
+        how = {"axis": 0, "block_size": block} if block else {"axis": 1}
+        nodes = [N("DequantizeLinear", ["w", "s"], ["r"], **how), N("MatMul", ["x", "r"], ["y"])]
+        feeds, folder = {"x": floats(9, 2, 256)}, tmp_path / dtype
+        folder.mkdir()
+        got = answers(folder, nodes, feeds, target, "O2", {"w": w, "s": scales})["y"]
+        spread = np.repeat(scales, block, 0) if block else scales
+        want = feeds["x"].astype(np.float64) @ (w.astype(np.float64) * spread)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
+        assert next(folder.rglob("*.mcb")).stat().st_size < share * 4 * w.size
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
+def test_activations_of_few_bits(dtype: str, tmp_path: Path) -> None:
+    """They saturate to the ends of their type, whether that is told by a zero point or by an attribute."""
+    info = ml_dtypes.iinfo(getattr(ml_dtypes, dtype))
+    scale, x, zero = np.float32(0.3), floats(5, 4, 9) * np.float32(3), np.asarray(1).astype(info.dtype)
+    number = getattr(TensorProto, dtype.upper())
+    nodes = [N("QuantizeLinear", ["x", "s", "z"], ["q"]), N("Transpose", ["q"], ["t"], perm=[1, 0]),
+             N("DequantizeLinear", ["t", "s", "z"], ["y"]),
+             N("QuantizeLinear", ["x", "s"], ["p"], output_dtype=number),
+             N("DequantizeLinear", ["p", "s"], ["u"])]  # fmt: skip
+    got = answers(tmp_path, nodes, {"x": x}, "generic", "O2", {"s": scale, "z": zero})
+    low, high = int(info.min), int(info.max)
+    whole = np.rint(x / scale)
+    np.testing.assert_array_equal(got["y"], ((np.clip(whole + 1, low, high) - 1).astype(np.float32) * scale).T)
+    np.testing.assert_array_equal(got["u"], np.clip(whole, low, high).astype(np.float32) * scale)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
 def test_weights_of_8_bit_floats(dtype: str, tmp_path: Path) -> None:
     small = getattr(ml_dtypes, dtype)
     w, scales = floats(10, 5, 4).astype(small), np.abs(floats(11, 4)) + np.float32(0.1)
@@ -211,12 +245,15 @@ def nbits(inputs: list[str], **attrs: int) -> Any:
 
 @pytest.mark.parametrize(("node", "constants", "says"), [
     (N("QuantizeLinear", ["x", "s", "z"], ["y"]), {"s": np.float32(1), "z": FOUR},
-     "QuantizeLinear of i4 is not supported"),
+     "output 'y' of i4 is not supported"),
+    (N("QuantizeLinear", ["x", "s", "z"], ["y"]),
+     {"s": np.float32(1), "z": np.zeros((), ml_dtypes.float8_e5m2)},
+     "quantised elements of f8e5m2 are not supported"),
     (N("CastLike", ["x", "z"], ["y"]), {"z": FOUR}, "CastLike of i4 is not supported"),
     (N("DequantizeLinear", ["w", "s", "z"], ["y"]), {"w": FOUR, "s": np.float32(1), "z": np.int8(0)},
      "a zero point of i8 for elements of i4"),
     (N("Identity", ["z"], ["y"]), {"z": FOUR}, "output 'y' of i4 is not supported"),
-    (nbits(["x", "b", "s", "", "g"]), NBITS, "g_idx"),
+    (nbits(["x", "b", "s", "", "g"]), {**NBITS, "g": np.full(32, 2, np.int32)}, "g_idx"),
     (nbits(["x", "b", "s"], bits=3), NBITS, "weights of 3 bits are not supported"),
     (nbits(["x", "b", "s"], block_size=24), NBITS, "block_size 24"),
     (nbits(["x", "b", "s"], block_size=32), NBITS, "scales"),
