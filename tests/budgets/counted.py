@@ -20,7 +20,7 @@ from mccompile.targets.target import resolve
 from tests.kernels.cases import VariantCase, direct, matmul, pointwise
 from tests.kernels.cases_channels import depthwise, pool, resize
 from tests.kernels.cases_conv_channels import channels
-from tests.kernels.cases_matmul import attention, dot, variable
+from tests.kernels.cases_matmul import attention, dot, quantised, variable
 from tests.kernels.cases_recurrent import RECURRENT
 from tests.kernels.cases_vectors import broadcast, layer_norm, mapped, reduced, softmax
 from tests.kernels.cases_winograd import winograd
@@ -36,6 +36,7 @@ COUNTED = [
     matmul((1, 256), 128),
     variable((2, 24, 32), (2, 32, 40)),
     dot((2,), 2, 128, 24),
+    quantised((1, 256), 48, 32, "int8", 4),
     attention((2,), 24, 24, 32, 32),
     pointwise((1, 32, 14, 14), 48, "residual"),
     direct((1, 3, 28, 28), 16, (3, 3), "clip", strides=[2, 2], **SAME),
