@@ -9,7 +9,7 @@ from typing import Any
 
 from mccompile.codegen.files import Project, make_project, project_files, source_files
 from mccompile.codegen.folder import write_folder
-from mccompile.codegen.kernels import KernelPool
+from mccompile.codegen.kernels import KernelPool, render_programs
 from mccompile.codegen.library import make_library
 from mccompile.codegen.model import ModelFacts, model_facts
 from mccompile.codegen.names import model_name
@@ -248,6 +248,7 @@ def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[P
     if options.opt_level == "Os":
         share_modules([c.program.module for c in compilations if c.program is not None])
     pool = KernelPool(name, external=True)
+    render_programs([c.program for c in compilations if c.program is not None], compilations[0].target, pool)
     facts = [compile_program(c, pool=pool) for c in compilations]
     library = make_library(pool, facts, compilations[0].target, options.split_kernels)
     return make_project(name, facts, library, options.share_arena), compilations

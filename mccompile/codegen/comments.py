@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol, runtime_checkable
 
 from mccompile.codegen.names import comment, label
+from mccompile.codegen.shared_numbers import form_of
 from mccompile.codegen.wrapping import wrap_comment
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
@@ -116,12 +118,13 @@ def _operands(calls: Sequence[Call]) -> str:
     first = calls[0]
     pre = dict(first.pre)
     texts = []
+    bodies = [dict(c.pre) for c in calls]
     for prefix, views in (("x", [c.reads for c in calls]), ("e", [c.extras for c in calls])):
         for i, view in enumerate(views[0]):
             if view is None:
                 continue
             role = _role(first, view) if prefix == "x" else _role_beside(first, i)
-            read = f" read as {_body(pre[i])}" if prefix == "x" and i in pre else ""
+            read = f" read as {_body([b[i] for b in bodies])}" if prefix == "x" and i in pre else ""
             texts.append(f"{prefix}{i}{role} {_types([v[i] for v in views])}{read}")
     return ", ".join(texts)
 
@@ -149,22 +152,27 @@ def _adds(e: ex.Expr, i: int) -> bool:
 
 def _results(calls: Sequence[Call]) -> str:
     first = calls[0]
-    post = dict(first.post)
+    post = [dict(c.post) for c in calls]
     body = getattr(first.op, "expr", None) if first.op.name == "map" else None
     texts = []
     for i in range(len(first.results)):
-        value = f" = {_body(post[i])}" if i in post else ""
+        stored = _body([p[i] for p in post]) if i in post[0] else ""
+        value = f" = {stored}" if stored else ""
         if isinstance(body, ex.Expr):
-            value = f" = {_body(body, 'x')}" + (f", stored as {_body(post[i])}" if i in post else "")
+            bodies = [b for c in calls if isinstance(b := getattr(c.op, "expr", None), ex.Expr)]
+            value = f" = {_body(bodies, 'x')}" + (f", stored as {stored}" if stored else "")
         texts.append(f"y{i} {_types([c.results[i] for c in calls])}{value}")
     return " -> " + ", ".join(texts)
 
 
-def _body(body: ex.Expr, prefix: str = "e") -> str:
-    text = ex.text(body, prefix)
+def _body(bodies: Sequence[ex.Expr], prefix: str = "e") -> str:
+    """An expression of all calls: ``i32(4..6)`` for a number that is not the same in all of them."""
+    forms = [form_of(ex.text(b, prefix)) for b in bodies]
+    numbers = [_range(n) for n in zip(*(f.numbers for f in forms), strict=True)]
+    text = "".join(chain.from_iterable(zip(forms[0].pieces, (*numbers, ""), strict=True)))
     if len(text) > MAX_BODY:
         return text[: MAX_BODY - 3] + "..."
-    return text[1:-1] if text.startswith("(") and isinstance(body, ex.Apply) else text
+    return text[1:-1] if text.startswith("(") and isinstance(bodies[0], ex.Apply) else text
 
 
 def _types(views: Sequence[View | None]) -> str:
@@ -189,7 +197,7 @@ def _extents(shapes: Sequence[Shape]) -> str:
 
 
 def _range(extents: Sequence[int]) -> str:
-    """An extent in one call or several."""
+    """An extent, or another number, in one call or several."""
     if varies(extents):
         return " or ".join(dict.fromkeys(map(str, extents)))
     low, high = min(extents), max(extents)

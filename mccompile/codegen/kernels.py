@@ -1,13 +1,20 @@
-"""Renders the kernels of a program once each: calls whose text is equal share a function."""
+"""Renders the kernels of a program once each: calls whose text is equal share a function.
+
+On microcontrollers, and where code is to be small, so do calls whose texts differ only in numbers
+(`codegen/shared_numbers.py`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.one_lane import vectors_for
+from mccompile.codegen.shared_numbers import Joined, form_of, joined
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
 from mccompile.ir.errors import InternalError
@@ -46,15 +53,27 @@ class Rendered:
     tables: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class Invocation:
+    """A step of the program as a call of a C function: pointer arguments as views, then numbers."""
+
+    kernel: Kernel
+    step: Call | Fill
+    pointers: tuple[View, ...]
+    numbers: tuple[int, ...]
+
+
 class KernelPool:
     """Kernels by text, for one program or for several that share them.
 
-    ``prefix`` begins their names. ``external`` ones can be called from other files.
+    ``prefix`` begins their names. ``external`` ones can be called from other files. ``rendered`` are the steps of
+    each program, by its name.
     """
 
     def __init__(self, prefix: str, external: bool = False) -> None:
         self.prefix = prefix
         self.external = external
+        self.rendered: dict[str, list[Invocation]] = {}
         self._by_text: dict[str, Kernel] = {}
         self._uses: dict[str, list[Use]] = {}
 
@@ -78,16 +97,6 @@ class KernelPool:
         return found
 
 
-@dataclass(frozen=True)
-class Invocation:
-    """A step of the program as a call of a C function: pointer arguments as views, then numbers."""
-
-    kernel: Kernel
-    step: Call | Fill
-    pointers: tuple[View, ...]
-    numbers: tuple[int, ...]
-
-
 def _fill(step: Fill, external: bool) -> Rendered:
     view = BoundView("y0", step.view)
     value = view.uses.say(literal(step.value, view.dtype))
@@ -106,40 +115,137 @@ def kernel_text(context: KernelContext, target: Target) -> str:
     )  # fmt: skip
 
 
-def _call(step: Call, program: Program, target: Target, external: bool) -> tuple[KernelContext, Rendered]:
+def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> tuple[KernelContext, Rendered]:
     """The context and text of a call, without the C parameters that its template turned out not to ask for."""
-    context = KernelContext(step, program.shared_inputs(step), external)
+    context = KernelContext(step, plain, external)
     text = kernel_text(context, target)
     printed = tuple(a for a in step.args if a in context.uses.numbers)
     if printed != step.args:
-        return _call(replace(step, args=printed), program, target, external)
+        return _call(replace(step, args=printed), plain, target, external)
     if context.declared is None:
         raise InternalError(f"{step.kernel} has no head")
     tables = tuple(sorted(context.uses.tables.items()))
     return context, Rendered(context.declared, text, frozenset(context.uses.names), tables)
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A step as it is rendered, and what its function is called with."""
+
+    step: Call | Fill
+    made: Rendered
+    pointers: tuple[View, ...]
+    numbers: tuple[int, ...] = ()
+    plain: frozenset[int] = frozenset()
+
+    @property
+    def kernel(self) -> str:
+        return "fill.generic" if isinstance(self.step, Fill) else self.step.kernel
+
+
+def _rendered(step: Call | Fill, plain: frozenset[int], target: Target, external: bool) -> _Step:
+    if isinstance(step, Fill):
+        return _Step(step, _fill(step, external), (step.view,))
+    context, made = _call(step, plain, target, external)
+    scratch = () if step.scratch is None else (_scratch_view(step),)
+    pointers = (*(v for _, v in context.pointers()), *scratch)
+    values = number_names(context.call)
+    numbers = tuple(values[a] for a in context.call.args)
+    return _Step(context.call, made, pointers, numbers, context.plain)
+
+
+def _kind(s: _Step) -> object:
+    """What steps have in common that may be one function of different numbers: all but ``restrict``."""
+    if isinstance(s.step, Fill):
+        return None
+    pieces = tuple(p.replace("MCC_RESTRICT ", "") for p in form_of(s.made.text).pieces)
+    return s.step.kernel, s.step.op.name, s.made.uses, s.made.tables, pieces
+
+
+BYTES_OF_LETTER = 1 / 8
+"""Of machine code, for the text of kernels that share their numbers: counted on networks of bytes for a Cortex-M4."""
+BYTES_OF_NUMBER = 5
+"""Of machine code that gives a function a number."""
+WORTH = 200
+"""Bytes that are worth the numbers of functions that would know them otherwise."""
+
+
+def least_saving(target: Target) -> int | None:
+    """How many bytes of code are worth functions that do not know their numbers; None: none are. The code of vectors
+    depends on extents."""
+    if target.lanes > 1 or (target.hosted and not target.compact):
+        return None
+    return 1 if target.compact else WORTH
+
+
+def _one_of(same: list[_Step]) -> Joined | None:
+    """The function of steps of one kind, unless their functions are equal."""
+    texts = dict.fromkeys(s.made.text for s in same)
+    return joined([form_of(s.made.text) for s in same]) if len(texts) > 1 else None
+
+
+def _saved(one: Joined, same: list[_Step]) -> float:
+    """Bytes of machine code that one function saves."""
+    copies = len({s.made.text for s in same}) - 1
+    letters = len("".join(one.text.split()))
+    return copies * letters * BYTES_OF_LETTER - (len(same) + 1) * len(one.names) * BYTES_OF_NUMBER
+
+
+def _joined(steps: list[_Step], target: Target, external: bool) -> list[_Step]:
+    """The steps, with functions that differ only in numbers made one where that saves code."""
+    least = least_saving(target)
+    if least is None:
+        return steps
+    kinds: dict[object, list[int]] = {}
+    for i, s in enumerate(steps):
+        kinds.setdefault(_kind(s), []).append(i)
+    out = list(steps)
+    for kind, places in kinds.items():
+        if kind is None:
+            continue
+        plain = frozenset().union(*(steps[i].plain for i in places))
+        same = [_rendered(steps[i].step, plain, target, external) for i in places]
+        one = _one_of(same)
+        if one is None or _saved(one, same) < least:
+            continue
+        for i, s, values in zip(places, same, one.values, strict=True):
+            params = ", ".join([s.made.head.params, *(f"int32_t {n}" for n in one.names)])
+            made = replace(s.made, head=replace(s.made.head, params=params), text=one.text)
+            out[i] = replace(s, made=made, numbers=(*s.numbers, *values))
+    return out
+
+
+def _steps(program: Program, target: Target, external: bool) -> list[_Step]:
+    """The steps of a program as they are rendered each for itself."""
+    return [
+        _rendered(s, frozenset() if isinstance(s, Fill) else program.shared_inputs(s), target, external)
+        for s in program.body.linear()
+    ]
+
+
+def _invoked(s: _Step, kernel: Kernel) -> Invocation:
+    return Invocation(kernel, s.step, s.pointers, s.numbers)
+
+
+def render_programs(programs: Sequence[Program], target: Target, pool: KernelPool) -> None:
+    """Render the kernels of programs that share a pool, which knows them from then on."""
+    steps = [_steps(p, target, pool.external) for p in programs]
+    together = iter(_joined(list(chain.from_iterable(steps)), target, pool.external))
+    for p, own in zip(programs, steps, strict=True):
+        pool.rendered[p.name] = [
+            _invoked(s, pool.intern(s.made, s.kernel, Use(p.name, number, s.step, s.plain)))
+            for number, s in enumerate(islice(together, len(own)))
+        ]
+
+
 def render_kernels(
     program: Program, target: Target, pool: KernelPool
 ) -> tuple[list[Kernel], list[Invocation]]:
-    """The distinct kernels in order of first use, and one invocation per step. They are added to ``pool``."""
-    invocations: list[Invocation] = []
-    for number, step in enumerate(program.body.linear()):
-        shared: frozenset[int] = frozenset()
-        if isinstance(step, Fill):
-            made, name = _fill(step, pool.external), "fill.generic"
-            pointers: tuple[View, ...] = (step.view,)
-            numbers: tuple[int, ...] = ()
-        else:
-            context, made = _call(step, program, target, pool.external)
-            step, name, shared = context.call, step.kernel, context.plain
-            scratch = () if step.scratch is None else (_scratch_view(step),)
-            pointers = (*(v for _, v in context.pointers()), *scratch)
-            values = number_names(step)
-            numbers = tuple(values[a] for a in step.args)
-        use = Use(program.name, number, step, shared)
-        kernel = pool.intern(made, name, use)
-        invocations.append(Invocation(kernel, step, pointers, numbers))
+    """The distinct kernels in order of first use, and one invocation per step. They are added to ``pool``, if it does
+    not know them yet."""
+    if program.name not in pool.rendered:
+        render_programs([program], target, pool)
+    invocations = pool.rendered[program.name]
     return list(dict.fromkeys(i.kernel for i in invocations)), invocations
 
 

@@ -12,14 +12,15 @@ from mccompile.ops.relayout import Relayout
 from mccompile.ops.sampling import Case
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.passes.rewrite.rewriter import Rewriter
-from mccompile.targets.target import resolve
+from mccompile.targets.target import at_level, resolve
 from tests.support.opcases import Built
 
 
 def compiled_graph(graph: Graph, level: str, name: str, seed: int = 0, target: str = "generic") -> Built:
     """``graph`` (which the passes change) compiled in memory under the C prefix ``name``."""
     graph.name = name
-    c = Compilation(name, "0" * 64, Options(target=target, opt_level=level), resolve(target), graph, [])
+    options, made_for = Options(target=target, opt_level=level), at_level(resolve(target), level)
+    c = Compilation(name, "0" * 64, options, made_for, graph, [])
     return Built(seed, Case([]), [], c, compile_program(c))
 
 

@@ -1,0 +1,107 @@
+"""Kernels that differ only in numbers are one function of these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mccompile.codegen.kernels import least_saving
+from mccompile.codegen.shared_numbers import form_of, joined
+from mccompile.ir.graph import Graph
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ops.registry import lookup
+from mccompile.targets.target import STRICT_WARNINGS, at_level, resolve
+from tests.support.compiled import compiled_graph
+from tests.support.opcases import CaseLibrary
+from tests.support.targets import needs_target
+
+LAYERS = (
+    (8, 8, 3, 1 << 26, -2040, 4), (8, 8, 3, 1 << 25, 520, 3), (8, 8, 3, 1 << 26, 96, 4),
+    (8, 16, 1, 1 << 27, 8160, 6), (16, 32, 1, 1 << 27, 96, 5), (32, 8, 1, 1 << 27, 96, 4),
+)  # fmt: skip
+"""Channels, filters, taps, and what scales the sums of convolutions that follow each other. The first reads planes,
+the last writes them."""
+
+
+def _network() -> Graph:
+    rng = np.random.default_rng(3)
+    lines = ["graph @g(%q0: i8[1,8,9,7]) {"]
+    for i, (channels, filters, taps, m, c, s) in enumerate(LAYERS):
+        shape = (filters, channels, taps, taps)
+        weights, starts = rng.integers(-40, 40, shape), rng.integers(-900, 900, filters)
+        pads = ", ".join([str(taps // 2)] * 4)
+        lines += [
+            f"%w{i} = const {weights.reshape(-1).tolist()} : i8[{','.join(map(str, shape))}]",
+            f"%b{i} = const {starts.tolist()} : i32[{filters},1,1]",
+            f"%q{i + 1} = conv(%q{i}, %w{i}) {{strides=(1, 1), pads=({pads}), dilations=(1, 1)}} with(%b{i})",
+            "pre0{ (i32(acc) - i32(-128)) } pre1{ i32(acc) }",
+            f"post0{{ sat_i8(asr((mulhi((acc + x0), i32({m})) + i32({c})), i32({s}))) }} : i8[1,{filters},9,7]",
+        ]
+    text = "\n".join([*lines, f"return %q{len(LAYERS)}", "}"])
+    return parse_graph(text.replace("with(", "\n with("), lookup)
+
+
+@pytest.mark.parametrize(("target", "level"), [("generic", "Os"), ("cortex-m4", "O2")])
+@pytest.mark.thorough
+def test_layers_that_differ_in_numbers_share_a_function(target: str, level: str, tmp_path: Path) -> None:
+    needs_target(target)
+    b = compiled_graph(_network(), level, "g", target=target)
+    names = [k.kernel for k in b.facts.kernels]
+    assert names.count("conv.staged") < len(LAYERS), names
+    library = CaseLibrary(tmp_path, [b], [*resolve(target).c_flags, *STRICT_WARNINGS]).build()
+    inputs = {"q0": np.random.default_rng(4).integers(-128, 128, (1, 8, 9, 7)).astype(np.int8)}
+    (want,) = _network().evaluate(inputs).values()
+    (got,) = library.run(b, inputs)
+    assert want.std() > 10
+    assert np.array_equal(got, want)
+
+
+def test_where_it_is_done() -> None:
+    assert least_saving(resolve("x86-64-v3")) is None
+    assert least_saving(at_level(resolve("generic"), "O2")) is None
+    found = [least_saving(at_level(resolve("cortex-m4"), level)) for level in ("Os", "O2")]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0] < found[1]
+
+
+def _texts(*numbers: tuple[int, ...]) -> list[str]:
+    inner = "static void KERNEL_NAME_stage(int8_t *to)\n{\n    to[%d] = 1;\n}\n"
+    outer = "static void KERNEL_NAME(int8_t *y0)\n{\n    KERNEL_NAME_stage(&y0[%d]);\n    y0[%d] = y0[%d * 2];\n}\n"
+    return [(inner + outer) % n for n in numbers]
+
+
+def test_functions_beside_a_kernel_get_the_numbers_that_they_mention() -> None:
+    texts = _texts((5, 1, 5, 12), (7, 1, 7, 15))
+    one = joined([form_of(t) for t in texts])
+    assert "KERNEL_NAME_stage(int8_t *to, int32_t n0)\n" in one.text
+    assert "KERNEL_NAME(int8_t *y0, int32_t n0, int32_t n1)\n" in one.text
+    assert "KERNEL_NAME_stage(&y0[1], n0);" in one.text
+    assert one.values == ((5, 12), (7, 15))
+
+
+def test_numbers_that_follow_from_others_are_no_parameters() -> None:
+    one = joined([form_of(t) for t in _texts((5, 15, 7, 9), (7, 21, 9, 9))])
+    assert one.values == ((5,), (7,))
+    assert "&y0[(3 * n0)]" in one.text
+    assert "y0[(n0 + 2)] = y0[9 * 2]" in one.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int32_t acc[{}];", "int32_t acc[3][{}];", "memcpy(to, from, {});", "i = j / {};", "i = j % {};",
+        "to[i] = {};", "/* of {} channels */", "#define X {}", "x = {}.5f;", "x = 1e-{}f;", "x = {}u;", "k{} = 1;",
+    ],
+)  # fmt: skip
+def test_what_decides_on_instructions_stays_a_number(text: str) -> None:
+    forms = [form_of(text.format(n)) for n in (5, 6)]
+    assert forms[0].pieces != forms[1].pieces
+
+
+def test_names_that_a_kernel_has_are_not_taken() -> None:
+    text = "static void KERNEL_NAME(int8_t *y0)\n{\n    const int32_t n0 = %d;\n    y0[n0] = 1;\n}"
+    texts = [text % i for i in (4, 5)]
+    assert "int32_t n0 = number0;" in joined([form_of(t) for t in texts]).text
