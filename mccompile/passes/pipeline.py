@@ -24,7 +24,9 @@ _STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts", "st
 _FULL = (
     *_CLEAN, "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_STORE,
 )  # fmt: skip
-_SMALL = (*_CLEAN, *_RECOGNIZE, *_INTEGERS, *_FUSE, *_SCALES, *_CLEAN)
+_SMALL = (
+    *_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_CLEAN, "choose-layouts",
+)  # fmt: skip
 
 PIPELINES: dict[str, tuple[str, ...]] = {
     "O0": (),
@@ -35,5 +37,6 @@ PIPELINES: dict[str, tuple[str, ...]] = {
 }
 """Pass names by level. Nothing that helps is off by default.
 
-At -Os numbers stay operands of expressions: kernels that differ only in a number are one kernel.
+At -Os numbers stay operands of expressions, but for those beside bytes: kernels that differ only in a number are one
+kernel.
 """

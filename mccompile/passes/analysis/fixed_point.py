@@ -23,6 +23,8 @@ TIE = 0.5 + 2.0**-13
 """How far from the real result a rounded one may be."""
 
 _MOST_SHIFT = 24
+_USUAL_SHIFT = 4
+"""A shift that most layers can have: factors from 2^-13 of 24 bits, which is what floats have, are whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,28 @@ def fit(scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
         candidate = _candidate(scale, offset, f, raised)
         if candidate is None:
             return found
-        found = _compared(candidate, scale, offset, f)
-        if isinstance(found, str) and not f.varies().all():
-            found = _compared(_constants_apart(candidate, f), scale, offset, f)
+        found = _right(candidate, scale, offset, f)
         if not isinstance(found, str):
-            return found
+            return _usual(found, scale, offset, f)
     return found
+
+
+def _right(g: Fixed, scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
+    """`_compared`, or that of the multiplication with what is constant apart."""
+    found = _compared(g, scale, offset, f)
+    if isinstance(found, str) and not f.varies().all():
+        found = _compared(_constants_apart(g, f), scale, offset, f)
+    return found
+
+
+def _usual(found: tuple[Fixed, int], scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int]:
+    """The multiplication with the usual shift, if that is right, too, and on hardly more sums on the other side of a
+    tie: layers of one shift may be one function, that knows it."""
+    candidate = _candidate(scale, offset, f, 0, _USUAL_SHIFT)
+    if found[0].s <= _USUAL_SHIFT or found[0].up or candidate is None:
+        return found
+    usual = _right(candidate, scale, offset, f)
+    return found if isinstance(usual, str) or usual[1] > found[1] * 5 // 4 + 4 else usual
 
 
 _RAISED = (0, 4, 8, 12, 16)
@@ -106,14 +124,14 @@ _NEAR = 64
 """Offsets tried on both sides of the nearest."""
 
 
-def _candidate(scale: Array, offset: Array, f: Steps, raised: int) -> Fixed | None:
+def _candidate(scale: Array, offset: Array, f: Steps, raised: int, most: int = _MOST_SHIFT) -> Fixed | None:
     """The multiplication with as large a factor as 31 bits allow, its offset as near as may be; None if sums, raised
     by so many bits, do not fit 32."""
     varies = f.varies()
     top = float(np.broadcast_to(scale, f.low.shape)[varies].max(initial=0.0)) or 2.0**-31
     shift = -1 - math.frexp(top)[1]  # top * 2^(32 + shift) lies in 2^30 .. 2^31
     up = max(0, 1 - shift) + raised
-    s = min(shift + up, _MOST_SHIFT)
+    s = min(shift + up, most)
     m = np.clip(np.rint(scale * 2.0 ** (32 + s - up)), 1, 2**31 - 1).astype(np.int64)
     # (start * scale) + c / 2^s is to be the offset and a half. c alone moves results by many sums: start fills in.
     wanted = offset + 0.5

@@ -1,4 +1,8 @@
-"""Writes constants of one value into the expressions that read them."""
+"""Writes constants of one value into the expressions that read them.
+
+Where code is to be small they stay operands, so that kernels which differ in a number are one; but not those of nodes
+that read or write bytes, for their scales and zero points decide what is computed in integers.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.types import BOOL, I32, I64, broadcast_shapes
+from mccompile.ir.types import BOOL, I8, I32, I64, U8, broadcast_shapes
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Turn a constant whose elements are all equal into a number of the expressions that read it. Exact."""
     r = Rewriter(graph)
     numbers: dict[Value, ex.Num | None] = {}
@@ -25,6 +30,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
 
     changes = 0
     for node in r.nodes():
+        if target.compact and not any(v.dtype in (I8, U8) for v in (*node.inputs, *node.results)):
+            continue
         given = {i: n for i, v in enumerate(node.extras) if (n := number(v)) is not None}
         changes += _inline_extras(r, node, given) if given else 0
         if node.op.elementwise is not None:

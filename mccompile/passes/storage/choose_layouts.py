@@ -35,6 +35,9 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     if not target.lanes:
         remarks.miss("stored values channels-last", f"target {target.name} has no vectors")
         return 0
+    if target.compact and target.hosted:
+        remarks.miss("stored values channels-last", f"code for {target.name} is to be small")
+        return 0
     moved = _moved_bytes(graph)
     staged = _staged(graph)
     plan = _Plan(Rewriter(graph), target)
