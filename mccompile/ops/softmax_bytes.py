@@ -53,8 +53,17 @@ class SoftmaxBytes(Op):
 
     def powers(self, count: int) -> Array:
         """exp(-scale * d) for d from 0 to 255, in units that leave room for a sum of ``count``: u32."""
-        bits = min(24, 31 - math.ceil(math.log2(max(count, 2))))
-        return np.rint(np.exp(-np.float64(self.scale) * np.arange(256)) * 2.0**bits).astype(np.uint32)
+        parts, shift = self.power_parts(count)
+        steps, rest = parts[:16].astype(np.uint64), parts[16:].astype(np.uint64)
+        products = steps[:, None] * rest + np.uint64(1 << (shift - 1))
+        return (products >> np.uint64(shift)).astype(np.uint32).reshape(256)
+
+    def power_parts(self, count: int) -> tuple[Array, int]:
+        """What `powers` are made of: T[d] is the product of exp(-16 * scale * (d / 16)), which are the first 16
+        numbers, by exp(-scale * (d % 16)), which are the others, over 2^n, rounded; and n."""
+        bits = min(24, 31 - math.ceil(math.log2(max(int(count), 2))))
+        exact = np.exp(-np.float64(self.scale) * np.concatenate([np.arange(0, 256, 16), np.arange(16)]))
+        return np.rint(exact * 2.0**31).astype(np.uint32), 62 - bits
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         """As the kernel does it, bit by bit."""

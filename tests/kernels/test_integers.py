@@ -129,7 +129,10 @@ def test_arm_accepts_the_text(tmp_path: Path) -> None:
             run_compiler([compiler, *flags, "-c", "layer.c", "-o", "layer.o"], out)
 
 
-OF_CORES = {"cortex-m55": ("conv.staged", "conv.lines"), "riscv32imac": ("conv.staged", "matmul.row")}
+OF_CORES = {
+    "cortex-m55": ("conv.staged", "conv.lines"), "riscv32imac": ("conv.staged", "matmul.row"),
+    "cortex-m0plus": ("matmul.row",),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("core", "families"), OF_CORES.items(), ids=OF_CORES)
