@@ -59,15 +59,18 @@ def _slot(mark: int) -> int:
 class Counter:
     """Makes an emulator count, and reads what it has counted. Its files live as long as it does."""
 
-    def __init__(self, image: Path, emulator: str) -> None:
-        """CompileError where the host has no C compiler to build the plugin with, or the emulator takes none."""
+    def __init__(self, slots: Mapping[int, int], emulator: str) -> None:
+        """``slots`` are those that count from each address on.
+
+        Raises:
+            CompileError: the host has no C compiler to build the plugin with, or the emulator takes none.
+        """
         version = plugin_version(emulator)
         plugin = build_library(
             [BARE / "count_plugin.c"], ["-std=c99", "-O2", "-fvisibility=hidden", f"-DPLUGIN_VERSION={version}"], BARE
         )
         self._folder = tempfile.TemporaryDirectory(prefix="mccompile-count-")
         marks, self._out = (Path(self._folder.name) / name for name in ("marks", "counts"))
-        slots = slots_of_marks(image)
         marks.write_text("".join(f"{address:x} {slot}\n" for address, slot in slots.items()))
         self.arguments = ("-plugin", f"{plugin},marks={marks},out={self._out}")
 

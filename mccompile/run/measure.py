@@ -11,7 +11,7 @@ from mccompile.codegen.names import label
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.run import cycles
 from mccompile.run.boards import RUN_STACK, Board
-from mccompile.run.counter import BETWEEN, FIRST_STEP, Counter, Executed
+from mccompile.run.counter import BETWEEN, FIRST_STEP, Counter, Executed, slots_of_marks
 from mccompile.run.elf import sections
 from mccompile.run.firmware import PARTS
 from mccompile.targets.target import Target
@@ -107,7 +107,7 @@ class Meter:
         self._counter: Counter | None = None
         self._note = ""
         try:
-            self._counter = Counter(image, board.emulator[0])
+            self._counter = Counter(slots_of_marks(image), board.emulator[0])
         except CompileError as e:
             self._note = e.rule
 
