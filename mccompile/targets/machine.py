@@ -21,6 +21,10 @@ class Capability(Enum):
     """One instruction multiplies pairs of i16 and adds up each pair in 32 bits."""
     VNNI = "vnni"
     """One instruction multiplies four u8 by four i8, and adds all to a lane of 32 bits."""
+    DOTPROD = "dotprod"
+    """One instruction multiplies four i8 by four i8, and adds all to a lane of 32 bits."""
+    I8MM = "i8mm"
+    """One instruction multiplies two rows of eight i8 by two columns, and adds to four lanes of 32 bits."""
     A64 = "a64"
     """NEON as 64-bit Arm has it: with square roots, and registers that are named otherwise."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +13,16 @@ import pytest
 
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.kernel import Call
+from mccompile.kernels.conv.integer import IntegerTile
+from mccompile.kernels.conv.integer_depthwise import JoinedRows
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
-from mccompile.targets.target import resolve, runs_here, strict_warnings
+from mccompile.targets.target import Target, resolve, runs_here, strict_warnings
 from tests._skips import needs_tool
 from tests.kernels.test_variants import Array, kernels_of
 from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import NARROW, VNNI, WIDE, needs_target
+from tests.support.targets import BYTES, NARROW, VNNI, WIDE, needs_target
 
 TYPES = {"i8": np.int8, "u8": np.uint8}
 ALIAS = {3: "nwc", 4: "nhwc"}
@@ -28,7 +32,8 @@ ADDED = "i8((rne(((f32((acc + x0)) * x1) + (f32((i32(x2) - i32(-3))) * 0.25))) +
 
 @dataclass(frozen=True)
 class Product:
-    """A product of bytes: its kernel, the C to force it, the types and zero points of its operands, its epilogue."""
+    """A product of bytes: its kernel, the C to force it, the types and zero points of its operands, its epilogue, how
+    large constant weights are."""
 
     kernel: str
     x: Sequence[int]
@@ -42,6 +47,7 @@ class Product:
     variable: bool = False
     planar: bool = False
     moved: bool = False
+    reach: int = 128
 
     @property
     def text(self) -> str:
@@ -83,7 +89,10 @@ def graph_text(p: Product, result: Sequence[int]) -> str:
             perm = (*range(len(given) - 2), len(given) - 1, len(given) - 2)
             lines.append(f"%w = transpose(%wt) {{perm={perm}}} : {p.weights}[{','.join(map(str, p.w))}]")
     else:
-        lines.append(constant("w", drawn(p.w, p.weights, "w" + p.text), p.weights))
+        weights = drawn(p.w, p.weights, "w" + p.text)
+        if p.reach < 128:
+            weights = np.clip(weights, -p.reach, p.reach)
+        lines.append(constant("w", weights, p.weights))
     extras = ""
     if p.post:
         lines.append(constant("b", np.arange(columns).reshape(per) * 37 - 500, "i32"))
@@ -166,6 +175,12 @@ CASES = [
       for t, z in (("i8", -128), ("u8", 131))),
     *(matmul((2, 3, 8), 20, turned, post=FLOATS, zero=2) for turned in (False, True)),
     matmul((2, 7, 16), 36, post=ADDED, zero=2),
+    *(conv((1, c, 3, 5), m, (1, 1), dtype=t, reach=r)
+      for c in (4, 7, 24) for m, r in ((5, 64), (17, 64), (33, 65), (9, 127)) for t in TYPES),
+    *(conv((1, c, 6, 7), 17, (3, 3), pads=(1, 1, 1, 1), dtype=t, zero=z, reach=r, post=FLOATS)
+      for c in (3, 4) for t, z, r in (("i8", -128, 64), ("i8", 127, 127), ("u8", 255, 64), ("u8", 0, 127))),
+    *(matmul((m, k), n, dtype=t, zero=4, reach=r)
+      for m, k, n in ((15, 40, 33), (2, 9, 7)) for t in TYPES for r in (64, 127)),
     *(matmul((b, m, k), n, dtype=t, weights=u, zero=z, other=o, variable=True)
       for b, m, k, n in ((1, 1, 4, 1), (3, 5, 8, 16), (2, 15, 12, 33), (2, 30, 32, 40), (2, 31, 8, 100))
       for t, z, u, o in (("u8", 131, "u8", 124), ("i8", 0, "i8", 0), ("i8", -128, "u8", 255), ("u8", 0, "i8", -128))),
@@ -184,8 +199,25 @@ def built(p: Product, result: Sequence[int], number: int, target: str, kernel: s
     return Built(number, Case([]), [], c, compile_program(c))
 
 
+def arithmetics_in(b: Built) -> set[str]:
+    assert b.compilation.program is not None
+    calls = [s for s in b.compilation.program.body.linear() if isinstance(s, Call)]
+    return {c.params.arithmetic for c in calls if isinstance(c.params, IntegerTile | JoinedRows)}
+
+
+def best(p: Product, target: Target) -> str:
+    """The arithmetic that a product is to be computed by."""
+    single = p.kernel == "conv.integer_depthwise" or p.variable
+    if target.can("VNNI"):
+        return "vnni"
+    if target.can("PAIRS"):
+        return "maddubs" if p.reach <= 64 and not single else "madd"
+    if target.can("DOTPROD"):
+        return "smmla" if target.can("I8MM") and not single else "sdot"
+    return "smlal" if p.reach < 128 and not single else "mlal"
+
 WIDEST = VNNI[-1] if runs_here(VNNI[-1]) else WIDE[-1]
-OTHERS = [t for t in (*VNNI, *WIDE, *NARROW) if t != WIDEST]
+OTHERS = [t for t in (*BYTES, *WIDE, *NARROW) if t != WIDEST]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +227,7 @@ OTHERS = [t for t in (*VNNI, *WIDE, *NARROW) if t != WIDEST]
         (WIDEST, "gcc", 1, 3, ["-O1"]),
         (VNNI[0] if runs_here(VNNI[0]) else WIDEST, "clang", 0, 4, []),
         *((name, "gcc", i % 6, 6, ["-O1"]) for i, name in enumerate(OTHERS)),
-        *(pytest.param(name, "gcc", 0, 1, [], marks=pytest.mark.slow) for name in (*VNNI, *WIDE, *NARROW)),
+        *(pytest.param(name, "gcc", 0, 1, [], marks=pytest.mark.slow) for name in (*BYTES, *WIDE, *NARROW)),
     ],
 )
 def test_every_product_is_exact(
@@ -203,14 +235,15 @@ def test_every_product_is_exact(
 ) -> None:
     """On an arena full of 0xFF, against the operators' own evaluation."""
     to = resolve(needs_target(target))
-    vnni = to.can("VNNI")
-    cases = [(p, r) for p, r in CASES[first::every] if vnni or not p.variable]
+    cases = CASES[first::every]
     kernels = ["conv.integer" if p.kernel.startswith("matmul") else p.kernel for p, _ in cases]
     all_built = [built(p, r, i, target, k) for i, ((p, r), k) in enumerate(zip(cases, kernels, strict=True))]
     flags = [*to.c_flags, *strict_warnings(compiler), *flags]
     library = CaseLibrary(tmp_path, all_built, flags, compiler=(needs_tool(compiler),)).build()
     for (p, result), b, kernel in zip(cases, all_built, kernels, strict=True):
         assert kernel in kernels_of(b), p
+        if p.reach < 128 or math.prod(p.w) > 1000:
+            assert best(p, to) in arithmetics_in(b), p
         graph = b.compilation.graph
         values = {v.name: drawn(v.shape, v.dtype.name, v.name + p.text) for v in graph.inputs}
         want = graph.evaluate(values)["y"]

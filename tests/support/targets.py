@@ -27,11 +27,13 @@ def _by_width(names: Iterable[str]) -> list[str]:
 
 
 VNNI = _by_width(name for name, t in targets().items() if t.can("VNNI"))
+DOTPROD = sorted(name for name, t in targets().items() if t.can("DOTPROD"))
+BYTES = [*VNNI, *DOTPROD]
 """Targets that differ from others in products of bytes alone."""
-WIDE = _by_width(name for name, t in targets().items() if t.lanes > 4 and name not in VNNI)
+WIDE = _by_width(name for name, t in targets().items() if t.lanes > 4 and name not in BYTES)
 """Vector targets; the last is tested on every case: the others share most of their text, and many are emulated."""
-NARROW = sorted(name for name, t in targets().items() if t.lanes == 4)
-EMULATED = sorted(name for name, t in targets().items() if t.emulator)
+NARROW = sorted(name for name, t in targets().items() if t.lanes == 4 and name not in BYTES)
+EMULATED = sorted(name for name, t in targets().items() if t.emulator and name not in BYTES)
 """Those with a cross compiler and an emulator of their operating system."""
 BARE = sorted(name for name, t in targets().items() if not t.hosted)
 """Microcontrollers: they run on emulated boards."""

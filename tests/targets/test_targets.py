@@ -14,7 +14,7 @@ from mccompile.targets import target as module
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target, resolve, runs_here, targets
 from tests._skips import REPOSITORY, needs_tool
-from tests.support.targets import BARE, EMULATED, IMITATED, NARROW, WIDE
+from tests.support.targets import BARE, BYTES, EMULATED, IMITATED, NARROW, WIDE
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 X86 = "fpu sse2 ssse3 sse4_1 sse4_2 popcnt"
@@ -27,6 +27,8 @@ MACHINES = [
     ("x86_64", "fpu sse2", "generic"),
     ("x86_64", "", "generic"),
     ("aarch64", "fp asimd", "aarch64"),
+    ("aarch64", "fp asimd asimddp", "aarch64-dotprod"),
+    ("aarch64", "fp asimd asimddp i8mm", "aarch64-i8mm"),
     ("arm64", "", "aarch64"),
     ("armv7l", "half thumb neon vfpv4", "armv7-neon"),
     ("armv7l", "half thumb vfpv3d16", "generic"),
@@ -56,7 +58,7 @@ def macros(command: list[str]) -> set[str]:
     return {line.split()[1].split("(")[0] for line in text.splitlines()}
 
 
-@pytest.mark.parametrize("name", [*WIDE, *NARROW, *BARE])
+@pytest.mark.parametrize("name", [*WIDE, *NARROW, *BYTES, *BARE])
 def test_the_flags_turn_on_what_the_file_requires(name: str) -> None:
     target = resolve(name)
     assert target.requires

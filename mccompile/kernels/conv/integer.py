@@ -19,9 +19,16 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import I8, I32, DType, row_major
-from mccompile.kernels.integers import no_integers, zero_points
+from mccompile.kernels.integers import lowest, no_integers, weights_of, zero_points
 from mccompile.kernels.matmul.packed import batched, swapped
-from mccompile.kernels.model.arithmetic import Arithmetic, PackedWords, arithmetic_of, by_name
+from mccompile.kernels.model.arithmetic import (
+    Arithmetic,
+    PackedWords,
+    arithmetics_of,
+    by_name,
+    holds,
+    single_arithmetic,
+)
 from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, merge, segments, tile_cycles
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, neighbours, operand_pair
@@ -109,8 +116,12 @@ class IntegerTile(Tile):
         """Words of a packed row of ``size`` columns."""
         return -(-size // self.lanes) * self.lanes
 
+    def column_bytes(self, channels: int) -> int:
+        """Bytes of a packed column: what its sum begins with, and its weights."""
+        return 4 + self.steps(channels) * self.own.word_bytes
+
     def packed_words(self, channels: int, columns: int) -> int:
-        """Words of all blocks of columns."""
+        """Words of 32 bits of all blocks of columns that are packed when they run."""
         blocks = sum((s.stop - s.start) // s.size * self.pitch(s.size) for s in self.tiles_n(columns))
         return (self.steps(channels) + 1) * blocks
 
@@ -152,38 +163,54 @@ def best_integer_tile(problem: _Problem, own: Arithmetic, flip: bool, target: Ta
     several = range(2 * problem.pixels, min(problem.lines * problem.pixels, MAX_ROWS) + 1, problem.pixels)
     for rows in (*range(1, min(problem.pixels, MAX_ROWS) + 1), *several):
         for vectors in range(1, min(-(-problem.columns // lanes), MAX_VECTORS) + 1):
-            if rows * vectors + vectors + 2 + flip > target.machine.registers:
+            if own.registers(rows, vectors, flip) > target.machine.registers:
                 continue
             parts = columns(problem.columns, vectors * lanes, lanes)
             apart = problem.channels * own.staged.nbytes * problem.strides[1]
             lines, pixels = problem.lines, problem.pixels
             tiles = segments(lines * pixels, rows) if rows > pixels else segments(pixels, rows) * lines
-            cycles = tile_cycles(tiles, parts, steps, target.machine, apart=apart)
+            cycles = tile_cycles(tiles, parts, steps, target.machine, load=own.rows, apart=apart)
             found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
     cycles, _, tile = min(found, key=lambda f: f[:2])
     results = problem.lines * problem.pixels * -(-problem.columns // lanes) * EPILOGUE
     return problem.images * (cycles + results), tile
 
 
-def supported(node: Node, target: Target, constants: Container[Value]) -> Arithmetic | str:
-    """The arithmetic of a product of bytes, or why there is none."""
-    own = arithmetic_of(target)
-    if own is None:
-        return "the target has no arithmetic of bytes"
+def supported(node: Node, own: Arithmetic, constants: Container[Value]) -> str:
+    """Why an arithmetic is none for a product of bytes, whatever its weights are; empty if it is one."""
     if reason := computed(node, constants, 1) or no_integers(node):
         return reason
     if node.op.infer(*node.operand_types())[0].dtype != I32:
         return "its sums are wider than 32 bits"
-    x, w = operand_pair(node)
-    padding, zero = zero_points(node)
-    if padding not in (range(-128, 128) if x.dtype == I8 else range(256)):
+    x, _ = operand_pair(node)
+    if zero_points(node)[0] not in (range(-128, 128) if x.dtype == I8 else range(256)):
         return "its zero point is no byte"
-    low, high = (-128 - zero, 127 - zero) if w.dtype == I8 else (-zero, 255 - zero)
-    if zero and not own.weight_range[0] <= low <= high <= own.weight_range[1]:
-        return "weights less their zero point do not fit"
-    if w.dtype != I8 and not zero and own.weight_range[1] < 255:
-        return "weights are unsigned"
-    return own
+    return "" if _admits(node, own) else "weights less their zero point do not fit"
+
+
+def _admits(node: Node, own: Arithmetic) -> bool:
+    """Whether an arithmetic takes all numbers that weights of a type, less their zero point, can be."""
+    low = lowest(operand_pair(node)[1].dtype) - zero_points(node)[1]
+    return own.weight_range[0] <= low <= low + 255 <= own.weight_range[1]
+
+
+def general_arithmetic(target: Target) -> Arithmetic | None:
+    """The arithmetic of a target that weights of any kind have: what products are priced by."""
+    found = arithmetics_of(target)
+    return found[-1] if found else None
+
+
+def _chosen(node: Node, b: Builder, dilations: tuple[int, int] = (1, 1)) -> Arithmetic:
+    """The best arithmetic for the weights of a node."""
+    weights, transposed = weights_of(node, b), None
+    if isinstance(node.op, MatMul):
+        transposed = node.op.trans_b
+    one = transposed is not None or one_run(pair(weights.shape[2:]), dilations)
+    for own in arithmetics_of(b.target):
+        packing = PackedWords(own.name, 1, 1, 0, one_run=one, transposed=transposed)
+        if _admits(node, own) and holds(own, packing.columns(weights)):
+            return own
+    raise InternalError(f"{node.where}: no arithmetic of {b.target.name} holds its sums")
 
 
 class ConvInteger(Variant):
@@ -197,9 +224,11 @@ class ConvInteger(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
         assert isinstance(op, Conv)
-        own = supported(node, target, constants)
-        if isinstance(own, str):
-            return own
+        own = general_arithmetic(target)
+        if own is None:
+            return "the target has no arithmetic of bytes"
+        if reason := supported(node, own, constants):
+            return reason
         x, w = operand_pair(node)
         if op.groups != 1:
             return "it has several groups"
@@ -214,10 +243,10 @@ class ConvInteger(Variant):
         return Offer(self.label, cycles, tile)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        op, own = node.op, arithmetic_of(b.target)
+        op = node.op
         x, w = operand_pair(node)
         assert isinstance(op, Conv)
-        assert own is not None
+        own = _chosen(node, b, pair(op.dilations))
         result = b.result(0)
         views = [plane_last(b.read(x)), plane_last(result)]
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
@@ -245,9 +274,11 @@ class MatMulInteger(ConvInteger):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
         assert isinstance(op, MatMul)
-        own = supported(node, target, constants)
-        if isinstance(own, str):
-            return own
+        own = general_arithmetic(target)
+        if own is None:
+            return "the target has no arithmetic of bytes"
+        if reason := supported(node, own, constants):
+            return reason
         x, w = operand_pair(node)
         if len(node.results[0].shape) > 4:
             return "it has more than two leading axes"
@@ -262,10 +293,9 @@ class MatMulInteger(ConvInteger):
         return Offer(self.label, cycles, tile)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        op, own = node.op, arithmetic_of(b.target)
+        op, own = node.op, _chosen(node, b)
         x, _ = operand_pair(node)
         assert isinstance(op, MatMul)
-        assert own is not None
         result = b.result(0)
         left = batched(b.read(x), result)
         if op.trans_a:
@@ -283,9 +313,9 @@ class MatMulIntegers(ConvInteger):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
         assert isinstance(op, MatMul)
-        own = arithmetic_of(target)
-        if own is None or own.name != "vnni":
-            return "the target has no arithmetic of bytes as they lie"
+        own = single_arithmetic(target)
+        if own is None:
+            return "the target has no arithmetic of bytes"
         a, w = operand_pair(node)
         if reason := no_integers(node):
             return reason
@@ -300,10 +330,11 @@ class MatMulIntegers(ConvInteger):
         if a.shape[-1] % own.steps:
             return "its sums are no whole words"
         cycles, tile = best_integer_tile(_matrices(node), own, own.flips(a.dtype), target)
-        return Offer(self.label, cycles + (w.type.count + a.type.count) / PACKED_BYTES, tile)
+        staged = 0 if own.reads(a.dtype) else a.type.count * own.staged.nbytes / STAGED_BYTES
+        return Offer(self.label, cycles + (w.type.count + a.type.count) / PACKED_BYTES + staged, tile)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        own = arithmetic_of(b.target)
+        own = single_arithmetic(b.target)
         assert own is not None
         a, w = operand_pair(node)
         result, problem = b.result(0), _matrices(node)
@@ -312,11 +343,12 @@ class MatMulIntegers(ConvInteger):
         _, tile = best_integer_tile(problem, own, own.flips(a.dtype), b.target)
         padding, zero = zero_points(node)
         params = IntegerTile(
-            tile.rows, tile.vectors, tile.lanes, own.name, (1, 1), (1, 1), (1, 1), (0, 0), padding, False, 1,
-            problem.pixels, True, zero,
+            tile.rows, tile.vectors, tile.lanes, own.name, (1, 1), (1, 1), (1, 1), (0, 0), padding,
+            not own.reads(a.dtype), 1, problem.pixels, True, zero,
         )  # fmt: skip
         words = params.packed_words(problem.channels, problem.columns)
-        scratch = b.scratch(words + problem.pixels, I32)
+        more = -(-problem.pixels * problem.channels // own.steps) if params.staged else problem.pixels
+        scratch = b.scratch(words + more, I32)
         b.call(self.kernel, [source, right], [result], params=params, extras=extras, scratch=scratch)
 
 
@@ -433,7 +465,7 @@ def _emit(
         tall=max(tile.rows // pixels, 1), ahead=weights_ahead(weights.type.nbytes // 4, b.target.machine),
     )  # fmt: skip
     packing = PackedWords(
-        own.name, params.width, params.lanes, padding + 128 * flips, zero, params.one_run,
+        own.name, params.width, params.lanes, padding + own.offset(source.dtype), zero, params.one_run,
         node.op.trans_b if isinstance(node.op, MatMul) else None,
     )  # fmt: skip
     packed = b.packed(weights, packing)

@@ -7,14 +7,15 @@ serves three pixels of each line: six steps for 18 products of each channel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.integer import EPILOGUE, STAGED_BYTES, supported
 from mccompile.kernels.integers import zero_points
-from mccompile.kernels.model.arithmetic import Arithmetic, PackedColumns, by_name
+from mccompile.kernels.model.arithmetic import Arithmetic, PackedColumns, by_name, single_arithmetic
 from mccompile.kernels.model.tiles import Segment, segments
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
@@ -23,8 +24,6 @@ from mccompile.kernels.views.windows import covered
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import Target
 
-JOIN = 4.0
-"""Cycles of a vector of words, from the rows that they are made of."""
 MAX_PIXELS = 8
 LARGEST = 7
 """Taps of a window along an axis: its words are to be in registers."""
@@ -38,6 +37,7 @@ class JoinedRows:
         arithmetic: the name of an `Arithmetic`.
         zero: the zero point of the operand, which padding is.
         pads: what comes before the operand.
+        blank: elements that a line of the operand extends over.
     """
 
     pixels: int
@@ -50,6 +50,7 @@ class JoinedRows:
     pads: tuple[int, int]
     zero: int
     lines: int
+    blank: int
 
     @property
     def own(self) -> Arithmetic:
@@ -90,6 +91,28 @@ class JoinedRows:
         """Lines that are staged for ``out`` lines of the result."""
         return covered(out, self.kernel[0], self.strides[0], self.dilations[0])
 
+    @property
+    def joined(self) -> bool:
+        """Whether rows are staged as words: where the weights of a word lie side by side."""
+        return self.own.beside == self.own.steps
+
+    @property
+    def row_step(self) -> int:
+        """Rows of the operand from one staged row of words to the next; 1 where rows are staged as they are."""
+        if not self.joined:
+            return 1
+        return math.gcd(self.tall * self.strides[0], self.own.steps * self.dilations[0])
+
+    def word_rows(self, out: int) -> int:
+        """Rows of words that are staged for ``out`` lines of the result."""
+        last = -(-out // self.tall) - 1
+        rows = last * self.tall * self.strides[0] + (self.groups - 1) * self.own.steps * self.dilations[0]
+        return rows // self.row_step + 1
+
+    def joined_elements(self, out: int, channels: int) -> int:
+        """Elements of all staged words, with those of a vector that may begin in the last word."""
+        return (self.word_rows(self.lines) * self.staged_width(out) * channels + self.lanes) * self.own.steps
+
     def spare_lines(self) -> int:
         """Lines behind these that words of weight 0 may read."""
         return (self.groups * self.own.steps - self.kernel[0]) * self.dilations[0]
@@ -106,9 +129,11 @@ class ConvIntegerDepthwise(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (x, w) = node.op, operand_pair(node)
         assert isinstance(op, Conv)
-        own = supported(node, target, constants)
-        if isinstance(own, str):
-            return own
+        own = single_arithmetic(target)
+        if own is None:
+            return "the target has no arithmetic of bytes"
+        if reason := supported(node, own, constants):
+            return reason
         if not op.groups == x.shape[1] == w.shape[0]:
             return "it is not depthwise"
         if len(x.shape) not in (3, 4):
@@ -119,24 +144,29 @@ class ConvIntegerDepthwise(Variant):
             return "its window is large"
         tile = _tile(node, own, target)
         vectors = node.results[0].type.count / node.results[0].shape[1] * -(-x.shape[1] // target.lanes)
-        joined = tile.strides[1] * tile.groups / tile.tall * JOIN
-        cycles = vectors * (joined + tile.groups * tile.kernel[1] + EPILOGUE)
-        return Offer(self.label, cycles + x.type.count * own.staged.nbytes / STAGED_BYTES, tile)
+        cycles = vectors * (1.5 * tile.groups * tile.kernel[1] + EPILOGUE)
+        staged = x.type.count * own.staged.nbytes * (own.steps if tile.joined else 1) / tile.row_step
+        return Offer(self.label, cycles + staged / STAGED_BYTES, tile)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         tile, (x, w) = offer.params, operand_pair(node)
         assert isinstance(tile, JoinedRows)
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
-        offset = tile.zero + 128 * tile.own.flips(x.dtype)
+        offset = tile.zero + tile.own.offset(x.dtype)
         packing = PackedColumns(
             tile.arithmetic, tile.lanes, tile.tall, tile.strides[0], offset, zero_points(node)[1]
         )  # fmt: skip
         packed = b.packed(w, packing)
-        lines = tile.staged_lines(tile.lines) + tile.spare_lines()
-        width = tile.staged_width(pair(result.shape[2:])[1])
-        scratch = b.scratch(lines * width * x.shape[1], tile.own.staged)
-        source = plane_last(b.read(x))
+        source, pixels = plane_last(b.read(x)), pair(result.shape[2:])[1]
+        if tile.joined:
+            _, _, across, channel = source.axis_strides()
+            tile = replace(tile, blank=(source.shape[2] - 1) * across + (x.shape[1] - 1) * channel + 1)
+            count = tile.joined_elements(pixels, x.shape[1]) + -(-tile.blank // tile.own.staged.nbytes)
+        else:
+            lines = tile.staged_lines(tile.lines) + tile.spare_lines()
+            count = lines * tile.staged_width(pixels) * x.shape[1]
+        scratch = b.scratch(count, tile.own.staged)
         b.call(self.kernel, [source, packed], [plane_last(result)], params=tile, extras=extras, scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
@@ -153,12 +183,12 @@ def _tile(node: Node, own: Arithmetic, target: Target) -> JoinedRows:
     kernel, strides, dilations, pads = plane_window(op, w.shape[2:])
     spare = own.words(kernel[0]) * own.steps - kernel[0]
     tall = 2 if spare >= strides[0] == dilations[0] == 1 and lines > 1 else 1
-    room = target.machine.registers - 4 - tall * own.words(kernel[0]) * kernel[1]
-    wide = min(max(room // tall, 2), MAX_PIXELS, pixels)
+    room = target.machine.registers - tall - 2  # sums, beside the weights of a tap, a word and products
+    wide = min(room // tall, MAX_PIXELS, pixels)
     line_bytes = x.shape[-1] * x.shape[1] * own.staged.nbytes * strides[0]
     chunk = min(max(target.machine.l2 // 4 // line_bytes // tall, 1) * tall, lines)
     zero, _ = zero_points(node)
-    return JoinedRows(wide, tall, target.lanes, own.name, kernel, strides, dilations, pads, zero, chunk)
+    return JoinedRows(wide, tall, target.lanes, own.name, kernel, strides, dilations, pads, zero, chunk, 0)
 
 
 VARIANTS = (ConvIntegerDepthwise(),)

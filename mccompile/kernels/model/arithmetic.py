@@ -1,13 +1,25 @@
-"""How vectors multiply and add bytes: what a word of 32 bits holds of an operand, and what is packed beside it.
+"""How vectors multiply and add bytes: what a word holds of an operand, and what is packed beside it.
 
 Each step of a sum takes one word of each row of the operand, in all lanes, times a vector of words of packed weights,
 one for each column; the products of a word are added up in the lane::
 
     vnni     u8 u8 u8 u8    times    i8 i8 i8 i8      4 products, bytes as they lie in memory
+    sdot     i8 i8 i8 i8    times    i8 i8 i8 i8      4 products
+    smmla    i8 x 8         times    i8 x 8           8 products, of two rows by two columns at once
     madd     i16 i16        times    i16 i16          2 products, operands widened beforehand
-    mlal     i16 i16        times    i16 i16          the same; of a vector, the first factors of all lanes come first
+    maddubs  u8 u8 u8 u8    times    i8 i8 i8 i8      4 products, of which neighbours are added in 16 bits
+    mlal     i16 i16        times    i16 i16          2 products; the first weights of all lanes come first
+    smlal    i8 i8 i8 i8    times    i8 i8 i8 i8      4 products, of which the first and the third, and the second and
+                                                      the fourth, are added in 16 bits
 
-Operands of i8 are u8 with the top bit flipped: that adds 128 to each, which the sums begin without.
+Operands of i8 are u8 with the top bit flipped, and the other way round: that adds 128 to each, or takes it, which the
+sums begin without.
+
+Sums of 16 bits must hold whatever the operand is, which the weights of a layer decide:
+
+>>> quads = np.array([[127, 1, 127, 2], [-128, 3, -128, 4]])
+>>> holds(SMLAL, quads[:1]), holds(SMLAL, quads), holds(MADDUBS, quads[:, :2].repeat(2, axis=1))
+(True, False, False)
 """
 
 from __future__ import annotations
@@ -24,27 +36,56 @@ from mccompile.targets.target import Target
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """``staged`` is what an operand must lie in memory as, ``weight`` what is packed; both fill words of 32 bits.
+    """``staged`` is what an operand must lie in memory as, ``weight`` what is packed; both fill words of ``steps``.
 
     Attributes:
         weight_range: the least and the largest number that weights may be.
-        apart: the words of a vector are packed as [steps][lanes], not as [lanes][steps].
+        steps: products of a word.
+        beside: how many weights of a column lie side by side: words of a vector are packed as
+            [steps / beside][lanes][beside].
+        together: words of a row that one load brings: instructions take any of them for all lanes.
+        rows: of the operand that an instruction multiplies at once.
+        spare: registers that a step takes beside sums, weights and the words of rows.
+        short: products of a word that are added in 16 bits.
     """
 
     name: str
     staged: DType
     weight: DType
     weight_range: tuple[int, int]
-    apart: bool = False
+    steps: int
+    beside: int
+    together: int = 1
+    rows: int = 1
+    spare: int = 2
+    short: tuple[tuple[int, int], ...] = ()
 
     @property
-    def steps(self) -> int:
-        """Products of a word."""
-        return 4 // self.staged.nbytes
+    def word_bytes(self) -> int:
+        """Bytes of a word."""
+        return self.steps * self.staged.nbytes
+
+    def registers(self, rows: int, vectors: int, flips: bool) -> int:
+        """Vector registers of a tile: sums, weights, words of rows and what a step takes beside them."""
+        whole = -(-rows // self.rows) * self.rows
+        words = whole if self.together > 1 else 0
+        return whole * vectors + vectors * self.rows + words + self.spare + flips
 
     def flips(self, operand: DType) -> bool:
         """Whether the top bit of an operand is flipped."""
-        return operand == I8 and self.staged == U8
+        return self.staged.nbytes == operand.nbytes and self.staged != operand
+
+    def offset(self, operand: DType) -> int:
+        """What an operand is increased by."""
+        return (128 if self.staged == U8 else -128) if self.flips(operand) else 0
+
+    def flips_weight(self, weight: DType) -> bool:
+        """Whether the top bit of weights is flipped."""
+        return self.weight.nbytes == weight.nbytes and self.weight != weight
+
+    def weight_offset(self, weight: DType) -> int:
+        """What weights are increased by."""
+        return -128 if self.flips_weight(weight) else 0
 
     def reads(self, operand: DType) -> bool:
         """Whether the operand can be read as it lies in memory."""
@@ -55,23 +96,51 @@ class Arithmetic:
         return -(-count // self.steps)
 
 
-VNNI = Arithmetic("vnni", U8, I8, (-128, 127))
-MADD = Arithmetic("madd", I16, I16, (-255, 255))
-MLAL = Arithmetic("mlal", I16, I16, (-255, 255), apart=True)
+VNNI = Arithmetic("vnni", U8, I8, (-128, 127), 4, 4)
+MADD = Arithmetic("madd", I16, I16, (-255, 255), 2, 2)
+MADDUBS = Arithmetic("maddubs", U8, I8, (-128, 127), 4, 4, spare=3, short=((0, 1), (2, 3)))
+MLAL = Arithmetic("mlal", I16, I16, (-255, 255), 2, 1)
+SMLAL = Arithmetic("smlal", I8, I8, (-128, 127), 4, 2, together=4, spare=5, short=((0, 2), (1, 3)))
+SDOT = Arithmetic("sdot", I8, I8, (-128, 127), 4, 4, together=4, spare=1)
+SMMLA = Arithmetic("smmla", I8, I8, (-128, 127), 8, 8, together=2, rows=2, spare=3)
+ALL = (VNNI, MADD, MADDUBS, MLAL, SMLAL, SDOT, SMMLA)
 
 
-def arithmetic_of(target: Target) -> Arithmetic | None:
-    """The best arithmetic of a target; None if it has none."""
+def arithmetics_of(target: Target) -> tuple[Arithmetic, ...]:
+    """The arithmetics of a target, the best one first; none but the last may depend on what the weights are."""
     if Capability.VNNI in target.capabilities:
-        return VNNI
+        return (VNNI,)
     if Capability.PAIRS in target.capabilities:
-        return MADD
-    return MLAL if target.isa == "neon" else None
+        return (MADDUBS, MADD)
+    if Capability.I8MM in target.capabilities:
+        return (SMMLA,)
+    if Capability.DOTPROD in target.capabilities:
+        return (SDOT,)
+    return (SMLAL, MLAL) if target.isa == "neon" else ()
+
+
+def single_arithmetic(target: Target) -> Arithmetic | None:
+    """The best arithmetic of a target that multiplies a word of one row and depends on no weights; None if it has
+    none."""
+    if Capability.DOTPROD in target.capabilities:
+        return SDOT
+    found = arithmetics_of(target)
+    return found[-1] if found else None
 
 
 def by_name(name: str) -> Arithmetic:
     """The arithmetic of a name. KeyError if there is none."""
-    return {a.name: a for a in (VNNI, MADD, MLAL)}[name]
+    return {a.name: a for a in ALL}[name]
+
+
+def holds(own: Arithmetic, words: Array) -> bool:
+    """Whether no sum of 16 bits wraps or saturates, whatever the operand is; ``words`` are weights [.., steps]."""
+    low, high = (0, 255) if own.staged == U8 else (-128, 127)
+    least, most = np.minimum(words * low, words * high), np.maximum(words * low, words * high)
+    return all(
+        bool((least[..., i] + least[..., j] >= -(2**15)).all() and (most[..., i] + most[..., j] < 2**15).all())
+        for i, j in own.short
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +162,8 @@ class PackedWords:
     one_run: bool = True
     transposed: bool | None = None
 
-    def pack(self, array: Array) -> Array:
+    def columns(self, array: Array) -> Array:
+        """The weights less their zero point as i64 [M, words, steps]."""
         own = by_name(self.arithmetic)
         weights = array.astype(np.int64) - self.zero
         if self.transposed is not None:
@@ -102,22 +172,25 @@ class PackedWords:
         if weights.ndim == 3:
             weights = weights[:, :, None]
         m, c, kh, kw = weights.shape
-        start = -self.offset * weights.sum((1, 2, 3))
         runs = weights.transpose(0, 2, 3, 1).reshape(m, kh, *((1, kw * c) if self.one_run else (kw, c)))
         words = own.words(runs.shape[-1])
         padded = np.zeros((m, *runs.shape[1:3], words * own.steps), np.int64)
         padded[..., : runs.shape[-1]] = runs
-        columns = padded.reshape(m, -1, own.steps)
+        return padded.reshape(m, -1, own.steps)
+
+    def pack(self, array: Array) -> Array:
+        own = by_name(self.arithmetic)
+        columns = self.columns(array)
+        start = -self.offset * columns.sum((1, 2))
         parts = []
-        for first in range(0, m, self.width):
-            count = min(self.width, m - first)
+        for first in range(0, len(columns), self.width):
+            count = min(self.width, len(columns) - first)
             whole = -(-count // self.lanes) * self.lanes
             begin = np.zeros(whole, np.int64)
             begin[:count] = start[first : first + count]
             block = np.zeros((columns.shape[1], whole, own.steps), np.int64)
             block[:, :count] = columns[first : first + count].transpose(1, 0, 2)
-            if own.apart:
-                block = block.reshape(len(block), -1, self.lanes, own.steps).swapaxes(2, 3)
+            block = block.reshape(len(block), -1, self.lanes, own.steps // own.beside, own.beside).swapaxes(2, 3)
             parts += [_bytes(begin, np.dtype("<i4")), _bytes(block, own.weight.numpy.newbyteorder("<"))]
         return np.concatenate(parts)
 
@@ -149,8 +222,7 @@ class PackedColumns:
         start = np.zeros(whole, np.int64)
         start[:c] = -self.offset * weights.sum((1, 2))
         words = rows.reshape(-1, self.lanes, self.lines, groups, own.steps, kw).transpose(0, 2, 3, 5, 1, 4)
-        if own.apart:
-            words = words.swapaxes(-1, -2)
+        words = words.reshape(*words.shape[:-1], -1, own.beside).swapaxes(-2, -3)
         parts = []
         for block, begin in zip(words, start.reshape(-1, self.lanes), strict=True):
             parts += [_bytes(begin, np.dtype("<i4")), _bytes(block, own.weight.numpy.newbyteorder("<"))]
