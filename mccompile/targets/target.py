@@ -41,7 +41,8 @@ class Target:
         board: the board of `run/` that an emulator has with such a core, for programs that are not hosted.
         compact: code is to be small (the level is Os): no target says so of itself.
         spare_memory: there is plenty of memory; Winograd, halos, copies and code that is written out may spend it.
-        requant: how sums of products become 8 bits again: in "float", or "fixed" point, where floats are slower.
+        requant: how sums of products become 8 bits again: in "float", or "fixed" point, where floats are slower; no
+            target says "tflite" of itself.
         integer: the arithmetic of integer products, by the instruction they are made of: "mla" one product at a time,
             "smlad" two of 16 bits, "mve" and "madd" a vector of them, "smlal" a vector of widening ones.
         prefers: the type that 8-bit values have inside a network, where the choice is ours: "i8" or "u8".
@@ -104,6 +105,11 @@ class Target:
     def required_flags(self) -> tuple[str, ...]:
         """The flags that results depend on: the language, how products and sums round, the instruction set."""
         return tuple(flag for flag in self.c_flags if flag != self.optimisation)
+
+
+def rounding_as(target: Target, requant: str) -> Target:
+    """The target with sums rounded as ``--requant`` says: "exact" its own way, "tflite" TensorFlow Lite's."""
+    return target if requant == "exact" else replace(target, requant=requant)
 
 
 def strict_warnings(compiler: str) -> list[str]:

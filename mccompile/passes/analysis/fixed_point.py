@@ -67,7 +67,7 @@ class Steps:
         return int(least.min()), int(most.max())
 
 
-def _least(reaches: Callable[[Array], Array], low: Array, high: Array, rows: int) -> Array:
+def least(reaches: Callable[[Array], Array], low: Array, high: Array, rows: int) -> Array:
     """The least sum of each row and channel for which a test, false and then true, holds; high + 1 if none."""
     a = np.broadcast_to(low, (rows, low.size)).copy()
     b = np.broadcast_to(high + 1, (rows, low.size)).copy()
@@ -169,10 +169,10 @@ def _compared(g: Fixed, scale: Array, offset: Array, f: Steps) -> tuple[Fixed, i
     results = np.arange(g.low + 1, g.high + 1)[:, None]
 
     def reached_by(by: float) -> Array:
-        return _least(lambda a: scale * a + offset >= results - by, f.low, f.high, results.size)
+        return least(lambda a: scale * a + offset >= results - by, f.low, f.high, results.size)
 
-    own = _least(lambda a: g.evaluate(a) >= results, f.low, f.high, results.size)
-    wanted = _least(lambda a: f.value(a) >= results, f.low, f.high, results.size)
+    own = least(lambda a: g.evaluate(a) >= results, f.low, f.high, results.size)
+    wanted = least(lambda a: f.value(a) >= results, f.low, f.high, results.size)
     for name, steps in (("the multiplication", own), ("the expression", wanted)):
         wrong = (steps < reached_by(TIE)) | (steps > reached_by(1 - TIE))
         if wrong.any():

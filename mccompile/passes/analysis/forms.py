@@ -69,6 +69,18 @@ def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | st
     return walk(body, False)
 
 
+def quantising_form(body: ex.Convert, main: int, constant: Callable[[int], Array | None]) -> Form | str:
+    """The form of a conversion of the float variable ``main``: an integer stands for it, for forms are of these.
+
+    i8((rne((x0 / 0.5)) + 3.0)) has the form of i8((rne((f32(i32(x0)) / 0.5)) + 3.0)): 2 times x0, plus 3.
+    """
+
+    def stand_in(v: ex.Var) -> ex.Expr:
+        return ex.convert(ex.var(main, I32), v.dtype) if v.index == main else v
+
+    return form_of(ex.substitute(body.operand, stand_in), lambda i: None if i == main else constant(i))
+
+
 def _integers(core: ex.Expr, constant: Callable[[int], Array | None]) -> Form:
     if not _varies(core, constant):
         arrays = {i: constant(i) for i in ex.variables(core)}

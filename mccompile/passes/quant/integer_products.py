@@ -23,12 +23,13 @@ from mccompile.passes.analysis.quantised import Quantised, quantised
 from mccompile.passes.analysis.sums import by_channel, terms
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
 
 ROUNDS = True
 """A sum of integers is exact; the sum of floats that it replaces is not."""
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Multiply and add the integers of dequantised operands; scale sums in the epilogue. Changes rounding only."""
     r = Rewriter(graph)
     changes = 0
@@ -43,7 +44,10 @@ def run(graph: Graph, remarks: Remarks) -> int:
         if isinstance(found, str):
             remarks.miss(what, found)
             continue
-        _rewrite(r, node, *found)
+        pair, scales, sums = found
+        if target.requant != "tflite":  # there, the product of scales is not rounded
+            scales = [scales[0] * scales[1]]
+        _rewrite(r, node, pair, scales, sums)
         remarks.hit(what)
         changes += 1
     r.finish()
@@ -52,8 +56,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
 
 def _obstacle(
     graph: Graph, node: Node, reals: Sequence[Quantised | None]
-) -> tuple[list[Quantised], Array, DType] | str:
-    """The operands, the scale of the sum, and the type that it fits; or why there is no sum of integers."""
+) -> tuple[list[Quantised], list[Array], DType] | str:
+    """The operands, their scales for the sum, and the type that it fits; or why there is no sum of integers."""
     pair = [q for q in reals if q is not None]
     if len(pair) < 2:
         return f"operand {list(reals).index(None)} is not quantised"
@@ -64,11 +68,12 @@ def _obstacle(
     nests = node.op.structure(node.operand_types())
     if len(nests) != 1:
         return "what it reads is not known"
-    scales = [_followed(nests[0], i, q.scale, len(node.result.shape)) for i, q in enumerate(pair)]
-    if scales[0] is None or scales[1] is None:
+    found = [_followed(nests[0], i, q.scale, len(node.result.shape)) for i, q in enumerate(pair)]
+    scales = [s.astype(np.float32) for s in found if s is not None]
+    if len(scales) < len(found):
         return "a scale varies along an axis that is summed over"
     limit = _largest_sum(graph, node, pair)
-    return pair, (scales[0] * scales[1]).astype(np.float32), I32 if limit < 2**31 else I64
+    return pair, scales, I32 if limit < 2**31 else I64
 
 
 def _followed(nest: Nest, operand: int, scale: Array, rank: int) -> Array | None:
@@ -112,12 +117,15 @@ def _sizes(graph: Graph, q: Quantised) -> int:
     return int(max(np.abs(info.max - q.zero).max(), np.abs(info.min - q.zero).max()))
 
 
-def _rewrite(r: Rewriter, node: Node, pair: Sequence[Quantised], scale: Array, sums: DType) -> None:
+def _rewrite(r: Rewriter, node: Node, pair: Sequence[Quantised], scales: Sequence[Array], sums: DType) -> None:
+    """Give a node integers as operands; its sum is multiplied by each of ``scales`` at the end."""
     graph = r.graph
     extras: list[Value] = []
     post = ex.substitute(node.post.get(0, ex.acc(F32)), lambda v: v if v.index == ex.ACC else _kept(node, extras, v))
-    factor = _operand(graph, extras, scale, F32, f"{node.result.name}.scale")
-    scaled = ex.apply("mul", ex.convert(ex.acc(sums), F32), factor)
+    scaled: ex.Expr = ex.convert(ex.acc(sums), F32)
+    for scale in scales:
+        factor = _operand(graph, extras, scale, F32, f"{node.result.name}.scale")
+        scaled = ex.apply("mul", scaled, factor)
     node.post = {0: ex.substitute(post, lambda v: scaled if v.index == ex.ACC else v)}
     for i, q in enumerate(pair):
         body = ex.convert(ex.acc(q.integers.dtype), sums)

@@ -30,7 +30,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         if found is None or node.result.dtype != F32 or node.op.on_bytes(1.0) is None:
             continue
         what = f"took {node.where} of bytes"
-        if target.requant != "fixed":
+        if target.requant == "float":
             remarks.miss(what, f"floats are fast on {target.name}")
             continue
         if found.scale.size != 1 or found.integers.dtype.nbytes != 1 or not (found.scale > 0).all():

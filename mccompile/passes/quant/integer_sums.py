@@ -20,12 +20,13 @@ from mccompile.passes.analysis.quantised import Quantised, quantised
 from mccompile.passes.analysis.sums import terms
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
 
 ROUNDS = True
 """A sum of integers is exact; the sum of floats that it replaces is not."""
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Sum the integers of dequantised elements, in windows or along axes. Changes rounding only."""
     r = Rewriter(graph)
     changes = 0
@@ -42,7 +43,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
         if reason:
             remarks.miss(what, reason)
             continue
-        _rewrite(r, node, q, *summing)
+        _rewrite(r, node, q, *summing, apart=target.requant == "tflite")
         remarks.hit(what)
         changes += 1
     r.finish()
@@ -61,16 +62,17 @@ def _obstacle(node: Node, q: Quantised) -> str:
     return ""
 
 
-def _rewrite(r: Rewriter, node: Node, q: Quantised, summing: Op, weights: Array) -> None:
+def _rewrite(r: Rewriter, node: Node, q: Quantised, summing: Op, weights: Array, apart: bool) -> None:
     node.op = summing
-    factor = (q.scale.reshape(()) * weights).astype(np.float32)
     extras = list(node.extras)
-    if factor.ndim:
-        extras.append(r.graph.constant(f"{node.result.name}.scale", factor))
-        scale: ex.Expr = ex.var(len(extras) - 1, F32)
-    else:
-        scale = ex.num(factor.item(), F32)
-    scaled = ex.apply("mul", ex.convert(ex.acc(I32), F32), scale)
+    scaled: ex.Expr = ex.convert(ex.acc(I32), F32)
+    for factor in [q.scale.reshape(()), weights] if apart else [(q.scale.reshape(()) * weights).astype(np.float32)]:
+        if factor.ndim:
+            extras.append(r.graph.constant(f"{node.result.name}.scale", factor))
+            scale: ex.Expr = ex.var(len(extras) - 1, F32)
+        else:
+            scale = ex.num(factor.item(), F32)
+        scaled = ex.apply("mul", scaled, scale)
     post = node.post.get(0, ex.acc(F32))
     node.post = {0: ex.substitute(post, lambda v: scaled if v.index == ex.ACC else v)}
     whole = ex.convert(ex.acc(q.integers.dtype), I32)

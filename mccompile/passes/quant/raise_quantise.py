@@ -12,8 +12,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.types import I32
-from mccompile.passes.analysis.forms import form_of
+from mccompile.passes.analysis.forms import quantising_form
 from mccompile.passes.analysis.movement import moves
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import is_plain
@@ -78,10 +77,8 @@ def _never_falls(graph: Graph, node: Node) -> bool:
         operand = node.operands[i]
         return np.asarray(graph.constants[operand]) if operand in graph.constants else None
 
-    # Forms are of integers: one stands for the operand.
-    whole = ex.convert(ex.var(len(node.operands), I32), body.operand.dtype)
-    over = ex.substitute(body.operand, lambda v: whole if constant(v.index) is None else v)
-    form = form_of(over, lambda i: None if i == len(node.operands) else constant(i))
+    (main,) = (i for i, v in enumerate(node.operands) if v not in graph.constants)
+    form = quantising_form(body, main, constant)
     return not isinstance(form, str) and all((s >= 0).all() for s in form.terms.values())
 
 

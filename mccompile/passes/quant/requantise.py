@@ -25,7 +25,8 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, DType, broadcast_shapes, dtype_of
 from mccompile.passes.analysis.fixed_point import TIE, Fixed, Steps, fit
 from mccompile.passes.analysis.forms import Form, form_of
-from mccompile.passes.analysis.sums import sum_range
+from mccompile.passes.analysis.sums import sum_range, terms
+from mccompile.passes.analysis.tflite import Reach, of_pair, of_sum, output_of
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
@@ -49,7 +50,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         body = node.op.elementwise if not node.post else node.post.get(0)
         if body is None or len(node.results) != 1 or (node.pre and node.op.elementwise is not None):
             continue
-        work = _Work(graph, node, remarks, target.requant == "fixed")
+        work = _Work(graph, node, remarks, target.requant != "float", target.requant == "tflite")
         proven = work.rewritten(body)
         if proven != body and _spans(node, proven, work):
             _store(r, node, proven, work)
@@ -95,6 +96,7 @@ class _Work:
     node: Node
     remarks: Remarks
     fixed: bool
+    tflite: bool
     operands: list[Value] = field(init=False)
     done: dict[ex.Expr, ex.Expr] = field(default_factory=dict)
 
@@ -202,6 +204,11 @@ class _Work:
         count = max(whole.low.size, channels)
         low, high = (np.broadcast_to(end, count).astype(np.int64) for end in (whole.low, whole.high))
         steps = Steps(self._values(e, core), low, high)
+        if self.tflite:
+            found_ = self._as_tflite(e, core, Reach(low, high), steps.ends(), shape)
+            if not isinstance(found_, str):
+                return found_
+            self.remarks.miss(f"rounded {self.node.where} as TensorFlow Lite does", found_)
         if not self.fixed:
             return self._in_floats(e, core, form, steps, shape)
         found = fit(np.asarray(scale, np.float64), np.asarray(form.offset, np.float64), steps)
@@ -211,6 +218,28 @@ class _Work:
         total = int((high - low + 1).sum())
         self.remarks.hit(f"{self.what}: {differing} of {total} sums on the other side of a tie")
         return self._printed(fixed, ex.convert(core, I32), e.dtype, shape)
+
+    def _as_tflite(
+        self, e: ex.Convert, core: ex.Expr, reach: Reach, cut: tuple[int, int], shape: tuple[int, ...]
+    ) -> ex.Expr | str:
+        """One sum as TensorFlow Lite's kernel of its operator scales it."""
+        out = output_of(e.operand, self._constant)
+        if out is None or ex.ACC not in ex.variables(core) or not self.node.op.multilinear:
+            return "it is no product, sum or mean that is quantised"
+        form = form_of(out.inner, self._constant)
+        if isinstance(form, str):
+            return form
+        count = 0 if len(self.node.op.multilinear) > 1 else terms(self.node)
+        wide = ex.convert(core, I32)
+        known = any(v in self.graph.constants for v in self.node.operands)
+        found = of_sum(
+            self.node, wide, out, form, reach, cut, count, known, lambda a, name: self._operand(a, shape, name)
+        )
+        return found if isinstance(found, str) else self._told(_cut(found, *cut, e.dtype))
+
+    def _told(self, e: ex.Expr) -> ex.Expr:
+        self.remarks.hit(f"rounded {self.node.where} as TensorFlow Lite does")
+        return e
 
     def _range(self, i: int, e: ex.Expr) -> Range:
         if i >= _ATOM:
@@ -309,10 +338,26 @@ class _Work:
 
         wanted = ex.evaluate(e, read).astype(np.int64)
         cores = {core: ex.evaluate(core, read).astype(np.int64) for core in form.terms}
+        if self.tflite:
+            found = self._pair_as_tflite(e, cores, wanted)
+            if not isinstance(found, str):
+                return found
+            self.remarks.miss(f"rounded {self.node.where} as TensorFlow Lite does", found)
         if len(cores) == 1:
             return self._product(form, *cores.popitem(), wanted, e.dtype)
         return _pairs(form, cores, wanted, e.dtype) or "no multiplication is right for all pairs"
 
+
+    def _pair_as_tflite(self, e: ex.Convert, cores: Mapping[ex.Expr, Array], wanted: Array) -> ex.Expr | str:
+        """A sum, difference or product of two bytes as TensorFlow Lite's kernel scales it."""
+        out = output_of(e.operand, self._constant)
+        form = "it is not quantised with one scale" if out is None else form_of(out.inner, self._constant)
+        if out is None or isinstance(form, str):
+            return str(form)
+        reaches = {core: Reach(a.min(keepdims=True)[0], a.max(keepdims=True)[0]) for core, a in cores.items()}
+        found = of_pair(out, form, reaches, lambda a, name: self._operand(a, (), name))
+        ends = int(wanted.min()), int(wanted.max())
+        return found if isinstance(found, str) else self._told(_cut(found, *ends, e.dtype))
 
     def _product(self, form: Form, core: ex.Expr, reach: Array, wanted: Array, dtype: DType) -> ex.Expr | str:
         """A rounded product of two bytes: the multiplication of their product, tried on all pairs."""

@@ -8,11 +8,13 @@ Worked example: with sums of scale 0.125 and a bias of 80, -3 times 0.125::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
-from mccompile.ir.types import F32, I32, I64
+from mccompile.ir.types import I32, I64
 from mccompile.passes.analysis.quantised import Quantised, quantised
 from mccompile.passes.analysis.sums import sum_range
 from mccompile.passes.manager import Remarks
@@ -42,17 +44,17 @@ def _start(r: Rewriter, node: Node, body: ex.Expr, remarks: Remarks) -> int:
     (sums,) = node.op.infer(*node.operand_types())
     for part in ex.distinct(body):
         parts = _bias_of(part)
-        bias = None if parts is None else quantised(r.graph, r.producer(node.extras[parts[1]]))
+        bias = None if parts is None else quantised(r.graph, r.producer(node.extras[parts[2]]))
         if parts is None or bias is None or bias.integers not in r.graph.constants or bias.zero.any():
             continue
-        scale, extra = parts
+        sum_, factors, extra = parts
         what = f"began the sums of {node.where} with their bias"
-        if reason := _obstacle(r.graph, node, bias, scale):
+        if reason := _obstacle(r.graph, node, bias, factors):
             remarks.miss(what, reason)
             continue
         new, extras = len(node.extras), [*node.extras, bias.integers]
         begun = ex.apply("add", ex.acc(sums.dtype), ex.convert(ex.var(new, I32), sums.dtype))
-        node.post[0] = ex.replaced(body, part, ex.apply("mul", ex.convert(begun, F32), scale))
+        node.post[0] = ex.replaced(body, part, ex.replaced(sum_, ex.acc(sums.dtype), begun))
         if extra not in ex.variables(node.post[0]):
             extras[extra] = extras.pop()
             node.post[0] = _renamed(node.post[0], new, extra)
@@ -66,11 +68,13 @@ def _renamed(body: ex.Expr, old: int, new: int) -> ex.Expr:
     return ex.substitute(body, lambda v: ex.var(new, v.dtype) if v.index == old else v)
 
 
-def _obstacle(graph: Graph, node: Node, bias: Quantised, scale: ex.Num | ex.Var) -> str:
+def _obstacle(graph: Graph, node: Node, bias: Quantised, factors: Sequence[ex.Num | ex.Var]) -> str:
     """Why a sum cannot begin with a bias."""
     if bias.integers.dtype != I32:
         return f"it is {bias.integers.dtype}"
-    own = np.asarray(scale.value) if isinstance(scale, ex.Num) else graph.array(node.extras[scale.index])
+    own = np.ones((), np.float32)
+    for f in factors:
+        own = own * (np.float32(f.value) if isinstance(f, ex.Num) else graph.array(node.extras[f.index]))
     given, own = np.broadcast_arrays(bias.scale, own.reshape(own.shape[-bias.integers.type.rank :]))
     if not np.allclose(given, own, rtol=_ULPS, atol=0):
         return "it has another scale"
@@ -82,15 +86,23 @@ def _obstacle(graph: Graph, node: Node, bias: Quantised, scale: ex.Num | ex.Var)
     return "" if fits.all() else "the sum might overflow"
 
 
-def _bias_of(e: ex.Expr) -> tuple[ex.Num | ex.Var, int] | None:
-    """The scale of the sum and the extra operand in ``f32(acc) * scale + extra``."""
+def _bias_of(e: ex.Expr) -> tuple[ex.Expr, list[ex.Num | ex.Var], int] | None:
+    """The scaled sum, the factors that scale it, and the extra operand in ``f32(acc) * scale + extra``."""
     if not isinstance(e, ex.Apply) or e.fn != "add":
         return None
     for sum_, bias in (e.operands, e.operands[::-1]):
-        match sum_:
-            case ex.Apply(
-                fn="mul", operands=(ex.Convert(operand=ex.Var(index=ex.ACC)), (ex.Num() | ex.Var()) as scale)
-            ):
-                if isinstance(bias, ex.Var) and bias.index != ex.ACC:
-                    return scale, bias.index
+        factors = _factors(sum_)
+        if factors and isinstance(bias, ex.Var) and bias.index != ex.ACC:
+            return sum_, factors, bias.index
+    return None
+
+
+def _factors(e: ex.Expr) -> list[ex.Num | ex.Var] | None:
+    """What multiplies the sum in ``f32(acc) * scale * scale``; None if an expression is not of that kind."""
+    match e:
+        case ex.Convert(operand=ex.Var(index=ex.ACC)):
+            return []
+        case ex.Apply(fn="mul", operands=(inner, (ex.Num() | ex.Var()) as factor)):
+            inner_factors = _factors(inner)
+            return None if inner_factors is None else [*inner_factors, factor]
     return None

@@ -20,44 +20,51 @@ from mccompile.passes.rewrite.patterns import (
     one_of,
 )
 from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
 
 ROUNDS = True
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Recognise sigmoid, SiLU, GELU, HardSigmoid and HardSwish in their primitive forms; divide by multiplying.
 
     May change rounding, the sign of a zero, and where intermediate values overflow.
     """
     r = Rewriter(graph)
     changes = 0
+    scaling = target.requant != "tflite"
     for node in r.nodes():
-        changes += _bodies(node, remarks) + _map(node, remarks)
+        changes += _bodies(node, remarks, scaling) + _map(node, remarks, scaling)
     r.finish()
     return changes
 
 
-def _bodies(node: Node, remarks: Remarks) -> int:
+def _bodies(node: Node, remarks: Remarks, scaling: bool) -> int:
     changes = 0
     for table in (node.pre, node.post):
         for i, body in table.items():
-            table[i] = _rewritten(body, node, remarks)
+            table[i] = _rewritten(body, node, remarks, scaling)
             changes += table[i] != body
     return changes
 
 
-def _map(node: Node, remarks: Remarks) -> int:
+def _map(node: Node, remarks: Remarks, scaling: bool) -> int:
     if node.op.elementwise is None:
         return 0
-    body = _rewritten(node.op.elementwise, node, remarks)
+    body = _rewritten(node.op.elementwise, node, remarks, scaling)
     if body == node.op.elementwise:
         return 0
     node.op = node.op.with_elementwise(body)
     return 1
 
 
-def _rewritten(body: ex.Expr, node: Node, remarks: Remarks) -> ex.Expr:
-    """The body after all rules, from the leaves up; a rule that would leave an operand unread does not fire."""
+def _rewritten(body: ex.Expr, node: Node, remarks: Remarks, scaling: bool) -> ex.Expr:
+    """The body after all rules, from the leaves up; a rule that would leave an operand unread does not fire.
+
+    Without ``scaling`` the scales of what is quantised stay as the network has them.
+    """
+    quantises = any(isinstance(e, ex.Convert) and e.dtype.name in ("i8", "u8") for e in ex.distinct(body))
+    rules = RULES if scaling or not quantises else _RECOGNISED
     titles: list[str] = []
     refused: list[ExpressionRule] = []
     done: dict[ex.Expr, ex.Expr] = {}
@@ -69,7 +76,7 @@ def _rewritten(body: ex.Expr, node: Node, remarks: Remarks) -> ex.Expr:
         return done[e]
 
     def fired(e: ex.Expr) -> ex.Expr:
-        for rule in RULES if e.dtype.is_float else ():
+        for rule in rules if e.dtype.is_float else ():
             for bound in match_expression(rule.pattern, e, {}):
                 better = rule.rewrite(bound)
                 if better is None:
@@ -165,7 +172,7 @@ def _gate_of(unit: Pattern) -> Pattern:
     return one_of(fn("mul", fn("mul", _X, _HALF), unit), fn("mul", fn("mul", _X, unit), _HALF))
 
 
-RULES = (
+_RECOGNISED = (
     ExpressionRule("dropped + 0", fn("add", _X, Number(value=0)), lambda b: b["x"]),
     ExpressionRule("recognised SiLU", fn("div", _X, _LOGISTIC), lambda b: ex.apply("mul", b["x"], _sigmoid(b))),
     ExpressionRule("recognised sigmoid", fn("div", _ONE, _LOGISTIC), lambda b: _sigmoid(b)),
@@ -175,9 +182,12 @@ RULES = (
     ExpressionRule("recognised sigmoid as tanh", fn("mul", _HALF, _TANH), _sigmoid_of_double),
     ExpressionRule("recognised HardSwish", fn("mul", fn("mul", _X, _CLIP), Number("c")), _hard_swish, _UNBOUNDED),
     ExpressionRule("recognised HardSigmoid", fn("mul", _CLIP, Number("c")), _scaled_bounds, _UNBOUNDED),
+)
+_SCALING = (
     ExpressionRule("multiplied by the inverse", fn("div", _X, Number("c")), _times_inverse),
     ExpressionRule("joined two factors", fn("mul", fn("mul", _X, Number("a")), Number("c")), _joined),
 )
+RULES = (*_RECOGNISED, *_SCALING)
 
 
 def _sigmoid(b: Bindings) -> ex.Expr:
