@@ -37,6 +37,8 @@ def compile(
     stream_rows: str = "auto",
     stepwise: bool = False,
     io: str = "arena",
+    input_formats: Mapping[str, str] | None = None,
+    requant: str = "exact",
     tune: bool = False,
     tuning: str | Path | None = None,
 ) -> Artifacts:
@@ -53,7 +55,13 @@ def compile(
             such inputs then, and what depends on them is computed when it is compiled.
         keep_inputs: do not reuse the memory of inputs, so that ``run`` may be repeated on them.
         io: where inputs and outputs are: in the ``arena``, or in buffers of the ``caller``, who says where when it
-            runs.
+            runs. With ``quantized`` (alone, or as in ``caller,quantized``), those that a network quantises at once,
+            or dequantises at last, stay bytes.
+        input_formats: what inputs are made of, by name, as ``u8,nhwc,mean=127.5,scale=0.0078``: elements of u8, i8,
+            u16 or i16, with ``nhwc`` channels last, of which the model gets (element - mean) * scale; ``1.5:2:2.5``
+            is a number for each channel.
+        requant: how sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or
+            ``tflite``, with the bits of TensorFlow Lite's reference kernels.
         memory: several memories for the arena, name -> bytes, the fastest first: the hottest tensors go there.
         plan_effort: how long a smaller arena is searched for, from 0 to 3: each 8 times as long as the one before.
         stream_rows: compute convolutions strip by strip of rows, so that of what lies between them only a few rows
@@ -84,6 +92,7 @@ def compile(
         name=name, embed=embed, kernels=kernels or {}, exact=exact, memory=tuple((memory or {}).items()), ram=ram,
         split_kernels=split_kernels, constants=constants or {}, max_blob_growth=max_blob_growth,
         plan_effort=plan_effort, stream_rows=stream_rows, stepwise=stepwise, io=io,
+        input_formats=input_formats or {}, requant=requant,
     )  # fmt: skip
     if tune or tuning is not None:
         from mccompile.tune.tune import apply

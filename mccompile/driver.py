@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from mccompile.codegen.model import ModelFacts, model_facts
 from mccompile.codegen.names import model_name
 from mccompile.importer.convert import convert
 from mccompile.importer.prepare import prepare
+from mccompile.interface.interface import make_interface
 from mccompile.ir import files as ir_files
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph
@@ -28,9 +29,8 @@ from mccompile.report.report import make_report, write_report
 from mccompile.search.candidates import Observer, candidates, in_vain, unobserved
 from mccompile.search.fit import Room, fit
 from mccompile.search.options import Options, require_sense
-from mccompile.search.resume import load_ir, resume
+from mccompile.search.resume import load_ir, resume, target_of
 from mccompile.search.state import Compilation
-from mccompile.targets.target import at_level, resolve
 
 __all__ = [
     "Artifacts",
@@ -85,14 +85,17 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
     shapes = {k: list(v) for k, v in options.input_shapes.items()}
     prepared = prepare(model, dict(options.dims), shapes, options.constants)
     name = model_name(options.name or _default_name(Path(path)))
+    graph, notes = convert(prepared, name), list(prepared.notes)
+    interface = make_interface(graph, options.input_formats, options.keeps_bytes, notes)
     return Compilation(
         source=Path(path).name,
         sha256=model.sha256,
         options=options,
-        target=at_level(resolve(options.target), options.opt_level),
-        graph=convert(prepared, name),
-        notes=list(prepared.notes),
+        target=target_of(options),
+        graph=graph,
+        notes=notes,
         onnx_nodes=len(model.graph.nodes),
+        interface=interface,
     )
 
 
@@ -120,7 +123,9 @@ def compile_program(
     place_program(c, observe)
     assert c.program is not None
     o = c.options
-    c.facts = model_facts(c.program, c.target, c.source, c.sha256, o.keep_inputs, pool, o.opt_level, o.stepwise)
+    c.facts = model_facts(
+        c.program, c.target, c.source, c.sha256, o.keep_inputs, pool, o.opt_level, o.stepwise, c.interface
+    )
     return c.facts
 
 
@@ -257,7 +262,7 @@ def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[P
 def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
     """The options of each model: those dims and shapes that it has. UsageError for one that none has."""
     known = [_open_names(p) for p in paths]
-    for what, given in (("dim", options.dims), ("input", options.input_shapes), ("input", options.constants)):
+    for what, given in _by_name(options):
         strange = [n for n in given if not any(n in names for names in known)]
         if strange:
             raise UsageError(f"no model has {'an' if what == 'input' else 'a'} {what} {strange[0]!r}")
@@ -267,7 +272,14 @@ def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
             dims={n: v for n, v in options.dims.items() if n in names},
             input_shapes={n: v for n, v in options.input_shapes.items() if n in names},
             constants={n: v for n, v in options.constants.items() if n in names},
+            input_formats={n: v for n, v in options.input_formats.items() if n in names},
         )
+
+
+def _by_name(options: Options) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """What options say of dims and inputs, by their names."""
+    inputs: list[Mapping[str, Any]] = [options.input_shapes, options.constants, options.input_formats]
+    return (("dim", options.dims), *(("input", given) for given in inputs))
 
 
 def _open_names(path: Path) -> frozenset[str]:

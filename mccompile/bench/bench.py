@@ -143,7 +143,7 @@ def bench(
     label = ""
     if against:
         tick(against)
-        label, things[against] = ENGINES[against](model, given)
+        label, things[against] = ENGINES[against](model, compilation.interface.model_inputs(given))
     with pinned():
         machine = interleave(probes.things(), rounds, PROBE_BURST)
         found = interleave(things, rounds, seconds, tick=lambda n: tick(f"round {n + 1} of {rounds}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import numpy as np
 from mccompile import driver
 from mccompile.check.compare import Comparison, compare, tolerance_factor
 from mccompile.check.golden import golden_files
-from mccompile.check.reference import Expected, Judge, open_judge, random_inputs
-from mccompile.check.ties import Ties, is_quantised, judge_layers, rounded_names
+from mccompile.check.reference import Expected, Judge, drawn_inputs, judge_of
+from mccompile.check.ties import TIE, Ties, is_quantised, judge_layers, rounded_names
 from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
@@ -32,6 +32,9 @@ from mccompile.targets.target import Target, runs_here, strict_warnings
 
 POISON = 0xFF
 """What arenas are full of before a run: NaN as float, -1 as integer, far out of range as index."""
+
+_TIES = {"exact": TIE, "tflite": 0.75}
+"""How far results may be from the real ones. TensorFlow Lite rounds twice: to 2^-e steps at first, e at least 1."""
 
 MAX_SHOWN = 6
 """Outputs of one run that are listed; the rest is counted."""
@@ -209,7 +212,7 @@ def check_folder(
     fences = Fences()
     network, faults = _build(out, compilation.target, fences)
     judge = _judge(model, compilation, network, per_layer) if expect is None or per_layer else None
-    cases = _cases(graph, judge, inputs, expect, seed)
+    cases = _cases(compilation, judge, inputs, expect, seed)
     factor = tolerance_factor(graph)
     runs, unstable = _run_all(network, cases, factor, compilation.options.keep_inputs)
     if not fences.intact() or not network.intact():
@@ -248,17 +251,16 @@ def _explained(
     model: Path, c: Compilation, network: Network, cases: list[_Case]
 ) -> tuple[Ties | None, list[str]]:
     """The layers of a quantised network on operands of the reference, and where the C is not what its graph says."""
-    imported = driver.import_graph(model, c.options).graph
+    imported = driver.import_graph(model, replace(c.options, io=c.options.place, input_formats={})).graph
     if not is_quantised(imported):
         return None, []
     known = set(tensor_names(model))
     names = [name for name in rounded_names(imported) if name in known]
-    judge = open_judge(model, [v.name for v in c.graph.outputs], names, c.options.dims, c.options.input_shapes,
-                       c.options.constants)  # fmt: skip
+    judge = judge_of(model, c, names)
     faults: list[str] = []
     found: list[Ties] = []
     for case in cases:
-        found.append(judge_layers(imported, c.graph, judge, case.inputs))
+        found.append(judge_layers(imported, c.graph, judge, case.inputs, c.interface, _TIES[c.options.requant]))
         meant, got = c.graph.evaluate(case.inputs), network.run(case.inputs)
         apart = [compare(n, got[n], a, None, 4.0) for n, a in meant.items()]
         faults += [f"the C does not compute its graph: {a.name}: {a.text()}" for a in apart if not a.ok]
@@ -283,12 +285,11 @@ def _build(out: Path, target: Target, fences: Fences) -> tuple[Network, list[str
 
 
 def _judge(model: Path, c: Compilation, network: Network, per_layer: bool) -> Judge:
-    outputs = [v.name for v in c.graph.outputs]
     inner: list[str] = []
     if per_layer:
         computed = set(tensor_names(model))
         inner = [name for name in last_writes(network.report) if name in computed]
-    return open_judge(model, outputs, inner, c.options.dims, c.options.input_shapes, c.options.constants)
+    return judge_of(model, c, inner)
 
 
 def _stack(out: Path, network: Network, compilation: Compilation) -> Stack | None:
@@ -301,7 +302,7 @@ def _stack(out: Path, network: Network, compilation: Compilation) -> Stack | Non
 
 
 def _cases(
-    graph: Graph,
+    c: Compilation,
     judge: Judge | None,
     inputs: Mapping[str, Array] | None,
     expect: Mapping[str, Array] | None,
@@ -309,9 +310,9 @@ def _cases(
 ) -> list[_Case]:
     if inputs is None:
         assert judge is not None
-        types = {v.name: v.type for v in graph.inputs}
-        drawn = [random_inputs(types, s) for s in (seed, seed + 1)]
+        drawn = [drawn_inputs(c, s) for s in (seed, seed + 1)]
         return [_Case(f"random inputs, seed {seed + i}", x, judge.run(x)) for i, x in enumerate(drawn)]
+    graph = c.graph
     _require_inputs(graph, inputs)
     if expect is None:
         assert judge is not None

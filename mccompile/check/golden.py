@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mccompile.check.compare import channel_axis, tolerance_factor, tolerances
-from mccompile.check.reference import open_judge, random_inputs
+from mccompile.check.reference import drawn_inputs, judge_of
 from mccompile.codegen.blob import declare_c
-from mccompile.codegen.model import Port
+from mccompile.codegen.ports import Port
 from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation
 from mccompile.ir.errors import CompileError, UsageError
@@ -100,10 +100,8 @@ def reference_golden(model: Path, seed: int = 0) -> Callable[[Compilation], dict
     """For `driver.compile`'s ``extra``: a golden test on random inputs, with the reference's outputs."""
 
     def files(c: Compilation) -> dict[str, bytes]:
-        names = [v.name for v in c.graph.outputs]
-        judge = open_judge(model, names, (), c.options.dims, c.options.input_shapes, c.options.constants)
-        inputs = random_inputs({v.name: v.type for v in c.graph.inputs}, seed)
-        expected = judge.run(inputs)
+        inputs = drawn_inputs(c, seed)
+        expected = judge_of(model, c).run(inputs)
         return golden_files(c, inputs, expected.values, expected.noise)
 
     return files

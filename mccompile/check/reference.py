@@ -12,9 +12,11 @@ import numpy as np
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, fixed_arrays
 from mccompile.importer.prepare import prepare
+from mccompile.interface.tensors import Interface
 from mccompile.ir.errors import CompileError
 from mccompile.ir.types import TensorType
 from mccompile.onnxio import OnnxModel, evaluate_model, extract_with_outputs, jitter_weights, read_model, widen_f16
+from mccompile.search.state import Compilation
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WRONG_OPTIMISERS = ["Pad_Fusion"]
@@ -73,7 +75,41 @@ class OnnxReference:
         return Expected(evaluate_model(self.model, inputs, self.names), {})
 
 
-Judge = OnnxRuntime | OnnxReference
+@dataclass(frozen=True)
+class Translated:
+    """A judge of what the model computes, for generated code with other inputs and outputs: it takes inputs and gives
+    outputs as that code has them. Their noise is not known then."""
+
+    judge: OnnxRuntime | OnnxReference
+    interface: Interface
+    types: Mapping[str, TensorType]
+
+    @property
+    def engine(self) -> str:
+        return self.judge.engine
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.judge.notes
+
+    def run(self, inputs: Mapping[str, Array]) -> Expected:
+        """CompileError if the reference cannot run the model on these inputs."""
+        found = self.judge.run(self.interface.model_inputs(inputs))
+        noise = {name: a for name, a in found.noise.items() if name not in self.interface.kept}
+        return Expected(self.interface.outputs(found.values, self.types), noise)
+
+
+Judge = OnnxRuntime | OnnxReference | Translated
+
+
+def judge_of(path: Path, c: Compilation, inner: Sequence[str] = ()) -> Judge:
+    """The judge of a compilation of the model at ``path``: inputs and outputs are those of the generated code.
+
+    ``inner`` are values computed in the model's main graph that are wanted as well.
+    """
+    o, outputs = c.options, {v.name: v.type for v in c.graph.outputs}
+    judge = open_judge(path, list(outputs), inner, o.dims, o.input_shapes, o.constants)
+    return Translated(judge, c.interface, outputs) if c.interface.changed else judge
 
 
 def open_judge(
@@ -83,7 +119,7 @@ def open_judge(
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     constants: Mapping[str, Fixed] | None = None,
-) -> Judge:
+) -> OnnxRuntime | OnnxReference:
     """onnxruntime if it is installed and knows the model, else onnx.reference.
 
     Args:
@@ -164,6 +200,18 @@ def _refused(engine: str, error: Exception) -> CompileError:
         f"{engine} cannot run the model on these inputs: {_first_line(error)}",
         hint="random inputs do not suit every model: give real ones (--inputs)",
     )
+
+
+def drawn_inputs(c: Compilation, seed: int) -> dict[str, Array]:
+    """`random_inputs` of a compilation; bytes that stand for other numbers of the model are any bytes."""
+    types = {v.name: v.type for v in c.graph.inputs}
+    inputs = random_inputs(types, seed)
+    rng = np.random.default_rng([seed, 1])
+    for name, t in types.items():
+        if c.interface.changes(name):
+            info = np.iinfo(t.dtype.numpy.name)
+            inputs[name] = rng.integers(info.min, info.max + 1, t.shape).astype(t.dtype.numpy)
+    return inputs
 
 
 def random_inputs(types: Mapping[str, TensorType], seed: int) -> dict[str, Array]:

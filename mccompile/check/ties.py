@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mccompile.check.reference import Judge
+from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 
@@ -78,13 +79,17 @@ def _rounded(v: Value) -> bool:
     return v.dtype.kind in "iu" and v.dtype.nbytes <= 2
 
 
-def judge_layers(imported: Graph, optimised: Graph, judge: Judge, inputs: Mapping[str, Array]) -> Ties:
+def judge_layers(
+    imported: Graph, optimised: Graph, judge: Judge, inputs: Mapping[str, Array], interface: Interface = MODELS_OWN,
+    tie: float = TIE,
+) -> Ties:  # fmt: skip
     """Each layer of ``optimised`` on the operands that ``judge`` computes, against the real results of ``imported``.
 
-    ``judge`` must know the `rounded_names` of ``imported``, as far as the model has them.
+    ``judge`` must know the `rounded_names` of ``imported``, as far as the model has them. ``interface`` says how
+    ``inputs`` of ``optimised`` stand for those of ``imported``, ``tie`` how far a result may be from the real one.
     """
     theirs = judge.run(inputs).values
-    reals = _real_results(imported, theirs, inputs)
+    reals = _real_results(imported, theirs, interface.model_inputs(inputs))
     values: dict[Value, Array] = {v: optimised.array(v) for v in optimised.constants}
     values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in optimised.inputs}
     names = {v.name for n in optimised.nodes for v in n.results}
@@ -93,15 +98,17 @@ def judge_layers(imported: Graph, optimised: Graph, judge: Judge, inputs: Mappin
     for node in optimised.nodes:
         for v, got in zip(node.results, node.evaluate(values), strict=True):
             values[v] = got
-            name = _counterpart(node, v, got, imported, theirs, set(reals) - (names - {v.name}))
+            name = interface.tensors.get(v.name)
+            if name not in reals:
+                name = _counterpart(node, v, got, imported, theirs, set(reals) - (names - {v.name}))
             part = None if name is None else _part(got, theirs[name])
             if name is None or part is None:
                 continue
-            near = _near_ties(node, imported, reals, name)[part]
+            near = _near_ties(node, imported, reals, name, tie)[part]
             real, want = reals[name][part], theirs[name][part]
             info = np.iinfo(v.dtype.numpy.name)
             apart = np.abs(got.astype(np.float64) - np.clip(real, info.min, info.max))
-            bad = (apart > TIE) & (got != want) & ~near
+            bad = (apart > tie) & (got != want) & ~near
             layers, elements, differing = layers + 1, elements + got.size, differing + int((got != want).sum())
             if bad.any():
                 at = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -189,7 +196,7 @@ def _counterpart(
     return closest if closest is not None and differing[closest] * 100 <= got.size else None
 
 
-def _near_ties(node: Node, imported: Graph, reals: Mapping[str, Array], name: str) -> Array:
+def _near_ties(node: Node, imported: Graph, reals: Mapping[str, Array], name: str, tie: float) -> Array:
     """Where a tensor that was fused into a node, beside the one of that name, is a tie itself: the node may have gone
     on with the other side."""
     shape = reals[name].shape
@@ -200,5 +207,5 @@ def _near_ties(node: Node, imported: Graph, reals: Mapping[str, Array], name: st
         for v in other.results:
             real = reals.get(v.name)
             if real is not None and v.name != name and real.shape == shape:
-                near |= np.abs(np.abs(real - np.floor(real)) - 0.5) <= TIE - 0.5
+                near |= np.abs(np.abs(real - np.floor(real)) - 0.5) <= tie - 0.5
     return near

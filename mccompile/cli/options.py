@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mccompile.search.options import IO, STREAMING, Declared, declared
+from mccompile.search.options import REQUANT, STREAMING, Declared, declared
 
 if TYPE_CHECKING:
     from mccompile.driver import Options
@@ -94,6 +94,20 @@ class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in newer versi
         return name, text
 
 
+class FormatOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """``name=type,..``: what follows the last ``=`` that no part of a format has before it."""
+
+    name = "name=type,.."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        m = re.fullmatch(r"(.+?)=((?:[iu]\d+)(?:,.*)?)", str(value))
+        if not m:
+            self.fail(f"'{value}' has to be like image=u8,nhwc,mean=127.5,scale=0.0078", param, ctx)
+        return m[1], m[2]
+
+
 def _number(text: str) -> Any:
     """An int if it is one; anything else goes on as text, to be refused where its meaning is known."""
     return int(text) if re.fullmatch(r"-?\d+", text.strip()) else text.strip()
@@ -151,7 +165,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "memory": {"type": Memory()},
     "effort": {"type": click.IntRange(0, 3)},
     "factor": {"type": Factor(min=0)},
-    "io": {"type": click.Choice(list(IO))},
+    "io": {},
+    "requant": {"type": click.Choice(list(REQUANT))},
+    "formats": {"type": FormatOf(), "multiple": True, "callback": _plain},
     "streaming": {"type": click.Choice(list(STREAMING))},
     "dims": {"type": Pair("batch=1"), "multiple": True, "callback": _dims},
     "shapes": {"type": Pair("x=1,3,224,224"), "multiple": True, "callback": _shapes},

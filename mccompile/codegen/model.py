@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
-from mccompile.codegen.extents import GivenExtent, c_number, given_extents, shape_text
+from mccompile.codegen.extents import GivenExtent, c_number, given_extents
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.loops import all_of
-from mccompile.codegen.names import comment, label, string_literal, unique_identifiers
-from mccompile.ir.dims import bound, symbols, varies
+from mccompile.codegen.names import comment, label, unique_identifiers
+from mccompile.codegen.ports import Port, ports
+from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program
@@ -69,79 +70,6 @@ class Arena:
     def section(self) -> str:
         """The macro that names the section it is to be in."""
         return f"MCC_ARENA_{self.region.upper()}_SECTION" if self.region else "MCC_ARENA_SECTION"
-
-
-@dataclass(frozen=True)
-class Port:
-    """An input or output: its C name, its arena member, and its ONNX type: ``shape`` and ``count`` are bounds where
-    ``extents`` are known at run time only, of which ``dims`` are the C; ``counted`` if a kernel counts one of them.
-
-    One of the caller has no member: its address is a field of the network's struct.
-    """
-
-    name: str
-    id: str
-    region: str
-    member: str
-    c: str
-    dtype: str
-    shape: tuple[int, ...]
-    count: int
-    offset: int
-    role: str
-    space: str
-    extents: tuple[int, ...] = ()
-    dims: tuple[str, ...] = ()
-    counted: bool = False
-
-    @property
-    def of_caller(self) -> bool:
-        return self.space == "caller"
-
-    @property
-    def field(self) -> str:
-        """The field of the network's struct that holds the address, if the caller says where it is."""
-        return f"{self.role}_{self.id}"
-
-    @property
-    def pointer(self) -> str:
-        """The type of its address: of inputs of the caller nothing is written."""
-        return f"{'const ' if self.role == 'input' else ''}{self.c} *"
-
-    @property
-    def address(self) -> str:
-        """Its address by a pointer to the network's struct."""
-        return f"net->{self.field}" if self.of_caller else f"net->{self.arena}->{self.member}.v"
-
-    @property
-    def arena(self) -> str:
-        """The field of the network's struct that points to the memory it lies in."""
-        return f"arena_{self.region}" if self.region else "arena"
-
-    @property
-    def comment(self) -> str:
-        return comment(self.name)
-
-    @property
-    def c_string(self) -> str:
-        return string_literal(self.name)
-
-    @property
-    def bytes(self) -> str:
-        return f"{self.count}u * sizeof({self.c})"
-
-    @property
-    def shape_text(self) -> str:
-        return self.dtype + shape_text(self.extents)
-
-    @property
-    def varies(self) -> bool:
-        """Whether an extent is known at run time only."""
-        return varies(self.extents)
-
-    @property
-    def dtype_macro(self) -> str:
-        return f"MCC_{self.dtype.upper()}"
 
 
 @dataclass(frozen=True)
@@ -307,23 +235,6 @@ def _weight_members(program: Program, ids: dict[str, str]) -> tuple[list[Member]
     return members, total
 
 
-def _port(
-    b: Buffer, id_: str, ids: dict[str, str], offset: int, places: Mapping[str, str], counts: Container[str]
-) -> Port:
-    type_, member = b.type, "" if b.space == "caller" else ids[b.name]
-    return Port(
-        b.name, id_, b.region, member, type_.dtype.c, type_.dtype.name, tuple(map(bound, type_.shape)),
-        bound(type_.count), offset, b.role, b.space, type_.shape, tuple(c_number(e, places) for e in type_.shape),
-        any(s.name in counts for s in symbols(*type_.shape)),
-    )  # fmt: skip
-
-
-def _ports(program: Program, role: str, ids: dict[str, str], places: Mapping[str, str]) -> list[Port]:
-    buffers = program.module.role(role)
-    own = unique_identifiers(b.name for b in buffers)
-    return [_port(b, own[b.name], ids, program.offsets[b], places, program.module.counts) for b in buffers]
-
-
 def _places(program: Program, ids: dict[str, str], ports: Iterable[Port]) -> dict[Buffer, str]:
     """Every buffer as ``run`` names it: an array, or the address of the caller's."""
     lent = {p.name: p.address for p in ports if p.of_caller}
@@ -387,6 +298,7 @@ def model_facts(
     pool: KernelPool | None = None,
     opt_level: str = "",
     stepwise: bool = False,
+    interface: Interface = MODELS_OWN,
 ) -> ModelFacts:
     """The facts of a placed program.
 
@@ -395,6 +307,7 @@ def model_facts(
         pool: where its kernels are kept; if they are external, the model's file does not hold them.
         opt_level: the level it was compiled at, as what is recommended to the C compiler follows from it.
         stepwise: steps can be run one by one.
+        interface: what inputs and outputs are to those of the model.
     """
     pool = pool or KernelPool(program.name)
     kernels, calls = render_kernels(program, target, pool)
@@ -414,7 +327,7 @@ def model_facts(
     given = given_extents(numbers, counted)
     held = counted | {g.name: f"net->{g.field}" for g in given}
     apart = held | {name: _apart(b, ids) for name, b in counts.items()}
-    inputs, outputs = (_ports(program, role, ids, apart) for role in ("input", "output"))
+    inputs, outputs = (ports(program, role, ids, interface, apart) for role in ("input", "output"))
     places = _places(program, ids, (*inputs, *outputs))
     steps = [_step(i, c, places, held) for i, c in enumerate(calls)]
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))

@@ -10,7 +10,7 @@ from typing import Any
 
 from mccompile._version import __version__
 from mccompile.codegen.files import c_sources
-from mccompile.codegen.model import Port
+from mccompile.codegen.ports import Port
 from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import Buffer, Call, View, whole
@@ -27,6 +27,9 @@ def _port(p: Port) -> dict[str, Any]:
     if p.varies:
         port["extents"] = [str(e) if isinstance(e, Dim) else e for e in p.extents]
         port["counted"] = p.counted
+    if p.quantisation is not None:
+        port |= {"scale": p.quantisation.scale, "zero_point": p.quantisation.zero_point}
+    port |= {"format": p.format} if p.format else {}
     return port | _region(p.region) | ({"space": p.space, "c_field": p.field} if p.of_caller else {})
 
 

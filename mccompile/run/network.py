@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.interface.tensors import Quantisation
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.run.build import build_library
@@ -81,7 +82,8 @@ class Network:
     have one, called ""), in graph order; the views keep the
     arena's memory alive, also after the network is gone. Writing the inputs and calling `invoke` is all there
     is to it. Without ``keep_inputs`` a run may overwrite the inputs, and in any case the next run overwrites the
-    outputs. Several networks are independent of each other; one network belongs to one thread at a time.
+    outputs. ``quantised`` says what the bytes of an input or output stand for, where the model does. Several
+    networks are independent of each other; one network belongs to one thread at a time.
 
     Args:
         out_dir: folder made by `mccompile.compile`; it is not needed any more afterwards.
@@ -102,6 +104,7 @@ class Network:
     arenas: dict[str, Array]
     inputs: dict[str, Array]
     outputs: dict[str, Array]
+    quantised: dict[str, Quantisation]
     _net: Any
     _run: Callable[[Any], int]
     _text: Callable[[int], str]
@@ -148,6 +151,9 @@ class Network:
             self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
         self.extents = {d["name"]: int(d["high"]) for d in self.report.get("dims", ())}
         self._see_tensors()
+        self.quantised = {
+            p["name"]: Quantisation(p["scale"], p["zero_point"], p["name"]) for p in ports if "scale" in p
+        }
 
     def set_extents(self, extents: Mapping[str, int]) -> None:
         """Set extents that the network was compiled to take in a range, by name; `inputs` have them from now on, and

@@ -106,7 +106,7 @@ def _one_more(c: Compilation, form: Candidate) -> Iterator[Candidate]:
 
 def _lower(c: Compilation, graph: Graph, arena_first: bool = False) -> Lowered:
     o = c.options
-    return lower(graph, c.target, o.kernels, arena_first, o.costs, growth_bytes(o, graph), o.io)
+    return lower(graph, c.target, o.kernels, arena_first, o.costs, growth_bytes(o, graph), o.place)
 
 
 def _improved(c: Compilation, lowered: Lowered, graph: Graph, observe: Observer = unobserved) -> Candidate:

@@ -22,8 +22,11 @@ STREAMING = ("auto", "never", "always")
 """What `Options.stream_rows` may be."""
 
 
-IO = ("arena", "caller")
-"""What `Options.io` may be: where inputs and outputs are."""
+IO = ("arena", "caller", "quantized")
+"""What `Options.io` may say, with commas between: where inputs and outputs are, and what."""
+
+REQUANT = ("exact", "tflite")
+"""What `Options.requant` may be."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +108,26 @@ class Options:
         python="do not reuse the memory of inputs, so that ``run`` may be repeated on them.",
     )  # fmt: skip
     io: str = _option(
-        "Where inputs and outputs are: in the arena, or in buffers of the caller, who says where at run time.",
-        "arena", "--io", kind="io", show_default=True,
+        "Where inputs and outputs are: in the arena, or in buffers of the caller, who says where at run time. With "
+        "quantized, those that a network quantises at once, or dequantises at last, stay bytes: caller,quantized.",
+        "arena", "--io", kind="io", metavar="WHERE,..", show_default=True,
         python="where inputs and outputs are: in the ``arena``, or in buffers of the ``caller``, who says where when "
-        "it runs.",
+        "it runs. With ``quantized`` (alone, or as in ``caller,quantized``), those that a network quantises at once, "
+        "or dequantises at last, stay bytes.",
+    )  # fmt: skip
+    input_formats: Mapping[str, str] = _option(
+        "What an input is made of, such as image=u8,nhwc,mean=127.5,scale=0.0078: u8, i8, u16 or i16, channels last, "
+        "and the model gets (element - mean) * scale; 1.5:2:2.5 is a number for each channel (repeatable).", None,
+        "--input", factory=dict, kind="formats", metavar="NAME=TYPE,..",
+        python="what inputs are made of, by name, as ``u8,nhwc,mean=127.5,scale=0.0078``: elements of u8, i8, u16 or "
+        "i16, with ``nhwc`` channels last, of which the model gets (element - mean) * scale; ``1.5:2:2.5`` is a "
+        "number for each channel.",
+    )  # fmt: skip
+    requant: str = _option(
+        "How sums of integers are rounded to 8 bits: each to the nearest, but for ties; or with the bits of "
+        "TensorFlow Lite's reference kernels.", "exact", "--requant", kind="requant", show_default=True,
+        python="how sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or "
+        "``tflite``, with the bits of TensorFlow Lite's reference kernels.",
     )  # fmt: skip
     memory: tuple[tuple[str, int], ...] = _option(
         "Put the arena in several memories, fastest first: dtcm:64K,sram:256K.", (), "--memory", kind="memory",
@@ -175,6 +194,16 @@ class Options:
     passes: Sequence[str] | None = None
     costs: CostTable = field(default_factory=_unmeasured)
 
+    @property
+    def place(self) -> str:
+        """Where inputs and outputs are: in the "arena", or in memory of the "caller"."""
+        return "caller" if "caller" in self.io.split(",") else "arena"
+
+    @property
+    def keeps_bytes(self) -> bool:
+        """Whether quantised inputs and outputs stay bytes."""
+        return "quantized" in self.io.split(",")
+
 
 MORE: dict[str, tuple[Declared, Any]] = {
     "tune": (
@@ -219,8 +248,14 @@ def require_sense(options: Options) -> None:
         raise UsageError(f"unknown level {options.opt_level!r}", hint=f"known levels: {', '.join(PIPELINES)}")
     if options.stream_rows not in STREAMING:
         raise UsageError(f"rows are streamed {', '.join(STREAMING)}, not {options.stream_rows!r}")
-    if options.io not in IO:
-        raise UsageError(f"inputs and outputs are in memory of {' or '.join(IO)}, not {options.io!r}")
+    said = options.io.split(",")
+    if not set(said) <= set(IO) or len(set(said)) != len(said) or {"arena", "caller"} <= set(said):
+        raise UsageError(
+            f"inputs and outputs are in memory of arena or caller, not {options.io!r}",
+            hint="with quantized they stay bytes where they can: --io quantized, or --io caller,quantized",
+        )
+    if options.requant not in REQUANT:
+        raise UsageError(f"sums are rounded {' or '.join(REQUANT)}, not {options.requant!r}")
     names = [name for name, _ in options.memory]
     for name, size in options.memory:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from mccompile.codegen.names import model_name
+from mccompile.interface.interface import make_interface
 from mccompile.ir import files as ir_files
 from mccompile.ir.errors import CompileError, InternalError, UsageError
 from mccompile.ir.files import IR
@@ -17,7 +18,7 @@ from mccompile.ops.registry import lookup
 from mccompile.plan.check import check_program
 from mccompile.search.options import Options
 from mccompile.search.state import Compilation
-from mccompile.targets.target import Target, at_level, resolve
+from mccompile.targets.target import Target, at_level, resolve, rounding_as
 
 
 def load_ir(path: str | Path) -> IR:
@@ -36,7 +37,10 @@ def resume(path: Path, options: Options) -> Compilation:
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     c = Compilation(path.name, sha256, options, _target_of(ir, options), graph, [])
     if isinstance(ir, Graph):
+        c.interface = make_interface(graph, options.input_formats, options.keeps_bytes, c.notes)
         return c
+    if options.input_formats or options.keeps_bytes:
+        raise UsageError(f"the inputs and outputs of {path.name} are fixed", hint="--input is for graphs and models")
     module = ir.module if isinstance(ir, Program) else ir
     module.name = graph.name
     missing = [b.name for b in module.buffers if b.space == "blob" and b.data is None]
@@ -56,10 +60,15 @@ def resume(path: Path, options: Options) -> Compilation:
     return c
 
 
+def target_of(options: Options) -> Target:
+    """The target of the options, as its level and its rounding ask for."""
+    return rounding_as(at_level(resolve(options.target), options.opt_level), options.requant)
+
+
 def _target_of(ir: IR, options: Options) -> Target:
     """The target of the options, or of the text where its kernels are chosen already."""
     if isinstance(ir, Graph):
-        return at_level(resolve(options.target), options.opt_level)
+        return target_of(options)
     module = ir.module if isinstance(ir, Program) else ir
     if options.target not in ("native", module.target):
         raise UsageError(f"the kernels in this text are for target {module.target}, not {options.target}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mccompile.codegen.library import Library
 from mccompile.codegen.model import ModelFacts
+from mccompile.interface.tensors import Interface
 from mccompile.ir.graph import Graph
 from mccompile.ir.program import Program
 from mccompile.kernel_passes.pipeline import Improved
@@ -26,6 +27,7 @@ class Compilation:
     graph: Graph
     notes: list[str]
     onnx_nodes: int = 0
+    interface: Interface = field(default_factory=Interface)
     passes: list[PassRecord] = field(default_factory=list)
     lowered: Lowered | None = None
     improved: Improved | None = None

@@ -1,0 +1,136 @@
+"""Inputs and outputs of a network as its files print them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.codegen.extents import c_number, shape_text
+from mccompile.codegen.names import comment, string_literal, unique_identifiers
+from mccompile.interface.tensors import Interface, Quantisation
+from mccompile.ir.dims import bound, symbols, varies
+from mccompile.ir.kernel import Buffer
+from mccompile.ir.program import Program
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: its C name, its arena member, and its ONNX type: ``shape`` and ``count`` are bounds where
+    ``extents`` are known at run time only, of which ``dims`` are the C; ``counted`` if a kernel counts one of them.
+
+    One of the caller has no member: its address is a field of the network's struct.
+    """
+
+    name: str
+    id: str
+    region: str
+    member: str
+    c: str
+    dtype: str
+    shape: tuple[int, ...]
+    count: int
+    offset: int
+    role: str
+    space: str
+    extents: tuple[int, ...] = ()
+    dims: tuple[str, ...] = ()
+    counted: bool = False
+    quantisation: Quantisation | None = None
+    format: str = ""
+
+    @property
+    def format_comment(self) -> str:
+        return comment(self.format)
+
+    @property
+    def scale(self) -> str:
+        """The scale of quantised elements as a literal in C."""
+        assert self.quantisation is not None
+        return _float(self.quantisation.scale) + "f"
+
+    @property
+    def zero_point(self) -> str:
+        """The zero point of quantised elements as an expression in C."""
+        assert self.quantisation is not None
+        zero = self.quantisation.zero_point
+        return f"({zero})" if zero < 0 else str(zero)
+
+    @property
+    def of_caller(self) -> bool:
+        return self.space == "caller"
+
+    @property
+    def field(self) -> str:
+        """The field of the network's struct that holds the address, if the caller says where it is."""
+        return f"{self.role}_{self.id}"
+
+    @property
+    def pointer(self) -> str:
+        """The type of its address: of inputs of the caller nothing is written."""
+        return f"{'const ' if self.role == 'input' else ''}{self.c} *"
+
+    @property
+    def address(self) -> str:
+        """Its address by a pointer to the network's struct."""
+        return f"net->{self.field}" if self.of_caller else f"net->{self.arena}->{self.member}.v"
+
+    @property
+    def arena(self) -> str:
+        """The field of the network's struct that points to the memory it lies in."""
+        return f"arena_{self.region}" if self.region else "arena"
+
+    @property
+    def comment(self) -> str:
+        return comment(self.name)
+
+    @property
+    def c_string(self) -> str:
+        return string_literal(self.name)
+
+    @property
+    def bytes(self) -> str:
+        return f"{self.count}u * sizeof({self.c})"
+
+    @property
+    def shape_text(self) -> str:
+        return self.dtype + shape_text(self.extents)
+
+    @property
+    def varies(self) -> bool:
+        """Whether an extent is known at run time only."""
+        return varies(self.extents)
+
+    @property
+    def dtype_macro(self) -> str:
+        return f"MCC_{self.dtype.upper()}"
+
+
+def _float(x: float) -> str:
+    """The shortest text that reads back as the same f32, with a point or an exponent."""
+    return str(np.float32(x))
+
+
+def _port(
+    b: Buffer, id_: str, ids: dict[str, str], offset: int, interface: Interface, places: Mapping[str, str],
+    counts: Container[str],
+) -> Port:
+    given = interface.formats.get(b.name)
+    type_, member = b.type, "" if b.space == "caller" else ids[b.name]
+    return Port(
+        b.name, id_, b.region, member, type_.dtype.c, type_.dtype.name, tuple(map(bound, type_.shape)),
+        bound(type_.count), offset, b.role, b.space, type_.shape, tuple(c_number(e, places) for e in type_.shape),
+        any(s.name in counts for s in symbols(*type_.shape)), interface.quantised.get(b.name),
+        "" if given is None else given[0].text,
+    )  # fmt: skip
+
+
+def ports(
+    program: Program, role: str, ids: dict[str, str], interface: Interface, places: Mapping[str, str]
+) -> list[Port]:
+    """The inputs or the outputs, in graph order; ``places`` are the C of what stands for extents."""
+    buffers = program.module.role(role)
+    own = unique_identifiers(b.name for b in buffers)
+    counts = program.module.counts
+    return [_port(b, own[b.name], ids, program.offsets[b], interface, places, counts) for b in buffers]
