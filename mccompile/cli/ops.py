@@ -53,7 +53,7 @@ def _markdown(rows: Sequence[Row]) -> str:
         "Made by `mccompile ops --markdown` (`make docs`) from the registry; do not edit.",
         "",
         f"All operators of ONNX opset {newest_opset()}: {'; '.join(_counts(rows))}. "
-        "Models of opset 7 and newer are rewritten to the newest form at import.",
+        "Models of any opset are rewritten to the newest form at import.",
         "",
         *(f"- **{status.value}**: {text}" for status, text in LEGEND.items()),
         "",

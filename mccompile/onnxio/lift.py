@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onnx import version_converter
-
-from mccompile.ir.errors import CompileError
 from mccompile.onnxio.proto import normal_domain
+from mccompile.onnxio.raise_opset import raised
 from mccompile.onnxio.read import parse, read_bytes
 from mccompile.onnxio.write import embed_external, serialize
-
-_OLDEST_IR = 4
-"""Older ones demand that every initializer is a graph input, which makes no weight of them."""
 
 
 def lifted(path: str | Path, opset: int) -> tuple[bytes, int]:
@@ -26,20 +21,8 @@ def lifted(path: str | Path, opset: int) -> tuple[bytes, int]:
     path = Path(path)
     proto = parse(read_bytes(path), path)
     embed_external(proto.graph, path)
-    weights = {t.name for t in proto.graph.initializer}
-    inputs = [v for v in proto.graph.input if v.name not in weights]
-    del proto.graph.input[:]
-    proto.graph.input.extend(inputs)
-    proto.ir_version = max(proto.ir_version, _OLDEST_IR)
     found = next((o.version for o in proto.opset_import if not normal_domain(o.domain)), opset)
-    if found < opset:
-        try:
-            proto = version_converter.convert_version(proto, opset)
-        except Exception as e:  # it is C++, and raises what it likes
-            text = str(e).strip().splitlines() or [type(e).__name__]
-            hint = f"export it with opset {opset} or a newer one"
-            rule = f"opset {found} cannot be converted to {opset}: {text[0]}"
-            raise CompileError(rule, where=path.name, hint=hint) from e
+    proto = raised(proto, found, opset, path.name)
     return serialize(proto), int(found)
 
 

@@ -13,9 +13,12 @@ from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio.limits import check_limits
 from mccompile.onnxio.model import OnnxModel
 from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain
+from mccompile.onnxio.raise_opset import raised
 from mccompile.onnxio.schema import newest_opset
+from mccompile.onnxio.wellformed import require_wellformed
 
 OLDEST_OPSET = 7
+"""Older models are converted to it; from there on the importer's own rewrites make the newest form."""
 
 
 def read_model(path: str | Path) -> OnnxModel:
@@ -36,6 +39,11 @@ def read_model(path: str | Path) -> OnnxModel:
     if not proto.graph.node:
         raise CompileError("the graph has no nodes: there is nothing to compile", where=where)
     proto = _inline_functions(proto, where)
+    if opsets[""] < OLDEST_OPSET:
+        # The converter is C++ that takes the form of nodes for granted.
+        require_wellformed(OnnxModel(GraphReader(path.parent, where).graph(proto.graph), opsets))
+        proto = raised(proto, opsets[""], OLDEST_OPSET, where)
+        opsets[""] = OLDEST_OPSET
     graph = GraphReader(path.parent, where).graph(proto.graph)
     return OnnxModel(
         graph=graph,
@@ -97,12 +105,8 @@ def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
         raise CompileError(
             "the model states no ai.onnx opset", where=where, hint="the file may be damaged or cut short"
         )
-    if opsets[""] < OLDEST_OPSET:
-        raise CompileError(
-            f"opset {opsets['']} is older than {OLDEST_OPSET}, the oldest supported",
-            where=where,
-            hint="export the model with a newer opset",
-        )
+    if opsets[""] < 1:
+        raise CompileError(f"there is no opset {opsets['']}", where=where, hint=DAMAGED)
     if opsets[""] > newest_opset():
         raise CompileError(
             f"opset {opsets['']} is newer than {newest_opset()}, the newest that the installed onnx knows",

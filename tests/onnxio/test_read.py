@@ -8,10 +8,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError, UsageError
-from mccompile.onnxio import OnnxValue, limits, newest_opset, read_model, subgraphs
+from mccompile.onnxio import OnnxValue, limits, model_to_bytes, newest_opset, read_model, subgraphs
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
 Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
@@ -104,8 +105,10 @@ def test_truncation_at_every_length(tmp_path: Path) -> None:
             read_model(path)
 
 
-def test_damage_is_an_error_or_harmless(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opset", [18, 6])
+def test_damage_is_an_error_or_harmless(opset: int, tmp_path: Path) -> None:
     model = add(numpy_helper.from_array(np.arange(3, dtype=np.float32), "w"))
+    model.opset_import[0].version = opset
     model.graph.node[0].name = "sum"
     data = model.SerializeToString()
     path = tmp_path / "m.onnx"
@@ -133,7 +136,7 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
 
 
 def test_opsets(tmp_path: Path) -> None:
-    for opset, message in ((6, "older than 7"), (newest_opset() + 1, "newer than")):
+    for opset, message in ((0, "no opset 0"), (newest_opset() + 1, "newer than")):
         with pytest.raises(CompileError, match=message):
             read_model(save(proto(RELU, opset), tmp_path))
     model = proto(RELU)
@@ -144,6 +147,25 @@ def test_opsets(tmp_path: Path) -> None:
     assert read_model(save(model, tmp_path)).opsets == {"": 18}
     with pytest.raises(CompileError, match="no nodes"):
         read_model(save(proto([]), tmp_path))
+
+
+def test_models_below_opset_7_are_converted_to_it(tmp_path: Path) -> None:
+    weights = [numpy_helper.from_array(np.arange(3, dtype=np.float32), name) for name in ("w", "s")]
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["a"], broadcast=1, axis=1, name="add"),
+        helper.make_node("PRelu", ["a", "s"], ["y"], name="prelu"),
+    ]
+    x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, (2, 3, 4, 5)) for n in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=3)
+    read = read_model(save(model, tmp_path))
+    assert read.opsets == {"": 7}
+    given = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)
+    channel = np.arange(3, dtype=np.float32)[:, None, None]
+    want = given + channel
+    want = np.where(want < 0, want * channel, want)
+    (got,) = ReferenceEvaluator(onnx.ModelProto.FromString(model_to_bytes(read))).run(None, {"x": given})
+    np.testing.assert_array_equal(got, want)
 
 
 def test_functions_are_inlined(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""Models of an older opset as ones of a newer, by ONNX's own converter.
+
+    Add(axis=1, broadcast=1) of opset 6     is      Unsqueeze of the second operand, Add of opset 7
+"""
+
+from __future__ import annotations
+
+import onnx
+import onnx.shape_inference
+from onnx import helper, version_converter
+
+from mccompile.ir.errors import CompileError
+
+_OLDEST_IR = 4
+"""Older ones demand that every initializer is a graph input, which makes no weight of them."""
+
+
+def raised(proto: onnx.ModelProto, found: int, opset: int, where: str) -> onnx.ModelProto:
+    """A model of opset ``found`` as one of ``opset``; initializers are no inputs any more.
+
+    Raises CompileError where `onnx` cannot convert it.
+    """
+    proto = _weights_alone(proto)
+    if found >= opset:
+        return proto
+    try:
+        return version_converter.convert_version(_aligned(proto) if found < 7 else proto, opset)
+    except Exception as e:  # it is C++, and raises what it likes
+        text = str(e).strip().splitlines() or [type(e).__name__]
+        hint = f"export it with opset {opset} or a newer one"
+        raise CompileError(f"opset {found} cannot be converted to {opset}: {text[0]}", where=where, hint=hint) from e
+
+
+def _weights_alone(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model in a form of the IR whose initializers are no inputs."""
+    weights = {t.name for t in proto.graph.initializer}
+    inputs = [v for v in proto.graph.input if v.name not in weights]
+    del proto.graph.input[:]
+    proto.graph.input.extend(inputs)
+    proto.ir_version = max(proto.ir_version, _OLDEST_IR)
+    return proto
+
+
+_BROADCAST = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less", "Pow")
+
+
+def _aligned(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Below opset 7 the axes of a second operand begin at ``axis`` of the first, from then on they end with its axes.
+
+    A slope [C] of PRelu, whose axis is 1, becomes [C, 1, 1] for an operand of rank 4. The converter leaves that as it
+    is, and takes some of the others wrong.
+    """
+    if not any(node.op_type in ("PRelu", *_BROADCAST) for node in proto.graph.node):
+        return proto
+    ranks = _ranks(proto)
+    nodes = []
+    for old in proto.graph.node:
+        node = onnx.NodeProto()
+        node.CopyFrom(old)
+        axis = _first_axis(node)
+        if axis is not None and len(node.input) == 2:
+            first, second = (ranks.get(name) for name in node.input)
+            if first is not None and second is not None and 0 < second < first - axis:
+                wide = f"{node.output[0]}/second"
+                behind = list(range(second, first - axis))
+                nodes.append(helper.make_node("Unsqueeze", [node.input[1]], [wide], axes=behind))
+                node.input[1] = wide
+            kept = [a for a in node.attribute if a.name != "axis"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+        nodes.append(node)
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    return proto
+
+
+def _first_axis(node: onnx.NodeProto) -> int | None:
+    """The axis of its first operand at which those of the second begin, if the node states one."""
+    if node.op_type == "PRelu":
+        return 1
+    stated = {a.name: a.i for a in node.attribute}
+    axis = stated.get("axis")
+    return axis if node.op_type in _BROADCAST and stated.get("broadcast") and axis is not None and axis >= 0 else None
+
+
+def _ranks(proto: onnx.ModelProto) -> dict[str, int]:
+    """How many axes each value has that this is known of; a slope of one element counts as having none."""
+    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    shapes = {t.name: tuple(t.dims) for t in inferred.initializer}
+    for v in (*inferred.input, *inferred.value_info):
+        if v.type.tensor_type.HasField("shape"):
+            shapes[v.name] = tuple(d.dim_value for d in v.type.tensor_type.shape.dim)
+    return {name: 0 if shape == (1,) else len(shape) for name, shape in shapes.items()}
