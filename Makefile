@@ -15,7 +15,7 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: budgets golden replay help demo test test-fast test-slow check docs bench bench-firmware bench-products bench-planner wheel clean distclean
+.PHONY: budgets conformance golden replay help demo test test-fast test-slow check docs bench bench-firmware bench-products bench-planner wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-firmware  count what MLPerf Tiny takes on emulated boards, write docs/firmware-performance.md"
 	@echo "make bench-products  count what products of bytes take on vector machines, write docs/integer-products.md"
 	@echo "make bench-planner  measure the memory planner, write docs/planner.md (EFFORTS=\"0 1 2 3\" searches longer)"
+	@echo "make conformance  run the ONNX backend suite, write the table of docs/conformance.md"
 	@echo "make budgets    count the instructions of kernels, write tests/budgets/budgets.json"
 	@echo "make golden     write the C of small graphs anew, tests/golden/*.c: see what a template changes"
 	@echo "make replay     compare what the networks compile to with HEAD (REPLAY=\"--rev main~3 --objects\": options)"
@@ -94,6 +95,9 @@ bench-planner: .venv/.stamp-check
 
 replay: .venv/.stamp-dev
 	$(BIN)/python tools/replay.py $(REPLAY)
+
+conformance: .venv/.stamp-dev
+	$(BIN)/python -m tests.support.conformance --write $(CONFORMANCE)
 
 budgets: .venv/.stamp-dev
 	$(BIN)/python -m tests.budgets.counted

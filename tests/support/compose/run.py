@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import shutil
-import signal
 import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from mccompile.driver import Options, compile_program, import_graph
@@ -19,6 +17,7 @@ from mccompile.ops.sampling import Case
 from mccompile.run.boards import board_of
 from mccompile.run.memory import guarded_bytes
 from mccompile.targets.target import resolve, runs_here, strict_warnings
+from tests.support.children import in_children
 from tests.support.compose.drawn import composition
 from tests.support.compose.judge import Expected, expectations, judged
 from tests.support.compose.network import Composition
@@ -179,42 +178,9 @@ def _in_emulator(library: CaseLibrary, built: Sequence[tuple[Subject, Built]], s
 
 def _in_children(library: CaseLibrary, built: Sequence[tuple[Subject, Built]], setting: Setting) -> list[Finding]:
     """In a child process, and in another one behind each case that ends it."""
-    findings: list[Finding] = []
-    at = 0
-    while at < len(built):
-        faults, signal_number = _in_child(library, built[at:])
-        for (s, _), fault in zip(built[at:], faults, strict=False):
-            if fault:
-                findings.append(Finding(s, setting, "wrong", fault))
-        at += len(faults)
-        if at < len(built):
-            why = signal.Signals(signal_number).name if signal_number else "an exception"
-            findings.append(Finding(built[at][0], setting, "crash", why))
-            at += 1
+    answers = in_children([partial(_fault, library, s, b) for s, b in built], SECONDS)
+    findings = []
+    for (s, _), (what, ended) in zip(built, answers, strict=True):
+        if what:
+            findings.append(Finding(s, setting, "crash" if ended else "wrong", what))
     return findings
-
-
-def _in_child(library: CaseLibrary, built: Sequence[tuple[Subject, Built]]) -> tuple[list[str], int]:
-    """The faults of the cases that ran, and the signal that ended the child, or 0."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        with os.fdopen(writing, "w") as answers:
-            _answer(library, built, answers)
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as answers:
-        faults = [json.loads(line) for line in answers]
-    _, status = os.waitpid(child, 0)
-    return faults, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-
-
-def _answer(library: CaseLibrary, built: Sequence[tuple[Subject, Built]], answers: object) -> None:
-    for s, b in built:
-        signal.alarm(SECONDS)
-        try:
-            fault = _fault(library, s, b)
-        except Exception as e:
-            fault = f"{type(e).__name__}: {e}"
-        print(json.dumps(fault), file=answers, flush=True)

@@ -1,0 +1,99 @@
+"""ONNX's backend suite: a sample in `make test`, all of it in `make test-slow` (`make conformance`)."""
+
+from __future__ import annotations
+
+import functools
+import unittest
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx.backend.test import BackendTest
+
+import mccompile.backend
+from mccompile.ir.errors import CompileError, UsageError
+from tests._cache import FOLDER
+from tests.support.compose.run import Setting
+from tests.support.conformance.cases import SuiteCase, load_suite, sample
+from tests.support.conformance.judge import OK, examine
+from tests.support.conformance.written import read_exceptions
+
+SETTING = Setting("generic", "gcc", ("-O1",))
+SAMPLE, PARTS, SHARDS = 200, 4, 16
+
+
+def _verify(cases: Sequence[SuiteCase]) -> None:
+    """What is not listed as an exception is right as it is; what is listed is refused, or right with constants."""
+    exceptions = read_exceptions()
+    faults = [
+        f"{v.name}: {v.kind}: {v.why}" for v in examine(cases, SETTING) if v.kind not in (OK, exceptions.get(v.name))
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_sample_of_the_suite(part: int) -> None:
+    _verify(sample(SAMPLE, FOLDER)[part::PARTS])
+
+
+@functools.cache
+def _suite() -> list[SuiteCase]:
+    return load_suite()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_the_whole_suite(shard: int) -> None:
+    _verify(_suite()[shard::SHARDS])
+
+
+@pytest.mark.slow
+def test_exceptions_are_of_the_suite() -> None:
+    assert read_exceptions().keys() <= {c.name for c in _suite()}
+
+
+@pytest.mark.slow
+def test_the_official_runner_drives_the_backend() -> None:
+    runner = BackendTest(mccompile.backend.CompiledBackend, __name__)
+    runner.include("test_(add|relu|lstm_defaults|maxpool_2d_pads|sequence_model3|operator_conv|Linear)_c")
+    results = unittest.TestResult()
+    runner.test_suite.run(results)
+    assert not results.errors + results.failures
+    assert results.testsRun - len(results.skipped) >= 4
+
+
+def _model(shape: Sequence[int | str]) -> onnx.ModelProto:
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+@pytest.mark.thorough
+def test_open_extents_are_those_of_the_inputs() -> None:
+    rep = mccompile.backend.prepare(_model(["n", 2]), target="generic")
+    for n in (3, 1, 3):
+        x = np.linspace(-1, 1, 2 * n, dtype=np.float32).reshape(n, 2)
+        (y,) = rep.run([x])
+        np.testing.assert_array_equal(y, np.maximum(x, 0))
+
+
+@pytest.mark.thorough
+def test_nodes_and_devices() -> None:
+    a = np.array([[1.5, -2], [3, 4]], np.float32)
+    node = helper.make_node("Sub", ["a", "b"], ["c"])
+    (c,) = mccompile.backend.run_node(node, [a, a.T], target="generic")
+    np.testing.assert_array_equal(c, a - a.T)
+    assert mccompile.backend.supports_device("CPU")
+    assert not mccompile.backend.supports_device("CUDA")
+    with pytest.raises(UsageError, match="CUDA"):
+        mccompile.backend.prepare(_model([1]), "CUDA")
+
+
+def test_what_is_refused_says_why() -> None:
+    node = helper.make_node("NoSuchOperator", ["a"], ["b"])
+    graph = helper.make_graph([node], "g", _model([1]).graph.input, [onnx.ValueInfoProto(name="b")])
+    with pytest.raises(CompileError):
+        mccompile.backend.prepare(helper.make_model(graph))

@@ -1,0 +1,47 @@
+"""Calls that may end their process, each answered by a text: what ended the process is an answer, too."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+
+
+def in_children(calls: Sequence[Callable[[], str]], seconds: int) -> list[tuple[str, bool]]:
+    """Each call's answer, and whether it is the name of what ended the process instead.
+
+    The calls have a child process, and another one behind each that ends it; ``seconds`` is what one may take.
+    """
+    answers: list[tuple[str, bool]] = []
+    while len(answers) < len(calls):
+        found, number = _in_child(calls[len(answers) :], seconds)
+        answers += [(text, False) for text in found]
+        if len(answers) < len(calls):
+            answers.append((signal.Signals(number).name if number else "an exception", True))
+    return answers
+
+
+def _in_child(calls: Sequence[Callable[[], str]], seconds: int) -> tuple[list[str], int]:
+    """The answers of the calls that ended, and the signal that ended the child, or 0."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        with os.fdopen(writing, "w") as answers:
+            for call in calls:
+                print(json.dumps(_answer(call, seconds)), file=answers, flush=True)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answers:
+        found = [json.loads(line) for line in answers]
+    _, status = os.waitpid(child, 0)
+    return found, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def _answer(call: Callable[[], str], seconds: int) -> str:
+    signal.alarm(seconds)
+    try:
+        return call()
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"

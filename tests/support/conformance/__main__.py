@@ -1,0 +1,100 @@
+"""Runs the backend suite and writes what became of it: ``make conformance``, or
+
+    python -m tests.support.conformance [--target T] [--only REGEX] [--write] [-v]
+
+What was found is kept in build/conformance, so that a run that was ended goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import onnx
+
+from tests.support.compose.run import Setting
+from tests.support.conformance.cases import SuiteCase, load_suite
+from tests.support.conformance.judge import BROKEN, OK, WRONG, Verdict, examine
+from tests.support.conformance.written import read_exceptions, write_document, write_exceptions
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = ("mccompile", "kernels_templates", "runtime_c", "tests/support")
+BATCH = 24
+
+
+def main() -> int:
+    """0 if no answer is wrong and nothing is broken, but for what is known to be."""
+    args = _arguments()
+    start = time.monotonic()
+    wanted = [c for c in load_suite() if re.search(args.only, c.name)]
+    setting = Setting(args.target, "gcc", ("-O1",))
+    kept = ROOT / "build" / "conformance" / f"{_state(setting)}.jsonl"
+    verdicts = run(wanted, setting, kept)
+    if args.verbose:
+        for v in verdicts:
+            if v.kind != OK:
+                print(f"{v.name}: {v.kind} {list(v.fixed) or ''} {v.why}")
+    print(f"{dict(Counter(v.kind for v in verdicts))} in {time.monotonic() - start:.0f} s")
+    known = read_exceptions()
+    if args.write:
+        write_exceptions(verdicts)
+        write_document(wanted, verdicts, setting)
+    bad = [v for v in verdicts if v.kind in (WRONG, BROKEN) and known.get(v.name) != v.kind]
+    for v in bad:
+        print(f"{v.name}: {v.kind}: {v.why}")
+    return int(bool(bad))
+
+
+def run(cases: Sequence[SuiteCase], setting: Setting, kept: Path) -> list[Verdict]:
+    """The verdict of each case by two processes; those in the file ``kept`` are not found anew, new ones added."""
+    known = {v.name: v for v in _read(kept)}
+    left = [c for c in cases if c.name not in known]
+    batches = [left[i : i + BATCH] for i in range(0, len(left), BATCH)]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.get_context("fork").Pool(2) as pool, kept.open("a") as file:
+        for done, found in enumerate(pool.imap_unordered(partial(examine, setting=setting), batches), 1):
+            for v in found:
+                print(json.dumps(asdict(v)), file=file)
+                known[v.name] = v
+            file.flush()
+            print(f"\r{done} of {len(batches)} batches", end="" if done < len(batches) else "\n", file=sys.stderr)
+    return [known[c.name] for c in cases]
+
+
+def _read(path: Path) -> Iterator[Verdict]:
+    for line in path.read_text().splitlines() if path.exists() else ():
+        entry = json.loads(line)
+        yield Verdict(**{**entry, "fixed": tuple(entry["fixed"])})
+
+
+def _state(setting: Setting) -> str:
+    """A key of everything that verdicts depend on."""
+    key = hashlib.sha256(f"{onnx.__version__} {setting.label}".encode())
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                key.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return key.hexdigest()[:16]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", default="generic")
+    parser.add_argument("--only", default="", help="cases whose names this regular expression finds")
+    parser.add_argument("--write", action="store_true", help="write docs/conformance.md and the list of exceptions")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what is not right as it is")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
