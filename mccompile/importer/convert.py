@@ -9,6 +9,7 @@ import numpy as np
 
 from mccompile.importer import control, sequences
 from mccompile.importer.branch import Captures, emit_if, refused
+from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, computed
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
 from mccompile.importer.narrow import HELD_IN, held, keeps_type, require_readable
@@ -31,6 +32,7 @@ from mccompile.onnxio import (
     is_function,
     newest_opset,
 )
+from mccompile.ops.empty import Empty
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
@@ -311,7 +313,9 @@ def convert(prepared: Prepared, name: str) -> Graph:
     for given in prepared.inputs:
         value = graph.value(given.name, _tensor_type(given))
         graph.inputs.append(value)
-        converter.values[given.name] = value
+        # What has no elements is known, so that whatever reads it folds; the input itself is read by nothing.
+        empty = np.zeros(value.shape, value.dtype.numpy)
+        converter.values[given.name] = value if value.type.count else graph.constant(f"{given.name}.empty", empty)
     converter.define_constants(source)
     converter.run(source.nodes)
     converter.errors += [CompileError(rule) for rule in not_tensors("output", source.outputs)]
@@ -323,6 +327,7 @@ def convert(prepared: Prepared, name: str) -> Graph:
             raise CompileError(f"output {output.name!r} of {converter.narrow[known]} is not supported")
     bind_outputs(graph, converter.values, [v.name for v in source.outputs])
     graph.remove_dead()
+    without_empty_operands(graph)
     graph.verify()
     return graph
 
@@ -343,8 +348,6 @@ def _tensor_type(value: OnnxValue) -> TensorType:
     if value.dtype not in DTYPES:
         raise CompileError(f"input {value.name!r} of element type {value.dtype} is not supported")
     shape = tuple(e for e in value.shape or () if isinstance(e, int))
-    if 0 in shape:
-        raise CompileError(f"input {value.name!r} of shape {list(shape)} has no elements")
     return TensorType(DTYPES[value.dtype], shape)
 
 
@@ -355,14 +358,14 @@ def bind_outputs(graph: Graph, values: dict[str, Known], names: list[str]) -> No
         value = values[name]
         if isinstance(value, tuple):
             raise CompileError(f"output {name!r} is a sequence, not a tensor of numbers")
-        if value.type.count == 0:
-            raise CompileError(f"output {name!r} of shape {list(value.shape)} has no elements")
         if value in graph.inputs and value.name == name:
             raise CompileError(
                 f"output {name!r} is the input of that name",
                 hint="leave it out, or give it a name of its own by an Identity node",
             )
-        if value not in produced or value in graph.outputs:
+        if value.type.count == 0:
+            (value,) = graph.emit(Empty(value.dtype.name, value.shape), [], [name], origins=(name,))
+        elif value not in produced or value in graph.outputs:
             storage = "f16" if value.dtype.name == "f16" else ""
             (value,) = graph.emit(Map(ex.var(0, value.dtype), storage), [value], [name], origins=(name,))
         graph.outputs.append(value)

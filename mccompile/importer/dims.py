@@ -79,7 +79,7 @@ def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int], bindings
 
 def _extent(value: object, what: str, name: str = "") -> int:
     """A number, or with a ``name`` to go by a range "1..128" of what is given when the program runs."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     ends = re.fullmatch(r"\s*(\d*)\s*\.\.\s*(\d*)\s*", value) if isinstance(value, str) else None
     if ends and not name:
@@ -92,7 +92,7 @@ def _extent(value: object, what: str, name: str = "") -> int:
         if not 1 <= low <= high:
             raise UsageError(f"{what}: the range {value!r} is empty or begins below 1")
         return symbol(identifier(name), low, high)
-    raise UsageError(f"{what} has to be a whole number of at least 1, or a range like 1..128, not {value!r}")
+    raise UsageError(f"{what} has to be a whole number of at least 0, or a range like 1..128, not {value!r}")
 
 
 def _bind_shapes(

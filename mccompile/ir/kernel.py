@@ -76,8 +76,9 @@ class Buffer:
 
     @property
     def elements(self) -> int:
-        """At the bounds of what is known at run time only, for which memory is planned."""
-        return bound(math.prod(self.extents))
+        """At the bounds of what is known at run time only, for which memory is planned; at least one, for an array of C has
+        a size."""
+        return max(bound(math.prod(self.extents)), 1)
 
     @property
     def nbytes(self) -> int:
@@ -457,7 +458,7 @@ class KernelModule:
                 raise InternalError(f"what is in {early[0].name} is asked for before it is known")
             verify_step(step, written)
         for b in self.buffers:
-            if b.kept and b not in written:
+            if b.kept and b not in written and b.type.count:
                 raise InternalError(f"{b.role} {b.name} is never written")
 
 

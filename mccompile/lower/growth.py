@@ -26,7 +26,7 @@ def choose_all(graph: Graph, choose: Choose, room: int) -> dict[Node, Choice]:
     choices: dict[Node, Choice] = {}
     errors: list[CompileError] = []
     for node in graph.nodes:
-        if node.op.name == "reshape" or node.regions:
+        if node.op.name == "reshape" or node.regions or is_empty(node):
             continue
         try:
             choices[node] = choose(node, room)
@@ -41,6 +41,11 @@ def choose_all(graph: Graph, choose: Choose, room: int) -> dict[Node, Choice]:
             choices[node] = choose(node, room)
             room -= choices[node].offer.growth_bytes
     return choices
+
+
+def is_empty(node: Node) -> bool:
+    """Whether no result of a node has elements, so that nothing computes it."""
+    return all(r.type.count == 0 for r in node.results)
 
 
 def weight_bytes(graph: Graph) -> int:

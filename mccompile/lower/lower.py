@@ -17,7 +17,7 @@ from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
 from mccompile.kernels.views.collapse import collapse
 from mccompile.lower.cost_table import UNMEASURED, CostTable
-from mccompile.lower.growth import choose_all
+from mccompile.lower.growth import choose_all, is_empty
 from mccompile.lower.select import Choice, choose
 from mccompile.lower.storage import Storage, assign_storage
 from mccompile.targets.target import Target
@@ -330,6 +330,8 @@ def _lower_nodes(graph: Graph, chosen: Choices, b: _Builder) -> None:
     for node in graph.nodes:
         b.node = node
         found = chosen[graph].get(node)
+        if is_empty(node):
+            continue
         if node.regions:
             _lower_if(node, chosen, b)
         elif found is not None:

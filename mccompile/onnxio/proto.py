@@ -42,7 +42,7 @@ def normal_domain(domain: str) -> str:
 
 
 def value_from_proto(proto: onnx.ValueInfoProto) -> OnnxValue:
-    """A typed name; extents below 1 (older exporters' mark for 'any') count as unknown."""
+    """A typed name; extents below 0 (older exporters' mark for 'any') count as unknown."""
     require_text(proto.name)
     kind = proto.type.WhichOneof("value")
     if kind is None:
@@ -57,7 +57,7 @@ def value_from_proto(proto: onnx.ValueInfoProto) -> OnnxValue:
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
-    if dim.HasField("dim_value") and dim.dim_value >= 1:
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     require_text(dim.dim_param)
     return dim.dim_param or None

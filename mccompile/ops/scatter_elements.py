@@ -70,8 +70,11 @@ def _sample(d: Draw) -> Case:
 def import_scatter_elements(n: Import) -> None:
     x = n.input(0)
     axis = n.axis(n.attr("axis", 0), len(x.shape))
-    indices, inside = index_operand(n, 1, x.shape[axis])
     reduction, updates = read_reduction(n), n.input(2)
+    if updates.type.count == 0:
+        n.bind(0, x)
+        return
+    indices, inside = index_operand(n, 1, x.shape[axis])
     place = fit(n.graph.array(indices), 0, len(x.shape)) if inside and reduction == "none" else None
     maps = None if place is None else places(place, axis, len(x.shape))
     if updates.shape != indices.shape or not emit_insert(n, maps, updates):

@@ -71,11 +71,14 @@ def _sample(d: Draw) -> Case:
 @onnx_op("ScatterND", sample=_sample, tolerance={"f32": 1e-6})
 def import_scatter_nd(n: Import) -> None:
     x = n.input(0)
+    reduction, updates = read_reduction(n), n.input(2)
+    if updates.type.count == 0:
+        n.bind(0, x)
+        return
     depth = n.input(1).shape[-1] if n.input(1).shape else 0
     if not 1 <= depth <= len(x.shape):
         raise n.error(f"tuples of {depth} indices do not fit {x.type}")
     indices, inside = index_operand(n, 1, x.shape[:depth])
-    reduction, updates = read_reduction(n), n.input(2)
     maps = tuple_places(n.graph.array(indices), 0, x.shape) if inside and reduction == "none" else None
     if updates.shape != indices.shape[:-1] + x.shape[depth:] or not emit_insert(n, maps, updates):
         n.emit(ScatterND(reduction, inside), [x, indices, updates])

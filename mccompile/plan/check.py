@@ -176,7 +176,8 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
 
 def _kept(b: Buffer, keep_inputs: bool) -> bool:
     """True of what has to hold to the end."""
-    return b.kept or (b.role == "input" and (keep_inputs or b.space == "caller"))
+    wanted = b.kept or (b.role == "input" and (keep_inputs or b.space == "caller"))
+    return wanted and b.type.count > 0
 
 
 def _touched(step: Call | Fill) -> Iterator[Buffer]:

@@ -227,13 +227,13 @@ def test_what_is_not_a_batch_is_asked_for(case: OnnxModel, listed: list[str]) ->
     ("dims", "shapes", "message"),
     [
         ({"m": 1}, {}, r"named 'm'[^$]*the dims are: n, t"),
-        ({"n": 0}, {}, "at least 1"),
+        ({"n": -1}, {}, "at least 0"),
         ({"n": "1..128"}, {}, "range .* not supported yet"),
         ({"n": 2.5}, {}, "whole number"),
         ({}, {"z": [1]}, r"named 'z'[^$]*the inputs are: x"),
         ({}, {"x": [1]}, "2 axes"),
         ({"n": 2}, {"x": [3, 1]}, "'n' = 2"),
-        ({}, {"x": [1, -1]}, "at least 1"),
+        ({}, {"x": [1, -1]}, "at least 0"),
     ],
 )
 def test_wrong_dims(dims: dict[str, Any], shapes: dict[str, list[int]], message: str) -> None:

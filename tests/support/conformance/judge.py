@@ -34,7 +34,8 @@ SECONDS = 120
 MOST_FIXED = 8
 """Inputs of a case that may be made constants, one after the other."""
 
-OK, CONSTANTS, REFUSED, WRONG, BROKEN = "as is", "with constants", "refused", "wrong", "broken"
+KINDS = OK, CONSTANTS, REFUSED, WRONG, BROKEN = "as is", "with constants", "refused", "wrong", "broken"
+"""What becomes of a case, the best first."""
 
 
 @dataclass(frozen=True)

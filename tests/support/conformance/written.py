@@ -11,13 +11,12 @@ import onnx
 
 from tests.support.compose.run import Setting
 from tests.support.conformance.cases import SUITES, SuiteCase
-from tests.support.conformance.judge import BROKEN, CONSTANTS, OK, REFUSED, WRONG, Verdict
+from tests.support.conformance.judge import KINDS, OK, Verdict
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = ROOT / "docs" / "conformance.md"
 EXCEPTIONS = ROOT / "tests" / "conformance" / "exceptions.txt"
 BEGIN, END = "<!-- conformance -->\n", "<!-- end conformance -->\n"
-KINDS = (OK, CONSTANTS, REFUSED, WRONG, BROKEN)
 
 
 def write_exceptions(verdicts: Sequence[Verdict]) -> None:
