@@ -23,7 +23,7 @@ from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio import OnnxValue, read_model
 from mccompile.run.memory import Array
 from mccompile.run.network import Network
-from mccompile.run.values import gather, spread
+from mccompile.run.values import gather, spread, stored
 
 __all__ = ["CompiledBackend", "CompiledModel", "prepare", "run_model", "run_node", "supports_device"]
 
@@ -47,7 +47,7 @@ class CompiledModel(BackendRep):
         constant = {*graph.initializers, *self._options.get("constants", {})}
         given = [v for v in graph.inputs if v.name not in constant]
         self.input_names = [v.name for v in given]
-        self.output_names = [v.name for v in graph.outputs]
+        self._outputs = graph.outputs
         stated = {*self._options.get("dims", {}), *self._options.get("input_shapes", {})}
         self._open = {v.name for v in given if _is_open(v, stated)}
         if not self._open:
@@ -65,8 +65,8 @@ class CompiledModel(BackendRep):
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
         ports = spread(self.input_names, list(inputs))
-        outputs = self._network(ports).run(ports)
-        return tuple(gather(self.output_names, outputs))
+        outputs = self._network(ports).run({name: stored(a) for name, a in ports.items()})
+        return tuple(gather(self._outputs, outputs))
 
     def _network(self, ports: Mapping[str, Array]) -> Network:
         """The network for these inputs; compiled where there is none for their shapes yet."""

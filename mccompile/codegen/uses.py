@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,7 +79,14 @@ class Uses:
         """The name of a constant array of the file, which is named after what it holds."""
         dtype = dtype_of(elements)
         name = f"mcc_table_{hashlib.sha256(dtype.name.encode() + elements.tobytes()).hexdigest()[:8]}"
-        numbers = [f"{x}" for x in elements.tolist()]
+        suffix = "f" if dtype.name == "f32" else ""
+        numbers = [self._element(x, suffix) for x in elements.tolist()]
         rows = ",\n".join("    " + ", ".join(numbers[i : i + 16]) for i in range(0, len(numbers), 16))
         self.tables[name] = f"static const {dtype.c} {name}[{len(numbers)}] = {{\n{rows}\n}};"
         return name
+
+    def _element(self, value: float, suffix: str) -> str:
+        if isinstance(value, float) and not math.isfinite(value):
+            name = self.use("NAN" if math.isnan(value) else "INFINITY")
+            return f"-{name}" if value < 0 else name
+        return f"{value}{suffix}"

@@ -13,6 +13,7 @@ from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, computed
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
 from mccompile.importer.narrow import HELD_IN, held, keeps_type, require_readable
+from mccompile.importer.ports import packed, port_type, unpacked
 from mccompile.importer.prepare import Prepared, not_tensors
 from mccompile.importer.sequences import Known, require_tensor
 from mccompile.importer.varying import TAKES_EXTENTS
@@ -165,7 +166,7 @@ class _Converter:
             return
         body = None
         if depth < MAX_EXPANSION:
-            types = [_onnx_value(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
+            types = [self._onnx_value(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
             body = expand_function(node, newest_opset(), types)
         if body is None:
             raise _unsupported(node)
@@ -200,6 +201,9 @@ class _Converter:
         if value in self.graph.constants:
             return self.graph.array(value)
         return None if value is None else self.varying.get(value)
+
+    def _onnx_value(self, name: str, value: Value | None) -> OnnxValue | None:
+        return None if value is None else OnnxValue(name, self.narrow.get(value, value.dtype.name), value.shape)
 
     def _count(self, node: OnnxNode, folded: list[np.ndarray]) -> None:
         self.folded_bytes += sum(a.nbytes for a in folded)
@@ -287,10 +291,6 @@ def _require_known_attributes(node: OnnxNode) -> None:
         )
 
 
-def _onnx_value(name: str, value: Value | None) -> OnnxValue | None:
-    return None if value is None else OnnxValue(name, value.dtype.name, value.shape)
-
-
 def _unsupported_in(errors: list[CompileError]) -> bool:
     """Whether an operator is not supported at all: then it is no matter of shapes."""
     return any(" is not supported" in e.rule for e in errors)
@@ -313,9 +313,9 @@ def convert(prepared: Prepared, name: str) -> Graph:
     for given in prepared.inputs:
         value = graph.value(given.name, _tensor_type(given))
         graph.inputs.append(value)
-        # What has no elements is known, so that whatever reads it folds; the input itself is read by nothing.
-        empty = np.zeros(value.shape, value.dtype.numpy)
-        converter.values[given.name] = value if value.type.count else graph.constant(f"{given.name}.empty", empty)
+        converter.values[given.name] = held_value = _readable(graph, value, given)
+        if given.dtype in HELD_IN:
+            converter.narrow[held_value] = given.dtype
     converter.define_constants(source)
     converter.run(source.nodes)
     converter.errors += [CompileError(rule) for rule in not_tensors("output", source.outputs)]
@@ -324,12 +324,21 @@ def convert(prepared: Prepared, name: str) -> Graph:
     for output in source.outputs:
         known = converter.values[output.name]
         if isinstance(known, Value) and known in converter.narrow:
-            raise CompileError(f"output {output.name!r} of {converter.narrow[known]} is not supported")
+            converter.values[output.name] = packed(graph, known, converter.narrow[known], output.name)
     bind_outputs(graph, converter.values, [v.name for v in source.outputs])
     graph.remove_dead()
     without_empty_operands(graph)
     graph.verify()
     return graph
+
+
+def _readable(graph: Graph, port: Value, given: OnnxValue) -> Value:
+    """What nodes read of an input. What has no elements is known, so that whatever reads it folds."""
+    shape = _shape(given)
+    if 0 in shape:
+        dtype = np.dtype(HELD_IN[given.dtype]) if given.dtype in HELD_IN else port.dtype.numpy
+        return graph.constant(f"{given.name}.empty", np.zeros(shape, dtype))
+    return unpacked(graph, port, given.dtype, shape) if given.dtype in HELD_IN else port
 
 
 def _joined(errors: list[CompileError]) -> CompileError:
@@ -345,10 +354,15 @@ def _joined(errors: list[CompileError]) -> CompileError:
 
 
 def _tensor_type(value: OnnxValue) -> TensorType:
+    if value.dtype in HELD_IN:
+        return port_type(value.dtype, _shape(value))
     if value.dtype not in DTYPES:
         raise CompileError(f"input {value.name!r} of element type {value.dtype} is not supported")
-    shape = tuple(e for e in value.shape or () if isinstance(e, int))
-    return TensorType(DTYPES[value.dtype], shape)
+    return TensorType(DTYPES[value.dtype], _shape(value))
+
+
+def _shape(value: OnnxValue) -> tuple[int, ...]:
+    return tuple(e for e in value.shape or () if isinstance(e, int))
 
 
 def bind_outputs(graph: Graph, values: dict[str, Known], names: list[str]) -> None:

@@ -19,7 +19,7 @@ from mccompile.onnxio import OnnxNode, dtype_of_array
 
 HELD_IN = {
     "i4": "int8", "u4": "uint8", "i2": "int8", "u2": "uint8",
-    **dict.fromkeys(("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f4e2m1"), "float32"),
+    **dict.fromkeys(("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f4e2m1", "f8e8m0"), "float32"),
 }  # fmt: skip
 """The type of files, and that which holds its values exactly."""
 
@@ -27,7 +27,7 @@ _MOVES = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose result has the type of input 0, and its elements."""
 
 _READERS: dict[str, tuple[int, ...]] = {
-    "DequantizeLinear": (0, 2), "Cast": (0,), "QuantizeLinear": (2,), "Shape": (0,), "Size": (0,),
+    "DequantizeLinear": (0, 2), "Cast": (0,), "CastLike": (0, 1), "QuantizeLinear": (2,), "Shape": (0,), "Size": (0,),
     **dict.fromkeys(_MOVES, (0,)),
 }  # fmt: skip
 """Operators that may read such a value, and as which inputs."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mccompile.importer.canonical import canonicalize
 from mccompile.importer.dims import bind_dims
 from mccompile.importer.fixed import Fixed, fix_inputs
+from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.scopes import (
     lift_constants,
     name_nodes,
@@ -77,7 +78,17 @@ def prepare(
     outputs = [v if v.dtype in _NOT_ACCEPTED else inferred.get(v.name, v) for v in typed.graph.outputs]
     done = canonicalize(dataclasses.replace(typed, graph=dataclasses.replace(typed.graph, outputs=outputs)))
     done = dataclasses.replace(done, graph=remove_dead(done.graph))
-    return Prepared(done, bound, bindings.notes, dict(bindings.symbols))
+    notes = [*bindings.notes, *_packed("input", bound), *_packed("output", outputs)]
+    return Prepared(done, bound, notes, dict(bindings.symbols))
+
+
+def _packed(kind: str, values: Sequence[OnnxValue]) -> list[str]:
+    """A sentence for each input or output of a type that C has not."""
+    return [
+        f"{kind} {v.name!r} of {v.dtype} is bytes (u8), as ONNX packs it: the first element in the low bits"
+        for v in values
+        if v.dtype in HELD_IN
+    ]
 
 
 def _require_tensors(inputs: Sequence[OnnxValue]) -> None:

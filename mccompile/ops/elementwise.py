@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
-from mccompile.ir.types import BOOL, DTYPES, F32, DType, broadcast_shapes
+from mccompile.ir.types import BOOL, DTYPES, F32, I8, I32, U8, DType, broadcast_shapes
 from mccompile.onnxio import dtype_name
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
@@ -397,10 +397,29 @@ def _sample_clip(d: Draw) -> Case:
 
 
 def _cast_front_end(n: Import) -> None:
-    if n.input(0).dtype == _cast_target(n):
+    name = dtype_name(n.required("to"))
+    if name in _FIELDS:
+        n.narrow_result = name
+        emit_map(n, lambda n, v: _field(v[0], *_FIELDS[name]), [n.input(0)])
+        return
+    if n.input(0).dtype == _cast_target(n) and not n.narrow(0):
         n.bind(0, n.input(0))
         return
     emit_map(n, _cast, [n.input(0)], "f16" if _cast_target(n).name == "f16" else "")
+
+
+_FIELDS = {"i4": (I8, 4), "u4": (U8, 4), "i2": (I8, 2), "u2": (U8, 2)}
+"""Integers below 8 bits: the type that holds them, and their bits."""
+
+
+def _field(x: ex.Expr, holder: DType, bits: int) -> ex.Expr:
+    """The low bits of a number, as a whole number of the type that holds it: of 9, -7 as a signed one of 4."""
+    if x.dtype == BOOL:
+        x = ex.apply("select", x, ex.num(1, holder), ex.num(0, holder))
+    low = np.arange(256) & (1 << bits) - 1
+    signed = np.where(low >= 1 << bits - 1, low - (1 << bits), low) if holder == I8 else low
+    whole = ex.convert(x, I32) if x.dtype.is_float else x  # of floats below 0 the low bits count, too
+    return ex.lookup(ex.convert(whole, U8), signed.astype(holder.numpy))
 
 
 _ONNX_DTYPE = {"f32": 1, "u8": 2, "i8": 3, "i32": 6, "i64": 7, "bool": 9, "f16": 10}

@@ -1,16 +1,20 @@
 """What ONNX calls one input or output, as the arrays of a network's ports, and back.
 
     x = [a, b], a sequence of two tensors      is      ports x_0 = a and x_1 = b
+    x of int4, [-8, 0, 7]                      is      port x of u8, [0x08, 0x07]
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mccompile.ir.errors import UsageError
+from mccompile.ir.types import DTYPES
+from mccompile.onnxio import OnnxValue, dtype_bits, dtype_of_array, numpy_dtype
 from mccompile.run.memory import Array
 
 
@@ -30,16 +34,16 @@ def spread(names: Sequence[str], values: Sequence[Any]) -> dict[str, Array]:
     return ports
 
 
-def gather(names: Sequence[str], ports: Mapping[str, Array]) -> list[Any]:
-    """The value of each output by the arrays of ports; the inverse of `spread`."""
+def gather(outputs: Sequence[OnnxValue], ports: Mapping[str, Array]) -> list[Any]:
+    """The value of each output by the arrays of ports; the inverse of `spread` and `stored`."""
     values: list[Any] = []
-    for name in names:
-        if name in ports:
-            values.append(ports[name])
+    for output in outputs:
+        if output.name in ports:
+            values.append(_meant(output, ports[output.name]))
             continue
         items: list[Array] = []
-        while item_name(name, len(items)) in ports:
-            items.append(ports[item_name(name, len(items))])
+        while item_name(output.name, len(items)) in ports:
+            items.append(ports[item_name(output.name, len(items))])
         values.append(items)
     return values
 
@@ -47,3 +51,33 @@ def gather(names: Sequence[str], ports: Mapping[str, Array]) -> list[Any]:
 def item_name(name: str, i: int) -> str:
     """What the port of tensor ``i`` of a sequence is called."""
     return f"{name}_{i}"
+
+
+def stored(array: Array) -> Array:
+    """An array as its port has it: of a type that C has not, the bytes as ONNX packs them."""
+    dtype = dtype_of_array(array)
+    if dtype in DTYPES or dtype == "string":
+        return array
+    bits = dtype_bits(dtype)
+    if bits >= 8:
+        return array.view(np.uint8 if bits == 8 else np.uint16)
+    per_byte = 8 // bits
+    fields = array.reshape(-1).view(np.uint8) & (1 << bits) - 1
+    fields = np.pad(fields, (0, -fields.size % per_byte)).reshape(-1, per_byte)
+    packed: Array = np.bitwise_or.reduce(fields << np.arange(0, 8, bits, dtype=np.uint8), axis=1)
+    return packed
+
+
+def _meant(output: OnnxValue, array: Array) -> Array:
+    """The array of a port as what the model calls it; the bytes where its shape is not known."""
+    shape = output.shape
+    if output.dtype in (*DTYPES, "unknown", "string") or shape is None or array.dtype != np.uint8:
+        return array
+    bits, extents = dtype_bits(output.dtype), [e for e in shape if isinstance(e, int)]
+    if bits >= 8 or len(extents) < len(shape):
+        return array
+    fields = (array[:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (1 << bits) - 1).reshape(-1)
+    fields = fields[: math.prod(extents)].astype(np.int16)
+    if output.dtype.startswith("i"):
+        fields = np.where(fields >= 1 << bits - 1, fields - (1 << bits), fields)
+    return fields.astype(numpy_dtype(output.dtype)).reshape(extents)

@@ -19,6 +19,7 @@ def words_of(text: str) -> set[str]:
 def check_uses(facts: ModelFacts) -> None:
     """Raises AssertionError unless kernels asked for the helpers and the library's names of their C, and no more."""
     known = helpers_of(resolve(facts.target)).keys() | HEADER_OF.keys()
-    mentioned = words_of("\n".join(k.text for k in facts.kernels)) & known
+    tables = [text for _, text in facts.tables]
+    mentioned = words_of("\n".join([*(k.text for k in facts.kernels), *tables])) & known
     asked = facts.uses - RUNTIME
     assert asked == mentioned, f"unasked: {mentioned - asked}, unused: {asked - mentioned}"

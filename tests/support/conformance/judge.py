@@ -19,9 +19,10 @@ from onnx.backend.test.runner import Runner
 
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.errors import CompileError
+from mccompile.onnxio.proto import value_from_proto
 from mccompile.ops.sampling import Case
 from mccompile.run.memory import guarded_bytes
-from mccompile.run.values import gather, spread
+from mccompile.run.values import gather, spread, stored
 from mccompile.targets.target import resolve, strict_warnings
 from tests.support.children import in_children
 from tests.support.compose.run import Setting
@@ -167,9 +168,9 @@ def _fault(library: CaseLibrary, a: _Attempt) -> str:
     assert a.built is not None
     given = spread(a.names, a.inputs)
     with np.errstate(all="ignore"):
-        arrays = library.run(a.built, {k: v for k, v in given.items() if k not in a.fixed})
+        arrays = library.run(a.built, {k: stored(v) for k, v in given.items() if k not in a.fixed})
         named = dict(zip([p.name for p in a.built.facts.outputs], arrays, strict=True))
-        got = gather([v.name for v in a.case.model.graph.output], named)
+        got = gather([value_from_proto(v) for v in a.case.model.graph.output], named)
         try:
             Runner.assert_similar_outputs(a.outputs, got, a.case.rtol, a.case.atol)
         except AssertionError as e:
