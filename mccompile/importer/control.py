@@ -1,4 +1,4 @@
-"""If, Loop and Scan whose course is known at compile time: the branch is inlined, the iterations are unrolled.
+"""If, Loop, Scan and SequenceMap whose course is known at compile time: branches are inlined, iterations unrolled.
 
 Names are unique over all nested graphs of a prepared model, so a nested graph is walked in the same table of names
 as the graph around it; an iteration defines the names of the body anew.
@@ -18,7 +18,7 @@ from mccompile.ir.types import DTYPES
 from mccompile.onnxio import OnnxGraph, OnnxNode, subgraphs
 from mccompile.ops.frontend import Import
 
-OPERATORS = frozenset({"If", "Loop", "Scan"})
+OPERATORS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 MAX_UNROLLED_NODES = 10_000
 """ONNX nodes that all unrolled loops of a model may become together."""
@@ -41,8 +41,8 @@ class Walker(Protocol):
 
 
 def inline(w: Walker, node: OnnxNode, inputs: Sequence[Known | None], depth: int) -> None:
-    """Define the outputs of an If, Loop or Scan. CompileError if its course depends on data."""
-    bodies = {"If": _if, "Loop": _loop, "Scan": _scan}
+    """Define the outputs of an If, Loop, Scan or SequenceMap. CompileError if its course depends on data."""
+    bodies = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
     tensors = [v if isinstance(v, Value) else None for v in inputs]
     results = bodies[node.op_type](w, Import(w.graph, node, tensors), inputs, depth)
     if results is None:
@@ -215,3 +215,24 @@ def _scanned(n: Import, scans: list[list[Value]], body: OnnxGraph) -> list[Value
         ordered = rows[::-1] if directions[i] else rows
         found.append(_stacked(n, ordered, body, i, n.axis(axes[i], rank), len(scans)))
     return found
+
+
+# -- SequenceMap -------------------------------------------------------------------------------------------
+def _sequence_map(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
+    """The body for each tensor of input 0, and of every other sequence; tensors are the same for all of them."""
+    body, given = _body(n.node, "body"), [v for v in inputs if v is not None]
+    lengths = {len(v) for v in given if isinstance(v, tuple)}
+    if not given or not isinstance(given[0], tuple) or len(lengths) != 1 or len(body.inputs) != len(given):
+        raise _broken(n.node, "its inputs are no sequences of one length, or do not match those of its body")
+    columns: list[list[Value]] = [[] for _ in body.outputs]
+    w.define_constants(body)
+    for i in range(len(given[0])):
+        _require_small(w, n, body, len(given[0]) - i)
+        items = [v[i] if isinstance(v, tuple) else v for v in given]
+        w.values.update({v.name: item for v, item in zip(body.inputs, items, strict=True)})
+        results = _iterate(w, body, depth)
+        if results is None:
+            return None
+        for column, item in zip(columns, results, strict=True):
+            column.append(require_tensor(n.node, "a result", item))
+    return [tuple(column) for column in columns]

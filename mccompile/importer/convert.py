@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -318,7 +319,8 @@ def convert(prepared: Prepared, name: str) -> Graph:
             converter.narrow[held_value] = given.dtype
     converter.define_constants(source)
     converter.run(source.nodes)
-    converter.errors += [CompileError(rule) for rule in not_tensors("output", source.outputs)]
+    plain = [v for v in source.outputs if v.dtype not in ("sequence", "optional")]
+    converter.errors += [CompileError(rule) for rule in not_tensors("output", plain)]
     if converter.errors:
         raise _joined(converter.errors)
     for output in source.outputs:
@@ -365,13 +367,20 @@ def _shape(value: OnnxValue) -> tuple[int, ...]:
     return tuple(e for e in value.shape or () if isinstance(e, int))
 
 
+def _ports(values: dict[str, Known], names: list[str]) -> Iterator[tuple[str, Value]]:
+    """The tensors of each output with their names: of a sequence y these are y_0, y_1 and so on."""
+    for name in names:
+        value = values[name]
+        if isinstance(value, Value):
+            yield name, value
+        else:
+            yield from ((f"{name}_{i}", item) for i, item in enumerate(value))
+
+
 def bind_outputs(graph: Graph, values: dict[str, Known], names: list[str]) -> None:
     """Give each output a value of its own, named as the output: inputs, constants and twins are copied."""
     produced = {r for n in graph.nodes for r in n.results}
-    for name in names:
-        value = values[name]
-        if isinstance(value, tuple):
-            raise CompileError(f"output {name!r} is a sequence, not a tensor of numbers")
+    for name, value in _ports(values, names):
         if value in graph.inputs and value.name == name:
             raise CompileError(
                 f"output {name!r} is the input of that name",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mccompile.importer.canonical import canonicalize
 from mccompile.importer.dims import bind_dims
 from mccompile.importer.fixed import Fixed, fix_inputs
+from mccompile.importer.interface import spread_inputs
 from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.scopes import (
     lift_constants,
@@ -65,7 +66,7 @@ def prepare(
     graph = name_nodes(lift_constants(fixed))
     # Before IR version 4 every initializer had to be listed as an input, too.
     inputs = [value for value in graph.inputs if value.name not in graph.initializers]
-    graph = dataclasses.replace(graph, inputs=inputs)
+    graph = spread_inputs(dataclasses.replace(graph, inputs=inputs), input_shapes or {})
     _require_tensors(graph.inputs)
     graph = sort_graph(unique_inner_values(graph))
     symbols = {d for v in graph.inputs for d in v.shape or () if isinstance(d, str)}

@@ -148,6 +148,16 @@ def _concat(n: Import, inputs: Sequence[Known | None]) -> Known:
     return stack(n, items, axis, "joined") if new else join(n, items, axis, "joined")
 
 
+def _has_element(n: Import, inputs: Sequence[Known | None]) -> Known:
+    return n.constant("present", np.array(bool(inputs) and inputs[0] is not None))
+
+
+def _element(n: Import, inputs: Sequence[Known | None]) -> Known:
+    if not inputs or inputs[0] is None:
+        raise n.error("an optional value without an element is not supported")
+    return inputs[0]
+
+
 OPERATORS: dict[str, Callable[[Import, Sequence[Known | None]], Known]] = {
     "SequenceEmpty": lambda n, inputs: (),
     "SequenceConstruct": _construct,
@@ -157,6 +167,9 @@ OPERATORS: dict[str, Callable[[Import, Sequence[Known | None]], Known]] = {
     "SequenceLength": _length,
     "SplitToSequence": _split,
     "ConcatFromSequence": _concat,
+    "Optional": _element,
+    "OptionalGetElement": _element,
+    "OptionalHasElement": _has_element,
 }
 
 

@@ -76,8 +76,8 @@ class Buffer:
 
     @property
     def elements(self) -> int:
-        """At the bounds of what is known at run time only, for which memory is planned; at least one, for an array of C has
-        a size."""
+        """At the bounds of what is known at run time only, for which memory is planned; at least one, as arrays have
+        in C."""
         return max(bound(math.prod(self.extents)), 1)
 
     @property

@@ -23,11 +23,14 @@ class OnnxValue:
             for what is no dense tensor; 'unknown' where the file states no type.
         shape: one entry per axis: an extent, a symbol, or None if unknown; None altogether if the rank is
             unknown.
+        of: the element type of the tensors that a sequence or an optional value has; of an optional sequence
+            "sequence " and that.
     """
 
     name: str
     dtype: str
     shape: tuple[int | str | None, ...] | None = None
+    of: str = ""
 
 
 @dataclass(frozen=True)

@@ -48,12 +48,25 @@ def value_from_proto(proto: onnx.ValueInfoProto) -> OnnxValue:
     if kind is None:
         return OnnxValue(proto.name, "unknown")
     if kind != "tensor_type":
-        return OnnxValue(proto.name, _NON_TENSOR.get(kind, "opaque"))
+        return OnnxValue(proto.name, _NON_TENSOR.get(kind, "opaque"), of=_elements(proto.type))
     tensor = proto.type.tensor_type
     dtype = dtype_name(tensor.elem_type) if tensor.elem_type else "unknown"
     if not tensor.HasField("shape"):
         return OnnxValue(proto.name, dtype)
     return OnnxValue(proto.name, dtype, tuple(_dim(d) for d in tensor.shape.dim))
+
+
+def _elements(proto: onnx.TypeProto) -> str:
+    """The `OnnxValue.of` of a sequence or an optional value."""
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        return dtype_name(proto.tensor_type.elem_type) if proto.tensor_type.elem_type else ""
+    if kind == "optional_type":
+        inner = proto.optional_type.elem_type
+        found = _elements(inner)
+        return f"sequence {found}" if found and inner.WhichOneof("value") == "sequence_type" else found
+    inner = proto.sequence_type.elem_type
+    return _elements(inner) if kind == "sequence_type" and inner.WhichOneof("value") == "tensor_type" else ""
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:

@@ -1,0 +1,47 @@
+"""Graph inputs that are sequences or optional: one input for each tensor, as the stated shapes say.
+
+    x, a sequence; shapes x_0 = [2,3], x_1 = [4]    is    inputs x_0 and x_1;  x = SequenceConstruct(x_0, x_1)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from mccompile.ir.errors import CompileError
+from mccompile.onnxio import OnnxGraph, OnnxNode, OnnxValue
+
+
+def spread_inputs(graph: OnnxGraph, shapes: Mapping[str, Sequence[int]]) -> OnnxGraph:
+    """The graph with tensors as inputs, where ``shapes`` (by input name) say which there are.
+
+    CompileError for sequences and optional inputs of which nothing is stated.
+    """
+    inputs: list[OnnxValue] = []
+    nodes: list[OnnxNode] = []
+    for value in graph.inputs:
+        if value.dtype not in ("sequence", "optional") or not value.of:
+            inputs.append(value)
+            continue
+        items = _items(value, shapes)
+        if items:
+            names = tuple(item.name for item in items)
+            nodes.append(OnnxNode("SequenceConstruct", names, (value.name,), name=f"{value.name}/items"))
+            inputs += items
+        elif value.dtype == "optional" and value.name in shapes:
+            inputs.append(OnnxValue(value.name, value.of))
+        else:
+            raise CompileError(
+                f"input {value.name!r} is of type {value.dtype}: its tensors and their shapes are not known",
+                hint=f"pass --input-shape {value.name}_0=N,... for each tensor of a sequence"
+                + (f", or --input-shape {value.name}=N,... for one tensor" if value.dtype == "optional" else ""),
+            )
+    return dataclasses.replace(graph, inputs=inputs, nodes=[*nodes, *graph.nodes])
+
+
+def _items(value: OnnxValue, shapes: Mapping[str, Sequence[int]]) -> list[OnnxValue]:
+    """The tensors of a sequence that shapes are stated for, from the first on."""
+    items: list[OnnxValue] = []
+    while (name := f"{value.name}_{len(items)}") in shapes:
+        items.append(OnnxValue(name, value.of.removeprefix("sequence ")))
+    return items
