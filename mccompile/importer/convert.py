@@ -133,6 +133,10 @@ class _Converter:
         outputs = [v.name for v in body.outputs]
         if walker.errors or any(name in walker.poisoned for name in outputs):
             return walker.errors
+        if any(isinstance(names[name], tuple) or names[name] in self.narrow for name in outputs):
+            condition = n.input(0).name
+            rule = f"%{condition} is computed at run time, and a branch gives a sequence or integers below 8 bits"
+            return [n.error(rule, f"fix the condition: --constant {condition}=VALUE")]
         bind_outputs(inner, names, outputs)
         return inner, names
 
