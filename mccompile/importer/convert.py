@@ -12,7 +12,7 @@ from mccompile.importer import control, sequences
 from mccompile.importer.branch import Captures, emit_if, refused
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, computed
-from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
+from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, RANDOM, fold_node, grows_much
 from mccompile.importer.narrow import HELD_IN, held, keeps_type, require_readable
 from mccompile.importer.ports import packed, port_type, unpacked
 from mccompile.importer.prepare import Prepared, not_tensors
@@ -303,6 +303,12 @@ def _unsupported_in(errors: list[CompileError]) -> bool:
 
 def _unsupported(node: OnnxNode) -> CompileError:
     op = f"{node.domain}:{node.op_type}" if node.domain else node.op_type
+    if not node.domain and node.op_type in RANDOM:
+        return CompileError(
+            f"{op} draws other numbers in every run",
+            where=f"node {node.index} {node.name!r}",
+            hint="make its result an input of the network, which whoever calls it fills",
+        )
     return CompileError(
         f"operator {op} is not supported",
         where=f"node {node.index} {node.name!r}",

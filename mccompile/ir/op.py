@@ -55,6 +55,9 @@ class Op:
     keeps_order: ClassVar[bool] = False
     """Whether the result has the elements of operand 0 in their row-major order, under another shape."""
 
+    reads_bits: ClassVar[bool] = False
+    """Whether it depends on how elements are stored, not only on what they stand for."""
+
     takes_prologue: ClassVar[bool] = False
     """Whether its kernels may well compute a little as they read operand 0: they read each element few times."""
 

@@ -158,6 +158,11 @@ class CumSumGeneric(_Plain):
         b.call(self.kernel, [x], [y], inplace=(0,) if x.same_elements(y) else ())
 
 
+class BitCastGeneric(_Plain):
+    ops = ("bit_cast",)
+    kernel = "bit_cast.generic"
+
+
 VARIANTS = (
     GatherGeneric(),
     GatherElementsGeneric(),
@@ -166,4 +171,5 @@ VARIANTS = (
     ScatterNDGeneric(),
     InsertGeneric(),
     CumSumGeneric(),
+    BitCastGeneric(),
 )

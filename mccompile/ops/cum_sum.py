@@ -1,14 +1,14 @@
-"""CumSum: running sums along an axis."""
+"""Running sums and products along an axis (ONNX operators CumSum, CumProd)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mccompile.ir.op import Op
-from mccompile.ir.ranges import Range, hull, summed
+from mccompile.ir.ranges import Range, anything, hull, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import TensorType
@@ -19,13 +19,17 @@ from mccompile.ops.sampling import Case, Draw
 
 @dataclass(frozen=True)
 class CumSum(Op):
-    """Sums up to each element along ``axis``, without it if ``exclusive``, from the end if ``reverse``."""
+    """Sums up to each element along ``axis``, without it if ``exclusive``, from the end if ``reverse``.
+
+    With ``product``, products.
+    """
 
     name = "cum_sum"
 
     axis: int
     exclusive: bool = False
     reverse: bool = False
+    product: bool = False
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (x,) = types
@@ -34,12 +38,14 @@ class CumSum(Op):
 
     @property
     def multilinear(self) -> tuple[int, ...]:
-        return (0,)
+        return () if self.product else (0,)
 
     def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
         (x,), (found,) = types, ranges
         assert x is not None
         assert found is not None
+        if self.product:
+            return (anything(x.dtype),)
         some = found.with_zero()  # sums of fewer elements
         return (hull([some, summed(some, x.shape[self.axis], x.dtype)]),)
 
@@ -51,12 +57,11 @@ class CumSum(Op):
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         given = np.asarray(arrays[0])
         x = np.flip(given, self.axis) if self.reverse else given
-        total = np.cumsum(x.astype(np.float32) if x.dtype == np.float16 else x, axis=self.axis, dtype=None)
+        wide = x.astype(np.float32) if x.dtype == np.float16 else x
+        total = (np.cumprod if self.product else np.cumsum)(wide, axis=self.axis, dtype=wide.dtype)
         if self.exclusive:
-            total = np.concatenate(
-                [np.zeros_like(total.take([0], self.axis)), total.take(range(total.shape[self.axis] - 1), self.axis)],
-                self.axis,
-            )
+            first = np.full_like(total.take([0], self.axis), int(self.product))
+            total = np.concatenate([first, total.take(range(total.shape[self.axis] - 1), self.axis)], self.axis)
         return ((np.flip(total, self.axis) if self.reverse else total).astype(given.dtype),)
 
 
@@ -67,8 +72,17 @@ def _sample(d: Draw) -> Case:
     return Case([x, axis], {"exclusive": d.int(0, 1), "reverse": d.int(0, 1)}, frozenset({1}))
 
 
-@onnx_op("CumSum", sample=_sample, tolerance={"f32": 2e-6})
-def import_cum_sum(n: Import) -> None:
+def _emit(n: Import, product: bool) -> None:
     x = n.input(0)
     axis = n.axis(int(n.const(1, "axis").reshape(-1)[0]), len(x.shape))
-    n.emit(CumSum(axis, n.flag("exclusive"), n.flag("reverse")), [x])
+    n.emit(CumSum(axis, n.flag("exclusive"), n.flag("reverse"), product), [x])
+
+
+@onnx_op("CumSum", sample=_sample, tolerance={"f32": 2e-6})
+def import_cum_sum(n: Import) -> None:
+    _emit(n, False)
+
+
+@onnx_op("CumProd", sample=lambda d: replace(_sample(d), opset=26), tolerance={"f32": 2e-6})
+def import_cum_prod(n: Import) -> None:
+    _emit(n, True)

@@ -48,7 +48,11 @@ def import_lp_pool(n: Import) -> None:
     n.bind(0, n.stored(n.inner(op, [x], "norm", pre=pre, post=post)))
 
 
-@onnx_op("GlobalLpPool", tolerance={"f32": 4e-6, "f16": 4e-3})
+def _sample_global(d: Draw) -> Case:
+    return Case([d.array((d.int(1, 2), d.int(1, 3), *d.shape(d.int(1, 3), 1, 6)))], {"p": d.int(1, 3)}, opset=21)
+
+
+@onnx_op("GlobalLpPool", sample=_sample_global, tolerance={"f32": 4e-6, "f16": 4e-3})
 def import_global_lp_pool(n: Import) -> None:
     x = n.input(0)
     pre, post = _power(n, x.dtype)

@@ -1,4 +1,4 @@
-"""Pooling over sliding windows (ONNX operators MaxPool, AveragePool)."""
+"""Pooling over sliding windows (ONNX operators AveragePool; MaxPool in `arg_pool`)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Pool(Op):
         return x[(slice(None), slice(None), *part)]
 
 
-def _sample(d: Draw) -> Case:
+def sample_pool(d: Draw) -> Case:
     rank = d.choice([1, 2, 2, 3])
     kernel = d.shape(rank, 1, 3)
     attrs: dict[str, object] = {
@@ -153,23 +153,16 @@ def _sample(d: Draw) -> Case:
 
 
 def _sample_average(d: Draw) -> Case:
-    case = _sample(d)
+    case = sample_pool(d)
     return Case(case.inputs, {**case.attrs, "count_include_pad": d.int(0, 1)})
 
 
-def _emit(n: Import, mode: str, include_pad: bool = False) -> None:
-    if len(n.node.outputs) > 1 and n.node.outputs[1]:
-        raise n.error("the second output (indices) of MaxPool is not supported")
+def read_pool(n: Import, mode: str, include_pad: bool = False) -> Pool:
+    """The pool that an ONNX node is."""
     w = read_window(n, n.required("kernel_shape"))
-    op = Pool(mode, w.kernel, w.strides, w.pads, w.dilations, n.flag("ceil_mode"), include_pad)
-    n.emit(op, [n.input(0)])
-
-
-@onnx_op("MaxPool", sample=_sample, tolerance={}, without_effect=("storage_order",), folding=WINDOW)
-def import_max_pool(n: Import) -> None:
-    _emit(n, "max")
+    return Pool(mode, w.kernel, w.strides, w.pads, w.dilations, n.flag("ceil_mode"), include_pad)
 
 
 @onnx_op("AveragePool", sample=_sample_average, tolerance={"f32": 1e-6, "f16": 2e-3}, folding=WINDOW)
 def import_average_pool(n: Import) -> None:
-    _emit(n, "average", n.flag("count_include_pad"))
+    n.emit(read_pool(n, "average", n.flag("count_include_pad")), [n.input(0)])

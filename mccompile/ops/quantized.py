@@ -14,42 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.onnxio import OnnxNode
-from mccompile.onnxio.model import AttrValue
+from mccompile.ops.expansion import CONTRIB, Expansion
 from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
 from mccompile.ops.quantize import draw_scale
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw
 
-CONTRIB = "com.microsoft"
 
-
-class Expansion:
-    """The nodes that stand for a quantised one: their names begin with its own."""
-
-    def __init__(self, n: Import) -> None:
-        self.n = n
-        self.nodes: list[OnnxNode] = []
-
-    def add(self, op_type: str, inputs: list[str], suffix: str, **attrs: AttrValue) -> str:
-        """One more node; the name of its result."""
-        out = f"{self.n.node.outputs[0]}.{suffix}"
-        self.last(op_type, inputs, out, f"{self.n.node.name}.{suffix}", **attrs)
-        return out
-
-    def last(self, op_type: str, inputs: list[str], out: str, name: str = "", **attrs: AttrValue) -> None:
-        """The node with a given result."""
-        node = OnnxNode(op_type, tuple(inputs), (out,), "", name or self.n.node.name, dict(attrs), self.n.node.index)
-        self.nodes.append(node)
-
-    def given(self, *names: str) -> dict[str, AttrValue]:
-        """Those of the attributes that the node has, for a node that means the same by them."""
-        return {name: value for name in names if (value := self.n.attr(name)) is not None}
-
-    def name(self, i: int) -> str:
-        """The name of input ``i``; "" if it is absent."""
-        return self.n.node.inputs[i] if i < len(self.n.node.inputs) else ""
+class Quantised(Expansion):
+    """An expansion whose operands are quantised, as its result is."""
 
     def dequantized(self, i: int, along: int | None = None) -> str:
         """Input ``i``, whose scale and zero point are the next two, as floats; ``along`` is the axis of scales."""
@@ -70,9 +44,6 @@ class Expansion:
         """The result of the node: ``real`` in the scale and zero point that are inputs ``scale`` and the next."""
         out = self.n.node.outputs[0]
         self.last("QuantizeLinear", [real, self.name(scale), self.name(scale + 1)], out, axis=0)
-
-    def finish(self) -> None:
-        self.n.expand(self.nodes)
 
 
 @dataclass(frozen=True)
@@ -97,7 +68,7 @@ class Row:
 
 def _expand(row: Row) -> Callable[[Import], None]:
     def convert(n: Import) -> None:
-        e = Expansion(n)
+        e = Quantised(n)
         rank = n.input(0).type.rank
         last = row.channels_last and n.flag("channels_last") and rank > 2
         attrs = e.given(*row.attrs)
@@ -115,7 +86,7 @@ def _expand(row: Row) -> Callable[[Import], None]:
 
 def _conv(n: Import) -> None:
     """QLinearConv: x, scale, zero; w, scale, zero (of each channel or one); y scale, zero; an int32 bias."""
-    e = Expansion(n)
+    e = Quantised(n)
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     attrs = e.given(*names)
     inputs = [e.dequantized(0), e.dequantized(3), e.bias(8, (1, 4))]
@@ -125,14 +96,14 @@ def _conv(n: Import) -> None:
 
 def _matmul(n: Import) -> None:
     """QLinearMatMul: a (scales of rows), b (scales of columns), y."""
-    e = Expansion(n)
+    e = Quantised(n)
     e.quantized(e.add("MatMul", [e.dequantized(0, -2), e.dequantized(3, -1)], "real"), 6)
     e.finish()
 
 
 def _gemm(n: Import) -> None:
     """QGemm: a, b, an int32 bias of the scale alpha * a's * b's; without a result's scale the result is f32."""
-    e = Expansion(n)
+    e = Quantised(n)
     alpha = n.attr("alpha", 1.0)
     trans = {"transA": int(n.flag("transA")), "transB": int(n.flag("transB"))}
     a, b = e.dequantized(0), e.dequantized(3, 0 if trans["transB"] else 1)
@@ -151,7 +122,7 @@ def _gemm(n: Import) -> None:
 
 def _concat(n: Import) -> None:
     """QLinearConcat: the result's scale and zero point, then each part with its own."""
-    e = Expansion(n)
+    e = Quantised(n)
     parts = [e.dequantized(i) for i in range(2, len(n.inputs), 3)]
     e.quantized(e.add("Concat", parts, "real", axis=n.required("axis")), 0)
     e.finish()
@@ -159,7 +130,7 @@ def _concat(n: Import) -> None:
 
 def _softmax(n: Import) -> None:
     """QLinearSoftmax: of the opset that it names; before 13 all axes from ``axis`` on are one."""
-    e = Expansion(n)
+    e = Quantised(n)
     rank = n.input(0).type.rank
     axis = n.axis(n.attr("axis", -1), rank)
     if n.attr("opset", 13) < 13 and axis != rank - 1:

@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mccompile.onnxio import OnnxNode, dtype_number
+from mccompile.onnxio import OnnxNode
+from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
 from mccompile.ops.quantize import draw_scale
-from mccompile.ops.quantized import CONTRIB, Expansion
+from mccompile.ops.quantized import Quantised
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw
 
 
-class Contrib(Expansion):
-    """An expansion with constants, and nodes of several results."""
-
-    def constant(self, array: np.ndarray, suffix: str) -> str:
-        return self.add("Constant", [], suffix, value=array)
-
-    def cast(self, x: str, dtype: str, suffix: str) -> str:
-        return self.add("Cast", [x], suffix, to=dtype_number(dtype))
+class Contrib(Quantised):
+    """An expansion with quantisation at run time."""
 
     def quantized_dynamically(self, x: str) -> tuple[str, str, str]:
         """``x`` as u8, the scale, and the zero point, both computed at run time."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from mccompile.onnxio import OnnxNode
 from mccompile.onnxio.model import AttrValue
+from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
 from mccompile.ops.quantize import draw_scale
-from mccompile.ops.quantized import CONTRIB
 from mccompile.ops.quantized_contrib import Contrib
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw

@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mccompile.ir.op import Op
 from mccompile.ops.folded import FOLDINGS
@@ -22,7 +22,8 @@ class FrontEnd:
     ``convert`` emits nodes through the `Import`; ``sample`` draws test cases; ``tolerance`` bounds
     |C - onnxruntime| relative to max|reference| by element type (exact where a type is not listed).
     ``without_effect`` names the attributes that change nothing in what is supported; ``convert`` reads all others.
-    ``folding`` says how large its results may become where the importer knows them.
+    ``folding`` says how large its results may become where the importer knows them. ``composed``: it becomes other
+    operators and nothing else, so that tests compare what these say, and leave C to their own tests.
     """
 
     op_type: str
@@ -32,6 +33,12 @@ class FrontEnd:
     domain: str = ""
     without_effect: tuple[str, ...] = ()
     folding: Folding = BROADCAST
+    composed: bool = False
+
+
+def compositions(*rows: FrontEnd) -> tuple[FrontEnd, ...]:
+    """Front ends that are made of others."""
+    return tuple(replace(row, composed=True) for row in rows)
 
 
 _MARK = "_mccompile_front_ends"
@@ -45,14 +52,16 @@ def onnx_op(
     domain: str = "",
     without_effect: tuple[str, ...] = (),
     folding: Folding = BROADCAST,
+    composed: bool = False,
 ) -> Callable[[Callable[[Import], None]], Callable[[Import], None]]:
     """Mark a function as the front end of an ONNX operator."""
 
     def mark(convert: Callable[[Import], None]) -> Callable[[Import], None]:
-        given = {} if tolerance is None else {"tolerance": tolerance}
         row = FrontEnd(
-            op_type, convert, sample, domain=domain, without_effect=without_effect, folding=folding, **given
+            op_type, convert, sample, domain=domain, without_effect=without_effect, folding=folding, composed=composed
         )
+        if tolerance is not None:
+            row = replace(row, tolerance=tolerance)
         convert.__dict__.setdefault(_MARK, []).append(row)
         return convert
 

@@ -145,7 +145,7 @@ def _antialias(s: Sampling, at: Array, extent: int, scale: np.float32) -> tuple[
     end = np.floor(center + support + 0.5).astype(np.int32)
     index = first[:, None] + np.arange(int((end - first).max()), dtype=np.int32)
     distance = np.abs(index + 0.5 - center[:, None]) * float(scale)
-    weight = np.maximum(1 - distance, 0) if s.mode == "linear" else _keys(distance, s.cubic)
+    weight = np.maximum(1 - distance, 0) if s.mode == "linear" else keys(distance, s.cubic)
     weight = np.where(index < end[:, None], weight, 0)
     if s.exclude_outside:
         weight = np.where((index >= 0) & (index < extent), weight, 0)
@@ -153,7 +153,8 @@ def _antialias(s: Sampling, at: Array, extent: int, scale: np.float32) -> tuple[
     return np.clip(index, 0, extent - 1), weight.astype(_F)
 
 
-def _keys(x: Array, a: float) -> Array:
+def keys(x: Array, a: float) -> Array:
+    """The weight of an element ``x`` away (R. Keys, Cubic Convolution Interpolation, 1981)."""
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return np.where(x < 1, near, np.where(x < 2, far, 0))

@@ -52,7 +52,8 @@ class Draw(Protocol):
 class Case:
     """One ONNX node with data. ``constant`` lists the inputs that are initializers (shapes, axes, weights).
 
-    ``tolerance`` replaces the front end's for this case, where the data makes it harder.
+    ``tolerance`` replaces the front end's for this case, where the data makes it harder. ``opset`` is that of the
+    node where onnxruntime does not know the newest form, or no older one exists; 0 for the usual one.
     """
 
     inputs: Sequence[Array | None]
@@ -60,3 +61,4 @@ class Case:
     constant: frozenset[int] = frozenset()
     outputs: int = 1
     tolerance: float | None = None
+    opset: int = 0

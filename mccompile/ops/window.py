@@ -47,8 +47,8 @@ def window_words(strides: Shape, pads: tuple[int, ...], dilations: Shape, groups
     return "".join(f" {word}" for word in words)
 
 
-def read_window(n: Import, kernel: Sequence[int]) -> Window:
-    """The window of an ONNX node, `auto_pad` resolved by the extents of input 0."""
+def read_window(n: Import, kernel: Sequence[int], has_auto_pad: bool = True) -> Window:
+    """The window of an ONNX node, `auto_pad` resolved by the extents of input 0, if the operator has that."""
     rank = len(kernel)
     spatial = n.input(0).shape[2:]
     if len(spatial) != rank:
@@ -56,7 +56,7 @@ def read_window(n: Import, kernel: Sequence[int]) -> Window:
     ones = (1,) * rank
     strides, dilations = n.attr("strides", ones), n.attr("dilations", ones)
     pads = n.attr("pads", (0,) * (2 * rank))
-    auto = n.attr("auto_pad", "NOTSET")
+    auto = n.attr("auto_pad", "NOTSET") if has_auto_pad else "NOTSET"
     if auto == "VALID":
         pads = (0,) * (2 * rank)
     elif auto in ("SAME_UPPER", "SAME_LOWER"):

@@ -27,7 +27,6 @@ ONE, ZERO = np.ones((), np.float32), np.zeros((), np.uint8)
 PIXELS = np.ones((1, 2, 3, 3), np.float32)
 UNSAMPLED: Mapping[str, Case] = {
     "ConstantOfShape": Case([np.array([2, 3])], {}, frozenset({0})),
-    "GlobalLpPool": Case([PIXELS]),
     "Shape": Case([PIXELS]),
     "Size": Case([PIXELS]),
     "QLinearReduceMean": Case([np.zeros((2, 3), np.uint8), ONE, ZERO, ONE, ZERO], {}, frozenset(range(1, 5))),

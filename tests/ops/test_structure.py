@@ -101,7 +101,7 @@ def dependents(a: Applied, nest: Nest, operand: int, at: tuple[int, ...], shape:
         if coordinates is not None and other is not None:
             said = [(m, e) for m, e in zip(coordinates, other.shape, strict=True) if m is not None]
             hit &= inside(positions(tuple(m for m, _ in said), nest.loops), [e for _, e in said])
-    found[tuple(index[hit] for index in writes) if shape else hit] = True
+    found[tuple(index[hit] for index in writes)] = hit.any()
     return found
 
 

@@ -32,7 +32,7 @@ MORE_SEEDS = {"ScatterND": range(8, 30)}
 """Operators one of whose kernels is drawn rarely: `insert` needs constant indices along a line."""
 
 CHUNK = 10
-FRONT_ENDS = [f for f in front_ends().values() if f.sample is not None]
+FRONT_ENDS = [f for f in front_ends().values() if f.sample is not None and not f.composed]
 CHUNKS = [FRONT_ENDS[i : i + CHUNK] for i in range(0, len(FRONT_ENDS), CHUNK)]
 
 Steps = Sequence[Call | Fill]

@@ -65,7 +65,7 @@ def case_model(front_end: FrontEnd, case: Case, opset: int = ORT_OPSET) -> onnx.
         info.ClearField("type")
     graph.ClearField("output")
     graph.output.extend(infos)
-    opsets = [helper.make_opsetid("", opset)]
+    opsets = [helper.make_opsetid("", case.opset or opset)]
     if front_end.domain:
         opsets.append(helper.make_opsetid(front_end.domain, OTHER_OPSETS.get(front_end.domain, 1)))
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)

@@ -28,6 +28,9 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         remarks.miss("stored f16 as f32", f"target {target.name} is small, or has no vectors")
         return 0
     r = Rewriter(graph)
+    if any(node.op.reads_bits and F16 in {v.dtype for v in (*node.inputs, *node.results)} for node in r.nodes()):
+        remarks.miss("stored f16 as f32", "a node reads or makes the bits of halves")
+        return 0
     casts = {node for node in r.nodes() if _rounds_on_purpose(r, node)}
     _round_before_steps(r, casts)
     for v in graph.inputs:

@@ -1,0 +1,101 @@
+"""The families of grid_sample and roi_align: what a place is made of is found once for all channels; then one channel
+after the other is summed, or vectors over channels where these lie together."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from mccompile.ir.graph import Node, Value
+from mccompile.ir.kernel import Call
+from mccompile.kernels.model.traffic import moved
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    blocked,
+    lines_broken,
+    not_plain_f32,
+    operand_pair,
+    vectors_apart,
+)
+from mccompile.kernels.views.channels import is_channels_last, last
+from mccompile.ops.grid_sample import GridSample
+from mccompile.ops.roi_align import RoiAlign
+from mccompile.targets.target import Target
+
+SCALAR_CYCLES = 4.0
+"""Cycles of a tap of one element: where it is and what it weighs is read."""
+PLACE_CYCLES = 20.0
+"""Cycles of a coordinate of a place; each combination of taps takes a fifth of it beside."""
+
+
+def _places(node: Node) -> tuple[int, int, float]:
+    """How many places are sampled, of how many elements each, and in how many cycles these are found."""
+    op, y = node.op, node.results[0].type
+    assert isinstance(op, GridSample)
+    taps = op.taps ** (y.rank - 2)
+    places = y.count // max(y.shape[1], 1)
+    return places, taps, places * PLACE_CYCLES * (y.rank - 2 + taps / 5)
+
+
+class GridSampleGeneric(Variant):
+    ops = ("grid_sample",)
+    kernel = "grid_sample.generic"
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if node.pre:
+            return f"{self.kernel} carries no prologue"
+        if reason := blocked(node):
+            return reason
+        _, taps, cycles = _places(node)
+        return Offer(self.label, node.results[0].type.count * (SCALAR_CYCLES * taps + 2) + cycles)
+
+
+class GridSampleChannels(Variant):
+    ops = ("grid_sample",)
+    kernel = "grid_sample.channels"
+    may_share = False
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if reason := not_plain_f32(node, target):
+            return reason
+        if not is_channels_last(node.inputs[0]) or not is_channels_last(node.results[0]):
+            return "a layout is not channels-last"
+        places, taps, cycles = _places(node)
+        vectors = -(-node.results[0].shape[1] // target.lanes) * target.lanes / target.machine.multiply_adds
+        return Offer(self.label, max(places * vectors * (2 * taps + 2) + cycles, moved(node, target)))
+
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        x, grid = operand_pair(node)
+        result = b.result(0)
+        extras = [last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        b.call(self.kernel, [last(b.read(x)), b.read(grid)], [last(result)], extras=extras)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return vectors_apart(after, 0) or lines_broken(before, after, reads=False)
+
+
+class RoiAlignGeneric(Variant):
+    """The sums of all channels of a bin lie in scratch memory."""
+
+    ops = ("roi_align",)
+    kernel = "roi_align.generic"
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if node.pre:
+            return f"{self.kernel} carries no prologue"
+        if reason := blocked(node):
+            return reason
+        op = node.op
+        assert isinstance(op, RoiAlign)
+        samples = max(op.samples, 1) ** 2
+        return Offer(self.label, node.results[0].type.count * samples * 4 * SCALAR_CYCLES)
+
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        y = node.results[0].type
+        scratch = b.scratch(y.shape[1], y.dtype.compute)
+        reads = [None if v is None else b.read(v) for v in node.operands]
+        b.call(self.kernel, reads, [b.result(0)], scratch=scratch)
+
+
+VARIANTS = (GridSampleGeneric(), GridSampleChannels(), RoiAlignGeneric())

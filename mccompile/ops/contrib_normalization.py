@@ -1,0 +1,148 @@
+"""Normalisations that onnxruntime's optimiser writes (mostly com.microsoft), as the operators that they were made of.
+
+    SkipLayerNormalization(x, skip, gamma, beta, bias)  is  LayerNormalization(Add(Add(x, skip), bias), gamma, beta)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.ops.expansion import CONTRIB, Expansion
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import FrontEnd, compositions
+from mccompile.ops.sampling import Case, Draw
+
+
+def _refuse_statistics(n: Import, outputs: tuple[int, ...]) -> None:
+    """Means and deviations are results for training."""
+    asked = [i for i in outputs if i < len(n.node.outputs) and n.node.outputs[i]]
+    if asked:
+        raise n.error(f"output {asked[0]}, a statistic for training, is not supported", "export it for inference")
+
+
+def _normalised(e: Expansion, x: str, gamma: str, beta: str, simple: bool) -> str:
+    """``x`` normalised along its last axis, by its root mean square alone if that is ``simple``."""
+    attrs = {"axis": -1, "epsilon": e.n.attr("epsilon", 1e-12)}
+    if simple:
+        return e.add("RMSNormalization", [x, gamma], "normal", **attrs)
+    return e.add("LayerNormalization", [x, gamma, *([beta] if beta else [])], "normal", **attrs)
+
+
+def _skip(n: Import) -> None:
+    """Skip(Simplified)LayerNormalization: x + skip + bias, and that normalised."""
+    e, simple = Expansion(n), n.op_type == "SkipSimplifiedLayerNormalization"
+    _refuse_statistics(n, (1, 2))
+    bias, beta = 3 if simple else 4, "" if simple else e.name(3)
+    total = e.add("Add", [e.name(0), e.name(1)], "total")
+    if n.optional(bias) is not None:
+        total = e.add("Add", [total, e.name(bias)], "biased")
+    e.bind(0, _normalised(e, total, e.name(2), beta, simple))
+    e.bind(3, total)
+    e.finish()
+
+
+def _simplified(n: Import) -> None:
+    """SimplifiedLayerNormalization, which onnxruntime has in ONNX's own domain: RMSNormalization."""
+    e = Expansion(n)
+    _refuse_statistics(n, (1,))
+    n.attr("stash_type", 1)
+    attrs = {"axis": n.attr("axis", -1), "epsilon": n.attr("epsilon", 1e-5)}
+    e.last("RMSNormalization", [e.name(0), e.name(1)], n.node.outputs[0], "", **attrs)
+    e.finish()
+
+
+def _embed(n: Import) -> None:
+    """EmbedLayerNormalization: rows of tables for words, positions and segments, summed and normalised.
+
+    Result 1 is how many words the mask lets through; result 2 is the sum.
+    """
+    e, ids = Expansion(n), n.input(0)
+    n.attr("mask_index_type", 0)
+    if len(ids.shape) != 2:
+        raise n.error(f"words {ids.type} are not [batch, sequence]")
+    batch, length = ids.shape
+    total = e.add("Gather", [e.name(2), e.name(0)], "words", axis=0)
+    places = e.name(8) or e.ints(range(length), "places")
+    total = e.add("Add", [total, e.add("Gather", [e.name(3), places], "positions", axis=0)], "placed")
+    if n.optional(1) is not None:
+        total = e.add("Add", [total, e.add("Gather", [e.name(4), e.name(1)], "segments", axis=0)], "total")
+    e.bind(0, _normalised(e, total, e.name(5), e.name(6), False))
+    if n.optional(7) is not None:
+        mask = [e.cast(e.name(7), "i32", "mask"), e.ints([1], "axis")]
+        e.bind(1, e.add("ReduceSum", mask, "counted", keepdims=0))
+    else:
+        e.bind(1, e.constant(np.zeros(batch, np.int32), "no_mask"))
+    e.bind(2, total)
+    e.finish()
+
+
+def _group_norm(n: Import) -> None:
+    """GroupNorm and SkipGroupNorm, channels last or not, with an activation x * sigmoid(x) or none."""
+    e, x = Expansion(n), n.node.inputs[0]
+    rank, last = len(n.input(0).shape), n.flag("channels_last", True)
+    if n.op_type == "SkipGroupNorm":
+        x = e.add("Add", [x, _everywhere(e, 3, last)], "skipped")
+        if n.optional(4) is not None:
+            bias = e.name(4) if last else e.reshaped(e.name(4), [-1, *(1,) * (rank - 2)], "bias")
+            x = e.add("Add", [x, bias], "biased")
+        e.bind(1, x)
+    if last:
+        x = e.add("Transpose", [x], "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))
+    attrs = {"num_groups": n.required("groups"), "epsilon": n.attr("epsilon", 1e-5)}
+    y = e.add("GroupNormalization", [x, e.name(1), e.name(2)], "normal", **attrs)
+    kind = n.required("activation")
+    if kind not in (0, 1):
+        raise n.error(f"activation {kind} is not known")
+    if kind:
+        y = e.add("Mul", [y, e.add("Sigmoid", [y], "gate")], "active")
+    e.bind(0, e.add("Transpose", [y], "channels_last", perm=(0, *range(2, rank), 1)) if last else y)
+    e.finish()
+
+
+def _everywhere(e: Expansion, i: int, last: bool) -> str:
+    """Input ``i``, [N, H, W, C] or [N, C]: the latter for all pixels."""
+    shape, rank = e.n.input(i).shape, len(e.n.input(0).shape)
+    if len(shape) == rank:
+        return e.name(i)
+    ones = (1,) * (rank - 2)
+    return e.reshaped(e.name(i), [shape[0], *ones, shape[1]] if last else [*shape[:2], *ones], "skip")
+
+
+# -- samples ---------------------------------------------------------------------------------------------------------
+def _sample_skip(d: Draw) -> Case:
+    shape = (*d.shape(2, 1, 3), d.int(2, 19))
+    bias = d.array(shape[-1:]) if d.bool() else None
+    case = [d.array(shape), d.array(shape), d.array(shape[-1:]), d.array(shape[-1:]), bias]
+    return Case(case, {"epsilon": d.choice([1e-12, 1e-5])}, frozenset({2, 3, 4}))
+
+
+def _sample_skip_simple(d: Draw) -> Case:
+    case = _sample_skip(d)
+    return Case([*case.inputs[:3], case.inputs[4]], {"epsilon": 1e-5}, frozenset({2, 3}))
+
+
+def _sample_simple(d: Draw) -> Case:
+    shape = (*d.shape(d.int(1, 2), 1, 3), d.int(2, 19))
+    return Case([d.array(shape), d.array(shape[-1:])], {"epsilon": 1e-5, "axis": -1}, frozenset({1}))
+
+
+def _sample_embed(d: Draw) -> Case:
+    batch, length, width = d.int(1, 2), d.int(1, 5), d.int(2, 9)
+    words, segments = (d.array((batch, length), "i32", 0, high) for high in (9, 1))
+    tables = [d.array((rows, width)) for rows in (10, 8, 2)]
+    mask = d.array((batch, length), "i32", 0, 1) if d.bool() else None
+    norm = [d.array((width,)), d.array((width,))]
+    with_segments = d.bool()
+    given = [words, segments if with_segments else None, *tables[:2], tables[2] if with_segments else None]
+    return Case([*given, *norm, mask], {"epsilon": 1e-5}, frozenset(range(2, 7)), outputs=2)
+
+
+_ROUNDED = {"f32": 1e-5, "f16": 8e-3}
+FRONT_ENDS = compositions(
+    FrontEnd("SkipLayerNormalization", _skip, _sample_skip, _ROUNDED, CONTRIB),
+    FrontEnd("SkipSimplifiedLayerNormalization", _skip, _sample_skip_simple, _ROUNDED, CONTRIB),
+    FrontEnd("SimplifiedLayerNormalization", _simplified, _sample_simple, _ROUNDED),
+    FrontEnd("EmbedLayerNormalization", _embed, _sample_embed, _ROUNDED, CONTRIB),
+    FrontEnd("GroupNorm", _group_norm, None, _ROUNDED, CONTRIB),
+    FrontEnd("SkipGroupNorm", _group_norm, None, _ROUNDED, CONTRIB),
+)

@@ -1,0 +1,71 @@
+"""Front ends that say a node in other nodes: what they mean is known, and passes fuse them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from mccompile.ir.scalar import Array
+from mccompile.onnxio import OnnxNode, dtype_number
+from mccompile.onnxio.model import AttrValue
+from mccompile.ops.frontend import Import
+
+CONTRIB = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
+
+
+class Expansion:
+    """The nodes that stand for one that is expanded: their names begin with its own."""
+
+    def __init__(self, n: Import) -> None:
+        self.n = n
+        self.base = next((name for name in n.node.outputs if name), n.node.name)
+        self.nodes: list[OnnxNode] = []
+
+    def add(self, op_type: str, inputs: list[str], suffix: str, **attrs: AttrValue) -> str:
+        """One more node; the name of its result."""
+        out = f"{self.base}.{suffix}"
+        self.last(op_type, inputs, out, f"{self.n.node.name}.{suffix}", **attrs)
+        return out
+
+    def last(self, op_type: str, inputs: list[str], out: str, name: str = "", **attrs: AttrValue) -> None:
+        """The node with a given result."""
+        node = OnnxNode(op_type, tuple(inputs), (out,), "", name or self.n.node.name, dict(attrs), self.n.node.index)
+        self.nodes.append(node)
+
+    def given(self, *names: str) -> dict[str, AttrValue]:
+        """Those of the attributes that the node has, for a node that means the same by them."""
+        return {name: value for name in names if (value := self.n.attr(name)) is not None}
+
+    def name(self, i: int) -> str:
+        """The name of input ``i``; "" if it is absent."""
+        return self.n.node.inputs[i] if i < len(self.n.node.inputs) else ""
+
+    def constant(self, array: Array, suffix: str) -> str:
+        """A constant of the expansion."""
+        return self.add("Constant", [], suffix, value=array)
+
+    def ints(self, values: Iterable[int], suffix: str) -> str:
+        """A constant vector: a shape, axes, starts."""
+        return self.constant(np.array(list(values), np.int64), suffix)
+
+    def cast(self, x: str, dtype: str, suffix: str) -> str:
+        return self.add("Cast", [x], suffix, to=dtype_number(dtype))
+
+    def reshaped(self, x: str, shape: Iterable[int], suffix: str) -> str:
+        return self.add("Reshape", [x, self.ints(shape, f"{suffix}.shape")], suffix)
+
+    def sliced(self, x: str, axis: int, start: int, stop: int, suffix: str) -> str:
+        """The elements from ``start`` to ``stop`` of an axis."""
+        parts = [self.ints([v], f"{suffix}.{name}") for name, v in (("from", start), ("to", stop), ("axis", axis))]
+        return self.add("Slice", [x, *parts], suffix)
+
+    def bind(self, output: int, value: str) -> None:
+        """Let a result of the node, if it is asked for, be the value of a name."""
+        outs = self.n.node.outputs
+        if output < len(outs) and outs[output]:
+            self.last("Identity", [value], outs[output], f"{self.n.node.name}.{outs[output]}")
+
+    def finish(self) -> None:
+        self.n.expand(self.nodes)

@@ -1,0 +1,146 @@
+"""Operators that onnxruntime has on no CPU, and forms that samples do not draw: numpy is the judge."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from mccompile.driver import Options, import_graph
+from mccompile.ir.errors import CompileError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+CONTRIB = "com.microsoft"
+
+
+def floats(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).uniform(-2, 2, shape).astype(np.float32)
+
+
+def evaluated(
+    folder: Path, op: str, inputs: list[Array | None], constants: tuple[int, ...] = (), domain: str = CONTRIB,
+    outputs: int = 1, version: int = 1, **attrs: Any,
+) -> list[Array]:  # fmt: skip
+    """The answers of the graph that a node becomes."""
+    names = ["" if a is None else f"x{i}" for i, a in enumerate(inputs)]
+    given = {f"x{i}": np.asarray(a) for i, a in enumerate(inputs) if a is not None}
+    fixed = [numpy_helper.from_array(given[f"x{i}"], f"x{i}") for i in constants]
+    infos = [
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for k, a in given.items() if int(k[1:]) not in constants
+    ]  # fmt: skip
+    node = helper.make_node(op, names, [f"y{i}" for i in range(outputs)], name="node", domain=domain, **attrs)
+    results = [onnx.ValueInfoProto(name=f"y{i}") for i in range(outputs)]
+    graph = helper.make_graph([node], "g", infos, results, fixed)
+    opsets = [helper.make_opsetid("", 21), *([helper.make_opsetid(domain, version)] if domain else [])]
+    path = folder / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+    made = import_graph(path, Options(target="generic")).graph
+    values = {v: made.array(v) for v in made.constants} | {v: given[v.name] for v in made.inputs}
+    for n in made.nodes:
+        values |= dict(zip(n.results, n.evaluate(values), strict=True))
+    return [np.asarray(values[v]) for v in made.outputs]
+
+
+def gelu(x: Array) -> Array:
+    return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+
+
+def softmax(x: Array) -> Array:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def close(got: Array, want: Array) -> None:
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+def test_fused_activations(tmp_path: Path) -> None:
+    x, bias, skip = floats(1, 2, 3, 8), floats(2, 8), floats(3, 2, 3, 8)
+    both = x + bias
+    close(evaluated(tmp_path, "BiasSplitGelu", [x, bias])[0], both[..., :4] * gelu(both[..., 4:]))
+    close(evaluated(tmp_path, "BiasAdd", [x, bias, skip])[0], both + skip)
+    close(evaluated(tmp_path, "BiasDropout", [x, bias, skip])[0], both + skip)
+    close(evaluated(tmp_path, "BiasSoftmax", [x, skip[:1]], axis=2, is_inner_broadcast=0)[0], softmax(x + skip[:1]))
+
+
+def test_fused_products(tmp_path: Path) -> None:
+    a, b, bias = floats(1, 3, 4), floats(2, 4, 5), floats(3, 5)
+    relu = evaluated(tmp_path, "FusedMatMulActivation", [a, b], activation="Relu", alpha=0.5)[0]
+    close(relu, np.maximum(a @ b / 2, 0))
+    y = a @ b + bias
+    tanh = 0.5 * y * (1 + np.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3)))
+    close(evaluated(tmp_path, "GemmFastGelu", [a, b, bias])[0], tanh)
+
+
+@pytest.mark.parametrize("op", ["NhwcConv", "NhwcFusedConv"])
+def test_convolution_with_channels_last(op: str, tmp_path: Path) -> None:
+    x, w, bias = floats(1, 1, 5, 6, 2), floats(2, 3, 2, 3, 3), floats(3, 3)
+    attrs = {"activation": "Relu"} if op == "NhwcFusedConv" else {}
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (1, 2))
+    want = np.einsum("nhwcij,mcij->nhwm", windows, w) + bias
+    got = evaluated(tmp_path, op, [x, w, bias], (1, 2), kernel_shape=[3, 3], **attrs)[0]
+    close(got, np.maximum(want, 0) if attrs else want)
+
+
+def test_group_norm(tmp_path: Path) -> None:
+    x, gamma, beta, skip = floats(1, 2, 3, 4, 6), floats(2, 6), floats(3, 6), floats(4, 2, 6)
+    total = x + skip[:, None, None]
+    parts = total.reshape(2, 3, 4, 2, 3)
+    mean, var = (f(parts, axis=(1, 2, 4), keepdims=True) for f in (np.mean, np.var))
+    y = ((parts - mean) / np.sqrt(var + 1e-5)).reshape(x.shape) * gamma + beta
+    attrs = {"groups": 2, "activation": 1, "epsilon": 1e-5, "channels_last": 1}
+    got = evaluated(tmp_path, "SkipGroupNorm", [x, gamma, beta, skip], (1, 2), outputs=2, **attrs)
+    close(got[0], y / (1 + np.exp(-y)))
+    close(got[1], total)
+    first = [np.moveaxis(total, -1, 1), gamma, beta]
+    plain = evaluated(tmp_path, "GroupNorm", first, (1, 2), groups=2, activation=0, epsilon=1e-5, channels_last=0)[0]
+    close(plain, np.moveaxis(y, -1, 1))
+
+
+def test_attention_with_keys_of_calls_before(tmp_path: Path) -> None:
+    """And heads of keys packed beside those of values."""
+    q, packed = floats(1, 1, 2, 8), floats(2, 1, 3, 2, 2, 4)
+    past = [floats(3, 1, 2, 5, 4), floats(4, 1, 2, 5, 4)]
+    got = evaluated(
+        tmp_path, "MultiHeadAttention", [q, packed, None, None, None, None, *past], num_heads=2, outputs=3
+    )
+    k, v = (np.concatenate([p, packed[:, :, :, i].swapaxes(1, 2)], 2) for i, p in enumerate(past))
+    heads = q.reshape(1, 2, 2, 4).swapaxes(1, 2)
+    y = softmax(heads @ k.swapaxes(2, 3) / 2) @ v
+    for a, b in zip(got, (y.swapaxes(1, 2).reshape(1, 2, 8), k, v), strict=True):
+        close(a, b)
+
+
+def test_lengths_of_keys_have_to_be_known(tmp_path: Path) -> None:
+    q, k = floats(1, 1, 2, 16), floats(2, 1, 2, 16)
+    ends, total = np.array([3], np.int32), np.array(4, np.int32)
+    with pytest.raises(CompileError, match="seqlens_k"):
+        evaluated(tmp_path, "GroupQueryAttention", [q, k, k, None, None, ends, total], (6,), num_heads=1,
+                  kv_num_heads=1)  # fmt: skip
+    with pytest.raises(CompileError, match="4 keys, of which samples have"):
+        evaluated(tmp_path, "GroupQueryAttention", [q, k, k, None, None, ends, total], (5, 6), num_heads=1,
+                  kv_num_heads=1)  # fmt: skip
+
+
+def test_dilated_columns(tmp_path: Path) -> None:
+    """Which onnxruntime 1.31 adds up at other places."""
+    x = floats(1, 1, 2, 3)
+    attrs = {"dilations": [2], "pads": [0, 0], "strides": [1]}
+    got = evaluated(tmp_path, "Col2Im", [x, np.array([5]), np.array([2])], (1, 2), "", **attrs)[0]
+    want = np.zeros((1, 1, 5), np.float32)
+    want[0, 0, :3] += x[0, 0]
+    want[0, 0, 2:] += x[0, 1]
+    close(got, want)
+
+
+def test_what_draws_numbers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="every run") as error:
+        evaluated(tmp_path, "RandomNormal", [], domain="", shape=[2, 3])
+    assert "input of the network" in error.value.hint
