@@ -11,6 +11,7 @@ import numpy as np
 
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, fixed_arrays
+from mccompile.importer.labels import Legend, as_tensors
 from mccompile.importer.prepare import prepare
 from mccompile.interface.tensors import Interface
 from mccompile.ir.errors import CompileError
@@ -44,17 +45,18 @@ class OnnxRuntime:
     others: tuple[Any, ...]
     fixed: Mapping[str, Array] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    legends: Mapping[str, Legend] = field(default_factory=dict)
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
         inputs = {**inputs, **self.fixed}
         try:
-            values = _values(self.plain, self.names, inputs)
+            values = _values(self.plain, self.names, inputs, self.legends)
         except Exception as e:
             raise _refused("onnxruntime", e) from e
         noise: dict[str, Array] = {}
         for session in self.others:
-            for name, array in _values(session, self.names, inputs).items():
+            for name, array in _values(session, self.names, inputs, self.legends).items():
                 if array.dtype.kind == "f" and array.shape == values[name].shape:
                     noise[name] = np.maximum(noise.get(name, 0.0), _distance(array, values[name]))
         return Expected(values, noise)
@@ -147,7 +149,8 @@ def open_judge(
             fixed = fixed_arrays(read_model(path).graph.inputs, constants) if constants else {}
             engine = f"onnxruntime {onnxruntime.__version__}"
             notes = () if data is asked else (UNSIGNED,)
-            return OnnxRuntime(engine, names, plain, _others(onnxruntime, data), fixed, notes)
+            legends = as_tensors(read_model(path).graph)[1]
+            return OnnxRuntime(engine, names, plain, _others(onnxruntime, data), fixed, notes, legends)
     model = prepare(read_model(path), dims, input_shapes, constants).model
     known = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
     return OnnxReference(f"onnx.reference ({why})", tuple(n for n in names if n in known), model)
@@ -178,11 +181,14 @@ def _others(onnxruntime: Any, model: bytes) -> tuple[Any, ...]:
     return tuple(sessions)
 
 
-def _values(session: Any, names: Sequence[str], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Run a session, which may take an f16 input in f32."""
+def _values(
+    session: Any, names: Sequence[str], inputs: Mapping[str, Array], legends: Mapping[str, Legend]
+) -> dict[str, Array]:
+    """Run a session, which may take an f16 input in f32; maps and text as the tensors that they are here."""
     wide = {v.name for v in session.get_inputs() if v.type == "tensor(float)"}
     feeds = {n: np.asarray(a, np.float32) if n in wide and a.dtype == np.float16 else a for n, a in inputs.items()}
-    return dict(zip(names, session.run(list(names), feeds), strict=True))
+    found = dict(zip(names, session.run(list(names), feeds), strict=True))
+    return {name: legends[name].applied(v) if name in legends else v for name, v in found.items()}
 
 
 def _distance(a: Array, b: Array) -> Array:

@@ -10,6 +10,7 @@ from mccompile.importer.canonical import canonicalize
 from mccompile.importer.dims import bind_dims
 from mccompile.importer.fixed import Fixed, fix_inputs
 from mccompile.importer.interface import spread_inputs
+from mccompile.importer.labels import as_tensors
 from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.scopes import (
     lift_constants,
@@ -63,7 +64,7 @@ def prepare(
             tensors, ... Outputs that are none are left to the conversion, which reports their nodes as well.
     """
     fixed, known_dims = fix_inputs(model.graph, constants or {})
-    graph = name_nodes(lift_constants(fixed))
+    graph, legends = as_tensors(name_nodes(lift_constants(fixed)))
     # Before IR version 4 every initializer had to be listed as an input, too.
     inputs = [value for value in graph.inputs if value.name not in graph.initializers]
     graph = spread_inputs(dataclasses.replace(graph, inputs=inputs), input_shapes or {})
@@ -79,7 +80,8 @@ def prepare(
     outputs = [v if v.dtype in _NOT_ACCEPTED else inferred.get(v.name, v) for v in typed.graph.outputs]
     done = canonicalize(dataclasses.replace(typed, graph=dataclasses.replace(typed.graph, outputs=outputs)))
     done = dataclasses.replace(done, graph=remove_dead(done.graph))
-    notes = [*bindings.notes, *_packed("input", bound), *_packed("output", outputs)]
+    named = [legend.note(name) for name, legend in legends.items()]
+    notes = [*bindings.notes, *named, *_packed("input", bound), *_packed("output", outputs)]
     return Prepared(done, bound, notes, dict(bindings.symbols))
 
 

@@ -10,31 +10,23 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.ops.arg_reduce import ArgReduce
 from mccompile.ops.frontend import Import
-from mccompile.ops.gather import Gather, emit_gather
+from mccompile.ops.gather import emit_gather
 from mccompile.ops.indices import index_operand
 from mccompile.ops.map import Map
 from mccompile.ops.matmul import MatMul
+from mccompile.ops.ml_common import (
+    DOMAIN,
+    class_labels,
+    emit_labels,
+    floats,
+    post_transformed,
+    rows_of_floats,
+)
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
-from mccompile.ops.softmax import Softmax
 
-DOMAIN = "ai.onnx.ml"
 _X, _Y = ex.var(0, F32), ex.var(1, F32)
-
-
-def _floats(n: Import, name: str) -> Array:
-    return np.asarray(n.attr(name, ()), np.float32).reshape(-1)
-
-
-def _rows(n: Import) -> Value:
-    """Input 0 in f32, as rows of features."""
-    x = n.input(0)
-    if not 1 <= len(x.shape) <= 2:
-        raise n.error(f"{x.type} has no rows of features")
-    if x.dtype != F32:
-        x = n.map(ex.convert(ex.var(0, x.dtype), F32), [x], "floats")
-    return n.reshape(x, (1, *x.shape), "row") if len(x.shape) == 1 else x
 
 
 def _fitting(n: Import, name: str, given: Array, extent: int) -> Array:
@@ -43,23 +35,12 @@ def _fitting(n: Import, name: str, given: Array, extent: int) -> Array:
     return given
 
 
-def _post(n: Import, scores: Value) -> Value:
-    transform = n.attr("post_transform", "NONE")
-    if transform == "LOGISTIC":
-        return n.map(ex.apply("sigmoid", _X), [scores], "logistic")
-    if transform == "SOFTMAX":
-        return n.inner(Softmax(len(scores.shape) - 1), [scores], "softmax")
-    if transform != "NONE":
-        raise n.error(f"post_transform {transform} is not supported", "NONE, LOGISTIC and SOFTMAX are")
-    return scores
-
-
 def _linear(n: Import, x: Value, rows: int) -> Value:
     """The scores of ``rows`` linear functions."""
-    weights = _floats(n, "coefficients")
+    weights = floats(n, "coefficients")
     if weights.size != rows * x.shape[1]:
         raise n.error(f"{weights.size} coefficients for {rows} functions of {x.shape[1]} features")
-    intercepts = _floats(n, "intercepts")
+    intercepts = floats(n, "intercepts")
     matrix = n.constant("weights", weights.reshape(rows, x.shape[1]))
     if intercepts.size == 0:
         return n.inner(MatMul(False, True), [x, matrix], "scores")
@@ -81,8 +62,8 @@ def _sample_scaler(d: Draw) -> Case:
 
 @onnx_op("Scaler", domain=DOMAIN, sample=_sample_scaler)
 def import_scaler(n: Import) -> None:
-    x = _rows(n)
-    offset, scale = (_fitting(n, name, _floats(n, name), x.shape[1]) for name in ("offset", "scale"))
+    x = rows_of_floats(n)
+    offset, scale = (_fitting(n, name, floats(n, name), x.shape[1]) for name in ("offset", "scale"))
     body = ex.apply("mul", ex.apply("sub", _X, _Y), ex.var(2, F32))
     constants = [n.constant("offset", offset.reshape(1, -1)), n.constant("scale", scale.reshape(1, -1))]
     scaled = n.map(body, [x, *constants], "scaled")
@@ -95,7 +76,7 @@ def import_scaler(n: Import) -> None:
 )  # fmt: skip
 def import_normalizer(n: Import) -> None:
     """Rows whose norm is 0 stay as they are. MAX is the largest element, as onnxruntime has it."""
-    x = _rows(n)
+    x = rows_of_floats(n)
     norm = n.attr("norm", "MAX")
     if norm not in ("MAX", "L1", "L2"):
         raise n.error(f"norm {norm} is not known")
@@ -170,7 +151,8 @@ def _sample_regressor(d: Draw) -> Case:
 
 @onnx_op("LinearRegressor", domain=DOMAIN, sample=_sample_regressor)
 def import_linear_regressor(n: Import) -> None:
-    n.bind(0, _post(n, _linear(n, _rows(n), n.attr("targets", 1))))
+    scores = _linear(n, rows_of_floats(n), n.attr("targets", 1))
+    n.bind(0, post_transformed(n, scores, n.attr("post_transform", "NONE")))
 
 
 def _sample_classifier(d: Draw) -> Case:
@@ -188,17 +170,12 @@ def _sample_classifier(d: Draw) -> Case:
 @onnx_op("LinearClassifier", domain=DOMAIN, sample=_sample_classifier, without_effect=("multi_class",))
 def import_linear_classifier(n: Import) -> None:
     """The label of the largest score, and all scores."""
-    labels = np.asarray(n.attr("classlabels_ints", ()), np.int64)
-    if labels.size < 2 or n.attr("classlabels_strings", ()):
-        raise n.error("labels that are no integers, or fewer than two, are not supported", "number the classes")
-    scores = _linear(n, _rows(n), labels.size)
+    labels = class_labels(n, "classlabels_ints", "classlabels_strings")
+    scores = _linear(n, rows_of_floats(n), labels.size)
     best = n.inner(ArgReduce("max", 1), [scores], "best")
-    place = n.reshape(best, (scores.shape[0],), "place")
-    if not np.array_equal(labels, np.arange(labels.size)):
-        place = n.inner(Gather(0), [n.constant("labels", labels), place], "label")
-    n.bind(0, place)
+    emit_labels(n, n.reshape(best, (scores.shape[0],), "place"), labels)
     if len(n.outputs) > 1:
-        n.bind(1, _post(n, scores))
+        n.bind(1, post_transformed(n, scores, n.attr("post_transform", "NONE")))
 
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
@@ -221,21 +198,22 @@ def _sample_svm(d: Draw) -> Case:
 @onnx_op("SVMRegressor", domain=DOMAIN, sample=_sample_svm, tolerance={"f32": 3e-5})
 def import_svm_regressor(n: Import) -> None:
     """A weighted sum of similarities to the support vectors."""
-    x = _rows(n)
+    x = rows_of_floats(n)
     many, kernel = n.attr("n_supports", 0), n.attr("kernel_type", "LINEAR")
-    supports = _floats(n, "support_vectors")
+    supports = floats(n, "support_vectors")
     if kernel not in _KERNELS or many < 1 or supports.size != many * x.shape[1] or n.attr("one_class", 0):
         raise n.error(f"{many} support vectors of kernel {kernel} are not supported", f"kernels are {_KERNELS}")
     alike = _similarities(n, x, supports.reshape(many, x.shape[1]), kernel)
-    weights = n.constant("coefficients", _floats(n, "coefficients").reshape(many, 1))
-    rho = n.constant("rho", _floats(n, "rho").reshape(1, 1))
+    weights = n.constant("coefficients", floats(n, "coefficients").reshape(many, 1))
+    rho = n.constant("rho", floats(n, "rho").reshape(1, 1))
     body = ex.apply("add", ex.acc(F32), _X)
-    n.bind(0, _post(n, n.inner(MatMul(), [alike, weights], "sum", extras=[rho], post={0: body})))
+    score = n.inner(MatMul(), [alike, weights], "sum", extras=[rho], post={0: body})
+    n.bind(0, post_transformed(n, score, n.attr("post_transform", "NONE")))
 
 
 def _similarities(n: Import, x: Value, supports: Array, kernel: str) -> Value:
     """[rows, supports] of kernels between rows and support vectors."""
-    gamma, offset, degree = (ex.num(float(p)) for p in (*_floats(n, "kernel_params"), 0.0, 0.0, 0.0)[:3])
+    gamma, offset, degree = (ex.num(float(p)) for p in (*floats(n, "kernel_params"), 0.0, 0.0, 0.0)[:3])
     if kernel == "RBF":
         apart = ex.apply("sub", _X, _Y)
         wide = n.reshape(x, (x.shape[0], 1, x.shape[1]), "wide")

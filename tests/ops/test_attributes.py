@@ -29,6 +29,11 @@ UNSAMPLED: Mapping[str, Case] = {
     "ConstantOfShape": Case([np.array([2, 3])], {}, frozenset({0})),
     "Shape": Case([PIXELS]),
     "Size": Case([PIXELS]),
+    "TreeEnsemble": Case([np.ones((1, 1), np.float32)], {
+        "nodes_modes": np.zeros(1, np.uint8), "nodes_splits": np.zeros(1, np.float32), "nodes_featureids": (0,),
+        "nodes_truenodeids": (0,), "nodes_trueleafs": (1,), "nodes_falsenodeids": (1,), "nodes_falseleafs": (1,),
+        "leaf_weights": np.zeros(2, np.float32), "leaf_targetids": (0, 0), "tree_roots": (0,), "n_targets": 1,
+    }),
     "QLinearReduceMean": Case([np.zeros((2, 3), np.uint8), ONE, ZERO, ONE, ZERO], {}, frozenset(range(1, 5))),
     "QuantizeLinear": Case([PIXELS, ONE, ZERO], {}, frozenset({1, 2})),
     "DequantizeLinear": Case([np.zeros((2, 3), np.uint8), ONE, ZERO], {}, frozenset({1, 2})),

@@ -1,0 +1,116 @@
+"""Codes of categories (ai.onnx.ml: LabelEncoder, OneHotEncoder, FeatureVectorizer), of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32, I64, DType
+from mccompile.ops.expansion import Expansion
+from mccompile.ops.frontend import Import
+from mccompile.ops.map import Map
+from mccompile.ops.ml_common import DOMAIN
+from mccompile.ops.registry import onnx_op
+from mccompile.ops.sampling import Case, Draw
+
+MOST_KEYS = 128
+"""Keys that are compared one after the other; an ensemble of trees is the form of more."""
+
+
+def _list(n: Import, name: str) -> tuple[Array, DType] | None:
+    """Keys or values, which stand in one attribute of several; None for those of text."""
+    ints, floats, tensor = (n.attr(f"{name}_{suffix}") for suffix in ("int64s", "floats", "tensor"))
+    for given, dtype in ((ints, I64), (floats, F32)):
+        if given:
+            return np.asarray(given, dtype.numpy), dtype
+    if tensor is None:
+        return None
+    found = np.asarray(tensor).reshape(-1)
+    if found.dtype not in (np.int64, np.float32):
+        raise n.error(f"{name}_tensor of {found.dtype} is not supported", "int64 and float32 are")
+    return found, I64 if found.dtype == np.int64 else F32
+
+
+def _sample_label_encoder(d: Draw) -> Case:
+    key, value = d.choice(["int64s", "floats"]), d.choice(["int64s", "floats"])
+    many = d.int(1, 6)
+
+    def numbers(kind: str) -> list[Any]:
+        return [3 * i - 4 for i in range(many)] if kind == "int64s" else [i / 2 - 1 for i in range(many)]
+
+    attrs: dict[str, Any] = {f"keys_{key}": numbers(key), f"values_{value}": numbers(value)[::-1]}
+    attrs |= {"default_int64": 77} if value == "int64s" else {"default_float": 7.5}
+    x = np.asarray([*numbers(key), 99])[d.array((d.int(1, 3), d.int(1, 5)), "i64", 0, many)]
+    return Case([x.astype(np.int64 if key == "int64s" else np.float32)], attrs)
+
+
+@onnx_op("LabelEncoder", domain=DOMAIN, sample=_sample_label_encoder, tolerance={})
+def import_label_encoder(n: Import) -> None:
+    """The value of the key that an element is; NaN is a key as others are."""
+    keys, values, x = _list(n, "keys"), _list(n, "values"), n.input(0)
+    text = any(n.attr(f"{name}_strings", ()) for name in ("keys", "values"))
+    n.attr("default_string", "_Unused")
+    if keys is None or values is None or text or len(keys[0]) != len(values[0]) or keys[1] != x.dtype:
+        raise n.error(
+            f"LabelEncoder of {x.type} by such keys and values is not supported",
+            "numbers of the element's type are; text is to become numbers before the network",
+        )
+    if len(keys[0]) > MOST_KEYS:
+        raise n.error(f"LabelEncoder of {len(keys[0])} keys is not supported", f"up to {MOST_KEYS} are")
+    dtype, own = values[1], ex.var(0, x.dtype)
+    default: float = n.attr("default_int64", -1) if dtype == I64 else n.attr("default_float", -0.0)
+    n.attr("default_float" if dtype == I64 else "default_int64")
+    given = n.attr("default_tensor")
+    if given is not None:
+        default = np.asarray(given).reshape(-1)[0].item()
+    body: ex.Expr = ex.num(default, dtype)
+    for key, value in zip(keys[0][::-1].tolist(), values[0][::-1].tolist(), strict=True):
+        is_key = ex.apply("isnan", own) if key != key else ex.apply("eq", own, ex.num(key, x.dtype))
+        body = ex.apply("select", is_key, ex.num(value, dtype), body)
+    n.emit(Map(body), [x])
+
+
+def _sample_one_hot(d: Draw) -> Case:
+    cats = [2 * i - 1 for i in range(d.int(1, 5))]
+    x = d.array((d.int(1, 4), d.int(1, 3)), d.choice(["i64", "f32"]), -2, 9)
+    return Case([np.rint(x).astype(x.dtype)], {"cats_int64s": cats, "zeros": 1})
+
+
+@onnx_op("OneHotEncoder", domain=DOMAIN, sample=_sample_one_hot, tolerance={})
+def import_one_hot_encoder(n: Import) -> None:
+    """A new last axis: 1 at the place of the category that an element is."""
+    x, cats = n.input(0), np.asarray(n.attr("cats_int64s", ()), np.int64)
+    if n.attr("cats_strings", ()) or not cats.size:
+        raise n.error("categories that are text are not supported", "number them before the network")
+    if not n.flag("zeros", True):
+        raise n.error("zeros = 0, an error for unknown categories, is not supported", "set it to 1: all are 0 then")
+    own: ex.Expr = ex.var(0, x.dtype.compute)
+    if x.dtype != I64:
+        own = ex.convert(own, I64)
+    body = ex.convert(ex.apply("eq", own, ex.var(1, I64)), F32)
+    n.emit(Map(body), [n.reshape(x, (*x.shape, 1), "column"), n.constant("categories", cats)])
+
+
+def _sample_vectorizer(d: Draw) -> Case:
+    rows = d.int(1, 3)
+    arrays = [d.array((rows, d.int(1, 4))) for _ in range(d.int(1, 3))]
+    return Case(arrays, {"inputdimensions": [a.shape[1] for a in arrays]})
+
+
+@onnx_op("FeatureVectorizer", domain=DOMAIN, sample=_sample_vectorizer, tolerance={}, composed=True)
+def import_feature_vectorizer(n: Import) -> None:
+    """The inputs as floats, side by side."""
+    e, widths = Expansion(n), n.attr("inputdimensions", ())
+    parts = []
+    for i, value in enumerate(n.inputs):
+        assert value is not None
+        width = value.shape[-1] if value.shape else 1
+        if len(value.shape) > 2 or (widths and (len(widths) != len(n.inputs) or widths[i] != width)):
+            raise n.error(f"inputdimensions {list(widths)} do not fit input {i}, {value.type}")
+        part = e.name(i) if value.dtype == F32 else e.cast(e.name(i), "f32", f"floats{i}")
+        parts.append(e.reshaped(part, [value.type.count // max(width, 1), width], f"rows{i}"))
+    e.last("Concat", parts, n.node.outputs[0], axis=1)
+    e.finish()

@@ -1,0 +1,90 @@
+"""What the operators of ai.onnx.ml share: rows of floats, transformed scores, labels of classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Value
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
+from mccompile.ops.frontend import Import
+from mccompile.ops.gather import Gather
+from mccompile.ops.reduce import Reduce
+from mccompile.ops.softmax import Softmax
+
+DOMAIN = "ai.onnx.ml"
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+"""What may become of scores, as TreeEnsemble numbers it."""
+_X, _Y = ex.var(0, F32), ex.var(1, F32)
+
+
+def floats(n: Import, name: str) -> Array:
+    """An attribute that is a list of floats; none if it is absent."""
+    return np.asarray(n.attr(name, ()), np.float32).reshape(-1)
+
+
+def rows_of_floats(n: Import) -> Value:
+    """Input 0 in f32, as rows of features."""
+    x = n.input(0)
+    if not 1 <= len(x.shape) <= 2:
+        raise n.error(f"{x.type} has no rows of features")
+    if x.dtype != F32:
+        x = n.map(ex.convert(ex.var(0, x.dtype.compute), F32), [x], "floats")
+    return n.reshape(x, (1, *x.shape), "row") if len(x.shape) == 1 else x
+
+
+def post_transformed(n: Import, scores: Value, transform: str) -> Value:
+    """Scores [N, C] as ``post_transform`` wants them."""
+    match transform:
+        case "NONE":
+            return scores
+        case "LOGISTIC":
+            return n.map(ex.apply("sigmoid", _X), [scores], "logistic")
+        case "SOFTMAX":
+            return n.inner(Softmax(len(scores.shape) - 1), [scores], "softmax")
+        case "SOFTMAX_ZERO":
+            return _softmax_zero(n, scores)
+        case "PROBIT":
+            return n.map(_probit(_X), [scores], "probit")
+    raise n.error(f"post_transform {transform} is unknown")
+
+
+def _softmax_zero(n: Import, scores: Value) -> Value:
+    """A softmax of those scores that are not zero, beside which zeros stay."""
+    largest = n.inner(Reduce("max", (1,)), [scores], "largest")
+    present = ex.apply("gt", ex.apply("abs", _X), ex.num(1e-7))
+    power = ex.apply("exp", ex.apply("sub", _X, _Y))
+    powers = n.map(ex.apply("select", present, power, ex.num(0.0)), [scores, largest], "powers")
+    total = n.inner(Reduce("sum", (1,)), [powers], "total")
+    empty = ex.apply("eq", _Y, ex.num(0.0))
+    body = ex.apply("div", _X, ex.apply("select", empty, ex.num(1.0), _Y))
+    return n.map(body, [powers, total], "softmax_zero")
+
+
+def _probit(x: ex.Expr) -> ex.Expr:
+    """The quantile of the normal distribution, by Winitzki's inverse of the error function, as onnxruntime has it."""
+    twice = ex.apply("sub", ex.apply("mul", ex.num(2.0), x), ex.num(1.0))
+    one = ex.num(1.0)
+    log = ex.apply("log", ex.apply("mul", ex.apply("sub", one, twice), ex.apply("add", one, twice)))
+    v = ex.apply("add", ex.num(2 / (3.14159 * 0.147)), ex.apply("mul", ex.num(0.5), log))
+    rest = ex.apply("sub", ex.apply("mul", v, v), ex.apply("mul", ex.num(1 / 0.147), log))
+    size = ex.apply("sqrt", ex.apply("sub", ex.apply("sqrt", rest), v))
+    below = ex.apply("lt", twice, ex.num(0.0))
+    signed = ex.apply("select", below, ex.apply("neg", size), size)
+    return ex.apply("mul", ex.num(1.41421356), signed)
+
+
+def class_labels(n: Import, ints: str, strings: str) -> Array:
+    """The labels of classes. Text has no type here: such labels are numbers of the list."""
+    given, text = n.attr(ints, ()), n.attr(strings, ())
+    if bool(given) == bool(text) or len(given or text) < 2:
+        raise n.error(f"{len(given or text)} labels of classes, or two lists of them", "at least two are needed")
+    return np.arange(len(text)) if text else np.asarray(given, np.int64)
+
+
+def emit_labels(n: Import, place: Value, labels: Array) -> None:
+    """Let output 0 be the labels at i64 places [N]."""
+    if not np.array_equal(labels, np.arange(labels.size)):
+        place = n.inner(Gather(0), [n.constant("labels", labels), place], "label")
+    n.bind(0, place)

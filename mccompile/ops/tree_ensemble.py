@@ -1,0 +1,120 @@
+"""`tree_ensemble`: decision trees as one table of nodes, walked without branches.
+
+A node is two words, the split and a link; the two children of a node are neighbours. Floats are compared as integers
+of the same order (`sortable`), so that a step is
+
+    slot, distance = link % 2^bits, link / 2^bits;        node += distance + (key[slot] > split)
+
+A leaf's distance is 0, and its slot holds a key below all others: it stays where it is, however often it is asked.
+
+>>> sortable(np.array([-1.5, -0.0, 0.0, 2.0], np.float32)).tolist()
+[-1069547520, 0, 0, 1073741824]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.op import Kind, Op, TypeRuleError
+from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, Structure, axis_loops
+from mccompile.ir.types import F32, I32, TensorType
+
+HIGHEST, LOWEST = 2**31 - 1, -(2**31)
+"""Keys of what is no number: beyond all numbers, and below them."""
+MODES = ("sum", "min", "max")
+
+
+def sortable(x: Array) -> Array:
+    """Integers in the order of floats; both zeros are 0, NaN is the largest."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.int32)
+    keys = np.where(bits < 0, -(bits & np.int32(HIGHEST)), bits)
+    return np.where(np.isnan(x), np.int32(HIGHEST), keys).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class TreeEnsemble(Op):
+    """Operands x[N, F]; nodes i32[.., 2]; trees i32[.., 2]; groups i32[targets + 1]; weights; tests i32[.., 3].
+
+    Keys are those of x, with ``missing_low`` once more with NaN below all numbers; then one for each group of tests
+    (slot, feature, key), which is whether the feature has one of the keys; then `LOWEST`, the key of leaves.
+    A tree is its first node and its depth. Without weights, the first word of a leaf is a float, and the trees of
+    target t are those from groups[t] to groups[t + 1]. With weights[rows * targets], it is where a row begins, and
+    all trees are of all targets. ``mode`` combines what trees give to a target: result [N, targets].
+    """
+
+    name = "tree_ensemble"
+    kind = Kind.COMPLEX
+
+    mode: str
+    targets: int
+    bits: int
+    slots: int
+    missing_low: bool = False
+
+    def structure(self, types: Sequence[TensorType | None]) -> Structure:
+        (y,) = self.infer(*types)
+        own = axis_loops(2, 2)
+        reads = [(own[0], None), *(None if t is None else (None,) * t.rank for t in types[1:])]
+        return (Nest(y.shape, own, tuple(reads)),)
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        x, nodes, trees, groups, weights, tests = types
+        assert x is not None
+        assert nodes is not None
+        assert trees is not None
+        assert groups is not None
+        if x.rank != 2 or x.dtype != F32 or self.mode not in MODES or self.targets < 1:
+            raise TypeRuleError(f"trees of {x} by {self.mode}: rows of f32 are needed")
+        tables = [(nodes, 2), (trees, 2), (tests, 3)]
+        if any(t is not None and (t.dtype != I32 or t.shape[1:] != (width,)) for t, width in tables):
+            raise TypeRuleError(f"{nodes}, {trees} or {tests} are no tables of nodes, trees and tests")
+        if groups != TensorType(I32, (self.targets + 1,)) or (weights is not None and weights.dtype != F32):
+            raise TypeRuleError(f"groups {groups} or weights {weights} do not fit {self.targets} targets")
+        if self.slots < x.shape[1] * (1 + self.missing_low) + 1 or self.slots > 2**self.bits:
+            raise TypeRuleError(f"{self.slots} keys are too few, or too many for {self.bits} bits")
+        return (TensorType(F32, (x.shape[0], self.targets)),)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        x, nodes, trees, groups, weights, tests = arrays
+        assert x is not None
+        assert nodes is not None
+        assert trees is not None
+        assert groups is not None
+        keys = self._keys(np.asarray(x, np.float32), tests)
+        at = np.tile(trees[:, 0].astype(np.int64), (len(x), 1))
+        link = nodes[:, 1].view(np.uint32).astype(np.int64)
+        for _ in range(int(trees[:, 1].max(initial=0))):
+            slot = link[at] % 2**self.bits
+            at += (link[at] >> self.bits) + (np.take_along_axis(keys, slot, 1) > nodes[at, 0])
+        leaves = np.ascontiguousarray(nodes[at, 0])
+        if weights is not None:
+            rows = np.asarray(weights).reshape(-1)[leaves[:, :, None] + np.arange(self.targets)]
+            return (self._combined(rows),)
+        given = leaves.view(np.float32)
+        found = [self._combined(given[:, groups[t] : groups[t + 1]]) for t in range(self.targets)]
+        return (np.stack(found, 1),)
+
+    def _keys(self, x: Array, tests: Array | None) -> Array:
+        """[N, slots]."""
+        n, features = x.shape
+        keys = np.zeros((n, self.slots), np.int32)
+        plain = sortable(x)
+        keys[:, :features] = plain
+        if self.missing_low:
+            keys[:, features : 2 * features] = np.where(np.isnan(x), np.int32(LOWEST), plain)
+        for slot, feature, key in () if tests is None else tests:
+            keys[:, slot] |= plain[:, feature] == key
+        keys[:, -1] = LOWEST
+        return keys
+
+    def _combined(self, given: Array) -> Array:
+        """What trees, along axis 1, give together: 0 where there is no tree, or none that has the target."""
+        if self.mode == "sum":
+            return np.asarray(given.sum(1, dtype=np.float32))
+        none = np.float32(np.inf if self.mode == "min" else -np.inf)
+        best = (np.min if self.mode == "min" else np.max)(given, axis=1, initial=none)
+        return np.where(best == none, np.float32(0), best)

@@ -1,0 +1,83 @@
+"""Trees beyond what samples draw: sets, what is refused; and pipelines that end in maps and text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mccompile.driver import Options, import_graph
+from mccompile.ir.errors import CompileError
+from tests.ops.test_contrib import evaluated, floats
+
+ML = "ai.onnx.ml"
+
+
+def _ensemble(**more: Any) -> dict[str, Any]:
+    """Two trees: x0 <= 0.5, then x1 in {1, 3}; and x1 > 2."""
+    tensor = numpy_helper.from_array
+    return {
+        "nodes_featureids": [0, 1, 1], "nodes_modes": tensor(np.array([0, 6, 3], np.uint8), "modes"),
+        "nodes_splits": tensor(np.array([0.5, 0, 2], np.float32), "splits"), "tree_roots": [0, 2],
+        "nodes_truenodeids": [1, 0, 3], "nodes_trueleafs": [0, 1, 1],
+        "nodes_falsenodeids": [2, 1, 4], "nodes_falseleafs": [1, 1, 1],
+        "leaf_targetids": [0, 1, 0, 1, 0], "n_targets": 2,
+        "leaf_weights": tensor(np.array([1, 2, 4, 8, 16], np.float32), "weights"),
+        "membership_values": tensor(np.array([1, 3, np.nan], np.float32), "members"), **more,
+    }  # fmt: skip
+
+
+def test_trees_with_sets(tmp_path: Path) -> None:
+    x = np.array([[0, 1], [0, 2], [1, 3], [0, 3], [np.nan, np.nan]], np.float32)
+    (got,) = evaluated(tmp_path, "TreeEnsemble", [x], domain=ML, version=5, **_ensemble())
+    np.testing.assert_array_equal(got, [[17, 0], [16, 2], [4, 8], [1, 8], [20, 0]])
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(got, session.run(None, {"x0": x})[0])
+
+
+def test_of_two_classes_with_scores_the_larger_counts(tmp_path: Path) -> None:
+    """onnxruntime answers 1 where the second score is positive."""
+    tree = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [0.0, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "class_treeids": [0, 0, 0, 0],
+        "class_nodeids": [1, 1, 2, 2], "class_ids": [0, 1, 0, 1], "class_weights": [0.75, 0.25, 0.5, 1.0],
+        "classlabels_int64s": [5, 7],
+    }  # fmt: skip
+    x = np.array([[-1], [1]], np.float32)
+    got = evaluated(tmp_path, "TreeEnsembleClassifier", [x], domain=ML, version=3, outputs=2, **tree)
+    np.testing.assert_array_equal(got[0], [5, 7])
+    np.testing.assert_array_equal(got[1], [[0.75, 0.25], [0.5, 1.0]])
+
+
+def test_what_are_no_trees_is_refused(tmp_path: Path) -> None:
+    x = floats(1, 1, 2)
+    for wrong, why in (
+        ({"nodes_truenodeids": [0, 0, 3]}, "reached twice"), ({"nodes_featureids": [0, 2, 1]}, "outside of rows"),
+        ({"nodes_falsenodeids": [9, 1, 4]}, "leaf 9"), ({"tree_roots": [0, 7]}, "root"),
+        ({"leaf_targetids": [0, 1, 0, 2, 0]}, "target 2"), ({"nodes_trueleafs": [0, 1]}, "unequal"),
+    ):  # fmt: skip
+        with pytest.raises(CompileError, match=why):
+            evaluated(tmp_path, "TreeEnsemble", [x], domain=ML, version=5, **_ensemble(**wrong))
+
+
+def test_maps_and_text_become_tensors(tmp_path: Path) -> None:
+    names, probabilities = ["cat", "ant"], helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    nodes = [
+        helper.make_node("LinearClassifier", ["x"], ["label", "p"], domain=ML, classlabels_strings=names,
+                         coefficients=[1.0, 0.0, 0.0, 1.0], multi_class=1),
+        helper.make_node("ZipMap", ["p"], ["maps"], domain=ML, classlabels_strings=names),
+    ]  # fmt: skip
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.STRING, probabilities))
+    outputs = [helper.make_tensor_value_info("label", TensorProto.STRING, [2]), helper.make_value_info("maps", maps)]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])], outputs)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(ML, 3)]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+    c = import_graph(path, Options(target="generic"))
+    assert [str(v.type) for v in c.graph.outputs] == ["i64[2]", "f32[2,2]"]
+    assert any("'cat', 'ant'" in note for note in c.notes)
