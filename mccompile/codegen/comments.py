@@ -166,8 +166,10 @@ def _results(calls: Sequence[Call]) -> str:
 
 
 def _body(bodies: Sequence[ex.Expr], prefix: str = "e") -> str:
-    """An expression of all calls: ``i32(4..6)`` for a number that is not the same in all of them."""
+    """An expression of all calls: ``i32(4..6)`` for a number that is not the same in all of them; the first one where
+    others are of another form, though their C is the same."""
     forms = [form_of(ex.text(b, prefix)) for b in bodies]
+    forms = [f for f in forms if f.pieces == forms[0].pieces]
     numbers = [_range(n) for n in zip(*(f.numbers for f in forms), strict=True)]
     text = "".join(chain.from_iterable(zip(forms[0].pieces, (*numbers, ""), strict=True)))
     if len(text) > MAX_BODY:

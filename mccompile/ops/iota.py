@@ -15,18 +15,18 @@ from mccompile.ir.types import DTYPES, TensorType
 
 @dataclass(frozen=True)
 class Iota(Op):
-    """The tensor [start, start + step, ...] of ``count`` elements of type ``to``."""
+    """The tensor [start, start + by, ...] of ``count`` elements of type ``to``."""
 
     name = "iota"
 
     start: int
-    step: int
+    by: int
     count: int
     to: str = "i64"
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return (self.start, self.step)
+        return (self.start, self.by)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         return (TensorType(DTYPES[self.to], (self.count,)),)
@@ -35,4 +35,4 @@ class Iota(Op):
         return (anything(DTYPES[self.to], 1),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
-        return ((self.start + self.step * np.arange(self.count)).astype(DTYPES[self.to].numpy),)
+        return ((self.start + self.by * np.arange(self.count)).astype(DTYPES[self.to].numpy),)

@@ -14,7 +14,6 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, I64, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
-from mccompile.ops.sampling import Case, Draw
 
 
 @dataclass(frozen=True)
@@ -82,16 +81,7 @@ def _overlap(a: Array, b: Array) -> float:
     return float(common / (one + other - common))
 
 
-def _sample(d: Draw) -> Case:
-    batch, classes, count = d.int(1, 2), d.int(1, 3), d.int(1, 12)
-    limits = [np.array([v], t) for v, t in ((d.int(0, 5), "int64"), (d.choice([0.0, 0.3, 0.7]), "float32"))]
-    least = np.array([d.choice([-1.0, 0.2])], np.float32) if d.bool() else None
-    boxes = d.array((batch, count, 4), "f32", 0, 2)
-    return Case([boxes, d.array((batch, classes, count)), *limits, least], {"center_point_box": d.int(0, 1)},
-                frozenset({2, 3, 4}) if d.bool() else frozenset())  # fmt: skip
-
-
-@onnx_op("NonMaxSuppression", sample=_sample, tolerance={})
+@onnx_op("NonMaxSuppression", tolerance={})
 def import_nms(n: Import) -> None:
     boxes, scores = n.input(0), n.input(1)
     if len(scores.shape) != 3:

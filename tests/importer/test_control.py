@@ -141,13 +141,9 @@ def test_an_input_fixed_to_a_value_decides(tmp_path: Path) -> None:
         assert [v.name for v in graph.inputs] == ["x"]
 
 
-def test_a_condition_that_depends_on_data_names_the_input(tmp_path: Path) -> None:
-    with pytest.raises(CompileError) as caught:
-        import_graph(_conditional(tmp_path), Options(target="generic"))
-    assert "node 2" in caught.value.where
-    assert "condition" in caught.value.rule
-    assert "from sr" in caught.value.rule
-    assert "--constant sr=VALUE" in caught.value.hint
+def test_a_condition_that_depends_on_data_is_one_of_the_run(tmp_path: Path) -> None:
+    graph = import_graph(_conditional(tmp_path), Options(target="generic")).graph
+    assert [len(n.regions) for n in graph.nodes if n.op.name == "if"] == [2]
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,35 @@ def test_every_form_is_a_text_that_is_read_again(
     driver.compile_program(compilation, observe)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_boxes_are_those_of_onnxruntime(seed: int, tmp_path: Path) -> None:
+    """Drawn boxes in both forms, limits that are constants or not, scores that tie."""
+    rng = np.random.default_rng(seed)
+    for number in range(4):
+        batch, classes, count = (int(rng.integers(1, high)) for high in (3, 4, 14))
+        m = Maker()
+        given = {
+            "boxes": rng.uniform(0, 2, (batch, count, 4)).astype(np.float32),
+            "scores": rng.integers(-3, 4, (batch, classes, count)).astype(np.float32) / 4,
+        }
+        names = [m.input(name, a.shape) for name, a in given.items()]
+        limits = [np.array([rng.integers(0, 5)]), np.float32([rng.choice([0, 0.3, 0.7])]), np.float32([-0.4])]
+        for i, limit in enumerate(limits[: 2 + number % 2]):
+            if number < 2:
+                names.append(m.const(limit))
+                continue
+            given[f"limit{i}"] = limit
+            names.append(m.input(f"limit{i}", [1], INT if i == 0 else TensorProto.FLOAT))
+        m.node("NonMaxSuppression", names, "kept", center_point_box=int(rng.integers(0, 2)))
+        path = tmp_path / f"net{number}.onnx"
+        onnx.save(m.model(["kept"]), path)
+        mccompile.compile(path, tmp_path / f"out{number}", target=("generic", "native")[number % 2])
+        network = mccompile.load(tmp_path / f"out{number}")
+        network.fill_arenas(0xFF)
+        (wanted,) = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, given)
+        np.testing.assert_array_equal(network.run(given)["kept"], wanted)
+
+
 def _classifier_of(tmp_path: Path, extents: str) -> mccompile.Network:
     onnx.save(_classifier(), tmp_path / "net.onnx")
     mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="native", dims={"n": extents})

@@ -132,8 +132,9 @@ class MatMulQuantisedPacked(Tiled):
         op, chosen = node.op, offer.params
         assert isinstance(op, MatMulQuantised)
         assert isinstance(chosen, Rows)
-        result, extras = b.result(0), []
-        left, *_ = _operands(node, b)
+        a, result = node.operands[0], b.result(0)
+        assert a is not None
+        left = batched(b.read(a), result)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         views = merge([left, result, *extras], range(result.rank - 1))
         if isinstance(views, str):
