@@ -11,10 +11,10 @@ _ELEMENTWISE = """
     Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor
 """
 _COMBINING = """
-    ArgMax ArgMin AveragePool BatchNormalization Conv CumSum GRU Gemm GlobalAveragePool GlobalMaxPool Hardmax
-    InstanceNormalization LSTM LayerNormalization LogSoftmax MatMul MaxPool NonMaxSuppression RMSNormalization RNN
-    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-    ReduceSumSquare Softmax TopK
+    ArgMax ArgMin AveragePool BatchNormalization Conv CumSum GRU Gemm GlobalAveragePool GlobalMaxPool GridSample
+    Hardmax InstanceNormalization LSTM LayerNormalization LogSoftmax MatMul MaxPool NonMaxSuppression
+    RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd
+    ReduceSum ReduceSumSquare Softmax TopK
 """
 _MOVING = """
     Concat ConstantOfShape DepthToSpace Expand Flatten Gather GatherElements GatherND NonZero Range Reshape

@@ -405,8 +405,8 @@ def _atom_span(atom: Atom) -> tuple[int, int]:
 
 # -- text -----------------------------------------------------------------------------------------------------
 def text(n: int, names: Callable[[str], str] = str, divide: str = "//") -> str:
-    """An extent as text, which `parse` reads. ``names`` prints symbols, ``divide`` the division, and where that is
-    spaced everything is."""
+    """An extent as text, which `parse` reads. ``names`` prints symbols, ``divide`` the division: spaced, the text is
+    C."""
     if not isinstance(n, Dim):
         return str(n)
     blank = " " if divide.startswith(" ") else ""
@@ -429,7 +429,10 @@ def _atom_text(atom: Atom, names: Callable[[str], str] = str, divide: str = "//"
             bare = inner.isidentifier()
             return f"({inner}{divide}{atom.by})" if bare else f"(({inner}){divide}{atom.by})"
         case Least():
-            return f"{'least' if atom.sign > 0 else 'most'}({text(atom.left, names, divide)};{atom.right})"
+            inner = text(atom.left, names, divide)
+            if divide.startswith(" "):
+                return f"(({inner} {'<' if atom.sign > 0 else '>'} {atom.right}) ? {inner} : {atom.right})"
+            return f"{'least' if atom.sign > 0 else 'most'}({inner};{atom.right})"
 
 
 def parse(written: str, known: Mapping[str, int]) -> int:

@@ -457,6 +457,10 @@ class KernelModule:
             if early:
                 raise InternalError(f"what is in {early[0].name} is asked for before it is known")
             verify_step(step, written)
+        given = {s for b in self.role("input") for s in symbols(*b.type.shape)}
+        unknown = [s.name for s in self.symbols() if s not in given and s.name not in self.counts]
+        if unknown:
+            raise InternalError(f"nothing gives or counts the extent {unknown[0]}")
         for b in self.buffers:
             if b.kept and b not in written and b.type.count:
                 raise InternalError(f"{b.role} {b.name} is never written")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mccompile.ir.kernel import Block, KernelModule
 from mccompile.plan.orders import best_order, order_problem
 
@@ -14,4 +16,4 @@ def schedule(module: KernelModule, keep_inputs: bool = False, effort: int = 1) -
     if order == list(range(len(order))):
         return module
     in_order = tuple(steps[t] for unit in order for t in problem.steps[unit])
-    return KernelModule(module.name, module.target, module.buffers, Block(in_order))
+    return replace(module, body=Block(in_order))

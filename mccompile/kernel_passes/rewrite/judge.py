@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mccompile.ir.kernel import Block, Buffer, KernelModule
 from mccompile.kernel_passes.offer_overlaps import offered
@@ -37,7 +37,7 @@ class Judge:
         self.plans_left -= 1
         body = Block(tuple(map(self._with_offer, steps)))
         known = self.module.buffers if buffers is None else buffers
-        return self.oracle.peak(KernelModule(self.module.name, self.module.target, list(known), body), limit)
+        return self.oracle.peak(replace(self.module, buffers=list(known), body=body), limit)
 
     def begin(self, steps: Sequence[Step]) -> int:
         """The peak of the steps as they are, planned if it is not known."""

@@ -306,4 +306,4 @@ def _ordered(group: _Group) -> list[Node]:
 
 
 def _bytes(values: Iterable[Value]) -> int:
-    return sum(v.type.count * v.dtype.nbytes for v in values)
+    return sum(v.type.nbytes for v in values)
