@@ -20,7 +20,7 @@ def compile(
     out_dir: str | Path,
     target: str = "native",
     opt_level: str = "O2",
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int | str] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     keep_inputs: bool = False,
     *,
@@ -49,7 +49,8 @@ def compile(
         out_dir: folder to write; written completely or not at all.
         target: a name of `mccompile targets`; ``native`` is the best one this machine runs.
         opt_level: O0, O1, O2, O3 or Os.
-        dims: extent of each symbolic dimension.
+        dims: extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program
+            runs.
         input_shapes: whole shape of inputs by name.
         constants: value of inputs that are the same in every run, by name: a number or an array. The network has no
             such inputs then, and what depends on them is computed when it is compiled.

@@ -13,11 +13,12 @@ import numpy as np
 from mccompile import driver
 from mccompile.check.compare import Comparison, compare, tolerance_factor
 from mccompile.check.golden import golden_files
-from mccompile.check.reference import Expected, Judge, drawn_inputs, judge_of
+from mccompile.check.reference import Expected, Judge, drawn_extents, drawn_inputs, judge_of
 from mccompile.check.ties import TIE, Ties, is_quantised, judge_layers, rounded_names
 from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
+from mccompile.ir.dims import Dim
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.onnxio import tensor_names
@@ -311,7 +312,7 @@ def _cases(
     if inputs is None:
         assert judge is not None
         drawn = [drawn_inputs(c, s) for s in (seed, seed + 1)]
-        return [_Case(f"random inputs, seed {seed + i}", x, judge.run(x)) for i, x in enumerate(drawn)]
+        return [_Case(_drawn_label(c, seed + i), x, judge.run(x)) for i, x in enumerate(drawn)]
     graph = c.graph
     _require_inputs(graph, inputs)
     if expect is None:
@@ -325,6 +326,11 @@ def _cases(
             hint=f"its outputs are {', '.join(names)}",
         )
     return [_Case("given inputs", inputs, Expected({n: np.asarray(expect[n]) for n in expect}, {}))]
+
+
+def _drawn_label(c: Compilation, seed: int) -> str:
+    extents = ", ".join(f"{name}={n}" for name, n in drawn_extents(c, seed).items())
+    return f"random inputs, seed {seed}" + (f", {extents}" if extents else "")
 
 
 def _require_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
@@ -341,7 +347,8 @@ def _require_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
         )
     for name, t in types.items():
         given = np.asarray(inputs[name])
-        if given.shape != t.shape or given.dtype != t.dtype.numpy:
+        known = [(e, g) for e, g in zip(t.shape, given.shape, strict=False) if not isinstance(e, Dim)]
+        if given.ndim != t.rank or any(e != g for e, g in known) or given.dtype != t.dtype.numpy:
             raise UsageError(f"input {name!r} is {given.dtype}{list(given.shape)}, but the model takes {t}")
 
 

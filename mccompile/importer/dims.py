@@ -38,7 +38,7 @@ class Bindings:
 def bind_dims(
     inputs: Sequence[OnnxValue],
     outputs: Sequence[OnnxValue],
-    dims: Mapping[str, int],
+    dims: Mapping[str, int | str],
     input_shapes: Mapping[str, Sequence[int]],
 ) -> tuple[list[OnnxValue], Bindings]:
     """Give every input a concrete shape.
@@ -64,7 +64,7 @@ def bind_dims(
     return bound, bindings
 
 
-def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int], bindings: Bindings) -> None:
+def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bindings: Bindings) -> None:
     known = sorted({dim for value in inputs for dim in value.shape or () if isinstance(dim, str)})
     for name, extent in dims.items():
         if name not in known:

@@ -46,7 +46,7 @@ class Prepared:
 
 def prepare(
     model: OnnxModel,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int | str] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     constants: Mapping[str, Fixed] | None = None,
 ) -> Prepared:

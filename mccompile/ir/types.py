@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.dims import bound, varies
+from mccompile.ir.dims import bound, value, varies
 from mccompile.ir.errors import InternalError
 
 
@@ -194,6 +195,10 @@ class TensorType:
         if self.layout is None:
             return self.shape
         return tuple(f.extent(self.shape) for f in self.factors)
+
+    def at(self, values: Mapping[str, int]) -> TensorType:
+        """The type where symbols of extents have values."""
+        return TensorType(self.dtype, tuple(value(e, values) for e in self.shape), self.layout)
 
     def with_shape(self, shape: Shape) -> TensorType:
         return TensorType(self.dtype, shape)

@@ -180,6 +180,13 @@ class Network:
         last run, else the bounds."""
         if "extents" not in port or (not counted and port.get("counted")):
             return tuple(port["shape"])
+        if self._emulator is not None:
+            if counted and port.get("counted"):
+                raise CompileError(
+                    f"an emulator does not tell the extents of {port['name']!r}, which the network counts",
+                    hint="run it on the target generic",
+                )
+            return tuple(port["shape"])
         dims = self.ffi.new("int32_t[]", max(len(port["shape"]), 1))
         role = "output" if any(p["name"] == port["name"] for p in self.report["outputs"]) else "input"
         getattr(self.lib, f"{self.name}_{role}_{port['c_name']}_dims")(self._net, dims)
@@ -237,6 +244,13 @@ class Network:
 
     def _set_extent(self, name: str, extent: int) -> int:
         """The status of the generated setter."""
+        if self._emulator is not None:
+            if extent == self.extents[name]:
+                return 0
+            raise CompileError(
+                f"in an emulator the extent {name} stays at its bound, {self.extents[name]}",
+                hint="run it on the target generic",
+            )
         return int(getattr(self.lib, f"{self.name}_set_{name}")(self._net, extent))
 
     def _bind_emulator(self, target: Target, sources: list[Path], flags: list[str], include: Path) -> None:

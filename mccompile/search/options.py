@@ -89,9 +89,11 @@ class Options:
         "0, 1, 2, 3, or s for size.  [default: 2]", "O2", "-O", "--opt-level", kind="level", metavar="LEVEL",
         python="O0, O1, O2, O3 or Os.",
     )  # fmt: skip
-    dims: Mapping[str, int] = _option(
-        "Extent of a symbolic dimension (repeatable).", None, "--dim", factory=dict, kind="dims",
-        metavar="NAME=VALUE", group="model", python="extent of each symbolic dimension.",
+    dims: Mapping[str, int | str] = _option(
+        "Extent of a symbolic dimension, or a range 1..128 of one that is given when the program runs (repeatable).",
+        None, "--dim", factory=dict, kind="dims", metavar="NAME=VALUE", group="model",
+        python="extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program "
+        "runs.",
     )  # fmt: skip
     input_shapes: Mapping[str, Sequence[int]] = _option(
         "Whole shape of an input (repeatable).", None, "--input-shape", factory=dict, kind="shapes",
