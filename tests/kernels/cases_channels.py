@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 
 from tests.kernels.cases import TAILS, Net, VariantCase
@@ -56,6 +57,16 @@ def resize(shape: Sequence[int], extents: Sequence[int], mode: str, tail: str = 
         return n("Resize", x, "", "", n.ints(*shape[:2], *extents), mode=mode, **attrs)
 
     return _case(f"resize {list(extents)} {mode} {attrs}", "resize.channels", "resize", shape, node, tail)
+
+
+def sample(shape: Sequence[int], places: Sequence[int], mode: str, tail: str = "plain", **attrs: Any) -> VariantCase:
+    """GridSample at places of and around the operand."""
+
+    def node(n: Net, x: str) -> str:
+        grid = n("Mul", n.input(shape[0], *places, len(places)), n.constant(np.float32(1.2)))
+        return n("GridSample", x, grid, mode=mode, **attrs)
+
+    return _case(f"sample {list(places)} {mode} {attrs}", "grid_sample.channels", "grid_sample", shape, node, tail)
 
 
 def _inside_wider_pixels(n: Net) -> Sequence[str]:
@@ -135,4 +146,10 @@ RESIZES = [
     resize((1, 33, 4, 5), (3, 3), "linear"),
     resize((1, 18, 11), (20,), "linear"),
 ]
-OVER_CHANNELS = [*DEPTHWISE, *TRANSPOSED, *POOLS, *RESIZES]
+SAMPLES = [
+    *(sample((1, c, 5, 7), (6, 3), "bilinear") for c in (3, 8, 16, 35)),
+    sample((2, 16, 6, 5), (4, 9), "bilinear", "residual", padding_mode="border", align_corners=1),
+    sample((1, 9, 5, 6), (3, 4), "nearest", "clip", padding_mode="reflection"),
+    sample((1, 20, 5, 5), (4, 4), "bicubic", "swish"),
+]
+OVER_CHANNELS = [*DEPTHWISE, *TRANSPOSED, *POOLS, *RESIZES, *SAMPLES]

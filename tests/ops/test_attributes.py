@@ -26,6 +26,8 @@ DRAWS = 40
 ONE, ZERO = np.ones((), np.float32), np.zeros((), np.uint8)
 PIXELS = np.ones((1, 2, 3, 3), np.float32)
 UNSAMPLED: Mapping[str, Case] = {
+    "NonMaxSuppression": Case([np.ones((1, 3, 4), np.float32), np.ones((1, 2, 3), np.float32)]),
+    "NonZero": Case([PIXELS]),
     "ConstantOfShape": Case([np.array([2, 3])], {}, frozenset({0})),
     "Shape": Case([PIXELS]),
     "Size": Case([PIXELS]),

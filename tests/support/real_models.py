@@ -18,9 +18,7 @@ from tests._skips import REPOSITORY
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SHARED = Path(os.environ.get("MCC_SHARED", REPOSITORY.parent / "shared"))
-LATER = frozenset(
-    ("If", "Loop", "Scan", "NonMaxSuppression", "NonZero")
-)
+LATER = frozenset({"Loop", "Scan"})
 """Operators of ai.onnx that are later work; so is what of other domains is not supported."""
 CONTROL = frozenset(("If", "Loop", "Scan"))
 """Those of them that are no work at all where their course is known when the network is compiled."""
