@@ -20,16 +20,18 @@ TESTS = Path(__file__).resolve().parent
 
 THOROUGH = (
     "bench", "budgets", "check/test_check.py", "check/test_golden.py", "check/test_ties.py",
-    "codegen/test_build.py", "codegen/test_projects.py", "codegen/test_wrapping.py", "docs/test_documents.py",
-    "examples", "importer/test_growth.py", "kernels/test_halves.py", "kernels/test_integer.py",
+    "codegen/test_build.py", "codegen/test_misra.py", "codegen/test_projects.py",
+    "codegen/test_wrapping.py", "docs/test_documents.py", "examples", "importer/test_growth.py",
+    "kernels/test_halves.py", "kernels/test_integer.py", "kernels/test_integers.py",
     "kernels/test_long_sums.py", "kernels/test_movement.py", "kernels/test_one_lane.py",
     "kernels/test_prologues.py", "kernels/test_registers.py", "kernels/test_variants.py",
     "kernels/test_vector_integers.py", "kernels/test_vector_layouts.py", "kernels/test_vector_math.py",
     "kernels/test_vector_narrow.py", "kernels/test_views.py", "models", "ops/test_exact_answers.py",
-    "ops/test_indexing.py", "ops/test_normalisation.py", "ops/test_operators.py", "ops/test_recurrent.py",
-    "packaging/test_skips.py", "packaging/test_wheel.py", "passes/test_models.py", "plan/test_alloc_minimalloc.py",
-    "property", "run/test_boards.py", "runtime/test_mcc_build.py", "safety/test_arena.py", "safety/test_inplace.py",
-    "targets", "tune",
+    "ops/test_indexing.py", "ops/test_normalisation.py", "ops/test_operators.py",
+    "ops/test_recurrent.py", "ops/test_sanitized.py", "packaging/test_skips.py",
+    "packaging/test_wheel.py", "passes/test_models.py", "plan/test_alloc_minimalloc.py", "property",
+    "run/test_boards.py", "run/test_branches.py", "run/test_extents.py", "runtime/test_mcc_build.py",
+    "safety/test_arena.py", "safety/test_inplace.py", "targets", "tune",
 )  # fmt: skip
 """Folders and files whose tests mostly compile C, run programs, or search for long."""
 

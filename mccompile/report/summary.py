@@ -111,8 +111,12 @@ def summary(report: Report, out: str) -> str:
     lines += _arena(report)
     lines += _kernels(report)
     for label in ("inputs", "outputs"):
-        ports = [f"{p['name']} {p['dtype']}[{','.join(map(str, p['shape']))}]" for p in report[label]]
+        shown = [p | {"shape": p.get("extents", p["shape"])} for p in report[label]]
+        ports = [f"{p['name']} {p['dtype']}[{','.join(map(str, p['shape']))}]" for p in shown]
         lines += row(label, ", ".join(ports))
+    if report.get("dims"):
+        ranges = ", ".join(f"{d['name']} {d['low']} to {d['high']}" for d in report["dims"])
+        lines += row("extents", f"{ranges}; memory is for the largest")
     lines += row("files", f"{out}: {' '.join([*report['files'], 'report.json'])}", 3)
     notes = [f"note: {note}" for note in report["notes"]]
     room = MAX_LINES - len(lines)

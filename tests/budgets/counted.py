@@ -18,7 +18,7 @@ from pathlib import Path
 from mccompile.run.emulate import CrossTools
 from mccompile.targets.target import resolve
 from tests.kernels.cases import VariantCase, direct, matmul, pointwise
-from tests.kernels.cases_channels import depthwise, pool, resize
+from tests.kernels.cases_channels import depthwise, pool, resize, sample
 from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_matmul import attention, dot, quantised, variable
 from tests.kernels.cases_recurrent import RECURRENT
@@ -45,6 +45,7 @@ COUNTED = [
     depthwise((1, 48, 14, 14), (3, 3), "clip", **SAME),
     depthwise((1, 32, 15, 15), (5, 5), pads=[2] * 4, strides=[2, 2]),
     channels((1, 16, 4, 8, 14), 24, (3, 3, 3), "clip", pads=[1] * 6),
+    sample((1, 16, 12, 12), (9, 9), "bilinear"),
     winograd((1, 32, 14, 14), 32, (3, 3), "clip", **SAME),
     winograd((1, 32, 28, 28), 32, (3, 3), "clip", strides=[2, 2], **SAME),
     pool((1, 32, 14, 14), "MaxPool", (3, 3), pads=[1] * 4, strides=[2, 2]),

@@ -33,6 +33,7 @@ class _Op:
     """Stands for an operator; the planner does not look at it."""
 
     name: str = "op"
+    numbers: tuple[int, ...] = ()
 
 
 def buffer(name: str, floats: int, role: str = "") -> Buffer:
