@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mccompile.ir.dims import Dim, Symbol, bound, ranges, symbols, text
+from mccompile.ir.dims import Dim, Symbol, ranges, symbols, text
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class GivenExtent:
         return f"dim_{self.name}"
 
 
-def given_extents(numbers: Iterable[int], counted: Mapping[str, object]) -> list[GivenExtent]:
-    """The symbols that numbers depend on, but those that kernels count."""
-    return [GivenExtent(s.name, s.low, s.high) for s in symbols(*numbers) if s.name not in counted]
+def given_extents(of: Iterable[Symbol], counted: Mapping[str, object]) -> list[GivenExtent]:
+    """The symbols but those that kernels count."""
+    return [GivenExtent(s.name, s.low, s.high) for s in of if s.name not in counted]
 
 
 def c_number(n: int, places: Mapping[str, str]) -> str:
     """A number as C; ``places`` are expressions for symbols."""
-    return text(n, lambda name: places[name], " / ") if isinstance(n, Dim) else str(n)
+    return text(n, lambda name: places[name], c_code=True) if isinstance(n, Dim) else str(n)
 
 
 def shape_text(shape: Iterable[int]) -> str:
@@ -44,6 +44,3 @@ def shape_text(shape: Iterable[int]) -> str:
     extents = list(shape)
     varying = f", {ranges(*extents)}" if symbols(*extents) else ""
     return f"[{','.join(map(str, extents))}]{varying}"
-
-
-__all__ = ["GivenExtent", "Symbol", "bound", "c_number", "given_extents", "shape_text"]

@@ -322,9 +322,7 @@ def model_facts(
     passed = [v.buffer for c in calls for v in c.pointers]
     counts = program.module.counts
     counted = {name: f"{_member(b, ids)}[0]" for name, b in counts.items()}
-    numbers = [n for b in program.module.buffers for n in b.type.shape]
-    numbers += [n for c in calls for n in c.numbers] + [v.offset for c in calls for v in c.pointers]
-    given = given_extents(numbers, counted)
+    given = given_extents(program.module.symbols(), counted)
     held = counted | {g.name: f"net->{g.field}" for g in given}
     apart = held | {name: _apart(b, ids) for name, b in counts.items()}
     inputs, outputs = (ports(program, role, ids, interface, apart) for role in ("input", "output"))

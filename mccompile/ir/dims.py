@@ -302,15 +302,7 @@ def _order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
 # -- ranges and values -----------------------------------------------------------------------------------------
 def symbols(*numbers: int) -> list[Symbol]:
     """The symbols that extents depend on, by name."""
-    found: set[Symbol] = set()
-    for n in numbers:
-        for m, _ in _terms(n):
-            for atom in m:
-                if isinstance(atom, Symbol):
-                    found.add(atom)
-                else:
-                    found.update(symbols(atom.of if isinstance(atom, Quotient) else atom.left))
-    return sorted(found)
+    return sorted({s for n in numbers for m, _ in _terms(n) for atom in m for s in _symbols_of(atom)})
 
 
 def ranges(*numbers: int) -> str:
@@ -320,7 +312,11 @@ def ranges(*numbers: int) -> str:
 
 def value(n: int, values: Mapping[str, int]) -> int:
     """An extent where its symbols have values."""
-    return sum(c * math.prod(_atom_value(a, values) for a in m) for m, c in _terms(n))
+    return _sum(_terms(n), values)
+
+
+def _sum(terms: tuple[tuple[Monomial, int], ...], values: Mapping[str, int]) -> int:
+    return sum(c * math.prod(_atom_value(a, values) for a in m) for m, c in terms)
 
 
 def _atom_value(atom: Atom, values: Mapping[str, int]) -> int:
@@ -339,7 +335,7 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
     if math.prod(s.high - s.low + 1 for s in inner) <= MAX_TRIED:
         names = [s.name for s in inner]
         tried = [
-            sum(c * math.prod(_atom_value(a, dict(zip(names, at, strict=True))) for a in m) for m, c in terms)
+            _sum(terms, dict(zip(names, at, strict=True)))
             for at in itertools.product(*(range(s.low, s.high + 1) for s in inner))
         ]
         return min(tried), max(tried)
@@ -404,15 +400,14 @@ def _atom_span(atom: Atom) -> tuple[int, int]:
 
 
 # -- text -----------------------------------------------------------------------------------------------------
-def text(n: int, names: Callable[[str], str] = str, divide: str = "//") -> str:
-    """An extent as text, which `parse` reads. ``names`` prints symbols, ``divide`` the division: spaced, the text is
-    C."""
+def text(n: int, names: Callable[[str], str] = str, c_code: bool = False) -> str:
+    """An extent as text, which `parse` reads; with ``c_code`` as an expression in C. ``names`` prints symbols."""
     if not isinstance(n, Dim):
         return str(n)
-    blank = " " if divide.startswith(" ") else ""
+    blank = " " if c_code else ""
     out = ""
     for m, c in n.terms:
-        factors = [_atom_text(a, names, divide) for a in m]
+        factors = [_atom_text(a, names, c_code) for a in m]
         if abs(c) != 1 or not m:
             factors.insert(0, str(abs(c)))
         sign = f"{blank}{'-' if c < 0 else '+'}{blank}" if out else "-" if c < 0 else ""
@@ -420,17 +415,17 @@ def text(n: int, names: Callable[[str], str] = str, divide: str = "//") -> str:
     return out
 
 
-def _atom_text(atom: Atom, names: Callable[[str], str] = str, divide: str = "//") -> str:
+def _atom_text(atom: Atom, names: Callable[[str], str] = str, c_code: bool = False) -> str:
     match atom:
         case Symbol():
             return names(atom.name)
         case Quotient():
-            inner = text(atom.of, names, divide)
-            bare = inner.isidentifier()
-            return f"({inner}{divide}{atom.by})" if bare else f"(({inner}){divide}{atom.by})"
+            inner = text(atom.of, names, c_code)
+            over = inner if inner.isidentifier() else f"({inner})"
+            return f"({over}{' / ' if c_code else '//'}{atom.by})"
         case Least():
-            inner = text(atom.left, names, divide)
-            if divide.startswith(" "):
+            inner = text(atom.left, names, c_code)
+            if c_code:
                 return f"(({inner} {'<' if atom.sign > 0 else '>'} {atom.right}) ? {inner} : {atom.right})"
             return f"{'least' if atom.sign > 0 else 'most'}({inner};{atom.right})"
 

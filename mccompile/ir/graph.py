@@ -135,7 +135,7 @@ class Node:
     def evaluate(self, values: Mapping[Value, Array], wide: bool = False) -> list[Array]:
         """The meaning in numpy. ``wide`` computes floats in float64 (tolerances are scaled by it).
 
-        Raises UndecidedError if an extent is known at run time only: see `Graph.at`.
+        Raises UndecidedError if an extent is known at run time only.
         """
         if self.varies:
             raise UndecidedError(f"{self.where} has no value before its extents are known")

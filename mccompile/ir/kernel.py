@@ -332,7 +332,7 @@ class Call:
     @property
     def varies(self) -> bool:
         """Whether one of its numbers is known at run time only."""
-        return varies(number_names(self).values()) or any(v.varies for v in self.views())
+        return varies(self.op.numbers) or any(v.varies for v in self.views())
 
     def with_varying_args(self) -> Call:
         """The call with every number that is known at run time only as a C parameter."""

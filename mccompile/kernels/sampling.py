@@ -38,14 +38,17 @@ def _places(node: Node) -> tuple[int, int, float]:
     return places, taps, places * PLACE_CYCLES * (y.rank - 2 + taps / 5)
 
 
+def _not_sampled(node: Node, kernel: str) -> str:
+    """Why a generic template, which goes to its operands by strides and as they are, cannot; empty if it can."""
+    return f"{kernel} carries no prologue" if node.pre else blocked(node)
+
+
 class GridSampleGeneric(Variant):
     ops = ("grid_sample",)
     kernel = "grid_sample.generic"
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if node.pre:
-            return f"{self.kernel} carries no prologue"
-        if reason := blocked(node):
+        if reason := _not_sampled(node, self.kernel):
             return reason
         _, taps, cycles = _places(node)
         return Offer(self.label, node.results[0].type.count * (SCALAR_CYCLES * taps + 2) + cycles)
@@ -82,9 +85,7 @@ class RoiAlignGeneric(Variant):
     kernel = "roi_align.generic"
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if node.pre:
-            return f"{self.kernel} carries no prologue"
-        if reason := blocked(node):
+        if reason := _not_sampled(node, self.kernel):
             return reason
         op = node.op
         assert isinstance(op, RoiAlign)

@@ -131,9 +131,6 @@ class Variant:
     may_share: ClassVar[bool] = True
     """Whether the template prints every extent and stride by `BoundView.e` and `index`: then -Os may share it."""
 
-    takes_extents: ClassVar[bool | None] = None
-    """Whether extents may be known at run time only; None: where the template is a generic one that `may_share`."""
-
     elementwise: ClassVar[bool] = False
     """Whether all views of a call have one shape, whose axes mean nothing: they may be cut and merged at will, and
     the result may overwrite any input that lies alike."""
@@ -145,8 +142,6 @@ class Variant:
 
     def takes(self, node: Node) -> bool:
         """Whether the template may be given the extents of a node's operands and results when it runs."""
-        if self.takes_extents is not None:
-            return self.takes_extents or not node.varies
         return (self.may_share and self.kernel.endswith(".generic")) or not node.varies
 
     @property

@@ -50,7 +50,9 @@ def hiding(graph: Graph, name: str) -> Iterator[None]:
         if node.varies:
             node.op = own = Hidden(node.op)
             hidden[id(own)] = own
-    yield
-    for node in graph.nodes:
-        if id(node.op) in hidden:
-            node.op = hidden[id(node.op)].op
+    try:
+        yield
+    finally:
+        for node in graph.nodes:
+            if id(node.op) in hidden:
+                node.op = hidden[id(node.op)].op

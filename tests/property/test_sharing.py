@@ -154,7 +154,7 @@ def _stretched_call(call: Call) -> Call:
 
 
 UNSAMPLED = {
-    "arg_pool.generic", "extent_of.generic", "extents.generic", "fill.generic", "iota.generic", "nms.generic",
+    "arg_pool.generic", "extents.generic", "fill.generic", "iota.generic", "nms.generic",
     "nonzero.generic", "refuse.generic",
 }  # fmt: skip
 """Kernels of extents and branches that are decided at run time (tests/run), the indices of MaxPool (its sample has
