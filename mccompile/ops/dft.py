@@ -186,7 +186,7 @@ def import_dft(n: Import) -> None:
 
 def _sample_stft(d: Draw) -> Case:
     length, step = d.choice([4, 9, 16, 1024]), d.choice([1, 3, 4])
-    signal = d.array((d.int(1, 2), length + d.int(0, 20), 1))
+    signal = d.array((d.int(1, 2), length + d.int(0, 20), *d.choice([(), (1,)])))
     window = d.array((length,)) if d.bool() else None
     frame = np.array(length) if window is None or d.bool() else None
     constant = frozenset({1, 3} | ({2} if d.bool() else set()))
@@ -195,10 +195,15 @@ def _sample_stft(d: Draw) -> Case:
 
 @onnx_op("STFT", sample=_sample_stft, tolerance=TOLERANCE)
 def import_stft(n: Import) -> None:
-    """Frames of the signal, one row each; a known window is part of the matrix."""
+    """Frames of the signal, one row each; a known window is part of the matrix.
+
+    A signal [batch, length] is a real one, as onnxruntime has it: PyTorch writes such.
+    """
     x = n.input(0)
+    if len(x.shape) == 2:
+        x = n.reshape(x, (*x.shape, 1), "real")
     if len(x.shape) != 3 or x.shape[2] not in (1, 2):
-        raise n.error(f"a signal of {x.type} is not [batch, length, 1 or 2]")
+        raise n.error(f"a signal of {x.type} is not [batch, length] or [batch, length, 1 or 2]")
     batch, available, parts = x.shape
     window = n.optional(2)
     step = _number(n, 1, "frame_step", 1)

@@ -18,7 +18,7 @@ from mccompile.ir.types import TensorType
 
 TAKES_EXTENTS = frozenset({
     "canonicalize", "eliminate-common-subexpressions", "eliminate-dead-code", "fold-constants", "fuse-groups",
-    "inline-scalars", "recognize-activations",
+    "inline-scalars", "recognize-activations", "widen-f16",
 })  # fmt: skip
 """The passes that see every node."""
 

@@ -102,11 +102,22 @@ def _boxes() -> onnx.ModelProto:
     return m.model(["kept", "best"])
 
 
+def _halves() -> onnx.ModelProto:
+    """Floats that go through f16 on purpose, and steps: of whole numbers, as onnxruntime leaves such casts out."""
+    m = Maker()
+    x = m.node("Round", [m.input("x", ["n", 4])])
+    half = m.node("Mul", [m.node("Cast", [x], to=10), m.const(np.float16(3))])
+    m.node("Cast", [half], "y", to=1)
+    m.node("Cast", [m.node("Floor", [half])], "steps", to=1)
+    return m.model(["y", "steps"])
+
+
 CASES: tuple[tuple[Callable[[], onnx.ModelProto], dict[str, str]], ...] = (
     (_classifier, {"n": "1..9"}),
     (_attention, {"n": "1..2", "s": "1..11"}),
     (_windows, {"s": "3..40"}),
     (_positions, {"n": "1..3", "s": "1..12"}),
+    (_halves, {"n": "1..5"}),
     (_nonzero, {}),
     (_boxes, {"k": "1..9"}),
 )
