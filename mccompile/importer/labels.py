@@ -2,19 +2,21 @@
 
     labels, p = TreeEnsembleClassifier(x, classlabels_strings=["cat", "dog"])      labels: 0 or 1
     maps = ZipMap(p, classlabels_strings=["cat", "dog"])                           maps: p itself, [N, 2]
+    label = ArrayFeatureExtractor(["cat", "dog"], place)                           label: the place
 
-A note tells which column, and which number, is which label.
+A note tells which column, and which number, is which label. Text that is only moved about stays numbers.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue
+from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, subgraphs
 
 ML = "ai.onnx.ml"
 _CLASSIFIERS = {
@@ -23,6 +25,11 @@ _CLASSIFIERS = {
 }  # fmt: skip
 """Operators whose first result are labels, and the attribute for those that are numbers."""
 _TEXT = "classlabels_strings"
+_MOVES = frozenset({
+    (ML, "ArrayFeatureExtractor"), ("", "Flatten"), ("", "Gather"), ("", "Identity"), ("", "Reshape"),
+    ("", "Squeeze"), ("", "Unsqueeze"),
+})  # fmt: skip
+"""Operators that move the elements of their first operand about, whatever they are."""
 _SHOWN = 12
 """Labels in a note; of more, the first and the last are told."""
 
@@ -46,13 +53,14 @@ class Legend:
         """What a runtime that has maps and text gave, as the tensor that it is here."""
         if self.is_map:
             return np.array([[row[label] for label in self.labels] for row in value], np.float32)
-        return np.array([self.labels.index(label) for label in value], np.int64)
+        places = [self.labels.index(label) for label in np.ravel(value)]
+        return np.array(places, np.int64).reshape(np.shape(value))
 
 
 def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
-    """The graph with tensors of numbers where it has maps and text, and what these values mean."""
+    """The graph with tensors of numbers where it has maps and text, and what its outputs of that kind mean."""
+    initializers, legends = _numbered(graph)
     nodes = []
-    legends: dict[str, Legend] = {}
     for node in graph.nodes:
         if node.domain == ML and node.op_type == "ZipMap":
             labels = node.attrs.get(_TEXT) or node.attrs.get("classlabels_int64s") or ()
@@ -65,7 +73,52 @@ def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
             attrs[_CLASSIFIERS[node.op_type]] = tuple(range(len(text)))
             legends[node.outputs[0]] = Legend(text, False)
             node = dataclasses.replace(node, attrs=attrs)
+        elif _moves(node) and node.inputs[0] in legends:
+            legends[node.outputs[0]] = legends[node.inputs[0]]
         nodes.append(node)
     types = {name: "f32" if legend.is_map else "i64" for name, legend in legends.items()}
-    outputs = [OnnxValue(v.name, types[v.name]) if v.name in types else v for v in graph.outputs]
-    return dataclasses.replace(graph, nodes=nodes, outputs=outputs), legends
+    # The shape of what was a map is not known to the file.
+    outputs = [
+        OnnxValue(v.name, types[v.name], None if legends[v.name].is_map else v.shape) if v.name in types else v
+        for v in graph.outputs
+    ]
+    value_info = {name: v for name, v in graph.value_info.items() if name not in types}
+    changed = dataclasses.replace(
+        graph, nodes=nodes, outputs=outputs, initializers=initializers, value_info=value_info
+    )
+    return changed, {v.name: legends[v.name] for v in graph.outputs if v.name in legends}
+
+
+def _moves(node: OnnxNode) -> bool:
+    return (node.domain, node.op_type) in _MOVES and bool(node.inputs)
+
+
+def _numbered(graph: OnnxGraph) -> tuple[dict[str, np.ndarray], dict[str, Legend]]:
+    """The initializers, with numbers in the place of text that is moved about and nothing else, and its legends."""
+    texts = _read_as_text(graph)
+    initializers, legends = dict(graph.initializers), {}
+    for name, array in graph.initializers.items():
+        if array.dtype == object and name not in texts:
+            labels, places = np.unique(array.astype(str), return_inverse=True)
+            initializers[name] = places.astype(np.int64).reshape(array.shape)
+            legends[name] = Legend(tuple(labels.tolist()), False)
+    return initializers, legends
+
+
+def _read_as_text(graph: OnnxGraph) -> set[str]:
+    """The values that an operator reads for what they are, or that another value is moved out of which is."""
+    found: set[str] = set()
+    for node in reversed(graph.nodes):
+        moved = _moves(node) and not found.intersection(node.outputs)
+        found.update(node.inputs[1:] if moved else node.inputs)
+        for inner in subgraphs(node):
+            found.update(_names_read(inner))
+    return found
+
+
+def _names_read(graph: OnnxGraph) -> Iterator[str]:
+    yield from (v.name for v in graph.outputs)
+    for node in graph.nodes:
+        yield from node.inputs
+        for inner in subgraphs(node):
+            yield from _names_read(inner)

@@ -1,16 +1,17 @@
-"""The families of det and inverse: matrices are copied to memory of the call's own, and eliminated there."""
+"""The families of det, inverse and pairwise_coupling: matrices in memory of the call's own."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
+from mccompile.ir.types import F32
 from mccompile.kernels.variant import Builder, Offer, Variant
 from mccompile.targets.target import Target
 
 
 class _Elimination(Variant):
-    """Base of both: ``widths`` is how many matrices lie side by side in the scratch memory."""
+    """Base of det and inverse: ``widths`` is how many matrices lie side by side in the scratch memory."""
 
     widths = 1
 
@@ -36,4 +37,16 @@ class InverseGeneric(_Elimination):
     widths = 2
 
 
-VARIANTS = (DetGeneric(), InverseGeneric())
+class PairwiseCouplingGeneric(Variant):
+    ops = ("pairwise_coupling",)
+    kernel = "pairwise_coupling.generic"
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        return Offer(self.label, 50.0 * node.result.type.count * node.result.shape[1])
+
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        n = node.result.shape[1]
+        b.call(self.kernel, [b.read(node.inputs[0])], [b.result(0)], scratch=b.scratch((n + 2) * n, F32))
+
+
+VARIANTS = (DetGeneric(), InverseGeneric(), PairwiseCouplingGeneric())

@@ -178,11 +178,11 @@ def import_linear_classifier(n: Import) -> None:
         n.bind(1, post_transformed(n, scores, n.attr("post_transform", "NONE")))
 
 
-_KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
 def _sample_svm(d: Draw) -> Case:
-    x, many, kernel = _sample_rows(d, ("f32",)), d.int(1, 6), d.choice(_KERNELS)
+    x, many, kernel = _sample_rows(d, ("f32",)), d.int(1, 6), d.choice(KERNELS)
     degree = d.choice([1.0, 2.0, 3.0])
     attrs = {
         "kernel_type": kernel,
@@ -201,9 +201,9 @@ def import_svm_regressor(n: Import) -> None:
     x = rows_of_floats(n)
     many, kernel = n.attr("n_supports", 0), n.attr("kernel_type", "LINEAR")
     supports = floats(n, "support_vectors")
-    if kernel not in _KERNELS or many < 1 or supports.size != many * x.shape[1] or n.attr("one_class", 0):
-        raise n.error(f"{many} support vectors of kernel {kernel} are not supported", f"kernels are {_KERNELS}")
-    alike = _similarities(n, x, supports.reshape(many, x.shape[1]), kernel)
+    if kernel not in KERNELS or many < 1 or supports.size != many * x.shape[1] or n.attr("one_class", 0):
+        raise n.error(f"{many} support vectors of kernel {kernel} are not supported", f"kernels are {KERNELS}")
+    alike = similarities(n, x, supports.reshape(many, x.shape[1]), kernel)
     weights = n.constant("coefficients", floats(n, "coefficients").reshape(many, 1))
     rho = n.constant("rho", floats(n, "rho").reshape(1, 1))
     body = ex.apply("add", ex.acc(F32), _X)
@@ -211,7 +211,7 @@ def import_svm_regressor(n: Import) -> None:
     n.bind(0, post_transformed(n, score, n.attr("post_transform", "NONE")))
 
 
-def _similarities(n: Import, x: Value, supports: Array, kernel: str) -> Value:
+def similarities(n: Import, x: Value, supports: Array, kernel: str) -> Value:
     """[rows, supports] of kernels between rows and support vectors."""
     gamma, offset, degree = (ex.num(float(p)) for p in (*floats(n, "kernel_params"), 0.0, 0.0, 0.0)[:3])
     if kernel == "RBF":

@@ -10,6 +10,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from mccompile.check.check import check
 from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError
 from tests.ops.test_contrib import evaluated, floats
@@ -81,3 +82,23 @@ def test_maps_and_text_become_tensors(tmp_path: Path) -> None:
     c = import_graph(path, Options(target="generic"))
     assert [str(v.type) for v in c.graph.outputs] == ["i64[2]", "f32[2,2]"]
     assert any("'cat', 'ant'" in note for note in c.notes)
+
+
+def test_text_of_a_constant_that_is_moved_about_stays_numbers(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("ArgMax", ["x"], ["place"], axis=1, keepdims=0),
+        helper.make_node("ArrayFeatureExtractor", ["names", "place"], ["row"], domain=ML),
+        helper.make_node("Reshape", ["row", "whole"], ["flat"]), helper.make_node("Identity", ["flat"], ["label"]),
+    ]  # fmt: skip
+    names = helper.make_tensor("names", TensorProto.STRING, [3], [b"cat", b"ant", b"cat"])
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("label", TensorProto.STRING, [2])],
+        [names, helper.make_tensor("whole", TensorProto.INT64, [1], [-1])],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(ML, 3)]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+    result = check(path, Options(target="generic"))
+    assert result.ok, result
+    assert any("'ant', 'cat'" in note for note in result.notes)
