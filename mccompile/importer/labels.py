@@ -19,6 +19,7 @@ import numpy as np
 from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, subgraphs
 
 ML = "ai.onnx.ml"
+ZIP_MAP = (ML, "ZipMap")
 _CLASSIFIERS = {
     "LinearClassifier": "classlabels_ints", "SVMClassifier": "classlabels_ints",
     "TreeEnsembleClassifier": "classlabels_int64s",
@@ -62,7 +63,7 @@ def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
     initializers, legends = _numbered(graph)
     nodes = []
     for node in graph.nodes:
-        if node.domain == ML and node.op_type == "ZipMap":
+        if (node.domain, node.op_type) == ZIP_MAP:
             labels = node.attrs.get(_TEXT) or node.attrs.get("classlabels_int64s") or ()
             assert isinstance(labels, tuple)
             legends[node.outputs[0]] = Legend(labels, True)

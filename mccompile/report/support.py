@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mccompile.importer import control, sequences
+from mccompile.importer import control, labels, sequences
 from mccompile.importer.fold import RANDOM, fold_node
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
@@ -77,7 +77,7 @@ class Row:
 def support_table() -> tuple[Row, ...]:
     """A row for each operator of the newest ai.onnx opset, then those of other domains that are supported."""
     names = [("", name) for name in op_names()]
-    others = [key for key in front_ends() if key not in names]
+    others = [key for key in (*front_ends(), labels.ZIP_MAP) if key not in names]
     return tuple(support_of(domain, name) for domain, name in [*names, *others])
 
 
@@ -91,6 +91,8 @@ def support_of(domain: str, name: str) -> Row:
         return Row(label, Status.FOLDED, "inlined or unrolled: its condition or trip count has to be known")
     if not domain and name in sequences.OPERATORS:
         return Row(label, Status.FOLDED, "its sequence has to have a known length")
+    if (domain, name) == labels.ZIP_MAP:
+        return Row(label, Status.SUPPORTED, "the tensor of its columns")
     found = front_ends().get((domain, name))
     if found is not None:
         how, dtypes = _observed(found)

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mccompile.check.check import check
 from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError
+from mccompile.report.support import Status, support_of
 from tests.ops.test_contrib import evaluated, floats
 
 ML = "ai.onnx.ml"
@@ -82,6 +83,7 @@ def test_maps_and_text_become_tensors(tmp_path: Path) -> None:
     c = import_graph(path, Options(target="generic"))
     assert [str(v.type) for v in c.graph.outputs] == ["i64[2]", "f32[2,2]"]
     assert any("'cat', 'ant'" in note for note in c.notes)
+    assert support_of(ML, "ZipMap").status is Status.SUPPORTED
 
 
 def test_text_of_a_constant_that_is_moved_about_stays_numbers(tmp_path: Path) -> None:
