@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from mccompile.importer.convert import convert
 from mccompile.importer.prepare import prepare
 from mccompile.interface.interface import make_interface
 from mccompile.ir import files as ir_files
-from mccompile.ir.errors import UsageError
+from mccompile.ir.dims import UndecidedError
+from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.kernel_passes.share_code import share_modules
 from mccompile.onnxio import read_model
@@ -76,7 +78,17 @@ class ProjectArtifacts:
 def open_model(path: str | Path, options: Options) -> Compilation:
     """A compilation from a model file, or from IR text to be resumed. Raises CompileError, UsageError."""
     path = Path(path)
-    return resume(path, options) if path.suffix == ir_files.SUFFIX else import_graph(path, options)
+    with _decided():
+        return resume(path, options) if path.suffix == ir_files.SUFFIX else import_graph(path, options)
+
+
+@contextmanager
+def _decided() -> Iterator[None]:
+    """CompileError, with what to do, where something depends on extents that are known at run time only."""
+    try:
+        yield
+    except UndecidedError as e:
+        raise CompileError(f"the network cannot be compiled for all of these extents: {e}", hint=e.hint) from e
 
 
 def import_graph(path: str | Path, options: Options) -> Compilation:
@@ -123,9 +135,10 @@ def compile_program(
     place_program(c, observe)
     assert c.program is not None
     o = c.options
-    c.facts = model_facts(
-        c.program, c.target, c.source, c.sha256, o.keep_inputs, pool, o.opt_level, o.stepwise, c.interface
-    )
+    with _decided():
+        c.facts = model_facts(
+            c.program, c.target, c.source, c.sha256, o.keep_inputs, pool, o.opt_level, o.stepwise, c.interface
+        )
     return c.facts
 
 
@@ -133,10 +146,11 @@ def place_program(c: Compilation, observe: Observer = unobserved) -> None:
     """Every stage that is not done yet, up to the planned program."""
     require_sense(c.options)
     if c.program is None:
-        if c.lowered is None:
-            observe("import", c.graph)
-            optimize(c, observe)
-        _fit(c, observe)
+        with _decided():
+            if c.lowered is None:
+                observe("import", c.graph)
+                optimize(c, observe)
+            _fit(c, observe)
     assert c.program is not None
     observe("plan", c.program)
 

@@ -23,15 +23,21 @@ class GivenExtent:
     name: str
     low: int
     high: int
+    step: int = 1
 
     @property
     def field(self) -> str:
         return f"dim_{self.name}"
 
+    @property
+    def range(self) -> str:
+        """What it may be, for readers."""
+        return f"{self.low} to {self.high}" + (f", multiples of {self.step}" if self.step > 1 else "")
+
 
 def given_extents(of: Iterable[Symbol], counted: Mapping[str, object]) -> list[GivenExtent]:
     """The symbols but those that kernels count."""
-    return [GivenExtent(s.name, s.low, s.high) for s in of if s.name not in counted]
+    return [GivenExtent(s.name, s.low, s.high, s.step) for s in of if s.name not in counted]
 
 
 def c_number(n: int, places: Mapping[str, str]) -> str:

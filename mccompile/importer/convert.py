@@ -19,7 +19,7 @@ from mccompile.importer.prepare import Prepared, not_tensors
 from mccompile.importer.sequences import Known, require_tensor
 from mccompile.importer.varying import TAKES_EXTENTS
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import UndecidedError, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import BOOL, DTYPES, I64, DType, TensorType
@@ -229,6 +229,8 @@ class _Converter:
             )
         try:
             front_end.convert(view)
+        except UndecidedError as e:
+            raise view.error(f"the node cannot be converted for all of these extents: {e}", e.hint) from e
         except (ArithmeticError, LookupError, TypeError, ValueError) as e:
             raise view.error(
                 f"the node cannot be converted: {e}",

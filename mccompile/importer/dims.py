@@ -78,21 +78,30 @@ def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bi
 
 
 def _extent(value: object, what: str, name: str = "") -> int:
-    """A number, or with a ``name`` to go by a range "1..128" of what is given when the program runs."""
+    """A number, or with a ``name`` to go by a range "1..128" of what is given when the program runs, or "2..128:2" of
+    multiples."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    ends = re.fullmatch(r"\s*(\d*)\s*\.\.\s*(\d*)\s*", value) if isinstance(value, str) else None
+    form = r"\s*(\d*)\s*\.\.\s*(\d*)\s*(?::\s*(\d+)\s*)?"
+    ends = re.fullmatch(form, value) if isinstance(value, str) else None
     if ends and not name:
         raise UsageError(f"{what}: only a named dim may be a range", hint="give one number")
     if ends and not ends[2]:
         raise UsageError(f"{what}: memory is planned for the largest extent, which {value!r} leaves open",
                          hint=f"say where it ends: --dim {name}={ends[1] or 1}..1024")
     if ends:
-        low, high = int(ends[1] or 1), int(ends[2])
+        step = int(ends[3] or 1)
+        low, high = int(ends[1] or step), int(ends[2])
         if not 1 <= low <= high:
             raise UsageError(f"{what}: the range {value!r} is empty or begins below 1")
-        return symbol(identifier(name), low, high)
-    raise UsageError(f"{what} has to be a whole number of at least 0, or a range like 1..128, not {value!r}")
+        if step < 1 or low % step or high % step:
+            least, most = (-(-low // step) * step, high // step * step) if step else (low, high)
+            raise UsageError(f"{what}: the range {value!r} does not begin and end at multiples of its step",
+                             hint=f"say --dim {name}={least}..{most}:{max(step, 1)}")
+        return symbol(identifier(name), low, high, step)
+    raise UsageError(
+        f"{what} has to be a whole number of at least 0, or a range like 1..128 or 32..128:32, not {value!r}"
+    )
 
 
 def _bind_shapes(

@@ -20,6 +20,14 @@ mccompile.ir.dims.UndecidedError: n < 64 depends on n = 1..128
 An axis that may have more than one element is never taken for one of 1, nor for an empty one, whatever it is when the
 program runs: ``n > 1`` and ``bool(n)`` are true, and nothing broadcasts along it.
 
+Of an extent that has a step only the multiples are taken, so that halves are whole, and what was undecided is decided:
+
+>>> h, w = symbol("h", 32, 128), symbol("w", 32, 128, 32)
+>>> (h + 1) // 2 * 2 - h, (w + 1) // 2 * 2 - w, (w // 2 + 1) // 2, ((h + 1) // 2 + 1) // 2
+(2*((h+1)//2)-h, 0, 8*(w//32), ((h+3)//4))
+>>> w, w * 3, w * h
+(w, 3*w, w*h)
+
 Who plans for the bound says so by `bound`; nothing else may take an extent for a number.
 """
 
@@ -29,6 +37,7 @@ import ast
 import functools
 import itertools
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -40,14 +49,34 @@ MAX_TRIED = 2048
 class UndecidedError(ValueError):
     """What was asked of an extent depends on values that are known at run time only."""
 
+    def __init__(self, rule: str, decide: Callable[..., object] | None = None, *numbers: int) -> None:
+        super().__init__(rule)
+        self._decide, self._numbers = decide, numbers
+
+    @property
+    def hint(self) -> str:
+        """What to do: to take multiples only where that is enough."""
+        found = proposal(self._decide, *self._numbers) if self._decide else ""
+        return found or "give each dim that it depends on one number: --dim NAME=N"
+
 
 @dataclass(frozen=True, order=True)
 class Symbol:
-    """A number given when the program runs: by the caller, or by a kernel that counts. ``low`` to ``high``."""
+    """A number given when the program runs: by the caller, or by a kernel that counts. ``low`` to ``high``, which are
+    multiples of ``step`` as all that lies between."""
 
     name: str
     low: int
     high: int
+    step: int = 1
+
+    @property
+    def values(self) -> range:
+        """All that it may be."""
+        return range(self.low, self.high + 1, self.step)
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}" + (f":{self.step}" if self.step > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -124,6 +153,13 @@ class Dim(int):
         rest = polynomial({m: c % other for m, c in self.terms})
         if not isinstance(rest, Dim):
             return whole + rest // other
+        shared = math.gcd(other, *(c for m, c in rest.terms if m))
+        if shared > 1:  # (6 * n + 5) // 4 is (3 * n + 2) // 2
+            return whole + polynomial({m: c // shared for m, c in rest.terms}) // (other // shared)
+        inner = [m[0] for m, c in rest.terms if c == 1 and len(m) == 1 and isinstance(m[0], Quotient)]
+        if inner and isinstance(inner[0], Quotient):  # (n // 2 + 1) // 2 is (n + 2) // 4
+            beside = rest - polynomial({(inner[0],): 1})
+            return whole + (inner[0].of + beside * inner[0].by) // (inner[0].by * other)
         return whole + polynomial({(Quotient(rest, other),): 1})
 
     def __rfloordiv__(self, other: int) -> int:
@@ -161,7 +197,7 @@ class Dim(int):
     def __bool__(self) -> bool:
         if self.low >= 0:
             return True
-        raise UndecidedError(f"whether {self} is 0 depends on {ranges(self)}")
+        raise UndecidedError(f"whether {self} is 0 depends on {ranges(self)}", bool, self)
 
     def _may_exceed(self, other: int) -> bool:
         """Whether it is to be taken for more than 0 or 1, see the module's text."""
@@ -172,7 +208,8 @@ class Dim(int):
             return NotImplemented
         found = rule(*span(self - other))
         if found is None:
-            raise UndecidedError(f"{self} {sign} {other} depends on {ranges(self, other)}")
+            what = f"{self} {sign} {other} depends on {ranges(self, other)}"
+            raise UndecidedError(what, _SIGNS[sign], self, other)
         return found
 
     # -- text ------------------------------------------------------------------------------------------------
@@ -189,9 +226,21 @@ class Dim(int):
         return polynomial, (dict(self.terms),)
 
 
-def symbol(name: str, low: int, high: int) -> int:
-    """The extent of that name; a plain number if its range has one."""
-    return polynomial({(Symbol(name, low, high),): 1})
+_SIGNS: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def symbol(name: str, low: int, high: int, step: int = 1) -> int:
+    """The extent of that name; a plain number if its range has one. With a step it is that times a whole number."""
+    return _extent(Symbol(name, low, high, step))
+
+
+def _extent(s: Symbol) -> int:
+    number = polynomial({(s,): 1})
+    if s.step == 1 or not isinstance(number, Dim):
+        return number
+    return polynomial({(Quotient(number, s.step),): s.step})
 
 
 def identifier(name: str) -> str:
@@ -252,7 +301,7 @@ def _quotient(left: int, right: int) -> int:
         done = _divided(dict(left.terms), dict(right.terms))
         if done is not None:
             return done
-    raise UndecidedError(f"{left} // {right} depends on {ranges(left, right)}")
+    raise UndecidedError(f"{left} // {right} depends on {ranges(left, right)}", operator.floordiv, left, right)
 
 
 def _divided(left: dict[Monomial, int], right: dict[Monomial, int]) -> int | None:
@@ -307,7 +356,50 @@ def symbols(*numbers: int) -> list[Symbol]:
 
 def ranges(*numbers: int) -> str:
     """The symbols of extents with their ranges, for messages."""
-    return ", ".join(f"{s.name} = {s.low}..{s.high}" for s in symbols(*numbers)) or "nothing"
+    return ", ".join(f"{s.name} = {s}" for s in symbols(*numbers)) or "nothing"
+
+
+def proposal(decide: Callable[..., object], *numbers: int) -> str:
+    """A hint of which extents only multiples are to be taken, so that ``decide`` no longer raises UndecidedError for
+    the numbers; empty where that is not enough.
+
+    >>> h = symbol("h", 32, 192)
+    >>> proposal(lambda a, b: a < b, (h + 1) // 2 * 2, h)
+    'take only multiples: --dim h=32..192:2; or give each dim that it depends on one number'
+    """
+    steps = {s: s.step for s in symbols(*numbers)}
+    for atom in (a for n in numbers for m, _ in _terms(n) for a in m if isinstance(a, Quotient)):
+        for s in _symbols_of(atom):
+            steps[s] = math.lcm(steps[s], atom.by)
+    coarse = [
+        Symbol(s.name, -(-s.low // step) * step, s.high // step * step, step)
+        for s, step in steps.items() if step > s.step
+    ]  # fmt: skip
+    if not coarse or any(s.low >= s.high for s in coarse):
+        return ""
+    known = {s.name: _extent(s) for s in (*steps, *coarse)}
+    try:
+        decide(*(_with_symbols(n, known) for n in numbers))
+    except UndecidedError:
+        return ""
+    options = " ".join(f"--dim {s.name}={s}" for s in coarse)
+    return f"take only multiples: {options}; or give each dim that it depends on one number"
+
+
+def _with_symbols(n: int, known: Mapping[str, int]) -> int:
+    """An extent with others for its symbols."""
+    total = 0
+    for m, c in _terms(n):
+        for atom in m:
+            match atom:
+                case Symbol():
+                    c = c * known[atom.name]
+                case Quotient():
+                    c = c * (_with_symbols(atom.of, known) // atom.by)
+                case Least():
+                    c = c * _extreme(_with_symbols(atom.left, known), atom.right, atom.sign)
+        total = total + c
+    return total
 
 
 def value(n: int, values: Mapping[str, int]) -> int:
@@ -332,11 +424,11 @@ def _atom_value(atom: Atom, values: Mapping[str, int]) -> int:
 @functools.lru_cache(maxsize=1 << 14)
 def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
     inner = sorted({s for m, _ in terms for a in m for s in _symbols_of(a)})
-    if math.prod(s.high - s.low + 1 for s in inner) <= MAX_TRIED:
+    if math.prod(len(s.values) for s in inner) <= MAX_TRIED:
         names = [s.name for s in inner]
         tried = [
             _sum(terms, dict(zip(names, at, strict=True)))
-            for at in itertools.product(*(range(s.low, s.high + 1) for s in inner))
+            for at in itertools.product(*(s.values for s in inner))
         ]
         return min(tried), max(tried)
     extremes = [a for m, _ in terms for a in m if isinstance(a, Least)]
@@ -407,12 +499,28 @@ def text(n: int, names: Callable[[str], str] = str, c_code: bool = False) -> str
     blank = " " if c_code else ""
     out = ""
     for m, c in n.terms:
-        factors = [_atom_text(a, names, c_code) for a in m]
+        factors = []
+        for a in m:
+            whole = _stepped(a)
+            if whole is not None and c % whole.step == 0:  # 2 * (n // 2), where n is even
+                factors.append(names(whole.name))
+                c //= whole.step
+            else:
+                factors.append(_atom_text(a, names, c_code))
         if abs(c) != 1 or not m:
             factors.insert(0, str(abs(c)))
         sign = f"{blank}{'-' if c < 0 else '+'}{blank}" if out else "-" if c < 0 else ""
         out += sign + f"{blank}*{blank}".join(factors)
     return out
+
+
+def _stepped(atom: Atom) -> Symbol | None:
+    """The symbol of whose steps an atom is the number."""
+    if isinstance(atom, Quotient):
+        for s in _symbols_of(atom):
+            if s.step == atom.by > 1 and atom.of.terms == (((s,), 1),):
+                return s
+    return None
 
 
 def _atom_text(atom: Atom, names: Callable[[str], str] = str, c_code: bool = False) -> str:
@@ -455,8 +563,8 @@ def _parsed(tree: ast.expr, known: Mapping[str, int]) -> int:
 
 
 def declaration(numbers: Iterable[int]) -> str:
-    """What the head of a text says of the symbols in numbers: `` extents(n=1..128, k=0..20)``; empty without any."""
-    found = ", ".join(f"{s.name}={s.low}..{s.high}" for s in symbols(*numbers))
+    """What the head of a text says of the symbols in numbers: `` extents(n=2..128:2, k=0..20)``; empty without any."""
+    found = ", ".join(f"{s.name}={s}" for s in symbols(*numbers))
     return f" extents({found})" if found else ""
 
 
@@ -464,10 +572,11 @@ def parse_declaration(source: str) -> dict[str, int]:
     """The extents by name from what stands in the parentheses of a `declaration`. Raises ValueError."""
     found: dict[str, int] = {}
     for part in source.split(","):
-        written = re.fullmatch(r"\s*([A-Za-z]\w*)=(\d+)\.\.(\d+)\s*", part)
-        if not written or int(written[2]) >= int(written[3]) or written[1] in found:
+        written = re.fullmatch(r"\s*([A-Za-z]\w*)=(\d+)\.\.(\d+)(?::([1-9]\d*))?\s*", part)
+        low, high, step = (int(n or 1) for n in written.groups()[1:]) if written else (0, 0, 1)
+        if not written or low >= high or low % step or high % step or written[1] in found:
             raise ValueError(f"{part.strip()!r} declares no extent")
-        found[written[1]] = symbol(written[1], int(written[2]), int(written[3]))
+        found[written[1]] = symbol(written[1], low, high, step)
     return found
 
 

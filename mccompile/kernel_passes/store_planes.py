@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mccompile.ir.dims import bound
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, View, whole
 from mccompile.ir.types import TensorType
 from mccompile.ir.types import channels_last as nhwc
@@ -79,7 +80,7 @@ def planes(steps: Iterable[Step]) -> list[Buffer]:
 
 
 def _is_plane(buffer: Buffer) -> bool:
-    _, channels, *space = buffer.type.shape
+    _, channels, *space = map(bound, buffer.type.shape)
     return channels > 1 and max(space) > 1
 
 

@@ -232,4 +232,4 @@ class Import:
         try:
             return self.graph.emit(op, operands, names, origins=(self.node.name,), **bodies)
         except (TypeRuleError, ValueError) as e:
-            raise self.error(str(e)) from e
+            raise self.error(str(e), getattr(e, "hint", "")) from e

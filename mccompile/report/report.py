@@ -172,7 +172,9 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "plan_effort": c.options.plan_effort,
         },
         "notes": list(c.notes),
-        "dims": [{"name": g.name, "low": g.low, "high": g.high, "c_field": g.field} for g in facts.given],
+        "dims": [
+            {"name": g.name, "low": g.low, "high": g.high, "step": g.step, "c_field": g.field} for g in facts.given
+        ],
         "inputs": [_port(p) for p in facts.inputs],
         "outputs": [_port(p) for p in facts.outputs],
         "macs": macs if c.graph.nodes else None,  # unknown where kernels are all that was given

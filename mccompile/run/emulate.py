@@ -24,7 +24,7 @@ from mccompile.run.build import build_program, c_compiler
 from mccompile.run.memory import Array
 from mccompile.targets.target import Target, runs_here
 
-_WRITE, _READ, _INIT, _RUN, _FENCES, _STACK, _CLOCK = range(7)
+_WRITE, _READ, _INIT, _RUN, _FENCES, _STACK, _CLOCK, _EXTENT, _DIMS = range(9)
 _BLOB = 0
 
 FENCE_BYTES = 4 * 1024
@@ -47,11 +47,15 @@ class CrossTools:
 @dataclass(frozen=True)
 class EmulatedNet:
     """A network of a program: the prefix of its functions, in how many memories its arena lies, and the fields of its
-    struct that point to what it is lent: inputs and outputs of the caller, whose places are behind the arenas'."""
+    struct that point to what it is lent: inputs and outputs of the caller, whose places are behind the arenas'. Of a
+    network with run-time extents: those that the caller gives, and the inputs and outputs that have such ones, as
+    its functions name them, with their ranks."""
 
     name: str
     arenas: int = 1
     lent: tuple[str, ...] = ()
+    extents: tuple[str, ...] = ()
+    varying: tuple[tuple[str, int], ...] = ()
 
     @property
     def memories(self) -> int:
@@ -91,7 +95,8 @@ def emulated_main(nets: Sequence[EmulatedNet], align: int, *, board: bool = Fals
         board: for a board; else for an operating system.
         fence: known bytes before and behind each memory (sanitizers, which know its bounds, want none).
     """
-    return indent_c(render("_model/emulated_main.c.j2", nets=nets, align=align, board=board, fence=fence))
+    most = max((rank for n in nets for _, rank in n.varying), default=1)
+    return indent_c(render("_model/emulated_main.c.j2", nets=nets, align=align, board=board, fence=fence, most=most))
 
 
 def build_emulated(
@@ -147,6 +152,15 @@ class Emulator:
             arena[:] = np.frombuffer(self._receive(arena.nbytes), np.uint8)
         return status
 
+    def set_extent(self, number: int, extent: int, net: int = 0) -> int:
+        """Give an extent of a network, by its number in `EmulatedNet.extents`, a value: the status."""
+        return self._status(_EXTENT, net, number, extent)
+
+    def dims(self, number: int, rank: int, net: int = 0) -> tuple[int, ...]:
+        """The extents now of an input or output, by its number in `EmulatedNet.varying`."""
+        self._send(struct.pack("=4I", _DIMS, net, number, 4 * rank))
+        return struct.unpack(f"={rank}i", self._receive(4 * rank))
+
     def broken_fences(self) -> int:
         """Bytes beside the memories of the networks that were overwritten so far."""
         return self._word(_FENCES)
@@ -169,8 +183,8 @@ class Emulator:
     def _write(self, net: int, place: int, data: Array) -> None:
         self._send(struct.pack("=4I", _WRITE, net, place, data.nbytes) + data.tobytes())
 
-    def _status(self, what: int, net: int) -> int:
-        self._send(struct.pack("=4I", what, net, 0, 0))
+    def _status(self, what: int, net: int, place: int = 0, nbytes: int = 0) -> int:
+        self._send(struct.pack("=4I", what, net, place, nbytes))
         code, length = struct.unpack("=iI", self._receive(8))
         self._texts[code] = self._receive(length).decode()
         return int(code)

@@ -161,14 +161,21 @@ class Network:
 
         UsageError for an unknown name or an extent out of its range, and nothing is changed.
         """
-        for name, extent in extents.items():
-            if name not in self.extents:
-                known = f"its run-time extents are {', '.join(self.extents)}" if self.extents else "it has none"
+        before = dict(self.extents)
+        for name in extents:
+            if name not in before:
+                known = f"its run-time extents are {', '.join(before)}" if before else "it has none"
                 raise UsageError(f"{self.name} has no run-time extent {name!r}", hint=known)
+        for name, extent in extents.items():
             if self._set_extent(name, int(extent)):
-                range_ = next(f"{d['low']}..{d['high']}" for d in self.report["dims"] if d["name"] == name)
+                for earlier, old in before.items():
+                    self._set_extent(earlier, old)
+                range_ = next(
+                    f"{d['low']}..{d['high']}" + (f" in steps of {d['step']}" if d["step"] > 1 else "")
+                    for d in self.report["dims"] if d["name"] == name
+                )
                 raise UsageError(f"the extent {name} of {self.name} may be {range_}, not {extent}")
-            self.extents[name] = int(extent)
+        self.extents = before | {name: int(extent) for name, extent in extents.items()}
         self._see_tensors()
 
     def _see_tensors(self, after_run: bool = False) -> None:
@@ -180,17 +187,13 @@ class Network:
         last run, else the bounds."""
         if "extents" not in port or (not counted and port.get("counted")):
             return tuple(port["shape"])
-        if self._emulator is not None:
-            if counted and port.get("counted"):
-                raise CompileError(
-                    f"an emulator does not tell the extents of {port['name']!r}, which the network counts",
-                    hint="run it on the target generic",
-                )
-            return tuple(port["shape"])
-        dims = self.ffi.new("int32_t[]", max(len(port["shape"]), 1))
         role = "output" if any(p["name"] == port["name"] for p in self.report["outputs"]) else "input"
-        getattr(self.lib, f"{self.name}_{role}_{port['c_name']}_dims")(self._net, dims)
-        return tuple(dims)[: len(port["shape"])]
+        asked, rank = f"{role}_{port['c_name']}", len(port["shape"])
+        if self._emulator is not None:
+            return self._emulator.dims(_varying(self.report).index((asked, rank)), rank)
+        dims = self.ffi.new("int32_t[]", max(rank, 1))
+        getattr(self.lib, f"{self.name}_{asked}_dims")(self._net, dims)
+        return tuple(dims)[:rank]
 
     @property
     def input_types(self) -> dict[str, TensorType]:
@@ -245,19 +248,15 @@ class Network:
     def _set_extent(self, name: str, extent: int) -> int:
         """The status of the generated setter."""
         if self._emulator is not None:
-            if extent == self.extents[name]:
-                return 0
-            raise CompileError(
-                f"in an emulator the extent {name} stays at its bound, {self.extents[name]}",
-                hint="run it on the target generic",
-            )
+            return self._emulator.set_extent(list(self.extents).index(name), extent)
         return int(getattr(self.lib, f"{self.name}_set_{name}")(self._net, extent))
 
     def _bind_emulator(self, target: Target, sources: list[Path], flags: list[str], include: Path) -> None:
         self._net = [*self.arenas.values(), *self._lent.values()]
         tools = cross_tools(target)
         align = int(self.report["target"]["align"])
-        net = EmulatedNet(self.name, len(self.arenas), tuple(self._lent))
+        extents = tuple(d["name"] for d in self.report.get("dims", ()))
+        net = EmulatedNet(self.name, len(self.arenas), tuple(self._lent), extents, _varying(self.report))
         if tools.board is None:
             program = build_emulated(tools, net, align, sources, flags, include)
         else:
@@ -355,6 +354,12 @@ def _library(out_dir: Path, names: list[str], flags: list[str], hooks: Hooks | N
 def _is_lent(place: Mapping[str, Any]) -> bool:
     """True of an input or output of the report that is in memory of the caller."""
     return place.get("space") == "caller"
+
+
+def _varying(report: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """The inputs and outputs with extents of the run, as the functions of C name them, and their ranks."""
+    roles = (("input", report["inputs"]), ("output", report["outputs"]))
+    return tuple((f"{role}_{p['c_name']}", len(p["shape"])) for role, ports in roles for p in ports if "extents" in p)
 
 
 def _lent(port: Mapping[str, Any], allocate: Allocate) -> Array:

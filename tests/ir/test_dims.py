@@ -21,14 +21,14 @@ from mccompile.ir.dims import (
     value,
 )
 
-N, M = symbol("n", 1, 6), symbol("m", 0, 4)
+N, M, K = symbol("n", 1, 6), symbol("m", 0, 4), symbol("k", 4, 12, 4)
 
 
 def _drawn(rng: np.random.Generator, depth: int) -> tuple[int, str]:
-    """An extent, and the same as an expression of Python over n and m."""
+    """An extent, and the same as an expression of Python over n, m and k."""
     if depth == 0:
-        pick = int(rng.integers(0, 3))
-        return [(N, "n"), (M, "m"), (k := int(rng.integers(0, 5)), str(k))][pick]
+        pick = int(rng.integers(0, 4))
+        return [(N, "n"), (M, "m"), (K, "k"), (i := int(rng.integers(0, 5)), str(i))][pick]
     (a, one), (b, other) = _drawn(rng, depth - 1), _drawn(rng, depth - 1)
     by = int(rng.integers(1, 5))
     made = [
@@ -45,14 +45,14 @@ def test_arithmetic_is_that_of_numbers(seed: int) -> None:
     for _ in range(60):
         extent, expression = _drawn(rng, int(rng.integers(1, 4)))
         tried = [
-            (value(extent, {"n": n, "m": m}), eval(expression, {"n": n, "m": m, "min": min, "max": max}))
-            for n, m in itertools.product(range(1, 7), range(5))
+            (value(extent, {"n": n, "m": m, "k": k}), eval(expression, {"n": n, "m": m, "k": k, "min": min, "max": max}))
+            for n, m, k in itertools.product(range(1, 7), range(5), (4, 8, 12))
         ]
         assert all(ours == theirs for ours, theirs in tried), expression
         low, high = span(extent)
         assert low <= min(t for _, t in tried), expression
         assert bound(extent) == high >= max(t for _, t in tried), expression
-        assert parse(text(extent), {"n": N, "m": M}) == extent
+        assert parse(text(extent), {"n": N, "m": M, "k": K}) == extent
         assert pickle.loads(pickle.dumps(extent)) == extent
 
 
@@ -78,7 +78,17 @@ def test_what_may_be_more_than_one_is_taken_for_more() -> None:
     assert not isinstance(symbol("k", 3, 3), Dim)
 
 
-@pytest.mark.parametrize("written", ["k", "n +", "n.m", "f(n)", "n / 2", ""])
+def test_what_is_undecided_proposes_multiples() -> None:
+    h, w = symbol("h", 32, 200), symbol("w", 8, 64)
+    with pytest.raises(UndecidedError) as raised:
+        assert ((h + 1) // 2 + 1) // 2 * 4 > h
+    assert raised.value.hint.startswith("take only multiples: --dim h=32..200:4; or ")
+    with pytest.raises(UndecidedError) as raised:
+        assert h // 2 > w  # multiples do not help
+    assert raised.value.hint.startswith("give each dim")
+
+
+@pytest.mark.parametrize("written", ["j", "n +", "n.m", "f(n)", "n / 2", ""])
 def test_text_that_is_no_extent(written: str) -> None:
     with pytest.raises(ValueError):
         parse(written, {"n": N})

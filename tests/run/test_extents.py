@@ -219,6 +219,17 @@ def test_an_extent_out_of_its_range_is_refused(tmp_path: Path) -> None:
         network.set_extents({"m": 1})
 
 
+def test_a_refused_extent_changes_no_other(tmp_path: Path) -> None:
+    onnx.save(_positions(), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": "1..3", "s": "1..12"})
+    network = mccompile.load(tmp_path / "out")
+    for wrong in ({"n": 2, "s": 13}, {"n": 2, "m": 1}):
+        with pytest.raises(UsageError):
+            network.set_extents(wrong)
+        assert network.inputs["ids"].shape == (3, 12)
+        assert network.run({"ids": np.zeros((3, 12), np.int64)})["rows"].shape == (3, 12)
+
+
 @pytest.mark.parametrize(
     ("given", "rule"),
     [("1..", "leaves open"), ("5..2", "is empty"), ("0..3", "begins below 1"), ("a..b", "whole number")],

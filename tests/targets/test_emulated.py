@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import mccompile
@@ -25,7 +26,7 @@ from tests.ops.test_operators import CASES
 from tests.support.harness import build
 from tests.support.opcases import CaseLibrary, agreement, case_inputs, compile_case, mismatch
 from tests.support.real_models import RealModel, real_models
-from tests.support.small_models import write_model
+from tests.support.small_models import Maker, write_model
 from tests.support.targets import BARE, EMULATED, NARROW, needs_target
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
@@ -108,6 +109,20 @@ def test_check_builds_and_emulates(name: str, target: str, tmp_path: Path) -> No
     result = check(write_model(name, tmp_path), Options(target=target))
     assert result.ok, result.lines()
     assert len(result.runs) == 2
+
+
+def test_check_at_both_ends_of_run_time_extents(tmp_path: Path) -> None:
+    """Those of the caller are sent to the emulator, those that the network counts fetched from there."""
+    m = Maker()
+    x = m.input("x", ["n", 7])
+    kept = m.node("Relu", [m.node("Sub", [x, m.const(np.float32(0.5))])])
+    m.node("Transpose", [m.node("NonZero", [kept])], "pairs", perm=[1, 0])
+    m.node("MatMul", [x, m.weight((7, 3))], "y")
+    onnx.save(m.model(["y", "pairs"]), tmp_path / "net.onnx")
+    for target in (EMULATED[0], "cortex-m4"):
+        result = check(tmp_path / "net.onnx", Options(target=foreign(target), dims={"n": "2..9"}))
+        assert result.ok, result.lines()
+        assert [r.label.partition(", ")[2] for r in result.runs] == ["seed 0, n=9", "seed 1, n=2"]
 
 
 def test_check_in_two_memories(tmp_path: Path) -> None:
