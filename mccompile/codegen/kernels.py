@@ -100,8 +100,11 @@ class KernelPool:
 def _fill(step: Fill, external: bool) -> Rendered:
     view = BoundView("y0", step.view)
     value = view.uses.say(literal(step.value, view.dtype))
-    head = Head(KERNEL_NAME, f"{view.ctype} *{view.name}", external=external)
-    text = render("fill/generic.c.j2", head=head.definition, k=KernelContext, y=view, value=value)
+    count = ", int32_t count" if step.view.varies else ""
+    if count and (step.view.offset != 0 or step.view.count != whole(step.view.buffer).count):
+        raise InternalError(f"only a part of {step.view.buffer.name} is to be filled, whose extents vary")
+    head = Head(KERNEL_NAME, f"{view.ctype} *{view.name}{count}", external=external)
+    text = render("fill/generic.c.j2", head=head.definition, k=KernelContext, y=view, value=value, varies=bool(count))
     return Rendered(head, text, frozenset(view.uses.names))
 
 
@@ -145,7 +148,8 @@ class _Step:
 
 def _rendered(step: Call | Fill, plain: frozenset[int], target: Target, external: bool) -> _Step:
     if isinstance(step, Fill):
-        return _Step(step, _fill(step, external), (step.view,))
+        numbers = (step.view.count,) if step.view.varies else ()
+        return _Step(step, _fill(step, external), (step.view,), numbers)
     context, made = _call(step, plain, target, external)
     scratch = () if step.scratch is None else (_scratch_view(step),)
     pointers = (*(v for _, v in context.pointers()), *scratch)

@@ -11,7 +11,7 @@ import numpy as np
 from mccompile.importer import control, sequences
 from mccompile.importer.branch import Captures, emit_if, refused
 from mccompile.importer.empty import without_empty_operands
-from mccompile.importer.extents import Numbers, asked, computed
+from mccompile.importer.extents import Numbers, asked, computed, written
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, RANDOM, fold_node, grows_much
 from mccompile.importer.narrow import HELD_IN, held, keeps_type, require_readable
 from mccompile.importer.ports import packed, port_type, unpacked
@@ -180,10 +180,11 @@ class _Converter:
     def _of_extents(self, node: OnnxNode, inputs: list[Value | None]) -> bool:
         """Whether the node is arithmetic on extents that vary; its output is that of an `extents` then, or known."""
         first = inputs[0] if inputs else None
-        if first is None:
+        found = written(node) if first is None else asked(node, first.shape)
+        if first is None and found is None:
             return False
-        found = asked(node, first.shape)
         if found is None:
+            assert first is not None
             if not any(v in self.varying for v in inputs):
                 return False
             known = [self._numbers(v) for v in inputs]
@@ -267,7 +268,7 @@ class _Converter:
 
 def _numbers_type(node: OnnxNode, inputs: list[Value | None]) -> DType:
     """The element type of what a node makes of extents."""
-    if node.op_type in ("Shape", "Size"):
+    if node.op_type in ("Shape", "Size", "Constant"):
         return I64
     if node.op_type == "Cast":
         return DTYPES[dtype_name(node.attrs["to"])]  # type: ignore[arg-type]

@@ -39,6 +39,13 @@ def asked(node: OnnxNode, shape: Sequence[int]) -> Numbers | None:
     return _objects(shape[chosen])
 
 
+def written(node: OnnxNode) -> Numbers | None:
+    """The numbers of a Constant, as expansions write extents; None for other operators and constants."""
+    value = node.attrs.get("value")
+    held = node.op_type == "Constant" and isinstance(value, np.ndarray) and value.dtype == object
+    return value if held and isinstance(value, np.ndarray) else None
+
+
 def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = False) -> Numbers | None:
     """What a node makes of numbers; None if it is no arithmetic on shapes, or depends on what varies. ``floats``:
     they are floats, whose quotients are not rounded."""

@@ -195,7 +195,7 @@ class Dim(int):
         return self._decided(">=", other, lambda low, high: True if low >= 0 else False if high < 0 else None)
 
     def __bool__(self) -> bool:
-        if self.low >= 0:
+        if self.low >= 0 or bound(self) < 0:
             return True
         raise UndecidedError(f"whether {self} is 0 depends on {ranges(self)}", bool, self)
 
@@ -229,6 +229,13 @@ class Dim(int):
 _SIGNS: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+
+
+def require_equal(left: int, right: int) -> None:
+    """UndecidedError where it depends on values that are known at run time only whether two extents are equal."""
+    difference = left - right
+    if isinstance(difference, Dim) and difference.low <= 0 <= bound(difference):
+        raise UndecidedError(f"whether {left} is {right} depends on {ranges(left, right)}", require_equal, left, right)
 
 
 def symbol(name: str, low: int, high: int, step: int = 1) -> int:

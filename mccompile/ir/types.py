@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.dims import bound, value, varies
+from mccompile.ir.dims import bound, require_equal, value, varies
 from mccompile.ir.errors import InternalError
 
 
@@ -231,6 +231,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     for shape in shapes:
         for i, extent in enumerate(shape, rank - len(shape)):
             if extent != 1 and out[i] not in (1, extent):
+                require_equal(extent, out[i])
                 raise ValueError(f"shapes {', '.join(str(list(s)) for s in shapes)} do not broadcast")
             if extent != 1:
                 out[i] = extent

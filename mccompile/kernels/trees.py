@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import I32
 from mccompile.kernels.variant import Builder, Offer, Variant
@@ -35,6 +36,10 @@ class TreeEnsembleGeneric(Variant):
     kernel = "tree_ensemble.generic"
     params = Together
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        """Rows may be as many as they are; their features are held beside what is compared with them."""
+        return not varies(node.inputs[0].shape[1:])
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         return next(self.offers(node, target, constants), f"{self.kernel} carries no prologue")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from mccompile.ir.affine import Move, box
+from mccompile.ir.dims import require_equal
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
@@ -36,6 +37,9 @@ class Concat(Movement):
         first, a = known[0], self.axis
         for t in known[1:]:
             same = t.rank == first.rank and t.dtype == first.dtype
+            for i, e in enumerate(first.shape if same else ()):
+                if i != a:
+                    require_equal(t.shape[i], e)
             if not same or any(i != a and t.shape[i] != e for i, e in enumerate(first.shape)):
                 raise TypeRuleError(f"{first} and {t} cannot be joined along axis {a}")
         extent = sum(t.shape[a] for t in known)

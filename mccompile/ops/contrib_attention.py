@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mccompile.ir.dims import varies
 from mccompile.ops.expansion import CONTRIB, Expansion
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd, compositions
@@ -49,11 +50,26 @@ class _Heads:
 
     def mask_future(self, window: int = -1) -> None:
         """No query reads keys behind its own, nor those ``window`` or more before."""
+        if varies((self.queries, self.keys)):
+            self._mask_counted_future(window)
+            return
         row = np.arange(self.queries)[:, None] + self.keys - self.queries
         column = np.arange(self.keys)
         kept = (column <= row) & ((column > row - window) if window > 0 else True)
         mask = np.where(kept, 0.0, max(_LOWEST, float(np.finfo(self.dtype).min))).astype(self.dtype)
         self.masks.append(self.e.constant(mask, "future"))
+
+    def _mask_counted_future(self, window: int) -> None:
+        """The same, where the numbers of queries or keys are known at run time only."""
+        e = self.e
+        ends = e.counted(self.keys - self.queries, self.keys, "rows")
+        row = e.add("Unsqueeze", [ends, e.ints([1], "rows.axis")], "row")
+        column = e.counted(0, self.keys, "every_column")
+        kept = e.add("LessOrEqual", [column, row], "not_behind")
+        if window > 0:
+            first = e.add("Sub", [row, e.number(window, "window")], "before")
+            kept = e.add("And", [kept, e.add("Greater", [column, first], "in_window")], "kept")
+        self.mask_where(kept, _LOWEST, "future")
 
     def mask_padding(self, i: int, value: float) -> None:
         """Input ``i`` says which keys count: [B, L] or [B, S, L] by 0 and 1, [B] how many, [2 B] from where, too."""
@@ -65,7 +81,7 @@ class _Heads:
             return
         if shape not in ((b,), (2 * b,)):
             raise e.n.error(f"a mask {e.n.input(i).type} is not supported for {b} samples of {length} keys")
-        column = e.cast(e.constant(np.arange(length), "column"), e.n.input(i).dtype.name, "columns")
+        column = e.cast(e.counted(0, length, "column"), e.n.input(i).dtype.name, "columns")
         both = shape == (2 * b,)
         ends = e.sliced(e.name(i), 0, 0, b, "ends") if both else e.name(i)
         below = e.add("Less", [column, e.reshaped(ends, [b, 1, 1, 1], "end")], "before_end")
@@ -242,7 +258,7 @@ def _group_query(n: Import) -> None:
         names = [e.name(i) for i in range(3)]
     q, k, v = (h.split(x, c, size, name) for x, c, name in zip(names, (heads, shared, shared), "qkv", strict=True))
     if n.flag("do_rotary"):
-        places = e.name(9) or e.constant(np.tile(np.arange(past, past + queries), (batch, 1)), "places")
+        places = e.name(9) or _repeated_places(e, past, queries, batch)
         how = {"interleaved": int(n.flag("rotary_interleaved"))}
         q, k = (e.add("RotaryEmbedding", [x, e.name(7), e.name(8), places], f"{name}.turned", **how)
                 for x, name in ((q, "q"), (k, "k")))  # fmt: skip
@@ -257,6 +273,12 @@ def _group_query(n: Import) -> None:
     e.bind(1, k)
     e.bind(2, v)
     e.finish()
+
+
+def _repeated_places(e: Expansion, first: int, count: int, batch: int) -> str:
+    """The places of ``count`` elements, the same for each sample: [batch, count]."""
+    once = e.counted(first, first + count, "steps")
+    return e.add("Expand", [once, e.ints([batch, count], "places.shape")], "every_step")
 
 
 def _repeated(e: Expansion, x: str, shape: tuple[int, int, int, int, int], name: str) -> str:
@@ -277,7 +299,7 @@ def _rotary(n: Import) -> None:
     batch, length = shape[0], shape[-2] if len(shape) == 4 else shape[1]
     places = e.name(1)
     if n.input(1).shape != (batch, length):
-        steps = e.constant(np.tile(np.arange(length), (batch, 1)), "steps")
+        steps = _repeated_places(e, 0, length, batch)
         places = e.add("Add", [e.reshaped(places, [1, 1], "begin"), steps], "places")
     heads, size = n.attr("num_heads", 0), n.attr("rotary_embedding_dim", 0)
     if len(shape) == 3 and not heads:

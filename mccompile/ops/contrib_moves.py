@@ -47,7 +47,9 @@ def _unfold(n: Import) -> None:
     count = (shape[dim] - size) // step + 1
     if size < 1 or step < 1 or count < 1:
         raise n.error(f"windows of {size}, {step} apart, do not fit an axis of {shape[dim]}")
-    places = e.constant(np.arange(count)[:, None] * step + np.arange(size), "places")
+    firsts = e.add("Mul", [e.counted(0, count, "windows.count"), e.number(step, "step")], "firsts")
+    first = e.add("Unsqueeze", [firsts, e.ints([1], "firsts.axis")], "first")
+    places = e.add("Add", [first, e.counted(0, size, "within")], "places")
     found = e.add("Gather", [e.name(0), places], "windows", axis=dim)
     rank = len(shape) + 1
     e.last("Transpose", [found], n.node.outputs[0], perm=(*(a for a in range(rank) if a != dim + 1), dim + 1))

@@ -62,7 +62,7 @@ def _embed(n: Import) -> None:
         raise n.error(f"words {ids.type} are not [batch, sequence]")
     batch, length = ids.shape
     total = e.add("Gather", [e.name(2), e.name(0)], "words", axis=0)
-    places = e.name(8) or e.ints(range(length), "places")
+    places = e.name(8) or e.counted(0, length, "places")
     total = e.add("Add", [total, e.add("Gather", [e.name(3), places], "positions", axis=0)], "placed")
     if n.optional(1) is not None:
         total = e.add("Add", [total, e.add("Gather", [e.name(4), e.name(1)], "segments", axis=0)], "total")
@@ -71,7 +71,7 @@ def _embed(n: Import) -> None:
         mask = [e.cast(e.name(7), "i32", "mask"), e.ints([1], "axis")]
         e.bind(1, e.add("ReduceSum", mask, "counted", keepdims=0))
     else:
-        e.bind(1, e.constant(np.zeros(batch, np.int32), "no_mask"))
+        e.bind(1, e.filled(np.zeros((), np.int32), [batch], "no_mask"))
     e.bind(2, total)
     e.finish()
 

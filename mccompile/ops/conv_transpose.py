@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mccompile.ir.affine import combine, loop
+from mccompile.ir.dims import maximum, span, varies
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
@@ -85,7 +86,7 @@ class ConvTranspose(Op):
         if x.shape[1] != w.shape[0] or x.shape[1] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
         spatial = self.output(x.shape[2:], w.shape[2:])
-        if min(spatial) < 1:
+        if any(span(e)[0] < 1 for e in spatial):
             raise TypeRuleError(f"pads {list(self.pads)} leave nothing of the result")
         return (TensorType(x.dtype, (x.shape[0], w.shape[1] * self.groups, *spatial)),)
 
@@ -190,6 +191,9 @@ def import_conv_transpose(n: Import) -> None:
         raise n.error("strides and dilations must be positive, pads and output_padding not negative")
     whole = natural_extents(x.shape[2:], kernel, strides, dilations, more)
     pads, more = _resolve_pads(n, whole, strides, pads, more)
+    if varies((*pads, *more)) or w.type.varies:
+        raise n.error("pads, output_padding and weights have to be known when the network is compiled",
+                      "leave output_shape out, or give each dim that it depends on one number: --dim NAME=N")  # fmt: skip
     op = ConvTranspose(strides, pads, dilations, more, n.attr("group", 1))
     emit_with_bias(n, op, [x, w], n.optional(2), rank + 2)
 
@@ -209,8 +213,8 @@ def _resolve_pads(
     target = wanted[-rank:] if wanted else tuple(e * s for e, s in zip(spatial, strides, strict=True))
     if len(target) != rank:
         raise n.error(f"output_shape {list(wanted)} does not match a kernel of {rank} axes")
-    cut = [max(e - t, 0) for e, t in zip(whole, target, strict=True)]
+    cut = [maximum(e - t, 0) for e, t in zip(whole, target, strict=True)]
     large, small = tuple(c - c // 2 for c in cut), tuple(c // 2 for c in cut)
     if wanted:
-        more = tuple(m + max(t - e, 0) for m, e, t in zip(more, whole, target, strict=True))
+        more = tuple(m + maximum(t - e, 0) for m, e, t in zip(more, whole, target, strict=True))
     return (small + large if auto == "SAME_UPPER" else large + small), more

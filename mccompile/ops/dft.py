@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.folding import Arrays, Attributes, Folding, present
@@ -171,6 +172,9 @@ def import_dft(n: Import) -> None:
     mirrored = inverse and onesided
     available = x.shape[axis]
     length = _number(n, 1, "dft_length", 2 * (available - 1) if mirrored else available)
+    if varies((available, length)):
+        raise n.error("the points of a transform have to be as many in each run",
+                      "give each dim that they depend on one number: --dim NAME=N")  # fmt: skip
     if length < 1:
         raise n.error(f"a transform of {length} points")
     given = min(available, length // 2 + 1 if mirrored else length)
@@ -208,6 +212,9 @@ def import_stft(n: Import) -> None:
     window = n.optional(2)
     step = _number(n, 1, "frame_step", 1)
     length = _number(n, 3, "frame_length", available if window is None else window.shape[0])
+    if varies((length,)):
+        raise n.error("frames have to have as many points in each run",
+                      "give each dim that they depend on one number: --dim NAME=N")  # fmt: skip
     if not 1 <= length <= available or step < 1 or (window is not None and window.shape != (length,)):
         raise n.error(f"frames of {length} points every {step} do not fit {x.type} and the window")
     frames = (available - length) // step + 1

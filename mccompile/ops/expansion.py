@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from mccompile.ir.dims import varies
 from mccompile.ir.scalar import Array
 from mccompile.onnxio import OnnxNode, dtype_number
 from mccompile.onnxio.model import AttrValue
@@ -46,9 +47,28 @@ class Expansion:
         """A constant of the expansion."""
         return self.add("Constant", [], suffix, value=array)
 
+    def number(self, value: int, suffix: str) -> str:
+        """A whole number, which may be an extent that is known at run time only."""
+        return self.constant(np.array(value, _type_of((value,))), suffix)
+
     def ints(self, values: Iterable[int], suffix: str) -> str:
-        """A constant vector: a shape, axes, starts."""
-        return self.constant(np.array(list(values), np.int64), suffix)
+        """A vector of whole numbers, some of which may be extents that are known at run time only: a shape, starts."""
+        given = tuple(values)
+        return self.constant(np.array(given, _type_of(given)), suffix)
+
+    def counted(self, start: int, stop: int, suffix: str) -> str:
+        """The whole numbers from ``start`` to before ``stop``."""
+        if not varies((start, stop)):
+            return self.constant(np.arange(start, stop), suffix)
+        ends = [self.number(n, f"{suffix}.{what}") for n, what in ((start, "start"), (stop, "stop"), (1, "step"))]
+        return self.add("Range", ends, suffix)
+
+    def filled(self, value: Array, shape: Iterable[int], suffix: str) -> str:
+        """The one element ``value`` in a shape."""
+        given = tuple(shape)
+        if not varies(given):
+            return self.constant(np.full(given, value), suffix)
+        return self.add("ConstantOfShape", [self.ints(given, f"{suffix}.shape")], suffix, value=value.reshape(1))
 
     def cast(self, x: str, dtype: str, suffix: str) -> str:
         return self.add("Cast", [x], suffix, to=dtype_number(dtype))
@@ -69,3 +89,8 @@ class Expansion:
 
     def finish(self) -> None:
         self.n.expand(self.nodes)
+
+
+def _type_of(numbers: tuple[int, ...]) -> type:
+    """The element type of an array of numbers: objects where an extent is among them."""
+    return object if varies(numbers) else np.int64

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
+import numpy as np
+
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import identifier, symbol, symbols
+from mccompile.ir.dims import Dim, identifier, symbol, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.types import DType
 from mccompile.onnxio.model import OnnxNode
 from mccompile.onnxio.schema import attribute_default
+from mccompile.ops.iota import Iota
 from mccompile.ops.map import Map
 from mccompile.ops.reshape import Reshape
 
@@ -185,6 +189,12 @@ class Import:
         names = [n or f"{self.node.name}.unused{i}" for i, n in enumerate(self.node.outputs)]
         results = self._emit(op, operands, names, extras=extras, pre=pre, post=post)
         self.outputs = list(results[: len(self.node.outputs)])
+
+    def steps(self, count: int, dtype: DType, suffix: str, start: int = 0) -> Value:
+        """The whole numbers from ``start`` on, ``count`` of them, which may be known at run time only."""
+        if not isinstance(count, Dim):
+            return self.constant(suffix, np.arange(start, start + count).astype(dtype.numpy))
+        return self.inner(Iota(start, 1, count, dtype.name), [], suffix)
 
     def map(self, body: ex.Expr, operands: Sequence[Value], suffix: str) -> Value:
         """``body`` over operands of equal element types; constants are folded."""

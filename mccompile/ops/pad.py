@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 
 from mccompile.ir.affine import Move, box
+from mccompile.ir.dims import Dim, span
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Arrays, Attributes, Folding, present
@@ -43,9 +44,11 @@ class Pad(Movement):
         begin, end = self.pads[: x.rank], self.pads[x.rank :]
         if len(self.pads) != 2 * x.rank or min(self.pads, default=0) < 0:
             raise TypeRuleError(f"pads {list(self.pads)} do not fit {x}")
-        wide = any(max(b, e) >= d for b, e, d in zip(begin, end, x.shape, strict=True) if b or e)
-        if self.mode == "reflect" and wide:
+        axes = list(zip(begin, end, x.shape, strict=True))
+        if self.mode == "reflect" and any(max(b, e) >= span(d)[0] for b, e, d in axes if b or e):
             raise TypeRuleError(f"reflection by {list(self.pads)} is wider than {x}")
+        if self.mode == "wrap" and any(isinstance(d, Dim) and (b or e) for b, e, d in axes):
+            raise TypeRuleError("an extent that is known at run time only cannot be wrapped around")
         return (TensorType(x.dtype, tuple(b + d + e for b, d, e in zip(begin, x.shape, end, strict=True))),)
 
     def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:

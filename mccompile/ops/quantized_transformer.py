@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from mccompile.ir.dims import varies
 from mccompile.onnxio import OnnxNode
 from mccompile.onnxio.model import AttrValue
 from mccompile.ops.expansion import CONTRIB
@@ -38,7 +39,7 @@ def _attention(n: Import) -> None:
     parts = tuple(f"{base}.{part}" for part in ("queries", "keys", "values"))
     split: dict[str, AttrValue] = {"axis": -1, "num_outputs": 3}
     e.nodes.append(OnnxNode("Split", (joined,), parts, "", f"{base}.split", split, n.node.index))
-    apart = e.constant(np.array([batch, steps, heads, length], np.int64), "apart")
+    apart = e.ints([batch, steps, heads, length], "apart")
     q, k, v = (e.add("Reshape", [part, apart], f"{i}.apart") for i, part in enumerate(parts))
     q, v = (e.add("Transpose", [part], f"{s}.heads", perm=(0, 2, 1, 3)) for s, part in (("q", q), ("v", v)))
     k = e.add("Transpose", [k], "k.heads", perm=(0, 2, 3, 1))
@@ -48,7 +49,7 @@ def _attention(n: Import) -> None:
         scores = e.add("Add", [scores, mask], f"masked{len(e.nodes)}")
     mixed = e.add("MatMul", [e.add("Softmax", [scores], "shares", axis=-1), v], "mixed")
     together = e.add("Transpose", [mixed], "together", perm=(0, 2, 1, 3))
-    e.last("Reshape", [together, e.constant(np.array([batch, steps, heads * length], np.int64), "shape")], base)
+    e.last("Reshape", [together, e.ints([batch, steps, heads * length], "shape")], base)
     e.finish()
 
 
@@ -63,8 +64,13 @@ def _masks(e: Contrib, batch: int, steps: int) -> list[str]:
     n, found = e.n, []
     filtered = np.float32(n.attr("mask_filter_value", FILTERED))
     if n.flag("unidirectional"):
-        behind = np.triu(np.full((1, 1, steps, steps), filtered, np.float32), 1)
-        found.append(e.constant(behind, "behind"))
+        if varies((steps,)):
+            column = e.counted(0, steps, "steps")
+            row = e.add("Unsqueeze", [column, e.ints([1], "steps.axis")], "row")
+            values = [e.constant(np.array(v, np.float32), f"add{i}") for i, v in enumerate((filtered, 0))]
+            found.append(e.add("Where", [e.add("Greater", [column, row], "is_behind"), *values], "behind"))
+        else:
+            found.append(e.constant(np.triu(np.full((1, 1, steps, steps), filtered, np.float32), 1), "behind"))
     mask = n.optional(5)
     if mask is None:
         return found
@@ -72,10 +78,10 @@ def _masks(e: Contrib, batch: int, steps: int) -> list[str]:
     shapes[(batch, steps, steps)] = (batch, 1, steps, steps)
     if mask.shape not in shapes:
         raise n.error(f"a mask {mask.type} is not supported", "lengths [B], and masks [B, S] and [B, S, S] are")
-    shape = e.constant(np.array(shapes[mask.shape], np.int64), "mask.shape")
+    shape = e.ints(shapes[mask.shape], "mask.shape")
     wide = e.add("Reshape", [e.name(5), shape], "mask.wide")
     if mask.type.rank == 1:  # how many keys there are
-        places = e.constant(np.arange(steps, dtype=np.int32).reshape(1, 1, 1, steps), "places")
+        places = e.cast(e.counted(0, steps, "places"), "i32", "columns")
         kept = e.add("Less", [places, wide], "mask.kept")
     else:
         kept = e.add("Greater", [wide, e.constant(np.array(0, np.int32), "none")], "mask.kept")
@@ -92,7 +98,7 @@ def _embed(n: Import) -> None:
         return e.add("DequantizeLinear", [name, e.name(6 + i), e.name(11 + i)], f"real{i}")
 
     words = real(2, e.add("Gather", [e.name(2), e.name(0)], "words", axis=0))
-    ends = [e.constant(np.array([at], np.int64), suffix) for at, suffix in ((0, "first"), (steps, "steps"))]
+    ends = [e.ints([at], suffix) for at, suffix in ((0, "first"), (steps, "steps"))]
     total = e.add("Add", [words, real(3, e.add("Slice", [e.name(3), *ends], "places"))], "placed")
     if n.optional(1) is not None and n.optional(4) is not None:
         kinds = real(4, e.add("Gather", [e.name(4), e.name(1)], "segments", axis=0))
@@ -107,7 +113,7 @@ def _embed(n: Import) -> None:
 def _lengths(e: Contrib, out: str) -> None:
     """How many tokens of each sequence the mask has; 0 where there is none."""
     if e.n.optional(7) is None:
-        e.last("Identity", [e.constant(np.zeros(e.n.input(0).shape[:1], np.int32), "lengths")], out)
+        e.last("Identity", [e.filled(np.zeros((), np.int32), e.n.input(0).shape[:1], "lengths")], out)
     else:
         axes = e.constant(np.array([1], np.int64), "axes")
         e.last("ReduceSum", [e.name(7), axes], out, f"{e.n.node.name}.lengths", keepdims=0)

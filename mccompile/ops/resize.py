@@ -10,6 +10,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Move, combine, loop
+from mccompile.ir.dims import Dim, UndecidedError, span, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, constant, hull, zero_or_free
@@ -20,6 +21,7 @@ from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
+from mccompile.ops.resize_run_time import run_time_table
 from mccompile.ops.resize_tables import CROP, MODES, NEAREST_MODES, AxisTable, Sampling, axis_table
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice
@@ -183,27 +185,72 @@ def _resized_bytes(attrs: Attributes, arrays: Arrays) -> int:
 @onnx_op("Resize", sample=_sample, tolerance={"f32": 3e-6, "f16": 2e-3}, folding=Folding(_resized_bytes, sized=True))
 def import_resize(n: Import) -> None:
     x, extrapolated = n.input(0), n.attr("extrapolation_value", 0.0)
-    tables = _tables(n)
-    x, tables = _as_movement(n, x, tables, n.attr("mode", "nearest") == "nearest")
-    if not tables:
+    tables, changing = _tables(n)
+    weighted = n.attr("mode", "nearest") != "nearest"
+    x, tables = _as_movement(n, x, tables, not weighted)
+    if not weighted:
+        x, changing = _as_repeats(n, x, changing)
+    axes = tuple(sorted((*tables, *changing)))
+    if not axes:
         n.bind(0, x)
         return
-    axes = tuple(sorted(tables))
-    chosen = [tables[a] for a in axes]
-    weighted = n.attr("mode", "nearest") != "nearest"
     whole = weighted and not x.dtype.is_float
     compute = F32 if whole else x.dtype.compute
-    operands = [x, *(n.constant("index", t.index) for t in chosen)]
-    if weighted:
-        operands += [n.constant("weight", t.weight.astype(compute.numpy)) for t in chosen]
-    partial = any((t.index < 0).any() for t in chosen)
+    indices, weights = [], list[Value]()
+    for a in axes:
+        if a in tables:
+            indices.append(n.constant("index", tables[a].index))
+            weights.append(n.constant("weight", tables[a].weight.astype(compute.numpy)))
+        else:
+            c = changing[a]
+            index, weight = run_time_table(n, c.sampling, c.extent, c.out, c.scale, compute, f"axis{a}")
+            indices.append(index)
+            weights += [weight] if weight is not None else []
+    operands = [x, *indices, *(weights if weighted else ())]
+    partial = any((t.index < 0).any() for t in tables.values())
     op = Resize(axes, weighted, partial, extrapolated if partial else 0.0)
     bodies = ex.convert(ex.acc(x.dtype), F32), ex.convert(ex.acc(F32), x.dtype)
     n.emit(op, operands, pre={0: bodies[0]} if whole else {}, post={0: bodies[1]} if whole else {})
 
 
-def _tables(n: Import) -> dict[int, AxisTable]:
-    """The tables of the axes that change."""
+@dataclass(frozen=True)
+class _Changing:
+    """An axis that changes from an extent to another, one of which is known at run time only. ``scale`` None: their
+    quotient."""
+
+    sampling: Sampling
+    extent: int
+    out: int
+    scale: float | None
+
+    def factor(self) -> int:
+        """How often each element is repeated, for any extent; 0 where it is no such thing."""
+        if self.scale is None or self.scale != int(self.scale) or self.out != self.extent * int(self.scale):
+            return 0
+        count, (low, high) = int(self.scale), span(self.extent)
+        for extent in range(low, high + 1) if high - low < _MOST_TRIED else (low, high):
+            index = axis_table(self.sampling, extent, extent * count, self.scale).index[:, 0]
+            if not np.array_equal(index, np.arange(extent * count) // count):
+                return 0
+        return count
+
+
+_MOST_TRIED = 256
+"""Of longer ranges of extents the ends are looked at: the coordinates do not depend on what lies behind them."""
+
+
+def _as_repeats(n: Import, x: Value, changing: dict[int, _Changing]) -> tuple[Value, dict[int, _Changing]]:
+    """As `_as_movement` for axes that are known at run time only."""
+    counts, left = [1] * len(x.shape), dict(changing)
+    for a, c in changing.items():
+        if factor := c.factor():
+            counts[a] = factor
+            del left[a]
+    return (n.inner(Repeat(tuple(counts)), [x], "repeats") if len(left) < len(changing) else x), left
+
+
+def _tables(n: Import) -> tuple[dict[int, AxisTable], dict[int, _Changing]]:
+    """The tables of the axes that change; and those axes whose tables are known at run time only."""
     x = n.input(0)
     rank = len(x.shape)
     mode, transform = n.attr("mode", "nearest"), n.attr("coordinate_transformation_mode", "half_pixel")
@@ -220,21 +267,59 @@ def _tables(n: Import) -> dict[int, AxisTable]:
         if len(roi) != 2 * len(axes):
             raise n.error(f"roi of {len(roi)} numbers does not fit {len(axes)} axes")
     if extents == [x.shape[a] for a in axes] and transform != CROP:
-        return {}  # onnxruntime copies, even where a scale of 1.1 would resample to the same extent
-    found = {}
+        return {}, {}  # onnxruntime copies, even where a scale of 1.1 would resample to the same extent
+    found, changing = dict[int, AxisTable](), dict[int, _Changing]()
     for i, a in enumerate(axes):
         sampling = Sampling(
             mode, transform, nearest, n.attr("cubic_coeff_a", -0.75), n.flag("exclude_outside"),
             n.flag("antialias"), roi[i], roi[len(axes) + i],
         )  # fmt: skip
-        table = axis_table(sampling, x.shape[a], extents[i], scales[i])
+        if varies((x.shape[a], extents[i])):
+            if x.shape[a] != extents[i] or scales[i] != 1:
+                changing[a] = _Changing(sampling, x.shape[a], extents[i], scales[i])
+            continue
+        scale = scales[i]
+        assert scale is not None
+        table = axis_table(sampling, x.shape[a], extents[i], scale)
         if not table.is_identity(x.shape[a]):
             found[a] = table
-    return found
+    return found, changing
 
 
-def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float], list[int]]:
-    """Scale (f32) and result extent per axis of ``axes``, from whichever of scales and sizes is given."""
+def _scaled(n: Import, extent: int, factor: np.float32) -> int:
+    """The extent that a scale makes of one: a fraction of powers of two of one that is known at run time only."""
+    if not isinstance(extent, Dim):
+        return int(np.floor(factor * np.float32(extent)))
+    above, below = float(factor).as_integer_ratio()
+    if below > _LARGEST_PART:
+        raise n.error(f"a scale of {factor} of an extent that is known at run time only is not supported",
+                      "give each dim that it depends on one number: --dim NAME=N")  # fmt: skip
+    return extent * above // below
+
+
+_LARGEST_PART = 64
+"""Scales are multiples of this part of 1, where products with extents are exact."""
+
+
+def _quotient(size: int, extent: int) -> float | None:
+    """The scale of an axis; None where it is known at run time only."""
+    if not varies((size, extent)):
+        return float(np.float32(size) / np.float32(extent))
+    if size == extent:
+        return 1.0
+    for above, below in ((size, extent), (extent, size)):
+        try:
+            whole = above // below
+        except UndecidedError:
+            continue
+        if not isinstance(whole, Dim) and whole * below == above:
+            return float(np.float32(whole) if above is size else np.float32(1) / np.float32(whole))
+    return None
+
+
+def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float | None], list[int]]:
+    """Scale (f32; None: the quotient of extents that are known at run time only) and result extent per axis of
+    ``axes``, from whichever of scales and sizes is given."""
     x = n.input(0)
     given, policy = [x.shape[a] for a in axes], n.attr("keep_aspect_ratio_policy", "stretch")
     if policy not in ("stretch", "not_larger", "not_smaller"):
@@ -243,18 +328,23 @@ def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float], list[int]]:
         factors = n.const(2, "scales").reshape(-1).astype(np.float32)
         if len(factors) != len(axes) or (factors <= 0).any():
             raise n.error(f"scales {factors.tolist()} must be {len(axes)} positive numbers")
-        extents = [int(np.floor(f * np.float32(e))) for f, e in zip(factors, given, strict=True)]
+        extents = [_scaled(n, e, f) for f, e in zip(factors, given, strict=True)]
     else:
         sizes = n.ints(3, "sizes")
         if len(sizes) != len(axes):
             raise n.error(f"sizes {list(sizes)} must be {len(axes)} numbers")
-        factors = np.asarray(np.array(sizes, dtype=np.float32) / np.array(given, dtype=np.float32))
         extents = list(sizes)
+        if varies((*sizes, *given)):
+            if policy != "stretch":
+                raise n.error(f"keep_aspect_ratio_policy {policy!r} is not supported where extents are known at run "
+                              "time only", "give each dim that it depends on one number: --dim NAME=N")  # fmt: skip
+            return [_quotient(s, e) for s, e in zip(sizes, given, strict=True)], extents
+        factors = np.asarray(np.array(sizes, dtype=np.float32) / np.array(given, dtype=np.float32))
         if policy != "stretch":
             common = factors.min() if policy == "not_larger" else factors.max()
             factors = np.full_like(factors, common)
             extents = [math.floor(float(np.float32(common * np.float32(e))) + 0.5) for e in given]
-    if min(extents, default=1) < 1:
+    if any(span(e)[0] < 1 for e in extents):
         raise n.error(f"Resize to extents {extents} leaves no elements")
     return [float(f) for f in factors], extents
 
@@ -269,7 +359,7 @@ def _as_movement(
     rank, left = len(x.shape), dict(tables)
     starts, steps, extents = [0] * rank, [1] * rank, list(x.shape)
     counts = [1] * rank
-    for a, table in tables.items():
+    for a, table in tables.items():  # of axes that are known
         index = table.index[:, 0]
         count = len(index) // x.shape[a]
         if x.shape[a] == 1 and index.min() >= 0:

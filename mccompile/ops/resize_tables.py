@@ -14,7 +14,8 @@ NEAREST_MODES = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 _F = np.float32
 _HALF = _F(0.5)
-_TIE = 1e-6  # so close to a half, a coordinate counts as one: the rounding of a scale must not decide (onnxruntime)
+TIE = 1e-6
+"""So close to a half, a coordinate counts as one: the rounding of a scale must not decide (onnxruntime)."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,8 @@ def _nearest(at: Array, mode: str) -> Array:
         case "ceil":
             return np.ceil(at)
         case "round_prefer_floor":
-            return np.ceil(at - 0.5 - _TIE)
-    return np.floor(at + 0.5 + _TIE)
+            return np.ceil(at - 0.5 - TIE)
+    return np.floor(at + 0.5 + TIE)
 
 
 def _linear(at: Array, extent: int) -> tuple[Array, Array]:

@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 
+from mccompile.ir import expr as ex
 from mccompile.ir.dims import maximum
-from mccompile.ir.types import DTYPES
+from mccompile.ir.types import DTYPES, I32
 from mccompile.onnxio import dtype_name
 from mccompile.ops.expand import Expand
 from mccompile.ops.folding import UNBOUNDED, Arrays, Attributes, Folding, present, product_bytes, shaped_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.iota import Iota
+from mccompile.ops.map import Map
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
@@ -75,4 +77,11 @@ def import_eye_like(n: Import) -> None:
     name = dtype_name(n.attr("dtype")) if n.attr("dtype") is not None else x.dtype.name
     if len(x.shape) != 2 or name not in DTYPES:
         raise n.error(f"EyeLike of {x.type} as {name} is not supported")
-    n.fold(np.eye(*x.shape, k=n.attr("k", 0), dtype=DTYPES[name].numpy))
+    shift = n.attr("k", 0)
+    if not x.type.varies:
+        n.fold(np.eye(*x.shape, k=shift, dtype=DTYPES[name].numpy))
+        return
+    rows = n.reshape(n.steps(x.shape[0], I32, "rows", shift), (x.shape[0], 1), "diagonal")
+    same = ex.apply("eq", ex.var(0, I32), ex.var(1, I32))
+    body = ex.convert(same, DTYPES[name])
+    n.emit(Map(body, "f16" if name == "f16" else ""), [rows, n.steps(x.shape[1], I32, "columns")])

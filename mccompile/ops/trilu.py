@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Value
 from mccompile.ir.types import F32, I32, I64
 from mccompile.ops.frontend import Import
@@ -28,15 +29,15 @@ def import_trilu(n: Import) -> None:
     rows, columns = x.shape[-2:]
     # Vectors compare floats, which hold every coordinate below 2^24.
     dtype, extra = F32 if x.dtype == F32 and rows + columns < 2**23 else I32, list[Value]()
-    start = np.arange(rows, dtype=np.int64)
+    first = 0
     if n.is_const(1):
-        start += max(-rows, min(int(n.const(1, "k").reshape(-1)[0]), columns))
+        first = max(-bound(rows), min(int(n.const(1, "k").reshape(-1)[0]), bound(columns)))
     elif n.optional(1) is not None:
         dtype, extra = I64, [n.reshape(n.input(1), (), "k")]
     operands = [
         x,
-        n.constant("diagonal", start.astype(dtype.numpy).reshape(rows, 1)),
-        n.constant("columns", np.arange(columns, dtype=dtype.numpy)),
+        n.reshape(n.steps(rows, dtype, "rows", first), (rows, 1), "diagonal"),
+        n.steps(columns, dtype, "columns"),
         *extra,
     ]
     diagonal: ex.Expr = ex.var(1, dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mccompile.ir.dims import Dim, ranges, span
+from mccompile.ir.dims import Dim, minimum, ranges, span
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import Shape
 from mccompile.ops.frontend import Import
@@ -30,10 +30,11 @@ class Window:
             if span(free)[0] < 0:
                 always = f", where {ranges(free)}: begin the range higher" if isinstance(free, Dim) else ""
                 raise TypeRuleError(f"a window of {reach} does not fit in axis {i} of {spatial[i]}, padded{always}")
-            count = (-(-free // self.strides[i]) if ceil else free // self.strides[i]) + 1
-            if ceil and (count - 1) * self.strides[i] >= spatial[i] + self.pads[i]:
-                count -= 1
-            extents.append(count)
+            step = self.strides[i]
+            if ceil:  # windows that begin before the end padding
+                extents.append(minimum(-(-free // step) + 1, -(-(spatial[i] + self.pads[i]) // step)))
+            else:
+                extents.append(free // step + 1)
         return tuple(extents)
 
 

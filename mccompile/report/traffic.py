@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import Call, Fill, KernelModule, View
 
@@ -29,7 +30,7 @@ class Traffic:
 def view_bytes(view: View) -> int:
     """Bytes of the different elements of a view: those a broadcast repeats count once."""
     extents = [f.extent(view.shape) for f, s in zip(view.factors, view.strides, strict=True) if s != 0]
-    return min(math.prod(extents) * view.dtype.nbytes, view.buffer.nbytes)
+    return min(bound(math.prod(extents)) * view.dtype.nbytes, view.buffer.nbytes)
 
 
 def step_bytes(step: Call | Fill) -> tuple[int, int]:
