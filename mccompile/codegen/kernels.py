@@ -148,8 +148,8 @@ class _Step:
 
 def _rendered(step: Call | Fill, plain: frozenset[int], target: Target, external: bool) -> _Step:
     if isinstance(step, Fill):
-        numbers = (step.view.count,) if step.view.varies else ()
-        return _Step(step, _fill(step, external), (step.view,), numbers)
+        count = step.view.count
+        return _Step(step, _fill(step, external), (step.view,), (count,) if step.view.varies else ())
     context, made = _call(step, plain, target, external)
     scratch = () if step.scratch is None else (_scratch_view(step),)
     pointers = (*(v for _, v in context.pointers()), *scratch)

@@ -20,7 +20,7 @@ mccompile.ir.dims.UndecidedError: n < 64 depends on n = 1..128
 An axis that may have more than one element is never taken for one of 1, nor for an empty one, whatever it is when the
 program runs: ``n > 1`` and ``bool(n)`` are true, and nothing broadcasts along it.
 
-Of an extent that has a step only the multiples are taken, so that halves are whole, and what was undecided is decided:
+Of an extent that has a step only the multiples are taken: halves are whole, and what was undecided is decided:
 
 >>> h, w = symbol("h", 32, 128), symbol("w", 32, 128, 32)
 >>> (h + 1) // 2 * 2 - h, (w + 1) // 2 * 2 - w, (w // 2 + 1) // 2, ((h + 1) // 2 + 1) // 2
@@ -235,7 +235,8 @@ def require_equal(left: int, right: int) -> None:
     """UndecidedError where it depends on values that are known at run time only whether two extents are equal."""
     difference = left - right
     if isinstance(difference, Dim) and difference.low <= 0 <= bound(difference):
-        raise UndecidedError(f"whether {left} is {right} depends on {ranges(left, right)}", require_equal, left, right)
+        rule = f"whether {left} is {right} depends on {ranges(left, right)}"
+        raise UndecidedError(rule, require_equal, left, right)
 
 
 def symbol(name: str, low: int, high: int, step: int = 1) -> int:
@@ -570,7 +571,7 @@ def _parsed(tree: ast.expr, known: Mapping[str, int]) -> int:
 
 
 def declaration(numbers: Iterable[int]) -> str:
-    """What the head of a text says of the symbols in numbers: `` extents(n=2..128:2, k=0..20)``; empty without any."""
+    """What the head of a text says of the symbols in numbers, `` extents(n=2..128:2, k=0..20)``; empty without any."""
     found = ", ".join(f"{s.name}={s}" for s in symbols(*numbers))
     return f" extents({found})" if found else ""
 

@@ -192,8 +192,10 @@ def import_conv_transpose(n: Import) -> None:
     whole = natural_extents(x.shape[2:], kernel, strides, dilations, more)
     pads, more = _resolve_pads(n, whole, strides, pads, more)
     if varies((*pads, *more)) or w.type.varies:
-        raise n.error("pads, output_padding and weights have to be known when the network is compiled",
-                      "leave output_shape out, or give each dim that it depends on one number: --dim NAME=N")  # fmt: skip
+        raise n.error(
+            "pads, output_padding and weights have to be known when the network is compiled",
+            "leave output_shape out, or give each dim that it depends on one number: --dim NAME=N",
+        )
     op = ConvTranspose(strides, pads, dilations, more, n.attr("group", 1))
     emit_with_bias(n, op, [x, w], n.optional(2), rank + 2)
 

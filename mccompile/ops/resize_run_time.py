@@ -1,8 +1,8 @@
-"""Tables of a resized axis whose extent is known at run time only: computed by nodes, as `resize_tables` computes them.
+"""Tables of a resized axis whose extent is known at run time only: computed by nodes, as `resize_tables` does it.
 
-Worked example: n elements become 2 n by linear interpolation, half_pixel. Of the result coordinates 0, 1, 2 .. a node
-makes 0.5 * i - 0.25, cut to 0 .. n - 1; its floor is the first index, one more the second; what is left is the weight.
-The arithmetic is that of the tables, in f32 and in the same order, so that the numbers are the same.
+Worked example: n elements become 2 n by linear interpolation, half_pixel. Of the result coordinates 0, 1, 2 .. a
+node makes 0.5 * i - 0.25, cut to 0 .. n - 1; its floor is the first index, one more the second; what is left is the
+weight. The arithmetic is that of the tables, in f32 and in the same order, so that the numbers are the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def run_time_table(
         what = "antialias" if s.antialias else f"mode {s.mode!r} with coordinates {s.transform!r}"
         raise n.error(f"Resize with {what} is not supported along an extent that is known at run time only",
                       "give each dim that it depends on one number: --dim NAME=N")  # fmt: skip
-    known = [n.steps(out, F32, f"{suffix}.at"), _number(n, extent, f"{suffix}.extent"), _number(n, out, f"{suffix}.out")]
+    extents = [n.inner(Extents((e,), (1,)), [], f"{suffix}.{what}") for e, what in ((extent, "extent"), (out, "out"))]
+    known = [n.steps(out, F32, f"{suffix}.at"), *extents]
 
     def computed(body: ex.Expr, name: str) -> Value:
         """A column of a table."""
@@ -64,10 +65,6 @@ def run_time_table(
     return table, shares
 
 
-def _number(n: Import, extent: int, suffix: str) -> Value:
-    return n.inner(Extents((extent,), (1,)), [], suffix)
-
-
 def _coordinate(s: Sampling, scale: float | None) -> ex.Expr:
     """The input coordinate of each result coordinate: see `resize_tables`."""
     one, extent, out = ex.num(1, F32), ex.convert(EXTENT, F32), ex.convert(OUT, F32)
@@ -80,7 +77,9 @@ def _coordinate(s: Sampling, scale: float | None) -> ex.Expr:
     if s.transform == "half_pixel_symmetric":  # in doubles; nothing is added on both sides where all is resampled
         return ex.convert(_centre(ex.convert(AT, F64), ex.convert(factor, F64), F64), F32)
     centre = _centre(AT, factor, F32)
-    return centre if s.transform == "half_pixel" else ex.apply("select", ex.apply("eq", out, one), ex.num(0, F32), centre)
+    if s.transform == "half_pixel":
+        return centre
+    return ex.apply("select", ex.apply("eq", out, one), ex.num(0, F32), centre)
 
 
 def _centre(at: ex.Expr, scale: ex.Expr, dtype: DType) -> ex.Expr:

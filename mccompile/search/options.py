@@ -90,8 +90,8 @@ class Options:
         python="O0, O1, O2, O3 or Os.",
     )  # fmt: skip
     dims: Mapping[str, int | str] = _option(
-        "Extent of a symbolic dimension, or a range 1..128 (32..128:32: multiples of 32) of one that is given when the "
-        "program runs (repeatable).",
+        "Extent of a symbolic dimension, or a range 1..128 (32..128:32: multiples of 32) of one that is given when "
+        "the program runs (repeatable).",
         None, "--dim", factory=dict, kind="dims", metavar="NAME=VALUE", group="model",
         python="extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program "
         "runs, ``32..128:32`` one of multiples of 32.",

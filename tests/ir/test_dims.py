@@ -44,10 +44,8 @@ def test_arithmetic_is_that_of_numbers(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(60):
         extent, expression = _drawn(rng, int(rng.integers(1, 4)))
-        tried = [
-            (value(extent, {"n": n, "m": m, "k": k}), eval(expression, {"n": n, "m": m, "k": k, "min": min, "max": max}))
-            for n, m, k in itertools.product(range(1, 7), range(5), (4, 8, 12))
-        ]
+        given = [{"n": n, "m": m, "k": k} for n, m, k in itertools.product(range(1, 7), range(5), (4, 8, 12))]
+        tried = [(value(extent, at), eval(expression, {**at, "min": min, "max": max})) for at in given]
         assert all(ours == theirs for ours, theirs in tried), expression
         low, high = span(extent)
         assert low <= min(t for _, t in tried), expression

@@ -1,7 +1,7 @@
 """Single-operator models with an extent that is known at run time only, drawn from the operators' samples.
 
 Worked example: of a sample with inputs f32[2,5] and f32[5] the value 5 is drawn, and both its axes are called n. The
-network is compiled for n = 3..8 and runs with arrays of 8, 3 and 5, cut or repeated, as far as onnxruntime takes them.
+network is compiled for n = 3..8 and runs with arrays of 8, 3 and 5, cut or repeated, if onnxruntime takes them.
 """
 
 from __future__ import annotations
