@@ -50,7 +50,7 @@ def compile(
         target: a name of `mccompile targets`; ``native`` is the best one this machine runs.
         opt_level: O0, O1, O2, O3 or Os.
         dims: extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program
-            runs, ``32..128:32`` one of multiples of 32.
+            runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from.
         input_shapes: whole shape of inputs by name.
         constants: value of inputs that are the same in every run, by name: a number or an array. The network has no
             such inputs then, and what depends on them is computed when it is compiled.

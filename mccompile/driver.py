@@ -14,6 +14,7 @@ from mccompile.codegen.kernels import KernelPool, render_programs
 from mccompile.codegen.library import make_library
 from mccompile.codegen.model import ModelFacts, model_facts
 from mccompile.codegen.names import model_name
+from mccompile.importer.choices import listed, together
 from mccompile.importer.convert import convert
 from mccompile.importer.prepare import prepare
 from mccompile.interface.interface import make_interface
@@ -22,7 +23,7 @@ from mccompile.ir.dims import UndecidedError
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.kernel_passes.share_code import share_modules
-from mccompile.onnxio import read_model
+from mccompile.onnxio import OnnxModel, read_model
 from mccompile.passes.manager import exact_only, run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.regions import Work
@@ -94,10 +95,15 @@ def _decided() -> Iterator[None]:
 def import_graph(path: str | Path, options: Options) -> Compilation:
     """Read a model and turn it into graph IR. Raises CompileError, UsageError."""
     model = read_model(path)
-    shapes = {k: list(v) for k, v in options.input_shapes.items()}
-    prepared = prepare(model, dict(options.dims), shapes, options.constants)
     name = model_name(options.name or _default_name(Path(path)))
-    graph, notes = convert(prepared, name), list(prepared.notes)
+    several = listed(options.dims)
+    if several is None:
+        graph, notes = _converted(model, options, options.dims, name)
+    else:
+        dim, numbers = several
+        made = {n: _converted(model, options, {**options.dims, dim: n}, f"{name}.{dim}{n}") for n in numbers}
+        graph = together(name, dim, {n: part for n, (part, _) in made.items()})
+        notes = list(dict.fromkeys(note for _, found in made.values() for note in found))
     interface = make_interface(graph, options.input_formats, options.keeps_bytes, notes)
     return Compilation(
         source=Path(path).name,
@@ -109,6 +115,15 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
         onnx_nodes=len(model.graph.nodes),
         interface=interface,
     )
+
+
+def _converted(
+    model: OnnxModel, options: Options, dims: Mapping[str, int | str], name: str
+) -> tuple[Graph, list[str]]:
+    """The graph of a model for given dims, and what there is to tell."""
+    shapes = {k: list(v) for k, v in options.input_shapes.items()}
+    prepared = prepare(model, dict(dims), shapes, options.constants)
+    return convert(prepared, name), list(prepared.notes)
 
 
 def _default_name(path: Path) -> str:

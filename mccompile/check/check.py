@@ -13,7 +13,7 @@ import numpy as np
 from mccompile import driver
 from mccompile.check.compare import Comparison, compare, tolerance_factor
 from mccompile.check.golden import golden_files
-from mccompile.check.reference import Expected, Judge, drawn_extents, drawn_inputs, judge_of
+from mccompile.check.reference import Expected, Judge, drawn_cases, drawn_extents, drawn_inputs, judge_of
 from mccompile.check.ties import TIE, Ties, is_quantised, judge_layers, rounded_names
 from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace
 from mccompile.codegen.folder import write_folder
@@ -313,7 +313,7 @@ def _cases(
 ) -> list[_Case]:
     if inputs is None:
         assert judge is not None
-        drawn = [drawn_inputs(c, s) for s in (seed, seed + 1)]
+        drawn = [drawn_inputs(c, s) for s in range(seed, seed + drawn_cases(c))]
         return [_Case(_drawn_label(c, seed + i), x, judge.run(x)) for i, x in enumerate(drawn)]
     graph = c.graph
     _require_inputs(graph, inputs)

@@ -24,20 +24,31 @@ class GivenExtent:
     low: int
     high: int
     step: int = 1
+    choices: tuple[int, ...] = ()
 
     @property
     def field(self) -> str:
         return f"dim_{self.name}"
 
     @property
+    def wrong(self) -> str:
+        """In C, what is true of an ``extent`` that it may not be."""
+        if self.choices:
+            return " && ".join(f"(extent != {n})" for n in self.choices)
+        step = f" || (extent % {self.step} != 0)" if self.step > 1 else ""
+        return f"(extent < {self.low}) || (extent > {self.high}){step}"
+
+    @property
     def range(self) -> str:
         """What it may be, for readers."""
+        if self.choices:
+            return f"{', '.join(map(str, self.choices[:-1]))} or {self.choices[-1]}"
         return f"{self.low} to {self.high}" + (f", multiples of {self.step}" if self.step > 1 else "")
 
 
 def given_extents(of: Iterable[Symbol], counted: Mapping[str, object]) -> list[GivenExtent]:
     """The symbols but those that kernels count."""
-    return [GivenExtent(s.name, s.low, s.high, s.step) for s in of if s.name not in counted]
+    return [GivenExtent(s.name, s.low, s.high, s.step, s.choices) for s in of if s.name not in counted]
 
 
 def c_number(n: int, places: Mapping[str, str]) -> str:

@@ -39,7 +39,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 MAX_TRIED = 2048
@@ -63,19 +63,22 @@ class UndecidedError(ValueError):
 @dataclass(frozen=True, order=True)
 class Symbol:
     """A number given when the program runs: by the caller, or by a kernel that counts. ``low`` to ``high``, which are
-    multiples of ``step`` as all that lies between."""
+    multiples of ``step`` as all that lies between; or only one of ``choices``, if there are any."""
 
     name: str
     low: int
     high: int
     step: int = 1
+    choices: tuple[int, ...] = ()
 
     @property
-    def values(self) -> range:
+    def values(self) -> Sequence[int]:
         """All that it may be."""
-        return range(self.low, self.high + 1, self.step)
+        return self.choices or range(self.low, self.high + 1, self.step)
 
     def __str__(self) -> str:
+        if self.choices:
+            return "|".join(map(str, self.choices))
         return f"{self.low}..{self.high}" + (f":{self.step}" if self.step > 1 else "")
 
 
@@ -242,6 +245,32 @@ def require_equal(left: int, right: int) -> None:
 def symbol(name: str, low: int, high: int, step: int = 1) -> int:
     """The extent of that name; a plain number if its range has one. With a step it is that times a whole number."""
     return _extent(Symbol(name, low, high, step))
+
+
+def chosen(name: str, choices: tuple[int, ...]) -> int:
+    """The extent of that name which is one of several numbers, in ascending order."""
+    return polynomial({(Symbol(name, choices[0], choices[-1], 1, choices),): 1})
+
+
+def through(extent: int, points: Mapping[int, int]) -> int | None:
+    """The extent that is ``points[n]`` where one of several numbers is n: a constant, or ``(a * n + b) // c``; None
+    where there is no such.
+
+    >>> through(chosen("n", (16, 64)), {16: 9, 64: 33})
+    ((n+2)//2)
+    """
+    (x, first), *_, (end, last) = points.items()
+    if varies(points.values()):
+        return first if all(y == first for y in points.values()) else None
+    for part in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64, 128, 160, 256, 320, 512):
+        slope, rest = divmod((last - first) * part, end - x)
+        if rest:
+            continue
+        for shift in range(part):
+            found = (extent * slope + first * part - x * slope + shift) // part
+            if all((n * slope + first * part - x * slope + shift) // part == y for n, y in points.items()):
+                return found
+    return None
 
 
 def _extent(s: Symbol) -> int:
@@ -571,7 +600,7 @@ def _parsed(tree: ast.expr, known: Mapping[str, int]) -> int:
 
 
 def declaration(numbers: Iterable[int]) -> str:
-    """What the head of a text says of the symbols in numbers, `` extents(n=2..128:2, k=0..20)``; empty without any."""
+    """What the head of a text says of the symbols in numbers, `` extents(n=2..128:2, k=0..20)``; "" without any."""
     found = ", ".join(f"{s.name}={s}" for s in symbols(*numbers))
     return f" extents({found})" if found else ""
 
@@ -580,6 +609,10 @@ def parse_declaration(source: str) -> dict[str, int]:
     """The extents by name from what stands in the parentheses of a `declaration`. Raises ValueError."""
     found: dict[str, int] = {}
     for part in source.split(","):
+        several = re.fullmatch(r"\s*([A-Za-z]\w*)=(\d+(?:\|\d+)+)\s*", part)
+        if several and several[1] not in found:
+            found[several[1]] = chosen(several[1], tuple(sorted({int(n) for n in several[2].split("|")})))
+            continue
         written = re.fullmatch(r"\s*([A-Za-z]\w*)=(\d+)\.\.(\d+)(?::([1-9]\d*))?\s*", part)
         low, high, step = (int(n or 1) for n in written.groups()[1:]) if written else (0, 0, 1)
         if not written or low >= high or low % step or high % step or written[1] in found:

@@ -22,7 +22,7 @@ lists the extra operands their variables ``x0 x1 ...`` read, broadcast to that o
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -126,7 +126,8 @@ class Node:
     def infer(self) -> list[TensorType]:
         """Result types by the operator's rule, epilogues applied. Raises TypeRuleError."""
         types = list(self.op.infer(*self.operand_types()))
-        types += [v.type for v in self.regions[0].outputs] if self.regions else []
+        if self.regions and not types:
+            types += [v.type for v in self.regions[0].outputs]
         for i, body in self.post.items():
             kept = types[i].dtype if types[i].dtype.compute == body.dtype else body.dtype
             types[i] = types[i].with_dtype(kept)
@@ -363,6 +364,12 @@ def verify_node(node: Node, defined: set[Value]) -> None:
         node.verified = parts
 
 
+def _are_cases(inside: Sequence[TensorType], outside: Sequence[TensorType | None]) -> bool:
+    """Whether a region's inputs or outputs are what those of its node may be."""
+    pairs = zip(inside, outside, strict=False)
+    return len(inside) == len(outside) and all(o is not None and i.is_case_of(o) for i, o in pairs)
+
+
 def _verify_types(node: Node) -> None:
     try:
         types = node.infer()
@@ -371,8 +378,8 @@ def _verify_types(node: Node) -> None:
     if len(types) != len(node.results):
         raise InternalError(f"{node.where}: {len(node.results)} results but its rule gives {len(types)}")
     for region in node.regions:
-        inside = [[v.type for v in of] for of in (region.inputs, region.outputs)]
-        if inside != [node.operand_types()[1:], [r.type for r in node.results]]:
+        given = _are_cases([v.type for v in region.inputs], node.operand_types()[1:])
+        if not given or not _are_cases([v.type for v in region.outputs], [r.type for r in node.results]):
             raise InternalError(f"{node.where}: inputs or outputs of @{region.name} are not those of the node")
     for inferred, r in zip(types, node.results, strict=True):
         r.type.verify()

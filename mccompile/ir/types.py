@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.dims import bound, require_equal, value, varies
+from mccompile.ir.dims import Dim, bound, require_equal, span, value, varies
 from mccompile.ir.errors import InternalError
 
 
@@ -195,6 +195,13 @@ class TensorType:
         if self.layout is None:
             return self.shape
         return tuple(f.extent(self.shape) for f in self.factors)
+
+    def is_case_of(self, other: TensorType) -> bool:
+        """Whether it is that type, or what that may be where symbols of extents have values."""
+        if self == other or (self.dtype, self.layout, self.rank) != (other.dtype, other.layout, other.rank):
+            return self == other
+        pairs = zip(self.shape, other.shape, strict=True)
+        return all(e == o or (isinstance(o, Dim) and span(o)[0] <= bound(e) <= bound(o)) for e, o in pairs)
 
     def at(self, values: Mapping[str, int]) -> TensorType:
         """The type where symbols of extents have values."""

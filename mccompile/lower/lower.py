@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +13,7 @@ from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, Halo, KernelModule, Logical, View, whole
 from mccompile.ir.op import Op
+from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType, Shape, TensorType, dtype_of, row_major
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
@@ -51,6 +53,7 @@ class _Builder:
         """What has to hold for the steps that are lowered now."""
         self.node: Node
         self._blob: dict[tuple[Value, object], Buffer] = {}
+        self._by_content: dict[tuple[TensorType, bytes], Buffer] = {}
         self._arena: dict[Value, Buffer] = {}
         self._copied: dict[int, Buffer] = {}
         self._names: set[str] = set()
@@ -168,8 +171,15 @@ class _Builder:
             data = np.ascontiguousarray(packed).reshape(packed.shape)
             suffix = "" if isinstance(how, _AsIs) else f".{type(how).__name__.lower()}"
             type_ = TensorType(dtype_of(data), data.shape)
-            self._blob[key] = self._buffer(value.name + suffix, type_, "blob", data=data)
+            self._blob[key] = self._stored(value.name + suffix, type_, data)
         return whole(self._blob[key])
+
+    def _stored(self, name: str, type_: TensorType, data: Array) -> Buffer:
+        """The buffer of a packed constant; in graphs of which one is run, that of another one of the same bytes."""
+        same = (type_, hashlib.sha256(data.tobytes()).digest())
+        if not self.when or same not in self._by_content:
+            self._by_content[same] = self._buffer(name, type_, "blob", data=data)
+        return self._by_content[same]
 
     def seen(self, value: Value, how: Packing) -> View:
         data = how.pack(self.graph.array(value))
@@ -353,7 +363,7 @@ def _lower_if(node: Node, chosen: Choices, b: _Builder) -> None:
         b.when = (*b.when, (condition.buffer, wanted))
         for inner, view in zip(region.inputs, given, strict=True):
             b.bind(inner, view.buffer)
-        places = [(o, v, v == whole(v.buffer) and v.buffer.type == o.type)
+        places = [(o, v, v == whole(v.buffer) and o.type.is_case_of(v.buffer.type))
                   for o, v in zip(region.outputs, results, strict=True)]  # fmt: skip
         for inner, view, direct in places:
             if direct:
@@ -363,8 +373,16 @@ def _lower_if(node: Node, chosen: Choices, b: _Builder) -> None:
         b.node = node
         for inner, view, direct in places:
             if not direct:
-                b.call("copy.generic", [b.read(inner)], [view], extras=[])
+                b.call("copy.generic", [b.read(inner)], [_as_shape(view, inner.shape)], extras=[])
         b.graph, b.storage, b.when = around
+
+
+def _as_shape(view: View, shape: Shape) -> View:
+    """A whole tensor as one of the extents that it may have."""
+    found = view if view.shape == shape else view.reshape(shape)
+    if isinstance(found, str):
+        raise InternalError(f"{view.buffer.name} cannot be of shape {list(shape)}: {found}")
+    return found
 
 
 def _copy_reshape(node: Node, b: _Builder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from mccompile.ir.errors import CompileError
 from mccompile.ir.op import Op, TypeRuleError
@@ -22,6 +23,29 @@ class If(Op):
         if condition is None or condition.dtype != BOOL or condition.count != 1:
             raise TypeRuleError(f"{condition} is no condition")
         return ()
+
+
+@dataclass(frozen=True)
+class Choose(If):
+    """As `If` of graphs whose inputs and results have one of the extents that those of the node may have.
+
+    ``extents`` are those of all results in a row, ``ranks`` how many each of them has.
+    """
+
+    name = "choose"
+
+    dtypes: tuple[str, ...]
+    ranks: tuple[int, ...]
+    extents: tuple[int, ...]
+
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        super().infer(*types)
+        if not len(self.dtypes) == len(self.ranks) or sum(self.ranks) != len(self.extents):
+            raise TypeRuleError(f"{len(self.extents)} extents are not those of tensors of ranks {list(self.ranks)}")
+        left = iter(self.extents)
+        return tuple(
+            TensorType(DTYPES[d], tuple(islice(left, rank))) for d, rank in zip(self.dtypes, self.ranks, strict=True)
+        )
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Expansion:
         return self.constant(np.array(value, _type_of((value,))), suffix)
 
     def ints(self, values: Iterable[int], suffix: str) -> str:
-        """A vector of whole numbers, of which some may be extents that are known at run time only: a shape, starts."""
+        """A vector of whole numbers, of which some may be extents that are known at run time only: a shape."""
         given = tuple(values)
         return self.constant(np.array(given, _type_of(given)), suffix)
 

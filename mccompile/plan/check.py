@@ -67,10 +67,13 @@ def check_program(program: Program, keep_inputs: bool = False) -> None:
 
 
 def _ends(program: Program) -> list[dict[str, int]]:
-    """The values of the symbols of extents for which memory is watched: all at their bounds, and all at the least."""
+    """The values of the symbols of extents for which memory is watched: all at their bounds, and all at the least.
+
+    Of a choice, that is the largest: a step that is not of this choice would seem to read what nobody has written.
+    """
     symbols = program.module.symbols()
-    bounds, least = {s.name: s.high for s in symbols}, {s.name: s.low for s in symbols}
-    return [bounds, least] if symbols else [bounds]
+    bounds, least = {s.name: s.high for s in symbols}, {s.name: s.high if s.choices else s.low for s in symbols}
+    return [bounds, least] if least != bounds else [bounds]
 
 
 def _span(program: Program, b: Buffer) -> tuple[int, int]:

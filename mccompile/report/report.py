@@ -173,7 +173,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         },
         "notes": list(c.notes),
         "dims": [
-            {"name": g.name, "low": g.low, "high": g.high, "step": g.step, "c_field": g.field} for g in facts.given
+            {"name": g.name, "low": g.low, "high": g.high, "range": g.range, "c_field": g.field} for g in facts.given
         ],
         "inputs": [_port(p) for p in facts.inputs],
         "outputs": [_port(p) for p in facts.outputs],

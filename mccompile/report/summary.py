@@ -115,10 +115,7 @@ def summary(report: Report, out: str) -> str:
         ports = [f"{p['name']} {p['dtype']}[{','.join(map(str, p['shape']))}]" for p in shown]
         lines += row(label, ", ".join(ports))
     if report.get("dims"):
-        ranges = ", ".join(
-            f"{d['name']} {d['low']} to {d['high']}" + (f" in steps of {d['step']}" if d["step"] > 1 else "")
-            for d in report["dims"]
-        )
+        ranges = "; ".join(f"{d['name']} {d['range']}" for d in report["dims"])
         lines += row("extents", f"{ranges}; memory is for the largest")
     lines += row("files", f"{out}: {' '.join([*report['files'], 'report.json'])}", 3)
     notes = [f"note: {note}" for note in report["notes"]]

@@ -170,10 +170,7 @@ class Network:
             if self._set_extent(name, int(extent)):
                 for earlier, old in before.items():
                     self._set_extent(earlier, old)
-                range_ = next(
-                    f"{d['low']}..{d['high']}" + (f" in steps of {d['step']}" if d["step"] > 1 else "")
-                    for d in self.report["dims"] if d["name"] == name
-                )
+                range_ = next(d["range"] for d in self.report["dims"] if d["name"] == name)
                 raise UsageError(f"the extent {name} of {self.name} may be {range_}, not {extent}")
         self.extents = before | {name: int(extent) for name, extent in extents.items()}
         self._see_tensors()

@@ -90,11 +90,11 @@ class Options:
         python="O0, O1, O2, O3 or Os.",
     )  # fmt: skip
     dims: Mapping[str, int | str] = _option(
-        "Extent of a symbolic dimension, or a range 1..128 (32..128:32: multiples of 32) of one that is given when "
-        "the program runs (repeatable).",
+        "Extent of a symbolic dimension; a range 1..128 (32..128:32: multiples of 32), or several numbers 16,64,128, "
+        "of which one is given when the program runs (repeatable).",
         None, "--dim", factory=dict, kind="dims", metavar="NAME=VALUE", group="model",
         python="extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program "
-        "runs, ``32..128:32`` one of multiples of 32.",
+        "runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from.",
     )  # fmt: skip
     input_shapes: Mapping[str, Sequence[int]] = _option(
         "Whole shape of an input (repeatable).", None, "--input-shape", factory=dict, kind="shapes",

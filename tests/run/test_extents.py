@@ -65,6 +65,22 @@ def _windows() -> onnx.ModelProto:
     return m.model(["y", "mean"])
 
 
+def _skipping() -> onnx.ModelProto:
+    """An encoder and a decoder: what was halved twice meets what was not."""
+    m = Maker(opset=18)
+    x = m.input("x", ["n", 2, "h", "w"])
+    whole = m.node("Relu", [m.node("Conv", [x, m.weight((3, 2, 3, 3))], pads=[1, 1, 1, 1])])
+    half = m.node("MaxPool", [whole], kernel_shape=[2, 2], strides=[2, 2])
+    less = m.node("Conv", [half, m.weight((4, 3, 3, 3)), m.weight((4,))], strides=[2, 2], pads=[1, 1, 1, 1])
+    up = m.node("ConvTranspose", [less, m.weight((4, 3, 2, 2))], strides=[2, 2])
+    joined = m.node("Concat", [up, half], axis=1)
+    scales = m.const(np.float32([1, 1, 2, 2]))
+    linear = m.node("Resize", [joined, "", scales], mode="linear", coordinate_transformation_mode="half_pixel")
+    near = m.node("Resize", [joined, "", scales], mode="nearest", coordinate_transformation_mode="asymmetric")
+    m.node("Concat", [m.node("Add", [linear, near]), whole], "y", axis=1)
+    return m.model(["y"])
+
+
 def _positions() -> onnx.ModelProto:
     """Counters, masks and parts of tables as long as the sequence."""
     m = Maker()
@@ -125,9 +141,16 @@ CASES: tuple[tuple[Callable[[], onnx.ModelProto], dict[str, str]], ...] = (
 
 def _values(dims: Mapping[str, str], seed: int) -> list[dict[str, int]]:
     rng = np.random.default_rng(seed)
-    ends = {name: [int(e) for e in text.split("..")] for name, text in dims.items()}
-    drawn = [{n: int(rng.integers(low, high + 1)) for n, (low, high) in ends.items()} for _ in range(2)]
-    return [{n: high for n, (_, high) in ends.items()}, {n: low for n, (low, _) in ends.items()}, *drawn]
+    every = {name: _every(text) for name, text in dims.items()}
+    drawn = [{n: int(rng.choice(values)) for n, values in every.items()} for _ in range(2)]
+    return [{n: values[-1] for n, values in every.items()}, {n: values[0] for n, values in every.items()}, *drawn]
+
+
+def _every(text: str) -> list[int]:
+    """All numbers that an extent may be."""
+    ends, _, step = text.partition(":")
+    low, dots, high = ends.partition("..")
+    return list(range(int(low), int(high) + 1, int(step or 1))) if dots else [int(n) for n in text.split(",")]
 
 
 def _inputs(session: ort.InferenceSession, extents: Mapping[str, int], rng: np.random.Generator) -> dict[str, Array]:
@@ -139,8 +162,21 @@ def _inputs(session: ort.InferenceSession, extents: Mapping[str, int], rng: np.r
     return found
 
 
-@pytest.mark.parametrize(("target", "level"), [("generic", "O0"), ("native", "O2"), ("native", "Os")])
-@pytest.mark.parametrize(("build", "dims"), CASES, ids=lambda v: v.__name__[1:] if callable(v) else "")
+FORMS = (
+    (_skipping, {"n": "1..2", "h": "4..16:4", "w": "8..12:4"}),
+    (_attention, {"n": "1..2", "s": "4,7,11"}),
+)
+"""Multiples, and numbers to choose from."""
+
+
+@pytest.mark.parametrize(
+    ("build", "dims", "target", "level"),
+    [
+        *((*case, *how) for case in CASES for how in (("generic", "O0"), ("native", "O2"), ("native", "Os"))),
+        *((*case, "native", "O2") for case in FORMS),
+    ],
+    ids=lambda v: v.__name__[1:] if callable(v) else v if isinstance(v, str) else "",
+)
 def test_every_extent_gives_what_onnxruntime_gives(
     build: Callable[[], onnx.ModelProto], dims: dict[str, str], target: str, level: str, tmp_path: Path
 ) -> None:
@@ -159,7 +195,7 @@ def test_every_extent_gives_what_onnxruntime_gives(
             np.testing.assert_allclose(got[output.name], wanted, rtol=2e-5, atol=2e-6, err_msg=str(extents))
 
 
-@pytest.mark.parametrize(("build", "dims"), CASES, ids=lambda v: v.__name__[1:] if callable(v) else "")
+@pytest.mark.parametrize(("build", "dims"), [*CASES, *FORMS], ids=lambda v: v.__name__[1:] if callable(v) else "")
 def test_every_form_is_a_text_that_is_read_again(
     build: Callable[[], onnx.ModelProto], dims: dict[str, str], tmp_path: Path
 ) -> None:
@@ -212,7 +248,7 @@ def _classifier_of(tmp_path: Path, extents: str) -> mccompile.Network:
 
 def test_an_extent_out_of_its_range_is_refused(tmp_path: Path) -> None:
     network = _classifier_of(tmp_path, "2..5")
-    with pytest.raises(UsageError, match=r"the extent n of net may be 2\.\.5, not 6"):
+    with pytest.raises(UsageError, match="the extent n of net may be 2 to 5, not 6"):
         network.run({"x": np.zeros((6, 12), np.float32)})
     assert network.run({"x": np.zeros((2, 12), np.float32)})["y"].shape == (2, 5)
     with pytest.raises(UsageError, match=r"net has no run-time extent 'm'"):
@@ -232,11 +268,37 @@ def test_a_refused_extent_changes_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "rule"),
-    [("1..", "leaves open"), ("5..2", "is empty"), ("0..3", "begins below 1"), ("a..b", "whole number")],
+    [("1..", "leaves open"), ("5..2", "is empty"), ("0..3", "begins below 1"), ("a..b", "whole number"),
+     ("3..9:2", "multiples of its step"), ("4..8:0", "multiples"), ("4,4", "different whole numbers"),
+     ("4,x", "different whole numbers")],
 )
 def test_ranges_that_are_none(given: str, rule: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rule):
         _classifier_of(tmp_path, given)
+
+
+def test_numbers_to_choose_from_share_weights_and_arena(tmp_path: Path) -> None:
+    onnx.save(_classifier(), tmp_path / "net.onnx")
+    made = {n: mccompile.compile(tmp_path / "net.onnx", tmp_path / str(n), target="native", dims={"n": n}).report
+            for n in ("3,9,32", 32)}  # fmt: skip
+    assert made["3,9,32"]["weights_bytes"] == made[32]["weights_bytes"]
+    assert made["3,9,32"]["memory"]["arena_bytes"] <= made[32]["memory"]["arena_bytes"] + 6 * 64  # conditions, each on its own line
+    network = mccompile.load(tmp_path / "3,9,32")
+    with pytest.raises(UsageError, match="may be 3, 9 or 32, not 4"):
+        network.set_extents({"n": 4})
+
+
+def test_only_multiples_are_taken(tmp_path: Path) -> None:
+    network = _classifier_of(tmp_path, "4..12:4")
+    assert network.run({"x": np.zeros((8, 12), np.float32)})["y"].shape == (8, 5)
+    with pytest.raises(UsageError, match="may be 4 to 12, multiples of 4, not 6"):
+        network.set_extents({"n": 6})
+
+
+def test_what_is_undecided_says_which_multiples_to_take(tmp_path: Path) -> None:
+    onnx.save(_skipping(), tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match=r"take only multiples: --dim h=4\.\.16:4"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": 1, "h": "4..17", "w": 8})
 
 
 def test_a_window_that_does_not_always_fit(tmp_path: Path) -> None:

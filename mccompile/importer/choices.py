@@ -1,0 +1,119 @@
+"""Several fixed extents in one program: a graph for each of them, of which the program runs one.
+
+Worked example: `--dim n=16,64` of x[n, 8] -> y[n, 2] gives::
+
+    graph @net(%x: f32[n,8]) extents(n=16|64) {
+      %n.now = extents() {values=(n,)} : i64[1]
+      %n.is_16 = map(%n.now) {expr={(x0 == i64(16))}} : bool[1]
+      %y = choose(%n.is_16, %x) {...} regions { graph @net.n16(%x: f32[16,8]) ... graph @net.n64(%x: f32[64,8]) ... }
+    }
+
+Both graphs read and write the memory of x and y as tensors of their own extents; all numbers in their kernels are
+known when the network is compiled. Weights that both of them store alike are stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mccompile.ir import expr as ex
+from mccompile.ir.dims import chosen, identifier, through
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.graph import Graph, Value
+from mccompile.ir.types import I64, TensorType
+from mccompile.ops.branch import Choose
+from mccompile.ops.extents import Extents
+from mccompile.ops.map import Map
+
+
+def listed(dims: Mapping[str, int | str]) -> tuple[str, tuple[int, ...]] | None:
+    """The dim that is given as several numbers, "16,64,128", and these in ascending order; None without one.
+
+    UsageError for several such dims, or what is no list of numbers.
+    """
+    lists = {name: value for name, value in dims.items() if isinstance(value, str) and "," in value}
+    if not lists:
+        return None
+    if len(lists) > 1:
+        raise UsageError(f"several dims are lists: {', '.join(lists)}", hint="give one of them as a list")
+    ((name, text),) = lists.items()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts) or len(set(parts)) != len(parts):
+        raise UsageError(
+            f"dim {name!r} has to be different whole numbers of at least 1, not {text!r}",
+            hint=f"say for example --dim {name}=16,64,128",
+        )
+    return name, tuple(sorted(map(int, parts)))
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """The types of inputs or outputs for each number, as types of one extent that is one of these numbers."""
+
+    dim: str
+    extent: int
+    numbers: tuple[int, ...]
+
+    def types(self, kind: str, ports: Mapping[int, Sequence[Value]]) -> list[TensorType]:
+        columns = list(zip(*(ports[number] for number in self.numbers), strict=True))
+        return [self._type(f"{kind} {column[0].name!r}", column) for column in columns]
+
+    def _type(self, what: str, column: Sequence[Value]) -> TensorType:
+        first = column[0].type
+        if any((v.dtype, v.type.rank) != (first.dtype, first.rank) for v in column):
+            raise CompileError(f"{what} has other axes for other numbers of '{self.dim}'", hint="give one number")
+        shape = []
+        for axis in range(first.rank):
+            extents = [v.shape[axis] for v in column]
+            found = through(self.extent, dict(zip(self.numbers, extents, strict=True)))
+            if found is None:
+                at = ", ".join(f"{e} for {n}" for n, e in zip(self.numbers, extents, strict=True))
+                raise CompileError(
+                    f"axis {axis} of {what} follows no rule that depends on '{self.dim}': it is {at}",
+                    hint=f"give one number: --dim {self.dim}={self.numbers[-1]}",
+                )
+            shape.append(found)
+        return TensorType(first.dtype, tuple(shape))
+
+
+def together(name: str, dim: str, graphs: Mapping[int, Graph]) -> Graph:
+    """One graph of those for the numbers that ``dim`` may be, in ascending order. CompileError if their inputs or
+    outputs cannot be those of one program."""
+    numbers = tuple(graphs)
+    extent = chosen(identifier(dim), numbers)
+    fitted = _Fitted(dim, extent, numbers)
+    inputs = fitted.types("input", {n: g.inputs for n, g in graphs.items()})
+    outputs = fitted.types("output", {n: g.outputs for n, g in graphs.items()})
+    names = [v.name for v in graphs[numbers[0]].outputs]
+    whole = Graph(name)
+    read = [whole.value(v.name, t) for v, t in zip(graphs[numbers[0]].inputs, inputs, strict=True)]
+    whole.inputs = list(read)
+    now = whole.emit(Extents((extent,), (1,)), [], [f"{dim}.now"])
+    conditions = []
+    for number in numbers[:-1]:
+        same = ex.apply("eq", ex.var(0, I64), ex.num(number, I64))
+        conditions += whole.emit(Map(same), now, [f"{dim}.is_{number}"])
+    op = Choose(
+        tuple(t.dtype.name for t in outputs), tuple(t.rank for t in outputs), tuple(e for t in outputs for e in t.shape)
+    )
+    whole.outputs = _chosen(whole, op, [graphs[n] for n in numbers], conditions, read, names)
+    return whole
+
+
+def _chosen(
+    graph: Graph, op: Choose, graphs: Sequence[Graph], conditions: Sequence[Value], read: Sequence[Value],
+    names: Sequence[str],
+) -> list[Value]:
+    """The node that computes the first graph where the first condition holds, else one of the others."""
+    first, *others = graphs
+    condition, *later = conditions
+    first.inputs = [*(first.value(c.name, c.type) for c in later), *first.inputs]
+    if later:
+        rest = Graph(f"{first.name}.else")
+        inner = [rest.value(v.name, v.type) for v in (*later, *read)]
+        rest.inputs = list(inner)
+        rest.outputs = _chosen(rest, op, others, inner[: len(later)], inner[len(later) :], names)
+    else:
+        (rest,) = others
+    return list(graph.emit(op, [condition, *later, *read], list(names), regions=[first, rest]))
