@@ -94,9 +94,8 @@ def together(name: str, dim: str, graphs: Mapping[int, Graph]) -> Graph:
     for number in numbers[:-1]:
         same = ex.apply("eq", ex.var(0, I64), ex.num(number, I64))
         conditions += whole.emit(Map(same), now, [f"{dim}.is_{number}"])
-    op = Choose(
-        tuple(t.dtype.name for t in outputs), tuple(t.rank for t in outputs), tuple(e for t in outputs for e in t.shape)
-    )
+    extents = tuple(e for t in outputs for e in t.shape)
+    op = Choose(tuple(t.dtype.name for t in outputs), tuple(t.rank for t in outputs), extents)
     whole.outputs = _chosen(whole, op, [graphs[n] for n in numbers], conditions, read, names)
     return whole
 

@@ -257,7 +257,7 @@ def through(extent: int, points: Mapping[int, int]) -> int | None:
     where there is no such.
 
     >>> through(chosen("n", (16, 64)), {16: 9, 64: 33})
-    ((n+2)//2)
+    (n//2)+1
     """
     (x, first), *_, (end, last) = points.items()
     if varies(points.values()):

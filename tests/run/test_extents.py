@@ -195,7 +195,7 @@ def test_every_extent_gives_what_onnxruntime_gives(
             np.testing.assert_allclose(got[output.name], wanted, rtol=2e-5, atol=2e-6, err_msg=str(extents))
 
 
-@pytest.mark.parametrize(("build", "dims"), [*CASES, *FORMS], ids=lambda v: v.__name__[1:] if callable(v) else "")
+@pytest.mark.parametrize(("build", "dims"), [*CASES, FORMS[1]], ids=lambda v: v.__name__[1:] if callable(v) else "")
 def test_every_form_is_a_text_that_is_read_again(
     build: Callable[[], onnx.ModelProto], dims: dict[str, str], tmp_path: Path
 ) -> None:
@@ -282,7 +282,7 @@ def test_numbers_to_choose_from_share_weights_and_arena(tmp_path: Path) -> None:
     made = {n: mccompile.compile(tmp_path / "net.onnx", tmp_path / str(n), target="native", dims={"n": n}).report
             for n in ("3,9,32", 32)}  # fmt: skip
     assert made["3,9,32"]["weights_bytes"] == made[32]["weights_bytes"]
-    assert made["3,9,32"]["memory"]["arena_bytes"] <= made[32]["memory"]["arena_bytes"] + 6 * 64  # conditions, each on its own line
+    assert made["3,9,32"]["memory"]["arena_bytes"] <= made[32]["memory"]["arena_bytes"] + 6 * 64
     network = mccompile.load(tmp_path / "3,9,32")
     with pytest.raises(UsageError, match="may be 3, 9 or 32, not 4"):
         network.set_extents({"n": 4})
