@@ -53,6 +53,16 @@ class BenchResult:
         """Per second, of the multiply-adds that the compiler counts."""
         return 2 * (self.report["macs"] or 0) / self.time.median
 
+    @property
+    def bytes_macs(self) -> int:
+        """Multiply-adds of kernels of whole numbers, where the core's own rate of these is known."""
+        return sum(s["macs"] for s in self.report["steps"] if ".integer" in s["kernel"]) if self.peak.pairs else 0
+
+    @property
+    def of_pairs(self) -> float:
+        """All multiply-adds in the whole time, by what PMADDWD and PADDD could do in it."""
+        return (self.report["macs"] or 0) / self.time.median / self.peak.pairs
+
     def lines(self) -> list[str]:
         """What to show a user."""
         r, t, peak = self.report, self.time, self.peak
@@ -64,6 +74,9 @@ class BenchResult:
             f"  time        {t.median * 1e3:.4f} ms, quartiles {t.low * 1e3:.4f} to {t.high * 1e3:.4f}, "
             f"best {t.best * 1e3:.4f}; medians of {self.rounds} rounds",
         ]
+        if self.bytes_macs:
+            rate = f"{self.of_pairs:.0%} of what PMADDWD and PADDD do ({peak.pairs / 1e9:.1f} a nanosecond)"
+            lines.append(f"  bytes       {self.bytes_macs:,} of its MACs are of whole numbers; all: {rate}")
         if r["macs"]:
             rate = f"{self.flops / 1e9:.1f} GFLOP/s, {self.flops / peak.flops:.0%} of the peak"
             lines.append(f"  arithmetic  {r['macs']:,} MACs: {rate}")
@@ -74,7 +87,9 @@ class BenchResult:
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""
         total = sum(layer.seconds for layer in self.layers or ())
-        more = {} if self.layers is None else {"layers": [x.to_json(self.peak, total) for x in self.layers]}
+        more: dict[str, Any] = {"of_pairs": round(self.of_pairs, 4)} if self.bytes_macs else {}
+        if self.layers is not None:
+            more["layers"] = [x.to_json(self.peak, total) for x in self.layers]
         return {
             "mccompile": __version__,
             "model": self.report["model"],

@@ -1,4 +1,9 @@
-"""What this machine is and what one of its cores can do: multiply-adds, cycles, bytes per second."""
+"""What this machine is and what one of its cores can do: multiply-adds, cycles, bytes per second.
+
+Worked example: a core of 3.2 GHz that begins 1.6 PMADDWD with their PADDD in a cycle, each of 16 products of 16 bits
+(AVX2), does 82 products of bytes in a nanosecond, where those are made so. A network of 300 million that takes 4.5 ms
+does 67 in one: 81 % of it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from mccompile.ir.errors import CompileError
 from mccompile.ir.types import DTYPES
 from mccompile.run.build import build_library, c_compiler, compiler_version
 from mccompile.run.memory import Array, aligned_bytes
+from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target
 
 _HERE = Path(__file__).parent
@@ -22,7 +28,9 @@ DEFAULT_L2 = 1 << 20
 FAR = 16
 """How many L2 caches the memory has that is far away."""
 MULTIPLY_ADDS, CYCLES = 24, 64
-"""Vectors of multiply-adds, and cycles, of a round in probes.c."""
+"""Vectors of multiply-adds, of floats or of pairs, and cycles, of a round in probes.c."""
+PAIRED = {Capability.PAIRS, Capability.VNNI}
+"""What targets have whose cores have PMADDWD."""
 PROBE_ROUNDS = 10000
 
 
@@ -48,21 +56,24 @@ def compiler_name() -> str:
 @dataclass(frozen=True)
 class Peak:
     """What one core does: FLOP/s (a multiply-add is two), cycles/s, and bytes read and written per second where half
-    the L2 cache is enough, and where it is not."""
+    the L2 cache is enough, and where it is not; ``pairs`` multiply-adds per second by PMADDWD and PADDD, 0 elsewhere.
+    """
 
     flops: float
     hertz: float
     near: float
     far: float
     l2: int
+    pairs: float = 0.0
 
     def to_json(self) -> dict[str, float]:
+        pairs = {"pairs_per_ns": round(self.pairs / 1e9, 2)} if self.pairs else {}
         return {
             "gflops": round(self.flops / 1e9, 2),
             "ghz": round(self.hertz / 1e9, 3),
             "near_gb_per_s": round(self.near / 1e9, 1),
             "far_gb_per_s": round(self.far / 1e9, 1),
-        }
+        } | pairs
 
     def bandwidth(self, nbytes: int) -> float:
         """Bytes per second for something that touches so many."""
@@ -82,6 +93,7 @@ class Probes:
         ffi = cffi.FFI()
         ffi.cdef(
             """void mcc_probe_multiply_add(float *, size_t);
+            void mcc_probe_pairs(int32_t *, size_t);
             void mcc_probe_cycles(uint64_t *, size_t);
             void mcc_probe_copy(float *, const float *, size_t, size_t);"""
         )
@@ -91,6 +103,8 @@ class Probes:
             raise CompileError(f"the probes cannot be loaded: {e}") from e
         self._floats = ffi.new("float[]", self._lanes)
         self._counter = ffi.new("uint64_t *")
+        self._sums = ffi.new("int32_t[]", self._lanes)
+        self._pairs = bool(PAIRED & target.capabilities)
         self._vectors = {name: size // (8 * self._lanes) for name, size in self._sizes().items()}
         self._arrays = {name: self._pair(n, ffi) for name, n in self._vectors.items()}
 
@@ -112,7 +126,8 @@ class Probes:
             _, x, y = self._arrays[name]
             return lambda: self._lib.mcc_probe_copy(y, x, self._vectors[name], 1)
 
-        return {
+        pairs = {"pairs": lambda: self._lib.mcc_probe_pairs(self._sums, PROBE_ROUNDS)} if self._pairs else {}
+        return pairs | {
             "flops": lambda: self._lib.mcc_probe_multiply_add(self._floats, PROBE_ROUNDS),
             "hertz": lambda: self._lib.mcc_probe_cycles(self._counter, PROBE_ROUNDS),
             "near": copy("near"),
@@ -133,4 +148,5 @@ class Probes:
             moved["near"] / rounds.spread("near").median,
             moved["far"] / rounds.spread("far").median,
             self._l2,
+            2 * MULTIPLY_ADDS * self._lanes * PROBE_ROUNDS / rounds.spread("pairs").median if self._pairs else 0.0,
         )

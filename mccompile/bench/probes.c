@@ -2,10 +2,14 @@
 /* probes.c - loops that find out what a core can do: the caller takes their time. MCC_LANES are the floats of a vector. */
 #include <stddef.h>
 #include <stdint.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 typedef float vec __attribute__((vector_size(4 * MCC_LANES)));
 
 void mcc_probe_multiply_add(float *out, size_t rounds);
+void mcc_probe_pairs(int32_t *out, size_t rounds);
 void mcc_probe_cycles(uint64_t *out, size_t rounds);
 void mcc_probe_copy(float *to, const float *from, size_t vectors, size_t rounds);
 
@@ -29,6 +33,44 @@ void mcc_probe_multiply_add(float *out, size_t rounds)
     for (size_t n = 0; n < MCC_LANES; ++n) {
         out[n] = a[n];
     }
+}
+
+/* 24 vectors of products of pairs of 16 bits in each round, added to eight sums: PMADDWD and PADDD. Nothing elsewhere. */
+void mcc_probe_pairs(int32_t *out, size_t rounds)
+{
+#if defined(__SSE2__) && (MCC_LANES == 4 || MCC_LANES == 8 || MCC_LANES == 16)
+#if MCC_LANES == 4
+    typedef __m128i words;
+#define MADD _mm_madd_epi16
+#define ADD _mm_add_epi32
+#elif MCC_LANES == 8
+    typedef __m256i words;
+#define MADD _mm256_madd_epi16
+#define ADD _mm256_add_epi32
+#else
+    typedef __m512i words;
+#define MADD _mm512_madd_epi16
+#define ADD _mm512_add_epi32
+#endif
+    words x = (words)((vec){ 0 } + (float)out[0]);
+    words a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x;
+
+#define PAIRS(sum) \
+    __asm__("" : "+v"(x)); /* unknown: else equal products would be one */ \
+    sum = ADD(sum, MADD(x, x)); \
+    __asm__("" : "+v"(sum))
+#define EIGHT PAIRS(a); PAIRS(b); PAIRS(c); PAIRS(d); PAIRS(e); PAIRS(f); PAIRS(g); PAIRS(h)
+    for (size_t n = 0; n < rounds; ++n) {
+        EIGHT;
+        EIGHT;
+        EIGHT;
+    }
+    a = ADD(ADD(ADD(a, b), ADD(c, d)), ADD(ADD(e, f), ADD(g, h)));
+    __builtin_memcpy(out, &a, sizeof(a));
+#else
+    (void)out;
+    (void)rounds;
+#endif
 }
 
 /* 64 additions in each round, each of which waits for the one before: a cycle each. */

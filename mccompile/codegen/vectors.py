@@ -2,160 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from mccompile.codegen.arithmetic import total
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.bounds import LIMIT, magnitude, of_type, of_view
-from mccompile.codegen.c_expr import Emitter, instead, literal, unread
-from mccompile.codegen.code import Code, bare, closed, code, wrapped
+from mccompile.codegen.c_expr import instead, unread
+from mccompile.codegen.code import Code, closed, code, wrapped
 from mccompile.codegen.moves import Moves, moves
-from mccompile.codegen.uses import PLACES, Uses
+from mccompile.codegen.packs import Final, Part, packed, packs
+from mccompile.codegen.vector_emitter import Primitives, VectorEmitter, rounding
 from mccompile.ir import expr as ex
 from mccompile.ir.kernel import View
-from mccompile.ir.scalar import FUNCTIONS
-from mccompile.ir.types import F32, I32, DType
-from mccompile.ir.vector import V, is_direct, is_lane, is_narrow, kind_of
+from mccompile.ir.types import F32, DType
+from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
 from mccompile.kernels.model.tiles import Segment, fits, narrow, segments
 from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
-
-
-@dataclass(frozen=True)
-class Primitives:
-    """The words of a vector, asked for as they are printed."""
-
-    vector: V
-    uses: Uses
-
-    @property
-    def c(self) -> str:
-        return self.uses.use(self.vector.c)
-
-    def set(self, element: str) -> Code:
-        return self.uses.say(self.vector.set("{0}"), element)
-
-    def load(self, pointer: str, count: int, step: int = 1, memory: DType | None = None) -> Code:
-        return self.uses.say(self.vector.load("{0}", count, step, memory), pointer)
-
-    def store(
-        self, pointer: str, value: str, count: int, memory: DType | None = None, pieces: bool = False
-    ) -> str:
-        return self.uses.say(self.vector.store("{0}", "{1}", count, memory, pieces), pointer, value)
-
-    def converted(self, value: str, target: DType) -> Code:
-        return self.uses.say(self.vector.converted("{0}", target), value)
-
-    def rounded(self, value: str, target: DType, zero: int, known: bool = False) -> Code:
-        return self.uses.say(self.vector.rounded("{0}", target, zero, known), value)
-
-    def saturated(self, pointer: str, value: str, zero: int, count: int, target: DType) -> str:
-        return self.uses.say(self.vector.saturated("{0}", "{1}", zero, count, target), pointer, value)
-
-    def clamped(self, value: str, low: int, high: int) -> Code:
-        return self.uses.say(self.vector.clamped("{0}", low, high), value)
-
-    def looked_up(self, value: str, table: str, target: DType) -> Code:
-        return self.uses.say(self.vector.looked_up("{0}", "{1}", target), value, table)
-
-    def applied(self, form: str, *values: str) -> Code:
-        return self.uses.say(self.vector.applied(form, *PLACES), *values)
-
-
-class VectorEmitter(Emitter):
-    """An expression over vectors of ``lanes`` as C; comparisons and bools are masks of the lanes."""
-
-    def __init__(
-        self,
-        lanes: int,
-        leaf: Callable[[int], str],
-        uses: Uses,
-        prefix: str = "t",
-        locals_: bool = True,
-        bound: Callable[[int], float] = lambda _: math.inf,
-    ) -> None:
-        """``bound`` says how large variables may be."""
-        super().__init__(leaf, uses, prefix, locals_)
-        self.lanes = lanes
-        self.bound = bound
-
-    def ctype(self, dtype: DType) -> str:
-        return self._of(dtype).c
-
-    def _of(self, dtype: DType) -> Primitives:
-        return Primitives(V(dtype, self.lanes), self.uses)
-
-    def _text(self, e: ex.Expr) -> Code:
-        match e:
-            case ex.Num(dtype=dtype):
-                return self._of(dtype).set(self.uses.say(literal(e.value, dtype)))
-            case ex.Convert(dtype=dtype, operand=operand):
-                found = rounding(e)
-                if found is not None:
-                    value, known = bare(self._walk(found[0])), self._is_small(found[0])
-                    return self._of(F32).rounded(value, dtype, found[1], known)
-                steps = steps_of(e)
-                if steps is not None and self._is_small(steps.value):
-                    return self._of(F32).clamped(bare(self._walk(steps.value)), steps.low, steps.high)
-                return wrapped(self._of(operand.dtype).converted(wrapped(self._walk(operand)), dtype))
-            case ex.Lookup(dtype=dtype, operand=operand):
-                table = self.uses.table(e.elements)
-                return self._of(operand.dtype).looked_up(bare(self._walk(operand)), table, dtype)
-        return super()._text(e)
-
-    def _is_small(self, e: ex.Expr) -> bool:
-        """Whether it is a number for sure, and no large one."""
-        return magnitude(e, self.bound) < LIMIT
-
-    def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> Code:
-        typed = operands[-1].dtype
-        args = [wrapped(self._walk(a)) for a in operands]
-        return wrapped(self._of(typed).applied(FUNCTIONS[fn].vector[kind_of(fn, typed)], *args))
-
-
-def rounding(e: ex.Convert) -> tuple[ex.Expr, int] | None:
-    """What is rounded, and the zero that is added, where a float becomes a quantised integer: i8(rne(a) + 3.0).
-
-    The sum of floats is exact unless it is far outside of what is stored, where both saturate alike.
-    """
-    if not is_narrow(e.dtype):
-        return None
-    info = np.iinfo(e.dtype.numpy.name)
-    match e.operand:
-        case ex.Apply(fn="rne", operands=(x,)):
-            return x, 0
-        case ex.Apply(fn="add", operands=(ex.Apply(fn="rne", operands=(x,)), ex.Num() as zero)):
-            return (x, int(zero.value)) if zero.value in range(info.min, info.max + 1) else None
-    return None
-
-
-@dataclass(frozen=True)
-class Steps:
-    """``value`` rounded to whole numbers from ``low`` to ``high``."""
-
-    value: ex.Expr
-    low: int
-    high: int
-
-
-def steps_of(e: ex.Convert) -> Steps | None:
-    """What is quantised and dequantised but for its scale: f32((i32(i8((rne(x) + 3.0))) - i32(3)))."""
-    whole, zero = e.operand, 0
-    match whole:
-        case ex.Apply(fn="sub", operands=(ex.Convert() as inner, ex.Num() as number)):
-            whole, zero = inner, int(number.value)
-    if isinstance(whole, ex.Convert) and whole.dtype == I32 and is_narrow(whole.operand.dtype):
-        whole = whole.operand
-    found = rounding(whole) if e.dtype == F32 and isinstance(whole, ex.Convert) else None
-    if found is None or found[1] != zero:
-        return None
-    info = np.iinfo(whole.dtype.numpy.name)
-    return Steps(found[0], int(info.min) - zero, int(info.max) - zero)
 
 
 @dataclass(frozen=True)
@@ -199,6 +64,11 @@ class Vectors:
     def even(extent: int, most: int) -> tuple[Segment, ...]:
         """An axis in runs of at most ``most`` elements, as long as as few of them allow."""
         return segments(extent, -(-extent // -(-extent // most)))
+
+    @staticmethod
+    def groups_of(extent: int, most: int) -> tuple[Segment, ...]:
+        """An axis in groups of ``most``, and what is left."""
+        return segments(extent, most)
 
     def groups(self, extent: int, most: int) -> tuple[Segment, ...]:
         """An axis in groups of at most ``most`` vectors."""
@@ -288,6 +158,64 @@ class Vectors:
         libm, most integers, conversions) goes through the scalar epilogue, lane by lane. With ``begun`` the lanes
         are sums that began with `bias`.
         """
+        final = self._final(r, value, count, coordinates, dtype, begun)
+        if final is None:
+            return self._store_lanes(r, value, dtype, count, coordinates)
+        y = self.context.y[r]
+        if final.zero is not None:
+            at = f"&{y.name}[{y.index(*coordinates)}]"
+            put = self.of(F32).saturated(at, final.value, final.zero, count, y.dtype)
+        else:
+            put = self.put(y, final.value, count, *coordinates)
+        return "\n".join(["{", *final.lines, put, "}"]) if final.lines else put
+
+    def together(self, r: int, vectors: int) -> int:
+        """Rows of so many vectors whose results are stored together: as many as bytes of four vectors come from,
+        where a target packs these at once."""
+        return {1: 4, 2: 2}.get(vectors, 1) if self._packs(r) else 1
+
+    def _packs(self, r: int) -> bool:
+        """Whether vectors of result ``r`` are stored four at a time."""
+        y = self.context.y[r]
+        return packs(self.target, y.dtype) and _step(y.view) == 1
+
+    def store_rows(
+        self,
+        r: int,
+        rows: Sequence[tuple[Sequence[str], Sequence[str]]],
+        widths: Sequence[int],
+        *,
+        dtype: DType = F32,
+        begun: bool = False,
+    ) -> str:
+        """`store` of several rows: each is vectors of ``widths`` lanes, one behind the other, and the coordinates of
+        the first. Bytes of four vectors are packed at once, where a target can."""
+        parts = [
+            Part(value, count, (*at[:-1], total(at[-1], i * self.lanes)), row, i)
+            for row, (values, at) in enumerate(rows)
+            for i, (value, count) in enumerate(zip(values, widths, strict=True))
+        ]
+        finals = [
+            self._final(r, p.value, p.count, p.at, dtype, begun, f"t{i}_" if len(parts) > 1 else "t")
+            for i, p in enumerate(parts)
+        ]
+        if not self._packs(r) or len(parts) < 2 or None in finals:
+            return "\n".join(self.store(r, p.value, p.count, *p.at, dtype=dtype, begun=begun) for p in parts)
+        y, of = self.context.y[r], self.of(F32)
+        known = [(p, f) for p, f in zip(parts, finals, strict=True) if f is not None]
+        return "\n".join(packed(y, of, known[i : i + 4]) for i in range(0, len(known), 4))
+
+    def _final(
+        self,
+        r: int,
+        value: str,
+        count: int,
+        coordinates: tuple[str, ...],
+        dtype: DType,
+        begun: bool,
+        prefix: str = "t",
+    ) -> Final | None:
+        """What is stored of lanes behind the epilogue of result ``r``; None if that has no vector form."""
         y = self.context.y[r]
         body = dict(self.context.call.post).get(r)
         whole = self._begun() if begun else None
@@ -296,20 +224,15 @@ class Vectors:
         final = dtype if body is None else body.dtype
         fits = is_lane(final) and final == y.dtype.compute
         if not fits or (body is not None and not self._vectorizable(body)):
-            return self._store_lanes(r, value, dtype, count, coordinates)
+            return None
+        if body is None:
+            return Final((), value)
         leaf, bound = self._leaf(value, count, coordinates), self._bound(dtype)
-        emitter = VectorEmitter(self.lanes, leaf, self.context.uses, bound=bound)
-        last = None if body is None else self._last_rounding(y, vector_form(body), bound)
-        if last is not None:
-            x, zero = last
-            at = f"&{y.name}[{y.index(*coordinates)}]"
-            put = self.of(F32).saturated(at, emitter.emit(x), zero, count, y.dtype)
-        else:
-            result = value if body is None else emitter.emit(vector_form(body))
-            put = self.put(y, result, count, *coordinates)
-        ignored = body is not None and ex.ACC not in ex.variables(body)
-        before = [unread(value)] if ignored else []
-        return "\n".join(["{", *before, *emitter.lines, put, "}"]) if before or emitter.lines else put
+        emitter = VectorEmitter(self.lanes, leaf, self.context.uses, prefix, bound=bound)
+        last = self._last_rounding(y, vector_form(body), bound)
+        result = emitter.emit(vector_form(body) if last is None else last[0])
+        before = [] if ex.ACC in ex.variables(body) else [unread(value)]
+        return Final((*before, *emitter.lines), result, None if last is None else last[1])
 
     def _stays(self, body: ex.Expr) -> bool:
         """Whether an epilogue of result 0 is computed in vectors."""

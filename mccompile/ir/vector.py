@@ -15,7 +15,7 @@ lanes is a row of `_MEMORY`, its primitives, and forms of its kind in `ir/scalar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
@@ -166,6 +166,18 @@ class V:
         of 8 or 16 bits, ties to even, ``zero`` added and saturated."""
         whole = f"mcc_vwhole({value})" + (f" + {zero}" if zero > 0 else f" - {-zero}" if zero else "")
         return f"mcc_vstore_sat_{target}({pointer}, {whole}, {count});"
+
+    def whole(self, value: str) -> str:
+        """C for these floats, which are numbers below 2^31, as the nearest whole ones, ties to even."""
+        return f"mcc_vwhole({value})"
+
+    def packed(self, values: Sequence[str], zero: int, target: DType) -> str:
+        """C for four vectors of numbers as bytes one behind the other, ``zero`` added and saturated."""
+        return f"mcc_vpack_{target}({', '.join(values)}, {zero})"
+
+    def store_bytes(self, pointer: str, bytes_: str, first: int, count: int) -> str:
+        """The statement that stores up to 16 bytes of a vector, from ``first`` on: 0, 8, 16 or 24."""
+        return f"mcc_vstore_bytes({pointer}, {bytes_}, {first}, {count});"
 
     def clamped(self, value: str, low: int, high: int) -> str:
         """C for these floats, which are numbers, as the nearest whole ones from ``low`` to ``high``, as floats."""

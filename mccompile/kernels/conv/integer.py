@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
@@ -22,6 +22,7 @@ from mccompile.ir.types import I8, I32, DType, row_major
 from mccompile.kernels.integers import lowest, no_integers, weights_of, zero_points
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.model.arithmetic import (
+    MADD,
     Arithmetic,
     PackedWords,
     arithmetics_of,
@@ -43,8 +44,13 @@ STAGED_BYTES = 16
 """Bytes of the operand that a cycle stages."""
 REUSED = 28
 """Pixels from which on weights may come from the second cache each time."""
+FARTHER = 1.05
+"""Times as long a tile takes where what it reads and writes comes from the second cache (Zen 3, few channels)."""
 PACKED_BYTES = 16
 """Bytes of a matrix that a cycle packs."""
+UNEVEN = 1.12
+"""Times as long tiles of three vectors take by PMADDWD with 16 registers: a step of 3 by 3 sums takes 6.7 cycles, of
+6 by 2 8.0, of 5 by 2 6.8, of 2 by 4 5.3 (Zen 3)."""
 EPILOGUE = 10
 """Cycles of a vector of results, from sums to bytes."""
 
@@ -170,6 +176,8 @@ def best_integer_tile(problem: _Problem, own: Arithmetic, flip: bool, target: Ta
             lines, pixels = problem.lines, problem.pixels
             tiles = segments(lines * pixels, rows) if rows > pixels else segments(pixels, rows) * lines
             cycles = tile_cycles(tiles, parts, steps, target.machine, load=own.rows, apart=apart)
+            if own == MADD and vectors == 3 and rows > 1 and target.machine.registers <= 16:
+                cycles *= UNEVEN
             found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
     cycles, _, tile = min(found, key=lambda f: f[:2])
     results = problem.lines * problem.pixels * -(-problem.columns // lanes) * EPILOGUE
@@ -254,7 +262,7 @@ class ConvInteger(Variant):
         window = plane_window(op, w.shape[2:])
         staged = _staged(op, x.dtype, x.shape[1], neighbours(views[0]), w.shape[2:], own)
         views = [*views, *extras]
-        if problem.kernel == (1, 1) and not any(op.pads) and not staged:
+        if problem.kernel == (1, 1) and not any(op.pads) and (not staged or _is_run(views)):
             views = _merged(views, problem.strides)
             window = POINT
         _emit(node, b, views, window, staged, own)
@@ -405,6 +413,12 @@ def _product(node: Node) -> _Problem:
     return _Problem(1, 1, math.prod(shape[:-1]), shape[-1], steps, (1, 1), (1, 1), (1, 1))
 
 
+def _is_run(views: Sequence[View]) -> bool:
+    """Whether the pixels of an image [N, H, W, C] lie one behind the other, in all views of it."""
+    steps = [(v.shape[2], *v.axis_strides()[1:3]) for v in views]
+    return all(down == width * across for width, down, across in steps) and views[0].shape[1:3] == views[1].shape[1:3]
+
+
 def _merged(views: list[View], strides: tuple[int, int]) -> list[View]:
     """Views [..., rows, columns] as [images, lines, pixels, columns], with as few axes of rows as there can be.
 
@@ -426,14 +440,57 @@ def _merged(views: list[View], strides: tuple[int, int]) -> list[View]:
     return out
 
 
-def _span(problem: _Problem, tile: Tile, result_bytes: int, target: Target) -> int:
-    """Pixels of a line that are done for all columns before the next ones: where weights come from the second cache
-    fast enough, what is read and written for these stays in the first one."""
-    machine, row = target.machine, problem.channels + problem.columns * result_bytes
-    near = problem.channels * problem.columns <= machine.l2 // 2
-    room = machine.l1 // 2 // row if near else machine.l2 // 4 // problem.channels
-    tiles = max(room // tile.rows, -(-REUSED // tile.rows))
+def _moved(views: Sequence[View]) -> int:
+    """Bytes of a pixel that a result and what its epilogue reads take for each column."""
+    return sum(v.dtype.nbytes for v in views if v.shape[2] == 1 or v.axis_strides()[2])
+
+
+def _near(problem: _Problem, own: Arithmetic, target: Target) -> bool:
+    """Whether weights come from the second cache, as often as they are read."""
+    return problem.channels * problem.columns * own.weight.nbytes <= target.machine.l2 // 2
+
+
+def _room(problem: _Problem, own: Arithmetic, moved: int, target: Target) -> int:
+    """Pixels that are done for all columns before the next ones: where weights come from the second cache fast
+    enough, what is read and written for these stays in the first one."""
+    machine, read = target.machine, problem.channels * own.staged.nbytes
+    if _near(problem, own, target):
+        return machine.l1 // 2 // (read + problem.columns * moved)
+    return machine.l2 // 4 // read
+
+
+def _span(problem: _Problem, tile: Tile, own: Arithmetic, moved: int, target: Target) -> int:
+    """Pixels of a line that are done for all columns before the next ones."""
+    tiles = max(_room(problem, own, moved, target) // tile.rows, -(-REUSED // tile.rows))
     return min(tiles * tile.rows, problem.pixels)
+
+
+def _cut(views: Sequence[View], own: Arithmetic, target: Target) -> list[View]:
+    """Views of one line of pixels as several lines, which are staged one at a time: of those that stay in reach of
+    the second cache the ones of the fewest tiles, where `FARTHER` is what a tile takes longer outside of the first.
+
+    196 pixels in tiles of 6 are 34 tiles as lines of 98, and 36 as lines of 49.
+    """
+    _, _, pixels, columns = views[1].shape
+    if views[1].shape[:2] != (1, 1):
+        return list(views)
+    problem = _Problem(1, 1, pixels, columns, views[0].shape[3], *POINT[:3])
+    _, tile = best_integer_tile(problem, own, False, target)
+    room, most = _room(problem, own, _moved(views[1:]), target), target.machine.l2 // 4
+    wide = [w for w in range(min(REUSED, pixels), pixels + 1) if pixels % w == 0]
+    fitting = [w for w in wide if w * problem.channels * own.staged.nbytes <= most]
+    again = 1 if _near(problem, own, target) else -1  # weights that are far are read once for each line
+
+    def cost(w: int) -> tuple[float, int]:
+        return pixels // w * -(-w // tile.rows) * (1.0 if w <= room else FARTHER), again * w
+
+    width = min(fitting or wide[:1], key=cost)
+    cut = []
+    for v in views:
+        _, _, across, channel = v.axis_strides()
+        shape = (1, pixels // width, width, v.shape[3])
+        cut.append(View(v.buffer, shape, row_major(4), (0, width * across, across, channel), v.offset))
+    return cut
 
 
 def _emit(
@@ -445,11 +502,14 @@ def _emit(
     own: Arithmetic,
 ) -> None:
     """One call of the kernel for views [N, H, W, C] of the operand and [N, OH, OW, M] of result and extras."""
-    source, result, *extras = views
     kernel, strides, dilations, pads = window
-    n, lines, pixels, m = result.shape
-    channels, weights = source.shape[-1], node.operands[1]
+    weights, moved = node.operands[1], _moved(views[1:])
     assert weights is not None
+    if staged and window == POINT:
+        views = _cut(views, own, b.target)
+    source, result, *extras = views
+    n, lines, pixels, m = result.shape
+    channels = source.shape[-1]
     problem = _Problem(n, lines, pixels, m, channels, kernel, strides, dilations)
     flips = own.flips(source.dtype)
     padding, zero = zero_points(node)
@@ -457,9 +517,10 @@ def _emit(
     line_bytes = source.shape[2] * channels * own.staged.nbytes
     room = max(b.target.machine.l2 // 4, 1)
     whole = staged or lines > 1
-    chunk = min(max(room // (line_bytes * strides[0]), 1), lines) if whole else lines
-    moved = [v.dtype.nbytes for v in (result, *extras) if v.shape[2] == 1 or v.axis_strides()[2]]
-    span = pixels if whole else _span(problem, tile, sum(moved), b.target)
+    chunk = min(max(room // (line_bytes * strides[0] + pixels * m * moved), 1), lines) if whole else lines
+    if staged and window == POINT:
+        chunk = min(max(_room(problem, own, moved, b.target), REUSED - 1 + pixels) // pixels, lines)
+    span = pixels if whole else _span(problem, tile, own, moved, b.target)
     params = IntegerTile(
         tile.rows, tile.vectors, tile.lanes, own.name, kernel, strides, dilations, pads, padding, staged, chunk, span,
         tall=max(tile.rows // pixels, 1), ahead=weights_ahead(weights.type.nbytes // 4, b.target.machine),

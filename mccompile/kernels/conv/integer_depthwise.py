@@ -186,7 +186,7 @@ def _tile(node: Node, own: Arithmetic, target: Target) -> JoinedRows:
     room = target.machine.registers - tall - 2  # sums, beside the weights of a tap, a word and products
     wide = min(room // tall, MAX_PIXELS, pixels)
     line_bytes = x.shape[-1] * x.shape[1] * own.staged.nbytes * strides[0]
-    chunk = min(max(target.machine.l2 // 4 // line_bytes // tall, 1) * tall, lines)
+    chunk = min(max(target.machine.l2 // 8 // line_bytes // tall, 1) * tall, lines)
     zero, _ = zero_points(node)
     return JoinedRows(wide, tall, target.lanes, own.name, kernel, strides, dilations, pads, zero, chunk, 0)
 

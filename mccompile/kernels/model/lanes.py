@@ -29,6 +29,10 @@ _SCALAR_CYCLES: Mapping[str, float] = {
 }  # fmt: skip
 """Of one element; what is not listed is made into vectors by compilers."""
 _MOST_FACTORS = 4
+_LOOKED_UP: Mapping[str, float] = {"avx2": 1.5}
+"""Cycles of a lane that is looked up in a table of 256, by the instructions of a target: gathered (Zen 3: 11 of eight
+lanes); else `_ONE_BY_ONE`."""
+_ONE_BY_ONE = 4.0
 
 
 @functools.lru_cache(maxsize=1024)
@@ -119,9 +123,24 @@ def refusal(
 
 def vector_cycles(bodies: Iterable[ex.Expr], vector_bytes: int) -> float:
     """Cycles of expressions over one vector of so many bytes."""
-    parts = [e for e in _distinct(map(vector_form, bodies)) if isinstance(e, ex.Apply)]
-    one = sum(_VECTOR_CYCLES.get(e.operands[-1].dtype.kind, {}).get(e.fn, 1.0) for e in parts)
+    return _cycles(_distinct(map(vector_form, bodies)), vector_bytes)
+
+
+def _cycles(parts: Iterable[ex.Expr], vector_bytes: int) -> float:
+    """Cycles of the functions among so many parts of expressions, over one vector."""
+    applied = [e for e in parts if isinstance(e, ex.Apply)]
+    one = sum(_VECTOR_CYCLES.get(e.operands[-1].dtype.kind, {}).get(e.fn, 1.0) for e in applied)
     return one * max(vector_bytes / 64, 0.5)
+
+
+def lookup_pays(e: ex.Expr, byte: ex.Expr, target: Target) -> bool:
+    """Whether a table of 256 is faster than the arithmetic that makes an expression of a part of it, a byte."""
+    if not target.lanes or no_vectors(e):
+        return False
+    own = _distinct([e]) - _distinct([byte])
+    tables = sum(isinstance(part, ex.Lookup) for part in own)
+    arithmetic = _cycles(own, target.machine.vector_bytes)
+    return arithmetic > _LOOKED_UP.get(target.isa, _ONE_BY_ONE) * target.lanes * (1 - tables)
 
 
 def scalar_cycles(bodies: Iterable[ex.Expr], target: Target) -> float:

@@ -23,6 +23,7 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.ranges import Range, anything, of_expression
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, DType, broadcast_shapes, dtype_of
+from mccompile.kernels.model.lanes import lookup_pays
 from mccompile.passes.analysis.fixed_point import TIE, Fixed, Steps, fit
 from mccompile.passes.analysis.forms import Form, form_of
 from mccompile.passes.analysis.sums import sum_range, terms
@@ -50,7 +51,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         body = node.op.elementwise if not node.post else node.post.get(0)
         if body is None or len(node.results) != 1 or (node.pre and node.op.elementwise is not None):
             continue
-        work = _Work(graph, node, remarks, target.requant != "float", target.requant == "tflite")
+        work = _Work(graph, node, remarks, target)
         proven = work.rewritten(body)
         if proven != body and _spans(node, proven, work):
             _store(r, node, proven, work)
@@ -95,14 +96,21 @@ class _Work:
     graph: Graph
     node: Node
     remarks: Remarks
-    fixed: bool
-    tflite: bool
+    target: Target
     operands: list[Value] = field(init=False)
     done: dict[ex.Expr, ex.Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         maps = self.node.op.elementwise is not None and not self.node.post
         self.operands = [v for v in self.node.operands if v is not None] if maps else list(self.node.extras)
+
+    @property
+    def fixed(self) -> bool:
+        return self.target.requant != "float"
+
+    @property
+    def tflite(self) -> bool:
+        return self.target.requant == "tflite"
 
     @property
     def what(self) -> str:
@@ -122,8 +130,11 @@ class _Work:
         abstract = self._abstract(e, atoms, top=True)
         bytes_ = list(atoms)
         free = [i for i in ex.variables(abstract) if i < _ATOM and self._constant(i) is None]
-        if not free and len(bytes_) == 1 and not self._per_channel(abstract):
-            return self._table(abstract, bytes_[0], e)
+        single = bytes_[0] if len(bytes_) == 1 else self._common(e) if bytes_ and not free else None
+        if single is not None and not free:
+            function = ex.replaced(e, single, ex.Var(single.dtype, _ATOM))
+            if not self._per_channel(function):
+                return self._table(function, single, e)
         if (free == [ex.ACC] and not bytes_) or (len(bytes_) == 1 and not free):
             found = self._by_sum(abstract)
         elif not self.fixed:
@@ -142,6 +153,15 @@ class _Work:
         if not top and e.dtype.name in _BYTES and any(self._constant(i) is None for i in ex.variables(e)):
             return atoms.setdefault(e, ex.Var(e.dtype, _ATOM + len(atoms)))
         return ex.with_operands(e, lambda part: self._abstract(part, atoms))
+
+    def _common(self, e: ex.Expr) -> ex.Expr | None:
+        """The largest byte that all of an expression depends on through nothing else: of x * u8(erf(x)), x."""
+        for byte in ex.distinct(e):
+            if byte != e and byte.dtype.name in _BYTES:
+                rest = ex.replaced(e, byte, ex.num(0, byte.dtype))
+                if rest != e and all(self._constant(i) is not None for i in ex.variables(rest)):
+                    return byte
+        return None
 
     # -- constants ---------------------------------------------------------------------------------------------
     def _constant(self, i: int) -> Array | None:
@@ -311,12 +331,13 @@ class _Work:
 
     # -- bytes -------------------------------------------------------------------------------------------------
     def _table(self, e: ex.Expr, byte: ex.Expr, old: ex.Expr) -> ex.Expr:
-        """A function of one byte: itself, cut off, or a table, which replaces arithmetic of integers only."""
+        """A function of one byte: itself, cut off, or a table, where floats are cheap of what takes longer."""
         numbers = np.arange(256, dtype=np.uint8).view(byte.dtype.numpy)
         elements = ex.evaluate(e, lambda i: numbers if i >= _ATOM else np.asarray(self._constant(i)))
         elements = np.broadcast_to(elements, (256,)).astype(e.dtype.numpy)
         found = simplest(byte, elements)
-        if isinstance(found, ex.Lookup) and not self.fixed:
+        table = isinstance(found, ex.Lookup) and found != byte
+        if table and not self.fixed and not lookup_pays(old, byte, self.target):
             return old
         self.remarks.hit(f"made a function of a byte in {self.node.where} a table")
         return found
