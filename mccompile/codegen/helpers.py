@@ -21,7 +21,7 @@ from mccompile.codegen.uses import HEADER_OF, HEADERS, RUNTIME
 from mccompile.ir.errors import InternalError
 from mccompile.targets.target import Target
 
-EVERYWHERE = ("scalar", "scalar_integer", "scalar_places", "scalar_trees", "vector_bytes")
+EVERYWHERE = ("scalar", "scalar_integer", "scalar_pairs", "scalar_places", "scalar_trees", "vector_bytes")
 """The files of ``_lib/`` whose helpers every target has."""
 
 

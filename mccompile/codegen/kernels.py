@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 
 from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.one_lane import vectors_for
+from mccompile.codegen.scaled import scaled_channels
 from mccompile.codegen.shared_numbers import Joined, form_of, joined
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
@@ -114,7 +116,8 @@ def kernel_text(context: KernelContext, target: Target) -> str:
     return render(
         f"{family}/{variant}.c.j2",
         fn=KERNEL_NAME, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
-        v=vectors_for(context, target), words=Words(context), use=context.uses.use, say=context.uses.say,
+        v=vectors_for(context, target), words=Words(context),
+        scaled_channels=partial(scaled_channels, context), use=context.uses.use, say=context.uses.say,
     )  # fmt: skip
 
 

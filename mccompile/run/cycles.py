@@ -25,7 +25,7 @@ from pathlib import Path
 from mccompile.ir.errors import CompileError
 from mccompile.run.counter import Counts, Executed
 
-__all__ = ["Executed", "Instruction", "cost", "disassembled", "estimate", "estimates"]
+__all__ = ["Executed", "Instruction", "cost", "disassembled", "estimate", "estimates", "words_of"]
 
 REFILL = 2
 """Cycles that any jump takes beside its instruction's own."""
@@ -94,7 +94,7 @@ def cost(instruction: Instruction, before: str = "") -> int:
     if _LOAD.match(opcode):
         return 1 if _single(before.split(".")[0]) else 2
     if opcode.startswith(_MULTIPLE):
-        return 1 + _words(instruction.operands)
+        return 1 + words_of(instruction.operands)
     if opcode.startswith(("vldr", "vstr")):
         return 1 + _width(instruction.operands)
     if opcode == "vmov" and instruction.operands.count(",") == 2:
@@ -111,8 +111,12 @@ def _width(operands: str) -> int:
     return 2 if operands.startswith("d") else 1
 
 
-def _words(operands: str) -> int:
-    """Words of the registers that a list in braces names; 1 where there is none."""
+def words_of(operands: str) -> int:
+    """Words of the registers that a list in braces names; 1 where there is none.
+
+    >>> words_of("{r4-r7, lr}"), words_of("d1")
+    (5, 1)
+    """
     listed = re.search(r"\{(.*)\}", operands)
     if not listed:
         return 1

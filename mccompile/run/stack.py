@@ -7,7 +7,8 @@
 
 Generated C recurses nowhere and calls through no pointer, so that its text is its call graph. A function that was put
 into its callers takes nothing of its own; parts and copies that a compiler makes of one are added up. What a compiler
-calls by itself (sums of floats, where the core has none) is among the undefined symbols of the object.
+calls by itself (sums of floats, where the core has none) is among the undefined symbols of the object. Of functions
+that consist of assembler compilers know no stack: it is what they push.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 from mccompile.ir.errors import CompileError
 from mccompile.run.boards import board_of
 from mccompile.run.build import cache_dir, compiler_version, run_compiler
+from mccompile.run.cycles import words_of
 from mccompile.run.emulate import compiler_for
 from mccompile.targets.target import resolve, runs_here
 
@@ -40,6 +42,9 @@ COUNT_ALL = ("-mno-red-zone",)
 NO_FUNCTIONS = ("_GLOBAL_OFFSET_TABLE_",)
 """Undefined symbols that nobody calls."""
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_PUSH = re.compile(r'"push (\{[^}]*\})')
+WORD = 4
+"""Bytes of a register of an Arm core."""
 _CALL = re.compile(r"\b([A-Za-z_]\w*)\(")
 _USAGE = re.compile(r"^.*:([\w.$]+)\t(\d+)\t(\S+)$")
 """A line of a .su file: function, bytes, whether they depend on its data."""
@@ -105,7 +110,10 @@ def stack_of(out: Path, report: Mapping[str, Any]) -> Stack:
         told, symbols = _usage_text(compiler, flags, source).split("\n\n")
         _add_usage(usage, told, uncounted)
         undefined |= set(symbols.split())
-        calls |= _calls(source.read_text(encoding="utf-8"))
+        text = source.read_text(encoding="utf-8")
+        calls |= _calls(text)
+        pushed = pushes(text)
+        usage |= {f: pushed[f] for f, own in usage.items() if own == 0 and f in pushed}
     found = worst(f"{name}_run", usage, calls)
     outside = {s for s in undefined if s not in calls and not s.startswith("mcc_") and s not in NO_FUNCTIONS}
     command = shlex.join([*compiler, *report["target"]["c_flags"]])
@@ -143,6 +151,20 @@ def _calls(text: str) -> dict[str, set[str]]:
     """What each function of a C file calls."""
     found = _FUNCTION.finditer(_COMMENT.sub("", text))
     return {m[1]: set(_CALL.findall(m[2])) for m in found}
+
+
+def pushes(text: str) -> dict[str, int]:
+    """Bytes that functions of a C file push in assembler of their own.
+
+    >>> pushes('static void f(void)\\n{\\n    __asm__ volatile("push {r4-r7, lr}" "pop {r4-r7, pc}");\\n}\\n')
+    {'f': 20}
+    """
+    found: dict[str, int] = {}
+    for m in _FUNCTION.finditer(_COMMENT.sub("", text)):
+        pushed = sum(WORD * words_of(registers) for registers in _PUSH.findall(m[2]))
+        if pushed:
+            found[m[1]] = pushed
+    return found
 
 
 def _add_usage(usage: dict[str, int], text: str, uncounted: int) -> None:

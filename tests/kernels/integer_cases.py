@@ -234,8 +234,13 @@ LINES = [
     depthwise((1, 4, 9, 9), (2, 2), strides=(4, 3), zero=9),
     depthwise((1, 4, 2, 9), (3, 3), pads=(2, 2, 2, 2), strides=(1, 3), zero=9),
     depthwise((2, 2, 2, 2), (2, 2), pads=(1, 1, 1, 1), zero=9),
+    depthwise((2, 32, 7, 6), (3, 3), pads=(1, 1, 1, 1), zero=-5),
+    depthwise((1, 48, 9, 5), (3, 3), pads=(2, 1, 2, 1), dilations=(2, 1), zero=5),
+    depthwise((2, 32, 9, 8), (3, 3), pads=(1, 1, 1, 1), strides=(2, 2), zero=9),
+    depthwise((1, 16, 9, 9), (2, 3), pads=(0, 2, 0, 2), strides=(1, 2), dilations=(1, 2), zero=-9),
+    depthwise((2, 32, 31), (10,), zero=5),
 ]
-"""Around vectors of sixteen channels, of one pixel or several, and around the ring."""
+"""Around vectors of sixteen channels, of one pixel or several, and around the ring; without it; of blocks."""
 PRODUCTS = [
     *(product((n, 13), (13, 10 - n), zero=-128 if n % 2 else 127) for n in range(1, 10)),
     product((1, 64), (64, 12), zero=-128),

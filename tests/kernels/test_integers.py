@@ -129,7 +129,23 @@ def test_arm_accepts_the_text(tmp_path: Path) -> None:
             run_compiler([compiler, *flags, "-c", "layer.c", "-o", "layer.o"], out)
 
 
+def test_clang_takes_the_assembler(tmp_path: Path) -> None:
+    """That of functions without any C, whose steps are entered by the bytes that one has."""
+    clang = needs_tool("clang")
+    names = ["mcc_pairs_i8_4", "mcc_pairs_u8_1", "mcc_pair", "mcc_stage_u8"]
+    helpers, _ = with_needs(names, resolve("cortex-m4"))
+    kept = ", ".join(f"(void (*)(void)){name}" for name in names)
+    begin = ["#define MCC_PLACE_CODE", "#include <stdint.h>"]
+    lines = [*begin, *(h.text for h in helpers), f"void (*const kept[])(void) = {{ {kept} }};"]
+    (tmp_path / "m.c").write_text("\n".join(lines))
+    core = ["--target=arm-none-eabi", "-mcpu=cortex-m4", "-mthumb", "-ffreestanding", "-std=c99"]
+    for level in ("-O0", "-O2"):
+        flags = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", level]
+        run_compiler([clang, *core, *flags, "-c", "m.c", "-o", "m.o"], tmp_path)
+
+
 OF_CORES = {
+    "cortex-m4": ("conv.staged", "conv.planes"),
     "cortex-m55": ("conv.staged", "conv.lines"), "riscv32imac": ("conv.staged", "matmul.row"),
     "cortex-m0plus": ("matmul.row",),
 }  # fmt: skip

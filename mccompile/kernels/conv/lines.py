@@ -4,6 +4,10 @@ Worked example: 3 x 3 at a pad of 1. The ring has three lines, each with the pad
 takes lines o - 1, o and o + 1, of which o + 1 is new: it takes the place of line o - 2. A line is written when the
 next one of the operand has been read, so that results may take its place.
 
+Where results take the place of operands, sixteen channels go through all lines before the next ones do: the ring has
+sixteen channels then. Where they do not, as at strides, there is no ring: windows are read where they lie, but for
+those that leave the operand, which are copied. Both only where vectors read no other pixel's channels.
+
 Products of two bytes fit 16 bits, and so do sums of some: with weights 100, 90, 80 of a channel two of them do, three
 could reach 270 * 128.
 
@@ -48,6 +52,8 @@ class Ring:
         begun: the extra operand in whose place is what sums begin with; -1: operand 2 is.
         groups: taps, in their order, whose products are added in 16 bits.
         pixels: that a vector has: several where a pixel has few channels.
+        blocks: the ring has sixteen channels, and all lines of these are computed before the next ones.
+        direct: there is no ring; windows that leave the operand are copied.
         pads: what comes before the first line and column.
     """
 
@@ -59,6 +65,8 @@ class Ring:
     strides: tuple[int, int]
     dilations: tuple[int, int]
     pads: tuple[int, int]
+    blocks: bool = False
+    direct: bool = False
 
     @property
     def slots(self) -> int:
@@ -69,8 +77,17 @@ class Ring:
         """Pixels of a line of the ring, for lines of so many results."""
         return covered(results, self.kernel[1], self.strides[1], self.dilations[1])
 
+    def leaves(self, x: View, y: View) -> bool:
+        """Whether windows leave an operand [N, C, H, W]."""
+        axes = zip(y.shape[2:], self.kernel, self.strides, self.dilations, self.pads, x.shape[2:], strict=True)
+        return any(pad or covered(results, *window) > extent for results, *window, pad, extent in axes)
+
     def scratch(self, results: int, channels: int) -> int:
-        """Bytes of the ring; vectors of the last channels, or pixels, read on behind it."""
+        """Bytes of the ring, or of a window; vectors of the last channels, or pixels, read on behind a ring."""
+        if self.direct:
+            return self.kernel[0] * covered(1, self.kernel[1], 1, self.dilations[1]) * channels
+        if self.blocks:
+            return self.slots * self.columns(results) * SIXTEEN
         behind = SIXTEEN if self.pixels > 1 else -channels % SIXTEEN
         return self.slots * self.columns(results) * channels + behind
 
@@ -149,7 +166,9 @@ class ConvLines(Variant):
         reads: list[View | None] = [source, b.packed(w, PackedBytes(rows * ring.pixels, SIXTEEN))]
         if product.begun < 0:
             reads.append(by_channel(b.packed(w, InSixteens(ring.pixels, StartAlone(added))), result.shape))
-        scratch = b.scratch(ring.scratch(result.shape[3], result.shape[1]), source.dtype)
+        copies = not ring.direct or ring.leaves(source, result)
+        room = ring.scratch(result.shape[3], result.shape[1])
+        scratch = b.scratch(room, source.dtype) if copies else None
         b.call(self.kernel, reads, [result], params=ring, extras=extras, scratch=scratch, inplace=())
 
     def near(self, call: Call) -> int | None:
@@ -157,12 +176,24 @@ class ConvLines(Variant):
         assert isinstance(p, Ring)
         assert x is not None
         n, channels, lines, pixels = y.shape
+        size = SIXTEEN if p.blocks or p.direct else channels
+        begin = np.arange(0, channels, size)
         step = np.arange(lines)
+        batch = np.arange(n)
+        if p.direct:
+            places = []
+            for a, results in enumerate((lines, pixels)):
+                places.append(np.clip(np.arange(results) * p.strides[a] - p.pads[a], 0, x.shape[2 + a] - 1))
+            order = np.ix_(batch, step, np.arange(pixels), begin)
+            first = [order[0], order[3], places[0][:, None, None], places[1][:, None]]
+            last = [order[0], order[3] + size - 1, order[1], order[2]]
+            return places_behind(call, first, last, (1, y.count // size), 1)
         fresh = np.maximum(step * p.strides[0], np.where(step > 0, (step - 1) * p.strides[0] + p.slots, 0))
-        batch = np.arange(n)[:, None]
-        first = [batch, np.zeros((1, 1), int), np.clip(fresh - p.pads[0], 0, x.shape[2] - 1), np.zeros((1, 1), int)]
-        last = [batch, np.full((1, 1), channels - 1), step, np.full((1, 1), pixels - 1)]
-        return places_behind(call, first, last, (1, n * lines), 1)
+        order = np.ix_(batch, begin, step)
+        zero = np.zeros((1, 1, 1), int)
+        first = [order[0], order[1], np.clip(fresh - p.pads[0], 0, x.shape[2] - 1), zero]
+        last = [order[0], order[1] + size - 1, order[2], zero + pixels - 1]
+        return places_behind(call, first, last, (1, n * len(begin) * lines), 1)
 
     def overwrites(self, call: Call) -> tuple[int, ...]:
         p, x, y = call.params, call.reads[0], call.results[0]
@@ -203,7 +234,12 @@ def _ring(node: Node, product: IntegerProduct) -> Ring:
     kernel, strides, dilations, pads = plane_window(op, w.shape[2:], _is_turned(node))
     channels = w.shape[0]
     pixels = SIXTEEN // channels if strides[1] == 1 and SIXTEEN % channels == 0 else 1
-    return Ring(product.zero, product.begun, (), pixels, kernel, strides, dilations, pads)
+    alike = node.results[0].shape == operand_pair(node)[0].shape
+    whole = channels % SIXTEEN == 0  # vectors read no bytes behind the operand
+    return Ring(
+        product.zero, product.begun, (), pixels, kernel, strides, dilations, pads,
+        blocks=whole and alike and channels > SIXTEEN, direct=whole and not alike,
+    )  # fmt: skip
 
 
 VARIANTS = (ConvLines(),)

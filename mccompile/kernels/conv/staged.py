@@ -64,7 +64,7 @@ class StagedTile(Order):
         paired: two channels share each half of a word of weights.
         narrow: one channel at a time, for cores of few registers, by bytes without sign.
         channels: of a tile, for all others; `mla` has four where there are registers for their sums.
-        unroll: steps of four terms, or of one, in a turn of the loop.
+        unroll: steps of four terms, or of one, in a turn of the loop, where the template has one.
         zero: the bytes of the padding.
         begun: the extra operand in whose place is what sums begin with; -1: operand 2 is.
         wraps: sums may leave 32 bits on their way.
@@ -97,8 +97,9 @@ class PackedPairs:
     def pack(self, array: Array) -> Array:
         w = np.array(self.weights, np.int64)
         channels, terms = w.shape
-        padded = np.zeros((-(-channels // 2) * 2, -(-terms // 4) * 4), np.int64)
-        padded[:channels, :terms] = w
+        padded = np.zeros((channels, -(-terms // 4) * 4), np.int64)
+        padded[:, :terms] = w
+        padded = in_pairs(padded)
         quads = padded.reshape(-1, 2, padded.shape[1] // 4, 4)
         if self.paired:
             halves = (256 * quads[:, 0] + quads[:, 1]) & 0xFFFF
@@ -152,13 +153,25 @@ class PackedRows:
         return np.array(self.weights, np.int8)
 
 
+def in_pairs(channels: Array) -> Array:
+    """Channels along the first axis, two for each pair: of an odd number the last two are a pair as well, so that the
+    last but one is in two. Beside a single one there are zeros.
+
+    >>> in_pairs(np.array([5, 6, 7])).tolist(), in_pairs(np.array([5])).tolist()
+    ([5, 6, 6, 7], [5, 0])
+    """
+    if len(channels) % 2 == 0:
+        return channels
+    pair = channels[-2:] if len(channels) > 1 else np.concatenate([channels, np.zeros_like(channels)])
+    return np.concatenate([channels[:-1], pair])
+
+
 def may_pair(weights: Array, begins: Array, low: int, high: int) -> bool:
     """Whether two channels of weights [channels, terms] may share a word for operands from ``low`` to ``high``: each
     256 * a + b fits a half, and each 256 * A a word."""
+    weights, begins = in_pairs(weights), in_pairs(begins)
     even = weights[0::2]
-    odd = np.zeros_like(even)
-    odd[: len(weights[1::2])] = weights[1::2]
-    halves = 256 * even + odd
+    halves = 256 * even + weights[1::2]
     bounds = np.abs(even).sum(axis=1) * max(-low, high) + np.abs(begins[0::2])
     return bool(halves.min(initial=0) >= -(2**15) and halves.max(initial=0) < 2**15 and (bounds < 2**23).all())
 
@@ -337,7 +350,7 @@ def stage(
     channels = 4 if has_many_registers(window.arithmetic, b.target) and weights.shape[0] > 2 else 2
     tile = StagedTile(
         arithmetic=window.arithmetic, paired=paired, narrow=narrow, channels=channels,
-        unroll=unrolled(steps, terms * result.count),
+        unroll=1 if paired else unrolled(steps, terms * result.count),
         zero=window.zero, begun=window.begun, wraps=may_wrap(weights, begins, U8 if narrow else x.dtype), grid=grid,
         kernel=window.kernel, strides=window.strides, dilations=window.dilations, pads=window.pads,
     )  # fmt: skip

@@ -54,7 +54,7 @@ STORED = 10.0
 ROOM = 256
 """Bytes of scratch that a row is worth; one that needs more is widened anew for each four columns."""
 MOST_ROWS = 2
-UNROLL = ((1 << 16, 4), (1 << 13, 2))
+UNROLL = ((1 << 14, 4), (1 << 13, 2))
 """As for `conv.staged`."""
 COLUMNS = 4
 """Of a tile; twice as many where there are registers for their sums."""
@@ -81,6 +81,12 @@ class RowTile:
     columns: int = COLUMNS
 
 
+def in_quads(columns: Array) -> Array:
+    """Columns, along the first axis, and zeros behind them."""
+    missing = -len(columns) % COLUMNS
+    return np.concatenate([columns, np.zeros((missing, *columns.shape[1:]), columns.dtype)])
+
+
 @dataclass(frozen=True)
 class PackedQuads:
     """Weights of columns, each a tuple of terms, as [columns / 4][terms / 4][4] words."""
@@ -89,9 +95,7 @@ class PackedQuads:
     paired: bool
 
     def pack(self, array: Array) -> Array:
-        missing = -len(self.weights) % COLUMNS
-        padded = self.weights + ((0,) * len(self.weights[0]),) * missing
-        pairs = PackedPairs(padded, self.paired).pack(array)
+        pairs = PackedPairs(tuple(map(tuple, in_quads(np.array(self.weights)).tolist())), self.paired).pack(array)
         return pairs.reshape(-1, 2, *pairs.shape[1:]).swapaxes(1, 2).reshape(-1, pairs.shape[1], COLUMNS)
 
 
@@ -201,7 +205,7 @@ def _call(
     wide = has_many_registers(arithmetic, b.target) and result.shape[1] > COLUMNS
     columns = 2 * COLUMNS if wide else COLUMNS
     begins = begins_of(node, product.begun, folded(weights, product.zero), b)
-    paired = halves and may_pair(weights, begins, *pairs_range(x.dtype))
+    paired = halves and may_pair(in_quads(weights), in_quads(begins), *pairs_range(x.dtype))
     tile = RowTile(
         arithmetic, paired, 1 if vectors else unrolled(steps, terms * result.count, UNROLL), product.begun,
         may_wrap(weights + 128, np.abs(begins) + 2**14 * terms, x.dtype) if narrow
