@@ -32,6 +32,7 @@ def compile(
     ram: int | None = None,
     split_kernels: bool = False,
     constants: Mapping[str, Any] | None = None,
+    bounds: Mapping[str, int] | None = None,
     max_blob_growth: float = 4.0,
     plan_effort: int = 1,
     stream_rows: str = "auto",
@@ -51,6 +52,7 @@ def compile(
         opt_level: O0, O1, O2, O3 or Os.
         dims: extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program
             runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from.
+        bounds: the most that extents may be which the network finds out when it runs, where an error asks for them.
         input_shapes: whole shape of inputs by name.
         constants: value of inputs that are the same in every run, by name: a number or an array. The network has no
             such inputs then, and what depends on them is computed when it is compiled.
@@ -91,7 +93,7 @@ def compile(
     options = driver.Options(
         target=target, opt_level=opt_level, dims=dims or {}, input_shapes=input_shapes or {}, keep_inputs=keep_inputs,
         name=name, embed=embed, kernels=kernels or {}, exact=exact, memory=tuple((memory or {}).items()), ram=ram,
-        split_kernels=split_kernels, constants=constants or {}, max_blob_growth=max_blob_growth,
+        split_kernels=split_kernels, constants=constants or {}, bounds=bounds or {}, max_blob_growth=max_blob_growth,
         plan_effort=plan_effort, stream_rows=stream_rows, stepwise=stepwise, io=io,
         input_formats=input_formats or {}, requant=requant,
     )  # fmt: skip

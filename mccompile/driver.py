@@ -123,7 +123,8 @@ def _converted(
     """The graph of a model for given dims, and what there is to tell."""
     shapes = {k: list(v) for k, v in options.input_shapes.items()}
     prepared = prepare(model, dict(dims), shapes, options.constants)
-    return convert(prepared, name), list(prepared.notes)
+    graph = convert(prepared, name, options.bounds)
+    return graph, list(prepared.notes)
 
 
 def _default_name(path: Path) -> str:

@@ -117,6 +117,14 @@ def _dims(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, st
     return {name: _number(text) for name, text in _once(value, param)}
 
 
+def _bounds(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]) -> dict[str, int]:
+    found = _dims(ctx, param, value)
+    wrong = [name for name, n in found.items() if not isinstance(n, int) or not 0 < n < 2**31]
+    if wrong:
+        raise click.BadParameter(f"the bound '{wrong[0]}' has to be a whole number of at least 1", param=param)
+    return found
+
+
 def _shapes(
     ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]
 ) -> dict[str, list[int]]:
@@ -170,6 +178,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "formats": {"type": FormatOf(), "multiple": True, "callback": _plain},
     "streaming": {"type": click.Choice(list(STREAMING))},
     "dims": {"type": Pair("batch=1"), "multiple": True, "callback": _dims},
+    "bounds": {"type": Pair("count=128"), "multiple": True, "callback": _bounds},
     "shapes": {"type": Pair("x=1,3,224,224"), "multiple": True, "callback": _shapes},
     "constants": {"type": Pair("sr=16000"), "multiple": True, "callback": _constants},
     "kernels": {"type": Pair("conv=conv.generic"), "multiple": True, "callback": _plain},

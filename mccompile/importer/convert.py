@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from mccompile.importer import control, sequences
+from mccompile.importer.arguments import read_arguments
 from mccompile.importer.branch import Captures, emit_if, refused
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, computed, written
@@ -38,7 +39,8 @@ from mccompile.ops.empty import Empty
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
-from mccompile.ops.registry import front_ends
+from mccompile.ops.registry import front_ends, run_time_forms
+from mccompile.ops.stated import Stated
 
 MAX_EXPANSION = 16
 """How deep functions may be made of functions."""
@@ -50,7 +52,7 @@ class _Converter:
 
     ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded, ``narrow`` the
     values that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
-    numbers of which some vary (`importer.extents`). Names in ``poisoned`` come
+    numbers of which some vary (`importer.extents`), ``stated`` what is said of shapes. Names in ``poisoned`` come
     from nodes that could not be converted; what depends on them is only checked for being known, so that one run
     reports every unsupported node.
     """
@@ -64,11 +66,12 @@ class _Converter:
     narrow: dict[Value, str] = field(default_factory=dict)
     varying: dict[Value, Numbers] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    stated: Stated = field(default_factory=Stated)
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
             try:
-                self._node(node, depth)
+                self.run_node(node, depth)
             except CompileError as e:
                 self.errors.append(e)
                 self.poisoned.update(o for o in node.outputs if o)
@@ -82,7 +85,7 @@ class _Converter:
                 self.poisoned.add(key)
                 self.errors.append(e)
 
-    def _node(self, node: OnnxNode, depth: int) -> None:
+    def run_node(self, node: OnnxNode, depth: int) -> None:
         _require_known_attributes(node)
         if any(i in self.poisoned for i in node.inputs):
             self._skip(node)
@@ -127,7 +130,7 @@ class _Converter:
         inner = Graph(f"{n.node.name}.{kind}")
         names = Captures(inner, self.values, self.graph, self.varying)
         walker = _Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
-        walker.notes = self.notes
+        walker.notes, walker.stated = self.notes, self.stated
         walker.define_constants(body)
         walker.run(body.nodes, depth)
         outputs = [v.name for v in body.outputs]
@@ -165,6 +168,8 @@ class _Converter:
                     self.values[name] = value
                     if small and keeps_type(node):
                         self.narrow[value] = small
+            return
+        if read_arguments(self, self._view(node, inputs), depth):
             return
         if has_kernel:
             self._convert(node, inputs, depth)
@@ -219,8 +224,11 @@ class _Converter:
                 where=f"node {node.index} {node.name!r} {node.op_type}",
             )
 
+    def _view(self, node: OnnxNode, inputs: list[Value | None]) -> Import:
+        return Import(self.graph, node, inputs, self.narrow, self.varying, self.stated)
+
     def _convert(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
-        view = Import(self.graph, node, inputs, self.narrow, self.varying)
+        view = self._view(node, inputs)
         front_end = front_ends()[(node.domain, node.op_type)]
         varying = [v for v in inputs if v is not None and (v.type.varies or v in self.varying)]
         if varying and node.op_type not in TAKES_EXTENTS:
@@ -228,8 +236,9 @@ class _Converter:
                 f"{node.op_type} is not supported where extents are known at run time only",
                 "give each dim that it depends on one number: --dim NAME=N",
             )
+        form = None if node.domain else run_time_forms().get(node.op_type)
         try:
-            front_end.convert(view)
+            (form.convert if form is not None and form.wanted(view) else front_end.convert)(view)
         except UndecidedError as e:
             raise view.error(f"the node cannot be converted for all of these extents: {e}", e.hint) from e
         except (ArithmeticError, LookupError, TypeError, ValueError) as e:
@@ -319,11 +328,14 @@ def _unsupported(node: OnnxNode) -> CompileError:
     )
 
 
-def convert(prepared: Prepared, name: str) -> Graph:
-    """The graph of a prepared model. Raises one CompileError that names every node it cannot convert."""
+def convert(prepared: Prepared, name: str, bounds: Mapping[str, int] | None = None) -> Graph:
+    """The graph of a prepared model. ``bounds``: the most that extents which are found out at run time may be.
+
+    Raises one CompileError that names every node it cannot convert.
+    """
     source = prepared.model.graph
     graph = Graph(name)
-    converter = _Converter(graph, notes=prepared.notes)
+    converter = _Converter(graph, notes=prepared.notes, stated=Stated(dict(prepared.declared), bounds or {}))
     for given in prepared.inputs:
         value = graph.value(given.name, _tensor_type(given))
         graph.inputs.append(value)
@@ -336,6 +348,8 @@ def convert(prepared: Prepared, name: str) -> Graph:
     converter.errors += [CompileError(rule) for rule in not_tensors("output", plain)]
     if converter.errors:
         raise _joined(converter.errors)
+    strange = [n for n in bounds or {} if n not in converter.stated.asked]
+    prepared.notes.extend(f"nothing asks for the bound {n!r}" for n in strange)
     for output in source.outputs:
         known = converter.values[output.name]
         if isinstance(known, Value) and known in converter.narrow:

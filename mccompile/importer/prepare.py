@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from mccompile.importer.arguments import declared_shapes
 from mccompile.importer.canonical import canonicalize
 from mccompile.importer.dims import bind_dims
 from mccompile.importer.fixed import Fixed, fix_inputs
@@ -21,6 +22,7 @@ from mccompile.importer.scopes import (
 )
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio import OnnxModel, OnnxValue, infer_types
+from mccompile.ops.stated import Shape
 
 _NOT_ACCEPTED = ("string", "sequence", "optional", "map", "sparse", "opaque", "c64", "c128")
 
@@ -36,12 +38,14 @@ class Prepared:
         inputs: the graph inputs that are no constants, in order, with concrete shapes.
         notes: what was decided for the user, one sentence each.
         dims: the value of each symbol that was bound.
+        declared: the shapes that the file states for results, which may be wrong.
     """
 
     model: OnnxModel
     inputs: list[OnnxValue]
     notes: list[str]
     dims: dict[str, int]
+    declared: dict[str, Shape] = field(default_factory=dict)
 
 
 def prepare(
@@ -75,6 +79,8 @@ def prepare(
     bound, bindings = bind_dims(graph.inputs, graph.outputs, {**known_dims, **(dims or {})}, input_shapes or {})
     outputs = [bindings.resolve(value) for value in graph.outputs]
     graph = remove_dead(dataclasses.replace(graph, inputs=bound, outputs=outputs))
+    stated = {name: bindings.resolve(v) for name, v in graph.value_info.items()}
+    declared = declared_shapes(dataclasses.replace(graph, value_info=stated))
     typed = infer_types(dataclasses.replace(model, graph=graph))
     inferred = typed.graph.value_info
     outputs = [v if v.dtype in _NOT_ACCEPTED else inferred.get(v.name, v) for v in typed.graph.outputs]
@@ -82,7 +88,7 @@ def prepare(
     done = dataclasses.replace(done, graph=remove_dead(done.graph))
     named = [legend.note(name) for name, legend in legends.items()]
     notes = [*bindings.notes, *named, *_packed("input", bound), *_packed("output", outputs)]
-    return Prepared(done, bound, notes, dict(bindings.symbols))
+    return Prepared(done, bound, notes, dict(bindings.symbols), declared)
 
 
 def _packed(kind: str, values: Sequence[OnnxValue]) -> list[str]:

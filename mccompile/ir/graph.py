@@ -100,7 +100,7 @@ class Node:
 
     def numbers(self) -> list[int]:
         """The extents of its operands and results, and the numbers that its kernel may be given."""
-        return [*self.op.numbers, *(e for v in (*self.inputs, *self.results) for e in v.shape)]
+        return [*self.op.numbers, *self.op.varying, *(e for v in (*self.inputs, *self.results) for e in v.shape)]
 
     @property
     def where(self) -> str:
@@ -281,7 +281,7 @@ class Graph:
         live = set(self.outputs) | {self.counts[s] for v in self.outputs for s in self._counted(v.shape)}
         kept: list[Node] = []
         for node in reversed(self.nodes):
-            if any(r in live for r in node.results):
+            if node.op.ends_run or any(r in live for r in node.results):
                 kept.append(node)
                 live.update(node.inputs)
                 live.update(self.counts[s] for s in self.counted(node))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -85,8 +84,13 @@ def parse_op(
     name: str, attributes: str, lookup: OpLookup, types: list[TensorType | None], extents: Mapping[str, int]
 ) -> Op:
     """An operator from its name and the text between the braces; ``types`` are its operands'."""
-    variable = functools.partial(_operand_dtype, types)
-    return lookup(name)(**parse_fields(lookup(name), name, attributes, variable, extents))
+    shapes = [() if t is None else t.shape for t in types]
+    cls = lookup(name)
+
+    def variable(index: int) -> DType:
+        return _operand_dtype(types, cls.operand_of(index, shapes))
+
+    return cls(**parse_fields(cls, name, attributes, variable, extents))
 
 
 def parse_fields(

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Affine
-from mccompile.ir.dims import Dim, Symbol, bound, maximum, span, symbols, value, varies
+from mccompile.ir.dims import Dim, Symbol, bound, span, symbols, value, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -487,7 +487,7 @@ def verify_view(view: View) -> None:
         raise InternalError(f"a view of {view.buffer.name} has {view.rank} axes and {len(view.strides)} strides")
     first = last = view.offset
     for f, s in zip(view.factors, view.strides, strict=True):
-        reach = s * maximum(f.extent(view.shape) - 1, 0)
+        reach = s * (f.extent(view.shape) - 1)  # of extents that may be 0 as well: then nothing is touched
         first, last = (first + reach, last) if span(s)[0] < 0 else (first, last + reach)
     low, high = span(first)[0], bound(last)
     if bound(view.count) and (low < 0 or high >= view.buffer.elements):

@@ -246,7 +246,10 @@ class _Parser:
         if any(not 0 <= i < len(reads) + len(extras) for i in inplace):
             raise ValueError(f"inplace{inplace} of {len(reads) + len(extras)} inputs")
 
-        def variable(i: int) -> DType:
+        shapes = [() if v is None else v.shape for v in reads]
+
+        def variable(index: int) -> DType:
+            i = self.ops(op_name).operand_of(index, shapes)
             if i >= len(reads):
                 raise ValueError(f"x{i} is read, but there are {len(reads)} operands")
             return types[i].dtype if i in types else self.required(reads[i]).dtype

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import Dim
 from mccompile.ir.ranges import Range, anything
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure
@@ -58,13 +60,26 @@ class Op:
     reads_bits: ClassVar[bool] = False
     """Whether it depends on how elements are stored, not only on what they stand for."""
 
+    ends_run: ClassVar[bool] = False
+    """Whether it may end the program, so that it stays where nothing reads its results."""
+
     takes_prologue: ClassVar[bool] = False
     """Whether its kernels may well compute a little as they read operand 0: they read each element few times."""
+
+    @classmethod
+    def operand_of(cls, variable: int, shapes: Sequence[Sequence[int]]) -> int:
+        """The operand that a variable of its expression stands for, or is an element of; ``shapes`` are theirs."""
+        return variable
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """Attributes that kernels may be given when they run: extents."""
         return ()
+
+    @functools.cached_property
+    def varying(self) -> tuple[int, ...]:
+        """What in its attributes is known at run time only."""
+        return tuple(_varying([getattr(self, f.name) for f in dataclasses.fields(self)]))
 
     def binds(self, types: Sequence[TensorType | None]) -> bool:
         """Whether operands and results are to be stored alike; ``types`` are those of the operands."""
@@ -180,6 +195,14 @@ class Op:
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         """Multiply-adds of Conv, Gemm, MatMul and RNN kernels; 0 for everything else."""
         return 0
+
+
+def _varying(value: object) -> Iterator[int]:
+    if isinstance(value, Dim):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _varying(item)
 
 
 def attributes(op: Op) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from mccompile.onnxio.schema import attribute_default
 from mccompile.ops.iota import Iota
 from mccompile.ops.map import Map
 from mccompile.ops.reshape import Reshape
+from mccompile.ops.stated import Stated
 
 T = TypeVar("T", int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...])
 
@@ -37,7 +38,7 @@ class Import:
 
     def __init__(
         self, graph: Graph, node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping[Value, str] | None = None,
-        extents: Mapping[Value, Array] | None = None,
+        extents: Mapping[Value, Array] | None = None, stated: Stated | None = None,
     ) -> None:
         self.graph = graph
         self.node = node
@@ -47,6 +48,7 @@ class Import:
         self.expansion: list[OnnxNode] = []
         self._narrow = narrow or {}
         self._extents = extents or {}
+        self.stated = stated or Stated()
         self.narrow_result = ""
         """The ONNX type of output 0, if it has a wider one in the graph."""
 
@@ -117,6 +119,25 @@ class Import:
             raise self.error(f"attribute {name!r} is required")
         return self.node.attrs[name]
 
+    def declared(self, output: int = 0) -> tuple[int, ...] | None:
+        """The shape that the model states for an output of the node; None where it states none. It may be wrong."""
+        return self.stated.whole(self.node.outputs[output]) if output < len(self.node.outputs) else None
+
+    def declared_extent(self, axis: int) -> int | None:
+        """One extent that the model states for output 0."""
+        return self.stated.extent(self.node.outputs[0], axis)
+
+    def largest(self, axis: int) -> int:
+        """The most that an extent of output 0 may be which is found out at run time. CompileError asks for it."""
+        found = self.stated.bound(self.node.outputs[0], axis)
+        if found is None:
+            name = self.stated.name(self.node.outputs[0], axis)
+            raise self.error(
+                f"extent {axis} of the result is computed at run time, and nothing says how large it may become",
+                f"--bound {name}=N, or fix what it depends on with --constant",
+            )
+        return found
+
     def is_const(self, i: int) -> bool:
         value = self.optional(i)
         return value is not None and value in self.graph.constants
@@ -148,14 +169,20 @@ class Import:
             raise self.error(f"axis {axis} is outside of rank {rank}")
         return axis % rank if rank else 0
 
-    def counted(self, suffix: str, high: int) -> int:
-        """A new extent of 0 to ``high`` that a kernel will count: see `count`."""
+    def counted(self, suffix: str, high: int, low: int = 0) -> int:
+        """A new extent of ``low`` to ``high`` that a kernel will count: see `count`."""
         base = identifier(f"{self.node.outputs[0]}_{suffix}")
         name, number = base, 1
         while name in self.graph.counts:
             number += 1
             name = f"{base}_{number}"
-        return symbol(name, 0, high)
+        return symbol(name, low, high)
+
+    def counts(self, suffix: str, value: Value, low: int, high: int) -> int:
+        """The extent of ``low`` to ``high`` that ``value``, i32[], holds; a plain number where these are equal."""
+        extent = self.counted(suffix, high, low)
+        self.count(extent, value)
+        return extent
 
     def count(self, extent: int, value: Value) -> None:
         """Let ``value``, i32[], be what an extent of `counted` is when the program runs."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -15,7 +16,9 @@ from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Folding, gathered_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.indices import checked, data_and_indices, index_operand, progression
+from mccompile.ops.nonzero import NonZero
 from mccompile.ops.registry import onnx_op
+from mccompile.ops.run_time import RunTime
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice
 from mccompile.ops.take import Take, fit, own_axis
@@ -131,3 +134,25 @@ def import_compress(n: Import) -> None:
     if chosen.size and chosen[-1] >= x.shape[axis]:
         raise n.error(f"the condition is true at {chosen[-1]}, behind an axis of extent {x.shape[axis]}")
     emit_gather(n, x, n.constant("chosen", chosen.astype(np.int32)), axis, True)
+
+
+def _import_compress_counted(n: Import) -> None:
+    """The elements where a condition that is computed at run time is true: as many as the model states, or as are
+    counted."""
+    x, stated = n.input(0), n.declared()
+    if n.attr("axis") is None:
+        x = n.reshape(x, (x.type.count,), "flat")
+    axis = n.axis(n.attr("axis", 0), len(x.shape))
+    condition = n.input(1)
+    if stated is not None and len(stated) == len(x.shape):
+        found, _ = n.inners(NonZero(stated[axis]), [condition], ["found", "count"])
+        chosen = n.reshape(found, (stated[axis],), "chosen")
+    else:
+        count = n.counted("count", bound(condition.type.count))
+        found, total = n.inners(NonZero(count), [condition], ["found", "count"])
+        n.count(count, total)
+        chosen = n.reshape(found, (count,), "chosen")
+    n.emit(Gather(axis), [x, chosen])
+
+
+RUN_TIME = {"Compress": RunTime(_import_compress_counted)}

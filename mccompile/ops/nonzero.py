@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.ir.dims import Dim
+from mccompile.ir.errors import CompileError
 from mccompile.ir.op import Op
 from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
@@ -17,7 +19,8 @@ from mccompile.ops.registry import onnx_op
 
 @dataclass(frozen=True)
 class NonZero(Op):
-    """Results: coordinates of the elements that are not 0, i64[rank, count], in row-major order; and the count."""
+    """Results: coordinates of the elements that are not 0, i64[rank, count], in row-major order; and the count. Of a
+    ``count`` that is known, the program ends with MCC_E_DIM where there are others."""
 
     name = "nonzero"
 
@@ -35,6 +38,8 @@ class NonZero(Op):
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         found = np.array(np.nonzero(np.asarray(arrays[0])), np.int64)
+        if not isinstance(self.count, Dim) and found.shape[1] != self.count:
+            raise CompileError(f"MCC_E_DIM: {found.shape[1]} elements are not 0, not {self.count}")
         return found, np.array(found.shape[1], np.int32)
 
 

@@ -12,6 +12,7 @@ from mccompile.ir.op import Op
 from mccompile.ops.folded import FOLDINGS
 from mccompile.ops.folding import BROADCAST, Folding
 from mccompile.ops.frontend import Import
+from mccompile.ops.run_time import RunTime
 from mccompile.ops.sampling import Case, Draw
 
 
@@ -106,6 +107,12 @@ def front_ends() -> dict[tuple[str, str], FrontEnd]:
                 rows += getattr(item, _MARK, [])
         found.update({(row.domain, row.op_type): row for row in rows})
     return dict(sorted(found.items()))
+
+
+@functools.cache
+def run_time_forms() -> dict[str, RunTime]:
+    """The front ends of ai.onnx operators whose arguments are computed at run time."""
+    return {op_type: row for module in _modules() for op_type, row in vars(module).get("RUN_TIME", {}).items()}
 
 
 def folding(domain: str, op_type: str) -> Folding:

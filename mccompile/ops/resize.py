@@ -21,7 +21,7 @@ from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
-from mccompile.ops.resize_run_time import run_time_table
+from mccompile.ops.resize_of_extents import run_time_table
 from mccompile.ops.resize_tables import CROP, MODES, NEAREST_MODES, AxisTable, Sampling, axis_table
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice

@@ -7,13 +7,19 @@ from itertools import groupby
 
 import numpy as np
 
+from mccompile.ir import expr as ex
 from mccompile.ir.affine import Move, box
 from mccompile.ir.op import TypeRuleError
-from mccompile.ir.types import TensorType
+from mccompile.ir.types import I64, TensorType
+from mccompile.ops.elements import Elements, Whole, all_of
 from mccompile.ops.frontend import Import
+from mccompile.ops.gather_nd import GatherND
 from mccompile.ops.movement import Movement
+from mccompile.ops.number import MAX_ELEMENTS
 from mccompile.ops.registry import onnx_op
+from mccompile.ops.run_time import RunTime
 from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.transpose import Transpose
 
 
 @dataclass(frozen=True)
@@ -72,3 +78,28 @@ def import_reverse_sequence(n: Import) -> None:
     rank = len(x.shape)
     batch, time = n.axis(n.attr("batch_axis", 1), rank), n.axis(n.attr("time_axis", 0), rank)
     n.emit(ReverseSequence(n.ints(1, "sequence_lens"), batch, time), [x])
+
+
+def _import_places(n: Import) -> None:
+    """Lengths that are computed at run time: the element of step t is that of step length - 1 - t, as long as the
+    sequence lasts. A length beyond the axis ends the program."""
+    x, lengths = n.input(0), n.input(1)
+    rank = len(x.shape)
+    batch, time = n.axis(n.attr("batch_axis", 1), rank), n.axis(n.attr("time_axis", 0), rank)
+    if batch == time or lengths.shape != (x.shape[batch],):
+        raise n.error(f"lengths {lengths.type} on axis {batch} do not fit {x.type}")
+    if lengths.type.count <= MAX_ELEMENTS:
+        e = Elements(n)
+        e.require(all_of((length.below(0) | Whole.of(x.shape[time]).below(length)).negated()
+                         for length in e.of(1, "sequence_lens")))  # fmt: skip
+    perm = (batch, time, *(a for a in range(rank) if a not in (batch, time)))
+    length = n.reshape(lengths, (x.shape[batch], 1, 1), "lengths")
+    step = n.constant("steps", np.arange(x.shape[time], dtype=np.int64).reshape(1, -1, 1))
+    own, at = ex.var(0, I64), ex.var(1, I64)
+    mirrored = ex.apply("sub", ex.apply("sub", own, ex.num(1, I64)), at)
+    places = n.map(ex.apply("select", ex.apply("lt", at, own), mirrored, at), [length, step], "places")
+    turned = n.inner(GatherND(1), [n.inner(Transpose(perm), [x], "batches"), places], "turned")
+    n.emit(Transpose(tuple(perm.index(a) for a in range(rank))), [turned])
+
+
+RUN_TIME = {"ReverseSequence": RunTime(_import_places)}

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.ir.dims import minimum
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import BOOL, I64, TensorType
+from mccompile.ops.elements import Elements
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
+from mccompile.ops.run_time import RunTime
 from mccompile.ops.sampling import Case, Draw
 
 
@@ -71,7 +74,26 @@ def _sample(d: Draw) -> Case:
 @onnx_op("TopK", sample=_sample, tolerance={}, without_effect=("sorted",))
 def import_topk(n: Import) -> None:
     """Unsorted results may come in any order: they are sorted too."""
-    x, k = n.input(0), n.ints(1, "k")
+    _emit(n, n.ints(1, "k"))
+
+
+def _import_counted(n: Import) -> None:
+    """k elements, as many as the axis has at most."""
+    x, e = n.input(0), Elements(n)
+    axis = n.axis(n.attr("axis", -1), len(x.shape))
+    k = e.of(1, "k")
+    if len(k) != 1:
+        raise n.error(f"k has {len(k)} elements, not one")
+    e.require(e.extent(x.shape[axis]).below(k[0]).negated())
+    count = e.number("k", k[0], 0, e.bound(x.shape[axis]))
+    _emit(n, (minimum(count, x.shape[axis]),))
+
+
+RUN_TIME = {"TopK": RunTime(_import_counted)}
+
+
+def _emit(n: Import, k: tuple[int, ...]) -> None:
+    x = n.input(0)
     axis = n.axis(n.attr("axis", -1), len(x.shape))
     if len(k) != 1 or not x.shape or not 0 <= k[0] <= x.shape[axis]:
         raise n.error(f"k = {list(k)} elements cannot be taken along axis {axis} of {x.type}")

@@ -96,6 +96,11 @@ class Options:
         python="extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program "
         "runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from.",
     )  # fmt: skip
+    bounds: Mapping[str, int] = _option(
+        "The most that an extent may be which the network finds out when it runs, where an error asks for it "
+        "(repeatable).", None, "--bound", factory=dict, kind="bounds", metavar="NAME=N", group="model",
+        python="the most that extents may be which the network finds out when it runs, where an error asks for them.",
+    )  # fmt: skip
     input_shapes: Mapping[str, Sequence[int]] = _option(
         "Whole shape of an input (repeatable).", None, "--input-shape", factory=dict, kind="shapes",
         metavar="NAME=D0,D1,..", group="model", python="whole shape of inputs by name.",

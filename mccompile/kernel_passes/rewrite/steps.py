@@ -68,7 +68,7 @@ class State:
         steps = [s for _, s in self.live()]
         while True:
             read = {b for s in steps for b in _asked(s)}
-            needed = [s for s in steps if any(b in read or b.kept for b in written_buffers(s))]
+            needed = [s for s in steps if _ends_run(s) or any(b in read or b.kept for b in written_buffers(s))]
             if len(needed) == len(steps):
                 break
             steps = needed
@@ -83,6 +83,10 @@ class State:
             if not isinstance(s, Fill):
                 order.append(s)
         return order
+
+
+def _ends_run(step: Step) -> bool:
+    return isinstance(step, Call) and step.op.ends_run
 
 
 def _asked(step: Step) -> list[Buffer]:

@@ -74,7 +74,10 @@ class Rewriter:
             self._producer[v] = node
 
     def replace(self, old: Value, new: Value) -> None:
-        """Let every node that reads ``old``, which is no output, read ``new``."""
+        """Let every node that reads ``old``, which is no output, read ``new``; and what extents it holds."""
+        for name, v in self.graph.counts.items():
+            if v is old:
+                self.graph.counts[name] = new
         for node in self.users(old):
             self.rewire(
                 node,

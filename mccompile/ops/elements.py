@@ -1,0 +1,218 @@
+"""Elements of small inputs as whole numbers that are known when the program runs, and what is made of them.
+
+Worked example: an axis of a tensor of rank 3 may be given as -3 to 2.
+
+>>> axis = Whole(ex.var(0, I64))
+>>> print(ex.text(wrapped(axis, 3).expr))
+select(lt(x0, i64(0)), (x0 + i64(3)), x0)
+>>> print(ex.text((Whole.of(2) + 3).expr))
+i64(5)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.dims import Dim, bound, varies
+from mccompile.ir.graph import Value
+from mccompile.ir.types import BOOL, I64
+from mccompile.ops.extents import Extents
+from mccompile.ops.frontend import Import
+from mccompile.ops.number import MAX_ELEMENTS, ReadNumber
+
+FAR = 2**31
+"""Elements count as no larger than this, nor less than minus this: so sums and differences of them are exact."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number; where all that it is made of is known, a constant. Comparisons give `Test`."""
+
+    expr: ex.Expr
+
+    @property
+    def known(self) -> int | None:
+        """The number, if nothing of it is found out at run time."""
+        return int(self.expr.value) if isinstance(self.expr, ex.Num) else None
+
+    @staticmethod
+    def of(value: int | Whole) -> Whole:
+        return value if isinstance(value, Whole) else Whole(ex.num(value, I64))
+
+    def __add__(self, other: int | Whole) -> Whole:
+        return self._with("add", other)
+
+    def __sub__(self, other: int | Whole) -> Whole:
+        return self._with("sub", other)
+
+    def __mul__(self, other: int | Whole) -> Whole:
+        return self._with("mul", other)
+
+    def __floordiv__(self, other: int | Whole) -> Whole:
+        """Rounded towards zero; of numbers that are not negative."""
+        return self._with("div", other)
+
+    def least(self, other: int | Whole) -> Whole:
+        return self._with("min", other)
+
+    def most(self, other: int | Whole) -> Whole:
+        return self._with("max", other)
+
+    def equals(self, other: int | Whole) -> Test:
+        return Test(_folded("eq", self.expr, Whole.of(other).expr))
+
+    def below(self, other: int | Whole) -> Test:
+        return Test(_folded("lt", self.expr, Whole.of(other).expr))
+
+    def _with(self, fn: str, other: int | Whole) -> Whole:
+        return Whole(_folded(fn, self.expr, Whole.of(other).expr))
+
+
+@dataclass(frozen=True)
+class Test:
+    """Whether something holds."""
+
+    expr: ex.Expr
+
+    @property
+    def known(self) -> bool | None:
+        """Whether it does, if nothing of it is found out at run time."""
+        return bool(self.expr.value) if isinstance(self.expr, ex.Num) else None
+
+    def __and__(self, other: Test) -> Test:
+        return Test(_folded("and", self.expr, other.expr))
+
+    def __or__(self, other: Test) -> Test:
+        return Test(_folded("or", self.expr, other.expr))
+
+    def negated(self) -> Test:
+        return Test(_folded("not", self.expr))
+
+    def otherwise(self, yes: int | Whole, no: int | Whole) -> Whole:
+        """One of two numbers."""
+        return Whole(_folded("select", self.expr, Whole.of(yes).expr, Whole.of(no).expr))
+
+
+def _folded(fn: str, *operands: ex.Expr) -> ex.Expr:
+    """A function of expressions, computed as far as what it depends on is known."""
+    known = [o for o in operands if isinstance(o, ex.Num)]
+    made = ex.apply(fn, *operands)
+    if len(known) == len(operands):
+        return ex.num(ex.evaluate(made, lambda i: np.zeros(())).item(), made.dtype)
+    if fn == "select" and isinstance(operands[0], ex.Num):
+        return operands[1 if operands[0].value else 2]
+    if fn in ("and", "or") and known:
+        other = next(o for o in operands if o is not known[0])
+        return other if known[0].value == (fn == "and") else known[0]
+    return made
+
+
+def all_of(tests: Iterable[Test]) -> Test:
+    return functools.reduce(lambda a, b: a & b, tests, Test(ex.num(True, BOOL)))
+
+
+def any_of(tests: Iterable[Test]) -> Test:
+    return functools.reduce(lambda a, b: a | b, tests, Test(ex.num(False, BOOL)))
+
+
+def total(numbers: Iterable[Whole]) -> Whole:
+    return functools.reduce(lambda a, b: a + b, numbers, Whole.of(0))
+
+
+def wrapped(index: Whole, extent: int) -> Whole:
+    """An index that may count from the end, counted from the beginning."""
+    return index.below(0).otherwise(index + extent, index)
+
+
+class Elements:
+    """The elements of inputs of a node: constants where they are known."""
+
+    def __init__(self, n: Import) -> None:
+        self.node = n
+        self.operands: list[Value] = []
+        self._known: dict[Value, tuple[Whole, ...]] = {}
+        self._raw: dict[Value, tuple[ex.Expr, ...]] = {}
+        self._extents: dict[int, Value] = {}
+
+    def of(self, i: int, what: str) -> tuple[Whole, ...]:
+        """The elements of input ``i``, which ``what`` names; CompileError where they are too many."""
+        return self.of_value(self.node.input(i), f"input {i} ({what})")
+
+    def of_value(self, value: Value, what: str = "") -> tuple[Whole, ...]:
+        if value not in self._known:
+            self._known[value] = self._read(value, what)
+        return self._known[value]
+
+    def extent(self, extent: int) -> Whole:
+        """An extent of a tensor, which may itself be one that is known at run time only."""
+        if not isinstance(extent, Dim):
+            return Whole.of(extent)
+        if extent not in self._extents:
+            self._extents[extent] = self.node.inner(Extents((extent,), (1,)), [], "extent")
+        return self.of_value(self._extents[extent])[0]
+
+    @staticmethod
+    def bound(extent: int) -> int:
+        """The largest value of an extent."""
+        return bound(extent)
+
+    def _read(self, value: Value, what: str) -> tuple[Whole, ...]:
+        n = self.node
+        if value in n.graph.constants:
+            return tuple(Whole.of(int(e)) for e in n.graph.array(value).reshape(-1))
+        return tuple(Whole(ex.convert(e, I64)).most(-FAR).least(FAR) for e in self.raw(value, what))
+
+    def raw(self, value: Value, what: str = "") -> tuple[ex.Expr, ...]:
+        """The elements of a value that is not known, as they are."""
+        n, count = self.node, value.type.count
+        if value not in self._raw:
+            first = sum(v.shape[0] for v in self.operands)
+            if varies(value.shape) or first + count > MAX_ELEMENTS:
+                raise n.error(f"{what or value.name} has too many elements to be arguments", "fix it with --constant")
+            self.operands.append(n.reshape(value, (count,), "arguments"))
+            self._raw[value] = tuple(ex.var(first + j, value.dtype) for j in range(count))
+        return self._raw[value]
+
+    def number(self, suffix: str, found: Whole, low: int, high: int) -> int:
+        """A number as attributes take it: an extent of ``low`` to ``high``, or where nothing is left to find out just
+        that. The program ends where it is another one."""
+        known = found.known
+        if known is None:
+            return self.node.counts(suffix, self.held(suffix, found, low, high), low, high)
+        if not low <= known <= high:
+            raise self.node.error(f"{suffix} is {known}, not in {low} to {high}")
+        return known
+
+    def held(self, suffix: str, found: Whole, low: int, high: int) -> Value:
+        """A number that is not known, as a value, i32[]; the program ends where it is not in ``low`` to ``high``."""
+        operands, expr = self._read_by(found.expr)
+        return self.node.inners(ReadNumber(expr, low, high), operands, [suffix])[0]
+
+    def result(self, axis: int, found: Whole) -> int:
+        """An extent of output 0: the one that the model states, or a number of the run up to its bound."""
+        stated = self.node.declared_extent(axis)
+        if stated is not None:
+            return self.number(f"extent{axis}", found, stated, stated)
+        known = found.known
+        return self.number(f"extent{axis}", found, 0, self.node.largest(axis) if known is None else known)
+
+    def require(self, holds: Test) -> None:
+        """Let the program end where a test does not hold."""
+        self.number("fits", holds.otherwise(1, 0), 1, 1)
+
+    def _read_by(self, expr: ex.Expr) -> tuple[list[Value], ex.Expr]:
+        """The operands that an expression reads, and the expression over their elements alone."""
+        wanted, moved, first, kept = ex.variables(expr), dict[int, int](), 0, list[Value]()
+        for v in self.operands:
+            own = range(first, first + v.shape[0])
+            if not wanted.isdisjoint(own):
+                start = sum(k.shape[0] for k in kept)
+                moved.update({i: start + i - first for i in own})
+                kept.append(v)
+            first = own.stop
+        return kept, ex.substitute(expr, lambda x: ex.Var(x.dtype, moved[x.index]))

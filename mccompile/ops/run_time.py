@@ -1,0 +1,19 @@
+"""Front ends for nodes whose arguments are computed at run time, and are not few (`ops.readings`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mccompile.ops.frontend import Import
+
+
+@dataclass(frozen=True)
+class RunTime:
+    """``convert`` takes the place of the operator's front end where one of its inputs ``arguments`` is not known."""
+
+    convert: Callable[[Import], None]
+    arguments: tuple[int, ...] = (1,)
+
+    def wanted(self, n: Import) -> bool:
+        return any(n.optional(i) is not None and not n.has_numbers(i) for i in self.arguments)

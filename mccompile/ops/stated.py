@@ -1,0 +1,46 @@
+"""What is said of the shapes of results: by the model, and by whoever compiles it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mccompile.ir.dims import identifier
+
+Shape = tuple[int | str | None, ...]
+"""Extents, and names or None for those that are not known."""
+
+
+@dataclass
+class Stated:
+    """``shapes`` that the model states of values, which may be wrong: who uses them has them checked when the program
+    runs. ``bounds`` are the most that extents may be which it finds out then, by name; ``asked`` were used.
+    """
+
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+
+    def whole(self, value: str) -> tuple[int, ...] | None:
+        """The shape of a value, where all its extents are stated."""
+        shape = self.shapes.get(value)
+        extents = tuple(e for e in shape or () if isinstance(e, int))
+        return extents if shape is not None and len(extents) == len(shape) else None
+
+    def extent(self, value: str, axis: int) -> int | None:
+        """One extent of a value."""
+        shape = self.shapes.get(value, ())
+        found = shape[axis] if axis < len(shape) else None
+        return found if isinstance(found, int) else None
+
+    def name(self, value: str, axis: int) -> str:
+        """What an extent of a value is called: as in the model, or after the value and the axis."""
+        shape = self.shapes.get(value, ())
+        found = shape[axis] if axis < len(shape) else None
+        return found if isinstance(found, str) and found else f"{identifier(value)}_{axis}"
+
+    def bound(self, value: str, axis: int) -> int | None:
+        """The most that an extent may be, if that was said."""
+        name = self.name(value, axis)
+        self.asked.update({name} & set(self.bounds))
+        return self.bounds.get(name)
