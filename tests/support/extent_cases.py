@@ -82,6 +82,9 @@ def _runs(
             runs[n] = inputs, list(session.run(None, inputs))
     except Exception:  # onnxruntime's errors have no common class of their own
         return None
+    ranks = {tuple(a.ndim for a in outputs) for _, outputs in runs.values()}
+    if len(ranks) > 1:  # Squeeze without axes drops an extent of 1: with us it stays
+        return None
     return Varying(seed, case, axes, low, high, model, runs)
 
 
