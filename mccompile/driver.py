@@ -104,7 +104,7 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
         made = {n: _converted(model, options, {**options.dims, dim: n}, f"{name}.{dim}{n}") for n in numbers}
         graph = together(name, dim, {n: part for n, (part, _) in made.items()})
         notes = list(dict.fromkeys(note for _, found in made.values() for note in found))
-    interface = make_interface(graph, options.input_formats, options.keeps_bytes, notes)
+    interface = make_interface(graph, options.input_formats, options.keeps_bytes, notes, options.state)
     return Compilation(
         source=Path(path).name,
         sha256=model.sha256,
@@ -285,6 +285,10 @@ def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[P
     pool = KernelPool(name, external=True)
     render_programs([c.program for c in compilations if c.program is not None], compilations[0].target, pool)
     facts = [compile_program(c, pool=pool) for c in compilations]
+    held = next((f.name for f in facts if f.states), "") if options.share_arena else ""
+    if held:
+        raise UsageError(f"the arena of {held} keeps state, which other models would overwrite",
+                         hint="leave --share-arena out")
     library = make_library(pool, facts, compilations[0].target, options.split_kernels)
     return make_project(name, facts, library, options.share_arena), compilations
 
@@ -295,7 +299,7 @@ def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
     for what, given in _by_name(options):
         strange = [n for n in given if not any(n in names for names in known)]
         if strange:
-            raise UsageError(f"no model has {'an' if what == 'input' else 'a'} {what} {strange[0]!r}")
+            raise UsageError(f"no model has {'a' if what == 'dim' else 'an'} {what} {strange[0]!r}")
     for names in known:
         yield replace(
             options,
@@ -303,18 +307,20 @@ def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
             input_shapes={n: v for n, v in options.input_shapes.items() if n in names},
             constants={n: v for n, v in options.constants.items() if n in names},
             input_formats={n: v for n, v in options.input_formats.items() if n in names},
+            state={n: v for n, v in options.state.items() if n in names},
         )
 
 
 def _by_name(options: Options) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     """What options say of dims and inputs, by their names."""
     inputs: list[Mapping[str, Any]] = [options.input_shapes, options.constants, options.input_formats]
-    return (("dim", options.dims), *(("input", given) for given in inputs))
+    return (("dim", options.dims), *(("input", given) for given in inputs), ("output", options.state))
 
 
 def _open_names(path: Path) -> frozenset[str]:
-    """The names of a model's inputs and of their symbolic dims."""
+    """The names of a model's inputs and of their symbolic dims, and of its outputs."""
     if path.suffix == ir_files.SUFFIX:
         return frozenset()
-    inputs = read_model(path).graph.inputs
-    return frozenset(n for v in inputs for n in (v.name, *(e for e in v.shape or () if isinstance(e, str))))
+    graph = read_model(path).graph
+    dims = (e for v in graph.inputs for e in v.shape or () if isinstance(e, str))
+    return frozenset([*dims, *(v.name for v in (*graph.inputs, *graph.outputs))])

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mccompile import driver
 from mccompile._version import __version__
 from mccompile.bench.engines import ENGINES
@@ -158,7 +160,8 @@ def bench(
     label = ""
     if against:
         tick(against)
-        label, things[against] = ENGINES[against](model, compilation.interface.model_inputs(given))
+        theirs = {name: np.zeros_like(a) for name, a in network.state.items()}
+        label, things[against] = ENGINES[against](model, compilation.interface.model_inputs(given) | theirs)
     with pinned():
         machine = interleave(probes.things(), rounds, PROBE_BURST)
         found = interleave(things, rounds, seconds, tick=lambda n: tick(f"round {n + 1} of {rounds}"))

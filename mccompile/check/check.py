@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from mccompile import driver
 from mccompile.check.compare import Comparison, compare, tolerance_factor
 from mccompile.check.golden import golden_files
 from mccompile.check.reference import Expected, Judge, drawn_cases, drawn_extents, drawn_inputs, judge_of
+from mccompile.check.streams import RUNS, Stream, stream_of
 from mccompile.check.ties import TIE, Ties, is_quantised, judge_layers, rounded_names
 from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace
 from mccompile.codegen.folder import write_folder
@@ -145,9 +146,17 @@ def _trace_lines(found: Trace) -> list[str]:
 
 @dataclass(frozen=True)
 class _Case:
+    """A run: ``state`` is what it begins with, where the network keeps any."""
+
     label: str
     inputs: Mapping[str, Array]
     expected: Expected
+    state: Mapping[str, Array]
+
+    @property
+    def everything(self) -> dict[str, Array]:
+        """What the model is fed."""
+        return {**self.inputs, **self.state}
 
 
 def check(
@@ -163,7 +172,8 @@ def check(
     """Compile a model into a temporary folder, build it with strict warnings, run it and compare.
 
     The first run finds its arena full of 0xFF, the second, on other inputs, as the first has left it, and it has
-    to give the same bytes as on an arena full of 0xFF again.
+    to give the same bytes as on an arena full of 0xFF again. Where the network keeps state there are `RUNS` runs in a
+    row, beginning with zeros, and so are those of the reference.
 
     Args:
         model: the .onnx file.
@@ -223,13 +233,15 @@ def check_folder(
     measured = network.measured()
     unstable += measured.faults if measured else []
     if golden:
-        unstable += _golden_faults(compilation, out, network.report, cases[0])
+        expected_runs = [cases[0].expected] if judge is None else judge.runs(cases[0].inputs)
+        unstable += _golden_faults(compilation, out, network.report, cases[0], expected_runs)
     layers = None
     if per_layer:
         traced = Network(out, hooks=TRACE_HOOKS, allocate=fences.allocate)
         traced.fill_arenas(POISON)
+        traced.reset()
         assert judge is not None
-        expected = cases[0].expected if expect is None else judge.run(cases[0].inputs)
+        expected = cases[0].expected if expect is None else judge.judge.run(cases[0].everything)
         layers = trace(traced, cases[0].inputs, expected, factor)
     ties = None
     if judge is not None and (per_layer or not all(r.ok for r in runs)):
@@ -239,13 +251,13 @@ def check_folder(
     return CheckResult(
         model=f"{graph.name} ({compilation.source})",
         target=f"{compilation.target.name} -{compilation.options.opt_level}",
-        judge="the given outputs" if expect is not None or judge is None else judge.engine,
+        judge="the given outputs" if expect is not None or judge is None else judge.judge.engine,
         runs=tuple(runs),
         faults=(*faults, *unstable),
         stack=stack,
         trace=layers,
         ties=ties,
-        notes=(*compilation.notes, *(judge.notes if judge is not None else ())),
+        notes=(*compilation.notes, *(judge.judge.notes if judge is not None else ())),
         measured=measured,
     )
 
@@ -263,8 +275,11 @@ def _explained(
     faults: list[str] = []
     found: list[Ties] = []
     for case in cases:
-        found.append(judge_layers(imported, c.graph, judge, case.inputs, c.interface, _TIES[c.options.requant]))
-        meant, got = c.graph.evaluate(case.inputs), network.run(case.inputs)
+        given = case.everything
+        found.append(judge_layers(imported, c.graph, judge, given, c.interface, _TIES[c.options.requant]))
+        for name, array in case.state.items():
+            network.state[name][...] = array
+        meant, got = c.graph.evaluate(given), _ran(network, case)
         apart = [compare(n, got[n], a, None, 4.0) for n, a in meant.items()]
         faults += [f"the C does not compute its graph: {a.name}: {a.text()}" for a in apart if not a.ok]
     whole = Ties(
@@ -287,12 +302,12 @@ def _build(out: Path, target: Target, fences: Fences) -> tuple[Network, list[str
         return network, [f"the C does not build without warnings: {e}"]
 
 
-def _judge(model: Path, c: Compilation, network: Network, per_layer: bool) -> Judge:
+def _judge(model: Path, c: Compilation, network: Network, per_layer: bool) -> Stream:
     inner: list[str] = []
     if per_layer:
         computed = set(tensor_names(model))
         inner = [name for name in last_writes(network.report) if name in computed]
-    return judge_of(model, c, inner)
+    return stream_of(model, c, inner)
 
 
 def _stack(out: Path, network: Network, compilation: Compilation) -> Stack | None:
@@ -306,20 +321,22 @@ def _stack(out: Path, network: Network, compilation: Compilation) -> Stack | Non
 
 def _cases(
     c: Compilation,
-    judge: Judge | None,
+    judge: Stream | None,
     inputs: Mapping[str, Array] | None,
     expect: Mapping[str, Array] | None,
     seed: int,
 ) -> list[_Case]:
     if inputs is None:
         assert judge is not None
-        drawn = [drawn_inputs(c, s) for s in range(seed, seed + drawn_cases(c))]
-        return [_Case(_drawn_label(c, seed + i), x, judge.run(x)) for i, x in enumerate(drawn)]
+        seeds = range(seed, seed + (RUNS if c.graph.state else drawn_cases(c)))
+        return [_judged(_drawn_label(c, s), drawn_inputs(c, s), judge) for s in seeds]
     graph = c.graph
     _require_inputs(graph, inputs)
     if expect is None:
         assert judge is not None
-        return [_Case("given inputs", inputs, judge.run(inputs))]
+        if not graph.state:
+            return [_judged("given inputs", inputs, judge)]
+        return [_judged(f"given inputs, run {i + 1}", inputs, judge) for i in range(RUNS)]
     names = [v.name for v in graph.outputs]
     unknown = sorted(set(expect) - set(names))
     if unknown or not expect:
@@ -327,7 +344,13 @@ def _cases(
             f"expected outputs {unknown} are no outputs of the model" if unknown else "no outputs are expected",
             hint=f"its outputs are {', '.join(names)}",
         )
-    return [_Case("given inputs", inputs, Expected({n: np.asarray(expect[n]) for n in expect}, {}))]
+    return [_Case("given inputs", inputs, Expected({n: np.asarray(expect[n]) for n in expect}, {}), {})]
+
+
+def _judged(label: str, inputs: Mapping[str, Array], judge: Stream) -> _Case:
+    """The next run of a stream."""
+    begin = dict(judge.held)
+    return _Case(label, inputs, judge.run(inputs), begin)
 
 
 def _drawn_label(c: Compilation, seed: int) -> str:
@@ -337,7 +360,7 @@ def _drawn_label(c: Compilation, seed: int) -> str:
 
 def _require_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
     """UsageError unless there is exactly one array of the right shape and type for each input of the model."""
-    types = {v.name: v.type for v in graph.inputs}
+    types = {v.name: v.type for v in graph.fed}
     missing, unknown = [n for n in types if n not in inputs], [n for n in inputs if n not in types]
     if missing or unknown:
         raise UsageError(
@@ -357,13 +380,17 @@ def _require_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
 def _run_all(
     network: Network, cases: list[_Case], factor: float, keep_inputs: bool
 ) -> tuple[list[Run], list[str]]:
-    """Each case on the arena as it is (0xFF at first), then once more on 0xFF: the same bytes have to come out."""
+    """Each case on the arena as it is (0xFF at first), then once more on 0xFF: the same bytes have to come out. Where
+    the network keeps state, all of them once more, in a row."""
     runs: list[Run] = []
     faults: list[str] = []
     network.fill_arenas(POISON)
+    network.reset()
     results: list[dict[str, Array]] = []
     for case in cases if len(cases) > 1 else cases * 2:
-        results.append(network.run(case.inputs))
+        if len(cases) == 1:
+            network.reset()
+        results.append(_ran(network, case))
         kept = [n for n in case.inputs if keep_inputs or network.is_lent(n)]
         if any(not _same(network.inputs[n], case.inputs[n]) for n in kept):
             faults.append("a run changes its inputs, which keep_inputs or io=caller forbid")
@@ -374,16 +401,27 @@ def _run_all(
             Run(case.label, tuple(compare(n, got[n], a, noise.get(n), factor) for n, a in wanted if n in got))
         )
     network.fill_arenas(POISON)
-    again = network.run(cases[-1].inputs)
+    network.reset()
+    for case in cases if network.state else cases[-1:]:
+        again = _ran(network, case)
     moved = [n for n, a in results[-1].items() if not _same(a, again[n])]
     if moved:
         faults.append(f"output {', '.join(moved)} depends on what the arena holds before the run")
     return runs, faults
 
 
-def _golden_faults(c: Compilation, out: Path, report: Mapping[str, Any], case: _Case) -> list[str]:
-    """What is wrong with the test program of a case, on the target's machine."""
-    for name, data in golden_files(c, case.inputs, case.expected.values, case.expected.noise).items():
+def _ran(network: Network, case: _Case) -> dict[str, Array]:
+    """What a run gives, and what it leaves as state, by the model's names of outputs."""
+    outputs = network.run(case.inputs)
+    return outputs | {p["output"]: network.state[p["name"]].copy() for p in network.report["state"]}
+
+
+def _golden_faults(
+    c: Compilation, out: Path, report: Mapping[str, Any], case: _Case, expected: Sequence[Expected]
+) -> list[str]:
+    """What is wrong with the test program of a case, on the target's machine; ``expected`` of runs in a row."""
+    later = [e.values for e in expected[1:]]
+    for name, data in golden_files(c, case.inputs, expected[0].values, case.expected.noise, later).items():
         (out / name).write_bytes(data)
     parts = report.get("sources", [f"{c.graph.name}.c", "mcc.c"])
     sources = [out / name for name in (*parts, f"test_{c.graph.name}.c")]

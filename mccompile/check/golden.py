@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from mccompile.check.compare import channel_axis, tolerance_factor, tolerances
-from mccompile.check.reference import drawn_inputs, judge_of
+from mccompile.check.reference import drawn_inputs
+from mccompile.check.streams import stream_of
 from mccompile.codegen.blob import declare_c
 from mccompile.codegen.ports import Port
 from mccompile.codegen.templates import indent_c, render
@@ -30,13 +31,15 @@ PER_LINE = 8
 class Sample:
     """An input or expected output as the template prints it: literals by line, the tolerance of each channel.
 
-    Element i belongs to channel ``i / inner % channels``.
+    Element i belongs to channel ``i / inner % channels``. Of an output there are so many ``runs``, one after the
+    other.
     """
 
     port: Port
     lines: list[str]
     allowed: list[str]
     inner: int = 1
+    runs: int = 1
 
     @property
     def exact(self) -> bool:
@@ -44,7 +47,7 @@ class Sample:
 
     @property
     def channels(self) -> int:
-        return len(self.allowed)
+        return len(self.allowed) // self.runs
 
 
 def golden_files(
@@ -52,12 +55,14 @@ def golden_files(
     inputs: Mapping[str, Array],
     outputs: Mapping[str, Array],
     noise: Mapping[str, Array] | None = None,
+    later: Sequence[Mapping[str, Array]] = (),
 ) -> dict[str, bytes]:
     """`test_<model>.c` for a finished compilation.
 
     Args:
-        inputs, outputs: an array for each input and output of the model, by ONNX name.
+        inputs, outputs: an array for each input and output of the model that is no state, by ONNX name.
         noise: of the outputs, where it is known (see `compare.tolerances`).
+        later: the outputs of further runs on these inputs, where the network keeps state.
 
     Raises:
         UsageError: an array is missing, or of another shape or element type.
@@ -66,8 +71,8 @@ def golden_files(
     facts = compilation.facts
     assert facts is not None
     given = [_array(p, inputs, "input") for p in facts.inputs]
-    wanted = [_array(p, outputs, "output") for p in facts.outputs]
-    total = sum(a.nbytes for a in (*given, *wanted))
+    wanted = [[_array(p, run, "output") for run in (outputs, *later)] for p in facts.outputs]
+    total = sum(a.nbytes for a in (*given, *(a for runs in wanted for a in runs)))
     if total > MAX_BYTES:
         raise CompileError(
             f"a golden test of {total} bytes of inputs and outputs is too large: at most {MAX_BYTES}",
@@ -76,11 +81,12 @@ def golden_files(
         )
     factor = tolerance_factor(compilation.graph)
     samples = []
-    for port, array in zip(facts.outputs, wanted, strict=True):
-        allowed = tolerances(array, (noise or {}).get(port.name), factor)
-        axis = channel_axis(array.ndim)
-        inner = 1 if axis is None else int(np.prod(array.shape[axis + 1 :], dtype=np.int64))
-        samples.append(Sample(port, literals(array), [float(a).hex() for a in allowed], inner))
+    for port, arrays in zip(facts.outputs, wanted, strict=True):
+        allowed = [tolerances(a, (noise or {}).get(port.name), factor) for a in arrays]
+        axis = channel_axis(arrays[0].ndim)
+        inner = 1 if axis is None else int(np.prod(arrays[0].shape[axis + 1 :], dtype=np.int64))
+        lines = [line for a in arrays for line in literals(a)]
+        samples.append(Sample(port, lines, [float(x).hex() for run in allowed for x in run], inner, len(arrays)))
     feeds = [Sample(p, literals(a), []) for p, a in zip(facts.inputs, given, strict=True)]
     text = render(
         "_model/test_model.c.j2",
@@ -89,6 +95,7 @@ def golden_files(
         blob_declaration=declare_c(f"{facts.name}_blob", facts.blob),
         inputs=feeds,
         outputs=samples,
+        runs=1 + len(later),
         uses_math=any("NAN" in x or "INFINITY" in x for s in (*feeds, *samples) for x in s.lines),
         float_types=sorted({p.dtype for p in facts.outputs if DTYPES[p.dtype].is_float}),
         exact_types=sorted({p.c for p in facts.outputs if not DTYPES[p.dtype].is_float}),
@@ -101,8 +108,8 @@ def reference_golden(model: Path, seed: int = 0) -> Callable[[Compilation], dict
 
     def files(c: Compilation) -> dict[str, bytes]:
         inputs = drawn_inputs(c, seed)
-        expected = judge_of(model, c).run(inputs)
-        return golden_files(c, inputs, expected.values, expected.noise)
+        first, *later = stream_of(model, c).runs(inputs)
+        return golden_files(c, inputs, first.values, first.noise, [e.values for e in later])
 
     return files
 

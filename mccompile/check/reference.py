@@ -212,21 +212,21 @@ def _refused(engine: str, error: Exception) -> CompileError:
 def drawn_extents(c: Compilation, seed: int) -> dict[str, int]:
     """The extents that the caller gives, for inputs of ``seed``: all at their bounds, or all at the least for every
     other seed; of several numbers one after the other, the largest first."""
-    given = symbols(*(e for v in c.graph.inputs for e in v.shape))
+    given = symbols(*(e for v in c.graph.fed for e in v.shape))
     ends = {s: s.choices[::-1] or (s.high, s.low) for s in given}
     return {s.name: values[seed % len(values)] for s, values in ends.items()}
 
 
 def drawn_cases(c: Compilation) -> int:
     """How many seeds draw all that extents are to be checked with: two, or as many as there are to choose from."""
-    return max([2, *(len(s.choices) for v in c.graph.inputs for s in symbols(*v.shape))])
+    return max([2, *(len(s.choices) for v in c.graph.fed for s in symbols(*v.shape))])
 
 
 def drawn_inputs(c: Compilation, seed: int) -> dict[str, Array]:
-    """`random_inputs` of a compilation at `drawn_extents`; bytes that stand for other numbers of the model are any
-    bytes."""
+    """`random_inputs` of a compilation at `drawn_extents`, but for what is state; bytes that stand for other numbers
+    of the model are any bytes."""
     extents = drawn_extents(c, seed)
-    types = {v.name: v.type.at(extents) for v in c.graph.inputs}
+    types = {v.name: v.type.at(extents) for v in c.graph.fed}
     inputs = random_inputs(types, seed)
     rng = np.random.default_rng([seed, 1])
     for name, t in types.items():

@@ -116,15 +116,16 @@ def _same(a: Path, b: Path) -> bool:
 def _golden(model: Path, c: Compilation, inputs: Path | None) -> dict[str, bytes]:
     """The files of the golden test; what is expected comes from the reference."""
     from mccompile.check.golden import golden_files
-    from mccompile.check.reference import drawn_inputs, judge_of
+    from mccompile.check.reference import drawn_inputs
+    from mccompile.check.streams import stream_of
     from mccompile.ir.errors import UsageError
     from mccompile.ir.files import SUFFIX, read_arrays
 
     if model.suffix == SUFFIX:
         raise UsageError("--golden needs the .onnx model: the expected outputs are computed from it")
     given = drawn_inputs(c, 0) if inputs is None else read_arrays(inputs)
-    expected = judge_of(model, c).run(given).values
-    return golden_files(c, given, {v.name: expected[v.name] for v in c.graph.outputs})
+    first, *later = [e.values for e in stream_of(model, c).runs(given)]
+    return golden_files(c, given, first, later=later)
 
 
 def _choice_lines(report: dict[str, Any]) -> list[str]:

@@ -181,6 +181,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "bounds": {"type": Pair("count=128"), "multiple": True, "callback": _bounds},
     "shapes": {"type": Pair("x=1,3,224,224"), "multiple": True, "callback": _shapes},
     "constants": {"type": Pair("sr=16000"), "multiple": True, "callback": _constants},
+    "states": {"type": Pair("h_out=h_in"), "multiple": True, "callback": _plain},
     "kernels": {"type": Pair("conv=conv.generic"), "multiple": True, "callback": _plain},
 }
 """How values are read that `Declared.kind` names."""

@@ -144,6 +144,7 @@ class ModelFacts:
     weights_read: bool
     inputs: list[Port]
     outputs: list[Port]
+    states: list[Port]
     arenas: list[Arena]
     weights: list[Member]
     steps: list[Step]
@@ -163,6 +164,11 @@ class ModelFacts:
     @property
     def upper(self) -> str:
         return self.name.upper()
+
+    @property
+    def state_bytes(self) -> int:
+        """What is kept from run to run, without what lies between."""
+        return sum(p.nbytes for p in self.states)
 
     @property
     def of_caller(self) -> list[Port]:
@@ -213,8 +219,11 @@ def _arena_members(program: Program, ids: dict[str, str], buffers: list[Buffer])
     lives = program.lives()
     members = []
     for b in buffers:
+        if b in program.module.state:
+            continue  # it is the member of the input that it is next
         at, (first, last) = program.offsets[b], lives[b]
-        about = label(b.name) + (f", {b.role}" if b.role else "")
+        role = "state" if b in program.module.held else b.role
+        about = label(b.name) + (f", {role}" if role else "")
         about += ", with halo" if b.halo else ""
         members.append(
             Member(ids[b.name], b.type.dtype.c, b.elements, at, at + b.nbytes, f"{about} {b.type}", first, last)
@@ -312,6 +321,7 @@ def model_facts(
     pool = pool or KernelPool(program.name)
     kernels, calls = render_kernels(program, target, pool)
     ids = unique_identifiers((b.name for b in program.module.buffers), taken=("end_",), short=True)
+    ids |= {kept.name: ids[given.name] for kept, given in program.module.state.items()}
     weights, total = _weight_members(program, ids)
     tensors = tuple(
         BlobTensor(b.name, b.type.dtype.name, b.type.shape, program.offsets[b], b.nbytes) for b in program.blob()
@@ -325,7 +335,7 @@ def model_facts(
     given = given_extents(program.module.symbols(), counted)
     held = counted | {g.name: f"net->{g.field}" for g in given}
     apart = held | {name: _apart(b, ids) for name, b in counts.items()}
-    inputs, outputs = (ports(program, role, ids, interface, apart) for role in ("input", "output"))
+    inputs, outputs, states = (ports(program, r, ids, interface, apart) for r in ("input", "output", "state"))
     places = _places(program, ids, (*inputs, *outputs))
     steps = [_step(i, c, places, held) for i, c in enumerate(calls)]
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
@@ -349,6 +359,7 @@ def model_facts(
         weights_read=any(b.space == "blob" for b in passed),
         inputs=inputs,
         outputs=outputs,
+        states=states,
         arenas=_arenas(program, ids, passed),
         weights=weights,
         steps=steps,

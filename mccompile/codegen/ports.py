@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from mccompile.interface.tensors import Interface, Quantisation
 from mccompile.ir.dims import bound, symbols, varies
 from mccompile.ir.kernel import Buffer
 from mccompile.ir.program import Program
+from mccompile.ir.types import DTYPES
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: its C name, its arena member, and its ONNX type: ``shape`` and ``count`` are bounds where
-    ``extents`` are known at run time only, of which ``dims`` are the C; ``counted`` if a kernel counts one of them.
+    """An input or output, or state, which both are: its C name, its arena member, and its ONNX type: ``shape`` and
+    ``count`` are bounds where ``extents`` are known at run time only, of which ``dims`` are the C; ``counted`` if a
+    kernel counts one of them.
 
     One of the caller has no member: its address is a field of the network's struct.
     """
@@ -94,6 +96,15 @@ class Port:
         return f"{self.count}u * sizeof({self.c})"
 
     @property
+    def nbytes(self) -> int:
+        return self.count * DTYPES[self.dtype].nbytes
+
+    @property
+    def zero(self) -> str:
+        """What state begins with."""
+        return {"float": "0.0f", "double": "0.0"}.get(self.c, "0")
+
+    @property
     def shape_text(self) -> str:
         return self.dtype + shape_text(self.extents)
 
@@ -129,8 +140,11 @@ def _port(
 def ports(
     program: Program, role: str, ids: dict[str, str], interface: Interface, places: Mapping[str, str]
 ) -> list[Port]:
-    """The inputs or the outputs, in graph order; ``places`` are the C of what stands for extents."""
-    buffers = program.module.role(role)
+    """The inputs or the outputs that are no state, or with role "state" what is kept from run to run, in graph order;
+    ``places`` are the C of what stands for extents."""
+    module = program.module
+    held = [b for b in module.role("input") if b in module.held]
+    buffers = held if role == "state" else [b for b in module.role(role) if b not in module.held]
     own = unique_identifiers(b.name for b in buffers)
-    counts = program.module.counts
-    return [_port(b, own[b.name], ids, program.offsets[b], interface, places, counts) for b in buffers]
+    made = [_port(b, own[b.name], ids, program.offsets[b], interface, places, module.counts) for b in buffers]
+    return [replace(port, role=role) for port in made]

@@ -57,7 +57,7 @@ class Kept:
 
 
 def keep_quantised(graph: Graph, leave: Container[str]) -> Kept:
-    """Let float inputs and outputs be the bytes that they are made, or made of, but for inputs in ``leave``."""
+    """Let float inputs and outputs be the bytes that they are made, or made of, but for those in ``leave``."""
     kept = Kept()
     for role, values in (("input", list(graph.inputs)), ("output", list(graph.outputs))):
         for v in values:

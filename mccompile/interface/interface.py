@@ -6,11 +6,14 @@ from collections.abc import Mapping
 
 from mccompile.interface.borders import Kept, find_quantised, keep_quantised
 from mccompile.interface.formats import apply_formats
+from mccompile.interface.state import keep_state
 from mccompile.interface.tensors import Interface
 from mccompile.ir.graph import Graph
 
 
-def make_interface(graph: Graph, formats: Mapping[str, str], keep: bool, notes: list[str]) -> Interface:
+def make_interface(
+    graph: Graph, formats: Mapping[str, str], keep: bool, notes: list[str], state: Mapping[str, str] | None = None
+) -> Interface:
     """Change the inputs and outputs of an imported graph, and say how they stand for the model's.
 
     Args:
@@ -18,11 +21,14 @@ def make_interface(graph: Graph, formats: Mapping[str, str], keep: bool, notes: 
         formats: of inputs, by name (`formats.apply_formats`).
         keep: leave quantised inputs and outputs as bytes (`borders.keep_quantised`).
         notes: takes what is to be told.
+        state: outputs that are inputs of the next run (`state.keep_state`).
 
     Raises:
-        UsageError: a format that does not fit the model.
+        UsageError: a format or state that does not fit the model.
     """
-    kept = keep_quantised(graph, formats) if keep else Kept()
+    keep_state(graph, state or {}, formats, notes)
+    held = {*graph.state, *graph.state.values()}
+    kept = keep_quantised(graph, {*formats, *held}) if keep else Kept()
     notes += kept.notes
     quantised = {**find_quantised(graph), **kept.quantised}
     given = apply_formats(graph, formats)

@@ -2,9 +2,10 @@
 
 Grammar (see `graph_text` for printing and parsing)::
 
-    graph    = "graph" "@" ident [extents] "(" [param {"," param}] ")" "{" {const} {node} {count} return "}"
+    graph    = "graph" "@" ident [extents] "(" [param {"," param}] ")" "{" {const} {node} {count} {state} return "}"
     extents  = "extents" "(" name "=" int ".." int {"," ...} ")"    (symbols that numbers are made of: see `dims`)
     count    = "count" name "=" value            (the value that holds such a symbol, if a node counts it)
+    state    = "state" value "=" value           (an input, and the output of the run before that it is)
     param    = value ":" type
     const    = value "=" "const" [literal] ":" type [";" "sha256=" digest]
     node     = value {"," value} "=" op "(" [operand {"," operand}] ")" [attributes] ["regions" "{" {graph} "}"]
@@ -179,7 +180,7 @@ class Graph:
     """A list of nodes in execution order between inputs and outputs, with constants.
 
     ``counts`` are the values that hold what symbols of extents stand for, i32[]: extents that nodes count. The caller
-    gives all other symbols.
+    gives all other symbols. ``state`` says which output is which input in the next run, by name: outputs keep theirs.
     """
 
     def __init__(self, name: str) -> None:
@@ -189,6 +190,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array | Digest] = {}
         self.counts: dict[str, Value] = {}
+        self.state: dict[str, str] = {}
         self._names: set[str] = set()
         self._numbers: dict[str, int] = {}
 
@@ -303,13 +305,14 @@ class Graph:
         other = Graph(self.name)
         other.inputs, other.outputs, other.nodes = list(self.inputs), list(self.outputs), list(self.nodes)
         other.constants, other.counts = dict(self.constants), dict(self.counts)
+        other.state = dict(self.state)
         other._names, other._numbers = set(self._names), dict(self._numbers)
         return other
 
     def adopt(self, other: Graph) -> None:
         """Become what a changed copy is."""
         self.inputs, self.outputs, self.nodes = other.inputs, other.outputs, other.nodes
-        self.constants, self.counts = other.constants, other.counts
+        self.constants, self.counts, self.state = other.constants, other.counts, other.state
         self._names, self._numbers = other._names, other._numbers
 
     def verify(self) -> None:
@@ -334,6 +337,28 @@ class Graph:
                 raise InternalError(f"the extent {name} is counted into %{v.name}, which is not defined, or no i32[]")
         if len(set(names)) != len(names) or len(defined) != len(names):
             raise InternalError("two values share a name or one is defined twice")
+        self._verify_state()
+
+    @property
+    def fed(self) -> list[Value]:
+        """The inputs that are no state."""
+        return [v for v in self.inputs if v.name not in self.state.values()]
+
+    def state_values(self) -> list[tuple[Value, Value]]:
+        """(output, the input that it is in the next run), in the order of the inputs."""
+        inputs, outputs = {v.name: v for v in self.inputs}, {v.name: v for v in self.outputs}
+        by_input = {given: kept for kept, given in self.state.items()}
+        return [(outputs[by_input[name]], v) for name, v in inputs.items() if name in by_input]
+
+    def _verify_state(self) -> None:
+        inputs, outputs = {v.name: v for v in self.inputs}, {v.name: v for v in self.outputs}
+        if len(set(self.state.values())) != len(self.state):
+            raise InternalError("two outputs are one input of the next run")
+        for kept, given in self.state.items():
+            if kept not in outputs or given not in inputs:
+                raise InternalError(f"state %{kept} is no output, or %{given} no input")
+            if why := unlike_state(outputs[kept].type, inputs[given].type):
+                raise InternalError(f"state %{kept} cannot be %{given}: {why}")
 
     def evaluate(
         self, inputs: Mapping[str, Array], wide: bool = False, keep: bool = False
@@ -351,6 +376,11 @@ class Graph:
                 values[r] = a
         shown = values if keep else self.outputs
         return {v.name: values[v] for v in shown}
+
+
+def unlike_state(kept: TensorType, given: TensorType) -> str:
+    """Why an output cannot be that input of the next run; empty if it can."""
+    return "" if kept == given else f"it is {kept}, and the input is {given}"
 
 
 def verify_node(node: Node, defined: set[Value]) -> None:

@@ -69,6 +69,7 @@ def print_graph(graph: Graph) -> str:
     lines += [_constant_text(v, data) for v, data in graph.constants.items()]
     lines += [_node_text(n) for n in graph.nodes]
     lines += [f"  count {name} = {value_text(v)}" for name, v in graph.counts.items()]
+    lines += [f"  state {value_text(given)} = {value_text(kept)}" for kept, given in graph.state_values()]
     lines.append(f"  return {', '.join(map(value_text, graph.outputs))}")
     return "\n".join([*lines, "}", ""])
 
@@ -224,6 +225,9 @@ class _GraphParser:
                 raise ValueError(f"{name} is not declared as an extent, or nothing counts it")
             self.graph.counts[name] = counted
             return
+        if self.s.accept("state"):
+            self.state()
+            return
         names = [self.result_name()]
         while self.s.accept(","):
             names.append(self.result_name())
@@ -232,6 +236,15 @@ class _GraphParser:
             self.constant(names[0])
         else:
             self.node(names)
+
+    def state(self) -> None:
+        """An input, and the output of the run before that it is."""
+        given = self.use()
+        self.s.expect("=")
+        kept = self.use()
+        if given is None or kept is None or kept.name in self.graph.state:
+            raise ValueError("state is an output, once, and an input")
+        self.graph.state[kept.name] = given.name
 
     def constant(self, name: str) -> None:
         self.s.skip()

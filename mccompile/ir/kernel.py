@@ -4,7 +4,7 @@ Grammar (printing and parsing in `kernel_text`)::
 
     module  = "kernels" "@" name [extents] "target=" name "{" {buffer} {step} "}"
     buffer  = "buffer" name ":" type space "align=" int ["halo=" "(" int ":" int {"," int ":" int} ")" "fill=" num]
-              ["role=" role] ["counts=" name] ["sha256=" hex]
+              ["role=" role] ["counts=" name] ["state=" name] ["sha256=" hex]
     space   = ("arena" ["." region] | "blob" | "caller") ["@" int]   (region and offset stand in program IR only)
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
@@ -19,6 +19,7 @@ Grammar (printing and parsing in `kernel_text`)::
               | "#" type hex [...]                        (in a meaning: a constant that is packed, by its digest)
 
 The element type after ``post`` is that of ``acc``: what the kernel computes, before it is stored.
+``state`` is the input that an output is in the next run.
 ``sha256`` stands for the elements of a blob buffer, which are kept beside the text. A ``meaning`` is what the views
 are to the operator (`Logical`); a string says why it is not known.
 """
@@ -410,7 +411,8 @@ class KernelModule:
     """Buffers and the steps that work on them. Input and output buffers are in graph order.
 
     ``counts`` are the buffers of one i32 into which kernels count, by the symbol that stands for it in extents. All
-    other symbols are given by the caller.
+    other symbols are given by the caller. ``state`` has, for outputs, the input that each is in the next run: both
+    get one address.
     """
 
     name: str
@@ -418,6 +420,12 @@ class KernelModule:
     buffers: list[Buffer] = field(default_factory=list)
     body: Block = field(default_factory=Block)
     counts: dict[str, Buffer] = field(default_factory=dict)
+    state: dict[Buffer, Buffer] = field(default_factory=dict)
+
+    @property
+    def held(self) -> set[Buffer]:
+        """The buffers that hold from one run to the next: inputs and outputs that are state."""
+        return {*self.state, *self.state.values()}
 
     def role(self, role: str) -> list[Buffer]:
         return [b for b in self.buffers if b.role == role]
@@ -464,6 +472,17 @@ class KernelModule:
         for b in self.buffers:
             if b.kept and b not in written and b.type.count:
                 raise InternalError(f"{b.role} {b.name} is never written")
+        self._verify_state(known)
+
+    def _verify_state(self, known: set[Buffer]) -> None:
+        for kept, given in self.state.items():
+            if {kept, given} - known or (kept.role, given.role) != ("output", "input"):
+                raise InternalError(f"state {kept.name} is no output, or {given.name} no input")
+            mine, theirs = ((b.space, b.nbytes, b.align) for b in (kept, given))
+            if mine != theirs or kept.space != "arena":
+                raise InternalError(f"state {kept.name} cannot lie where {given.name} does")
+        if len(set(self.state.values())) != len(self.state):
+            raise InternalError("two outputs are one input of the next run")
 
 
 def verify_step(step: Call | Fill, written: set[Buffer]) -> None:

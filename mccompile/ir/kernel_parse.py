@@ -160,6 +160,11 @@ class _Parser:
             if counted not in self.s.extents or counted in self.module.counts:
                 raise ValueError(f"{counted} is not declared as an extent, or is counted twice")
             self.module.counts[counted] = buffer
+        if self.s.accept("state="):
+            given = self.s.name()
+            if given not in self.buffers:
+                raise ValueError(f"{given} is not declared")
+            self.module.state[buffer] = self.buffers[given]
         if self.s.accept("sha256="):
             buffer.data = self.elements(buffer, self.s.pattern(r"[0-9a-f]+", "a digest"))
         if (buffer.role or buffer.halo) and space == "blob":

@@ -30,8 +30,11 @@ def buffer_name(buffer: Buffer) -> str:
     return json.dumps(buffer.name) if buffer.name == "_" else name_text(buffer.name)
 
 
-def buffer_text(b: Buffer, offset: int | None, digests: bool, counts: str = "") -> str:
-    """A buffer; ``counts`` is the symbol of the extent that is counted into it."""
+def buffer_text(
+    b: Buffer, offset: int | None, digests: bool, counts: str = "", given: Buffer | None = None
+) -> str:
+    """A buffer; ``counts`` is the symbol of the extent that is counted into it, ``given`` the input that it is in the
+    next run."""
     text = f"  buffer {buffer_name(b)} : {b.type} {b.space}" + (f".{b.region}" if b.region else "")
     text += "" if offset is None else f" @{offset}"
     text += f" align={b.align}"
@@ -40,6 +43,7 @@ def buffer_text(b: Buffer, offset: int | None, digests: bool, counts: str = "") 
         text += f" halo=({pairs}) fill={_number(b.fill)}"
     text += f" role={b.role}" if b.role else ""
     text += f" counts={counts}" if counts else ""
+    text += f" state={buffer_name(given)}" if given else ""
     if b.data is not None and digests:
         text += f" sha256={digest(b.data)}"
     return text
@@ -123,7 +127,7 @@ def _block_lines(block: Block, depth: int, meaning: bool) -> list[str]:
 
 def _module_lines(m: KernelModule, offsets: Mapping[Buffer, int], digests: bool) -> list[str]:
     counts = {b: name for name, b in m.counts.items()}
-    buffers = [buffer_text(b, offsets.get(b), digests, counts.get(b, "")) for b in m.buffers]
+    buffers = [buffer_text(b, offsets.get(b), digests, counts.get(b, ""), m.state.get(b)) for b in m.buffers]
     return [*buffers, *_block_lines(m.body, 1, digests), "}", ""]
 
 

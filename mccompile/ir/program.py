@@ -96,6 +96,7 @@ class Program:
                 lives[b] = (0, lives.get(b, (0, 0))[1])
             elif b.kept:
                 lives[b] = (lives.get(b, (0, 0))[0], last)
+        lives.update(dict.fromkeys(self.module.held, (0, last)))
         return lives
 
     def shared_inputs(self, call: Call) -> frozenset[int]:

@@ -13,11 +13,11 @@ from mccompile.targets.target import Target
 
 _MEMORY = (
     "forward-copies", "join-copies", "store-planes", "buffer-pixels", "narrow-tiles", "read-forwards",
-    "offer-overlaps",
+    "offer-overlaps", "keep-state",
 )  # fmt: skip
 
 KERNEL_PIPELINES: dict[str, tuple[str, ...]] = {
-    "O0": ("read-forwards",),
+    "O0": ("read-forwards", "keep-state"),
     "O1": _MEMORY,
     "O2": _MEMORY,
     "O3": _MEMORY,

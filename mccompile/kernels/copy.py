@@ -52,14 +52,7 @@ class CopyGeneric(Variant):
 
     def near(self, call: Call) -> int | None:
         """Only of a view that had to be copied after all: any other copy is to go rather than to take no memory."""
-        x, y = call.reads[0], call.results[0]
-        if not (isinstance(call.op, Slice) and call.op.view):
-            return None
-        if x is None or call.pre or call.post or not (_ascends(x) and _ascends(y)):
-            return None
-        ahead = [(e - 1) * max(b - a, 0) for e, a, b in zip(y.shape, x.axis_strides(), y.axis_strides(), strict=True)]
-        gap = max((y.offset - x.offset + sum(ahead)) * y.dtype.nbytes, 0)
-        return gap if gap < y.buffer.nbytes else None
+        return ahead(call) if isinstance(call.op, Slice) and call.op.view else None
 
     def _copy(self, src: View | str, dst: View | str, b: Builder) -> None:
         if isinstance(src, str) or isinstance(dst, str):
@@ -68,6 +61,17 @@ class CopyGeneric(Variant):
         if isinstance(views, str):
             raise InternalError(views)
         b.call(self.kernel, [views[0]], [views[1]])
+
+
+def ahead(call: Call) -> int | None:
+    """By how many bytes a copy writes ahead of what it reads, at most, where both buffers begin at one place; None
+    where it does not go forwards through both, or farther than the result is long."""
+    x, y = call.reads[0], call.results[0]
+    if x is None or call.varies or call.pre or call.post or not (_ascends(x) and _ascends(y)):
+        return None
+    gains = [(e - 1) * max(b - a, 0) for e, a, b in zip(y.shape, x.axis_strides(), y.axis_strides(), strict=True)]
+    gap = max((y.offset - x.offset + sum(gains)) * y.dtype.nbytes, 0)
+    return gap if gap < y.buffer.nbytes else None
 
 
 def _ascends(view: View) -> bool:

@@ -57,9 +57,11 @@ class _Builder:
         self._arena: dict[Value, Buffer] = {}
         self._copied: dict[int, Buffer] = {}
         self._names: set[str] = set()
+        self._state = {v for pair in graph.state_values() for v in pair}
         for role, values in (("input", graph.inputs), ("output", graph.outputs)):
             for v in values:
                 self._declare(v, role)
+        self.module.state = {self._declare(kept): self._declare(given) for kept, given in graph.state_values()}
         self.declare_counts()
 
     # -- buffers -----------------------------------------------------------------------------------------
@@ -93,9 +95,8 @@ class _Builder:
         if root not in self._arena:
             demand = self.storage.halo.get(root)
             halo, fill = (stored_halo(demand.halo, root.type), demand.fill) if demand else ((), 0.0)
-            self._arena[root] = self._buffer(
-                root.name, root.type, self.ports if role in PORTS else "arena", halo=halo, fill=fill, role=role
-            )
+            space = self.ports if role in PORTS and value not in self._state else "arena"
+            self._arena[root] = self._buffer(root.name, root.type, space, halo=halo, fill=fill, role=role)
             if halo:
                 self._fill_halo(self._arena[root])
         elif role:

@@ -56,12 +56,13 @@ def check_program(program: Program, keep_inputs: bool = False) -> None:
     writes no byte that it reads, except through an operand offered in place, at the same element, or one that
     lies as far behind the result as the call asks for; buffers that are alive together overlap only in such a
     call; inputs hold from the start (``keep_inputs``, and those of the caller: to the end), outputs are complete at
-    the end.
+    the end; outputs that are state are then where the next run has them as inputs.
     """
     _check_regions(program)
     _check_places(program)
     _check_blob(program)
     _check_lives(program, keep_inputs)
+    _check_state(program)
     for values in _ends(program):
         _Memory(program, values).run(keep_inputs)
 
@@ -159,7 +160,7 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
             first.setdefault(b, t)
             last[b] = t
     for b in first:
-        if _kept(b, keep_inputs):
+        if _kept(program, b, keep_inputs):
             last[b] = len(steps)
     span = {b: _span(program, b) for b in first}
     alive: list[Buffer] = []
@@ -177,10 +178,18 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
         alive.append(b)
 
 
-def _kept(b: Buffer, keep_inputs: bool) -> bool:
-    """True of what has to hold to the end."""
-    wanted = b.kept or (b.role == "input" and (keep_inputs or b.space == "caller"))
+def _kept(program: Program, b: Buffer, keep_inputs: bool) -> bool:
+    """True of what has to hold to the end: of state, what it is next."""
+    kept_input = keep_inputs and b not in program.module.state.values()
+    wanted = b.kept or (b.role == "input" and (kept_input or b.space == "caller"))
     return wanted and b.type.count > 0
+
+
+def _check_state(program: Program) -> None:
+    for kept, given in program.module.state.items():
+        if (kept.region, _span(program, kept)) != (given.region, _span(program, given)):
+            where = _describe(program, given)
+            raise InternalError(f"{_describe(program, kept)} is not where the next run has {where}")
 
 
 def _touched(step: Call | Fill) -> Iterator[Buffer]:
@@ -240,7 +249,7 @@ class _Memory:
             else:
                 self._call(f"step {t} ({step.kernel})", step)
         for b in self.buffers:
-            if _kept(b, keep_inputs):
+            if _kept(self.program, b, keep_inputs):
                 self._expect(f"the {b.role} {b.name} after the last step", b, self._tensor(b))
 
     def _call(self, where: str, call: Call) -> None:

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule
+from mccompile.plan.state import first_order, with_state
 
 Step = Call | Fill
 
@@ -101,7 +102,7 @@ class OrderProblem:
 
 
 def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) -> OrderProblem:
-    """The units of `steps` and what they touch."""
+    """The units of `steps` and what they touch. Where there is state, what reads it comes before what writes it."""
     units = _units(steps)
     number: dict[Buffer, int] = {}
     for buffer in (*module.role("input"), *(b for s in steps for b in s.buffers() if b.space != "blob")):
@@ -121,6 +122,9 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
             for w in (number[b] for b in _writes(steps[t])):
                 written[w] = written.get(w, 0) | 1 << u
         waits[u] &= ~(1 << u)
+    if module.state:
+        waits, _ = with_state(module, steps, units, waits)
+    held = module.held
     followers: list[list[int]] = [[] for _ in units]
     for u, mask in enumerate(waits):
         for before in _bits(mask):
@@ -130,10 +134,10 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
         waits=tuple(waits),
         followers=tuple(map(tuple, followers)),
         touched=tuple(touched),
-        nbytes=tuple(b.nbytes if b.space == "arena" else 0 for b in buffers),
+        nbytes=tuple(b.nbytes if b.space == "arena" and b not in module.state else 0 for b in buffers),
         users=tuple(users),
         is_input=tuple(b.role == "input" for b in buffers),
-        is_kept=tuple(b.kept or (keep_inputs and b.role == "input") for b in buffers),
+        is_kept=tuple(b.kept or b in held or (keep_inputs and b.role == "input") for b in buffers),
         offers=tuple(_offer([steps[t] for t in members], number) for members in units),
     )
 
@@ -151,6 +155,13 @@ def _bits(mask: int) -> list[int]:
         found.append(low.bit_length() - 1)
         mask ^= low
     return found
+
+
+def state_apart(module: KernelModule) -> list[Buffer]:
+    """The outputs that cannot be written in the place of the inputs that they are in the next run."""
+    steps = list(module.body.linear())
+    plain = order_problem(replace(module, state={}), steps, False)
+    return with_state(module, steps, plain.steps, plain.waits)[1]
 
 
 def _units(steps: list[Step]) -> list[list[int]]:
@@ -283,12 +294,13 @@ def _reversed(p: OrderProblem) -> OrderProblem:
 
 
 def best_order(p: OrderProblem, effort: int = 1) -> list[int]:
-    """The order of least peak of those tried: file order, which wins ties, greedy, depth-first, beams.
+    """The order of least peak of those tried: file order (as far as state lets it), which wins ties, greedy,
+    depth-first, beams.
 
     Beams run forwards and backwards in time; without ``effort`` there are none, each further level looks at
     4 times as many states.
     """
-    best = list(range(len(p.steps)))
+    best = first_order(p.waits)
     least, floor = p.peak(best), p.floor()
     if least > floor:
         for order in (greedy_order(p), depth_first_order(p)):

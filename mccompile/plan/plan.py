@@ -21,7 +21,8 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, tuple[int, int]]:
-    """Half-open life of each arena buffer: inputs from before the first step, outputs and kept inputs to the end."""
+    """Half-open life of each arena buffer: inputs from before the first step, outputs and kept inputs to the end;
+    state holds all the time."""
     steps = list(module.body.linear())
     end = len(steps) + 1  # one past the last step, which must not overwrite what the caller will read
     life: dict[Buffer, tuple[int, int]] = {}
@@ -36,6 +37,7 @@ def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, t
             life[b] = (-1, end if keep_inputs else life.get(b, (0, 1))[1])
         elif b.kept:
             life[b] = (life.get(b, (0, 0))[0], end)
+    life.update(dict.fromkeys(module.held, (-1, end)))
     return life
 
 
@@ -83,8 +85,8 @@ def near_offers(module: KernelModule, life: dict[Buffer, tuple[int, int]]) -> li
 
 
 def memory_problem(module: KernelModule, life: dict[Buffer, tuple[int, int]]) -> tuple[Problem, dict[Buffer, int]]:
-    """What the allocators are asked, and the number of each buffer in it."""
-    buffers = [b for b in module.buffers if b in life]
+    """What the allocators are asked, and the number of each buffer in it: of state, the input stands for both."""
+    buffers = [b for b in module.buffers if b in life and b not in module.state]
     index = {b: i for i, b in enumerate(buffers)}
     intervals = tuple(Interval(b.name, *life[b], max(b.nbytes, 1), b.align) for b in buffers)
     overwrites = tuple(Overwrite(index[src], index[dst]) for src, dst in inplace_offers(module, life))
@@ -113,6 +115,12 @@ def place_others(module: KernelModule) -> tuple[dict[Buffer, int], int]:
     return offsets, blob_bytes
 
 
+def place_state(module: KernelModule, offsets: dict[Buffer, int]) -> None:
+    """Outputs that are state lie where the next run has them as inputs."""
+    for kept, given in module.state.items():
+        offsets[kept], kept.region = offsets[given], given.region
+
+
 def plan(
     module: KernelModule, keep_inputs: bool = False, effort: int = 1, memory: Memory = (), work: Work | None = None
 ) -> Program:
@@ -137,6 +145,7 @@ def plan(
     result = allocate(problem, effort)
     offsets, blob_bytes = place_others(module)
     offsets.update({b: result.offsets[i] for b, i in index.items()})
+    place_state(module, offsets)
     module.buffers = [b for b in module.buffers if b in offsets]
     taken = tuple(
         (intervals[a].name, intervals[b].name)
@@ -157,6 +166,7 @@ def _place(module: KernelModule, placed: Placement, keep_inputs: bool) -> Progra
         b.region = region
     offsets, blob_bytes = place_others(module)
     offsets.update(placed.offsets)
+    place_state(module, offsets)
     module.buffers = [b for b in module.buffers if b in offsets]
     arena = sum(r.nbytes for r in placed.regions) or EMPTY_ARENA
     program = Program(module, offsets, arena, blob_bytes, placed.facts, placed.regions)

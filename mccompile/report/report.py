@@ -10,6 +10,7 @@ from typing import Any
 
 from mccompile._version import __version__
 from mccompile.codegen.files import c_sources
+from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.ports import Port
 from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Graph
@@ -36,6 +37,12 @@ def _port(p: Port) -> dict[str, Any]:
 def _region(name: str) -> dict[str, Any]:
     """The memory that an offset counts in; nothing where there is but one."""
     return {"region": name} if name else {}
+
+
+def _states(c: Compilation, facts: ModelFacts) -> list[tuple[str, Port]]:
+    """What is kept from run to run, and the output of the model that it is."""
+    by_input = {given: kept for kept, given in c.graph.state.items()}
+    return [(by_input.get(p.name, ""), p) for p in facts.states]
 
 
 def _view(view: View) -> dict[str, Any]:
@@ -107,6 +114,7 @@ def _memory(program: Program) -> dict[str, Any]:
         "lower_bound_bytes": facts.lower_bound,
         "gap_percent": round(100 * (facts.peak / facts.lower_bound - 1), 2) if facts.lower_bound else 0.0,
         "naive_bytes": facts.naive,
+        "state_bytes": sum(b.nbytes for b in program.module.state),
         "scratch_bytes": max((b.nbytes for b in scratch), default=0),
         "algorithm": facts.algorithm,
         "in_place": [list(pair) for pair in facts.inplace],
@@ -177,6 +185,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         ],
         "inputs": [_port(p) for p in facts.inputs],
         "outputs": [_port(p) for p in facts.outputs],
+        "state": [_port(p) | {"output": kept, "bytes": p.nbytes} for kept, p in _states(c, facts)],
         "macs": macs if c.graph.nodes else None,  # unknown where kernels are all that was given
         "quantised": quantised(c.graph, c.passes),
         "memory": _memory(program),

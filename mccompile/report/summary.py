@@ -114,6 +114,10 @@ def summary(report: Report, out: str) -> str:
         shown = [p | {"shape": p.get("extents", p["shape"])} for p in report[label]]
         ports = [f"{p['name']} {p['dtype']}[{','.join(map(str, p['shape']))}]" for p in shown]
         lines += row(label, ", ".join(ports))
+    if report["state"]:
+        kept = ", ".join(f"{p['output']} as {p['name']}" for p in report["state"])
+        held = size_text(report["memory"]["state_bytes"])
+        lines += row("state", f"{held} of the arena, kept from run to run: {kept}")
     if report.get("dims"):
         ranges = "; ".join(f"{d['name']} {d['range']}" for d in report["dims"])
         lines += row("extents", f"{ranges}; memory is for the largest")

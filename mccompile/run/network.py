@@ -59,7 +59,7 @@ def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
         report = _model_report(report["models"], out_dir, model)
     elif model and isinstance(report, dict) and report.get("model", {}).get("name", model) != model:
         raise UsageError(f"{out_dir} holds no model {model!r}", hint=f"it holds {report['model']['name']}")
-    wanted = ("model", "target", "memory", "inputs", "outputs")
+    wanted = ("model", "target", "memory", "inputs", "outputs", "state")
     if not isinstance(report, dict) or any(key not in report for key in wanted):
         raise UsageError(f"{path} is no report of this mccompile", hint="compile the model again")
     return report
@@ -82,8 +82,9 @@ class Network:
     have one, called ""), in graph order; the views keep the
     arena's memory alive, also after the network is gone. Writing the inputs and calling `invoke` is all there
     is to it. Without ``keep_inputs`` a run may overwrite the inputs, and in any case the next run overwrites the
-    outputs. ``quantised`` says what the bytes of an input or output stand for, where the model does. Several
-    networks are independent of each other; one network belongs to one thread at a time.
+    outputs. ``state`` are views of what is kept from run to run, by the name of the input: zero until the first
+    run, and after `reset`. ``quantised`` says what the bytes of an input or output stand for, where the model does.
+    Several networks are independent of each other; one network belongs to one thread at a time.
 
     Args:
         out_dir: folder made by `mccompile.compile`; it is not needed any more afterwards.
@@ -104,6 +105,7 @@ class Network:
     arenas: dict[str, Array]
     inputs: dict[str, Array]
     outputs: dict[str, Array]
+    state: dict[str, Array]
     quantised: dict[str, Quantisation]
     _net: Any
     _run: Callable[[Any], int]
@@ -151,9 +153,18 @@ class Network:
             self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
         self.extents = {d["name"]: int(d["high"]) for d in self.report.get("dims", ())}
         self._see_tensors()
+        self.reset()
         self.quantised = {
             p["name"]: Quantisation(p["scale"], p["zero_point"], p["name"]) for p in ports if "scale" in p
         }
+
+    def reset(self) -> None:
+        """Begin anew: what is kept from run to run is zero."""
+        if self._emulator is not None:  # a run gets the bytes that are here
+            for array in self.state.values():
+                array[...] = 0
+        elif self.state:
+            self._expect_ok(getattr(self.lib, f"{self.name}_reset")(self._net), "reset")
 
     def set_extents(self, extents: Mapping[str, int]) -> None:
         """Set extents that the network was compiled to take in a range, by name; `inputs` have them from now on, and
@@ -178,6 +189,7 @@ class Network:
     def _see_tensors(self, after_run: bool = False) -> None:
         self.inputs = {p["name"]: self._view(p) for p in self.report["inputs"]}
         self.outputs = {p["name"]: self._view(p, counted=after_run) for p in self.report["outputs"]}
+        self.state = {p["name"]: self._view(p) for p in self.report["state"]}
 
     def _shape(self, port: Mapping[str, Any], counted: bool) -> tuple[int, ...]:
         """The extents of an input or output now; of those that kernels count, with ``counted`` what they were in the
@@ -208,7 +220,8 @@ class Network:
         return next(iter(self.arenas.values()))
 
     def fill_arenas(self, byte: int) -> None:
-        """Set every byte of the arena in all its memories, and of inputs and outputs wherever they are."""
+        """Set every byte of the arena in all its memories, and of inputs and outputs wherever they are. State, which
+        is in the arena, wants a `reset` then."""
         for arena in (*self.arenas.values(), *self._lent.values()):
             arena[:] = byte
 
@@ -379,6 +392,7 @@ def _open(
     for role in ("input", "output"):
         ports = (p for p in report[f"{role}s"] if "extents" in p)
         setters += "".join(f"void {name}_{role}_{p['c_name']}_dims(const net_t *, int32_t *); " for p in ports)
+    setters += f"int {name}_reset(const net_t *); " if report["state"] else ""
     ffi.cdef(
         f"""typedef struct {{ void *arenas[{arenas}]; const void *weights;{fields} }} net_t;
         int {name}_init(net_t *, {"void *, " * arenas}const void *, size_t);

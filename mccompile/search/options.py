@@ -111,6 +111,12 @@ class Options:
         python="value of inputs that are the same in every run, by name: a number or an array. The network has no "
         "such inputs then, and what depends on them is computed when it is compiled.",
     )  # fmt: skip
+    state: Mapping[str, str] = _option(
+        "Keep an output as this input of the next run: neither is an input or output then (repeatable).", None,
+        "--state", factory=dict, kind="states", metavar="OUT=IN", group="model",
+        python="outputs that are kept as inputs of the next run, output -> input: neither is an input or output of "
+        "the network then.",
+    )  # fmt: skip
     keep_inputs: bool = _option(
         "Do not reuse the memory of inputs: run may be repeated on them.", False, "--keep-inputs", kind="flag",
         python="do not reuse the memory of inputs, so that ``run`` may be repeated on them.",

@@ -37,10 +37,12 @@ def resume(path: Path, options: Options) -> Compilation:
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     c = Compilation(path.name, sha256, options, _target_of(ir, options), graph, [])
     if isinstance(ir, Graph):
-        c.interface = make_interface(graph, options.input_formats, options.keeps_bytes, c.notes)
+        c.interface = make_interface(graph, options.input_formats, options.keeps_bytes, c.notes, options.state)
         return c
-    if options.input_formats or options.keeps_bytes:
-        raise UsageError(f"the inputs and outputs of {path.name} are fixed", hint="--input is for graphs and models")
+    if options.input_formats or options.keeps_bytes or options.state:
+        raise UsageError(
+            f"the inputs and outputs of {path.name} are fixed", hint="--input and --state are for graphs and models"
+        )
     module = ir.module if isinstance(ir, Program) else ir
     module.name = graph.name
     missing = [b.name for b in module.buffers if b.space == "blob" and b.data is None]

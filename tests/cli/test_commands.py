@@ -132,6 +132,7 @@ def test_print_after(run: Run, model: Path, tmp_path: Path) -> None:
         "// after import",
         "// after lower",
         "// after read-forwards",
+        "// after keep-state",
         "// after plan",
     ]
     note = run(model, "-o", tmp_path / "out", "--print-after", "fuse-groups", "-O0", "-q")

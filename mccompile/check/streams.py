@@ -1,0 +1,54 @@
+"""Networks that keep state: the judge is fed by hand what it gave in the run before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mccompile.check.reference import Array, Expected, Judge, judge_of
+from mccompile.search.state import Compilation
+
+RUNS = 3
+"""In a row, where a network keeps state: from zeros, from what that left, and once more."""
+
+
+@dataclass
+class Stream:
+    """A judge that keeps the state of a network from run to run. Without state, the judge itself.
+
+    Attributes:
+        state: the inputs that outputs are in the next run, by output.
+        begin: what these are in the first run.
+        held: what they are in the next one.
+    """
+
+    judge: Judge
+    state: Mapping[str, str]
+    begin: Mapping[str, Array]
+    held: dict[str, Array] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.held = dict(self.begin)
+
+    def run(self, inputs: Mapping[str, Array]) -> Expected:
+        """One run, which begins with what the one before has left. CompileError if the judge cannot do it."""
+        found = self.judge.run({**inputs, **self.held})
+        self.held = {given: found.values[kept] for kept, given in self.state.items()}
+        return found
+
+    def runs(self, inputs: Mapping[str, Array]) -> list[Expected]:
+        """What to expect of `RUNS` runs on the same inputs, from the beginning; of one where there is no state."""
+        self.reset()
+        return [self.run(inputs) for _ in range(RUNS if self.state else 1)]
+
+
+def stream_of(path: Path, c: Compilation, inner: Sequence[str] = ()) -> Stream:
+    """The judge of a compilation, as `judge_of`, that keeps what the network keeps."""
+    begin = {v.name: np.zeros(v.shape, v.dtype.numpy) for _, v in c.graph.state_values()}
+    return Stream(judge_of(path, c, inner), c.graph.state, begin)

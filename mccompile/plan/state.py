@@ -1,0 +1,95 @@
+"""Outputs that are kept as inputs of the next run, written in their place: what has to come before what.
+
+Worked example: h is state, and its next value g is made of it by a map, which reads each element before it writes it.
+A second reader of h has to come before that map, though the text has it behind:
+
+>>> from mccompile.ir.kernel_parse import parse_module
+>>> from mccompile.kernels.registry import params_of
+>>> from mccompile.ops.registry import lookup
+>>> module = parse_module('''kernels @g target=generic {
+...   buffer h : f32[4] arena align=16 role=input
+...   buffer g : f32[4] arena align=16 role=output state=h
+...   buffer y : f32[4] arena align=16 role=output
+...   call map.generic map {expr={neg(x0)}} (h) -> g inplace(0)
+...   call map.generic map {expr={exp(x0)}} (h) -> y
+... }''', lookup, params_of)
+>>> waits, apart = with_state(module, list(module.body.linear()), [[0], [1]], [0, 0])
+>>> [bin(mask) for mask in waits], apart
+(['0b10', '0b0'], [])
+
+Where y is made of g and h both, no order will do: g has to be made elsewhere and copied at the end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule
+
+Step = Call | Fill
+
+
+def with_state(
+    module: KernelModule, steps: Sequence[Step], units: Sequence[Sequence[int]], waits: Sequence[int]
+) -> tuple[list[int], list[Buffer]]:
+    """What units wait for, with those that read state before those that write what it is next; and the outputs of
+    which that cannot be. ``units`` are numbers of steps; ``waits`` masks of the units that come before."""
+    known = list(waits)
+    apart: list[Buffer] = []
+    for kept, given in module.state.items():
+        readers = [u for u, members in enumerate(units) if any(given in steps[t].buffers() for t in members)]
+        writers = [u for u, members in enumerate(units) if any(kept in _written(steps[t]) for t in members)]
+        more = list(known)
+        for u in writers:
+            more[u] |= sum(1 << r for r in readers if r != u)
+        alone = all(_in_place(steps[t], kept, given) for u in writers for t in units[u])
+        if alone and len(first_order(more)) == len(units):
+            known = more
+        else:
+            apart.append(kept)
+    return known, apart
+
+
+def _written(step: Step) -> list[Buffer]:
+    return [step.view.buffer] if isinstance(step, Fill) else [v.buffer for v in step.results]
+
+
+def _in_place(step: Step, kept: Buffer, given: Buffer) -> bool:
+    """Whether a step may write ``kept`` where ``given`` lies, as far as it reads that itself."""
+    if isinstance(step, Fill) or kept not in _written(step):
+        return True
+    read = [i for i, v in enumerate(step.inputs) if v is not None and v.buffer is given]
+    if not read:
+        return True
+    if len(step.results) != 1:
+        return False
+    if step.near is not None and read == [step.near[0]] and step.near[1] <= 0:
+        return True
+    views = [step.inputs[i] for i in read]
+    return all(i in step.inplace for i in read) and all(v and v.same_elements(step.results[0]) for v in views)
+
+
+def first_order(waits: Sequence[int]) -> list[int]:
+    """The units in file order, but that each comes behind those it waits for; without those that wait for each other.
+
+    >>> first_order([0b10, 0b0]), first_order([0b10, 0b1])
+    ([1, 0], [])
+    """
+    order: list[int] = []
+    left = [bin(mask).count("1") for mask in waits]
+    followers: list[list[int]] = [[] for _ in waits]
+    for u, mask in enumerate(waits):
+        while mask:
+            low = mask & -mask
+            followers[low.bit_length() - 1].append(u)
+            mask ^= low
+    ready = [u for u, count in enumerate(left) if not count]
+    while ready:
+        unit = heapq.heappop(ready)
+        order.append(unit)
+        for f in followers[unit]:
+            left[f] -= 1
+            if not left[f]:
+                heapq.heappush(ready, f)
+    return order

@@ -1,0 +1,165 @@
+"""Networks that keep outputs as inputs of the next run: beside onnxruntime that is fed by hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import mccompile
+from mccompile import driver
+from mccompile.check.check import check
+from mccompile.driver import Options
+from mccompile.ir import files
+from mccompile.ir.errors import InternalError, UsageError
+from mccompile.ir.files import text_of
+from mccompile.kernels.registry import params_of
+from mccompile.ops.registry import lookup
+from mccompile.plan.check import check_program
+from tests.support.small_models import Array, Maker
+
+STATE = {"hn": "h0", "window_out": "window_in", "sum_out": "sum_in"}
+
+
+def _cell() -> onnx.ModelProto:
+    """A recurrent cell, a window that is shifted, and a sum that is read once more when it has been added to."""
+    m = Maker()
+    x, h, window = m.input("x", [1, 4]), m.input("h0", [1, 4]), m.input("window_in", [1, 2, 6])
+    total = m.input("sum_in", [1, 4])
+    both = m.node("Concat", [x, h], axis=1)
+    new = m.node("Tanh", [m.node("Add", [m.node("MatMul", [both, m.weight((8, 4))]), m.weight((4,))])], "hn")
+    m.node("MatMul", [new, m.weight((4, 3))], "y")
+    row = m.node("Reshape", [m.node("MatMul", [new, m.weight((4, 4))]), m.const(np.array([1, 2, 2]))])
+    ends = [m.const(np.array([n])) for n in (2, 6, 2)]
+    m.node("Concat", [m.node("Slice", [window, *ends]), row], "window_out", axis=2)
+    m.node("ReduceSum", [window, m.const(np.array([2]))], "seen", keepdims=0)
+    m.node("Add", [m.node("Abs", [x]), total], "sum_out")
+    m.node("Sub", [m.node("Exp", ["sum_out"]), total], "grown")
+    return m.model(["y", "hn", "window_out", "seen", "sum_out", "grown"])
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("state") / "cell.onnx"
+    onnx.save(_cell(), path)
+    return path
+
+
+class _ByHand:
+    """onnxruntime, fed what it gave in the run before."""
+
+    def __init__(self, path: Path, state: dict[str, str]) -> None:
+        self.session = ort.InferenceSession(path.read_bytes())
+        self.state = state
+        self.names = [v.name for v in self.session.get_outputs()]
+        given = [v for v in self.session.get_inputs() if v.name in state.values()]
+        self.held = {v.name: np.zeros(v.shape, np.float32) for v in given}
+
+    def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        found = dict(zip(self.names, self.session.run(None, {**inputs, **self.held}), strict=True))
+        self.held = {given: found.pop(kept) for kept, given in self.state.items()}
+        return found
+
+
+@pytest.mark.thorough
+def test_two_streams_keep_what_is_theirs(cell: Path, tmp_path: Path) -> None:
+    """Each network has its own state, in the memory of its arena; what the caller stores and writes back goes on."""
+    made = mccompile.compile(cell, tmp_path, "generic", state=STATE)
+    assert [p["name"] for p in made.report["inputs"]] == ["x"]
+    assert [p["name"] for p in made.report["outputs"]] == ["y", "seen", "grown"]
+    assert made.report["memory"]["state_bytes"] == 4 * (4 + 12 + 4)
+    rng = np.random.default_rng(0)
+    ours, theirs = [mccompile.load(tmp_path) for _ in range(2)], [_ByHand(cell, STATE) for _ in range(2)]
+    stored: dict[str, Array] = {}
+    for step in range(6):
+        which = step % 3 % 2
+        x = rng.standard_normal((1, 4)).astype(np.float32)
+        got, want = ours[which].run({"x": x}), theirs[which].run({"x": x})
+        for name, array in {**want, **theirs[which].held}.items():
+            found = got[name] if name in got else ours[which].state[name]
+            np.testing.assert_allclose(found, array, rtol=1e-5, atol=1e-6, err_msg=f"{name} in step {step}")
+        stored = stored or {name: a.copy() for name, a in ours[0].state.items()}
+    for name, array in stored.items():
+        ours[1].state[name][...] = array
+    ours[0].reset()
+    again = _ByHand(cell, STATE)
+    x = np.ones((1, 4), np.float32)
+    np.testing.assert_allclose(ours[0].run({"x": x})["y"], again.run({"x": x})["y"], rtol=1e-5)
+    again.held = stored
+    np.testing.assert_allclose(ours[1].run({"x": x})["y"], again.run({"x": x})["y"], rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(target="generic", opt_level="O0", stepwise=True),
+        Options(target="native", keep_inputs=True),
+        Options(target="generic", io="caller", memory=(("tcm", 96), ("sram", 4096)), opt_level="Os"),
+        Options(target="cortex-m4"),
+    ],
+    ids=["stepwise", "native", "memories", "board"],
+)
+def test_what_is_kept_is_right_however_it_is_compiled(cell: Path, options: Options) -> None:
+    found = check(cell, Options(**{**options.__dict__, "state": STATE}), golden=True)
+    assert found.ok, found.lines()
+    assert len(found.runs) == 3
+    assert {c.name for c in found.runs[2].comparisons} >= set(STATE)
+
+
+def test_the_text_of_every_stage_keeps_it(cell: Path, tmp_path: Path) -> None:
+    c = driver.open_model(cell, Options(target="generic", state=STATE))
+    texts = {}
+    driver.compile_program(c, lambda stage, ir: texts.setdefault(stage, text_of(ir)))
+    for stage in ("import", "fuse-groups", "lower", "plan"):
+        path = tmp_path / f"{stage}.mcir"
+        path.write_text(texts[stage])
+        again = text_of(files.load(path, lookup, params_of))
+        assert again == re.sub(r"(?<=align=16) sha256=\w+", "", texts[stage])
+    assert "state %h0 = %hn" in texts["import"]
+    assert "role=output state=h0" in texts["plan"]
+
+
+def test_a_plan_that_loses_state_is_refused(cell: Path) -> None:
+    """The next value lies elsewhere; or something else lies where it is kept; or it comes too early."""
+    c = driver.open_model(cell, Options(target="generic", state=STATE))
+    driver.compile_program(c)
+    program = c.program
+    assert program is not None
+    named = {b.name: b for b in program.module.buffers}
+    at = dict(program.offsets)
+    program.offsets[named["hn"]] = at[named["h0"]] + 64
+    with pytest.raises(InternalError, match=r"is not where the next run has h0|overlap"):
+        check_program(program)
+    program.offsets.update(at)
+    steps = list(program.body.linear())
+    first = next(i for i, s in enumerate(steps) if named["hn"] in s.buffers())
+    program.module.body = type(program.body)((steps[first], *steps[:first], *steps[first + 1 :]))
+    with pytest.raises(InternalError, match="overlap"):
+        check_program(program)
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "why"),
+    [
+        ({"h": "h0"}, {}, "no output 'h'"),
+        ({"hn": "h"}, {}, "no input 'h'"),
+        ({"hn": "window_in"}, {}, r"it is f32\[1,4\], and the input is f32\[1,2,6\]"),
+        ({"hn": "h0", "sum_out": "h0"}, {}, "another output is that input already"),
+        ({"hn": "h0"}, {"input_formats": {"h0": "u8"}}, "--input says"),
+    ],
+)
+def test_errors(cell: Path, state: dict[str, str], more: dict[str, dict[str, str]], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        driver.open_model(cell, Options(state=state, **more))  # type: ignore[arg-type]
+
+
+def test_pairs_are_offered_by_name(cell: Path) -> None:
+    offered = [n for n in driver.open_model(cell, Options()).notes if "--state" in n]
+    assert len(offered) == 1
+    assert "--state hn=h0 --state window_out=window_in --state sum_out=sum_in" in offered[0]
+    assert not [n for n in driver.open_model(cell, Options(state=STATE)).notes if "--state" in n]
