@@ -13,7 +13,7 @@ import numpy as np
 from mccompile import driver
 from mccompile.check.compare import Comparison, compare, tolerance_factor
 from mccompile.check.golden import golden_files
-from mccompile.check.reference import Expected, Judge, drawn_cases, drawn_extents, drawn_inputs, judge_of
+from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs, judge_of
 from mccompile.check.streams import RUNS, Stream, stream_of
 from mccompile.check.ties import TIE, Ties, is_quantised, judge_layers, rounded_names
 from mccompile.check.trace import TRACE_HOOKS, Trace, last_writes, trace

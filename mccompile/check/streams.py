@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mccompile.check.reference import Array, Expected, Judge, judge_of
+from mccompile.ir.dims import symbols
 from mccompile.search.state import Compilation
 
 RUNS = 3
@@ -50,5 +51,7 @@ class Stream:
 
 def stream_of(path: Path, c: Compilation, inner: Sequence[str] = ()) -> Stream:
     """The judge of a compilation, as `judge_of`, that keeps what the network keeps."""
-    begin = {v.name: np.zeros(v.shape, v.dtype.numpy) for _, v in c.graph.state_values()}
+    given = [v for _, v in c.graph.state_values()]
+    least = {s.name: s.low for v in given for s in symbols(*v.shape)}
+    begin = {v.name: np.zeros(v.type.at(least).shape, v.dtype.numpy) for v in given}
     return Stream(judge_of(path, c, inner), c.graph.state, begin)

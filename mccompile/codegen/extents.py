@@ -11,20 +11,29 @@ Worked example: n is what the caller has set, k what a kernel has counted into t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mccompile.ir.dims import Dim, Symbol, ranges, symbols, text
+from mccompile.ir.dims import Dim, ranges, symbols, text
+from mccompile.ir.kernel import KernelModule
+from mccompile.ir.state import growth
 
 
 @dataclass(frozen=True)
 class GivenExtent:
-    """A symbol that the caller sets: its name, its range, the field of the network's struct that holds it."""
+    """A symbol that the caller sets: its name, its range, the field of the network's struct that holds it. One of
+    state that grows begins at its least; a run makes it more ``by`` so much, in C."""
 
     name: str
     low: int
     high: int
     step: int = 1
     choices: tuple[int, ...] = ()
+    by: str = ""
+
+    @property
+    def begin(self) -> int:
+        """What it is after init."""
+        return self.low if self.by else self.high
 
     @property
     def field(self) -> str:
@@ -46,9 +55,13 @@ class GivenExtent:
         return f"{self.low} to {self.high}" + (f", multiples of {self.step}" if self.step > 1 else "")
 
 
-def given_extents(of: Iterable[Symbol], counted: Mapping[str, object]) -> list[GivenExtent]:
-    """The symbols but those that kernels count."""
-    return [GivenExtent(s.name, s.low, s.high, s.step, s.choices) for s in of if s.name not in counted]
+def given_extents(module: KernelModule, counted: Mapping[str, str]) -> list[GivenExtent]:
+    """The symbols of a module but those that kernels count, for which there is C already."""
+    given = [GivenExtent(s.name, s.low, s.high, s.step, s.choices) for s in module.symbols() if s.name not in counted]
+    places = {**counted, **{g.name: f"net->{g.field}" for g in given}}
+    grown = [growth(kept.type, now.type) for kept, now in module.state.items()]
+    by = {g.name: c_number(g.by, places) for g in grown if g is not None}
+    return [replace(g, by=by.get(g.name, "")) for g in given]
 
 
 def c_number(n: int, places: Mapping[str, str]) -> str:

@@ -57,9 +57,10 @@ class Rendered:
 
 @dataclass(frozen=True)
 class Invocation:
-    """A step of the program as a call of a C function: pointer arguments as views, then numbers."""
+    """A step of the program as a call of a C function: pointer arguments as views, then numbers. None of one that has
+    nothing to do."""
 
-    kernel: Kernel
+    kernel: Kernel | None
     step: Call | Fill
     pointers: tuple[View, ...]
     numbers: tuple[int, ...]
@@ -230,7 +231,8 @@ def _steps(program: Program, target: Target, external: bool) -> list[_Step]:
     ]
 
 
-def _invoked(s: _Step, kernel: Kernel) -> Invocation:
+def _invoked(s: _Step, use: Use, program: Program, pool: KernelPool) -> Invocation:
+    kernel = None if program.idle(s.step) else pool.intern(s.made, s.kernel, use)
     return Invocation(kernel, s.step, s.pointers, s.numbers)
 
 
@@ -240,7 +242,7 @@ def render_programs(programs: Sequence[Program], target: Target, pool: KernelPoo
     together = iter(_joined(list(chain.from_iterable(steps)), target, pool.external))
     for p, own in zip(programs, steps, strict=True):
         pool.rendered[p.name] = [
-            _invoked(s, pool.intern(s.made, s.kernel, Use(p.name, number, s.step, s.plain)))
+            _invoked(s, Use(p.name, number, s.step, s.plain), p, pool)
             for number, s in enumerate(islice(together, len(own)))
         ]
 
@@ -253,7 +255,7 @@ def render_kernels(
     if program.name not in pool.rendered:
         render_programs([program], target, pool)
     invocations = pool.rendered[program.name]
-    return list(dict.fromkeys(i.kernel for i in invocations)), invocations
+    return list(dict.fromkeys(i.kernel for i in invocations if i.kernel is not None)), invocations
 
 
 def _scratch_view(step: Call) -> View:

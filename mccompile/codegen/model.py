@@ -185,6 +185,16 @@ class ModelFacts:
         return ", ".join(f"&{a.field}" for a in self.arenas)
 
     @property
+    def growing(self) -> list[GivenExtent]:
+        """The extents that a run leaves larger, with its state."""
+        return [g for g in self.given if g.by]
+
+    @property
+    def net(self) -> str:
+        """The parameter of what runs the network, which changes only what grows."""
+        return f"{self.name}_t *net" if self.growing else f"const {self.name}_t *net"
+
+    @property
     def guard(self) -> str:
         return f"{self.upper}_H"
 
@@ -279,9 +289,11 @@ def _step(number: int, call: Invocation, places: dict[Buffer, str], held: Mappin
     else:
         about, views = f"fill {label(step.view.buffer.name)}", (step.view,)
     traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in views))
-    text = f"{call.kernel.name}({', '.join(arguments)})"
+    text = f"{call.kernel.name}({', '.join(arguments)})" if call.kernel else "(void)0"
     when = tuple(f"{places[b]}[0] {'!=' if wanted else '=='} 0u" for b, wanted in step.when)
-    return Step(number, text, about, call.kernel.head.answers_status, traced, when)
+    checked = call.kernel is not None and call.kernel.head.answers_status
+    about += "" if call.kernel else ": lies there already"
+    return Step(number, text, about, checked, traced, when)
 
 
 def _payload(program: Program, total: int) -> memoryview:
@@ -332,7 +344,7 @@ def model_facts(
     passed = [v.buffer for c in calls for v in c.pointers]
     counts = program.module.counts
     counted = {name: f"{_member(b, ids)}[0]" for name, b in counts.items()}
-    given = given_extents(program.module.symbols(), counted)
+    given = given_extents(program.module, counted)
     held = counted | {g.name: f"net->{g.field}" for g in given}
     apart = held | {name: _apart(b, ids) for name, b in counts.items()}
     inputs, outputs, states = (ports(program, r, ids, interface, apart) for r in ("input", "output", "state"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,7 @@ from mccompile.ir.types import DTYPES
 class Port:
     """An input or output, or state, which both are: its C name, its arena member, and its ONNX type: ``shape`` and
     ``count`` are bounds where ``extents`` are known at run time only, of which ``dims`` are the C; ``counted`` if a
-    kernel counts one of them.
+    kernel counts one of them. State that grows lies in ``shape``, of which it fills a part.
 
     One of the caller has no member: its address is a field of the network's struct.
     """
@@ -129,9 +130,10 @@ def _port(
 ) -> Port:
     given = interface.formats.get(b.name)
     type_, member = b.type, "" if b.space == "caller" else ids[b.name]
+    room = b.room or tuple(map(bound, type_.shape))
     return Port(
-        b.name, id_, b.region, member, type_.dtype.c, type_.dtype.name, tuple(map(bound, type_.shape)),
-        bound(type_.count), offset, b.role, b.space, type_.shape, tuple(c_number(e, places) for e in type_.shape),
+        b.name, id_, b.region, member, type_.dtype.c, type_.dtype.name, room, math.prod(room), offset, b.role,
+        b.space, type_.shape, tuple(c_number(e, places) for e in type_.shape),
         any(s.name in counts for s in symbols(*type_.shape)), interface.quantised.get(b.name),
         "" if given is None else given[0].text,
     )  # fmt: skip

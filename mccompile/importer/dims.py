@@ -92,8 +92,8 @@ def _extent(value: object, what: str, name: str = "") -> int:
     if ends:
         step = int(ends[3] or 1)
         low, high = int(ends[1] or step), int(ends[2])
-        if not 1 <= low <= high:
-            raise UsageError(f"{what}: the range {value!r} is empty or begins below 1")
+        if low > high:
+            raise UsageError(f"{what}: the range {value!r} is empty")
         if step < 1 or low % step or high % step:
             least, most = (-(-low // step) * step, high // step * step) if step else (low, high)
             raise UsageError(f"{what}: the range {value!r} does not begin and end at multiples of its step",

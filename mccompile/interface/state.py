@@ -13,7 +13,8 @@ import re
 from collections.abc import Collection, Mapping
 
 from mccompile.ir.errors import UsageError
-from mccompile.ir.graph import Graph, unlike_state
+from mccompile.ir.graph import Graph
+from mccompile.ir.state import growth, unlike_state
 
 MAX_SHOWN = 3
 """Pairs that a note names."""
@@ -59,7 +60,20 @@ def keep_state(graph: Graph, wanted: Mapping[str, str], otherwise: Collection[st
         if why := unlike_state(outputs[kept].type, inputs[given].type):
             raise UsageError(f"{what}: {why}", hint="both are one tensor of the network, and need one type")
         graph.state[kept] = given
+    _require_one_growth(graph)
     _offer(graph, notes)
+
+
+def _require_one_growth(graph: Graph) -> None:
+    found: dict[str, tuple[str, int]] = {}
+    for kept, given in graph.state_values():
+        grown = growth(kept.type, given.type)
+        if grown is not None and found.setdefault(grown.name, (kept.name, grown.by))[1] != grown.by:
+            other, by = found[grown.name]
+            raise UsageError(
+                f"state {kept.name!r}: {grown.name} grows by {grown.by}, and in {other!r} by {by}",
+                hint="what is as long before a run has to be as long behind it",
+            )
 
 
 def _offer(graph: Graph, notes: list[str]) -> None:

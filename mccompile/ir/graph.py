@@ -33,6 +33,7 @@ from mccompile.ir.dims import UndecidedError, symbols, varies
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
+from mccompile.ir.state import Growth, growth, unlike_state
 from mccompile.ir.types import I32, DType, TensorType, broadcast_shapes, dtype_of
 
 
@@ -350,6 +351,15 @@ class Graph:
         by_input = {given: kept for kept, given in self.state.items()}
         return [(outputs[by_input[name]], v) for name, v in inputs.items() if name in by_input]
 
+    def growths(self) -> dict[str, Growth]:
+        """How extents of state grow from run to run, by symbol. InternalError where two grow apart."""
+        found: dict[str, Growth] = {}
+        for kept, given in self.state_values():
+            grown = growth(kept.type, given.type)
+            if grown is not None and found.setdefault(grown.name, grown) != grown:
+                raise InternalError(f"{grown.name} grows by {grown.by} in %{kept.name}, elsewhere by another number")
+        return found
+
     def _verify_state(self) -> None:
         inputs, outputs = {v.name: v for v in self.inputs}, {v.name: v for v in self.outputs}
         if len(set(self.state.values())) != len(self.state):
@@ -376,11 +386,6 @@ class Graph:
                 values[r] = a
         shown = values if keep else self.outputs
         return {v.name: values[v] for v in shown}
-
-
-def unlike_state(kept: TensorType, given: TensorType) -> str:
-    """Why an output cannot be that input of the next run; empty if it can."""
-    return "" if kept == given else f"it is {kept}, and the input is {given}"
 
 
 def verify_node(node: Node, defined: set[Value]) -> None:

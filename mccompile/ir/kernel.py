@@ -3,8 +3,9 @@
 Grammar (printing and parsing in `kernel_text`)::
 
     module  = "kernels" "@" name [extents] "target=" name "{" {buffer} {step} "}"
-    buffer  = "buffer" name ":" type space "align=" int ["halo=" "(" int ":" int {"," int ":" int} ")" "fill=" num]
-              ["role=" role] ["counts=" name] ["state=" name] ["sha256=" hex]
+    buffer  = "buffer" name ":" type space "align=" int ["room=" "(" ints ")"]
+              ["halo=" "(" int ":" int {"," int ":" int} ")" "fill=" num] ["role=" role] ["counts=" name]
+              ["state=" name] ["sha256=" hex]
     space   = ("arena" ["." region] | "blob" | "caller") ["@" int]   (region and offset stand in program IR only)
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
@@ -48,7 +49,8 @@ class Buffer:
     ``space`` is "arena" or "blob" ("record" for constants that only a `Logical` view names), or "caller": memory of
     its own that the application lends as an input, which is never written, or as an output. ``role`` is "input",
     "output", "scratch", "count" (into which a kernel counts an extent) or "" (a temporary or weights).
-    ``data`` holds a blob buffer's elements. ``region`` is the
+    ``room`` are extents that strides come from instead of the tensor's own, where those vary and elements have to
+    stay in their places. ``data`` holds a blob buffer's elements. ``region`` is the
     memory that the planner chose where the arena has several, else "".
     """
 
@@ -61,6 +63,7 @@ class Buffer:
     role: str = ""
     data: Array | None = None
     region: str = ""
+    room: Shape = ()
 
     @property
     def kept(self) -> bool:
@@ -70,7 +73,7 @@ class Buffer:
     @property
     def extents(self) -> Shape:
         """Stored extents, halo included."""
-        stored = self.type.stored_shape
+        stored = self.room or self.type.stored_shape
         if not self.halo:
             return stored
         return tuple(e + lo + hi for e, (lo, hi) in zip(stored, self.halo, strict=True))

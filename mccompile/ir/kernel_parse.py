@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph_text import OpLookup, digest, parse_fields, parse_type
 from mccompile.ir.kernel import (
@@ -149,6 +150,10 @@ class _Parser:
         if align < 1:
             raise ValueError(f"an alignment of {align}")
         buffer = Buffer(name, type_, space, align, region=region)
+        if self.s.accept("room="):
+            buffer.room = self.s.numbers(self.s.balanced("("))
+            if len(buffer.room) != type_.rank or type_.layout is not None or varies(buffer.room):
+                raise ValueError(f"{name} has no such room")
         if self.s.accept("halo="):
             buffer.halo = self.halo(len(type_.factors))
             self.s.expect("fill=")

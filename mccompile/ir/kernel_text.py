@@ -38,6 +38,7 @@ def buffer_text(
     text = f"  buffer {buffer_name(b)} : {b.type} {b.space}" + (f".{b.region}" if b.region else "")
     text += "" if offset is None else f" @{offset}"
     text += f" align={b.align}"
+    text += f" room=({_ints(b.room)})" if b.room else ""
     if b.halo:
         pairs = ",".join(f"{lo}:{hi}" for lo, hi in b.halo)
         text += f" halo=({pairs}) fill={_number(b.fill)}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Block, Buffer, Call, KernelModule
+from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,14 @@ class Program:
             return a is b
         at, bt = self.offsets[a], self.offsets[b]
         return (a.space, a.region) == (b.space, b.region) and at < bt + b.nbytes and bt < at + a.nbytes
+
+    def idle(self, step: Call | Fill) -> bool:
+        """True for a copy of elements to where they lie: there is nothing to be done."""
+        if isinstance(step, Fill) or step.kernel != "copy.generic" or step.pre or step.post or step.reads[0] is None:
+            return False
+        x, y = step.reads[0], step.results[0]
+        here, there = ((v.buffer.space, v.buffer.region, self.offsets[v.buffer]) for v in (x, y))
+        return here == there and x.buffer.space == "arena" and x.dtype == y.dtype and x.same_elements(y)
 
     def verify(self) -> None:
         """Raises InternalError where an offset is missing, misaligned, or out of its space."""

@@ -27,7 +27,8 @@ own::
 >>> [b.name for b in module.buffers], {kept.name: given.name for kept, given in module.state.items()}
 (['h', 'g.made', 'g', 'y'], {'g': 'h'})
 
-What is moved towards the beginning of its state, as in a window that is shifted, is moved where it lies: the copy
+What is joined to its state lies there already: the copy is offered to be made in place, and is nothing then. What is
+moved towards the beginning of its state, as in a window that is shifted, is moved where it lies: the copy
 says that it may (``near``).
 """
 
@@ -65,9 +66,11 @@ def _shifted(module: KernelModule, step: Call | Fill) -> Call | Fill:
     """The step; a copy of state into what it is next, with the offer to be made in place if it can."""
     if not isinstance(step, Call) or step.kernel != COPY or step.near is not None or step.reads[0] is None:
         return step
-    if module.state.get(step.results[0].buffer) is not step.reads[0].buffer or ahead(step) != 0:
+    if module.state.get(step.results[0].buffer) is not step.reads[0].buffer or step.pre or step.post:
         return step
-    return replace(step, near=(0, 0))
+    if step.reads[0].same_elements(step.results[0]):
+        return replace(step, inplace=(0,))
+    return replace(step, near=(0, 0)) if ahead(step) == 0 else step
 
 
 def _copy_at_end(module: KernelModule, kept: Buffer) -> None:

@@ -14,6 +14,7 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, Halo, KernelModule, Logical, View, whole
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
+from mccompile.ir.state import room
 from mccompile.ir.types import DType, Shape, TensorType, dtype_of, row_major
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
@@ -57,7 +58,7 @@ class _Builder:
         self._arena: dict[Value, Buffer] = {}
         self._copied: dict[int, Buffer] = {}
         self._names: set[str] = set()
-        self._state = {v for pair in graph.state_values() for v in pair}
+        self._state = {v: room(kept.type, given.type) for kept, given in graph.state_values() for v in (kept, given)}
         for role, values in (("input", graph.inputs), ("output", graph.outputs)):
             for v in values:
                 self._declare(v, role)
@@ -96,7 +97,8 @@ class _Builder:
             demand = self.storage.halo.get(root)
             halo, fill = (stored_halo(demand.halo, root.type), demand.fill) if demand else ((), 0.0)
             space = self.ports if role in PORTS and value not in self._state else "arena"
-            self._arena[root] = self._buffer(root.name, root.type, space, halo=halo, fill=fill, role=role)
+            more = {"room": self._state[value]} if self._state.get(value) else {}
+            self._arena[root] = self._buffer(root.name, root.type, space, halo=halo, fill=fill, role=role, **more)
             if halo:
                 self._fill_halo(self._arena[root])
         elif role:

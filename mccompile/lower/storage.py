@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import stored_alike
+from mccompile.ir.state import room
 from mccompile.kernels.variant import Demand
 
 
@@ -51,6 +52,7 @@ def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> 
     """
     storage = Storage()
     fixed = set(graph.inputs) | set(graph.outputs)
+    apart = {v for pair in graph.state_values() if room(pair[0].type, pair[1].type) for v in pair}
     group: dict[Value, list[Value]] = {}
     for node in graph.nodes:
         if node.op.name != "reshape" or node.operands[0] is None or node.operands[0] in graph.constants:
@@ -59,7 +61,7 @@ def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> 
         members = group.setdefault(source, [source])
         if result in fixed and any(m in fixed for m in members):
             continue
-        if not stored_alike(source.type, result.type):
+        if source in apart or result in apart or not stored_alike(source.type, result.type):
             continue
         members.append(result)
         group[result] = members

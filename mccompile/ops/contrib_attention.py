@@ -50,6 +50,8 @@ class _Heads:
 
     def mask_future(self, window: int = -1) -> None:
         """No query reads keys behind its own, nor those ``window`` or more before."""
+        if self.queries == 1 and window <= 0:
+            return
         if varies((self.queries, self.keys)):
             self._mask_counted_future(window)
             return
@@ -90,8 +92,11 @@ class _Heads:
             below = e.add("And", [below, e.add("GreaterOrEqual", [column, starts], "from_start")], "between")
         self.mask_where(below, value, "padded")
 
-    def result(self, q: str, k: str, v: str, scale: float, softcap: float = 0.0) -> str:
-        """[B, S, N H'] of queries, keys and values [B, N, .., ..]."""
+    def result(
+        self, q: str, k: str, v: str, scale: float, softcap: float = 0.0, heads_first: bool = False
+    ) -> str:
+        """[B, S, N H'] of queries, keys and values [B, N, .., ..]; with ``heads_first`` one query is [B, N, heads,
+        H]."""
         e = self.e
         turned = e.add("Transpose", [k], "keys_turned", perm=(0, 1, 3, 2))
         scores = e.add("MatMul", [q, turned], "product")
@@ -104,7 +109,7 @@ class _Heads:
             scores = e.add("Add", [scores, mask], f"masked{i}")
         weights = e.add("Softmax", [scores], "weights", axis=-1)
         summed = e.add("MatMul", [weights, v], "summed")
-        together = e.add("Transpose", [summed], "together", perm=(0, 2, 1, 3))
+        together = summed if heads_first else e.add("Transpose", [summed], "together", perm=(0, 2, 1, 3))
         return e.reshaped(together, [self.batch, self.queries, -1], "joined")
 
 
@@ -159,7 +164,8 @@ def _attention(n: Import) -> None:
         h.masks.append(e.name(more))
     e.bind(0, h.result(q, k, v, _scale(n, sizes[0] // heads)))
     axis = [e.ints([0], "first")]
-    e.bind(1, e.add("Concat", [e.add("Unsqueeze", [x, *axis], f"{x[-3:]}.one") for x in (k, v)], "present", axis=0))
+    present = [e.add("Unsqueeze", [x, *axis], f"{name}.one") for x, name in ((k, "k"), (v, "v"))]
+    e.bind(1, e.add("Concat", present, "present", axis=0))
     e.finish()
 
 
@@ -231,7 +237,8 @@ def _biased(e: Expansion, size: int, value: int, by_heads: bool) -> list[str]:
 def _group_query(n: Import) -> None:
     """GroupQueryAttention: several heads of queries share one of keys and values; keys of calls before are ``past``.
 
-    Lengths have to be known: all samples have as many keys, those of this call behind all of the past.
+    All samples have as many keys, those of this call behind all of the past: by the operator's rule one sample has,
+    so that its lengths may be computed when the program runs; those of several have to be known.
     """
     e, heads, shared = Expansion(n), n.required("num_heads"), n.required("kv_num_heads")
     _refuse(n, (11, "head_sink"), (12, "k_scale"), (13, "v_scale"), (14, "q_norm_weight"), (15, "k_norm_weight"))
@@ -244,8 +251,11 @@ def _group_query(n: Import) -> None:
     packed = n.optional(1) is None
     size = width // (heads + 2 * shared) if packed else width // heads
     past = 0 if n.optional(3) is None else n.input(3).shape[2]
-    total, ends = n.ints(6, "total_sequence_length"), n.ints(5, "seqlens_k")
-    if total != (past + queries,) or set(ends) != {past + queries - 1} or heads % shared:
+    if heads % shared:
+        raise n.error(f"{heads} heads of queries do not share {shared} of keys")
+    total = (past + queries,) if batch == 1 and not n.has_numbers(6) else n.ints(6, "total_sequence_length")
+    ends = (past + queries - 1,) if batch == 1 and not n.has_numbers(5) else n.ints(5, "seqlens_k")
+    if total != (past + queries,) or set(ends) != {past + queries - 1}:
         raise n.error(
             f"{total[0]} keys, of which samples have {[end + 1 for end in ends]}, are not {past} and {queries} more",
             "lengths that differ from what past_key and query hold are not supported",
@@ -267,9 +277,14 @@ def _group_query(n: Import) -> None:
     h.mask_future(n.attr("local_window_size", -1))
     if n.optional(10) is not None:
         h.masks.append(e.name(10))
-    shape = (batch, shared, heads // shared, past + queries, size)
-    spread = [_repeated(e, x, shape, name) for x, name in ((k, "k"), (v, "v"))]
-    e.bind(0, h.result(q, spread[0], spread[1], _scale(n, size), float(n.attr("softcap", 0.0))))
+    cap = float(n.attr("softcap", 0.0))
+    if queries == 1 and not h.masks:  # heads that share keys are rows of one product
+        grouped = e.reshaped(q, [batch, shared, heads // shared, size], "grouped")
+        e.bind(0, h.result(grouped, k, v, _scale(n, size), cap, heads_first=True))
+    else:
+        shape = (batch, shared, heads // shared, size)
+        spread = [_repeated(e, x, shape, name) for x, name in ((k, "k"), (v, "v"))]
+        e.bind(0, h.result(q, spread[0], spread[1], _scale(n, size), cap))
     e.bind(1, k)
     e.bind(2, v)
     e.finish()
@@ -281,14 +296,14 @@ def _repeated_places(e: Expansion, first: int, count: int, batch: int) -> str:
     return e.add("Expand", [once, e.ints([batch, count], "places.shape")], "every_step")
 
 
-def _repeated(e: Expansion, x: str, shape: tuple[int, int, int, int, int], name: str) -> str:
-    """[B, N, L, H] with every head as many times in a row as the third number of ``shape``, [B, N, times, L, H]."""
-    batch, heads, times, length, size = shape
+def _repeated(e: Expansion, x: str, shape: tuple[int, int, int, int], name: str) -> str:
+    """[B, N, L, H] with every head as many times in a row as the third number of ``shape``, [B, N, times, H]."""
+    batch, heads, times, size = shape
     if times == 1:
         return x
-    one = e.reshaped(x, [batch, heads, 1, length, size], f"{name}.one")
-    many = e.add("Expand", [one, e.ints(shape, f"{name}.shape")], f"{name}.many")
-    return e.reshaped(many, [batch, heads * times, length, size], f"{name}.repeated")
+    one = e.reshaped(x, [batch, heads, 1, -1, size], f"{name}.one")
+    many = e.add("Expand", [one, e.ints([1, 1, times, 1, 1], f"{name}.shape")], f"{name}.many")
+    return e.reshaped(many, [batch, heads * times, -1, size], f"{name}.repeated")
 
 
 def _rotary(n: Import) -> None:

@@ -242,7 +242,7 @@ class _Memory:
     def run(self, keep_inputs: bool) -> None:
         for b in self.buffers:
             if b.role == "input":
-                self._all(b)[...] = self.number[b]
+                (self._tensor(b) if b.room else self._all(b))[...] = self.number[b]
         for t, step in enumerate(s.at(self.values) for s in self.program.body.linear()):
             if isinstance(step, Fill):
                 self._write(step.view)

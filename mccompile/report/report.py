@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mccompile._version import __version__
+from mccompile.codegen.extents import GivenExtent
 from mccompile.codegen.files import c_sources
 from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.ports import Port
@@ -32,6 +33,12 @@ def _port(p: Port) -> dict[str, Any]:
         port |= {"scale": p.quantisation.scale, "zero_point": p.quantisation.zero_point}
     port |= {"format": p.format} if p.format else {}
     return port | _region(p.region) | ({"space": p.space, "c_field": p.field} if p.of_caller else {})
+
+
+def _extent(g: GivenExtent) -> dict[str, Any]:
+    """An extent that the caller sets; one of state that grows begins at its least."""
+    grows = {"grows_by": g.by} if g.by else {}
+    return {"name": g.name, "low": g.low, "high": g.high, "range": g.range, "c_field": g.field} | grows
 
 
 def _region(name: str) -> dict[str, Any]:
@@ -180,9 +187,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "plan_effort": c.options.plan_effort,
         },
         "notes": list(c.notes),
-        "dims": [
-            {"name": g.name, "low": g.low, "high": g.high, "range": g.range, "c_field": g.field} for g in facts.given
-        ],
+        "dims": [_extent(g) for g in facts.given],
         "inputs": [_port(p) for p in facts.inputs],
         "outputs": [_port(p) for p in facts.outputs],
         "state": [_port(p) | {"output": kept, "bytes": p.nbytes} for kept, p in _states(c, facts)],

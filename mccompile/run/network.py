@@ -152,6 +152,7 @@ class Network:
         else:
             self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
         self.extents = {d["name"]: int(d["high"]) for d in self.report.get("dims", ())}
+        self._read_extents()
         self._see_tensors()
         self.reset()
         self.quantised = {
@@ -165,6 +166,8 @@ class Network:
                 array[...] = 0
         elif self.state:
             self._expect_ok(getattr(self.lib, f"{self.name}_reset")(self._net), "reset")
+            self._read_extents()
+            self._see_tensors()
 
     def set_extents(self, extents: Mapping[str, int]) -> None:
         """Set extents that the network was compiled to take in a range, by name; `inputs` have them from now on, and
@@ -186,17 +189,28 @@ class Network:
         self.extents = before | {name: int(extent) for name, extent in extents.items()}
         self._see_tensors()
 
+    def _read_extents(self) -> bool:
+        """Extents as the network has them, if some are of state that grows: these begin at their least, and a run
+        changes them."""
+        dims = self.report.get("dims", ())
+        if not any("grows_by" in d for d in dims):
+            return False
+        if self._emulator is not None:
+            raise CompileError("an emulator does not tell how state grows", hint="run it on the target generic")
+        self.extents = {d["name"]: int(self._net.dims[i]) for i, d in enumerate(dims)}
+        return True
+
     def _see_tensors(self, after_run: bool = False) -> None:
         self.inputs = {p["name"]: self._view(p) for p in self.report["inputs"]}
         self.outputs = {p["name"]: self._view(p, counted=after_run) for p in self.report["outputs"]}
-        self.state = {p["name"]: self._view(p) for p in self.report["state"]}
+        self.state = {p["name"]: self._state_view(p) for p in self.report["state"]}
 
     def _shape(self, port: Mapping[str, Any], counted: bool) -> tuple[int, ...]:
         """The extents of an input or output now; of those that kernels count, with ``counted`` what they were in the
         last run, else the bounds."""
         if "extents" not in port or (not counted and port.get("counted")):
             return tuple(port["shape"])
-        role = "output" if any(p["name"] == port["name"] for p in self.report["outputs"]) else "input"
+        role = next(r for r, ps in self._roles() if any(p is port for p in ps))
         asked, rank = f"{role}_{port['c_name']}", len(port["shape"])
         if self._emulator is not None:
             return self._emulator.dims(_varying(self.report).index((asked, rank)), rank)
@@ -244,6 +258,16 @@ class Network:
         shape = self._shape(port, counted)
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         return self.tensor_bytes(port)[:nbytes].view(dtype).reshape(shape)
+
+    def _roles(self) -> list[tuple[str, list[dict[str, Any]]]]:
+        return [(role, self.report[f"{role}s" if role != "state" else role]) for role in ("input", "output", "state")]
+
+    def _state_view(self, port: Mapping[str, Any]) -> Array:
+        """State lies in the extents of its room, of which it fills the first."""
+        dtype = DTYPES[port["dtype"]].numpy
+        nbytes = int(np.prod(port["shape"], dtype=np.int64)) * dtype.itemsize
+        room = self.tensor_bytes(port)[:nbytes].view(dtype).reshape(port["shape"])
+        return room[tuple(slice(n) for n in self._shape(port, counted=False))]
 
     def _bind_library(self, blob_bytes: int) -> None:
         self._net = self.ffi.new("net_t *")
@@ -299,7 +323,7 @@ class Network:
         status = self._run(self._net)
         if status:
             self._expect_ok(status, "run")
-        if any("extents" in p for p in self.report["outputs"]):
+        if self._read_extents() or any("extents" in p for p in self.report["outputs"]):
             self._see_tensors(after_run=True)
 
     def set_inputs(self, inputs: Mapping[str, Array]) -> None:
@@ -389,8 +413,8 @@ def _open(
     fields = f" const void *lent[{lent}];" if lent else ""
     fields += f" int32_t dims[{len(dims)}];" if dims else ""
     setters = "".join(f"int {name}_set_{d['name']}(net_t *, int32_t); " for d in dims)
-    for role in ("input", "output"):
-        ports = (p for p in report[f"{role}s"] if "extents" in p)
+    for role, key in (("input", "inputs"), ("output", "outputs"), ("state", "state")):
+        ports = (p for p in report[key] if "extents" in p)
         setters += "".join(f"void {name}_{role}_{p['c_name']}_dims(const net_t *, int32_t *); " for p in ports)
     setters += f"int {name}_reset(const net_t *); " if report["state"] else ""
     ffi.cdef(

@@ -121,8 +121,9 @@ def test_attention_with_keys_of_calls_before(tmp_path: Path) -> None:
 def test_lengths_of_keys_have_to_be_known(tmp_path: Path) -> None:
     q, k = floats(1, 1, 2, 16), floats(2, 1, 2, 16)
     ends, total = np.array([3], np.int32), np.array(4, np.int32)
+    two = [np.concatenate([a, a]) for a in (q, k, k, ends)]
     with pytest.raises(CompileError, match="seqlens_k"):
-        evaluated(tmp_path, "GroupQueryAttention", [q, k, k, None, None, ends, total], (6,), num_heads=1,
+        evaluated(tmp_path, "GroupQueryAttention", [*two[:3], None, None, two[3], total], (6,), num_heads=1,
                   kv_num_heads=1)  # fmt: skip
     with pytest.raises(CompileError, match="4 keys, of which samples have"):
         evaluated(tmp_path, "GroupQueryAttention", [q, k, k, None, None, ends, total], (5, 6), num_heads=1,

@@ -1,0 +1,64 @@
+"""Types of state: what an output has to be so that it can be an input of the next run.
+
+Worked example: a cache of keys, [1, 4, past, 8], that grows by a row in each run. The next run's ``past`` is this
+one's ``past + 1``; memory is for the most rows that there may be behind a run, 12:
+
+>>> from mccompile.ir.dims import symbol
+>>> from mccompile.ir.types import F32
+>>> past = symbol("past", 0, 11)
+>>> before, after = TensorType(F32, (1, 4, past, 8)), TensorType(F32, (1, 4, past + 1, 8))
+>>> unlike_state(after, before), growth(after, before)
+('', Growth(name='past', by=1))
+>>> room(after, before)
+(1, 4, 12, 8)
+>>> unlike_state(after, after)
+'it is f32[1,4,past+1,8], and the input is f32[1,4,past+1,8], which depends on the run'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mccompile.ir.dims import Dim, Symbol, bound, span, symbols
+from mccompile.ir.types import Shape, TensorType
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The symbol of an extent, and by how much it is more in the next run."""
+
+    name: str
+    by: int
+
+
+def unlike_state(kept: TensorType, given: TensorType) -> str:
+    """Why an output cannot be that input of the next run; empty if it can: they are of one type, or an axis grows."""
+    differ = f"it is {kept}, and the input is {given}"
+    if (kept.dtype, kept.layout, kept.rank) != (given.dtype, given.layout, given.rank):
+        return differ
+    if kept == given:
+        return f"{differ}, which depends on the run" if kept.varies else ""
+    apart = [a for a in range(kept.rank) if kept.shape[a] != given.shape[a]]
+    if len(apart) > 1 or growth(kept, given) is None or kept.layout is not None:
+        return differ
+    others = [e for a, e in enumerate(kept.shape) if a not in apart]
+    return f"{differ}: one axis may depend on the run, the one that grows" if symbols(*others) else ""
+
+
+def growth(kept: TensorType, given: TensorType) -> Growth | None:
+    """How an extent of the input grows to that of the output; None where none does."""
+    for after, before in zip(kept.shape, given.shape, strict=False):
+        if after == before or not isinstance(before, Dim):
+            continue
+        by, own = after - before, before.terms
+        name = own[0][0][0] if len(own) == 1 and len(own[0][0]) == 1 and own[0][1] == 1 else None
+        if isinstance(name, Symbol) and name not in symbols(by) and span(by)[0] >= 0:
+            return Growth(name.name, by)
+    return None
+
+
+def room(kept: TensorType, given: TensorType) -> Shape:
+    """The extents of the memory for both, where they vary; empty where they do not."""
+    if not kept.varies:
+        return ()
+    return tuple(max(bound(a), bound(b)) for a, b in zip(kept.shape, given.shape, strict=True))
