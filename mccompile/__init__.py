@@ -41,6 +41,7 @@ def compile(
     input_formats: Mapping[str, str] | None = None,
     requant: str = "exact",
     state: Mapping[str, str] | None = None,
+    string_bytes: int = 64,
     tune: bool = False,
     tuning: str | Path | None = None,
 ) -> Artifacts:
@@ -59,6 +60,7 @@ def compile(
             such inputs then, and what depends on them is computed when it is compiled.
         state: outputs that are kept as inputs of the next run, output -> input: neither is an input or output of the
             network then.
+        string_bytes: bytes of UTF-8 that an element of an input may take, where inputs are text.
         keep_inputs: do not reuse the memory of inputs, so that ``run`` may be repeated on them.
         io: where inputs and outputs are: in the ``arena``, or in buffers of the ``caller``, who says where when it
             runs. With ``quantized`` (alone, or as in ``caller,quantized``), those that a network quantises at once,
@@ -98,7 +100,7 @@ def compile(
         name=name, embed=embed, kernels=kernels or {}, exact=exact, memory=tuple((memory or {}).items()), ram=ram,
         split_kernels=split_kernels, constants=constants or {}, bounds=bounds or {}, max_blob_growth=max_blob_growth,
         plan_effort=plan_effort, stream_rows=stream_rows, stepwise=stepwise, io=io,
-        input_formats=input_formats or {}, requant=requant, state=state or {},
+        input_formats=input_formats or {}, requant=requant, state=state or {}, string_bytes=string_bytes,
     )  # fmt: skip
     if tune or tuning is not None:
         from mccompile.tune.tune import apply

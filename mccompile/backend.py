@@ -21,6 +21,7 @@ from onnx.backend.base import Backend, BackendRep
 from mccompile import driver
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio import OnnxValue, read_model
+from mccompile.ops.text import TEXT_BYTES
 from mccompile.run.memory import Array
 from mccompile.run.network import Network
 from mccompile.run.values import gather, spread, stored
@@ -65,7 +66,8 @@ class CompiledModel(BackendRep):
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
         ports = spread(self.input_names, list(inputs))
-        outputs = self._network(ports).run({name: stored(a) for name, a in ports.items()})
+        text_bytes = self._options.get("string_bytes", TEXT_BYTES)
+        outputs = self._network(ports).run({name: stored(a, text_bytes) for name, a in ports.items()})
         return tuple(gather(self._outputs, outputs))
 
     def _network(self, ports: Mapping[str, Array]) -> Network:

@@ -123,7 +123,7 @@ def _converted(
     """The graph of a model for given dims, and what there is to tell."""
     shapes = {k: list(v) for k, v in options.input_shapes.items()}
     prepared = prepare(model, dict(dims), shapes, options.constants)
-    graph = convert(prepared, name, options.bounds)
+    graph = convert(prepared, name, options.bounds, options.string_bytes)
     return graph, list(prepared.notes)
 
 

@@ -167,6 +167,7 @@ def _once(pairs: tuple[tuple[str, str], ...], param: click.Parameter) -> tuple[t
 KINDS: dict[str, dict[str, Any]] = {
     "text": {},
     "flag": {"is_flag": True},
+    "count": {"type": click.IntRange(min=1)},
     "level": {"type": Level()},
     "size": {"type": Size()},
     "path": {"type": click.Path(path_type=Path)},

@@ -13,10 +13,11 @@ from mccompile.importer.arguments import read_arguments
 from mccompile.importer.branch import Captures, emit_if, refused
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, computed, written
-from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, RANDOM, fold_node, grows_much
-from mccompile.importer.narrow import HELD_IN, held, keeps_type, require_readable
+from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
+from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readable, result_types, rounded_before_steps
 from mccompile.importer.ports import packed, port_type, unpacked
 from mccompile.importer.prepare import Prepared, not_tensors
+from mccompile.importer.refusals import unsupported
 from mccompile.importer.sequences import Known, require_tensor
 from mccompile.importer.varying import TAKES_EXTENTS
 from mccompile.ir import expr as ex
@@ -41,6 +42,7 @@ from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import front_ends, run_time_forms
 from mccompile.ops.stated import Stated
+from mccompile.ops.text import TEXT, TEXT_BYTES
 
 MAX_EXPANSION = 16
 """How deep functions may be made of functions."""
@@ -148,26 +150,28 @@ class _Converter:
         self.poisoned.update(o for o in node.outputs if o)
         ours = sequences.takes_sequences(node, [None]) or (not node.domain and node.op_type in control.OPERATORS)
         if not (ours or (node.domain, node.op_type) in front_ends() or _is_expandable(node)):
-            self.errors.append(_unsupported(node))
+            self.errors.append(unsupported(node))
 
     def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
+        inputs = rounded_before_steps(self.graph, node, inputs, self.narrow)
         small = self.narrow.get(inputs[0], "") if inputs and inputs[0] is not None else ""
-        if small and node.op_type == "DequantizeLinear":
+        if reads_text(node, inputs, self.narrow) or (small and node.op_type == "DequantizeLinear"):
             self._convert(node, inputs, depth)
             return
         if self._of_extents(node, inputs):
             return
-        folded = fold_node(self.graph, node, inputs)
+        # What is like a narrow value is told by the function of CastLike, to which it is expanded.
+        folded = None if node.op_type == "CastLike" else fold_node(self.graph, node, inputs)
         has_kernel = (node.domain, node.op_type) in front_ends()
         if folded is not None:
             self._count(node, folded)
         if folded is not None and not (has_kernel and grows_much(node, folded, inputs)):
-            for name, array in zip(node.outputs, folded, strict=False):
+            kinds = result_types(node, inputs, self.narrow)
+            for name, array, kind in zip(node.outputs, folded, kinds, strict=False):
                 if name:
-                    value = self._constant(name, array, f"node {node.index} {node.name!r}")
-                    self.values[name] = value
-                    if small and keeps_type(node):
-                        self.narrow[value] = small
+                    self.values[name] = value = self._constant(name, array, f"node {node.index} {node.name!r}")
+                    if kind:
+                        self.narrow[value] = kind
             return
         if read_arguments(self, self._view(node, inputs), depth):
             return
@@ -179,7 +183,7 @@ class _Converter:
             types = [self._onnx_value(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
             body = expand_function(node, newest_opset(), types)
         if body is None:
-            raise _unsupported(node)
+            raise unsupported(node)
         self.run(body, depth + 1)
 
     def _of_extents(self, node: OnnxNode, inputs: list[Value | None]) -> bool:
@@ -229,14 +233,15 @@ class _Converter:
 
     def _convert(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         view = self._view(node, inputs)
-        front_end = front_ends()[(node.domain, node.op_type)]
+        domain = TEXT if reads_text(node, inputs, self.narrow) else node.domain
+        front_end = front_ends()[(domain, node.op_type)]
         varying = [v for v in inputs if v is not None and (v.type.varies or v in self.varying)]
         if varying and node.op_type not in TAKES_EXTENTS:
             raise view.error(
                 f"{node.op_type} is not supported where extents are known at run time only",
                 "give each dim that it depends on one number: --dim NAME=N",
             )
-        form = None if node.domain else run_time_forms().get(node.op_type)
+        form = None if domain else run_time_forms().get(node.op_type)
         try:
             (form.convert if form is not None and form.wanted(view) else front_end.convert)(view)
         except UndecidedError as e:
@@ -258,9 +263,10 @@ class _Converter:
             if value.type.count == 0 and value not in self.graph.constants:
                 value = self.graph.constant(value.name, np.zeros(value.shape, value.dtype.numpy))
             self.values[name] = value
-        small = view.narrow_result or (view.narrow(0) if keeps_type(node) else "")
-        if small and view.outputs[0] is not None:
-            self.narrow[view.outputs[0]] = small
+        kinds = [view.narrow_result] if view.narrow_result else result_types(node, inputs, self.narrow)
+        for value, kind in zip(view.outputs, kinds, strict=False):
+            if value is not None and kind and value.dtype.name == dtype_of_array(np.zeros(0, HELD_IN[kind])):
+                self.narrow[value] = kind
 
     def _constant(self, name: str, array: np.ndarray, where: str) -> Value:
         array, narrow = held(array)
@@ -313,23 +319,13 @@ def _unsupported_in(errors: list[CompileError]) -> bool:
     return any(" is not supported" in e.rule for e in errors)
 
 
-def _unsupported(node: OnnxNode) -> CompileError:
-    op = f"{node.domain}:{node.op_type}" if node.domain else node.op_type
-    if not node.domain and node.op_type in RANDOM:
-        return CompileError(
-            f"{op} draws other numbers in every run",
-            where=f"node {node.index} {node.name!r}",
-            hint="make its result an input of the network, which whoever calls it fills",
-        )
-    return CompileError(
-        f"operator {op} is not supported",
-        where=f"node {node.index} {node.name!r}",
-        hint="`mccompile ops` lists what is",
-    )
+def convert(
+    prepared: Prepared, name: str, bounds: Mapping[str, int] | None = None, text_bytes: int = TEXT_BYTES
+) -> Graph:
+    """The graph of a prepared model.
 
-
-def convert(prepared: Prepared, name: str, bounds: Mapping[str, int] | None = None) -> Graph:
-    """The graph of a prepared model. ``bounds``: the most that extents which are found out at run time may be.
+    ``bounds``: the most that extents which are found out at run time may be; ``text_bytes``: what each element of
+    an input that is text may take.
 
     Raises one CompileError that names every node it cannot convert.
     """
@@ -337,7 +333,7 @@ def convert(prepared: Prepared, name: str, bounds: Mapping[str, int] | None = No
     graph = Graph(name)
     converter = _Converter(graph, notes=prepared.notes, stated=Stated(dict(prepared.declared), bounds or {}))
     for given in prepared.inputs:
-        value = graph.value(given.name, _tensor_type(given))
+        value = graph.value(given.name, _tensor_type(given, text_bytes))
         graph.inputs.append(value)
         converter.values[given.name] = held_value = _readable(graph, value, given)
         if given.dtype in HELD_IN:
@@ -352,8 +348,8 @@ def convert(prepared: Prepared, name: str, bounds: Mapping[str, int] | None = No
     prepared.notes.extend(f"nothing asks for the bound {n!r}" for n in strange)
     for output in source.outputs:
         known = converter.values[output.name]
-        if isinstance(known, Value) and known in converter.narrow:
-            converter.values[output.name] = packed(graph, known, converter.narrow[known], output.name)
+        if isinstance(known, Value) and (kind := _port_kind(output, converter.narrow.get(known, ""))):
+            converter.values[output.name] = packed(graph, known, kind, output.name)
     bind_outputs(graph, converter.values, [v.name for v in source.outputs])
     graph.remove_dead()
     without_empty_operands(graph)
@@ -361,12 +357,20 @@ def convert(prepared: Prepared, name: str, bounds: Mapping[str, int] | None = No
     return graph
 
 
+def _port_kind(output: OnnxValue, found: str) -> str:
+    """The type that an output has in files alone, as the model states it, else as it was ``found``."""
+    if output.dtype == "string" != found:
+        raise CompileError(f"output {output.name!r} is of type string, but made of numbers")
+    return output.dtype if output.dtype in HELD_IN else found
+
+
 def _readable(graph: Graph, port: Value, given: OnnxValue) -> Value:
     """What nodes read of an input. What has no elements is known, so that whatever reads it folds."""
     shape = _shape(given)
     if 0 in shape:
         dtype = np.dtype(HELD_IN[given.dtype]) if given.dtype in HELD_IN else port.dtype.numpy
-        return graph.constant(f"{given.name}.empty", np.zeros(shape, dtype))
+        held_shape = port.shape if given.dtype == "string" else shape
+        return graph.constant(f"{given.name}.empty", np.zeros(held_shape, dtype))
     return unpacked(graph, port, given.dtype, shape) if given.dtype in HELD_IN else port
 
 
@@ -382,9 +386,9 @@ def _joined(errors: list[CompileError]) -> CompileError:
     )
 
 
-def _tensor_type(value: OnnxValue) -> TensorType:
+def _tensor_type(value: OnnxValue, text_bytes: int) -> TensorType:
     if value.dtype in HELD_IN:
-        return port_type(value.dtype, _shape(value))
+        return port_type(value.dtype, _shape(value), text_bytes)
     if value.dtype not in DTYPES:
         raise CompileError(f"input {value.name!r} of element type {value.dtype} is not supported")
     return TensorType(DTYPES[value.dtype], _shape(value))

@@ -43,13 +43,18 @@ def fixed_arrays(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> di
     return {name: _typed(known[name], np.asarray(given)) for name, given in values.items()}
 
 
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    """Also where it is one of `ml_dtypes`, some of which have numpy's kind V, of bytes."""
+    return dtype.kind in "biuf" or (dtype.kind == "V" and dtype.names is None and dtype.type is not np.void)
+
+
 def _typed(value: OnnxValue, given: np.ndarray) -> np.ndarray:
     dtype = numpy_dtype(value.dtype)
-    if given.dtype.kind not in "biuf" or dtype.kind not in "biuf":
+    if not _is_number(given.dtype) or not _is_number(dtype):
         raise UsageError(f"the constant for input '{value.name}' is no array of numbers")
     with np.errstate(all="ignore"):
         typed = given.astype(dtype)
-    exact = dtype.kind == "f" or np.array_equal(typed.astype(np.float64), given.astype(np.float64))
+    exact = dtype.kind not in "biu" or np.array_equal(typed.astype(np.float64), given.astype(np.float64))
     if not exact or (dtype.kind == "b" and given.dtype.kind == "f"):
         raise UsageError(f"the constant for input '{value.name}' does not fit its element type {value.dtype}")
     shape = value.shape

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile.importer.fold_values import computed
+from mccompile.importer.refusals import RANDOM
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.onnxio import OnnxNode, newest_opset, result_bytes
@@ -26,8 +27,6 @@ GROWN_BYTES, GROWN_FACTOR = 1 << 20, 8
 
 Weights that are cast or dequantised stay below the factor.
 """
-
-RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
 
 
 def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> list[np.ndarray] | None:
@@ -52,6 +51,8 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
         return None
     arrays = [None if v is None else graph.array(v) for v in inputs]
     size = _bound(node, arrays)
+    if MAX_FOLDED_BYTES < size <= MAX_RESULT_BYTES and folding(node.domain, node.op_type).repeats:
+        return None
     if size > MAX_FOLDED_BYTES:
         exact = result_bytes(node, arrays, newest_opset())
         _require(node, size if exact is None else exact, MAX_FOLDED_BYTES)

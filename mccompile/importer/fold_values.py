@@ -13,7 +13,7 @@ import numpy as np
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES
-from mccompile.onnxio import OnnxNode, dtype_of_array, evaluate_node, newest_opset
+from mccompile.onnxio import OnnxNode, dtype_of_array, evaluate_node, newest_opset, numpy_dtype
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import front_ends
 
@@ -45,7 +45,10 @@ def _by_operators(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> list[n
         return _by_others(node, view.expansion, arrays)
     values = graph.evaluate({}, keep=True)
     named = zip(node.outputs, view.outputs, strict=True)
-    return [_result(values, v) if name else np.zeros(0, np.float32) for name, v in named]
+    results = [_result(values, v) if name else np.zeros(0, np.float32) for name, v in named]
+    if view.narrow_result:
+        results[0] = results[0].astype(numpy_dtype(view.narrow_result))
+    return results
 
 
 def _by_others(

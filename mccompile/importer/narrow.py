@@ -1,9 +1,11 @@
-"""Values of types that only files have, held in the next wider type: 4-bit integers as bytes, 8-bit floats as f32.
+"""Values of types that only files have, held in the next wider type: 4-bit integers as bytes, small floats as f32,
+text as bytes with one more axis (`ops.text`).
 
     i4[3] of -8, 0, 7  is  i8[3] of -8, 0, 7             what it means is the same wherever it is read as a number
+    bf16[2] + bf16[2]  is  f32[2] + f32[2]               rounded where it is an output, or decides something
 
-Activations may have such a type between QuantizeLinear, which saturates to its integers, and DequantizeLinear.
-Operators that ask more of it are refused.
+Activations of less than 16 bits may be made by casts and QuantizeLinear, and go into DequantizeLinear, casts and what
+moves elements; operators that ask more of them are refused. All that takes floats takes bfloat16.
 """
 
 from __future__ import annotations
@@ -13,13 +15,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mccompile.importer.sequences import Known
+from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError
-from mccompile.ir.graph import Value
-from mccompile.onnxio import OnnxNode, dtype_of_array
+from mccompile.ir.graph import Graph, Value
+from mccompile.ir.types import F32
+from mccompile.onnxio import OnnxNode, dtype_of_array, type_variables
+from mccompile.ops.map import Map
+from mccompile.ops.narrow_floats import NARROW_FLOATS, rounded
+from mccompile.ops.registry import front_ends
+from mccompile.ops.text import TEXT, encoded
 
 HELD_IN = {
     "i4": "int8", "u4": "uint8", "i2": "int8", "u2": "uint8",
-    **dict.fromkeys(("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f4e2m1", "f8e8m0"), "float32"),
+    **dict.fromkeys(NARROW_FLOATS, "float32"), "string": "uint8",
 }  # fmt: skip
 """The type of files, and that which holds its values exactly."""
 
@@ -30,27 +38,82 @@ _READERS: dict[str, tuple[int, ...]] = {
     "DequantizeLinear": (0, 2), "Cast": (0,), "CastLike": (0, 1), "QuantizeLinear": (2,), "Shape": (0,), "Size": (0,),
     **dict.fromkeys(_MOVES, (0,)),
 }  # fmt: skip
-"""Operators that may read such a value, and as which inputs."""
+"""Operators that may read such a value of less than 16 bits, and as which inputs."""
+
+_COMPUTED = frozenset({"bf16"})
+"""Types that every operator may read and give: the standard computes with them."""
+
+_STEPS = frozenset({
+    "ArgMax", "ArgMin", "BitCast", "Cast", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Less",
+    "LessOrEqual", "Mod", "QuantizeLinear", "Round", "Sign", "TopK", "Unique",
+})  # fmt: skip
+"""Operators whose result may jump with the last digit of what they read."""
+
+
+_HINTS = {"string": "make numbers of text before, or see `mccompile ops` for what takes it"}
+
+
+def reads_text(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[Value, str]) -> bool:
+    """Whether a node's first input is text, and there is an operator that takes it."""
+    first = inputs[0] if inputs else None
+    is_text = isinstance(first, Value) and narrow.get(first, "") == "string"
+    return is_text and (TEXT, node.op_type) in front_ends()
 
 
 def held(array: np.ndarray) -> tuple[np.ndarray, str]:
     """An array in a type that the IR may have, and the name of its own type if that was narrower, else ""."""
     dtype = dtype_of_array(array)
+    if dtype == "string":
+        return encoded(array), dtype
     return (array.astype(HELD_IN[dtype]), dtype) if dtype in HELD_IN else (array, "")
 
 
 def require_readable(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[Value, str]) -> None:
     """CompileError if a node asks more of a narrow value than its numbers."""
     allowed = () if node.domain else _READERS.get(node.op_type, ())
+    others = [narrow.get(v, "") for v in inputs if isinstance(v, Value)]
+    if reads_text(node, inputs, narrow) and set(others) == {"string"}:
+        return
     for i, value in enumerate(inputs):
-        if isinstance(value, Value) and value in narrow and i not in allowed:
+        kind = narrow.get(value, "") if isinstance(value, Value) else ""
+        if kind and kind not in _COMPUTED and (i not in allowed or kind == "string"):
             raise CompileError(
-                f"{node.op_type} of {narrow[value]} is not supported",
+                f"{node.op_type} of {kind} is not supported",
                 where=f"node {node.index} {node.name!r}",
-                hint=f"{narrow[value]} may go into DequantizeLinear, Cast, and what moves elements",
+                hint=_HINTS.get(kind, "it may go into DequantizeLinear, Cast, and what moves elements"),
             )
 
 
-def keeps_type(node: OnnxNode) -> bool:
-    """Whether the node's result has the narrow type of its input 0."""
-    return not node.domain and node.op_type in _MOVES
+def result_types(node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping[Value, str]) -> list[str]:
+    """The narrow type of each result that has the type of an input, "" where it has none.
+
+    Two results whose types have one name in the operator's schema have one type: (Y: T, Indices: I) of TopK(X: T).
+    """
+    given = ["" if v is None else narrow.get(v, "") for v in inputs]
+    if not any(given):
+        return [""] * len(node.outputs)
+    if "string" in given:
+        return [""] * len(node.outputs)
+    if given[0] and given[0] not in _COMPUTED:
+        return [given[0] if not node.domain and node.op_type in _MOVES else ""] * len(node.outputs)
+    variables = type_variables(node.op_type, node.domain, len(inputs), len(node.outputs))
+    if variables is None:  # no operator of ONNX's: what computes bf16 gives bf16
+        return [given[0]] * len(node.outputs)
+    kinds = {name: kind for name, kind in zip(variables[0], given, strict=True) if kind}
+    return [kinds.get(name, "") for name in variables[1]]
+
+
+def rounded_before_steps(
+    graph: Graph, node: OnnxNode, inputs: list[Value | None], narrow: Mapping[Value, str]
+) -> list[Value | None]:
+    """The inputs, those of bfloat16 rounded to it where the node's result may jump with their last digit."""
+    if node.domain or node.op_type not in _STEPS:
+        return inputs
+
+    def read(v: Value | None) -> Value | None:
+        if v is None or narrow.get(v, "") not in _COMPUTED or v in graph.constants:
+            return v
+        body = Map(rounded(ex.var(0, F32), narrow[v]))
+        return graph.emit(body, [v], [f"{v.name}.rounded"], origins=(node.name,))[0]
+
+    return [read(v) for v in inputs]

@@ -23,7 +23,8 @@ _TRAINING_HINT = "export the model for inference (in PyTorch: model.eval() befor
 
 
 def _batch_norm(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
-    """Every BatchNormalization: with one output; training forms that make new statistics are refused.
+    """Every BatchNormalization: with one output, unless it trains and its new statistics are asked for; older forms
+    that make these are refused.
 
     What only normalises by the statistics of its own operand stays: PyTorch exports standardised weights like that.
     """
@@ -32,9 +33,11 @@ def _batch_norm(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
             "BatchNormalization per activation (spatial=0) is not supported", where=node_label(node)
         )
     statistics = [name for name in node.outputs[1:] if name in scope.uses]
-    if statistics:
-        raise CompileError("BatchNormalization in training mode", where=node_label(node), hint=_TRAINING_HINT)
     trains = bool(int_attr(node, "training_mode", 0))
+    if statistics and not trains:  # the form of versions before 14
+        raise CompileError("BatchNormalization in training mode", where=node_label(node), hint=_TRAINING_HINT)
+    if statistics:
+        return [node]
     bare = with_attrs(node, drop=("spatial",) if trains else ("spatial", "training_mode"))
     return [dataclasses.replace(bare, outputs=node.outputs[:1])]
 

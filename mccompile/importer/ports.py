@@ -1,7 +1,9 @@
-"""Inputs and outputs of types narrower than a byte, or of 8-bit floats: bytes as ONNX packs them, unpacked by nodes.
+"""Inputs and outputs of types that C has not: bytes as ONNX packs them, unpacked by nodes.
 
     i4[3] of -8, 0, 7      is  u8[2] of 0x08, 0x07       two in a byte, the first in its low bits
     f8e5m2[2] of 1, -2     is  u8[2] of 0x3c, 0xc0
+    bf16[2] of 1, -2       is  u16[2] of 0x3f80, 0xc000
+    text[1] of "on"        is  u8[1,4] of 6f 6e 00 00    of 4 bytes, zeros behind the last
 
 A byte is taken apart by tables of 256 elements, one for each place in it.
 """
@@ -15,23 +17,32 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
-from mccompile.ir.types import U8, TensorType
-from mccompile.onnxio import dtype_bits, numpy_dtype
+from mccompile.ir.types import U8, U16, TensorType
+from mccompile.onnxio import dtype_bits
 from mccompile.ops.concat import Concat
 from mccompile.ops.map import Map
+from mccompile.ops.narrow_floats import NARROW_FLOATS
+from mccompile.ops.narrow_floats import bits as float_bits
+from mccompile.ops.narrow_floats import value as float_of
+from mccompile.ops.narrow_floats import values as float_values
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 
 
-def port_type(dtype: str, shape: tuple[int, ...]) -> TensorType:
-    """What an input or output of a narrow type is in C: bytes, each full but the last.
+def port_type(dtype: str, shape: tuple[int, ...], text_bytes: int = 0) -> TensorType:
+    """What an input or output of a narrow type is in C: an unsigned number for each element, or bytes that are each
+    full but the last; ``text_bytes`` bytes for each element that is text.
 
-    CompileError where an extent is known at run time only.
+    CompileError where elements share bytes and an extent is known at run time only, or where they have 6 bits.
     """
+    if dtype == "string":
+        return TensorType(U8, (*shape, text_bytes))
+    if dtype_bits(dtype) >= 8:
+        return TensorType(U8 if dtype_bits(dtype) == 8 else U16, shape)
     if varies(shape):
         raise CompileError(f"{dtype} of shape {list(shape)}, which varies, cannot be packed", hint="give one number")
-    if dtype_bits(dtype) == 8:
-        return TensorType(U8, shape)
+    if 8 % dtype_bits(dtype):
+        raise CompileError(f"an input or output of {dtype} is not supported", hint="cast it inside the network")
     per_byte = 8 // dtype_bits(dtype)
     return TensorType(U8, (-(-TensorType(U8, shape).count // per_byte),))
 
@@ -39,6 +50,10 @@ def port_type(dtype: str, shape: tuple[int, ...]) -> TensorType:
 def unpacked(graph: Graph, port: Value, dtype: str, shape: tuple[int, ...]) -> Value:
     """The elements of an input of a narrow type, in the type that holds them."""
     bits, name = dtype_bits(dtype), port.name
+    if dtype == "string":
+        return port
+    if dtype == "bf16":
+        return _emit(graph, Map(float_of(ex.var(0, U16), dtype)), [port], f"{name}.f32")
     parts = [
         _emit(graph, Map(ex.lookup(ex.var(0, U8), _table(dtype, at))), [port], f"{name}.bits{at}")
         for at in range(0, 8, bits)
@@ -56,12 +71,16 @@ def unpacked(graph: Graph, port: Value, dtype: str, shape: tuple[int, ...]) -> V
 
 
 def packed(graph: Graph, value: Value, dtype: str, name: str) -> Value:
-    """The bytes of an output of a narrow type. CompileError for types that nothing is rounded to yet."""
+    """What `port_type` says of an output of a narrow type: floats are rounded to it."""
+    if dtype == "string":
+        return value
     bits, whole = dtype_bits(dtype), port_type(dtype, value.shape)
-    if bits == 8 or np.dtype(HELD_IN[dtype]).kind == "f":
-        raise CompileError(
-            f"output {name!r} of {dtype} is not supported", hint="let the model cast it to a wider float"
-        )
+    if dtype in NARROW_FLOATS:
+        # Those of 8 bits and fewer are numbers of their type already: 2^-127 is the number below itself of f8e8m0.
+        stored = float_bits(ex.var(0, value.dtype), dtype, saturate=False, round_mode="down")
+        value = _emit(graph, Map(stored), [value], f"{name}.bits")
+    if bits >= 8:
+        return value
     per_byte, count = 8 // bits, value.type.count
     flat = value if len(value.shape) == 1 else _emit(graph, Reshape((count,)), [value], f"{name}.flat")
     (full,) = whole.shape
@@ -82,10 +101,9 @@ def packed(graph: Graph, value: Value, dtype: str, name: str) -> Value:
 
 def _table(dtype: str, at: int) -> np.ndarray:
     """What stands in each of the 256 bytes from bit ``at`` on."""
-    small, bits = numpy_dtype(dtype), dtype_bits(dtype)
+    bits = dtype_bits(dtype)
     fields = (np.arange(256) >> at & (1 << bits) - 1).astype(np.uint8)
-    # A type of fewer bits has a byte in numpy, too.
-    values = fields.view(small) if dtype.startswith("f") else _integers(fields, dtype, bits)
+    values = float_values(fields, dtype) if dtype in NARROW_FLOATS else _integers(fields, dtype, bits)
     return values.astype(HELD_IN[dtype])
 
 

@@ -21,10 +21,10 @@ from mccompile.importer.scopes import (
     unique_inner_values,
 )
 from mccompile.ir.errors import CompileError
-from mccompile.onnxio import OnnxModel, OnnxValue, infer_types
+from mccompile.onnxio import OnnxModel, OnnxValue, dtype_bits, infer_types
 from mccompile.ops.stated import Shape
 
-_NOT_ACCEPTED = ("string", "sequence", "optional", "map", "sparse", "opaque", "c64", "c128")
+_NOT_ACCEPTED = ("sequence", "optional", "map", "sparse", "opaque", "c64", "c128")
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,14 @@ def prepare(
 
 def _packed(kind: str, values: Sequence[OnnxValue]) -> list[str]:
     """A sentence for each input or output of a type that C has not."""
+    said = {
+        0: "is bytes (u8): UTF-8 in a last axis of its own, zeros behind the last",
+        16: "is u16, the bits of each element",
+        8: "is u8, the bits of each element",
+    }
+    packed = "is bytes (u8), as ONNX packs it: the first element in the low bits"
     return [
-        f"{kind} {v.name!r} of {v.dtype} is bytes (u8), as ONNX packs it: the first element in the low bits"
+        f"{kind} {v.name!r} of {v.dtype} {said.get(dtype_bits(v.dtype), packed)}"
         for v in values
         if v.dtype in HELD_IN
     ]

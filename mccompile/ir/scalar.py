@@ -9,11 +9,14 @@ suffix of a libm function (``f`` for float). Names that start with ``mcc_`` are 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+
+from mccompile.ir.small_floats import ROUNDINGS, SMALL_FLOATS, bf16_bits, bf16_values, power_bits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -151,6 +154,23 @@ def _helper(name: str) -> dict[str, str]:
     return {k: text.replace("{name}", name) for k, text in _HELPER2.items()}
 
 
+def _round_bf16(x: Array) -> Array:
+    return x if x.dtype == np.float64 else bf16_values(bf16_bits(x))
+
+
+def _small_floats() -> Iterator[ScalarFn]:
+    """What gives the bits of the nearest small floats: ``f8e5m2_bits`` saturates, ``f8e5m2_bits_beyond`` not."""
+    for saturate in (True, False):
+        suffix = "bits" if saturate else "bits_beyond"
+        for name, form in SMALL_FLOATS.items():
+            rounded = partial(form.bits, saturate=saturate)
+            yield ScalarFn(f"{name}_{suffix}", 1, rounded, {"f": form.c(saturate)}, result="u8", operand="f32")
+        for mode, number in ROUNDINGS.items():
+            rounded = partial(power_bits, rounding=mode, saturate=saturate)
+            text = f"mcc_power_bits({{0}}, {number}, {254 if saturate else 255})"
+            yield ScalarFn(f"f8e8m0_{suffix}_{mode}", 1, rounded, {"f": text}, result="u8", operand="f32")
+
+
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 
 _ROWS: tuple[ScalarFn, ...] = (
@@ -211,6 +231,13 @@ _ROWS: tuple[ScalarFn, ...] = (
         "round_f16", 1, _round_f16, {"f": "mcc_f16_to_f32(mcc_f32_to_f16({0}))"},
         vector={"f": "mcc_vround_f16({0})"},
     ),
+    ScalarFn(
+        "round_bf16", 1, _round_bf16, {"f": "mcc_bf16_to_f32(mcc_f32_to_bf16({0}))"}, operand="f32",
+        vector={"f": "mcc_vround_bf16({0})"},
+    ),
+    ScalarFn("bf16_bits", 1, bf16_bits, {"f": "mcc_f32_to_bf16({0})"}, result="u16", operand="f32"),
+    ScalarFn("bf16", 1, bf16_values, {"u": "mcc_bf16_to_f32({0})"}, result="f32", operand="u16"),
+    *_small_floats(),
     ScalarFn("eq", 2, np.equal, _compare("=="), result="bool", vector=_lanes("==")),
     ScalarFn("lt", 2, np.less, _compare("<"), result="bool", vector=_lanes("<")),
     ScalarFn("le", 2, np.less_equal, _compare("<="), result="bool", vector=_lanes("<=")),

@@ -17,6 +17,7 @@ from mccompile.onnxio.schema import (
     newest_opset,
     op_names,
     since_version,
+    type_variables,
     versions,
 )
 from mccompile.onnxio.unsigned import unsigned_products
@@ -55,6 +56,7 @@ __all__ = [
     "since_version",
     "subgraphs",
     "tensor_names",
+    "type_variables",
     "unsigned_products",
     "versions",
     "widen_f16",

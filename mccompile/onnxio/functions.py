@@ -13,7 +13,7 @@ import onnx.defs
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label
 from mccompile.onnxio.proto import GraphReader, node_to_proto, type_to_proto
-from mccompile.onnxio.schema import newest_opset
+from mccompile.onnxio.schema import newest_opset, versions
 
 
 def expand_function(
@@ -22,7 +22,7 @@ def expand_function(
     """The nodes that ONNX defines a node to mean, or None if its operator is no function.
 
     Args:
-        node: an ai.onnx node in canonical form.
+        node: a node in canonical form, of ai.onnx or another domain that ONNX itself defines.
         opset: the canonical opset (`newest_opset()`).
         input_types: element type (and shape as far as known) of each input; None for absent ones. Functions
             that depend on their context need them (Clip, LayerNormalization, ...).
@@ -35,9 +35,11 @@ def expand_function(
     Raises:
         CompileError: the function exists but cannot be built for these types.
     """
-    if node.domain or not onnx.defs.has(node.op_type, ""):
+    known = versions(node.op_type, node.domain)
+    if not known:
         return None
-    schema: Any = onnx.defs.get_schema(node.op_type, opset, "")  # onnx's stubs lack much of it
+    version = known[-1] if node.domain else opset
+    schema: Any = onnx.defs.get_schema(node.op_type, version, node.domain)  # onnx's stubs lack much of it
     body = _function_body(schema, node, input_types)
     return None if body is None else _instantiate(body, schema, node)
 

@@ -76,6 +76,21 @@ def attribute_default(op: str, attribute: str, domain: str = "") -> int | float 
     return value if isinstance(value, int | float | str) else None
 
 
+def type_variables(op: str, domain: str, inputs: int, outputs: int) -> tuple[list[str], list[str]] | None:
+    """The names that the newest schema has for the types of so many inputs and outputs: ["T", "K"], ["T", "I"] of
+    TopK; None if there is no such operator."""
+    known = versions(op, domain)
+    if not known:
+        return None
+    schema = onnx.defs.get_schema(op, known[-1], domain)
+
+    def named(formals: Any, count: int) -> list[str]:
+        names = [f.type_str for f in formals]
+        return (names + names[-1:] * count)[:count]  # a last one may stand for many
+
+    return named(schema.inputs, inputs), named(schema.outputs, outputs)
+
+
 def has_reference(op: str) -> bool:
     """Whether onnx.reference computes an ai.onnx operator whose inputs and outputs can be tensors of numbers."""
     if not versions(op):

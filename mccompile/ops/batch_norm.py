@@ -7,6 +7,7 @@ from mccompile.ir.graph import Value
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.normalize import Normalize, scaled
+from mccompile.ops.reduce import Reduce
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
@@ -38,12 +39,32 @@ def import_batch_norm(n: Import) -> None:
 
 
 def _import_training(n: Import) -> None:
-    """The statistics are those of x itself, along all axes but that of the channels."""
+    """The statistics are those of x itself, along all axes but that of the channels; they move the running ones."""
     x = n.input(0)
     rank = len(x.shape)
+    axes = tuple(a for a in range(rank) if a != 1)
+    momentum = n.attr("momentum", 0.9)
     extras = [_channel(n, n.input(i), rank, what) for i, what in ((1, "s"), (2, "b"))]
-    op = Normalize(tuple(a for a in range(rank) if a != 1), n.attr("epsilon", 1e-5))
-    n.emit(op, [x], extras=extras, post={0: scaled(x.dtype, True)})
+    op = Normalize(axes, n.attr("epsilon", 1e-5))
+    n.bind(0, n.inner(op, [x], "normalised", extras=extras, post={0: scaled(x.dtype, True)}))
+    if len(n.outputs) == 1:
+        return
+    acc = ex.acc(x.dtype)
+    mean = n.inner(Reduce("sum", axes), [x], "mean", post={0: ex.apply("div", acc, _count(x))})
+    apart = n.map(ex.apply("sub", ex.var(0, x.dtype), ex.var(1, x.dtype)), [x, mean], "apart")
+    square = {0: ex.apply("mul", acc, acc)}
+    var = n.inner(Reduce("sum", axes), [apart], "var", pre=square, post={0: ex.apply("div", acc, _count(x))})
+    for i, new in enumerate((mean, var)):
+        old = n.input(3 + i)
+        own, moved = ex.var(0, old.dtype), ex.convert(ex.var(1, new.dtype), old.dtype.compute)
+        kept = ex.apply("mul", own, ex.num(momentum, old.dtype))
+        body = ex.apply("add", kept, ex.apply("mul", moved, ex.num(1 - momentum, old.dtype)))
+        n.bind(1 + i, n.map(body, [old, n.reshape(new, old.shape, f"new{i}")], f"running{i}"))
+
+
+def _count(x: Value) -> ex.Expr:
+    """How many elements a channel has."""
+    return ex.num(x.type.count // x.shape[1], x.dtype)
 
 
 def _channel(n: Import, v: Value, rank: int, suffix: str) -> Value:

@@ -14,6 +14,7 @@ from mccompile.ops.matmul import MatMul
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
 
 Labels = tuple[str, ...]
@@ -40,9 +41,28 @@ def _labels(n: Import, text: str, rank: int) -> Labels:
     if hidden < 0 or (hidden and not dots):
         raise n.error(f"{text!r} in the equation does not fit an operand of rank {rank}")
     found = (*before, *map(str, reversed(range(hidden))), *after)
-    if len(set(found)) != len(found):
-        raise n.error(f"{text!r} in the equation: a label that occurs twice in one operand is not supported")
     return found
+
+
+def _diagonal(n: Import, x: Value, labels: Labels) -> _Term:
+    """An operand as a term: of axes with one label only the diagonal counts.
+
+    ii of [n, n] is every (n + 1)-th of its n n elements.
+    """
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            other = labels.index(label, first + 1)
+            extent = x.shape[first]
+            if x.shape[other] != extent:
+                raise n.error(f"label {label!r} of the equation has extents {extent} and {x.shape[other]}")
+            rest = [a for a in range(len(labels)) if a not in (first, other)]
+            x = n.inner(Transpose((*rest, first, other)), [x], "pairs")
+            lead = x.shape[:-2]
+            flat = n.reshape(x, (*lead, extent * extent), "squares")
+            op = Slice((0,) * len(flat.shape), (*(1 for _ in lead), extent + 1), (*lead, extent))
+            x, labels = n.inner(op, [flat], "diagonal"), (*(labels[a] for a in rest), label)
+    return _Term(x, labels)
 
 
 def _output(n: Import, text: str | None, operands: Sequence[Labels]) -> Labels:
@@ -52,6 +72,8 @@ def _output(n: Import, text: str | None, operands: Sequence[Labels]) -> Labels:
     if text is None:
         return (*hidden, *sorted(label for label in set(every) if label.isalpha() and every.count(label) == 1))
     found = _labels(n, text, len(text) - 3 + len(hidden) if "..." in text else len(text))
+    if len(set(found)) != len(found):
+        raise n.error(f"{text!r} in the equation: a label that occurs twice in the result is not supported")
     unknown = sorted(set(found) - set(every))
     if unknown:
         raise n.error(f"labels {unknown} of the equation's result occur in no operand")
@@ -122,6 +144,7 @@ EQUATIONS = (
     "ij->ji", "ij->i", "ij,jk->ik", "ij,jk", "bij,bjk->bik", "bij,bkj->bik", "bhid,bhjd->bhij", "bhij,bhjd->bihd",
     "i,j->ij", "ij,ij->ij", "ij,ij->", "ij,j->i", "...ij,jk->...ik", "b...j,kj->bk...", "ij,jk,kl->il",
     "nctv,kvw->nctkw", "ij,jk->ki", "bid,bjd->bji", "abc,cd->", "...i,...i->...", "ji,jk->ik", "ib,jb->bij",
+    "ii->i", "ii", "iji,j->ij", "...ii->...i",
 )  # fmt: skip
 
 
@@ -146,8 +169,9 @@ def import_einsum(n: Import) -> None:
     values = [n.input(i) for i in range(len(n.inputs))]
     if len(texts) != len(values):
         raise n.error(f"the equation has {len(texts)} operands, the node {len(values)}")
-    terms = [_Term(v, _labels(n, text, len(v.shape))) for v, text in zip(values, texts, strict=True)]
-    output = _output(n, result if arrow else None, [t.labels for t in terms])
+    named = [_labels(n, text, len(v.shape)) for v, text in zip(values, texts, strict=True)]
+    output = _output(n, result if arrow else None, named)
+    terms = [_diagonal(n, v, labels) for v, labels in zip(values, named, strict=True)]
     wanted = [set(output).union(*(t.labels for t in terms[i + 1 :])) for i in range(len(terms))]
     total = _sum_out(n, terms[0], wanted[0])
     for i, term in enumerate(terms[1:], 1):

@@ -14,6 +14,7 @@ from mccompile.ir.types import BOOL, DTYPES, F32, I8, I32, U8, DType, broadcast_
 from mccompile.onnxio import dtype_name
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
+from mccompile.ops.narrow_floats import NARROW_FLOATS, ROUND_MODES, rounded
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw
 
@@ -398,6 +399,13 @@ def _sample_clip(d: Draw) -> Case:
 
 def _cast_front_end(n: Import) -> None:
     name = dtype_name(n.required("to"))
+    saturate, mode = n.flag("saturate", True), n.attr("round_mode", "up")
+    if name in NARROW_FLOATS:
+        if mode not in ROUND_MODES:
+            raise n.error(f"round_mode {mode!r} is unknown", f"{', '.join(ROUND_MODES)} are known")
+        n.narrow_result = name
+        emit_map(n, lambda n, v: rounded(_number(v[0]), name, saturate, mode), [n.input(0)], "")
+        return
     if name in _FIELDS:
         n.narrow_result = name
         emit_map(n, lambda n, v: _field(v[0], *_FIELDS[name]), [n.input(0)])
@@ -406,6 +414,10 @@ def _cast_front_end(n: Import) -> None:
         n.bind(0, n.input(0))
         return
     emit_map(n, _cast, [n.input(0)], "f16" if _cast_target(n).name == "f16" else "")
+
+
+def _number(x: ex.Expr) -> ex.Expr:
+    return ex.apply("select", x, ex.num(1, F32), ex.num(0, F32)) if x.dtype == BOOL else ex.convert(x, F32)
 
 
 _FIELDS = {"i4": (I8, 4), "u4": (U8, 4), "i2": (I8, 2), "u2": (U8, 2)}
@@ -445,6 +457,6 @@ def _sample_where(d: Draw) -> Case:
 FRONT_ENDS: tuple[FrontEnd, ...] = (
     *map(_front_end, ROWS),
     FrontEnd("Clip", _clip_front_end, _sample_clip, {}),
-    FrontEnd("Cast", _cast_front_end, _sample_cast, {"f16": 0.0}, without_effect=("round_mode", "saturate")),
+    FrontEnd("Cast", _cast_front_end, _sample_cast, {"f16": 0.0}),
     FrontEnd("Where", _where_front_end, _sample_where, {}),
 )

@@ -88,11 +88,13 @@ class Folding:
 
     ``bound`` bounds the results. ``sized``: a few numbers decide how large they are, so that the bound counts where
     they are not folded too. ``always``: nothing computes them on the device, however much they take as constants.
+    ``repeats``: its front end stores what the result repeats, so that one that is too large to fold is none.
     """
 
     bound: FoldedBytes = broadcast_bytes
     sized: bool = False
     always: bool = False
+    repeats: bool = False
 
 
 BROADCAST = Folding()

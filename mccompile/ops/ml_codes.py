@@ -1,4 +1,5 @@
-"""Codes of categories (ai.onnx.ml: LabelEncoder, OneHotEncoder, FeatureVectorizer), of numbers."""
+"""Codes of categories that are numbers (ai.onnx.ml: LabelEncoder, OneHotEncoder, FeatureVectorizer); those of text
+are in `text_labels`."""
 
 from __future__ import annotations
 
@@ -7,31 +8,17 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, I64, DType
+from mccompile.ir.types import F32, I64, dtype_of
 from mccompile.ops.expansion import Expansion
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.ml_common import DOMAIN
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.text_labels import default_of, emit_values, places, text_or_numbers
 
 MOST_KEYS = 128
 """Keys that are compared one after the other; an ensemble of trees is the form of more."""
-
-
-def _list(n: Import, name: str) -> tuple[Array, DType] | None:
-    """Keys or values, which stand in one attribute of several; None for those of text."""
-    ints, floats, tensor = (n.attr(f"{name}_{suffix}") for suffix in ("int64s", "floats", "tensor"))
-    for given, dtype in ((ints, I64), (floats, F32)):
-        if given:
-            return np.asarray(given, dtype.numpy), dtype
-    if tensor is None:
-        return None
-    found = np.asarray(tensor).reshape(-1)
-    if found.dtype not in (np.int64, np.float32):
-        raise n.error(f"{name}_tensor of {found.dtype} is not supported", "int64 and float32 are")
-    return found, I64 if found.dtype == np.int64 else F32
 
 
 def _sample_label_encoder(d: Draw) -> Case:
@@ -50,24 +37,18 @@ def _sample_label_encoder(d: Draw) -> Case:
 @onnx_op("LabelEncoder", domain=DOMAIN, sample=_sample_label_encoder, tolerance={})
 def import_label_encoder(n: Import) -> None:
     """The value of the key that an element is; NaN is a key as others are."""
-    keys, values, x = _list(n, "keys"), _list(n, "values"), n.input(0)
-    text = any(n.attr(f"{name}_strings", ()) for name in ("keys", "values"))
-    n.attr("default_string", "_Unused")
-    if keys is None or values is None or text or len(keys[0]) != len(values[0]) or keys[1] != x.dtype:
-        raise n.error(
-            f"LabelEncoder of {x.type} by such keys and values is not supported",
-            "numbers of the element's type are; text is to become numbers before the network",
-        )
-    if len(keys[0]) > MOST_KEYS:
-        raise n.error(f"LabelEncoder of {len(keys[0])} keys is not supported", f"up to {MOST_KEYS} are")
-    dtype, own = values[1], ex.var(0, x.dtype)
-    default: float = n.attr("default_int64", -1) if dtype == I64 else n.attr("default_float", -0.0)
-    n.attr("default_float" if dtype == I64 else "default_int64")
-    given = n.attr("default_tensor")
-    if given is not None:
-        default = np.asarray(given).reshape(-1)[0].item()
+    keys, values, x = text_or_numbers(n, "keys"), text_or_numbers(n, "values"), n.input(0)
+    if keys is None or values is None or len(keys) != len(values) or keys.dtype != x.dtype.numpy:
+        raise n.error(f"LabelEncoder of {x.type} by such keys and values", "it takes keys of the element's type")
+    if len(keys) > MOST_KEYS:
+        raise n.error(f"LabelEncoder of {len(keys)} keys is not supported", f"up to {MOST_KEYS} are")
+    default = default_of(n, values)
+    if values.dtype == object:
+        emit_values(n, places(n, x, keys), values, default)
+        return
+    dtype, own = dtype_of(values), ex.var(0, x.dtype)
     body: ex.Expr = ex.num(default, dtype)
-    for key, value in zip(keys[0][::-1].tolist(), values[0][::-1].tolist(), strict=True):
+    for key, value in zip(keys[::-1].tolist(), values[::-1].tolist(), strict=True):
         is_key = ex.apply("isnan", own) if key != key else ex.apply("eq", own, ex.num(key, x.dtype))
         body = ex.apply("select", is_key, ex.num(value, dtype), body)
     n.emit(Map(body), [x])
@@ -84,7 +65,7 @@ def import_one_hot_encoder(n: Import) -> None:
     """A new last axis: 1 at the place of the category that an element is."""
     x, cats = n.input(0), np.asarray(n.attr("cats_int64s", ()), np.int64)
     if n.attr("cats_strings", ()) or not cats.size:
-        raise n.error("categories that are text are not supported", "number them before the network")
+        raise n.error("categories that are text are not supported", "all categories are to be of the element's type")
     if not n.flag("zeros", True):
         raise n.error("zeros = 0, an error for unknown categories, is not supported", "set it to 1: all are 0 then")
     own: ex.Expr = ex.var(0, x.dtype.compute)

@@ -18,6 +18,7 @@ from mccompile.onnxio import dtype_name
 from mccompile.ops.elementwise import emit_map
 from mccompile.ops.expand import Expand
 from mccompile.ops.frontend import Import
+from mccompile.ops.narrow_floats import NARROW_FLOATS, rounded
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.sampling import Case, Draw
@@ -91,12 +92,14 @@ def dequantize(n: Import) -> None:
         raise n.error(f"elements of {x.dtype} cannot be dequantised", f"{', '.join(WIDENED)} can")
     if zero is not None and (zero.dtype != x.dtype or n.narrow(0) != n.narrow(2)):
         raise n.error(f"a zero point of {n.narrow(2) or zero.dtype} for elements of {n.narrow(0) or x.dtype}")
-    if is_float and zero is not None and n.const(2, "zero point").any():
+    if is_float and zero in n.graph.constants and n.const(2, "zero point").any():
         raise n.error(f"the zero point of elements of {n.narrow(0)} must be 0")
     target = _number(n, "output_dtype")
-    storage = DTYPES.get(dtype_name(target)) if target else scale.dtype
-    if storage is None or storage.name not in ("f32", "f16"):
-        raise n.error("output_dtype must be float or float16")
+    name = dtype_name(target) if target else n.narrow(1) or scale.dtype.name
+    if name not in ("f32", "f16", "bf16"):
+        raise n.error("output_dtype must be float, float16 or bfloat16")
+    n.narrow_result = name if name == "bf16" else ""
+    storage = F32 if name == "bf16" else DTYPES[name]
     n.attr("axis", 1), _number(n, "block_size")
     operands = [x, _aligned(n, x, scale, scale, "scale")]
     if is_float:
@@ -120,12 +123,18 @@ def quantize(n: Import) -> None:
         raise n.error(f"elements of {x.dtype} cannot be quantised", "float, float16 and int32 can")
     asked = _number(n, "output_dtype")
     target = n.narrow(2) or (zero.dtype.name if zero is not None else dtype_name(asked) if asked else "u8")
-    if target not in ("i8", "u8", "i16", "u16", *NARROW):
-        raise n.error(f"quantised elements of {target} are not supported", "integers of 2, 4, 8 and 16 bits are")
+    if target not in ("i8", "u8", "i16", "u16", *NARROW, *NARROW_FLOATS):
+        raise n.error(f"quantised elements of {target} are not supported", "integers and floats up to 16 bits are")
     n.attr("axis", 1), _number(n, "block_size")
     operands = [x, _aligned(n, x, scale, scale, "scale")]
-    quotient = ex.apply("div", ex.convert(ex.var(0, x.dtype), F32), ex.convert(ex.var(1, scale.dtype), F32))
-    body: ex.Expr = ex.apply("rne", quotient)
+    quotient: ex.Expr = ex.apply("div", ex.convert(ex.var(0, x.dtype), F32), ex.convert(ex.var(1, scale.dtype), F32))
+    saturate = n.node.domain != "" or n.flag("saturate", True)
+    if target in NARROW_FLOATS:  # the zero point of such elements is 0
+        n.narrow_result = target
+        body = rounded(quotient, target, saturate)
+        emit_map(n, lambda _, v: ex.substitute(body, lambda old: v[old.index]), operands, "")
+        return
+    body = ex.apply("rne", quotient)
     offset = _zero_point(n, x, scale, zero, F32, operands)
     if offset != ex.num(0, F32):
         body = ex.apply("add", body, offset)
@@ -178,7 +187,7 @@ def _sample_quantize(d: Draw) -> Case:
 
 
 FRONT_ENDS: tuple[FrontEnd, ...] = (
-    FrontEnd("QuantizeLinear", quantize, _sample_quantize, {}, without_effect=("saturate", "precision")),
+    FrontEnd("QuantizeLinear", quantize, _sample_quantize, {}, without_effect=("precision",)),
     FrontEnd("DequantizeLinear", dequantize, _sample_dequantize, {"f32": 0.0}),
     FrontEnd("QuantizeLinear", quantize, _sample_quantize, {}, "com.microsoft"),
     FrontEnd("DequantizeLinear", dequantize, _sample_dequantize, {"f32": 0.0}, "com.microsoft"),

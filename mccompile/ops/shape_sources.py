@@ -38,7 +38,7 @@ def import_size(n: Import) -> None:
     n.fold(np.array(n.input(0).type.count, dtype=np.int64))
 
 
-@onnx_op("ConstantOfShape", folding=Folding(shaped_bytes, sized=True))
+@onnx_op("ConstantOfShape", folding=Folding(shaped_bytes, sized=True, repeats=True))
 def import_constant_of_shape(n: Import) -> None:
     """One element, repeated where it is read: the importer folds what is small."""
     shape = n.ints(0, "shape")

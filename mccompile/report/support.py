@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from mccompile.importer import control, labels, sequences
-from mccompile.importer.fold import RANDOM, fold_node
+from mccompile.importer.fold import fold_node
+from mccompile.importer.refusals import RANDOM
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import Op
@@ -33,6 +35,7 @@ from mccompile.ops.map import Map
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import FrontEnd, front_ends, operators
 from mccompile.ops.sampling import Case
+from mccompile.ops.text import TEXT
 
 DRAWS = 16
 """Cases drawn of each front end's sample to see what it emits."""
@@ -77,7 +80,7 @@ class Row:
 def support_table() -> tuple[Row, ...]:
     """A row for each operator of the newest ai.onnx opset, then those of other domains that are supported."""
     names = [("", name) for name in op_names()]
-    others = [key for key in (*front_ends(), labels.ZIP_MAP) if key not in names]
+    others = [key for key in (*front_ends(), labels.ZIP_MAP) if key not in names and key[0] != TEXT]
     return tuple(support_of(domain, name) for domain, name in [*names, *others])
 
 
@@ -93,9 +96,13 @@ def support_of(domain: str, name: str) -> Row:
         return Row(label, Status.FOLDED, "its sequence has to have a known length")
     if (domain, name) == labels.ZIP_MAP:
         return Row(label, Status.SUPPORTED, "the tensor of its columns")
-    found = front_ends().get((domain, name))
+    found, of_text = front_ends().get((domain, name)), front_ends().get((TEXT, name))
+    if found is None and of_text is not None:
+        return Row(label, Status.SUPPORTED, f"{_own_kernels(of_text) or 'map'}, of text")
     if found is not None:
         how, dtypes = _observed(found)
+        if not how and not domain:
+            how = _own_kernels(found)
         inner = _expansion(found)
         if inner:
             return Row(label, Status.EXPANDED, f"as {', '.join(sorted(inner))}", dtypes)
@@ -156,6 +163,13 @@ def _observed(front_end: FrontEnd) -> tuple[str, tuple[str, ...]]:
     found = {_how(operators()[name]) for name in emitted}
     parts = [*sorted(found - set(_FREE)), *(word for word in _FREE if word in found)]
     return ", ".join(parts), tuple(d for d in DTYPES if d in dtypes)
+
+
+def _own_kernels(front_end: FrontEnd) -> str:
+    """The kernels of the operators that stand beside a front end without cases; empty if there are none."""
+    module = sys.modules[front_end.convert.__module__]
+    own = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
+    return ", ".join(_how(v) for v in own if issubclass(v, Op))
 
 
 def _expansion(front_end: FrontEnd) -> frozenset[str]:

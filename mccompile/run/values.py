@@ -15,6 +15,7 @@ import numpy as np
 from mccompile.ir.errors import UsageError
 from mccompile.ir.types import DTYPES
 from mccompile.onnxio import OnnxValue, dtype_bits, dtype_of_array, numpy_dtype
+from mccompile.ops.text import TEXT_BYTES, decoded, encoded
 from mccompile.run.memory import Array
 
 
@@ -53,11 +54,14 @@ def item_name(name: str, i: int) -> str:
     return f"{name}_{i}"
 
 
-def stored(array: Array) -> Array:
-    """An array as its port has it: of a type that C has not, the bytes as ONNX packs them."""
+def stored(array: Array, text_bytes: int = TEXT_BYTES) -> Array:
+    """An array as its port has it: of a type that C has not, the bytes as ONNX packs them; of text, ``text_bytes``
+    for each element. UsageError where it is longer."""
     dtype = dtype_of_array(array)
-    if dtype in DTYPES or dtype == "string":
+    if dtype in DTYPES:
         return array
+    if dtype == "string":
+        return encoded(array, text_bytes)
     bits = dtype_bits(dtype)
     if bits >= 8:
         return array.view(np.uint8 if bits == 8 else np.uint16)
@@ -71,13 +75,19 @@ def stored(array: Array) -> Array:
 def _meant(output: OnnxValue, array: Array) -> Array:
     """The array of a port as what the model calls it; the bytes where its shape is not known."""
     shape = output.shape
-    if output.dtype in (*DTYPES, "unknown", "string") or shape is None or array.dtype != np.uint8:
+    if output.dtype == "string":
+        return decoded(array)
+    if output.dtype in (*DTYPES, "unknown") or array.dtype not in (np.uint8, np.uint16):
         return array
-    bits, extents = dtype_bits(output.dtype), [e for e in shape if isinstance(e, int)]
-    if bits >= 8 or len(extents) < len(shape):
+    bits, extents = dtype_bits(output.dtype), [e for e in shape or () if isinstance(e, int)]
+    if bits >= 8:
+        return array.view(numpy_dtype(output.dtype))
+    if shape is None or len(extents) < len(shape):
         return array
     fields = (array[:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (1 << bits) - 1).reshape(-1)
     fields = fields[: math.prod(extents)].astype(np.int16)
     if output.dtype.startswith("i"):
         fields = np.where(fields >= 1 << bits - 1, fields - (1 << bits), fields)
+    if output.dtype.startswith("f"):
+        return fields.astype(np.uint8).view(numpy_dtype(output.dtype)).reshape(extents)
     return fields.astype(numpy_dtype(output.dtype)).reshape(extents)

@@ -117,6 +117,11 @@ class Options:
         python="outputs that are kept as inputs of the next run, output -> input: neither is an input or output of "
         "the network then.",
     )  # fmt: skip
+    string_bytes: int = _option(
+        "Bytes of UTF-8 that an element of an input may take, where inputs are text.", 64, "--string-bytes",
+        kind="count", metavar="N", show_default=True,
+        python="bytes of UTF-8 that an element of an input may take, where inputs are text.",
+    )  # fmt: skip
     keep_inputs: bool = _option(
         "Do not reuse the memory of inputs: run may be repeated on them.", False, "--keep-inputs", kind="flag",
         python="do not reuse the memory of inputs, so that ``run`` may be repeated on them.",

@@ -279,7 +279,7 @@ def test_ops(run: Run) -> None:
     assert rows["Shape"]["status"] == "folded"
     assert rows["CenterCropPad"]["status"] == "expanded"
     assert rows["SequenceAt"]["status"] == rows["Loop"]["status"] == "folded"
-    assert rows["NonZero"]["status"] == "folded"
+    assert rows["NonZero"]["how"] == "nonzero.generic"
     markdown = run("ops", "--markdown").stdout
     table = [line for line in markdown.splitlines() if line.startswith("| ")]
     assert len(table) == len(rows) + 1

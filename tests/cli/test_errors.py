@@ -46,7 +46,7 @@ def missing_dim(folder: Path) -> Path:
 
 
 def string_input(folder: Path) -> Path:
-    node = helper.make_node("Identity", ["x"], ["y"])
+    node = helper.make_node("Shape", ["x"], ["y"])
     return save(folder / "m.onnx", [node], [helper.make_tensor_value_info("x", TensorProto.STRING, [1])])
 
 
@@ -74,7 +74,7 @@ MODELS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "empty": (empty, "empty"),
     "unknown operator": (unknown_operator, "Frobnicate"),
     "missing dim": (missing_dim, "--dim width=N"),
-    "string input": (string_input, "string"),
+    "string input": (string_input, "Shape of string"),
     "cycle": (cyclic, "cycle"),
     "undefined value": (undefined, "'z'"),
     "wrong rank": (wrong_rank, "node 0 'conv' Conv(f32[1,4], f32[1,4])"),

@@ -247,7 +247,7 @@ def test_fixed_extents_have_to_agree() -> None:
 
 
 def test_only_tensors_of_numbers() -> None:
-    for dtype in ("string", "map", "opaque"):
+    for dtype in ("sparse", "map", "opaque"):
         bad = model(RELU)
         bad.graph.outputs[0] = OnnxValue("y", dtype)
         with pytest.raises(CompileError, match=f"output 'y' is of type {dtype}"):

@@ -36,6 +36,13 @@ UNSAMPLED: Mapping[str, Case] = {
         "nodes_truenodeids": (0,), "nodes_trueleafs": (1,), "nodes_falsenodeids": (1,), "nodes_falseleafs": (1,),
         "leaf_weights": np.zeros(2, np.float32), "leaf_targetids": (0, 0), "tree_roots": (0,), "n_targets": 1,
     }),
+    "Unique": Case([PIXELS]),
+    "CategoryMapper": Case([np.ones(2, np.int64)], {"cats_int64s": (1, 2), "cats_strings": ("a", "b")}),
+    "Adagrad": Case([ONE, ZERO.astype(np.int64), *[PIXELS] * 3], {}, outputs=2),
+    "Adam": Case([ONE, ZERO.astype(np.int64), *[PIXELS] * 4], {}, outputs=3),
+    "Momentum": Case([ONE, ZERO.astype(np.int64), *[PIXELS] * 3], {
+        "alpha": 0.5, "beta": 0.5, "norm_coefficient": 0.0, "mode": "standard",
+    }, outputs=2),
     "QLinearReduceMean": Case([np.zeros((2, 3), np.uint8), ONE, ZERO, ONE, ZERO], {}, frozenset(range(1, 5))),
     "QuantizeLinear": Case([PIXELS, ONE, ZERO], {}, frozenset({1, 2})),
     "DequantizeLinear": Case([np.zeros((2, 3), np.uint8), ONE, ZERO], {}, frozenset({1, 2})),

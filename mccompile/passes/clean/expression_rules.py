@@ -160,7 +160,7 @@ _RULES: dict[str, Callable[[ex.Apply], ex.Expr]] = {
     "min": _clip,
     "neg": _involution,
     "not": _involution,
-    **dict.fromkeys(("relu", "abs", "sign", "floor", "ceil", "rne", "round_f16"), _idempotent),
+    **dict.fromkeys(("relu", "abs", "sign", "floor", "ceil", "rne", "round_f16", "round_bf16"), _idempotent),
 }
 
 

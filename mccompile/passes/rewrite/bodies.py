@@ -55,8 +55,11 @@ def reads(e: ex.Expr, index: int) -> int:
     return (isinstance(e, ex.Var) and e.index == index) + sum(reads(a, index) for a in e.args)
 
 
+_DEAR = ("div", "mod", "fmod", "sqrt", "round_f16", "round_bf16")
+
+
 def is_cheap(e: ex.Expr) -> bool:
     """True for arithmetic of a few instructions; library functions and divisions are not cheap."""
-    if isinstance(e, ex.Apply) and (FUNCTIONS[e.fn].ulp or e.fn in ("div", "mod", "fmod", "sqrt", "round_f16")):
+    if isinstance(e, ex.Apply) and (FUNCTIONS[e.fn].ulp or e.fn in _DEAR):
         return False
     return all(is_cheap(a) for a in e.args)

@@ -31,7 +31,7 @@ from tests.support.compose.run import Setting
 from tests.support.conformance.cases import SuiteCase
 from tests.support.opcases import Built, CaseLibrary
 
-SECONDS = 120
+SECONDS = 300
 """What one case may run."""
 
 MOST_FIXED = 8

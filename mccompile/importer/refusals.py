@@ -1,0 +1,28 @@
+"""Operators that are no function of tensors, or none that a network should hold: why, and what to do instead."""
+
+from __future__ import annotations
+
+from mccompile.ir.errors import CompileError
+from mccompile.onnxio import OnnxNode
+
+RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
+
+_REASONS = {
+    **dict.fromkeys(
+        RANDOM,
+        ("draws other numbers in every run", "make its result an input of the network, which whoever calls it fills"),
+    ),
+    "ImageDecoder": ("decodes files of images", "decode them before the network: its input is the image then"),
+    "ai.onnx.preview.training:Gradient": (
+        "asks for derivatives of the network around it", "let the trainer write them as nodes of their own",
+    ),
+}  # fmt: skip
+
+
+def unsupported(node: OnnxNode) -> CompileError:
+    """The error for an operator that nothing here computes."""
+    op = f"{node.domain}:{node.op_type}" if node.domain else node.op_type
+    rule, hint = f"operator {op} is not supported", "`mccompile ops` lists what is"
+    if op in _REASONS:
+        rule, hint = f"{op} {_REASONS[op][0]}", _REASONS[op][1]
+    return CompileError(rule, where=f"node {node.index} {node.name!r}", hint=hint)

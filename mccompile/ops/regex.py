@@ -1,0 +1,286 @@
+r"""Regular expressions as deterministic automata over the bytes of UTF-8: one table look-up for each byte of a text.
+
+    a+b     states 0, {0: after a, 1: after b}:  0 -a-> 1,  1 -a-> 1,  1 -b-> 2, which accepts
+
+The expression becomes a graph of places, joined by ranges of bytes, or by nothing at all where a condition holds (^,
+$, \b). A state of the automaton is the set of places where a text so far may have come to, and what kind of byte it
+ended with. The syntax is Python's as far as it is also that of RE2, which ONNX asks for; \w, \d, \s and \b know
+ASCII.
+
+>>> automaton(r"a+b").matches(b"aaab"), automaton(r"a+b").matches(b"ba")
+(True, False)
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mccompile.ir.scalar import Array
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from re import _constants as sre  # type: ignore[attr-defined]
+    from re import _parser as parser  # type: ignore[attr-defined]
+
+MOST_STATES = 2000
+MOST_PLACES = 20_000
+_LAST = 0x10FFFF
+
+Range = tuple[int, int]
+_WORD: list[Range] = [(48, 57), (65, 90), (95, 95), (97, 122)]
+_CATEGORIES = {
+    sre.CATEGORY_DIGIT: [(48, 57)], sre.CATEGORY_SPACE: [(9, 13), (32, 32)], sre.CATEGORY_WORD: _WORD,
+}  # fmt: skip
+_OPPOSITES = {
+    sre.CATEGORY_NOT_DIGIT: sre.CATEGORY_DIGIT, sre.CATEGORY_NOT_SPACE: sre.CATEGORY_SPACE,
+    sre.CATEGORY_NOT_WORD: sre.CATEGORY_WORD,
+}  # fmt: skip
+
+START, OTHER, WORD, END = 0, 1, 2, 3
+"""What lies on one side of a place: the begin of the text, a byte that is no part of a word, one that is, the end."""
+_CONDITIONS = {
+    sre.AT_BEGINNING: lambda before, after: before == START,
+    sre.AT_BEGINNING_STRING: lambda before, after: before == START,
+    sre.AT_END: lambda before, after: after == END,
+    sre.AT_END_STRING: lambda before, after: after == END,
+    sre.AT_BOUNDARY: lambda before, after: (before == WORD) != (after == WORD),
+    sre.AT_NON_BOUNDARY: lambda before, after: (before == WORD) == (after == WORD),
+}
+
+
+class RegexError(ValueError):
+    """An expression that no automaton is made of: why."""
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """``classes`` u8[256] of bytes that no state tells apart; ``steps`` i32[states, classes], the next state, -1
+    where nothing can match any more; ``accepts``: whether a text may end in a state. The first state is 0."""
+
+    classes: Array
+    steps: Array
+    accepts: Array
+
+    def matches(self, text: bytes) -> bool:
+        """Whether the whole text is one of the expression."""
+        state = 0
+        for byte in text:
+            state = int(self.steps[state, self.classes[byte]])
+            if state < 0:
+                return False
+        return bool(self.accepts[state])
+
+
+@dataclass
+class _Graph:
+    """Places, and the joints from each: by a range of bytes, or by nothing under a condition (None: always)."""
+
+    by_bytes: list[list[tuple[Range, int]]] = field(default_factory=list)
+    free: list[list[tuple[Any, int]]] = field(default_factory=list)
+
+    def place(self) -> int:
+        if len(self.free) >= MOST_PLACES:
+            raise RegexError(f"it has more than {MOST_PLACES} places")
+        self.by_bytes.append([])
+        self.free.append([])
+        return len(self.free) - 1
+
+    def reached(self, places: frozenset[int], before: int, after: int) -> set[int]:
+        """All places that are joined by nothing, between bytes of two kinds."""
+        seen, pending = set(places), list(places)
+        while pending:
+            for condition, to in self.free[pending.pop()]:
+                if to not in seen and (condition is None or _CONDITIONS[condition](before, after)):
+                    seen.add(to)
+                    pending.append(to)
+        return seen
+
+
+def automaton(pattern: str) -> Automaton:
+    """The automaton of an expression, for whole texts. Raises RegexError."""
+    try:
+        parsed = parser.parse(pattern, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as e:
+        raise RegexError(str(e)) from e
+    if parsed.state.flags & (re.IGNORECASE | re.MULTILINE | re.LOCALE | re.VERBOSE):
+        raise RegexError("flags within an expression are not supported, but for (?s)")
+    graph = _Graph()
+    start = graph.place()
+    end = _sequence(graph, parsed, start, bool(parsed.state.flags & re.DOTALL))
+    return _determined(graph, start, end)
+
+
+# -- the graph ---------------------------------------------------------------------------------------------
+def _sequence(g: _Graph, parsed: Any, at: int, dot_all: bool) -> int:
+    for op, argument in parsed:
+        at = _part(g, op, argument, at, dot_all)
+    return at
+
+
+def _part(g: _Graph, op: Any, argument: Any, at: int, dot_all: bool) -> int:
+    """The place behind one part of an expression that begins at a place."""
+    if op in (sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY):
+        return _characters(g, _ranges(op, argument, dot_all), at)
+    if op is sre.AT:
+        end = g.place()
+        g.free[at].append((argument, end))
+        return end
+    if op is sre.SUBPATTERN:
+        _, added, dropped, inner = argument
+        if added or dropped:
+            raise RegexError("flags of a group are not supported")
+        return _sequence(g, inner, at, dot_all)
+    if op is sre.BRANCH:
+        end = g.place()
+        for inner in argument[1]:
+            g.free[_sequence(g, inner, at, dot_all)].append((None, end))
+        return end
+    if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):  # which of them counts for what a group finds, not for whether it does
+        low, high, inner = argument
+        return _repeated(g, low, high, inner, at, dot_all)
+    raise RegexError(f"{str(op).lower()} is not supported: no automaton tells it")
+
+
+def _repeated(g: _Graph, low: int, high: int, inner: Any, at: int, dot_all: bool) -> int:
+    for _ in range(low):
+        at = _sequence(g, inner, at, dot_all)
+    end = g.place()
+    g.free[at].append((None, end))
+    if high is sre.MAXREPEAT:
+        again = g.place()
+        g.free[at].append((None, again))
+        last = _sequence(g, inner, again, dot_all)
+        g.free[last] += [(None, again), (None, end)]
+        return end
+    for _ in range(high - low):
+        at = _sequence(g, inner, at, dot_all)
+        g.free[at].append((None, end))
+    return end
+
+
+def _ranges(op: Any, argument: Any, dot_all: bool) -> list[Range]:
+    """The characters that a part takes."""
+    if op is sre.LITERAL:
+        return [(argument, argument)]
+    if op is sre.NOT_LITERAL:
+        return _others([(argument, argument)])
+    if op is sre.ANY:
+        return [(0, _LAST)] if dot_all else _others([(10, 10)])
+    found: list[Range] = []
+    for kind, what in argument:
+        if kind is sre.LITERAL:
+            found.append((what, what))
+        elif kind is sre.RANGE:
+            found.append(what)
+        elif kind is sre.CATEGORY:
+            found += _CATEGORIES[what] if what in _CATEGORIES else _others(_CATEGORIES[_OPPOSITES[what]])
+    return _others(found) if argument[0][0] is sre.NEGATE else found
+
+
+def _others(ranges: list[Range]) -> list[Range]:
+    """All characters but those of ranges."""
+    found, next_ = [], 0
+    for low, high in sorted(ranges):
+        if low > next_:
+            found.append((next_, low - 1))
+        next_ = max(next_, high + 1)
+    return [*found, (next_, _LAST)] if next_ <= _LAST else found
+
+
+def _characters(g: _Graph, ranges: list[Range], at: int) -> int:
+    end = g.place()
+    for low, high in ranges:
+        for sequence in _utf8(low, high):
+            here = at
+            for byte in sequence[:-1]:
+                to = g.place()
+                g.by_bytes[here].append((byte, to))
+                here = to
+            g.by_bytes[here].append((sequence[-1], end))
+    return end
+
+
+def _utf8(low: int, high: int) -> Iterator[list[Range]]:
+    """Ranges of bytes, one after the other, that the characters of a range are made of.
+
+    Characters of one length whose leading bytes are equal differ in their last ones; a range is cut until that is
+    all: U+007F to U+0081 is [7f] and [c2][80-81].
+
+    >>> list(_utf8(0x7F, 0x81))
+    [[(127, 127)], [(194, 194), (128, 129)]]
+    """
+    for last in (0x7F, 0x7FF, 0xFFFF):
+        if low <= last < high:
+            yield from _utf8(low, last)
+            yield from _utf8(last + 1, high)
+            return
+    if low <= 0xDFFF and high >= 0xD800:  # halves of pairs, which UTF-8 has not
+        if low < 0xD800:
+            yield from _utf8(low, 0xD7FF)
+        if high > 0xDFFF:
+            yield from _utf8(0xE000, high)
+        return
+    if high > 0x7F:
+        for bits in (6, 12, 18):
+            mask = (1 << bits) - 1
+            if low & ~mask == high & ~mask:
+                break
+            if low & mask:
+                yield from _utf8(low, low | mask)
+                yield from _utf8((low | mask) + 1, high)
+                return
+            if high & mask != mask:
+                yield from _utf8(low, (high & ~mask) - 1)
+                yield from _utf8(high & ~mask, high)
+                return
+    yield list(zip(chr(low).encode(), chr(high).encode(), strict=True))
+
+
+# -- the automaton -----------------------------------------------------------------------------------------
+def _determined(g: _Graph, start: int, end: int) -> Automaton:
+    """States by the places that may be reached, as they are found."""
+    classes = _classes(g)
+    samples = [int(np.flatnonzero(classes == c)[0]) for c in range(int(classes.max()) + 1)]
+    numbers: dict[tuple[frozenset[int], int], int] = {(frozenset({start}), START): 0}
+    steps: list[list[int]] = []
+    accepts: list[bool] = []
+    pending = list(numbers)
+    while pending:
+        places, before = pending.pop(0)
+        accepts.append(end in g.reached(places, before, END))
+        row = []
+        for byte in samples:
+            kind = _kind(byte)
+            here = g.reached(places, before, kind)
+            after = frozenset(to for p in here for (low, high), to in g.by_bytes[p] if low <= byte <= high)
+            key = after, kind
+            if after and key not in numbers:
+                if len(numbers) >= MOST_STATES:
+                    raise RegexError(f"its automaton has more than {MOST_STATES} states")
+                numbers[key] = len(numbers)
+                pending.append(key)
+            row.append(numbers[key] if after else -1)
+        steps.append(row)
+    return Automaton(classes, np.array(steps, np.int32), np.array(accepts))
+
+
+def _kind(byte: int) -> int:
+    return WORD if any(low <= byte <= high for low, high in _WORD) else OTHER
+
+
+def _classes(g: _Graph) -> Array:
+    """A number for each byte, equal for those that all ranges take, or leave, together."""
+    cuts = {0, 256}
+    for low, high in [r for joints in g.by_bytes for r, _ in joints] + _WORD:
+        cuts |= {low, high + 1}
+    ends = sorted(cuts)
+    classes = np.zeros(256, np.uint8)
+    for number, low in enumerate(ends[:-1]):
+        classes[low : ends[number + 1]] = number
+    return classes

@@ -1,0 +1,163 @@
+"""Operators on text, against onnxruntime and Python: drawn texts, with what UTF-8 and capacity make hard."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from mccompile import backend
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ops.regex import RegexError, automaton
+from mccompile.ops.text import decoded, encoded
+from tests.support.judge import plain_session
+
+WORDS = ["", "a", "on", "off", "On", "OFF", "wörter", "日本", "the", "The", " a  b ", "x-y--z", "-", "a b c", "𝄞"]
+
+
+def _draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.array(WORDS, dtype=object)[rng.integers(0, len(WORDS), shape)]
+
+
+def _both(node: Any, inputs: list[Any], **options: Any) -> tuple[list[Any], list[Any]]:
+    """What the generated C gives, and onnxruntime."""
+    opset = {"": 20, "ai.onnx.ml": 4}
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in zip(node.input, inputs, strict=True)
+    ]
+    outputs = [helper.make_tensor_value_info(n, t, None) for n, t in options.pop("outputs")]
+    model = helper.make_model(
+        helper.make_graph([node], "g", infos, outputs),
+        opset_imports=[helper.make_opsetid(d, v) for d, v in opset.items()], ir_version=9,
+    )  # fmt: skip
+    wanted = plain_session(model.SerializeToString()).run(None, dict(zip(node.input, inputs, strict=True)))
+    return list(backend.run_model(model, inputs, target="generic", **options)), wanted
+
+
+def _agree(node: Any, inputs: list[Any], *outputs: tuple[str, int], **options: Any) -> None:
+    got, wanted = _both(node, inputs, outputs=outputs, **options)
+    for mine, theirs in zip(got, wanted, strict=True):
+        assert mine.shape == theirs.shape
+        assert mine.tolist() == theirs.tolist()
+
+
+def test_text_is_stored_and_read_back() -> None:
+    x = np.array([["", "on"], ["日本", "wörter"]], dtype=object)
+    assert encoded(x).shape == (2, 2, 7)
+    assert decoded(encoded(x, 9)).tolist() == x.tolist()
+    with pytest.raises(UsageError, match="--string-bytes 7"):
+        encoded(x, 6)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(3))
+def test_texts_are_joined_and_compared(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = _draw(rng, (3, 4)), _draw(rng, [(3, 4), (4,), (3, 1)][seed])
+    _agree(helper.make_node("StringConcat", ["a", "b"], ["y"]), [a, b], ("y", TensorProto.STRING))
+    _agree(helper.make_node("Equal", ["a", "b"], ["y"]), [a, b], ("y", TensorProto.BOOL))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("delimiter", "splits"), [("-", None), ("--", None), ("", None), ("-", 1), ("", 2), ("", 0)])
+def test_texts_are_split(delimiter: str, splits: int | None) -> None:
+    x = _draw(np.random.default_rng(5), (2, 6))
+    attrs = {} if splits is None else {"maxsplit": splits}
+    node = helper.make_node("StringSplit", ["x"], ["y", "z"], delimiter=delimiter, **attrs)
+    got, _ = backend.run_model(_model(node, x), [x], target="generic", string_bytes=12), None
+    rows = [(s.split(delimiter or None, -1 if splits is None else splits)) for s in x.reshape(-1)]
+    longest = max(map(len, rows))
+    wanted = np.array([row + [""] * (longest - len(row)) for row in rows], dtype=object).reshape(2, 6, longest)
+    assert got[0].tolist() == wanted.tolist()
+    assert got[1].tolist() == np.array(list(map(len, rows))).reshape(2, 6).tolist()
+
+
+def _model(node: Any, x: np.ndarray[Any, Any]) -> Any:
+    info = helper.make_tensor_value_info("x", TensorProto.STRING, x.shape)
+    outputs = [helper.make_tensor_value_info("y", TensorProto.STRING, None)]
+    outputs += [helper.make_tensor_value_info("z", TensorProto.INT64, None)] * (len(node.output) - 1)
+    graph = helper.make_graph([node], "g", [info], outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("action", ["NONE", "LOWER", "UPPER"])
+@pytest.mark.parametrize("sensitive", [0, 1])
+def test_stop_words_are_left_out(action: str, sensitive: int) -> None:
+    rng = np.random.default_rng(sensitive)
+    node = helper.make_node(
+        "StringNormalizer", ["x"], ["y"], case_change_action=action, is_case_sensitive=sensitive,
+        stopwords=["the", "off"], locale="C",
+    )  # fmt: skip
+    ascii_only = np.array([w for w in WORDS if w.isascii()], dtype=object)
+    for x in (ascii_only[rng.integers(0, len(ascii_only), (1, 7))], np.array(["the", "off"], dtype=object)):
+        _agree(node, [x], ("y", TensorProto.STRING))
+
+
+@pytest.mark.thorough
+def test_labels_are_found_and_taken() -> None:
+    x = np.array([["b", "x"], ["a", ""]], dtype=object)
+    for values, kind in (
+        ({"values_int64s": [5, 6, 7], "default_int64": 9}, TensorProto.INT64),
+        ({"values_strings": ["five", "six", "日"], "default_string": "none"}, TensorProto.STRING),
+        ({"values_floats": [0.5, 0.25, 1.0]}, TensorProto.FLOAT),
+    ):
+        node = helper.make_node(
+            "LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_strings=["b", "a", "c"], **values
+        )
+        _agree(node, [x], ("y", kind))
+    node = helper.make_node(
+        "LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_int64s=[3, 1], values_strings=["three", "one"]
+    )
+    _agree(node, [np.array([1, 2, 3])], ("y", TensorProto.STRING))
+
+
+@pytest.mark.thorough
+def test_grams_of_text_are_counted() -> None:
+    x = np.array(["a", "b", "a", "b", "日", "a", "x"], dtype=object)
+    node = helper.make_node(
+        "TfIdfVectorizer", ["x"], ["y"], min_gram_length=1, max_gram_length=2, max_skip_count=1, mode="TFIDF",
+        ngram_counts=[0, 3], ngram_indexes=[2, 0, 1, 3, 4], pool_strings=["b", "a", "日", "a", "b", "b", "日"],
+        weights=[1.0, 2.0, 3.0, 4.0, 5.0],
+    )  # fmt: skip
+    _agree(node, [x], ("y", TensorProto.FLOAT))
+
+
+PATTERNS = (
+    r"www\.[\w.-]+\.\bcom\b", r"(\W|^)[\w.\-]{0,25}@(yahoo|gmail)\.com(\W|$)", r"(a|b)*?c{2,3}", r"[^a-c]+",
+    r".*é.", r"\d+(\.\d+)?", r"[ä-ü]*", r"", r"(?s).",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_automata_match_what_python_does(pattern: str) -> None:
+    rng = np.random.default_rng(1)
+    machine, wanted = automaton(pattern), re.compile(pattern, re.ASCII)
+    texts = ["".join(rng.choice(list("abc.@éü日𝄞 1-_\n"), rng.integers(0, 7))) for _ in range(300)]
+    for text in [*texts, "www.google.com", "www.bbc.co.uk", ".a@yahoo.com ", "ccc", "3.14", "日é𝄞"]:
+        assert machine.matches(text.encode()) == bool(wanted.fullmatch(text)), text
+
+
+@pytest.mark.parametrize("pattern", [r"(a)\1", r"a(?=b)", r"(", r"(?i)a", r"[ab]*a[ab]{12}c"])
+def test_what_is_no_automaton_is_refused(pattern: str) -> None:
+    with pytest.raises(RegexError):
+        automaton(pattern)
+
+
+@pytest.mark.thorough
+def test_generated_automata_match() -> None:
+    x = np.array(["", "caé.", "é", "a\nb", "日é𝄞", "é" * 10], dtype=object)
+    for pattern in PATTERNS[4:]:
+        node = helper.make_node("RegexFullMatch", ["x"], ["y"], pattern=pattern)
+        (y,) = backend.run_node(node, [x], target="generic", string_bytes=20, opset_version=20)
+        assert y.tolist() == [bool(re.fullmatch(pattern, text, re.ASCII)) for text in x]
+
+
+def test_what_does_not_take_text_is_refused() -> None:
+    x = np.array(["a"], dtype=object)
+    with pytest.raises(CompileError, match="Transpose of string"):
+        backend.run_node(helper.make_node("Transpose", ["x"], ["y"]), [x], target="generic")

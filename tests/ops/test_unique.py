@@ -1,0 +1,39 @@
+"""Unique against onnxruntime: drawn rows that are alike, NaN and zeros of both signs, with and without an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from mccompile import backend
+from tests.support.judge import plain_session
+
+OUTPUTS = ["y", "first", "places", "times"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("seed", "target"), [(0, "generic"), (1, "generic"), (2, "native"), (3, "generic")])
+def test_what_differs_is_found(seed: int, target: str) -> None:
+    rng = np.random.default_rng(seed)
+    kind = [(TensorProto.FLOAT, np.float32), (TensorProto.INT64, np.int64)][seed % 2]
+    for axis in (None, 0, 1, -1):
+        x = rng.integers(-1, 2, (rng.integers(1, 6), 3, 2)).astype(kind[1])
+        attrs = {"sorted": int(rng.integers(0, 2))} | ({} if axis is None else {"axis": axis})
+        node = helper.make_node("Unique", ["x"], OUTPUTS, **attrs)
+        kinds = [kind[0], *[TensorProto.INT64] * 3]
+        outputs = [helper.make_tensor_value_info(n, t, None) for n, t in zip(OUTPUTS, kinds, strict=True)]
+        info = helper.make_tensor_value_info("x", kind[0], x.shape)
+        model = helper.make_model(
+            helper.make_graph([node], "g", [info], outputs), opset_imports=[helper.make_opsetid("", 20)], ir_version=9
+        )
+        got = backend.run_model(model, [x], target=target)
+        for mine, wanted in zip(got, plain_session(model.SerializeToString()).run(None, {"x": x}), strict=True):
+            np.testing.assert_array_equal(mine, wanted)
+
+
+def test_nan_comes_last_and_is_one() -> None:
+    x = np.array([np.nan, 1, -0.0, np.nan, 0.0], np.float32)
+    y, first, places, times = backend.run_node(helper.make_node("Unique", ["x"], OUTPUTS), [x], target="generic")
+    np.testing.assert_array_equal(y, np.array([0, 1, np.nan], np.float32))
+    assert (first.tolist(), places.tolist(), times.tolist()) == ([2, 1, 0], [2, 1, 0, 2, 0], [2, 1, 2])
