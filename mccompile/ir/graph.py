@@ -98,7 +98,8 @@ class Node:
     @property
     def varies(self) -> bool:
         """Whether an extent of its operands or results, or another number, is known at run time only."""
-        return varies(self.numbers())
+        values = (*self.operands, *self.extras, *self.results)
+        return varies(self.op.numbers) or bool(self.op.varying) or any(v is not None and v.type.varies for v in values)
 
     def numbers(self) -> list[int]:
         """The extents of its operands and results, and the numbers that its kernel may be given."""
@@ -296,6 +297,8 @@ class Graph:
 
     def counted(self, node: Node) -> list[str]:
         """The symbols of extents that a node depends on and does not count itself."""
+        if not node.varies:
+            return []
         return [s for s in self._counted(node.numbers()) if self.counts[s] not in node.results]
 
     def _counted(self, numbers: Iterable[int]) -> list[str]:

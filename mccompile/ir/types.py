@@ -185,7 +185,7 @@ class TensorType:
     def linear(self) -> bool:
         return is_linear(self.factors)
 
-    @property
+    @functools.cached_property
     def varies(self) -> bool:
         """Whether an extent is known at run time only."""
         return varies(self.shape)

@@ -5,8 +5,8 @@ that is nearest to all r[i, j] = p[i] / (p[i] + p[j]), by turns over its element
 
 Three classes, of which 0 wins with 0.8 against 1 and against 2, and these are even:
 
->>> PairwiseCoupling(3).evaluate(np.float32([[0.8, 0.8, 0.5]]))[0].round(1).tolist()
-[[0.7, 0.2, 0.2]]
+>>> [f"{p:.2f}" for p in PairwiseCoupling(3).evaluate(np.float32([[0.8, 0.8, 0.5]]))[0][0]]
+['0.66', '0.17', '0.17']
 """
 
 from __future__ import annotations
