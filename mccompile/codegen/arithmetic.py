@@ -6,6 +6,7 @@ total(scaled("b", 784), scaled("0", 12), scaled("ow * 2", 1), -3)   is   "b * 78
 from __future__ import annotations
 
 from mccompile.codegen.code import Code, code, opened, wrapped
+from mccompile.ir.dims import Dim
 
 
 def scaled(text: str | int, factor: str | int) -> Code:
@@ -41,7 +42,9 @@ def whole(value: int) -> Code:
 
 
 def number(text: str | int) -> int | None:
-    """The whole number that a text is; None if it is an expression."""
+    """The whole number that a text is; None if it is an expression, as an extent known at run time only is."""
+    if isinstance(text, Dim):
+        return None
     if isinstance(text, int):
         return text
     return int(text) if text.removeprefix("-").isdecimal() else None

@@ -16,7 +16,7 @@ from mccompile.codegen.c_expr import Emitter, instead, literal, unread
 from mccompile.codegen.code import Code, closed, code, opened, wrapped
 from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import bound
+from mccompile.ir.dims import Dim, UndecidedError, bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.op import Op
@@ -58,6 +58,10 @@ class BoundView:
         """The extents as compile-time numbers, for decisions: bounds where they vary. Print extents with `e`."""
         return tuple(map(bound, self.view.shape))
 
+    def extent(self, axis: int) -> int:
+        """The extent of an axis to count with: what is made of one that varies is printed as C of its symbols."""
+        return self.view.shape[axis]
+
     @property
     def dense(self) -> bool:
         """Whether neighbours on the last axis lie side by side."""
@@ -84,11 +88,14 @@ class BoundView:
         return self.s([f.axis for f in self.view.factors].index(axis))
 
     def _number(self, name: str, value: int) -> str:
-        return self.uses.number(name) if name in self.args else str(value)
+        if name in self.args:
+            return self.uses.number(name)
+        return wrapped(value) if isinstance(value, Dim) else str(value)
 
     def known(self, axis: int) -> int | None:
         """The extent of an axis, for decisions; None if a C parameter says it."""
-        return None if f"{self.name}_e{axis}" in self.args else self.view.shape[axis]
+        extent = self.view.shape[axis]
+        return None if f"{self.name}_e{axis}" in self.args or isinstance(extent, Dim) else extent
 
     def coordinate(self, axis: int, name: str) -> str:
         """The loop variable of an axis: ``name``, or "0" where the axis is known to have extent 1."""
@@ -254,9 +261,11 @@ class KernelContext:
 
     def number(self, i: int, dtype: DType = I32) -> Code:
         """Number ``i`` of the operator (`Op.numbers`), as printed."""
-        name = f"n{i}"
+        name, value = f"n{i}", self.op.numbers[i]
+        if isinstance(value, Dim) and name not in self.call.args:
+            return opened(f"({dtype.c}){wrapped(value)}") if dtype.is_float else wrapped(value)
         if name not in self.call.args:
-            return self.literal(self.op.numbers[i], dtype)
+            return self.literal(value, dtype)
         return code(self.uses.number(name))
 
     def load(self, i: int, *coordinates: str | int) -> Code:
@@ -404,6 +413,14 @@ class KernelContext:
         return Segment(start, stop, size)
 
     @staticmethod
+    def beyond(last: int, extent: int) -> bool:
+        """Whether a coordinate lies behind an axis, or may."""
+        try:
+            return last >= extent
+        except UndecidedError:
+            return True
+
+    @staticmethod
     def named(*coordinates: str) -> list[str]:
         """Those coordinates that are variables: the others are known to be 0."""
         return [c for c in coordinates if c != "0"]
@@ -441,6 +458,8 @@ class KernelContext:
         return replace(found, at=found.declared or found.at, declared="")  # a name might be left unused
 
     def literal(self, value: float, dtype: DType) -> Code:
+        if isinstance(value, Dim):
+            return opened(f"({dtype.c}){wrapped(value)}")
         return self.uses.say(literal(value, dtype))
 
     wide: ClassVar[DType] = I32

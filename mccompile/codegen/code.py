@@ -15,6 +15,8 @@ from __future__ import annotations
 import functools
 from enum import IntEnum
 
+from mccompile.ir.dims import Dim, text
+
 
 class Bond(IntEnum):
     """How closely the parts of an expression hold together."""
@@ -42,11 +44,23 @@ class Code(str):
         return made
 
 
-def code(text: str | int) -> Code:
-    """What has been put together by this module as it is; of a plain string, whether it is a word or a number."""
-    if isinstance(text, Code):
-        return text
-    plain = str(text)
+def extent_name(symbol: str) -> str:
+    """The C parameter of kernels, and the field of a network's struct, that hold a symbol of extents."""
+    return f"dim_{symbol}"
+
+
+def code(expression: str | int) -> Code:
+    """What has been put together by this module as it is; of a plain string, whether it is a word or a number.
+
+    An extent that is known at run time only is the expression of its symbols:
+
+    >>> from mccompile.ir.dims import symbol
+    >>> code(symbol("n", 1, 9) // 4 * 4)
+    '4 * (dim_n / 4)'
+    """
+    if isinstance(expression, Code):
+        return expression
+    plain = text(expression, extent_name, c_code=True) if isinstance(expression, Dim) else str(expression)
     word = plain.isidentifier() or plain.isdecimal()
     return Code(plain, Bond.WORD if word else Bond.OPEN)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from mccompile.codegen.code import extent_name
 from mccompile.ir.dims import Dim, ranges, symbols, text
 from mccompile.ir.kernel import KernelModule
 from mccompile.ir.state import growth
@@ -37,7 +38,7 @@ class GivenExtent:
 
     @property
     def field(self) -> str:
-        return f"dim_{self.name}"
+        return extent_name(self.name)
 
     @property
     def wrong(self) -> str:

@@ -6,6 +6,7 @@ On microcontrollers, and where code is to be small, so do calls whose texts diff
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,12 +14,14 @@ from itertools import chain, islice
 
 from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
 from mccompile.codegen.c_expr import literal
+from mccompile.codegen.code import extent_name
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.scaled import scaled_channels
-from mccompile.codegen.shared_numbers import Joined, form_of, joined
+from mccompile.codegen.shared_numbers import Joined, form_of, joined, with_parameters
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
+from mccompile.ir.dims import Symbol, polynomial, symbols
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, View, number_names, whole
 from mccompile.ir.program import Program
@@ -111,6 +114,22 @@ def _fill(step: Fill, external: bool) -> Rendered:
     return Rendered(head, text, frozenset(view.uses.names))
 
 
+def _with_extents(made: Rendered, call: Call) -> Rendered:
+    """The kernel with the symbols of extents that its text mentions as C parameters, of all functions that need them.
+    """
+    names = [extent_name(s.name) for s in _mentioned(made.text, call)]
+    if not names:
+        return made
+    params = ", ".join([made.head.params, *(f"int32_t {n}" for n in names)])
+    return replace(made, head=replace(made.head, params=params), text=with_parameters(made.text, names))
+
+
+def _mentioned(text: str, call: Call) -> list[Symbol]:
+    """The symbols that the numbers of a call depend on, as far as a text mentions them."""
+    found = symbols(*number_names(call).values())
+    return [s for s in found if re.search(rf"\b{extent_name(s.name)}\b", text)]
+
+
 def kernel_text(context: KernelContext, target: Target) -> str:
     """What the template of a call prints, `KERNEL_NAME` in place of its name."""
     family, variant = context.call.kernel.split(".")
@@ -132,7 +151,8 @@ def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> 
     if context.declared is None:
         raise InternalError(f"{step.kernel} has no head")
     tables = tuple(sorted(context.uses.tables.items()))
-    return context, Rendered(context.declared, text, frozenset(context.uses.names), tables)
+    made = Rendered(context.declared, text, frozenset(context.uses.names), tables)
+    return context, _with_extents(made, step)
 
 
 @dataclass(frozen=True)
@@ -159,7 +179,12 @@ def _rendered(step: Call | Fill, plain: frozenset[int], target: Target, external
     pointers = (*(v for _, v in context.pointers()), *scratch)
     values = number_names(context.call)
     numbers = tuple(values[a] for a in context.call.args)
-    return _Step(context.call, made, pointers, numbers, context.plain)
+    return _Step(context.call, made, pointers, (*numbers, *_extents(made, step)), context.plain)
+
+
+def _extents(made: Rendered, call: Call) -> tuple[int, ...]:
+    """The symbols that a kernel is given, as extents."""
+    return tuple(polynomial({(s,): 1}) for s in _mentioned(made.text, call))
 
 
 def _kind(s: _Step) -> object:

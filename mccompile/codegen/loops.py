@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mccompile.codegen.arithmetic import scaled, total
-from mccompile.codegen.code import Bond
+from mccompile.codegen.code import Bond, bare
+from mccompile.ir.dims import Dim
 from mccompile.kernels.model.tiles import Segment
 
 Caller = Callable[[], str]
@@ -27,7 +28,7 @@ def loop(name: str, extent: str | int, caller: Caller) -> str:
 def nest(names: Sequence[str], extents: Sequence[str | int], caller: Caller) -> str:
     """What is called, for each of ``names`` below its extent; those that are "0" have no loop."""
     looped = [(n, e) for n, e in zip(names, extents, strict=True) if n != "0"]
-    begins = [f"for (int32_t {n} = 0; {n} < {e}; ++{n}) {{" for n, e in looped]
+    begins = [f"for (int32_t {n} = 0; {n} < {bare(e)}; ++{n}) {{" for n, e in looped]
     return "\n".join([*begins, caller().strip(), *("}" for _ in looped)]) + "\n"
 
 
@@ -37,7 +38,9 @@ def tiles(name: str, segment: Segment, caller: Caller, shift: str = "0") -> str:
     body = caller().strip()
     if name == "0":
         return body + "\n"
-    if segment.start + segment.size >= segment.stop:
+    if isinstance(segment.size, Dim):
+        return f"if ({start} < {stop}) {{\nconst int32_t {name} = {start};\n{body}\n}}\n"
+    if not isinstance(segment.stop, Dim) and segment.start + segment.size >= segment.stop:
         return f"{{\nconst int32_t {name} = {start};\n{body}\n}}\n"
     return f"for (int32_t {name} = {start}; {name} < {stop}; {name} += {segment.size}) {{\n{body}\n}}\n"
 

@@ -82,7 +82,7 @@ def joined(forms: Sequence[Form]) -> Joined:
     said = [_said(values, own, prefix) for values in zip(*(f.numbers for f in forms), strict=True)]
     text = "".join(p + s for p, s in zip(pieces, (*said, ""), strict=True))
     names = tuple(f"{prefix}{i}" for i in range(len(own)))
-    return Joined(_with_parameters(text, names), names, tuple(zip(*own, strict=True)) or ((),) * len(forms))
+    return Joined(with_parameters(text, names), names, tuple(zip(*own, strict=True)) or ((),) * len(forms))
 
 
 _PREFIXES = ("n", "number", "numeral")
@@ -134,8 +134,8 @@ def _mentions(text: str) -> Iterator[_Mention]:
         yield _Mention(m[0], m.start(), end, re.match(r"\)\s*\{", text[end:]) is not None)
 
 
-def _with_parameters(text: str, names: Sequence[str]) -> str:
-    """The text with its functions given the numbers they mention, the kernel itself all."""
+def with_parameters(text: str, names: Sequence[str]) -> str:
+    """The text of a kernel with its functions given the numbers they mention, the kernel itself all."""
     if not names:
         return text
     mentions = list(_mentions(text))

@@ -13,6 +13,7 @@ from mccompile._data import data_dir
 from mccompile.codegen.code import bare, closed, wrapped
 from mccompile.codegen.uses import requests_of_names
 from mccompile.codegen.wrapping import wrapped_line, wrapped_text
+from mccompile.ir.dims import Dim, bound
 
 _NO_CODE = re.compile(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"')
 """Comments and strings."""
@@ -63,6 +64,11 @@ class _Loader(jinja2.FileSystemLoader):
         return source if template.startswith(_PLAIN) else requests_of_names(source), path, current
 
 
+def _printed(value: object) -> object:
+    """An extent that is known at run time only as C that may stand next to any operator."""
+    return wrapped(value) if isinstance(value, Dim) else value
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """Templates as C with ``//%`` control lines; an undefined variable is an error."""
@@ -74,10 +80,12 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
         extensions=["jinja2.ext.do"],
+        finalize=_printed,
     )
     made.filters["bare"] = bare
     made.filters["closed"] = closed
     made.filters["wrapped"] = wrapped
+    made.filters["bound"] = bound
     made.filters["product"] = math.prod
     return made
 

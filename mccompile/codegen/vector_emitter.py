@@ -13,9 +13,13 @@ from mccompile.codegen.c_expr import Emitter, literal
 from mccompile.codegen.code import Code, bare, wrapped
 from mccompile.codegen.uses import PLACES, Uses
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import Dim
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import F32, I32, DType
 from mccompile.ir.vector import V, is_narrow, kind_of
+
+Width = int | Code
+"""How many lanes of a vector are meant: a number, or C for what is known at run time only, and less than all."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,12 @@ class Primitives:
     def set(self, element: str) -> Code:
         return self.uses.say(self.vector.set("{0}"), element)
 
-    def load(self, pointer: str, count: int, step: int = 1, memory: DType | None = None) -> Code:
-        return self.uses.say(self.vector.load("{0}", count, step, memory), pointer)
+    def load(self, pointer: str, count: Width, step: int = 1, memory: DType | None = None) -> Code:
+        apart = wrapped(step) if isinstance(step, Dim) else step
+        return self.uses.say(self.vector.load("{0}", count, apart, memory), pointer)
 
     def store(
-        self, pointer: str, value: str, count: int, memory: DType | None = None, pieces: bool = False
+        self, pointer: str, value: str, count: Width, memory: DType | None = None, pieces: bool = False
     ) -> str:
         return self.uses.say(self.vector.store("{0}", "{1}", count, memory, pieces), pointer, value)
 
@@ -46,7 +51,7 @@ class Primitives:
     def rounded(self, value: str, target: DType, zero: int, known: bool = False) -> Code:
         return self.uses.say(self.vector.rounded("{0}", target, zero, known), value)
 
-    def saturated(self, pointer: str, value: str, zero: int, count: int, target: DType) -> str:
+    def saturated(self, pointer: str, value: str, zero: int, count: Width, target: DType) -> str:
         return self.uses.say(self.vector.saturated("{0}", "{1}", zero, count, target), pointer, value)
 
     def whole(self, value: str) -> Code:

@@ -12,13 +12,14 @@ from mccompile.codegen.c_expr import instead, unread
 from mccompile.codegen.code import Code, closed, code, wrapped
 from mccompile.codegen.moves import Moves, moves
 from mccompile.codegen.packs import Final, Part, packed, packs
-from mccompile.codegen.vector_emitter import Primitives, VectorEmitter, rounding
+from mccompile.codegen.vector_emitter import Primitives, VectorEmitter, Width, rounding
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import Dim, varies
 from mccompile.ir.kernel import View
 from mccompile.ir.types import F32, DType
 from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
-from mccompile.kernels.model.tiles import Segment, fits, narrow, segments
+from mccompile.kernels.model.tiles import Segment, descending, fits, narrow, segments
 from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
 
@@ -55,6 +56,8 @@ class Vectors:
 
     def strips(self, extent: int, unroll: int) -> tuple[Segment, ...]:
         """An axis in runs of ``unroll`` vectors, then single vectors, then the rest."""
+        if varies([extent]):
+            return descending(extent, dict.fromkeys((unroll * self.lanes, self.lanes)))
         whole = extent // (unroll * self.lanes) * unroll * self.lanes
         wide = [Segment(0, whole, unroll * self.lanes)] if whole else []
         rest = segments(extent - whole, self.lanes)
@@ -72,7 +75,7 @@ class Vectors:
 
     def groups(self, extent: int, most: int) -> tuple[Segment, ...]:
         """An axis in groups of at most ``most`` vectors."""
-        return segments(extent, most * self.lanes)
+        return segments(extent, most * self.lanes, self.lanes)
 
     def unrolled(self, body: ex.Expr) -> int:
         """How many vectors of an expression one turn of a loop takes: few of what is long."""
@@ -92,16 +95,18 @@ class Vectors:
         steps = [(v.shape, v.view.axis_strides()) for v in views]
         return [c for a, c in enumerate(coordinates) if any(shape[a] > 1 and step[a] for shape, step in steps)]
 
-    def widths(self, count: int) -> list[int]:
-        """``count`` lanes as whole vectors and the rest."""
+    def widths(self, count: int) -> list[Width]:
+        """``count`` lanes as whole vectors and the rest; what is known at run time only is less than a vector."""
+        if isinstance(count, Dim):
+            return [code(count)]
         whole, rest = divmod(count, self.lanes)
-        return [self.lanes] * whole + ([rest] if rest else [])
+        return [*[self.lanes] * whole, *([rest] if rest else [])]
 
-    def half(self, count: int) -> bool:
+    def half(self, count: Width) -> bool:
         """Whether ``count`` lanes are held in a vector of half the width."""
-        return count <= narrow(self.lanes) < self.lanes
+        return isinstance(count, int) and count <= narrow(self.lanes) < self.lanes
 
-    def whole(self, value: str, count: int) -> str:
+    def whole(self, value: str, count: Width) -> str:
         """A value of ``count`` lanes, which may be in half a vector, in a whole one."""
         return self.context.uses.say("mcc_widen({0})", value) if self.half(count) else value
 
@@ -114,11 +119,11 @@ class Vectors:
         """The vectors whose lanes are of the type that an element is computed in."""
         return Primitives(V(dtype.compute, self.lanes), self.context.uses)
 
-    def read(self, pointer: str, count: int, step: int = 1) -> Code:
+    def read(self, pointer: str, count: Width, step: int = 1) -> Code:
         """A vector of ``count`` floats ``step`` apart; nothing else is touched."""
         return self.of(F32).load(pointer, count, step)
 
-    def write(self, pointer: str, value: str, count: int) -> str:
+    def write(self, pointer: str, value: str, count: Width) -> str:
         """A statement that stores ``count`` floats as they are; nothing else is touched."""
         return self.of(F32).store(pointer, value, count)
 
@@ -150,7 +155,7 @@ class Vectors:
         return None
 
     def store(
-        self, r: int, value: str, count: int, *coordinates: str, dtype: DType = F32, begun: bool = False
+        self, r: int, value: str, count: Width, *coordinates: str, dtype: DType = F32, begun: bool = False
     ) -> str:
         """Statements that apply the epilogue of result ``r`` to ``count`` lanes of ``dtype`` and store them.
 
@@ -183,17 +188,21 @@ class Vectors:
         self,
         r: int,
         rows: Sequence[tuple[Sequence[str], Sequence[str]]],
-        widths: Sequence[int],
+        widths: Sequence[Width],
         *,
         dtype: DType = F32,
         begun: bool = False,
     ) -> str:
         """`store` of several rows: each is vectors of ``widths`` lanes, one behind the other, and the coordinates of
         the first. Bytes of four vectors are packed at once, where a target can."""
+        numbers = [w for w in widths if isinstance(w, int)]
+        if len(numbers) < len(widths):  # one vector, of which it is known at run time only how many lanes
+            each = [(value, at) for values, at in rows for value in values]
+            return "\n".join(self.store(r, value, widths[0], *at, dtype=dtype, begun=begun) for value, at in each)
         parts = [
             Part(value, count, (*at[:-1], total(at[-1], i * self.lanes)), row, i)
             for row, (values, at) in enumerate(rows)
-            for i, (value, count) in enumerate(zip(values, widths, strict=True))
+            for i, (value, count) in enumerate(zip(values, numbers, strict=True))
         ]
         finals = [
             self._final(r, p.value, p.count, p.at, dtype, begun, f"t{i}_" if len(parts) > 1 else "t")
@@ -209,7 +218,7 @@ class Vectors:
         self,
         r: int,
         value: str,
-        count: int,
+        count: Width,
         coordinates: tuple[str, ...],
         dtype: DType,
         begun: bool,
@@ -247,7 +256,7 @@ class Vectors:
         found = rounding(body) if isinstance(body, ex.Convert) and _step(y.view) == 1 else None
         return found if found is not None and magnitude(found[0], bound) < LIMIT else None
 
-    def put(self, y: BoundView, value: str, count: int, *coordinates: str) -> str:
+    def put(self, y: BoundView, value: str, count: Width, *coordinates: str) -> str:
         """Statements that store lanes of their final value.
 
         Over an operand, rows that are about to be read begin behind a row's last lanes.
@@ -268,7 +277,7 @@ class Vectors:
                 found += [v.element(*coordinates[:-1], at) for at in along]
         return found
 
-    def keep(self, value: str, count: int, *coordinates: str) -> str:
+    def keep(self, value: str, count: Width, *coordinates: str) -> str:
         """The statement that stores lanes in result 0 without its epilogue."""
         return self.put(self.context.y[0], value, count, *coordinates)
 
@@ -282,7 +291,7 @@ class Vectors:
             "min": ("mcc_vmin({}, {})", "mcc_vleast", "mcc_vset(INFINITY)"),
         }[mode]
 
-    def load(self, i: int, count: int, *coordinates: str) -> Code:
+    def load(self, i: int, count: Width, *coordinates: str) -> Code:
         """``count`` lanes of operand ``i`` with its prologue applied, as C that may stand next to any operator."""
         x = self.context.x[i]
         assert x is not None
@@ -294,7 +303,7 @@ class Vectors:
         read = emitter.emit(vector_form(body))
         return wrapped(read) if ex.ACC in ex.variables(body) else instead(lanes, read)
 
-    def read_operand(self, i: int, pointer: str, count: int) -> Code:
+    def read_operand(self, i: int, pointer: str, count: Width) -> Code:
         """``count`` lanes of operand ``i`` from ``pointer`` on, with its prologue, which reads nothing else."""
         x, body = self.context.x[i], dict(self.context.call.pre).get(i)
         assert x is not None
@@ -304,7 +313,7 @@ class Vectors:
         emitter = VectorEmitter(self.lanes, lambda _: wrapped(lanes), self.context.uses, locals_=False)
         return wrapped(emitter.emit(vector_form(body)))
 
-    def define(self, name: str, i: int, count: int, *coordinates: str) -> str:
+    def define(self, name: str, i: int, count: Width, *coordinates: str) -> str:
         """Statements that declare ``name`` as `load`."""
         x = self.context.x[i]
         assert x is not None
@@ -314,7 +323,7 @@ class Vectors:
             return f"const {self.of(x.dtype).c} {name} = {lanes};"
         return self._declared(name, vector_form(body), lanes, ex.ACC, self._leaf(lanes, count, coordinates))
 
-    def apply(self, body: ex.Expr, count: int, *coordinates: str) -> str:
+    def apply(self, body: ex.Expr, count: Width, *coordinates: str) -> str:
         """Statements that store ``body`` over ``count`` lanes of the operands (the kernel of `map`)."""
         emitter = VectorEmitter(self.lanes, lambda i: self.load(i, count, *coordinates), self.context.uses, "u")
         form = vector_form(body)
@@ -324,7 +333,7 @@ class Vectors:
             result = code("value")
         return "\n".join(["{", *emitter.lines, self.store(0, result, count, *coordinates, dtype=form.dtype), "}"])
 
-    def define_over(self, name: str, body: ex.Expr, first: str, count: int, *coordinates: str) -> str:
+    def define_over(self, name: str, body: ex.Expr, first: str, count: Width, *coordinates: str) -> str:
         """Statements that declare ``name`` as ``body``: x0 stands for ``first``, others for lanes of the operands."""
 
         def leaf(i: int) -> str:
@@ -332,7 +341,7 @@ class Vectors:
 
         return self._declared(name, vector_form(body), first, 0, leaf)
 
-    def lanes_of(self, e: BoundView, count: int, *coordinates: str) -> Code:
+    def lanes_of(self, e: BoundView, count: Width, *coordinates: str) -> Code:
         """``count`` lanes of a view as they are stored."""
         step, vector = _step(e.view), self.of(e.dtype)
         assert step is not None
@@ -347,16 +356,16 @@ class Vectors:
         before = [] if variable in ex.variables(body) else [unread(value)]
         return "\n".join([*before, *emitter.lines, f"const {emitter.ctype(body.dtype)} {name} = {result};"])
 
-    def _scatter(self, y: BoundView, value: str, count: int, coordinates: tuple[str, ...]) -> str:
+    def _scatter(self, y: BoundView, value: str, count: Width, coordinates: tuple[str, ...]) -> str:
         """Statements that store lanes of their final value far apart."""
         place = y.element(*coordinates[:-1], total(coordinates[-1], "lane"))
         return self._one_by_one(y.dtype, value, count, f"{place} = lanes[lane];")
 
-    def _store_lanes(self, r: int, value: str, dtype: DType, count: int, coordinates: tuple[str, ...]) -> str:
+    def _store_lanes(self, r: int, value: str, dtype: DType, count: Width, coordinates: tuple[str, ...]) -> str:
         at = (*coordinates[:-1], total(coordinates[-1], "lane"))
         return self._one_by_one(dtype, value, count, self.context.store(r, closed("lanes[lane]"), *at))
 
-    def _one_by_one(self, memory: DType, value: str, count: int, statement: str) -> str:
+    def _one_by_one(self, memory: DType, value: str, count: Width, statement: str) -> str:
         """Statements that store lanes in an array, and then do something with each of ``lanes[lane]``."""
         lines = [
             "{",
@@ -369,7 +378,7 @@ class Vectors:
         ]
         return "\n".join(lines)
 
-    def _leaf(self, value: str, count: int, coordinates: tuple[str, ...]) -> Callable[[int], str]:
+    def _leaf(self, value: str, count: Width, coordinates: tuple[str, ...]) -> Callable[[int], str]:
         def read(i: int) -> str:
             return wrapped(value) if i == ex.ACC else self.lanes_of(self.context.e[i], count, *coordinates)
 

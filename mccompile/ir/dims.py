@@ -46,6 +46,10 @@ MAX_TRIED = 2048
 """A range is found by trying all values of the symbols where they are so few, else by intervals."""
 
 
+MAX_CORNERS = 10
+"""A sum that is linear in each of so many atoms at most is tried where they are at their ends."""
+
+
 class UndecidedError(ValueError):
     """What was asked of an extent depends on values that are known at run time only."""
 
@@ -152,6 +156,8 @@ class Dim(int):
             return (-self) // -other
         if other == 1:
             return self
+        if all(c < 0 for m, c in self.terms if m):
+            return -((other - 1 - self) // other)
         whole = polynomial({m: c // other for m, c in self.terms})
         rest = polynomial({m: c % other for m, c in self.terms})
         if not isinstance(rest, Dim):
@@ -170,6 +176,18 @@ class Dim(int):
 
     def __mod__(self, other: int) -> int:
         return self - (self // other) * other
+
+    def __rmod__(self, other: int) -> int:
+        return other - (other // self) * self
+
+    def __divmod__(self, other: int) -> tuple[int, int]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: int) -> tuple[int, int]:
+        return other // self, other % self
+
+    def __abs__(self) -> int:
+        return self if self >= 0 else -self
 
     # -- order -----------------------------------------------------------------------------------------------
     def __eq__(self, other: object) -> bool:
@@ -334,6 +352,8 @@ def _extreme(left: int, right: int, sign: int) -> int:
 
 def _quotient(left: int, right: int) -> int:
     """``left / right`` where that leaves no rest: of a product, one of its factors."""
+    if not isinstance(left, Dim) and left == 0:
+        return 0
     if isinstance(left, Dim) and isinstance(right, Dim):
         done = _divided(dict(left.terms), dict(right.terms))
         if done is not None:
@@ -471,12 +491,27 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
     extremes = [a for m, _ in terms for a in m if isinstance(a, Least)]
     if extremes:
         return _range_without(terms, extremes[0])
+    atoms = list(dict.fromkeys(a for m, _ in terms for a in m))
+    if len(atoms) <= MAX_CORNERS and all(len(set(m)) == len(m) for m, _ in terms):
+        return _range_of_corners(terms, atoms)
     low = high = 0
     for m, c in terms:
         ends = [_atom_span(a) for a in m]
         products = [math.prod(corner) * c for corner in itertools.product(*ends)]
         low, high = low + min(products), high + max(products)
     return low, high
+
+
+def _range_of_corners(terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom]) -> tuple[int, int]:
+    """The range of a sum that is linear in each of its atoms: it is least and largest where all are at an end.
+
+    Of (h - 2) * (w - 2), which stands as h * w - 2 * h - 2 * w + 4, that is what the factors make of it.
+    """
+    found = []
+    for corner in itertools.product(*map(_atom_span, atoms)):
+        at = dict(zip(atoms, corner, strict=True))
+        found.append(sum(c * math.prod(at[a] for a in m) for m, c in terms))
+    return min(found), max(found)
 
 
 def _range_without(terms: tuple[tuple[Monomial, int], ...], extreme: Least) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -104,6 +104,16 @@ class Node:
     def numbers(self) -> list[int]:
         """The extents of its operands and results, and the numbers that its kernel may be given."""
         return [*self.op.numbers, *self.op.varying, *(e for v in (*self.inputs, *self.results) for e in v.shape)]
+
+    def at_bounds(self) -> Node:
+        """The node on operands and results of the largest extents that they may have, for who plans for these: as
+        it is where nothing varies."""
+        if not self.varies:
+            return self
+        seen = {v: Value(v.name, v.type.at_bounds()) for v in (*self.inputs, *self.results) if v.type.varies}
+        operands = [None if v is None else seen.get(v, v) for v in self.operands]
+        results, extras = ([seen.get(v, v) for v in of] for of in (self.results, self.extras))
+        return replace(self, operands=operands, results=results, extras=extras)
 
     @property
     def where(self) -> str:

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Affine
-from mccompile.ir.dims import Dim, Symbol, bound, span, symbols, value, varies
+from mccompile.ir.dims import Symbol, bound, span, symbols, value, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -162,7 +162,7 @@ class View:
     def by_steps(self) -> list[int]:
         """The axes, those with the largest steps first. InternalError unless `linear`."""
         strides = self.axis_strides()
-        return sorted(range(self.rank), key=lambda a: -abs(strides[a]))
+        return sorted(range(self.rank), key=lambda a: -abs(bound(strides[a])))
 
     @property
     def dense(self) -> bool:
@@ -337,12 +337,6 @@ class Call:
     def varies(self) -> bool:
         """Whether one of its numbers is known at run time only."""
         return varies(self.op.numbers) or any(v.varies for v in self.views())
-
-    def with_varying_args(self) -> Call:
-        """The call with every number that is known at run time only as a C parameter."""
-        varying = [name for name, n in number_names(self).items() if isinstance(n, Dim)]
-        args = (*self.args, *(name for name in varying if name not in self.args))
-        return replace(self, args=args) if varying else self
 
     def with_counts(self, counts: Mapping[str, Buffer]) -> Call:
         """The call with those of the buffers, by symbol, that its numbers depend on."""

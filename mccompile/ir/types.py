@@ -207,6 +207,10 @@ class TensorType:
         """The type where symbols of extents have values."""
         return TensorType(self.dtype, tuple(value(e, values) for e in self.shape), self.layout)
 
+    def at_bounds(self) -> TensorType:
+        """The type with the largest extents."""
+        return TensorType(self.dtype, tuple(map(bound, self.shape)), self.layout)
+
     def with_shape(self, shape: Shape) -> TensorType:
         return TensorType(self.dtype, shape)
 

@@ -124,10 +124,10 @@ class V:
         """An element, as expressions have it, in every lane."""
         return f"mcc_vset{self.suffix()}({element})"
 
-    def load(self, pointer: str, count: int, step: int = 1, memory: DType | None = None) -> str:
+    def load(self, pointer: str, count: int | str, step: int | str = 1, memory: DType | None = None) -> str:
         """The first ``count`` lanes from elements ``step`` apart; nothing else is touched."""
         memory = memory or self.dtype
-        name, part = f"mcc_vload{self.suffix(memory)}", count < self.lanes
+        name, part = f"mcc_vload{self.suffix(memory)}", count != self.lanes
         if step == 2 and memory in _PAIRS:
             return f"{name}2_n({pointer}, {count})" if part else f"{name}2({pointer})"
         if step != 1:
@@ -137,7 +137,7 @@ class V:
         return f"{name}({pointer}, {count})"
 
     def store(
-        self, pointer: str, value: str, count: int, memory: DType | None = None, pieces: bool = False
+        self, pointer: str, value: str, count: int | str, memory: DType | None = None, pieces: bool = False
     ) -> str:
         """The statement that stores the first ``count`` lanes to neighbours; nothing else is touched.
 
@@ -161,7 +161,7 @@ class V:
         ``known``: they are numbers for sure."""
         return f"mcc_v{'near' if known else 'round'}_{target}({value}, {zero})"
 
-    def saturated(self, pointer: str, value: str, zero: int, count: int, target: DType) -> str:
+    def saturated(self, pointer: str, value: str, zero: int, count: int | str, target: DType) -> str:
         """The statement that stores the first ``count`` of these floats, which are numbers, as the nearest integers
         of 8 or 16 bits, ties to even, ``zero`` added and saturated."""
         whole = f"mcc_vwhole({value})" + (f" + {zero}" if zero > 0 else f" - {-zero}" if zero else "")

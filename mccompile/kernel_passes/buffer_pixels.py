@@ -55,7 +55,7 @@ def buffered(steps: Sequence[Step], buffers: Sequence[Buffer]) -> tuple[list[Ste
     last = {b: t for t, s in enumerate(steps) for b in s.buffers()}
     changed, declared = list(steps), list(buffers)
     for t, step in enumerate(steps):
-        if not isinstance(step, Call) or not step.reads or step.scratch is not None:
+        if not isinstance(step, Call) or step.varies or not step.reads or step.scratch is not None:
             continue
         x, y = step.reads[0], step.results[0]
         if x is None or x.buffer.space != "arena" or last[x.buffer] != t:

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mccompile.ir.dims import bound
 from mccompile.ir.kernel import Block, Call, Fill, KernelModule, View
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.rebind import rebound
@@ -150,8 +151,9 @@ def _read_through(state: State, i: int, target: Target) -> State | str:
             if isinstance(found, str):
                 return found
             changes[k] = found
-            far += sum(v.count for v in found.inputs if v is not None and v.buffer is source.buffer and _strided(v))
-    if target.cached and far > 2 * result.count:
+            seen = [v for v in found.inputs if v is not None and v.buffer is source.buffer]
+            far += sum(bound(v.count) for v in seen if _strided(v))
+    if target.cached and far > 2 * bound(result.count):
         return "several readers would read far apart"
     return state.changed(changes)
 

@@ -63,7 +63,7 @@ def _join(steps: Sequence[Step], remarks: Remarks) -> list[Step]:
 
 
 def _alike(a: Step, b: Step) -> bool:
-    if not (isinstance(a, Call) and isinstance(b, Call) and is_copy(a) and is_copy(b)):
+    if not (isinstance(a, Call) and isinstance(b, Call) and is_copy(a) and is_copy(b)) or a.varies or b.varies:
         return False
     pairs = [(a.reads[0], b.reads[0]), (a.results[0], b.results[0])]
     return all(

@@ -77,7 +77,7 @@ def _widen(
 
 def _narrowed(step: Step, pixels: int) -> Call | None:
     """The step with tiles of so few pixels, and with as much scratch memory as these take."""
-    if not isinstance(step, Call):
+    if not isinstance(step, Call) or step.varies:
         return None
     found = variant(step.kernel).narrowed(step, pixels)
     kept = variant(step.kernel).staged(found) if found is not None and found.scratch is not None else None

@@ -55,7 +55,7 @@ def share_code(steps: Sequence[Call | Fill], may_share: Callable[[str], bool]) -
         numbers = [number_names(c) for c in calls]
         differing = tuple(n for n in numbers[0] if len({table[n] for table in numbers}) > 1)
         for i, call in zip(group, calls, strict=True):
-            out[i] = replace(call, args=differing).with_varying_args()
+            out[i] = replace(call, args=differing)
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from mccompile.ir.affine import count
+from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
@@ -89,7 +90,7 @@ def _ascends(view: View) -> bool:
 def _inner_last(views: list[View]) -> list[View]:
     """The views with their axes, which mean nothing, in an order in which neighbours in memory follow each other."""
     steps = [sum(map(abs, pair)) for pair in zip(*(v.axis_strides() for v in views), strict=True)]
-    order = sorted(range(len(steps)), key=lambda a: -steps[a])
+    order = sorted(range(len(steps)), key=lambda a: -bound(steps[a]))
     return [v.along(order) for v in views]
 
 

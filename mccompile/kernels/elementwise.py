@@ -56,6 +56,9 @@ class MapVector(_Map):
     kernel = "map.vector"
     may_share = False
 
+    def takes(self, node: Node) -> bool:
+        return True
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, result = node.op, node.results[0]
         assert isinstance(op, Map)

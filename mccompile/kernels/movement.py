@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.kernel import View
 from mccompile.ir.types import F32
 from mccompile.kernels.views.collapse import collapse, in_stored_order
@@ -49,7 +50,7 @@ def movement(source: View, result: View, lanes: int) -> Movement:
     if x.strides[-1] == y.strides[-1] == 1:
         return Movement(Way.ROWS, x, y)
     near = _near(x)
-    if not lanes or x.dtype != F32 or y.strides[-1] != 1 or near in (-1, x.rank - 1):
+    if varies(x.shape[-2:]) or not lanes or x.dtype != F32 or y.strides[-1] != 1 or near in (-1, x.rank - 1):
         return Movement(Way.PLAIN, x, y)
     order = [*(a for a in range(x.rank - 1) if a != near), near, x.rank - 1]
     x, y = x.along(order), y.along(order)
@@ -61,7 +62,7 @@ def _near(view: View) -> int:
     first, second = (next((a for a, s in enumerate(view.strides) if s == step), -1) for step in (1, 2))
     if first < 0 or second < 0:
         return max(first, second)
-    return second if view.shape[first] <= WOVEN and view.strides[-1] != view.shape[first] else first
+    return second if bound(view.shape[first]) <= WOVEN and view.strides[-1] != view.shape[first] else first
 
 
 def _crossing(x: View, y: View) -> Way:
@@ -69,8 +70,8 @@ def _crossing(x: View, y: View) -> Way:
     few, many = x.shape[-2:]
     if x.strides[-2] != 1:
         return Way.TURN
-    if many <= WOVEN and y.strides[-2] == many:
+    if bound(many) <= WOVEN and y.strides[-2] == many and not varies([many]):
         return Way.WEAVE
-    if few <= WOVEN and x.strides[-1] == few:
+    if bound(few) <= WOVEN and x.strides[-1] == few and not varies([few]):
         return Way.UNWEAVE
     return Way.TURN

@@ -104,6 +104,9 @@ class _RowsVector(Variant):
     params = Lines
     may_share = False
 
+    def takes(self, node: Node) -> bool:
+        return True
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := self._refusal(node, target):
             return reason
@@ -139,7 +142,7 @@ class _RowsVector(Variant):
         return vectors * one + ROW_CYCLES * rows + moved(node, target)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        lanes_reduced = self.reduces_lanes(node)
+        lanes_reduced = self.reduces_lanes(node.at_bounds())
         outer, inner = _nests(node, b)
         x, y, *extras = (lanes_last(o, i, lanes_reduced) for o, i in zip(outer, inner, strict=True))
         params = Lines(outer[0].rank - (not lanes_reduced), lanes_reduced)

@@ -31,6 +31,7 @@ from mccompile.kernels.variant import (
     lines_broken,
     not_plain_f32,
     sums_backwards,
+    varies_in_batch,
     vectors_apart,
 )
 from mccompile.kernels.views.channels import is_channels_last
@@ -167,6 +168,9 @@ class PoolChannels(Variant):
     kernel = "pool.channels"
     params = PoolWindow
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return varies_in_batch(node)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, x = node.op, node.inputs[0]

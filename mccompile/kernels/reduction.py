@@ -86,6 +86,9 @@ class ReduceVector(Variant):
     params = Lines
     may_share = False
 
+    def takes(self, node: Node) -> bool:
+        return True
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (x,), y = node.op, node.operands, node.results[0]
         assert isinstance(op, Reduce)

@@ -6,6 +6,7 @@ from collections.abc import Container, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Buffer, Call, Halo, Logical, View
 from mccompile.ir.op import Op
@@ -141,7 +142,10 @@ class Variant:
     """Operands whose elements are read many times: where there is a cache, neighbours are to stay neighbours."""
 
     def takes(self, node: Node) -> bool:
-        """Whether the template may be given the extents of a node's operands and results when it runs."""
+        """Whether the template does for a node whose extents are known at run time only.
+
+        `offer` sees the node at the largest extents, which its parameters are chosen for; `lower` sees it as it is.
+        """
         return (self.may_share and self.kernel.endswith(".generic")) or not node.varies
 
     @property
@@ -206,11 +210,17 @@ class Variant:
             return f"{self.kernel} is made for the views it was given"
         for i in self.rereads if target.cached else ():
             x, y = before.reads[i], after.reads[i]
-            if x is None or y is None or x.count * x.dtype.nbytes <= target.machine.l1 // 2:
+            if x is None or y is None or bound(x.count) * x.dtype.nbytes <= target.machine.l1 // 2:
                 continue
             if scattered(x, y):
                 return f"{self.kernel} would read far apart what it reads many times"
         return ""
+
+
+def varies_in_batch(node: Node) -> bool:
+    """Whether no extent of a node but that of the first axis, which its template loops over, depends on the run."""
+    tensors = [v for v in (*node.operands, *node.results) if v is not None]
+    return not varies([*node.op.numbers, *(e for v in tensors for e in v.shape[1:])])
 
 
 def scalar_estimate(node: Node) -> float:
@@ -316,9 +326,10 @@ def lines_spread(before: Call, after: Call, target: Target) -> str:
     """Why storing the vectors of results lane by lane would take longer than a copy: more lines of a large result
     are open at a time than the cache holds, when their distance is a power of two."""
     for a, b in zip(before.results, after.results, strict=True):
-        large = b.count * b.dtype.nbytes > target.machine.l1 // 2 and b.rank > 0 and b.shape[-1] > FEW_LINES
-        far = scattered(a, b) and abs(innermost_stride(b) or 0) * b.dtype.nbytes >= target.machine.line
-        if target.cached and target.lanes and large and far:
+        large = bound(b.count) * b.dtype.nbytes > target.machine.l1 // 2 and b.rank > 0
+        many = large and bound(b.shape[-1]) > FEW_LINES
+        far = scattered(a, b) and bound(abs(innermost_stride(b) or 0)) * b.dtype.nbytes >= target.machine.line
+        if target.cached and target.lanes and many and far:
             return f"{before.kernel} would store its vectors lane by lane, far apart"
     return ""
 

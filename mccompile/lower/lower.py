@@ -222,7 +222,7 @@ class _Builder:
                 kernel, op or node.op, params, tuple(reads), tuple(results), tuple(views),
                 tuple(sorted(node.pre.items())), tuple(sorted(node.post.items())),
                 scratch, inplace, origins=node.origins, logical=logical, when=self.when,
-            ).with_varying_args().with_counts(self.module.counts)
+            ).with_counts(self.module.counts)
         )  # fmt: skip
 
     # -- what calls mean -----------------------------------------------------------------------------------

@@ -69,18 +69,19 @@ def choose(
     """
     measured = costs.of(node, constants)
     wanted = force.get(node.op.name)
+    planned = node.at_bounds()
     ranked: list[Candidate] = []
     rejected: list[tuple[str, str]] = []
     for variant in candidates(node.op.name):
         known = variant.takes(node)
-        found = variant.offer(node, target, constants) if known else "extents are known at run time only"
+        found = variant.offer(planned, target, constants) if known else "extents are known at run time only"
         if isinstance(found, Offer) and wanted not in (variant.label, variant.kernel) and found.growth_bytes > room:
             found = f"its weights take {found.growth_bytes} bytes more"
         if isinstance(found, str):
             rejected.append((variant.label, found))
             continue
         halo = arena_first and found.enlarges_arena
-        for offer in (found, *_others(variant, node, target, constants, {*measured, wanted} - {None})):
+        for offer in (found, *_others(variant, planned, target, constants, {*measured, wanted} - {None})):
             ranked.append(Candidate(variant, offer, measured.get(offer.label), halo))
     if not ranked:
         reasons = "; ".join(f"{kernel}: {reason}" for kernel, reason in rejected)

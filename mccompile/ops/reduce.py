@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim
+from mccompile.ir.dims import Dim, bound
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.ranges import Range, anything, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
-from mccompile.ir.types import BOOL, F16, I64, U8, DType, TensorType
+from mccompile.ir.types import BOOL, F16, F32, I64, U8, DType, TensorType
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
@@ -145,8 +145,9 @@ def _count(n: Import, count: int, dtype: DType) -> tuple[ex.Expr, list[Value]]:
     """How many elements are reduced as an expression, and what that reads."""
     if not isinstance(count, Dim):
         return ex.num(count, dtype), []
-    numbers = n.inner(Extents((count,), (), I64.name), [], "count")
-    return ex.convert(ex.var(0, I64), dtype.compute), [numbers]
+    stored = F32 if dtype.compute == F32 and bound(count) <= 2**24 else I64  # what vectors read, where it is exact
+    numbers = n.inner(Extents((count,), (), stored.name), [], "count")
+    return ex.convert(ex.var(0, stored), dtype.compute), [numbers]
 
 
 def _emit_reduce_bool(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool) -> None:

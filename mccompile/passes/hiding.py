@@ -17,8 +17,10 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 
 TAKES_EXTENTS = frozenset({
-    "canonicalize", "eliminate-common-subexpressions", "eliminate-dead-code", "fold-constants", "fuse-groups",
-    "inline-scalars", "recognize-activations", "widen-f16",
+    "canonicalize", "choose-layouts", "eliminate-common-subexpressions", "eliminate-dead-code", "fold-affine",
+    "fold-affine-before", "fold-constants", "fuse-groups", "fuse-prologues", "inline-scalars",
+    "recognize-activations", "recognize-attention", "recognize-normalization", "recognize-softmax",
+    "simplify-movement", "widen-f16",
 })  # fmt: skip
 """The passes that see every node."""
 

@@ -323,7 +323,7 @@ class Network:
         status = self._run(self._net)
         if status:
             self._expect_ok(status, "run")
-        if self._read_extents() or any("extents" in p for p in self.report["outputs"]):
+        if self._read_extents() or any(p.get("counted") for p in self.report["outputs"]):
             self._see_tensors(after_run=True)
 
     def set_inputs(self, inputs: Mapping[str, Array]) -> None:

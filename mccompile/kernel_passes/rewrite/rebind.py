@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mccompile.ir.dims import UndecidedError, symbols
 from mccompile.ir.kernel import Buffer, Call, Logical, View
 from mccompile.ir.types import row_major
 from mccompile.kernel_passes.rewrite.views import Refined, cut, seen_through
@@ -46,8 +47,17 @@ def rebound(
     ``beside``: other copies fill other parts of the buffer; views that meet none of this one's stay.
     Returns the reason if the kernel cannot take the views.
     """
-    if call.varies or near.varies or far.varies:
-        return "extents are known at run time only"
+    try:
+        return _rebound(call, buffer, near, far, target, writes, beside)
+    except UndecidedError as e:
+        return str(e)
+
+
+def _rebound(
+    call: Call, buffer: Buffer, near: View, far: View, target: Target, writes: bool, beside: bool
+) -> Call | str:
+    if set(symbols(*far.shape, *far.strides, far.offset)) - set(symbols(*near.shape, *near.strides, near.offset)):
+        return "it would depend on extents that the copy does not know"
     views: list[View | None] = [*call.inputs, *call.results]
     refined: list[Refined | View | None] = list(views)
     for k, v in enumerate(views):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mccompile.ir.dims import bound
 from mccompile.ir.kernel import Buffer, Call, Fill
 from mccompile.kernel_passes.rewrite.rebind import COPY
 
@@ -12,16 +13,16 @@ Step = Call | Fill
 
 
 def is_copy(step: Step | None) -> bool:
-    """True if a step moves elements unchanged, always, and it is known how many."""
+    """True if a step moves elements unchanged, always, and no kernel has counted how many."""
     return isinstance(step, Call) and step.kernel == COPY and not (
-        step.pre or step.post or step.varies or step.when
+        step.pre or step.post or step.counts or step.when
     )
 
 
 def copies(steps: Sequence[Step]) -> tuple[int, int]:
     """How many steps are copies, and the bytes that they write."""
     found = [s for s in steps if isinstance(s, Call) and is_copy(s)]
-    return len(found), sum(s.results[0].count * s.results[0].dtype.nbytes for s in found)
+    return len(found), sum(bound(s.results[0].count) * s.results[0].dtype.nbytes for s in found)
 
 
 def written_buffers(step: Step) -> list[Buffer]:

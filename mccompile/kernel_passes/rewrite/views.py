@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mccompile.ir.dims import UndecidedError, bound
 from mccompile.ir.kernel import View
 from mccompile.ir.types import Factor, row_major
 
@@ -69,8 +70,16 @@ class _Digits:
 
     def holding(self, stride: int) -> int | None:
         """The axis of the largest stride that divides into ``stride``."""
-        fits = [j for j, d in enumerate(self.near) if d <= stride and stride % d == 0]
-        return max(fits, key=lambda j: self.near[j], default=None)
+        fits = [j for j, d in enumerate(self.near) if _divides(d, stride)]
+        return max(fits, key=lambda j: bound(self.near[j]), default=None)
+
+
+def _divides(step: int, stride: int) -> bool:
+    """Whether a stride is a multiple of a step, whatever varies."""
+    try:
+        return stride % step == 0 and stride // step >= 1
+    except UndecidedError:
+        return False
 
 
 def seen_through(view: View, near: View, far: View) -> Refined | str:
@@ -85,7 +94,7 @@ def seen_through(view: View, near: View, far: View) -> Refined | str:
     strides = view.axis_strides()
     rest = view.offset - near.offset + sum(s * (e - 1) for s, e in zip(strides, view.shape, strict=True) if s < 0)
     offset = far.offset
-    for j in sorted(range(len(digits.near)), key=lambda j: -digits.near[j]):
+    for j in sorted(range(len(digits.near)), key=lambda j: -bound(digits.near[j])):
         digits.used[j], rest = divmod(rest, digits.near[j])
         offset += digits.used[j] * digits.far[j]
     if rest or any(not 0 <= u < e for u, e in zip(digits.used, digits.extents, strict=True)):
@@ -107,7 +116,7 @@ def _digits(near: View, far: View) -> _Digits | str:
         return "the layout is blocked"
     axes = [a for a in zip(near.shape, near.axis_strides(), far.axis_strides(), strict=True) if a[0] != 1]
     reach = 0
-    for extent, stride, _ in sorted(axes, key=lambda a: a[1]):
+    for extent, stride, _ in sorted(axes, key=lambda a: bound(a[1])):
         if stride <= reach:
             return "the copied elements do not lie in nested strides"
         reach += stride * (extent - 1)

@@ -19,11 +19,12 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mccompile.ir.dims import maximum, minimum, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
@@ -39,6 +40,7 @@ from mccompile.kernels.model.tiles import (
     Prefetching,
     Segment,
     Tile,
+    chunks,
     fits,
     merge,
     packed_columns,
@@ -115,6 +117,9 @@ class ConvRows(Tiled):
     kernel = "matmul.packed"
     params = PackedTile
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return not varies([operand_pair(node)[0].shape[1]])
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
@@ -200,6 +205,13 @@ class PixelStrip:
     ragged: bool = False
 
     @property
+    def named(self) -> str:
+        """What the function for such a tile is called by."""
+        if varies([self.start, self.stop]):
+            return f"{'any' if self.ragged else 'inside'}{self.size}"
+        return str(self.start)
+
+    @property
     def inside(self) -> bool:
         """Whether every tap serves every pixel."""
         return not self.ragged and all(len(pixels) == self.size for pixels in self.taps)
@@ -254,7 +266,7 @@ class PixelTile(Tile, Prefetching):
     by_pixels: bool = False
 
     def chunks_m(self, extent: int) -> tuple[Segment, ...]:
-        return segments(extent, self.chunk)
+        return chunks(extent, self.chunk)
 
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` channels."""
@@ -267,6 +279,8 @@ class PixelTile(Tile, Prefetching):
     def strips(self, out: int, extent: int) -> list[PixelStrip]:
         """A line of ``out`` results over ``extent`` pixels as runs of equal tiles; the ends of a line have tiles of
         their own, but with wide windows, of which there would be too many."""
+        if varies([out, extent]):
+            return list(self._varying(out, extent))
         strips: list[PixelStrip] = []
         for start in range(0, out, self.rows):
             size = min(self.rows, out - start)
@@ -283,6 +297,22 @@ class PixelTile(Tile, Prefetching):
             else:
                 strips.append(PixelStrip(start, start + size, size, taps))
         return strips
+
+    def _varying(self, out: int, extent: int) -> Iterator[PixelStrip]:
+        """Of a line whose end is known at run time only: tiles of results all of whose taps lie inside, ever smaller
+        ones, and at both ends the results of which some lie in the padding."""
+        stride, pad, columns = self.strides[1], self.pads[1], self.kernel[1]
+        ragged = ((0,),) * columns
+        first = -(-pad // stride)
+        if first:
+            yield PixelStrip(0, minimum(first, out), 1, ragged, ragged=True)
+        reach = (columns - 1) * self.dilations[1]
+        behind = maximum(extent + pad - reach - 1 + stride, 0) // stride
+        inside = maximum(behind - first, 0)
+        for s in segments(inside, self.rows):
+            yield PixelStrip(first + s.start, first + s.stop, s.size, (tuple(range(s.size)),) * columns)
+        if first + inside != out:
+            yield PixelStrip(first + inside, out, 1, ragged, ragged=True)
 
     def _inside(self, first: int, last: int, extent: int) -> bool:
         """Whether no tap of some pixels lies in the padding."""
@@ -328,6 +358,11 @@ class ConvChannels(Variant):
     kernel = "conv.channels"
     params = PixelTile
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        x, result = operand_pair(node)[0], node.results[0]
+        fixed = (1, 2) if len(x.shape) == 5 else (1,)  # channels, and planes
+        return not varies(v.shape[a] for v in (x, result) for a in fixed)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := computed(node, constants, 1):

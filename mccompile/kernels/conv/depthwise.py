@@ -27,6 +27,7 @@ from mccompile.kernels.variant import (
     lines_broken,
     not_plain_f32,
     operand_pair,
+    varies_in_batch,
     vectors_apart,
 )
 from mccompile.kernels.views.channels import is_channels_last
@@ -56,6 +57,9 @@ class ConvDepthwise(Variant):
     kernel = "conv.depthwise"
     params = ChannelWindow
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return varies_in_batch(node)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (x, w) = node.op, operand_pair(node)

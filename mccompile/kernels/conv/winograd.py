@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, Logical, View
 from mccompile.ir.scalar import Array
@@ -28,11 +29,20 @@ from mccompile.kernels.model.tiles import (
     Segment,
     Tile,
     columns,
+    divisors,
     fits,
     segments,
     tile_cycles,
 )
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, operand_pair, vectors_apart
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    computed,
+    lines_broken,
+    operand_pair,
+    vectors_apart,
+)
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.ops.conv import Conv
@@ -126,6 +136,8 @@ class WinogradTile(Tile):
 
     def row_counts(self, tiles: int) -> list[int]:
         """Rows of the register tiles that blocks of ``tiles`` tiles need, the most first."""
+        if varies([tiles]):
+            return list(divisors(self.rows, 1))
         sizes = {s.size for s in segments(tiles, self.block)}
         return sorted({r.size for size in sizes for r in self.tiles_m(size)}, reverse=True)
 
@@ -206,6 +218,9 @@ class ConvWinograd(Variant):
     kernel = "conv.winograd"
     params = WinogradTile
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return not varies([operand_pair(node)[0].shape[1]])
 
     def __init__(self, down: int, across: int = 0) -> None:
         self.outputs = down, across or down

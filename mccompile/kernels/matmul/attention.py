@@ -6,6 +6,7 @@ import math
 from collections.abc import Container
 from dataclasses import dataclass, replace
 
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
@@ -61,7 +62,7 @@ class AttentionTile(Tile):
 
     def row(self, keys: int) -> int:
         """Floats of a row of scores: an odd number of vectors, so that rows do not meet in one set of a cache."""
-        return (-(-keys // self.lanes) | 1) * self.lanes
+        return (-(-bound(keys) // self.lanes) | 1) * self.lanes
 
     def panels(self, keys: int, length: int, width: int) -> tuple[int, int]:
         """Floats of the packed keys, and of the packed values."""
@@ -99,6 +100,9 @@ class AttentionGeneric(Variant):
     rereads = (1, 2)
     may_share = False
 
+    def takes(self, node: Node) -> bool:
+        return True
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         batches, keys, _, _ = extents(node)
         exponentials = float(batches * node.result.shape[-2] * keys * EXP_CYCLES)
@@ -108,7 +112,7 @@ class AttentionGeneric(Variant):
         _, keys, _, _ = extents(node)
         (q, *_) = node.operand_types()
         assert q is not None
-        scratch = b.scratch(keys, q.dtype.compute)  # the epilogue may make bools of what is summed
+        scratch = b.scratch(bound(keys), q.dtype.compute)  # the epilogue may make bools of what is summed
         b.call(self.kernel, list(operand_views(node, b)), [b.result(0)], scratch=scratch)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
@@ -128,6 +132,10 @@ class AttentionVector(Variant):
     kernel = "attention.vector"
     params = AttentionTile
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        _, _, length, width = extents(node)
+        return not varies([length, width])
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := not_plain_f32(node, target, operands=FIRST_MASK):

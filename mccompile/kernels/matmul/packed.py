@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
@@ -92,6 +93,9 @@ class MatMulPacked(Tiled):
     kernel = "matmul.packed"
     params = PackedTile
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return True
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         _, w = operand_pair(node)
@@ -183,17 +187,18 @@ def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:
 
     Where all rows fit half of it, weights are read once instead.
     """
-    row_bytes = left.shape[-1] * left.dtype.nbytes
-    axis, inner = 0, math.prod(left.shape[1:-1])
+    *shape, steps = map(bound, left.shape)
+    row_bytes = steps * left.dtype.nbytes
+    axis, inner = 0, math.prod(shape[1:])
     l2 = target.machine.l2
-    room = l2 // 2 if left.shape[0] * inner * row_bytes <= l2 // 2 else l2 // 4
+    room = l2 // 2 if shape[0] * inner * row_bytes <= l2 // 2 else l2 // 4
     while axis < left.rank - 2 and inner * row_bytes > room:
         axis += 1
-        inner //= left.shape[axis]
+        inner //= shape[axis]
     chunk = max(room // (inner * row_bytes), 1)
     if axis == left.rank - 2:
         chunk = max(chunk // tile.rows, 1) * tile.rows
-    return PackedTile(tile.rows, tile.vectors, tile.lanes, axis, min(chunk, left.shape[axis]))
+    return PackedTile(tile.rows, tile.vectors, tile.lanes, axis, min(chunk, shape[axis]))
 
 
 def in_depth(tile: PackedTile, left: View, columns: int, target: Target) -> PackedTile:
@@ -202,7 +207,7 @@ def in_depth(tile: PackedTile, left: View, columns: int, target: Target) -> Pack
     In chunks of rows all weights are read for each chunk; in blocks of the reduction, of which the columns of a tile
     take an eighth of the second cache, all of the left operand is read for each tile of columns.
     """
-    rows, steps = left.shape[-2:]
+    rows, steps = map(bound, left.shape[-2:])
     l2 = target.machine.l2
     if l2 == 0 or tile.axis != left.rank - 2 or math.prod(left.shape[:-2]) != 1:
         return tile

@@ -6,6 +6,7 @@ import math
 from collections.abc import Container
 from dataclasses import dataclass
 
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
@@ -60,7 +61,7 @@ class Columns:
 
     def run(self, part: Segment) -> int:
         """Elements of a run of a sum along vectors, whose lanes are sums of their own; 0 where it is short."""
-        return RUN * part.size if part.stop - part.start > LONG * part.size else 0
+        return RUN * part.size if bound(part.stop - part.start) > LONG * bound(part.size) else 0
 
 
 def packing_cycles(floats: int, lines: bool) -> float:
@@ -70,7 +71,7 @@ def packing_cycles(floats: int, lines: bool) -> float:
 
 def panel_floats(rows: int, columns: int, lanes: int) -> int:
     """Scratch for a packed matrix: its last row is stored as whole vectors, too."""
-    return rows * -(-columns // lanes) * lanes + lanes
+    return bound(rows) * -(-bound(columns) // lanes) * lanes + lanes
 
 
 def whole_lines(view: View, lanes: int) -> bool:
@@ -85,6 +86,9 @@ class MatMulVariable(Variant):
     kernel = "matmul.variable"
     params = VariableTile
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return True
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := _why_not(node, target):
@@ -129,7 +133,7 @@ class MatMulVariable(Variant):
             left, right, result, *extras = _merged(views, result.rank - 2)
         direct = whole_lines(right, tile.lanes)
         k, n = right.shape[-2:]
-        scratch = None if direct else b.scratch(panel_floats(k, min(n, tile.width), tile.lanes), F32)
+        scratch = None if direct else b.scratch(panel_floats(k, min(bound(n), tile.width), tile.lanes), F32)
         params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct)
         b.call(self.kernel, [left, right], [result], params=params, extras=extras, scratch=scratch)
 
@@ -151,6 +155,10 @@ class MatMulDot(Variant):
     kernel = "matmul.dot"
     params = Columns
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        rows, columns = node.result.shape[-2:]
+        return columns == 1 or not varies([rows])  # the rows of a tile are all there are
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (a, _) = node.op, operand_pair(node)

@@ -15,5 +15,6 @@ def cheapest(node: Node, target: Target, constants: Container[Value]) -> float:
 
     ``constants`` are the values whose elements are known, which some variants rearrange.
     """
-    found = (variant.offer(node, target, constants) for variant in candidates(node.op.name))
+    planned = node.at_bounds()
+    found = (variant.offer(planned, target, constants) for variant in candidates(node.op.name) if variant.takes(node))
     return min((offer.cycles for offer in found if isinstance(offer, Offer)), default=float("inf"))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from mccompile.ir.dims import bound
 from mccompile.ir.kernel import View
 from mccompile.kernels.model.tiles import Prefetching
 from mccompile.targets.machine import Machine
@@ -39,6 +40,6 @@ def weights_ahead(weights: int, machine: Machine) -> int:
 def _nbytes(view: View) -> int:
     """Bytes of the different elements of a view: without what is repeated."""
     if not view.linear:
-        return math.prod(view.shape) * view.dtype.nbytes
+        return bound(math.prod(view.shape)) * view.dtype.nbytes
     steps = zip(view.shape, view.axis_strides(), strict=True)
-    return math.prod(extent for extent, step in steps if step) * view.dtype.nbytes
+    return bound(math.prod(extent for extent, step in steps if step)) * view.dtype.nbytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.model.tiles import Tile, best_tile, ranked_tiles
 from mccompile.kernels.variant import Offer, Variant
@@ -24,9 +25,9 @@ class Rows:
 
     def tile_for(self, rows: int, columns: int, steps: int, target: Target, packed: bool = True) -> Tile:
         """The tile for what the views turned out to be: where axes of rows merge less than thought, one for these."""
-        if self.wanted or rows == self.rows:
+        if self.wanted or bound(rows) == self.rows:
             return self.tile
-        return best_tile(rows, columns, steps, target, packed)[1]
+        return best_tile(bound(rows), columns, steps, target, packed)[1]
 
 
 class Tiled(Variant):

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.kernel import View
 from mccompile.ir.types import row_major
 from mccompile.kernels.views.collapse import collapse
@@ -42,18 +43,67 @@ _HALVED = 16
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of an axis walked in steps of ``size``: tiles of one extent."""
+    """A stretch of an axis walked in steps of ``size``: tiles of one extent. What is known at run time only may be
+    empty; a ``size`` that is so is that of the one tile there is."""
 
     start: int
     stop: int
     size: int
 
+    @property
+    def lone(self) -> bool:
+        """Whether there is one tile, or at most one."""
+        return self.stop - self.start == self.size
 
-def segments(extent: int, size: int) -> tuple[Segment, ...]:
-    """An axis as whole tiles and what is left."""
+    @property
+    def named(self) -> str:
+        """What the function for such a tile is called by."""
+        return "rest" if varies([self.size]) else str(self.size)
+
+
+def segments(extent: int, size: int, unit: int = 1) -> tuple[Segment, ...]:
+    """An axis as whole tiles and what is left.
+
+    What is left of an extent that varies are ever smaller tiles, down to one ``unit``, and less than a unit:
+
+    >>> from mccompile.ir.dims import symbol
+    >>> for s in segments(symbol("n", 1, 99), 24, unit=8): print(s)
+    Segment(start=0, stop=24*(n//24), size=24)
+    Segment(start=24*(n//24), stop=8*(n//8), size=8)
+    Segment(start=8*(n//8), stop=n, size=-8*(n//8)+n)
+    """
+    if varies([extent]):
+        return descending(extent, divisors(size, unit))
     whole = extent // size * size
     parts = (Segment(0, whole, size), Segment(whole, extent, extent - whole))
     return tuple(s for s in parts if s.stop > s.start)
+
+
+def divisors(size: int, unit: int) -> Iterator[int]:
+    """A size, then its largest part, and the largest part of that, down to ``unit``: 6, 3, 1, or 24, 8 of units of 8.
+    """
+    while size > unit:
+        yield size
+        size = next(d for d in range(size - unit, 0, -unit) if size % d == 0)
+    yield unit
+
+
+def descending(extent: int, sizes: Iterable[int]) -> tuple[Segment, ...]:
+    """An extent that varies in tiles of each of ``sizes``, which are multiples of those that follow, and the rest."""
+    found, start = [], 0
+    for size in sizes:
+        stop = extent // size * size
+        found.append(Segment(start, stop, size))
+        start = stop
+    found.append(Segment(start, extent, extent - start))
+    return tuple(s for s in found if s.start != s.stop)
+
+
+def chunks(extent: int, size: int) -> tuple[Segment, ...]:
+    """An axis in chunks, and what is left: one chunk, too."""
+    if varies([extent]):
+        return descending(extent, [size] if bound(extent) > size else [])
+    return segments(extent, size)
 
 
 LONG = 1000
@@ -74,8 +124,10 @@ def runs(steps: int, total: int) -> tuple[Segment, ...]:
     >>> runs(1000, 1000)
     ()
     """
-    if total <= LONG:
+    if bound(total) <= LONG:
         return ()
+    if varies([steps]):
+        return descending(steps, [RUN])
     if steps <= RUN:
         return segments(steps, steps)
     return segments(steps, min(range(RUN // 2, RUN + 1), key=lambda size: (_leftover(steps, size), -size)))
@@ -109,7 +161,7 @@ class Tile:
         return segments(extent, self.rows)
 
     def tiles_n(self, extent: int) -> tuple[Segment, ...]:
-        return segments(extent, self.width)
+        return segments(extent, self.width, self.lanes)
 
     def runs(self, steps: int, total: int = 0) -> tuple[Segment, ...]:
         """`runs` of a sum that has no other steps, or ``total`` of them."""
@@ -144,7 +196,7 @@ class PackedTile(Tile, Prefetching):
     staged: bool = False
 
     def chunks_m(self, extent: int) -> tuple[Segment, ...]:
-        return segments(extent, self.chunk)
+        return chunks(extent, self.chunk)
 
     def heights(self, extent: int) -> list[int]:
         """Rows that tiles have, where rows are what comes in chunks."""
@@ -161,7 +213,10 @@ def narrow(lanes: int) -> int:
 
 
 def pitch(size: int, lanes: int) -> int:
-    """``size`` rounded up to whole vectors, or to a half one where there are such."""
+    """``size`` rounded up to whole vectors, or to a half one where there are such. What is known at run time only is
+    less than a vector, and takes a whole one."""
+    if varies([size]):
+        return lanes
     step = narrow(lanes)
     return -(-size // step) * step
 

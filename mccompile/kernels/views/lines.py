@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Value
 from mccompile.ir.kernel import View
@@ -53,7 +54,7 @@ def join_axes(outer: View, inner: View) -> View:
 def nest(views: Sequence[View], axes: Sequence[int]) -> list[View]:
     """The views along some axes, those with the largest steps of the first view outside, merged where they can be."""
     steps = views[0].axis_strides()
-    order = sorted(axes, key=lambda a: -abs(steps[a]))
+    order = sorted(axes, key=lambda a: -abs(bound(steps[a])))
     found = collapse([v.along(order) for v in views])
     if isinstance(found, str):
         raise InternalError(found)

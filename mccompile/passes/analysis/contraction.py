@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.affine import Affine
+from mccompile.ir.dims import UndecidedError
 from mccompile.ir.graph import Node
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -86,7 +87,10 @@ def contraction(node: Node) -> Contraction | None:
     types = node.operand_types()
     if len(types) != 2 or not is_product(node.op):
         return None
-    return _of(node.op, tuple(types))
+    try:
+        return _of(node.op, tuple(types))
+    except UndecidedError:
+        return None
 
 
 @functools.lru_cache(maxsize=4096)

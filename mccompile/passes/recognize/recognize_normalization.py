@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape, broadcast_shapes
@@ -91,6 +92,8 @@ def _check(m: Match) -> Fail | None:
         return Fail(f"{x.type} does not become {m.root.result.type} by normalisation")
     if len(axes) != 1 or any(v is None or v.shape != x.shape for n in reduces for v in n.operands):
         return Fail("its statistics are of other axes")
+    if varies(x.shape[a] for own in axes for a in own):
+        return Fail("how many elements belong together is known at run time only")
     if not _means_are_means(m, x):
         return Fail("a sum is divided by another number than the count of its elements")
     if "beside" in m.numbers:

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import UndecidedError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ops.reduce import Reduce
@@ -172,7 +173,7 @@ def _try(rule: Rule, r: Rewriter, node: Node, remarks: Remarks) -> bool:
     refused: Fail | None = None
     what = f"{rule.title}: {node.where}"
     for found in matches(rule.pattern, r, node):
-        failed = rule.check(found)
+        failed = _checked(rule, found)
         if failed is None:
             rule.rewrite(found)
             remarks.hit(what)
@@ -181,6 +182,14 @@ def _try(rule: Rule, r: Rewriter, node: Node, remarks: Remarks) -> bool:
     if refused is not None and refused.reason:
         remarks.miss(what, refused.reason)
     return False
+
+
+def _checked(rule: Rule, m: Match) -> Fail | None:
+    """What `Rule.check` says; what depends on extents that are known at run time only does not hold."""
+    try:
+        return rule.check(m)
+    except UndecidedError as e:
+        return Fail(str(e))
 
 
 def matches(pattern: Pattern, r: Rewriter, root: Node) -> Iterator[Match]:

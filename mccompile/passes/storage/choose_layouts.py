@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Buffer, stored_alike, whole
 from mccompile.ir.op import Layouts
@@ -174,9 +175,9 @@ class _Plan:
                 if carried is not None:
                     yield operand, carried
             return
-        for bound in _bound(node):
-            if v in bound:
-                yield from ((w, layout) for w in bound if len(w.shape) == len(v.shape))
+        for alike in _bound(node):
+            if v in alike:
+                yield from ((w, layout) for w in alike if len(w.shape) == len(v.shape))
 
     def _only_reshaped(self, v: Value) -> bool:
         users = self.rewriter.users(v)
@@ -295,7 +296,7 @@ def _seen(stored: TensorType, other: TensorType) -> Layout | None:
     if isinstance(view, str):
         return None
     strides = view.axis_strides()
-    order = sorted(range(view.rank), key=lambda a: (view.shape[a] != 1, -strides[a], a))
+    order = sorted(range(view.rank), key=lambda a: (view.shape[a] != 1, -bound(strides[a]), a))
     found = tuple(Factor(a) for a in order)
     alike = stored_alike(stored, replace(other, layout=found))
     return found if alike and found != row_major(view.rank) else None
