@@ -98,8 +98,8 @@ class Node:
     @property
     def varies(self) -> bool:
         """Whether an extent of its operands or results, or another number, is known at run time only."""
-        values = (*self.operands, *self.extras, *self.results)
-        return varies(self.op.numbers) or bool(self.op.varying) or any(v is not None and v.type.varies for v in values)
+        values = (v for v in (*self.operands, *self.extras, *self.results) if v is not None)
+        return varies(self.op.numbers) or bool(self.op.varying) or any(v.type.varies for v in values)
 
     def numbers(self) -> list[int]:
         """The extents of its operands and results, and the numbers that its kernel may be given."""

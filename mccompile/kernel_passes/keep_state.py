@@ -84,7 +84,7 @@ def _copy_at_end(module: KernelModule, kept: Buffer) -> None:
     if isinstance(views, str):
         raise InternalError(views)
     copy = Call(COPY, op, None, (views[0],), (views[1],), origins=(place.name,))
-    copy = copy.with_varying_args().with_counts(module.counts)
+    copy = copy.with_counts(module.counts)
     module.body = Block((*module.body.steps, copy))
 
 
