@@ -182,9 +182,9 @@ def _fit(c: Compilation, observe: Observer) -> None:
 
 
 def _work(graph: Graph) -> Work:
-    """Multiply-adds by ONNX node."""
+    """Multiply-adds by ONNX node, each time it is computed."""
     work: dict[tuple[str, ...], int] = {}
-    for n in graph.nodes:
+    for n, _ in graph.everywhere():
         macs = n.op.macs(n.operand_types(), [r.type for r in n.results])
         work[n.origins] = work.get(n.origins, 0) + macs
     return work

@@ -229,8 +229,9 @@ const char *mcc_status_text(mcc_status status)
                                "index out of range\0"
                                "extent over bound\0"
                                "end\0"
+                               "too many turns\0"
                                "unknown";
-    const uint32_t known = (uint32_t)MCC_END + 1u;
+    const uint32_t known = (uint32_t)MCC_E_LIMIT + 1u;
     uint32_t skip = ((uint32_t)status < known) ? (uint32_t)status : known;
     uint32_t at = 0u;
     while (skip > 0u) {

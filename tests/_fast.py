@@ -30,7 +30,8 @@ THOROUGH = (
     "ops/test_indexing.py", "ops/test_normalisation.py", "ops/test_operators.py",
     "ops/test_recurrent.py", "ops/test_sanitized.py", "packaging/test_skips.py",
     "packaging/test_wheel.py", "passes/test_models.py", "plan/test_alloc_minimalloc.py", "property",
-    "run/test_boards.py", "run/test_branches.py", "run/test_extents.py", "runtime/test_mcc_build.py",
+    "run/test_boards.py", "run/test_branches.py", "run/test_extents.py", "run/test_loops.py",
+    "runtime/test_mcc_build.py",
     "safety/test_arena.py", "safety/test_inplace.py", "targets", "tune",
 )  # fmt: skip
 """Folders and files whose tests mostly compile C, run programs, or search for long."""

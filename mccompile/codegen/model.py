@@ -16,9 +16,10 @@ from mccompile.codegen.loops import all_of
 from mccompile.codegen.names import comment, label, unique_identifiers
 from mccompile.codegen.ports import Port, ports
 from mccompile.interface.tensors import MODELS_OWN, Interface
-from mccompile.ir.kernel import Buffer, Call, View
+from mccompile.ir.kernel import Buffer, Call, Condition, Fill, View
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program
+from mccompile.ir.turns import Numbered, Turns, nested
 from mccompile.targets.target import Target
 
 ABI_VERSION = 3
@@ -58,7 +59,6 @@ class Arena:
     bytes: int
     memory: str
     members: list[Member]
-    used: bool = True
     region: str = ""
 
     @property
@@ -115,6 +115,44 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Needs:
+    """What a function of steps has pointers to: arenas, and whether the weights."""
+
+    arenas: list[Arena]
+    weights: bool
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Steps that are made again and again, ``count`` of them from ``number`` on: while all of ``tests`` hold; where
+    the turn has got to the ``limit``, if there is one, the run ends."""
+
+    number: int
+    count: int
+    name: str
+    turn: str
+    tests: tuple[str, ...]
+    limit: str
+    when: tuple[str, ...]
+    inside: list[Step | Repeat]
+    needs: Needs
+
+    @property
+    def test(self) -> str:
+        return all_of(self.tests)
+
+    @property
+    def condition(self) -> str:
+        """What has to hold for the whole loop; empty: nothing."""
+        return all_of(self.when) if self.when else ""
+
+    @property
+    def checked(self) -> bool:
+        """Whether something in it answers a status."""
+        return any(s.checked for s in self.inside)
+
+
+@dataclass(frozen=True)
 class KernelText:
     """A kernel as it is printed, below what it is."""
 
@@ -141,13 +179,14 @@ class ModelFacts:
     arena_bytes: int
     weights_bytes: int
     weights_pad: int
-    weights_read: bool
     inputs: list[Port]
     outputs: list[Port]
     states: list[Port]
     arenas: list[Arena]
     weights: list[Member]
     steps: list[Step]
+    body: list[Step | Repeat]
+    needs: Needs
     kernels: list[KernelText]
     kernels_header: str
     uses: frozenset[str]
@@ -181,6 +220,11 @@ class ModelFacts:
         return f"{self.name}_t *net, {arenas}const void *blob, size_t blob_bytes"
 
     @property
+    def loops(self) -> list[Repeat]:
+        """The outermost ones: each is a function."""
+        return [s for s in self.body if isinstance(s, Repeat)]
+
+    @property
     def arena_arguments(self) -> str:
         return ", ".join(f"&{a.field}" for a in self.arenas)
 
@@ -205,23 +249,20 @@ def _origins(names: tuple[str, ...]) -> str:
     return shown + (f" and {len(names) - MAX_ORIGINS} more" if len(names) > MAX_ORIGINS else "")
 
 
-def _arenas(program: Program, ids: dict[str, str], passed: Iterable[Buffer]) -> list[Arena]:
-    """One arena, or one for each memory the program uses; ``passed`` are the buffers that kernels are given."""
+def _arenas(program: Program, ids: dict[str, str]) -> list[Arena]:
+    """One arena, or one for each memory the program uses."""
     name, upper = program.name, program.name.upper()
-    in_arena = [b for b in passed if b.space == "arena"]
     if not program.regions:
         members = _arena_members(program, ids, program.arena())
         macro, check = f"{upper}_ARENA_BYTES", f"{name}_arena_size"
-        return [Arena(f"{name}_arena", "arena", "a", macro, check, program.arena_bytes, "", members, bool(in_arena))]
-    regions = {b.region for b in in_arena}
+        return [Arena(f"{name}_arena", "arena", "a", macro, check, program.arena_bytes, "", members)]
     arenas = []
     for r in program.regions:
         members = _arena_members(program, ids, [b for b in program.arena() if b.region == r.name])
         macro, check = f"{upper}_ARENA_{r.name.upper()}_BYTES", f"{name}_size_of_arena_{r.name}"
         kind, local = f"{name}_arena_{r.name}", f"a_{r.name}"
         memory = f"{r.name}, of {r.limit} bytes"
-        used = r.name in regions
-        arenas.append(Arena(kind, f"arena_{r.name}", local, macro, check, r.nbytes, memory, members, used, r.name))
+        arenas.append(Arena(kind, f"arena_{r.name}", local, macro, check, r.nbytes, memory, members, r.name))
     return arenas
 
 
@@ -290,10 +331,57 @@ def _step(number: int, call: Invocation, places: dict[Buffer, str], held: Mappin
         about, views = f"fill {label(step.view.buffer.name)}", (step.view,)
     traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in views))
     text = f"{call.kernel.name}({', '.join(arguments)})" if call.kernel else "(void)0"
-    when = tuple(f"{places[b]}[0] {'!=' if wanted else '=='} 0u" for b, wanted in step.when)
     checked = call.kernel is not None and call.kernel.head.answers_status
     about += "" if call.kernel else ": lies there already"
-    return Step(number, text, about, checked, traced, when)
+    return Step(number, text, about, checked, traced, _tests(step.when, places))
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """The steps of a program on their way to the tree of its loops."""
+
+    steps: list[Step]
+    calls: list[Invocation]
+    places: dict[Buffer, str]
+    held: Mapping[str, str]
+    arenas: list[Arena]
+
+    def items(self, of: Iterable[Numbered | Turns]) -> list[Step | Repeat]:
+        return [self._repeat(item) if isinstance(item, Turns) else self.steps[item[0]] for item in of]
+
+    def needs(self, of: Iterable[Numbered | Turns]) -> Needs:
+        """What kernels and conditions are given; loops inside only if they are in the same function."""
+        used: list[Buffer] = []
+        for item in of:
+            if isinstance(item, Turns):
+                used += [item.loop.turn, *item.loop.asked, *(b for t, s in item.steps() for b in self._named(t, s))]
+            else:
+                used += self._named(*item)
+        regions = {b.region for b in used if b.space == "arena"}
+        return Needs([a for a in self.arenas if a.region in regions], any(b.space == "blob" for b in used))
+
+    def _named(self, t: int, step: Call | Fill) -> list[Buffer]:
+        """The buffers that the statement of a step names."""
+        loops = [b for loop in step.loops for b in (loop.turn, *loop.asked)]
+        counts = step.counts if isinstance(step, Call) else ()
+        return [*(v.buffer for v in self.calls[t].pointers), *(b for b, _ in step.when), *counts, *loops]
+
+    def _repeat(self, turns: Turns) -> Repeat:
+        loop = turns.loop
+        first, *_ = numbers = [t for t, _ in turns.steps()]
+        turn, trips = f"{self.places[loop.turn]}[0]", c_number(loop.trips, self.held)
+        most = trips if loop.count is None else f"{self.places[loop.count]}[0]"
+        tests = [] if loop.endless else [f"{turn} < {most}"]
+        tests += [] if loop.going is None else [f"{self.places[loop.going]}[0] != 0u"]
+        when = _tests(loop.when, self.places)
+        return Repeat(
+            first, len(numbers), label(loop.turn.name), turn, tuple(tests), trips if loop.limited else "", when,
+            self.items(turns.inside), self.needs(turns.inside),
+        )  # fmt: skip
+
+
+def _tests(when: Iterable[Condition], places: Mapping[Buffer, str]) -> tuple[str, ...]:
+    return tuple(f"{places[b]}[0] {'!=' if wanted else '=='} 0u" for b, wanted in when)
 
 
 def _payload(program: Program, total: int) -> memoryview:
@@ -341,7 +429,6 @@ def model_facts(
     align = max(target.align, program.module.align)
     program_id = blob_id(print_program(program, digests=False), tensors, total, align)
     blob = write_blob(_payload(program, total), tensors, program_id, align)
-    passed = [v.buffer for c in calls for v in c.pointers]
     counts = program.module.counts
     counted = {name: f"{_member(b, ids)}[0]" for name, b in counts.items()}
     given = given_extents(program.module, counted)
@@ -350,6 +437,8 @@ def model_facts(
     inputs, outputs, states = (ports(program, r, ids, interface, apart) for r in ("input", "output", "state"))
     places = _places(program, ids, (*inputs, *outputs))
     steps = [_step(i, c, places, held) for i, c in enumerate(calls)]
+    arenas = _arenas(program, ids)
+    tree, nest = _Tree(steps, calls, places, held, arenas), nested(list(program.body.linear()))
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
     tables = () if pool.external else tuple(table for k in kernels for table in k.tables)
     before = preamble(uses, target, tables)
@@ -368,20 +457,21 @@ def model_facts(
         arena_bytes=program.arena_bytes,
         weights_bytes=total,
         weights_pad=total - (weights[-1].end if weights else 0),
-        weights_read=any(b.space == "blob" for b in passed),
         inputs=inputs,
         outputs=outputs,
         states=states,
-        arenas=_arenas(program, ids, passed),
+        arenas=arenas,
         weights=weights,
         steps=steps,
+        body=tree.items(nest),
+        needs=tree.needs(item for item in nest if not isinstance(item, Turns)),
         kernels=[KernelText(k.kernel, pool.comment(k), k.text.rstrip()) for k in kernels],
         kernels_header=f"{pool.prefix}_kernels.h" if pool.external else "",
         uses=uses,
         tables=tables,
         helpers=before.helpers,
         headers=before.headers,
-        checked=any(s.checked for s in steps),
+        checked=bool(program.module.loops()) or any(s.checked for s in steps),
         stepwise=stepwise,
         io="caller" if any(p.of_caller for p in (*inputs, *outputs)) else "arena",
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),

@@ -11,7 +11,7 @@ graph around, x and a; each names its own nodes and constants::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known
@@ -19,6 +19,9 @@ from mccompile.ir.graph import Graph, Value
 from mccompile.ops.branch import If, Refuse
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
+
+Begin = Callable[[Graph, "Captures"], None]
+"""Gives a nested graph inputs of its own, before it is walked."""
 
 
 class Captures(dict[str, Known]):
@@ -35,9 +38,12 @@ class Captures(dict[str, Known]):
         """The values of the graph around, and what they are in here."""
 
     def __missing__(self, name: str) -> Known:
-        known = self.outer[name]
-        self[name] = tuple(map(self._take, known)) if isinstance(known, tuple) else self._take(known)
+        self[name] = self.own(self.outer[name])
         return self[name]
+
+    def own(self, known: Known) -> Known:
+        """What something that the graph around knows is in here."""
+        return tuple(map(self._take, known)) if isinstance(known, tuple) else self._take(known)
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in self.outer

@@ -1,27 +1,47 @@
 """If, Loop, Scan and SequenceMap whose course is known at compile time: branches are inlined, iterations unrolled.
 
+What is short is unrolled; what is not, or takes a course that is known at run time only, stays a loop
+(`importer.loops`). A loop that cannot stay one, for its sequences or shapes change from turn to turn, is unrolled up
+to `MAX_UNROLLED_NODES`.
+
 Names are unique over all nested graphs of a prepared model, so a nested graph is walked in the same table of names
 as the graph around it; an iteration defines the names of the body anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 import numpy as np
 
+from mccompile.importer import loops
+from mccompile.importer.branch import Begin, Captures
+from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, require_tensor, stack, take_range
+from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES
 from mccompile.onnxio import OnnxGraph, OnnxNode, subgraphs
 from mccompile.ops.frontend import Import
+from mccompile.ops.stated import Stated
 
 OPERATORS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
-MAX_UNROLLED_NODES = 10_000
-"""ONNX nodes that all unrolled loops of a model may become together."""
+KEPT = {
+    "If": "one branch, or steps on condition",
+    "Loop": "unrolled if it is short, else as a loop",
+    "Scan": "unrolled if it is short, else as a loop",
+}
+"""What becomes of those whose course may be known at run time only."""
+
+SHORT_NODES = 128
+"""A loop that becomes so many ONNX nodes at most is unrolled, if its course is known."""
+SHORT_BYTES = 1 << 16
+"""So much may be folded for it: each turn has constants of its own."""
+MAX_UNROLLED_NODES = 2_000
+"""ONNX nodes that all loops of a model that have to be unrolled may become together."""
 
 
 class Walker(Protocol):
@@ -31,13 +51,26 @@ class Walker(Protocol):
     values: dict[str, Known]
     poisoned: set[str]
     errors: list[CompileError]
+    narrow: dict[Value, str]
+    varying: dict[Value, Numbers]
+    stated: Stated
+    turns: set[str]
     unrolled: int
+    folded_bytes: int
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None: ...
 
     def define_constants(self, graph: OnnxGraph) -> None: ...
 
     def branch(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Known] | None: ...
+
+    def closed(
+        self, n: Import, body: OnnxGraph, kind: str, depth: int, begin: Begin = ..., outputs: Sequence[str] = ...
+    ) -> tuple[Graph, Captures] | list[CompileError]: ...
+
+    def most_turns(self, n: Import) -> int | None: ...
+
+    def inputs_behind(self, values: Sequence[Value]) -> str: ...
 
 
 def inline(w: Walker, node: OnnxNode, inputs: Sequence[Known | None], depth: int) -> None:
@@ -61,18 +94,23 @@ def _course(w: Walker, n: Import, value: Value, what: str) -> np.ndarray:
     """The value of a condition or trip count; CompileError if it is not known."""
     if value in w.graph.constants:
         return w.graph.array(value).reshape(-1)
-    names = _inputs_behind(w.graph, value)
-    options = " ".join(f"--constant {name}=VALUE" for name in names[:3])
+    names = inputs_behind(w.graph, [value])
     raise _broken(
         n.node,
         f"{what} %{value.name} is computed at run time" + (f" from {', '.join(names)}" if names else ""),
-        f"fix what it depends on: {options}" if options else "",
+        to_fix(names),
     )
 
 
-def _inputs_behind(graph: Graph, value: Value) -> list[str]:
-    """The graph inputs that a value depends on."""
-    producers, seen, pending = graph.producers(), {value}, [value]
+def to_fix(names: Sequence[str]) -> str:
+    """The hint that what depends on some inputs is known if they are."""
+    options = " ".join(f"--constant {name}=VALUE" for name in names[:3])
+    return f"fix what it depends on: {options}" if options else ""
+
+
+def inputs_behind(graph: Graph, values: Collection[Value]) -> list[str]:
+    """The graph inputs that some values depend on."""
+    producers, seen, pending = graph.producers(), set(values), list(values)
     while pending:
         node = producers.get(pending.pop())
         for v in node.inputs if node is not None else ():
@@ -112,16 +150,91 @@ def _if(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> lis
 # -- Loop --------------------------------------------------------------------------------------------------
 def _loop(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
     body = _body(n.node, "body")
-    trips = None if n.optional(0) is None else int(_course(w, n, n.input(0), "the trip count")[0])
-    going = n.optional(1) is None or bool(_course(w, n, n.input(1), "the condition")[0])
     carried: list[Known] = [v for v in inputs[2:] if v is not None]
     if len(body.inputs) != len(carried) + 2 or len(body.outputs) <= len(carried):
         raise _broken(n.node, "the inputs of its body do not match its own")
+    trips = int(n.const(0, "trip count").reshape(-1)[0]) if n.is_const(0) else None
+    never = n.is_const(1) and not n.const(1, "condition").reshape(-1)[0]
+    course = None if never or (trips is not None and trips <= 0) else loops.of_loop(w, n, body, carried)
+    known = all(v is None or v in w.graph.constants for v in (n.optional(0), n.optional(1)))
+    return _short_or_kept(
+        w, n, depth, course, trips if known else None, known,
+        lambda limit: _unrolled_loop(w, n, body, carried, depth, limit), body,
+    )  # fmt: skip
+
+
+def _short_or_kept(
+    w: Walker, n: Import, depth: int, course: loops.Course | None, trips: int | None, known: bool,
+    unroll: Callable[[int], list[Known] | None], body: OnnxGraph,
+) -> list[Known] | None:  # fmt: skip
+    """A loop as its turns, if these are few; else as a loop, if it can be one; else as its turns.
+
+    Args:
+        trips: the number of turns, if it is known; ``known``: what says how many there are is.
+        unroll: unrolls up to so many ONNX nodes. Raises CompileError where that does not do.
+    """
+    before = _Before(w)
+    small = known and (trips is None or trips * max(_size(body), 1) <= SHORT_NODES)
+    if small or course is None:
+        try:
+            found = unroll(SHORT_NODES if course is not None else MAX_UNROLLED_NODES)
+            if course is None or (found is not None and before.folded_since(w) <= SHORT_BYTES):
+                return found
+        except CompileError:
+            if course is None:
+                raise
+        before.restore(w)
+    assert course is not None
+    kept = loops.keep(w, n, course, depth)
+    if isinstance(kept, list):
+        return kept
+    before.restore(w)
+    if not known:
+        decide = w.inputs_behind([v for v in n.inputs[:2] if v is not None])
+        for e in kept.errors:
+            hint = e.hint if decide in e.hint else f"{e.hint}; or {decide}" if e.hint else decide
+            w.errors.append(CompileError(e.rule, where=e.where, hint=hint))
+        return None
+    if any(" is not supported" in e.rule for e in kept.errors):
+        w.errors += kept.errors
+        return None
+    try:
+        return unroll(MAX_UNROLLED_NODES)
+    except CompileError as e:
+        if trips is None:
+            raise kept.errors[0] from e
+        raise _broken(n.node, f"{e.rule}; it cannot stay a loop: {kept.errors[0].rule}", e.hint) from e
+
+
+class _Before:
+    """What a walk has made so far, to be gone back to."""
+
+    def __init__(self, w: Walker) -> None:
+        self._nodes, self._errors = len(w.graph.nodes), len(w.errors)
+        self._poisoned, self._counts = set(w.poisoned), dict(w.graph.counts)
+        self._unrolled, self._folded = w.unrolled, w.folded_bytes
+
+    def folded_since(self, w: Walker) -> int:
+        return w.folded_bytes - self._folded
+
+    def restore(self, w: Walker) -> None:
+        del w.graph.nodes[self._nodes :], w.errors[self._errors :]
+        w.poisoned.clear()
+        w.poisoned.update(self._poisoned)
+        w.graph.counts = dict(self._counts)
+        w.unrolled, w.folded_bytes = self._unrolled, self._folded
+
+
+def _unrolled_loop(
+    w: Walker, n: Import, body: OnnxGraph, carried: list[Known], depth: int, limit: int
+) -> list[Known] | None:
+    trips = None if n.optional(0) is None else int(_course(w, n, n.input(0), "the trip count")[0])
+    going = n.optional(1) is None or bool(_course(w, n, n.input(1), "the condition")[0])
     scans: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
     w.define_constants(body)
     done = 0
     while going and (trips is None or done < trips):
-        _require_small(w, n, body, 1 if trips is None else trips - done)
+        _require_small(w, n, body, 1 if trips is None else trips - done, limit)
         start: list[Known] = [n.constant("i", np.array(done, np.int64)), n.constant("going", np.array(True))]
         w.values.update({v.name: known for v, known in zip(body.inputs, [*start, *carried], strict=True)})
         results = _iterate(w, body, depth)
@@ -140,13 +253,15 @@ def _iterate(w: Walker, body: OnnxGraph, depth: int) -> list[Known] | None:
     return _walk(w, body, depth)
 
 
-def _require_small(w: Walker, n: Import, body: OnnxGraph, iterations: int) -> None:
+def _require_small(
+    w: Walker, n: Import, body: OnnxGraph, iterations: int, limit: int = MAX_UNROLLED_NODES
+) -> None:
     """Count one iteration; CompileError as soon as all that are to come would be too many nodes."""
     size = max(_size(body), 1)
-    if w.unrolled + iterations * size > MAX_UNROLLED_NODES:
+    if w.unrolled + iterations * size > limit:
         raise _broken(
             n.node,
-            f"unrolled it would be more than {MAX_UNROLLED_NODES} nodes ({iterations} iterations of {size} are left)",
+            f"unrolled it would be more than {limit} nodes ({iterations} iterations of {size} are left)",
             "a smaller trip count, or export the model without the loop",
         )
     w.unrolled += size
@@ -172,33 +287,41 @@ def _stacked(n: Import, rows: list[Value], body: OnnxGraph, i: int, axis: int, c
 def _scan(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
     body, count = _body(n.node, "body"), int(n.required("num_scan_inputs"))
     given = [require_tensor(n.node, "an input", v) for v in inputs if v is not None]
-    states: list[Known] = list(given[: len(given) - count])
-    sources = given[len(given) - count :]
+    states, sources = given[: len(given) - count], given[len(given) - count :]
     if len(body.inputs) != len(given) or len(body.outputs) < len(states):
         raise _broken(n.node, "the inputs of its body do not match its own")
-    outs = len(body.outputs) - len(states)
     axes = [n.axis(a, len(v.shape)) for a, v in zip(n.attr("scan_input_axes", (0,) * count), sources, strict=True)]
     backwards = n.attr("scan_input_directions", (0,) * count)
     lengths = {v.shape[a] for v, a in zip(sources, axes, strict=True)}
     if len(lengths) != 1:
         raise _broken(n.node, f"its inputs are scanned along axes of different extents {sorted(lengths)}")
     (length,) = lengths
-    scans: list[list[Value]] = [[] for _ in range(outs)]
+    items = [loops.Item(v, a, bool(back)) for v, a, back in zip(sources, axes, backwards, strict=True)]
+    trips = None if varies(lengths) else length
+    return _short_or_kept(
+        w, n, depth, loops.of_scan(n, body, states, items, length) if length else None, trips, trips is not None,
+        lambda limit: _unrolled_scan(w, n, body, states, items, length, depth, limit), body,
+    )  # fmt: skip
+
+
+def _unrolled_scan(
+    w: Walker, n: Import, body: OnnxGraph, states: Sequence[Value], items: Sequence[loops.Item], length: int,
+    depth: int, limit: int,
+) -> list[Known] | None:  # fmt: skip
+    now: list[Known] = list(states)
+    scans: list[list[Value]] = [[] for _ in body.outputs[len(now) :]]
     w.define_constants(body)
     for i in range(length):
-        _require_small(w, n, body, length - i)
-        rows = [
-            _row(n, v, a, length - 1 - i if back else i)
-            for v, a, back in zip(sources, axes, backwards, strict=True)
-        ]
-        w.values.update({v.name: known for v, known in zip(body.inputs, [*states, *rows], strict=True)})
+        _require_small(w, n, body, length - i, limit)
+        rows = [_row(n, item.value, item.axis, length - 1 - i if item.backwards else i) for item in items]
+        w.values.update({v.name: known for v, known in zip(body.inputs, [*now, *rows], strict=True)})
         results = _iterate(w, body, depth)
         if results is None:
             return None
-        states = results[: len(states)]
-        for column, row in zip(scans, results[len(states) :], strict=True):
+        now = results[: len(now)]
+        for column, row in zip(scans, results[len(now) :], strict=True):
             column.append(require_tensor(n.node, "a scan output", row))
-    return [*states, *_scanned(n, scans, body)]
+    return [*now, *_scanned(n, scans, body)]
 
 
 def _row(n: Import, value: Value, axis: int, at: int) -> Value:

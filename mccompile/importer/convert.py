@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from mccompile.importer import control, sequences
 from mccompile.importer.arguments import read_arguments
-from mccompile.importer.branch import Captures, emit_if, refused
+from mccompile.importer.branch import Begin, Captures, emit_if, refused
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, computed, written
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
@@ -54,7 +54,8 @@ class _Converter:
 
     ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded, ``narrow`` the
     values that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
-    numbers of which some vary (`importer.extents`), ``stated`` what is said of shapes. Names in ``poisoned`` come
+    numbers of which some vary (`importer.extents`), ``stated`` what is said of shapes, ``turns`` the names of the
+    numbers of turns of loops. Names in ``poisoned`` come
     from nodes that could not be converted; what depends on them is only checked for being known, so that one run
     reports every unsupported node.
     """
@@ -69,6 +70,7 @@ class _Converter:
     varying: dict[Value, Numbers] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     stated: Stated = field(default_factory=Stated)
+    turns: set[str] = field(default_factory=set)
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
@@ -108,7 +110,7 @@ class _Converter:
         converted."""
         if len(bodies[0].outputs) != len(bodies[1].outputs):
             raise n.error("the branches have different numbers of outputs")
-        made = [self._closed(n, body, kind, depth) for body, kind in zip(bodies, ("then", "else"), strict=True)]
+        made = [self.closed(n, body, kind, depth) for body, kind in zip(bodies, ("then", "else"), strict=True)]
         failed = [part for part in made if isinstance(part, list)]
         if len(failed) == len(made) or any(_unsupported_in(errors) for errors in failed):
             self.errors += [e for errors in failed for e in errors]
@@ -125,24 +127,40 @@ class _Converter:
         named = [o or f"{n.node.name}.unused{i}" for i, o in enumerate(n.node.outputs)]
         return emit_if(n, condition, branches, named)
 
-    def _closed(
-        self, n: Import, body: OnnxGraph, kind: str, depth: int
-    ) -> tuple[Graph, Captures] | list[CompileError]:
-        """A nested graph as one of its own, or the reasons why it cannot be converted."""
+    def inputs_behind(self, values: Sequence[Value]) -> str:
+        """The hint to fix the inputs that some values depend on."""
+        return control.to_fix(control.inputs_behind(self.graph, values))
+
+    def most_turns(self, n: Import) -> int | None:
+        """How many turns a loop makes at most, by the options or what the model declares of its rows."""
+        name = n.node.name
+        if name in self.stated.bounds:
+            self.stated.asked.add(name)
+            return self.stated.bounds[name]
+        rows = n.node.outputs[len(n.node.inputs) - 2 :] if n.node.op_type == "Loop" else ()
+        extents = [self.stated.extent(row, 0) for row in rows]
+        return min((e for e in extents if e is not None), default=None)
+
+    def closed(
+        self, n: Import, body: OnnxGraph, kind: str, depth: int, begin: Begin = lambda graph, names: None,
+        outputs: Sequence[str] | None = None,
+    ) -> tuple[Graph, Captures] | list[CompileError]:  # fmt: skip
+        """A nested graph as one of its own, or the reasons why it cannot be converted; ``outputs``: those wanted."""
         inner = Graph(f"{n.node.name}.{kind}")
         names = Captures(inner, self.values, self.graph, self.varying)
         walker = _Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
-        walker.notes, walker.stated = self.notes, self.stated
+        walker.notes, walker.stated, walker.turns = self.notes, self.stated, self.turns
+        begin(inner, names)
         walker.define_constants(body)
         walker.run(body.nodes, depth)
-        outputs = [v.name for v in body.outputs]
+        outputs = [v.name for v in body.outputs] if outputs is None else outputs
         if walker.errors or any(name in walker.poisoned for name in outputs):
             return walker.errors
         if any(isinstance(names[name], tuple) or names[name] in self.narrow for name in outputs):
-            condition = n.input(0).name
-            rule = f"%{condition} is computed at run time, and a branch gives a sequence or integers below 8 bits"
-            return [n.error(rule, f"fix the condition: --constant {condition}=VALUE")]
-        bind_outputs(inner, names, outputs)
+            rule = "what is inside gives a sequence or integers below 8 bits, and is run on condition or in turns"
+            decide = [v for v in n.inputs[:2] if v is not None]
+            return [n.error(f"{n.node.op_type}: {rule}", self.inputs_behind(decide))]
+        bind_outputs(inner, names, list(outputs))
         return inner, names
 
     def _skip(self, node: OnnxNode) -> None:
@@ -232,11 +250,10 @@ class _Converter:
         return Import(self.graph, node, inputs, self.narrow, self.varying, self.stated)
 
     def _convert(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
-        view = self._view(node, inputs)
+        view, reviewed = self._view(node, inputs), node.op_type in TAKES_EXTENTS
         domain = TEXT if reads_text(node, inputs, self.narrow) else node.domain
         front_end = front_ends()[(domain, node.op_type)]
-        varying = [v for v in inputs if v is not None and (v.type.varies or v in self.varying)]
-        if varying and node.op_type not in TAKES_EXTENTS:
+        if not reviewed and any(v is not None and v.type.varies for v in inputs):
             raise view.error(
                 f"{node.op_type} is not supported where extents are known at run time only",
                 "give each dim that it depends on one number: --dim NAME=N",

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mccompile.ir.dims import Dim, UndecidedError, maximum, minimum, varies
+from mccompile.ir.dims import Dim, UndecidedError, maximum, minimum, span, symbols, varies
 from mccompile.onnxio import OnnxNode
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -166,7 +166,18 @@ def _where(node: OnnxNode, x: list[Numbers]) -> Any:
 
 
 def _compared(step: Callable[[int, int], bool]) -> Rule:
-    return _each(lambda a, b: int(step(a, b)))
+    def exact(a: int, b: int) -> int:
+        """Numbers that begin at 0, as those of turns and counts do, are no axes, which are taken for several."""
+        low, high = span(a - b)
+        decided = {step(low, 0), step(high, 0), step(0, 0) if low <= 0 <= high else step(low, 0)}
+        if len(decided) > 1:
+            raise UndecidedError("the order of numbers that vary")
+        return int(decided.pop())
+
+    def rule(a: int, b: int) -> int:
+        return exact(a, b) if any(s.low == 0 for s in symbols(a, b)) else int(step(a, b))
+
+    return _each(rule)
 
 
 def _equal(a: int, b: int) -> bool:

@@ -31,7 +31,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, symbols, varies
 from mccompile.ir.errors import CompileError, InternalError
-from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.op import Inside, Op, TypeRuleError, op_at
 from mccompile.ir.scalar import Array
 from mccompile.ir.state import Growth, growth, unlike_state
 from mccompile.ir.types import I32, DType, TensorType, broadcast_shapes, dtype_of
@@ -68,8 +68,7 @@ class Node:
     """An operator applied to values; see the module's text for ``pre``, ``post`` and ``extras``.
 
     ``origins`` are the names of the ONNX nodes it came from, that of its own operator first. ``regions`` are the
-    graphs of which an `if` computes one: their inputs are its operands behind the condition, their outputs its
-    results.
+    graphs inside of an `if` or a `loop`, closed ones: all that they read are their inputs.
     """
 
     op: Op
@@ -138,36 +137,39 @@ class Node:
 
     def infer(self) -> list[TensorType]:
         """Result types by the operator's rule, epilogues applied. Raises TypeRuleError."""
-        types = list(self.op.infer(*self.operand_types()))
-        if self.regions and not types:
-            types += [v.type for v in self.regions[0].outputs]
+        if self.regions:
+            inside = [(_types(g.inputs), _types(g.outputs)) for g in self.regions]
+            types = list(self.op.infer_around(self.operand_types(), inside))
+        else:
+            types = list(self.op.infer(*self.operand_types()))
         for i, body in self.post.items():
             kept = types[i].dtype if types[i].dtype.compute == body.dtype else body.dtype
             types[i] = types[i].with_dtype(kept)
         return types
 
-    def evaluate(self, values: Mapping[Value, Array], wide: bool = False) -> list[Array]:
-        """The meaning in numpy. ``wide`` computes floats in float64 (tolerances are scaled by it).
+    def evaluate(
+        self, values: Mapping[Value, Array], wide: bool = False, extents: Mapping[str, int] | None = None
+    ) -> list[Array]:
+        """The meaning in numpy. ``wide`` computes floats in float64 (tolerances are scaled by it), ``extents`` are
+        symbols of which the values are known, or that this very node counts (then they are -1).
 
-        Raises UndecidedError if an extent is known at run time only.
+        Raises UndecidedError if another extent is known at run time only.
         """
-        if self.varies:
-            raise UndecidedError(f"{self.where} has no value before its extents are known")
+        known = extents or {}
+        unknown = [s.name for s in symbols(*self.numbers()) if s.name not in known] if self.varies else []
+        if unknown:
+            raise UndecidedError(f"{self.where} has no value before its extent {unknown[0]} is known")
+        op = op_at(self.op, {s: n for s, n in known.items() if n >= 0})
         if self.regions:
-            return self._evaluate_region(values, wide)
+            given = [None if v is None else values[v] for v in self.operands]
+            results = op.evaluate_around(given, [g.as_function(wide) for g in self.regions])
+            return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
         arrays = self.operand_arrays(values, wide)
         with np.errstate(all="ignore"):
-            results = list(self.op.evaluate_wide(*arrays) if wide else self.op.evaluate(*arrays))
+            results = list(op.evaluate_wide(*arrays) if wide else op.evaluate(*arrays))
         for i, body in self.post.items():
             results[i] = self._apply(body, results[i], values, wide)
         return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
-
-    def _evaluate_region(self, values: Mapping[Value, Array], wide: bool) -> list[Array]:
-        condition, *given = (values[v] for v in self.operands if v is not None)
-        chosen = self.regions[0 if condition.reshape(-1)[0] else 1]
-        inputs = {v.name: a for v, a in zip(chosen.inputs, given, strict=True)}
-        results = chosen.evaluate(inputs, wide)
-        return [results[v.name] for v in chosen.outputs]
 
     def operand_arrays(self, values: Mapping[Value, Array], wide: bool = False) -> list[Array | None]:
         """Operands as the operator sees them: after the prologues."""
@@ -182,6 +184,10 @@ class Node:
     def _apply(self, body: ex.Expr, a: Array, values: Mapping[Value, Array], wide: bool) -> Array:
         read = ex.evaluate(body, lambda i: a if i == ex.ACC else values[self.extras[i]], wide)
         return np.broadcast_to(read, np.broadcast_shapes(a.shape, read.shape))
+
+
+def _types(values: Iterable[Value]) -> tuple[TensorType, ...]:
+    return tuple(v.type for v in values)
 
 
 def _typed(a: Array, dtype: DType, wide: bool) -> Array:
@@ -290,6 +296,13 @@ class Graph:
                 yield region
                 yield from region.all_regions()
 
+    def everywhere(self, times: int = 1) -> Iterator[tuple[Node, int]]:
+        """The nodes, those inside of others too, and how often each is computed in a run at most."""
+        for node in self.nodes:
+            yield node, times
+            for region in node.regions:
+                yield from region.everywhere(times * node.op.turns_inside())
+
     def remove_dead(self) -> int:
         """Drop nodes and constants nothing reads. Returns how many nodes went."""
         live = set(self.outputs) | {self.counts[s] for v in self.outputs for s in self._counted(v.shape)}
@@ -392,13 +405,25 @@ class Graph:
             if inputs[v.name].shape != v.shape:
                 raise CompileError(f"input {v.name} has shape {inputs[v.name].shape}, not {v.shape}")
             values[v] = _typed(inputs[v.name], v.dtype, wide)
+        known: dict[str, int] = {}
         for node in self.nodes:
-            for r, a in zip(node.results, node.evaluate(values, wide), strict=True):
-                if a.shape != r.shape:
+            known.update({s: int(values[v]) for s, v in self.counts.items() if s not in known and v in values})
+            own = {s: -1 for s, v in self.counts.items() if v in node.results}
+            for r, a in zip(node.results, node.evaluate(values, wide, known | own), strict=True):
+                if a.shape != r.shape and not r.type.varies:
                     raise InternalError(f"{node.where} evaluates to shape {a.shape}, its rule says {r.type}")
                 values[r] = a
         shown = values if keep else self.outputs
         return {v.name: values[v] for v in shown}
+
+    def as_function(self, wide: bool = False) -> Inside:
+        """`evaluate` on arrays in the order of inputs and outputs."""
+
+        def run(arrays: Sequence[Array]) -> list[Array]:
+            found = self.evaluate({v.name: a for v, a in zip(self.inputs, arrays, strict=True)}, wide)
+            return [found[v.name] for v in self.outputs]
+
+        return run
 
 
 def verify_node(node: Node, defined: set[Value]) -> None:
@@ -412,12 +437,6 @@ def verify_node(node: Node, defined: set[Value]) -> None:
         node.verified = parts
 
 
-def _are_cases(inside: Sequence[TensorType], outside: Sequence[TensorType | None]) -> bool:
-    """Whether a region's inputs or outputs are what those of its node may be."""
-    pairs = zip(inside, outside, strict=False)
-    return len(inside) == len(outside) and all(o is not None and i.is_case_of(o) for i, o in pairs)
-
-
 def _verify_types(node: Node) -> None:
     try:
         types = node.infer()
@@ -425,10 +444,6 @@ def _verify_types(node: Node) -> None:
         raise InternalError(f"{node.where}: {e}") from e
     if len(types) != len(node.results):
         raise InternalError(f"{node.where}: {len(node.results)} results but its rule gives {len(types)}")
-    for region in node.regions:
-        given = _are_cases([v.type for v in region.inputs], node.operand_types()[1:])
-        if not given or not _are_cases([v.type for v in region.outputs], [r.type for r in node.results]):
-            raise InternalError(f"{node.where}: inputs or outputs of @{region.name} are not those of the node")
     for inferred, r in zip(types, node.results, strict=True):
         r.type.verify()
         if (inferred.dtype, inferred.shape) != (r.dtype, r.shape):

@@ -2,18 +2,20 @@
 
 Grammar (printing and parsing in `kernel_text`)::
 
-    module  = "kernels" "@" name [extents] "target=" name "{" {buffer} {step} "}"
+    module  = "kernels" "@" name [extents] "target=" name "{" {buffer} {loop} {step} "}"
+    loop    = "loop" name "trips=" int ["limited"] ["count=" name] ["going=" name] [when]  (by what holds its turn)
     buffer  = "buffer" name ":" type space "align=" int ["room=" "(" ints ")"]
-              ["halo=" "(" int ":" int {"," int ":" int} ")" "fill=" num] ["role=" role] ["counts=" name]
+              ["halo=" "(" int ":" int {"," int ":" int} ")" "fill=" num] ["role=" role] ["counts=" names]
               ["state=" name] ["sha256=" hex]
     space   = ("arena" ["." region] | "blob" | "caller") ["@" int]   (region and offset stand in program IR only)
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
               "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["near" "(" int ":" int ")"]
-              ["args" "(" names ")"] ["means" (meaning | string)] ["when" "(" ["!"] name {"," ["!"] name} ")"]
-              [";" origin {"+" origin}]
-            | "fill" view num ["when" ...]
+              ["args" "(" names ")"] ["means" (meaning | string)] [when] [in] [";" origin {"+" origin}]
+            | "fill" view num [when] [in]
             | "{" {step} "}"
+    when    = "when" "(" ["!"] name {"," ["!"] name} ")"
+    in      = "in" "(" name {"," name} ")"        (the loops that it is a step of, outermost first)
     meaning = [op [attributes]] "(" [operand {"," operand}] ")" ["with" "(" view {"," view} ")"] "->" view {"," view}
     operand = view | "_"                                  (absent)
     view    = name [["+" int] "[" ints "]" "{" strides "}" [":" layout]]     (a name alone: the whole tensor)
@@ -35,8 +37,9 @@ from mccompile.ir import expr as ex
 from mccompile.ir.affine import Affine
 from mccompile.ir.dims import Symbol, bound, span, symbols, value, varies
 from mccompile.ir.errors import InternalError
-from mccompile.ir.op import Op
+from mccompile.ir.op import Op, op_at
 from mccompile.ir.scalar import Array
+from mccompile.ir.turns import Loop
 from mccompile.ir.types import DType, Factor, Layout, Shape, TensorType, is_linear, row_major
 
 Halo = tuple[tuple[int, int], ...]
@@ -307,7 +310,7 @@ class Call:
     operand's buffer may lie over that of results[0] from as many bytes behind its beginning on, because what
     the kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals.
     ``counts`` hold extents that kernels have counted, on which numbers of this call depend. It is made ``when`` all
-    of some conditions hold.
+    of some conditions hold, in each turn of the ``loops`` it is in, of which the outermost is first.
     ``step`` numbers follow from the position in the program. ``logical`` is for who evaluates the operator; no kernel
     reads it.
     """
@@ -328,6 +331,7 @@ class Call:
     logical: Logical | None = field(default=None, compare=False)
     counts: tuple[Buffer, ...] = ()
     when: tuple[Condition, ...] = ()
+    loops: tuple[Loop, ...] = ()
 
     @property
     def inputs(self) -> tuple[View | None, ...]:
@@ -346,10 +350,10 @@ class Call:
         return replace(self, counts=tuple(b for b in found if b not in own)) if found else self
 
     def at(self, values: Mapping[str, int]) -> Call:
-        """The call on its views where symbols of extents have values."""
+        """The call on its views, and with its operator's numbers, where symbols of extents have values."""
         reads = tuple(None if v is None else v.at(values) for v in self.reads)
         results, extras = (tuple(v.at(values) for v in of) for of in (self.results, self.extras))
-        return replace(self, reads=reads, results=results, extras=extras)
+        return replace(self, op=op_at(self.op, values), reads=reads, results=results, extras=extras)
 
     def views(self) -> list[View]:
         """What it reads and writes."""
@@ -358,7 +362,21 @@ class Call:
     def buffers(self) -> list[Buffer]:
         views = [v.buffer for v in self.views()]
         scratch = [self.scratch] if self.scratch else []
-        return list(dict.fromkeys([*views, *scratch, *self.counts, *(b for b, _ in self.when)]))
+        return list(dict.fromkeys([*views, *scratch, *self.counts, *_deciding(self)]))
+
+    def written(self) -> list[Buffer]:
+        """The buffers of its results."""
+        return [v.buffer for v in self.results]
+
+    def asked(self) -> list[Buffer]:
+        """The buffers that it reads, and those that say whether, how often and how far it goes."""
+        return [*_deciding(self), *self.counts, *(v.buffer for v in self.inputs if v is not None)]
+
+
+def _deciding(step: Call | Fill) -> list[Buffer]:
+    """The buffers that say whether and how often a step is made."""
+    loops = [b for loop in step.loops for b in (loop.turn, *loop.asked)]
+    return [*loops, *(b for b, _ in step.when)]
 
 
 def number_names(call: Call) -> dict[str, int]:
@@ -379,18 +397,26 @@ class Fill:
     view: View
     value: float
     when: tuple[Condition, ...] = ()
+    loops: tuple[Loop, ...] = ()
 
     def at(self, values: Mapping[str, int]) -> Fill:
         """The fill of its view where symbols of extents have values."""
         return replace(self, view=self.view.at(values))
 
     def buffers(self) -> list[Buffer]:
-        return list(dict.fromkeys([self.view.buffer, *(b for b, _ in self.when)]))
+        return list(dict.fromkeys([self.view.buffer, *_deciding(self)]))
+
+    def written(self) -> list[Buffer]:
+        return [self.view.buffer]
+
+    def asked(self) -> list[Buffer]:
+        """The buffers that say whether and how often it is made."""
+        return _deciding(self)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Steps in order; the tree that conditions and loops will be nodes of."""
+    """Steps in order; those of a loop are neighbours, and each names its loops."""
 
     steps: tuple[Call | Fill | Block, ...] = ()
 
@@ -438,7 +464,12 @@ class KernelModule:
             views = [step.view] if isinstance(step, Fill) else step.views()
             numbers += [n for v in views for n in (*v.shape, *v.strides, v.offset)]
             numbers += () if isinstance(step, Fill) else step.op.numbers
+            numbers += [loop.trips for loop in step.loops]
         return numbers
+
+    def loops(self) -> list[Loop]:
+        """The loops in the order of their first steps."""
+        return list(dict.fromkeys(loop for step in self.body.linear() for loop in step.loops))
 
     @property
     def align(self) -> int:
@@ -453,11 +484,20 @@ class KernelModule:
         if len(set(names)) != len(names):
             raise InternalError("two buffers share a name")
         written = {b for b in self.buffers if b.space == "blob" or b.role == "input"}
+        around: tuple[Loop, ...] = ()
+        left: set[Loop] = set()
         for step in self.body.linear():
             for b in step.buffers():
                 if b not in known:
                     raise InternalError(f"buffer {b.name} is not declared")
+            left.update(loop for loop in around if loop not in step.loops)
+            if any(loop in left for loop in step.loops):
+                raise InternalError("the steps of a loop are no neighbours")
+            begun = [loop for loop in step.loops if loop not in around]
+            around = step.loops
             asked = [*(b for b, _ in step.when), *(step.counts if isinstance(step, Call) else ())]
+            asked = [*(b for loop in begun for b in loop.asked), *asked]
+            written.update(loop.turn for loop in begun)
             early = [b for b in asked if b not in written]
             if early:
                 raise InternalError(f"what is in {early[0].name} is asked for before it is known")

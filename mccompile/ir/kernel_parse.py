@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import symbols, varies
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph_text import OpLookup, digest, parse_fields, parse_type
 from mccompile.ir.kernel import (
@@ -28,6 +28,7 @@ from mccompile.ir.op import Op
 from mccompile.ir.program import PlanFacts, Program, Region
 from mccompile.ir.scalar import Array
 from mccompile.ir.scan import MALFORMED, Scanner, literal, reason
+from mccompile.ir.turns import Loop
 from mccompile.ir.types import DTYPES, DType, parse_layout, row_major
 
 ParamsLookup = Callable[[str], type | None]
@@ -54,6 +55,7 @@ class _Parser:
         self.lines: dict[Buffer, int] = {}
         self.written: set[Buffer] = set()
         self.regions: tuple[Region, ...] = ()
+        self.loops: dict[Buffer, Loop] = {}
 
     def located(self, parse: Callable[[], T]) -> T:
         """What ``parse`` gives; what it raises becomes an error on the line where it began."""
@@ -121,6 +123,8 @@ class _Parser:
         while self.s.accept("buffer"):
             self.located(lambda: self.buffer(placed))
         self.written = {b for b in self.module.buffers if b.space == "blob" or b.role == "input"}
+        while self.s.accept("loop"):
+            self.located(self.loop)
         self.module.body = self.block()
         end = self.s.at
         self.s.skip()
@@ -161,10 +165,9 @@ class _Parser:
         if self.s.accept("role="):
             buffer.role = self.one_of("a role", _ROLES)
         if self.s.accept("counts="):
-            counted = self.s.name()
-            if counted not in self.s.extents or counted in self.module.counts:
-                raise ValueError(f"{counted} is not declared as an extent, or is counted twice")
-            self.module.counts[counted] = buffer
+            self.counted(buffer)
+            while self.adjacent(",") and self.s.accept(","):
+                self.counted(buffer)
         if self.s.accept("state="):
             given = self.s.name()
             if given not in self.buffers:
@@ -180,6 +183,25 @@ class _Parser:
         self.offsets[buffer] = offset
         self.lines[buffer] = line
         self.module.buffers.append(buffer)
+
+    def counted(self, buffer: Buffer) -> None:
+        name = self.s.name()
+        if name not in self.s.extents or name in self.module.counts:
+            raise ValueError(f"{name} is not declared as an extent, or is counted twice")
+        self.module.counts[name] = buffer
+
+    def loop(self) -> None:
+        """A loop, by the buffer that holds its turn."""
+        turn = self.named()
+        self.s.expect("trips=")
+        trips = self.s.number(self.s.pattern(r"[^\s{}]+", "a number of turns"))
+        limited = self.s.accept("limited")
+        count, going = (self.named() if self.s.accept(f"{key}=") else None for key in ("count", "going"))
+        if turn in self.loops:
+            raise ValueError(f"{turn.name} is the turn of two loops")
+        counts = tuple(self.module.counts[s.name] for s in symbols(trips) if s.name in self.module.counts)
+        self.loops[turn] = Loop(turn, trips, count, going, limited, counts, self.conditions())
+        self.written.add(turn)
 
     def region(self) -> str:
         """The region behind a space; there is one exactly if the program has several."""
@@ -226,7 +248,7 @@ class _Parser:
         step: Call | Fill
         if self.s.accept("fill"):
             view = self.view()
-            step = Fill(view, literal(self.s.pattern(_NUMBER, "a number")), self.conditions())
+            step = Fill(view, literal(self.s.pattern(_NUMBER, "a number")), self.conditions(), self.around())
         else:
             self.s.expect("call")
             step = self.call()
@@ -252,7 +274,7 @@ class _Parser:
         near = self.near(len(reads))
         args = tuple(self.items("args"))
         logical = self.logical() if self.s.accept("means") else None
-        when = self.conditions()
+        when, loops = self.conditions(), self.around()
         if any(not 0 <= i < len(reads) + len(extras) for i in inplace):
             raise ValueError(f"inplace{inplace} of {len(reads) + len(extras)} inputs")
 
@@ -267,7 +289,7 @@ class _Parser:
         return Call(
             kernel, self.op(op_name, attributes, variable), self.parameters(kernel, params), reads, tuple(results),
             extras, pre, post, scratch, inplace, args, self.s.origins(), near, logical,
-            when=when,
+            when=when, loops=loops,
         ).with_counts(self.module.counts)  # fmt: skip
 
     def conditions(self) -> tuple[Condition, ...]:
@@ -279,6 +301,19 @@ class _Parser:
                     self.s.expect(",")
                 wanted = not self.s.accept("!")
                 found.append((self.named(), wanted))
+        return tuple(found)
+
+    def around(self) -> tuple[Loop, ...]:
+        """The loops that a step is in."""
+        found: list[Loop] = []
+        if self.s.accept("in("):
+            while not self.s.accept(")"):
+                if found:
+                    self.s.expect(",")
+                turn = self.named()
+                if turn not in self.loops:
+                    raise ValueError(f"{turn.name} is the turn of no loop")
+                found.append(self.loops[turn])
         return tuple(found)
 
     def logical(self) -> Logical:

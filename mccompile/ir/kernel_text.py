@@ -13,6 +13,7 @@ from mccompile.ir.op import dataclass_text, op_text
 from mccompile.ir.program import PlanFacts, Program
 from mccompile.ir.scalar import Array
 from mccompile.ir.scan import name_text, origins_text
+from mccompile.ir.turns import Loop
 from mccompile.ir.types import DType, layout_text, row_major
 
 
@@ -33,8 +34,8 @@ def buffer_name(buffer: Buffer) -> str:
 def buffer_text(
     b: Buffer, offset: int | None, digests: bool, counts: str = "", given: Buffer | None = None
 ) -> str:
-    """A buffer; ``counts`` is the symbol of the extent that is counted into it, ``given`` the input that it is in the
-    next run."""
+    """A buffer; ``counts`` are the symbols of the extents that are counted into it, ``given`` the input that it is in
+    the next run."""
     text = f"  buffer {buffer_name(b)} : {b.type} {b.space}" + (f".{b.region}" if b.region else "")
     text += "" if offset is None else f" @{offset}"
     text += f" align={b.align}"
@@ -96,12 +97,24 @@ def call_text(call: Call, meaning: bool = False) -> str:
     text += f" args({','.join(call.args)})" if call.args else ""
     if meaning and call.logical is not None:
         text += f" means {_logical_text(call.logical)}"
-    return text + _when_text(call.when) + origins_text(call.origins)
+    return text + _when_text(call.when) + _in_text(call.loops) + origins_text(call.origins)
 
 
 def _when_text(when: Sequence[Condition]) -> str:
     conditions = ", ".join(f"{'' if wanted else '!'}{buffer_name(b)}" for b, wanted in when)
     return f" when({conditions})" if when else ""
+
+
+def _in_text(loops: Sequence[Loop]) -> str:
+    return f" in({', '.join(buffer_name(loop.turn) for loop in loops)})" if loops else ""
+
+
+def _loop_text(loop: Loop) -> str:
+    text = f"  loop {buffer_name(loop.turn)} trips={loop.trips}"
+    text += " limited" if loop.limited else ""
+    text += f" count={buffer_name(loop.count)}" if loop.count else ""
+    text += f" going={buffer_name(loop.going)}" if loop.going else ""
+    return text + _when_text(loop.when)
 
 
 def _logical_text(logical: Logical) -> str:
@@ -120,16 +133,22 @@ def _block_lines(block: Block, depth: int, meaning: bool) -> list[str]:
         if isinstance(step, Block):
             lines += [pad + "{", *_block_lines(step, depth + 1, meaning), pad + "}"]
         elif isinstance(step, Fill):
-            lines.append(f"{pad}fill {view_text(step.view)} {_number(step.value)}{_when_text(step.when)}")
+            text = f"{pad}fill {view_text(step.view)} {_number(step.value)}"
+            lines.append(text + _when_text(step.when) + _in_text(step.loops))
         else:
             lines.append(pad + call_text(step, meaning))
     return lines
 
 
 def _module_lines(m: KernelModule, offsets: Mapping[Buffer, int], digests: bool) -> list[str]:
-    counts = {b: name for name, b in m.counts.items()}
-    buffers = [buffer_text(b, offsets.get(b), digests, counts.get(b, ""), m.state.get(b)) for b in m.buffers]
-    return [*buffers, *_block_lines(m.body, 1, digests), "}", ""]
+    counts: dict[Buffer, list[str]] = {}
+    used = {s.name for s in m.symbols()}
+    for name, b in ((name, b) for name, b in m.counts.items() if name in used):
+        counts.setdefault(b, []).append(name)
+    buffers = [
+        buffer_text(b, offsets.get(b), digests, ",".join(counts.get(b, ())), m.state.get(b)) for b in m.buffers
+    ]
+    return [*buffers, *map(_loop_text, m.loops()), *_block_lines(m.body, 1, digests), "}", ""]
 
 
 def print_module(m: KernelModule) -> str:

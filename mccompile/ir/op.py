@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim
+from mccompile.ir.dims import Dim, symbols, value
 from mccompile.ir.ranges import Range, anything
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure
@@ -35,6 +35,13 @@ class Layouts(Enum):
     FIXED = "fixed"
     ANY = "any"
     ALIKE = "alike"
+
+
+Signature = tuple[tuple[TensorType, ...], tuple[TensorType, ...]]
+"""The types of the inputs and of the outputs of a graph inside of a node."""
+
+Inside = Callable[[Sequence[Array]], list[Array]]
+"""A graph inside of a node, as a function on arrays."""
 
 
 class TypeRuleError(Exception):
@@ -177,6 +184,20 @@ class Op:
         """The meaning on numpy arrays, in the arrays' own precision."""
         raise NotImplementedError
 
+    def infer_around(
+        self, types: Sequence[TensorType | None], inside: Sequence[Signature]
+    ) -> tuple[TensorType, ...]:
+        """`infer` for an operator of nodes with graphs ``inside`` (`Node.regions`)."""
+        raise TypeRuleError(f"{self.name} has no graphs inside")
+
+    def evaluate_around(self, arrays: Sequence[Array | None], inside: Sequence[Inside]) -> Sequence[Array]:
+        """`evaluate` for an operator of nodes with graphs ``inside``."""
+        raise NotImplementedError
+
+    def turns_inside(self) -> int:
+        """How often a graph inside is computed at most."""
+        return 1
+
     def evaluate_wide(self, *arrays: Array | None) -> tuple[Array, ...]:
         """`evaluate` with floats in float64 also where no operand is one."""
         return self.evaluate(*arrays)
@@ -203,6 +224,19 @@ def _varying(value: object) -> Iterator[int]:
     elif isinstance(value, tuple | list):
         for item in value:
             yield from _varying(item)
+
+
+def op_at(op: Op, values: Mapping[str, int]) -> Op:
+    """The operator with those of its numbers known that depend on symbols which have values."""
+    if not op.varying:
+        return op
+
+    def known(item: Any) -> Any:
+        if isinstance(item, tuple):
+            return tuple(map(known, item))
+        return value(item, values) if isinstance(item, Dim) and all(s.name in values for s in symbols(item)) else item
+
+    return dataclasses.replace(op, **{name: known(item) for name, item in attributes(op).items()})
 
 
 def attributes(op: Op) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule
+from mccompile.ir.turns import widened
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class Program:
             for b in step.buffers():
                 if b.space != "blob":
                     lives[b] = (lives.get(b, (t, t))[0], t)
+        lives = widened(steps, lives)
         last = max(len(steps) - 1, 0)
         for b in self.module.buffers:
             if b.role == "input":

@@ -34,10 +34,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.dims import bound
-from mccompile.ir.kernel import Block, Call, Fill, KernelModule, View
+from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, View
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.rebind import rebound
-from mccompile.kernel_passes.rewrite.steps import State, Step, is_copy, written_buffers
+from mccompile.kernel_passes.rewrite.steps import State, Step, is_copy
 from mccompile.kernels.variant import innermost_stride
 from mccompile.ops.concat import Concat
 from mccompile.ops.slice import Slice
@@ -142,9 +142,11 @@ def _read_through(state: State, i: int, target: Target) -> State | str:
     buffer = result.buffer
     if buffer.role or buffer.halo:
         return "an output is made" if buffer.role else "a halo is around the result"
+    if buffer in state.carried or _changes_before(state, i, source.buffer, buffer):
+        return "a loop changes what is read"
     changes: dict[int, Step | None] = {i: None}
     far = 0
-    only = sum(1 for _, s in state.around(buffer) if buffer in written_buffers(s)) == 1
+    only = sum(1 for _, s in state.around(buffer) if buffer in s.written()) == 1
     for k, step in state.around(buffer):
         if isinstance(step, Call) and any(v is not None and v.buffer is buffer for v in step.inputs):
             found = rebound(step, buffer, result, source, target, writes=False, beside=not only)
@@ -156,6 +158,48 @@ def _read_through(state: State, i: int, target: Target) -> State | str:
     if target.cached and far > 2 * bound(result.count):
         return "several readers would read far apart"
     return state.changed(changes)
+
+
+def _changes_before(state: State, i: int, source: Buffer, copy: Buffer) -> bool:
+    """Whether a loop writes to the source of step i before the last reader of the copy."""
+    if source not in state.carried:
+        return False
+    last = max(k for k, _ in state.around(copy))
+    return any(i < k <= last and source in s.written() for k, s in state.around(source))
+
+
+def _may_carry(state: State, i: int, source: View, place: View) -> bool:
+    """Whether what step i copies to the place of what a loop carries may be made there at once.
+
+    Before the loop: if nobody else reads it. In a turn: if everybody who reads the place has done so before; the one
+    who makes it may read it at that very moment, if element by element.
+    """
+    copy = state.steps[i]
+    assert copy is not None
+    makers = [k for k, s in state.around(source.buffer) if source.buffer in s.written()]
+    others = [k for k, s in state.around(source.buffer) if k != i and source.buffer in s.asked()]
+    users = [s for k in (*makers, *others) if (s := state.steps[k]) is not None]
+    if any(s.loops != copy.loops for s in users):
+        return False
+    if next(s for _, s in state.around(place.buffer)) is copy:
+        return not others
+    for k, s in state.around(place.buffer):
+        if k == i or s.loops[: len(copy.loops)] != copy.loops or k < makers[0]:
+            continue
+        if k > makers[0] or len(makers) > 1 or not _by_element(s, source, place):
+            return False
+    return True
+
+
+def _by_element(step: Step, result: View, place: View) -> bool:
+    """Whether a step offers to write its result over all that it reads of a buffer."""
+    if not isinstance(step, Call) or len(step.results) != 1 or not place.same_elements(result):
+        return False
+    read = [k for k, v in enumerate(step.inputs) if v is not None and v.buffer is place.buffer]
+    deciding = [*step.counts, *(b for b, _ in step.when)]
+    views = [step.inputs[k] for k in read]
+    alike = all(v is not None and v.same_elements(step.results[0]) for v in views)
+    return alike and set(read) <= set(step.inplace) and place.buffer not in deciding
 
 
 def _strided(view: View) -> bool:
@@ -171,6 +215,8 @@ def _write_through(state: State, i: int, target: Target) -> State | str:
     buffer = source.buffer
     if buffer.space != "arena" or buffer.role or buffer.halo or buffer is result.buffer:
         return "its source is an input, an output, constant, or has a halo"
+    if buffer in state.carried or (result.buffer in state.carried and not _may_carry(state, i, source, result)):
+        return "what a loop carries is still read"
     changes: dict[int, Step | None] = {i: None}
     for k, step in state.around(buffer):
         if k != i:

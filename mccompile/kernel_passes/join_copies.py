@@ -65,6 +65,8 @@ def _join(steps: Sequence[Step], remarks: Remarks) -> list[Step]:
 def _alike(a: Step, b: Step) -> bool:
     if not (isinstance(a, Call) and isinstance(b, Call) and is_copy(a) and is_copy(b)) or a.varies or b.varies:
         return False
+    if a.loops != b.loops:
+        return False
     pairs = [(a.reads[0], b.reads[0]), (a.results[0], b.results[0])]
     return all(
         v is not None and w is not None and v.buffer is w.buffer and v.shape == w.shape and v.strides == w.strides

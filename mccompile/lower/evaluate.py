@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import value
 from mccompile.ir.errors import CompileError, InternalError
-from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule, Logical, View, whole
+from mccompile.ir.kernel import Buffer, Call, Condition, Fill, KernelModule, Logical, View, whole
 from mccompile.ir.scalar import Array
+from mccompile.ir.turns import Numbered, Turns, nested
 from mccompile.ir.types import DType
 from mccompile.kernels.copy import CopyGeneric
 from mccompile.kernels.registry import variant
@@ -33,13 +35,10 @@ def evaluate(module: KernelModule, inputs: Mapping[str, Array], wide: bool = Fal
         if inputs[b.name].shape != b.type.shape:
             raise CompileError(f"input {b.name} has shape {inputs[b.name].shape}, not {b.type.shape}")
         memory.write(whole(b), inputs[b.name])
-    for step in module.body.linear():
-        if any(bool(memory.read(whole(b)).reshape(-1)[0]) != wanted for b, wanted in step.when):
-            continue
-        if isinstance(step, Fill):
-            memory.write(step.view, np.asarray(step.value))
-        else:
-            _run(step, memory)
+    counted: dict[Buffer, list[str]] = {}
+    for name, b in module.counts.items():
+        counted.setdefault(b, []).append(name)
+    _run_all(nested(list(module.body.linear())), memory, counted)
     return {b.name: memory.read(whole(b)).copy() for b in module.role("output")}
 
 
@@ -47,6 +46,35 @@ def unknown(module: KernelModule) -> dict[str, str]:
     """The kernels of which some call cannot be evaluated, and why."""
     calls = [s for s in module.body.linear() if isinstance(s, Call)]
     return {c.kernel: c.logical.missing for c in calls if c.logical is not None and c.logical.missing}
+
+
+def _run_all(items: Sequence[Numbered | Turns], memory: _Memory, counted: Mapping[Buffer, list[str]]) -> None:
+    for item in items:
+        if isinstance(item, Turns):
+            _run_loop(item, memory, counted)
+        elif memory.holds(item[1].when):
+            step = item[1].at(memory.extents(item[1].buffers(), counted)) if counted else item[1]
+            if isinstance(step, Fill):
+                memory.write(step.view, np.asarray(step.value))
+            else:
+                _run(step, memory)
+
+
+def _run_loop(turns: Turns, memory: _Memory, counted: Mapping[Buffer, list[str]]) -> None:
+    loop = turns.loop
+    if not memory.holds(loop.when):
+        return
+    trips = value(loop.trips, memory.extents(loop.counts, counted))
+    going = [] if loop.going is None else [(loop.going, True)]
+    memory.write(whole(loop.turn), np.asarray(0))
+    while memory.holds(going):
+        done = memory.scalar(loop.turn)
+        if done >= (trips if loop.count is None else memory.scalar(loop.count)) and not loop.endless:
+            return
+        if done >= trips:
+            raise CompileError(f"the loop {loop.turn.name} makes more than {trips} turns")
+        _run_all(turns.inside, memory, counted)
+        memory.write(whole(loop.turn), np.asarray(done + 1))
 
 
 def _run(call: Call, memory: _Memory) -> None:
@@ -95,6 +123,17 @@ class _Memory:
             else:
                 self._arrays[b] = np.full(b.elements, np.nan if stored.kind == "f" else 0, stored)
         return self._arrays[b]
+
+    def scalar(self, b: Buffer) -> int:
+        """The number in a buffer of one."""
+        return int(self.read(whole(b)).reshape(-1)[0])
+
+    def holds(self, when: Sequence[Condition]) -> bool:
+        return all(bool(self.scalar(b)) == wanted for b, wanted in when)
+
+    def extents(self, buffers: Sequence[Buffer], counted: Mapping[Buffer, list[str]]) -> dict[str, int]:
+        """What the symbols are that are counted into some of these buffers."""
+        return {name: self.scalar(b) for b in buffers for name in counted.get(b, ())}
 
     def read(self, view: View) -> Array:
         return self._seen(view) if view.linear else self._of(view.buffer)[_places(view)]

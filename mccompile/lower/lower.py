@@ -15,10 +15,12 @@ from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, Halo, Kern
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.state import room
+from mccompile.ir.turns import Loop
 from mccompile.ir.types import DType, Shape, TensorType, dtype_of, row_major
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
 from mccompile.kernels.views.collapse import collapse
+from mccompile.lower.control import lower_regions
 from mccompile.lower.cost_table import UNMEASURED, CostTable
 from mccompile.lower.growth import choose_all, is_empty
 from mccompile.lower.select import Choice, choose
@@ -52,6 +54,8 @@ class _Builder:
         self.steps: list[Call | Fill] = []
         self.when: tuple[Condition, ...] = ()
         """What has to hold for the steps that are lowered now."""
+        self.loops: tuple[Loop, ...] = ()
+        """What these steps are in."""
         self.node: Node
         self._blob: dict[tuple[Value, object], Buffer] = {}
         self._by_content: dict[tuple[TensorType, bytes], Buffer] = {}
@@ -82,9 +86,13 @@ class _Builder:
         return buffer
 
     def declare_counts(self) -> None:
-        """The buffers into which kernels of the graph count."""
+        """The buffers into which kernels of the graph count; what is counted in a loop is of use there alone."""
         for name, v in self.graph.counts.items():
-            self.module.counts[name] = self._declare(v, "" if v in self.graph.outputs else "count")
+            self.module.counts[name] = self._declare(v, "" if self.loops or v in self.graph.outputs else "count")
+
+    def carry(self, value: Value) -> Buffer:
+        """A buffer of its own for what a loop carries from turn to turn."""
+        return self._buffer(value.name, value.type, "arena")
 
     def bind(self, value: Value, buffer: Buffer) -> None:
         """Let a value of the graph be in a buffer that another graph has declared."""
@@ -155,8 +163,11 @@ class _Builder:
         self._fill_halo(copy)
         origins = self.node.origins
         self.steps.append(
-            Call("copy.generic", self.node.op, None, (view,), (whole(copy),), origins=origins, when=self.when)
-        )
+            Call(
+                "copy.generic", self.node.op, None, (view,), (whole(copy),), origins=origins, when=self.when,
+                loops=self.loops,
+            )
+        )  # fmt: skip
         return whole(copy)
 
     def result(self, index: int) -> View:
@@ -194,7 +205,7 @@ class _Builder:
 
     def fill(self, view: View, value: float) -> None:
         merged = collapse([view])
-        self.steps.append(Fill(view if isinstance(merged, str) else merged[0], value, self.when))
+        self.steps.append(Fill(view if isinstance(merged, str) else merged[0], value, self.when, self.loops))
 
     def call(
         self,
@@ -221,7 +232,7 @@ class _Builder:
             Call(
                 kernel, op or node.op, params, tuple(reads), tuple(results), tuple(views),
                 tuple(sorted(node.pre.items())), tuple(sorted(node.post.items())),
-                scratch, inplace, origins=node.origins, logical=logical, when=self.when,
+                scratch, inplace, origins=node.origins, logical=logical, when=self.when, loops=self.loops,
             ).with_counts(self.module.counts)
         )  # fmt: skip
 
@@ -346,46 +357,14 @@ def _lower_nodes(graph: Graph, chosen: Choices, b: _Builder) -> None:
         if is_empty(node):
             continue
         if node.regions:
-            _lower_if(node, chosen, b)
+            stored, lowered = (lambda g: _storage(g, chosen[g])), (lambda g: _lower_nodes(g, chosen, b))
+            lower_regions(node, b, stored, lowered)
         elif found is not None:
             start = len(b.steps)
             found.variant.lower(node, found.offer, b)
             b.record(start)
         elif b.storage.of(node.result) is not b.storage.of(node.inputs[0]):
             _copy_reshape(node, b)
-
-
-def _lower_if(node: Node, chosen: Choices, b: _Builder) -> None:
-    """The steps of both graphs one after the other, those of each on condition. What a graph reads lies where it lies
-    for the graph around; its results are made in the place of the node's, or copied there."""
-    condition, *given = (b.read(v) for v in node.operands if v is not None)
-    results = [b.result(i) for i in range(len(node.results))]
-    around = b.graph, b.storage, b.when
-    for wanted, region in zip((True, False), node.regions, strict=True):
-        b.graph, b.storage = region, _storage(region, chosen[region])
-        b.when = (*b.when, (condition.buffer, wanted))
-        for inner, view in zip(region.inputs, given, strict=True):
-            b.bind(inner, view.buffer)
-        places = [(o, v, v == whole(v.buffer) and o.type.is_case_of(v.buffer.type))
-                  for o, v in zip(region.outputs, results, strict=True)]  # fmt: skip
-        for inner, view, direct in places:
-            if direct:
-                b.bind(inner, view.buffer)
-        b.declare_counts()
-        _lower_nodes(region, chosen, b)
-        b.node = node
-        for inner, view, direct in places:
-            if not direct:
-                b.call("copy.generic", [b.read(inner)], [_as_shape(view, inner.shape)], extras=[])
-        b.graph, b.storage, b.when = around
-
-
-def _as_shape(view: View, shape: Shape) -> View:
-    """A whole tensor as one of the extents that it may have."""
-    found = view if view.shape == shape else view.reshape(shape)
-    if isinstance(found, str):
-        raise InternalError(f"{view.buffer.name} cannot be of shape {list(shape)}: {found}")
-    return found
 
 
 def _copy_reshape(node: Node, b: _Builder) -> None:

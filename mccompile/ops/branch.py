@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
+
 from mccompile.ir.errors import CompileError
-from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.op import Inside, Op, Signature, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import BOOL, DTYPES, TensorType
 
@@ -18,11 +21,34 @@ class If(Op):
 
     name = "if"
 
-    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        condition = types[0]
-        if condition is None or condition.dtype != BOOL or condition.count != 1:
-            raise TypeRuleError(f"{condition} is no condition")
-        return ()
+    def infer_around(
+        self, types: Sequence[TensorType | None], inside: Sequence[Signature]
+    ) -> tuple[TensorType, ...]:
+        require_condition(types[0])
+        results = self.infer_results(inside)
+        if len(inside) != 2 or not all(are_cases(g, types[1:]) and are_cases(made, results) for g, made in inside):
+            raise TypeRuleError("inputs or outputs of its two graphs are not those of the node")
+        return results
+
+    def infer_results(self, inside: Sequence[Signature]) -> tuple[TensorType, ...]:
+        """The types of its results: those of both graphs."""
+        return inside[0][1]
+
+    def evaluate_around(self, arrays: Sequence[Array | None], inside: Sequence[Inside]) -> Sequence[Array]:
+        condition, *given = (np.asarray(a) for a in arrays)
+        return inside[0 if condition.reshape(-1)[0] else 1](given)
+
+
+def are_cases(inside: Sequence[TensorType], outside: Sequence[TensorType | None]) -> bool:
+    """Whether the inputs or outputs of a graph inside are what those of its node may be."""
+    pairs = zip(inside, outside, strict=False)
+    return len(inside) == len(outside) and all(o is not None and i.is_case_of(o) for i, o in pairs)
+
+
+def require_condition(type_: TensorType | None) -> None:
+    """TypeRuleError for what is no bool of one element."""
+    if type_ is None or type_.dtype != BOOL or type_.count != 1:
+        raise TypeRuleError(f"{type_} is no condition")
 
 
 @dataclass(frozen=True)
@@ -38,8 +64,7 @@ class Choose(If):
     ranks: tuple[int, ...]
     extents: tuple[int, ...]
 
-    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        super().infer(*types)
+    def infer_results(self, inside: Sequence[Signature]) -> tuple[TensorType, ...]:
         if not len(self.dtypes) == len(self.ranks) or sum(self.ranks) != len(self.extents):
             raise TypeRuleError(f"{len(self.extents)} extents are not those of tensors of ranks {list(self.ranks)}")
         left = iter(self.extents)

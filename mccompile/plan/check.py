@@ -32,14 +32,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from mccompile.ir.dims import value
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Buffer, Call, Fill, View, whole
 from mccompile.ir.program import Program
+from mccompile.ir.turns import Loop, Numbered, Turns, nested
 
 _NOBODY: Final = -1
 _APART: Final = 4096
@@ -63,8 +65,8 @@ def check_program(program: Program, keep_inputs: bool = False) -> None:
     _check_blob(program)
     _check_lives(program, keep_inputs)
     _check_state(program)
-    for values in _ends(program):
-        _Memory(program, values).run(keep_inputs)
+    for least, values in enumerate(_ends(program)):
+        _Memory(program, values, bool(least)).run(keep_inputs)
 
 
 def _ends(program: Program) -> list[dict[str, int]]:
@@ -74,7 +76,7 @@ def _ends(program: Program) -> list[dict[str, int]]:
     """
     symbols = program.module.symbols()
     bounds, least = {s.name: s.high for s in symbols}, {s.name: s.high if s.choices else s.low for s in symbols}
-    return [bounds, least] if least != bounds else [bounds]
+    return [bounds, least] if least != bounds or program.module.loops() else [bounds]
 
 
 def _span(program: Program, b: Buffer) -> tuple[int, int]:
@@ -159,6 +161,7 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
         for b in buffers:
             first.setdefault(b, t)
             last[b] = t
+    _last_through_loops(steps, first, last)
     for b in first:
         if _kept(program, b, keep_inputs):
             last[b] = len(steps)
@@ -176,6 +179,29 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
                     f"{_describe(program, a)} and {_describe(program, b)} overlap, both are alive at step {born}"
                 )
         alive.append(b)
+
+
+def _last_through_loops(steps: list[Call | Fill], first: dict[Buffer, int], last: dict[Buffer, int]) -> None:
+    """What a turn of a loop finds as another turn, or whoever is around, has left it is alive as long as the loop."""
+    ends: dict[Loop, tuple[int, int]] = {}
+    for t, step in enumerate(steps):
+        ends.update({loop: (ends.get(loop, (t, t))[0], t) for loop in step.loops})
+    for begin, end in list(ends.values())[::-1]:
+        made: set[Buffer] = set()
+        for step in steps[begin : end + 1]:
+            results = [step.view] if isinstance(step, Fill) else step.results
+            written = {v.buffer for v in results}
+            if isinstance(step, Call) and step.scratch is not None:
+                written.add(step.scratch)
+            for b in _touched(step):
+                found = b not in made and (b not in written or _reads(step, b))
+                if found or first[b] < begin or last[b] > end or b.role == "input":
+                    first[b], last[b] = min(first[b], begin), max(last[b], end)
+            made |= written
+
+
+def _reads(step: Call | Fill, b: Buffer) -> bool:
+    return isinstance(step, Call) and any(v is not None and v.buffer is b for v in step.inputs)
 
 
 def _kept(program: Program, b: Buffer, keep_inputs: bool) -> bool:
@@ -196,6 +222,7 @@ def _touched(step: Call | Fill) -> Iterator[Buffer]:
     views = [step.view] if isinstance(step, Fill) else [v for v in (*step.inputs, *step.results) if v is not None]
     yield from (v.buffer for v in views if v.buffer.space != "blob")
     yield from (b for b, _ in step.when)
+    yield from (b for loop in step.loops for b in (loop.turn, *loop.asked) if b.space != "blob")
     if isinstance(step, Call):
         yield from step.counts
     if isinstance(step, Call) and step.scratch is not None:
@@ -229,9 +256,10 @@ def _follows(program: Program, steps: list[Call | Fill], t: int, result: Buffer,
 class _Memory:
     """The arena in units of as many bytes as every address and element size is a multiple of."""
 
-    def __init__(self, program: Program, values: Mapping[str, int]) -> None:
+    def __init__(self, program: Program, values: Mapping[str, int], least: bool) -> None:
         self.program = program
-        self.values = values
+        self.values = dict(values)
+        self.least = least
         self.buffers = [b for b in program.module.buffers if b.space != "blob"]
         self.number = {b: i for i, b in enumerate(self.buffers)}
         sizes = [n for b in self.buffers for n in (_span(program, b)[0], b.type.dtype.nbytes)]
@@ -243,14 +271,49 @@ class _Memory:
         for b in self.buffers:
             if b.role == "input":
                 (self._tensor(b) if b.room else self._all(b))[...] = self.number[b]
-        for t, step in enumerate(s.at(self.values) for s in self.program.body.linear()):
-            if isinstance(step, Fill):
-                self._write(step.view)
-            else:
-                self._call(f"step {t} ({step.kernel})", step)
+        self._all_of(nested(list(self.program.body.linear())))
         for b in self.buffers:
             if _kept(self.program, b, keep_inputs):
                 self._expect(f"the {b.role} {b.name} after the last step", b, self._tensor(b))
+
+    def _all_of(self, items: Sequence[Numbered | Turns]) -> None:
+        for item in items:
+            if isinstance(item, Turns):
+                self._turns(item)
+            else:
+                self._step(*item)
+
+    def _step(self, t: int, step: Call | Fill) -> None:
+        step = step.at(self.values)
+        if isinstance(step, Fill):
+            self._write(step.view)
+        else:
+            self._call(f"step {t} ({step.kernel})", step)
+
+    def _turns(self, turns: Turns) -> None:
+        """The first two turns of a loop and the last one; of those between, which do what the second does, what they
+        write elsewhere in each turn."""
+        loop = turns.loop
+        names = [name for name, b in self.program.module.counts.items() if b is loop.turn]
+        trips = self._number_of_turns(loop)
+        self._all(loop.turn)[...] = self.number[loop.turn]
+        calls = [step for _, step in turns.steps() if isinstance(step, Call) and loop.turn in step.counts]
+        elsewhere = [v for call in calls for v in call.results if v.varies]
+        for turn in range(trips) if elsewhere or trips < 3 else (0, 1, trips - 1):
+            self.values.update(dict.fromkeys(names, turn))
+            for b in (loop.turn, *loop.asked):
+                if b.space != "blob":
+                    self._expect(f"turn {turn} asks for what is in {b.name}", b, self._all(b))
+            if turn < 2 or turn == trips - 1:
+                self._all_of(turns.inside)
+            else:
+                for view in elsewhere:
+                    self._write(view.at(self.values))
+        self.values.update(dict.fromkeys(names, trips))
+
+    def _number_of_turns(self, loop: Loop) -> int:
+        """As many as there may be, or where extents are watched at their least, as few."""
+        return 0 if self.least and loop.decided else value(loop.trips, self.values)
 
     def _call(self, where: str, call: Call) -> None:
         for v in call.inputs:

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule
+from mccompile.ir.turns import Loop
 from mccompile.plan.state import first_order, with_state
 
 Step = Call | Fill
@@ -145,7 +146,8 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
 def _writes(step: Step) -> list[Buffer]:
     if isinstance(step, Fill):
         return [step.view.buffer]
-    return [v.buffer for v in step.results] + ([step.scratch] if step.scratch else [])
+    turns = [loop.turn for loop in step.loops]
+    return [v.buffer for v in step.results] + ([step.scratch] if step.scratch else []) + turns
 
 
 def _bits(mask: int) -> list[int]:
@@ -165,11 +167,19 @@ def state_apart(module: KernelModule) -> list[Buffer]:
 
 
 def _units(steps: list[Step]) -> list[list[int]]:
-    """Steps by unit, in file order of what follows the fills; fills that nothing follows stand alone."""
+    """Steps by unit, in file order of what follows the fills; fills that nothing follows stand alone. A loop is one
+    unit."""
     waiting: dict[Buffer, list[int]] = {}
     units: list[list[int]] = []
+    around: Loop | None = None
     for t, step in enumerate(steps):
-        if isinstance(step, Fill):
+        inside = around is not None and step.loops[:1] == (around,)
+        around = step.loops[0] if step.loops else None
+        if inside:
+            fills = [f for b in step.buffers() for f in waiting.pop(b, ())]
+            units[-1] = [*sorted(fills), *units[-1], t]
+            continue
+        if isinstance(step, Fill) and not step.loops:
             waiting.setdefault(step.view.buffer, []).append(t)
             continue
         fills = [f for b in step.buffers() for f in waiting.pop(b, ())]
@@ -180,7 +190,7 @@ def _units(steps: list[Step]) -> list[list[int]]:
 def _offer(members: list[Step], number: dict[Buffer, int]) -> Offer:
     """What the result of a unit may overlap: operands to be overwritten in place, or behind the reading."""
     call = members[-1]
-    if not isinstance(call, Call) or len(call.results) != 1:
+    if not isinstance(call, Call) or len(call.results) != 1 or call.loops:
         return 0, ()
     result = call.results[0].buffer
     if result.space != "arena" or any(result in s.buffers() for s in members[:-1]):

@@ -6,6 +6,7 @@ import math
 
 from mccompile.ir.kernel import Buffer, Call, KernelModule
 from mccompile.ir.program import PlanFacts, Program
+from mccompile.ir.turns import widened
 from mccompile.plan.alloc.portfolio import allocate
 from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Problem
 from mccompile.plan.check import check_program
@@ -22,14 +23,15 @@ def round_up(value: int, multiple: int) -> int:
 
 def lifetimes(module: KernelModule, keep_inputs: bool = False) -> dict[Buffer, tuple[int, int]]:
     """Half-open life of each arena buffer: inputs from before the first step, outputs and kept inputs to the end;
-    state holds all the time."""
+    state holds all the time; what lasts from turn to turn of a loop, throughout the loop."""
     steps = list(module.body.linear())
     end = len(steps) + 1  # one past the last step, which must not overwrite what the caller will read
-    life: dict[Buffer, tuple[int, int]] = {}
+    touched: dict[Buffer, tuple[int, int]] = {}
     for t, step in enumerate(steps):
         for b in step.buffers():
             if b.space == "arena":
-                life[b] = (life.get(b, (t, t))[0], t + 1)
+                touched[b] = (touched.get(b, (t, t))[0], t)
+    life = {b: (first, last + 1) for b, (first, last) in widened(steps, touched).items()}
     for b in module.buffers:
         if b.space != "arena":
             continue

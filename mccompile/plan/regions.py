@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from mccompile.ir.errors import CompileError
 from mccompile.ir.kernel import Buffer, Call, KernelModule, View
 from mccompile.ir.program import PlanFacts, Region
+from mccompile.ir.turns import times
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import choose_overwrites
 from mccompile.plan.alloc.portfolio import allocate
@@ -124,11 +125,12 @@ def access_bytes(module: KernelModule, work: Work) -> dict[Buffer, int]:
     """How many bytes of each arena buffer the steps read and write, repeated reads of a kernel included."""
     total: dict[Buffer, int] = {}
 
-    def touch(view: View, times: int) -> None:
+    def touch(view: View, count: int) -> None:
         if view.buffer.space == "arena":
-            total[view.buffer] = total.get(view.buffer, 0) + times * view.dtype.nbytes
+            total[view.buffer] = total.get(view.buffer, 0) + turns * count * view.dtype.nbytes
 
     for step in module.body.linear():
+        turns = times(step)
         if not isinstance(step, Call):
             touch(step.view, step.view.count)
             continue
@@ -140,7 +142,7 @@ def access_bytes(module: KernelModule, work: Work) -> dict[Buffer, int]:
         for v in (*step.extras, *step.results):
             touch(v, v.count)
         if step.scratch is not None:
-            total[step.scratch] = total.get(step.scratch, 0) + 2 * step.scratch.nbytes
+            total[step.scratch] = total.get(step.scratch, 0) + 2 * turns * step.scratch.nbytes
     return total
 
 

@@ -11,14 +11,16 @@ from mccompile.targets.target import Target
 
 
 def choices(graph: Graph, made: Mapping[str, Choice], target: Target) -> dict[str, Any]:
-    """By the name of the node's first result. ``of_peak`` is against the multiply-adds of a core of this kind."""
-    macs = {
-        n.results[0].name: n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in graph.nodes
-    }
-    origins = {n.results[0].name: list(n.origins) for n in graph.nodes}
+    """By the name of the node's first result, each time it is computed (in so many ``turns`` of a loop, at most).
+    ``of_peak`` is against the multiply-adds of a core of this kind."""
+    nodes = {n.results[0].name: (n, times) for n, times in graph.everywhere()}
+    macs = {name: n.op.macs(n.operand_types(), [r.type for r in n.results]) for name, (n, _) in nodes.items()}
+    origins = {name: list(n.origins) for name, (n, _) in nodes.items()}
+    turns = {name: {"turns": times} for name, (_, times) in nodes.items() if times > 1}
     return {
         name: {"onnx": origins.get(name, [])}
         | _candidate(choice.best)
+        | turns.get(name, {})
         | _rate(macs.get(name, 0), choice.best, target)
         | {"others": [_candidate(c) for c in choice.others], "rejected": [list(r) for r in choice.rejected]}
         for name, choice in made.items()
@@ -29,7 +31,7 @@ def estimate(made: Mapping[str, Any], macs: int | None, target: Target) -> dict[
     """The cycles of all nodes of `choices` together, and the rate; None without vectors: scalar code has no model."""
     if not target.lanes or not macs:
         return None
-    cycles = max(sum(choice["cycles"] for choice in made.values()), 1)
+    cycles = max(sum(choice["cycles"] * choice.get("turns", 1) for choice in made.values()), 1)
     return {
         "cycles": cycles,
         "flop_per_cycle": round(2 * macs / cycles, 2),

@@ -18,13 +18,13 @@ def quantised(graph: Graph, passes: Sequence[PassRecord]) -> dict[str, Any] | No
 
     ``cost`` is multiply-adds, or elements where there are none.
     """
-    if not any(_is_small(v.dtype.name) for n in graph.nodes for v in n.results):
+    if not any(_is_small(v.dtype.name) for n, _ in graph.everywhere() for v in n.results):
         return None
     reasons = {miss.what: miss.reason for record in passes if record.name in _TOLD for miss in record.misses}
-    floats = [n for n in graph.nodes if _computes_floats(n)]
+    floats = [n for n, _ in graph.everywhere() if _computes_floats(n)]
     return {
-        "integer_macs": sum(_macs(n) for n in graph.nodes if not _multiplies_floats(n)),
-        "float_macs": sum(_macs(n) for n in graph.nodes if _multiplies_floats(n)),
+        "integer_macs": sum(many * _macs(n) for n, many in graph.everywhere() if not _multiplies_floats(n)),
+        "float_macs": sum(many * _macs(n) for n, many in graph.everywhere() if _multiplies_floats(n)),
         "floats": [
             {"onnx": list(n.origins), "operator": n.op.name, "cost": _cost(n), "why": _reason(n, reasons)}
             for n in floats

@@ -17,6 +17,7 @@ from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import Buffer, Call, View, whole
 from mccompile.ir.program import Program
+from mccompile.ir.turns import times
 from mccompile.kernel_passes.pipeline import Improved
 from mccompile.report.choices import choices, estimate
 from mccompile.report.quantised import quantised
@@ -81,7 +82,7 @@ def _steps(program: Program, graph: Graph) -> list[dict[str, Any]]:
             what: dict[str, Any] = {"kernel": step.kernel, "onnx": list(step.origins), "writes": names}
         else:
             what = {"kernel": "fill.generic", "onnx": [], "writes": [step.view.buffer.name]}
-        read, written = step_bytes(step)
+        read, written = (times(step) * n for n in step_bytes(step))
         used = footprint(program, alive[len(steps)])
         steps.append(what | {"macs": done, "read_bytes": read, "written_bytes": written, "arena_bytes": used})
     return steps
@@ -167,7 +168,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
     assert program is not None
     assert facts is not None
     assert lowered is not None
-    macs = sum(n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in c.graph.nodes)
+    macs = sum(many * n.op.macs(n.operand_types(), [r.type for r in n.results]) for n, many in c.graph.everywhere())
     made = choices(c.graph, lowered.choices, c.target)
     split = {"sources": c_sources(facts, c.library)} if c.library is not None else {}
     return split | {

@@ -90,8 +90,10 @@ def support_of(domain: str, name: str) -> Row:
     label = f"{domain}:{name}" if domain else name
     if not domain and name in ALWAYS_FOLDED:
         return Row(label, Status.FOLDED, "always known at compile time")
+    if not domain and name in control.KEPT:
+        return Row(label, Status.SUPPORTED, control.KEPT[name])
     if not domain and name in control.OPERATORS:
-        return Row(label, Status.FOLDED, "inlined or unrolled: its condition or trip count has to be known")
+        return Row(label, Status.FOLDED, "unrolled: its sequences have to have known lengths")
     if not domain and name in sequences.OPERATORS:
         return Row(label, Status.FOLDED, "its sequence has to have a known length")
     if (domain, name) == labels.ZIP_MAP:

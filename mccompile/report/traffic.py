@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import Call, Fill, KernelModule, View
+from mccompile.ir.turns import times
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """``launches``: steps of one run, fills included. ``read_bytes`` and ``written_bytes``: what they touch, each
+    """``launches``: steps of one run, fills and all turns of loops included.
+    ``read_bytes`` and ``written_bytes``: what they touch, each
     element of an operand or result counted once per step. ``moved_bytes``: the part of calls that only copy, and
     of fills. ``transposes``: calls that copy for an operator Transpose."""
 
@@ -43,11 +45,12 @@ def step_bytes(step: Call | Fill) -> tuple[int, int]:
 def step_macs(module: KernelModule, graph: Graph) -> list[int]:
     """Multiply-adds of each step.
 
+    What is made in turns counts for all of them, at most.
     Those of a node are counted at the one call of a kernel for its operator that came from the same ONNX nodes; where
     a variant takes several calls, or kernels of another operator, at the last one of them.
     """
     open_: dict[tuple[str, ...], list[tuple[str, int]]] = {}
-    for node in graph.nodes:
+    for node, _ in graph.everywhere():
         macs = node.op.macs(node.operand_types(), [r.type for r in node.results])
         if macs:
             open_.setdefault(node.origins, []).append((node.op.name, macs))
@@ -59,10 +62,10 @@ def step_macs(module: KernelModule, graph: Graph) -> list[int]:
             last[step.origins] = i
             nodes = open_[step.origins]
             if nodes and nodes[0][0] == step.kernel.partition(".")[0]:
-                found[i] = nodes.pop(0)[1]
+                found[i] = times(step) * nodes.pop(0)[1]
     for origins, nodes in open_.items():
         if origins in last:
-            found[last[origins]] += sum(macs for _, macs in nodes)
+            found[last[origins]] += times(steps[last[origins]]) * sum(macs for _, macs in nodes)
     return found
 
 
@@ -70,8 +73,8 @@ def traffic(module: KernelModule) -> Traffic:
     """The traffic of one run of a kernel module."""
     launches = read = written = moved = transposes = 0
     for step in module.body.linear():
-        launches += 1
-        own, results = step_bytes(step)
+        launches += times(step)
+        own, results = (times(step) * n for n in step_bytes(step))
         if isinstance(step, Call):
             transposes += step.kernel.startswith("copy.") and step.op.name == "transpose"
         read += own

@@ -97,9 +97,11 @@ class Options:
         "runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from.",
     )  # fmt: skip
     bounds: Mapping[str, int] = _option(
-        "The most that an extent may be which the network finds out when it runs, where an error asks for it "
-        "(repeatable).", None, "--bound", factory=dict, kind="bounds", metavar="NAME=N", group="model",
-        python="the most that extents may be which the network finds out when it runs, where an error asks for them.",
+        "The most that an extent may be which the network finds out when it runs, or the turns of a loop, where an "
+        "error asks for it (repeatable).", None, "--bound", factory=dict, kind="bounds", metavar="NAME=N",
+        group="model",
+        python="the most that extents may be which the network finds out when it runs, or the turns of loops, where "
+        "an error asks for them.",
     )  # fmt: skip
     input_shapes: Mapping[str, Sequence[int]] = _option(
         "Whole shape of an input (repeatable).", None, "--input-shape", factory=dict, kind="shapes",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mccompile.ir.dims import bound
 from mccompile.ir.kernel import Buffer, Call, Fill
+from mccompile.ir.turns import carried
 from mccompile.kernel_passes.rewrite.rebind import COPY
 
 Step = Call | Fill
@@ -25,26 +26,24 @@ def copies(steps: Sequence[Step]) -> tuple[int, int]:
     return len(found), sum(bound(s.results[0].count) * s.results[0].dtype.nbytes for s in found)
 
 
-def written_buffers(step: Step) -> list[Buffer]:
-    return [step.view.buffer] if isinstance(step, Fill) else [v.buffer for v in step.results]
-
-
 @dataclass(frozen=True)
 class State:
     """Steps by their number at the start; those that are gone are None.
 
-    ``seen`` has, for all states, the steps that touch a buffer in any of them, so that few are looked at.
+    ``seen`` has, for all states, the steps that touch a buffer in any of them, so that few are looked at. ``carried``
+    are the buffers that loops change for their next turn, or for whoever is around: see `ir.turns`.
     """
 
     steps: tuple[Step | None, ...]
     seen: dict[Buffer, set[int]]
+    carried: frozenset[Buffer] = frozenset()
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> State:
         seen: dict[Buffer, set[int]] = {}
         for i, step in enumerate(steps):
             _note(seen, i, step)
-        return cls(tuple(steps), seen)
+        return cls(tuple(steps), seen, carried(steps))
 
     def live(self) -> Iterator[tuple[int, Step]]:
         return ((i, s) for i, s in enumerate(self.steps) if s is not None)
@@ -61,15 +60,15 @@ class State:
         for i, step in changes.items():
             steps[i] = step
             _note(self.seen, i, step)
-        return State(tuple(steps), self.seen)
+        return State(tuple(steps), self.seen, self.carried)
 
     def in_order(self) -> list[Step]:
         """The steps that are left and needed; a background is filled before the first step that touches its
         buffer."""
         steps = [s for _, s in self.live()]
         while True:
-            read = {b for s in steps for b in _asked(s)}
-            needed = [s for s in steps if _ends_run(s) or any(b in read or b.kept for b in written_buffers(s))]
+            read = {b for s in steps for b in s.asked()}
+            needed = [s for s in steps if _ends_run(s) or any(b in read or b.kept for b in s.written())]
             if len(needed) == len(steps):
                 break
             steps = needed
@@ -80,7 +79,8 @@ class State:
         order: list[Step] = []
         for s in steps:
             for b in s.buffers():
-                order += fills.pop(b, ())
+                for fill in fills.pop(b, ()):
+                    order.insert(_before(order, fill, s), fill)
             if not isinstance(s, Fill):
                 order.append(s)
         return order
@@ -90,12 +90,13 @@ def _ends_run(step: Step) -> bool:
     return isinstance(step, Call) and step.op.ends_run
 
 
-def _asked(step: Step) -> list[Buffer]:
-    """The buffers that a step reads, and those that say whether and how far it goes."""
-    conditions = [b for b, _ in step.when]
-    if isinstance(step, Fill):
-        return conditions
-    return [*conditions, *step.counts, *(v.buffer for v in step.inputs if v is not None)]
+def _before(order: Sequence[Step], fill: Step, step: Step) -> int:
+    """Where a fill stands before a step that comes next: outside of the loops that it is not in."""
+    depth = len(fill.loops)
+    at = len(order)
+    while at and step.loops[depth:] and order[at - 1].loops[: depth + 1] == step.loops[: depth + 1]:
+        at -= 1
+    return at
 
 
 def _note(seen: dict[Buffer, set[int]], i: int, step: Step | None) -> None:

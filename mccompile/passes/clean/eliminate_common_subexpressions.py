@@ -9,6 +9,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.graph_text import print_graph
 from mccompile.ir.op import attributes
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -44,6 +45,7 @@ def _key(node: Node) -> object:
     return (
         type(node.op), attrs, tuple(node.operands), tuple(node.extras),
         tuple(sorted(node.pre.items())), tuple(sorted(node.post.items())), tuple(r.type for r in node.results),
+        tuple(map(print_graph, node.regions)),
     )  # fmt: skip
 
 

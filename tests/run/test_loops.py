@@ -1,0 +1,297 @@
+"""Loop and Scan that stay loops in C: against onnxruntime, with trip counts and conditions of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mccompile
+from mccompile import driver
+from mccompile.ir import files
+from mccompile.ir.errors import CompileError
+from mccompile.kernels.registry import params_of
+from mccompile.ops.registry import lookup
+from tests.support.small_models import Array
+
+N = helper.make_node
+SHAPE = (2, 5)
+LONG = 200
+"""Turns that are too many to be unrolled."""
+
+
+def _value(name: str, shape: Sequence[int] | None = SHAPE, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def _const(name: str, array: object, dtype: str = "float32") -> onnx.NodeProto:
+    return N("Constant", [], [name], value=numpy_helper.from_array(np.asarray(array, dtype)))
+
+
+def _body(nodes: list[onnx.NodeProto], given: list[onnx.ValueInfoProto], made: list[str]) -> onnx.GraphProto:
+    """A body of Loop: the turn i and the condition c are given, the condition ``made[0]`` is made."""
+    begin = [_value("i", (), TensorProto.INT64), _value("c", (), TensorProto.BOOL)]
+    infos = [helper.make_empty_tensor_value_info(name) for name in made]
+    return helper.make_graph(nodes, "body", [*begin, *given], infos)
+
+
+def _save(
+    folder: Path, nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto], outputs: Mapping[str, int]
+) -> Path:
+    infos = [helper.make_tensor_value_info(name, dtype, None) for name, dtype in outputs.items()]
+    graph = helper.make_graph(nodes, "loops", inputs, infos)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(onnx.shape_inference.infer_shapes(model), folder / "net.onnx")
+    return folder / "net.onnx"
+
+
+def _compare(
+    path: Path, drawn: Sequence[Mapping[str, Array]], target: str, level: str = "O2", **options: object
+) -> None:
+    """Run on arenas of all kinds of bytes, one input after the other."""
+    mccompile.compile(path, path.parent / target, target=target, opt_level=level, **options)  # type: ignore[arg-type]
+    network = mccompile.load(path.parent / target)
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    for feed in drawn:
+        network.fill_arenas(0xFF)
+        got = network.run(feed)
+        for name, wanted in zip(names, session.run(None, dict(feed)), strict=True):
+            assert got[name].shape == wanted.shape
+            np.testing.assert_allclose(got[name], wanted, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+class _Drawn:
+    """A random Loop: values carried, given back as they are and exchanged; branches and loops inside."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.count = 0
+
+    def _pick(self, of: Sequence[str]) -> str:
+        return of[int(self.random.integers(len(of)))]
+
+    def _name(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def _steps(self, known: list[str], number: str, depth: int) -> list[onnx.NodeProto]:
+        nodes = [N("Cast", [number], [at := self._name()], to=TensorProto.FLOAT)]
+        for _ in range(int(self.random.integers(2, 6))):
+            kind = self.random.random()
+            new = self._name()
+            if kind < 0.15 and depth < 2:
+                nodes += self._branch(known, new, depth)
+            elif kind < 0.35 and depth < 2:
+                trips = int(self.random.integers(1, 4)) * (60 if depth else 1)
+                nodes += self.loop(known, new, trips, depth + 1)
+            elif kind < 0.5:
+                nodes.append(N(self._pick(("Tanh", "Neg", "Softsign")), [self._pick(known)], [new]))
+            elif kind < 0.6:
+                nodes += [N("Transpose", [self._pick(known)], [new + "t"], perm=[1, 0]),
+                          N("MatMul", [new + "t", self._pick(known)], [new + "m"]),
+                          N("MatMul", [self._pick(known), new + "m"], [new + "n"]), N("Tanh", [new + "n"], [new])]
+            else:
+                other = self._pick([*known, at])
+                nodes.append(N(self._pick(("Add", "Sub", "Max", "Min")), [self._pick(known), other], [new + "s"]))
+                nodes.append(N("Tanh", [new + "s"], [new]))
+            known.append(new)
+        return nodes
+
+    def _branch(self, known: Sequence[str], new: str, depth: int) -> list[onnx.NodeProto]:
+        sides = {}
+        for side in ("then_branch", "else_branch"):
+            out = self._name()
+            nodes = [N(self._pick(("Sigmoid", "Abs", "Identity")), [self._pick(known)], [out])]
+            sides[side] = helper.make_graph(nodes, side, [], [helper.make_empty_tensor_value_info(out)])
+        total, zero, positive = (f"{new}{k}" for k in "szp")
+        branch = N("If", [positive], [new], name=f"if_{new}", **sides)
+        return [N("ReduceSum", [self._pick(known)], [total], keepdims=0), _const(zero, 0.3),
+                N("Greater", [total, zero], [positive]), branch]  # fmt: skip
+
+    def loop(
+        self, known: Sequence[str], new: str, trips: int, depth: int = 0, scans: bool = False
+    ) -> list[onnx.NodeProto]:
+        """A Loop of so many turns, or fewer where its condition says so; its first result is called ``new``."""
+        carried = [self._name() for _ in range(int(self.random.integers(1, 4)))]
+        number, going = self._name(), self._name()
+        inside = [*carried, *known]
+        nodes = self._steps(inside, number, depth)
+        made = inside[len(carried) + len(known) :] + carried
+        outs = [self._pick(made) for _ in carried]
+        rows = [self._pick(made) for _ in range(2 if scans else 0)]
+        following = self._name()
+        if self.random.random() < 0.5:
+            nodes += [_const(f"{following}k", int(self.random.integers(1, 2 * trips)), "int64"),
+                      N("Less", [number, f"{following}k"], [following])]
+        else:
+            nodes.append(N("Identity", [going], [following]))
+        results = [self._name() for _ in (*outs, *rows)]
+        nodes += [N("Identity", [o], [r]) for o, r in zip([*outs, *rows], results, strict=True)]
+        body = helper.make_graph(
+            nodes, "body",
+            [_value(number, (), TensorProto.INT64), _value(going, (), TensorProto.BOOL), *map(_value, carried)],
+            [helper.make_empty_tensor_value_info(o) for o in (following, *results)],
+        )  # fmt: skip
+        begin = [self._pick(known) for _ in carried]
+        outputs = [new, *(f"{new}_{i}" for i in range(1, len(results)))]
+        return [_const(f"{new}trips", trips, "int64"),
+                N("Loop", [f"{new}trips", "", *begin], outputs, body=body, name=f"loop_{new}")]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("target", "level"), [("generic", "O0"), ("native", "O2")])
+def test_drawn_loops(seed: int, target: str, level: str, tmp_path: Path) -> None:
+    drawn = _Drawn(seed)
+    nodes = [N("Softsign", ["x"], ["b"]), *drawn.loop(["x", "b"], "y", LONG, scans=True)]
+    outputs = nodes[-1].output
+    path = _save(tmp_path, nodes, [_value("x")], dict.fromkeys(outputs, TensorProto.FLOAT))
+    random = np.random.default_rng(seed)
+    _compare(path, [{"x": random.normal(0, 1, SHAPE).astype(np.float32)} for _ in range(2)], target, level)
+
+
+def _accumulating(rows: bool = True) -> onnx.GraphProto:
+    """Adds x and the turn to a; ends where the sum of a is not below ``limit``. Rows: a, as it was."""
+    nodes = [
+        N("Cast", ["i"], ["f"], to=TensorProto.FLOAT), N("Add", ["a", "x"], ["s"]), N("Add", ["s", "f"], ["a2"]),
+        N("ReduceSum", ["a2"], ["total"], keepdims=0), N("Less", ["total", "limit"], ["on"]),
+        N("Identity", ["a"], ["row"]),
+    ]  # fmt: skip
+    return _body(nodes, [_value("a")], ["on", "a2", *(["row"] if rows else [])])
+
+
+def _feed(trips: int, limit: float, going: bool = True) -> dict[str, Array]:
+    x = np.linspace(-0.5, 1, 10, dtype=np.float32).reshape(SHAPE)
+    return {"x": x, "limit": np.array(limit, np.float32), "trips": np.array(trips), "going": np.array(going)}
+
+
+GIVEN = [
+    _value("x"), _value("limit", ()), _value("trips", (), TensorProto.INT64), _value("going", (), TensorProto.BOOL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+def test_what_the_run_says_of_turns(target: str, tmp_path: Path) -> None:
+    """Trip count and condition are inputs; no turn, some, and all that there may be."""
+    nodes = [N("Loop", ["trips", "going", "x"], ["last", "rows"], body=_accumulating(), name="sum"),
+             N("ReduceSum", ["rows", "axes"], ["y"], keepdims=0), N("Neg", ["last"], ["z"])]  # fmt: skip
+    path = _save(tmp_path, [_const("axes", [0], "int64"), *nodes], GIVEN, dict.fromkeys(("y", "z", "rows"), 1))
+    drawn = [_feed(7, 1e9), _feed(0, 1e9), _feed(5, 1e9, False), _feed(7, 20.0), _feed(-3, 1e9), _feed(1 << 40, 9.0)]
+    _compare(path, drawn, target, bounds={"sum": 7})
+    network = mccompile.load(tmp_path / target)
+    with pytest.raises(CompileError, match="status 14"):
+        network.run(_feed(8, 1e9))
+    assert network.run(_feed(8, 20.0))["rows"].shape[0] < 7
+
+
+def test_a_loop_that_only_its_condition_ends(tmp_path: Path) -> None:
+    nodes = [N("Loop", ["", "", "x"], ["y"], body=_accumulating(rows=False), name="while")]
+    path = _save(tmp_path, nodes, GIVEN[:2], {"y": 1})
+    with pytest.raises(CompileError, match="--bound while=N"):
+        mccompile.compile(path, tmp_path / "refused")
+    some = [{"x": f["x"], "limit": f["limit"]} for f in (_feed(0, 20.0), _feed(0, -9.0))]
+    _compare(path, some, "native", bounds={"while": 50})
+    with pytest.raises(CompileError, match="status 14"):
+        mccompile.load(tmp_path / "native").run(some[0] | {"limit": np.array(1e9, np.float32)})
+
+
+@pytest.mark.parametrize(("target", "options"), [("native", {"stepwise": True}), ("generic", {"io": "caller"})])
+def test_a_loop_in_a_branch_and_one_in_a_loop(target: str, options: dict[str, object], tmp_path: Path) -> None:
+    """The inner loop makes as many turns as the number of the outer one says; around both is a branch."""
+    inner = helper.make_graph(
+        [N("Add", ["b", "s"], ["b2"]), N("Identity", ["c2"], ["on2"]), N("Identity", ["b2"], ["row"])], "inner",
+        [_value("j", (), TensorProto.INT64), _value("c2", (), TensorProto.BOOL), _value("b")],
+        [helper.make_empty_tensor_value_info(o) for o in ("on2", "b2", "row")],
+    )  # fmt: skip
+    outer = _body(
+        [
+            N("Loop", ["i", "", "x"], ["t", "some"], body=inner, name="inner"), _const("axes", [0], "int64"),
+            N("ReduceMean", ["t"], ["m"], axes=[1], keepdims=1),
+            N("ReduceSum", ["some", "axes"], ["all"], keepdims=0),
+            N("Sub", ["all", "m"], ["u"]), N("Tanh", ["u"], ["s2"]), N("Identity", ["c"], ["on"]),
+        ],
+        [_value("s")], ["on", "s2"],
+    )  # fmt: skip
+    looped = helper.make_graph(
+        [N("Loop", ["trips", "", "x"], ["looped"], body=outer, name="outer")], "yes", [],
+        [helper.make_empty_tensor_value_info("looped")],
+    )  # fmt: skip
+    other = helper.make_graph([N("Abs", ["x"], ["o"])], "no", [], [helper.make_empty_tensor_value_info("o")])
+    branch = N("If", ["going"], ["y"], then_branch=looped, else_branch=other)
+    path = _save(tmp_path, [branch], [GIVEN[0], *GIVEN[2:]], {"y": 1})
+    feeds = (_feed(6, 0), _feed(1, 0), _feed(0, 0), _feed(6, 0, False))
+    drawn = [{k: v for k, v in f.items() if k != "limit"} for f in feeds]
+    _compare(path, drawn, target, bounds={"outer": 6, "inner": 5}, **options)
+
+
+@pytest.mark.parametrize(("target", "length"), [("generic", 90), ("native", 90), ("native", "1..90")])
+def test_scans_along_any_axes_forwards_and_backwards(target: str, length: int | str, tmp_path: Path) -> None:
+    body = helper.make_graph(
+        [
+            N("Add", ["s", "p"], ["s1"]), N("Tanh", ["s1"], ["s2"]), N("Mul", ["s2", "q"], ["r"]),
+            N("Neg", ["p"], ["r2"]),
+        ],
+        "body", [_value("s", (3,)), _value("p", (3,)), _value("q", (3,))],
+        [helper.make_empty_tensor_value_info(o) for o in ("s2", "r", "r2")],
+    )  # fmt: skip
+    scan = N("Scan", ["s0", "a", "b"], ["last", "rows", "turned"], body=body, name="scan", num_scan_inputs=2,
+             scan_input_axes=[0, 1], scan_input_directions=[0, 1], scan_output_directions=[0, 1],
+             scan_output_axes=[0, 0 if isinstance(length, str) else 1])  # fmt: skip
+    given = [_value("s0", (3,)), _value("a", ("n", 3)), _value("b", (3, "n"))]  # type: ignore[arg-type]
+    path = _save(tmp_path, [scan], given, dict.fromkeys(("last", "rows", "turned"), 1))
+    random = np.random.default_rng(1)
+    lengths = (90, 1, 17) if isinstance(length, str) else (90,)
+    shapes = [{"s0": (3,), "a": (n, 3), "b": (3, n)} for n in lengths]
+    feeds = [{k: random.normal(0, 1, s).astype(np.float32) for k, s in of.items()} for of in shapes]
+    _compare(path, feeds, target, dims={"n": length})
+    steps = mccompile.load(tmp_path / target).report["steps"]
+    assert len(steps) < 30, "it was unrolled"
+
+
+def test_every_form_is_a_text_that_is_read_again(tmp_path: Path) -> None:
+    nodes = [N("Loop", ["trips", "going", "x"], ["last", "rows"], body=_accumulating(), name="sum")]
+    path = _save(tmp_path, nodes, GIVEN, dict.fromkeys(("last", "rows"), 1))
+    compilation = driver.import_graph(path, driver.Options(target="generic", bounds={"sum": 9}))
+    meant = compilation.graph.evaluate(_feed(5, 1e9))
+
+    def observe(stage: str, ir: files.IR) -> None:
+        text = files.text_of(ir)
+        files.save(tmp_path / "x.mcir", ir)
+        assert files.text_of(files.load(tmp_path / "x.mcir", lookup, params_of)) == text, stage
+
+    driver.compile_program(compilation, observe)
+    for name, array in compilation.graph.evaluate(_feed(5, 1e9)).items():
+        np.testing.assert_allclose(array, meant[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_bound_of_no_loop_is_noted(tmp_path: Path) -> None:
+    nodes = [N("Loop", ["trips", "", "x"], ["y"], body=_accumulating(rows=False), name="sum")]
+    path = _save(tmp_path, nodes, GIVEN[:3], {"y": 1})
+    made = mccompile.compile(path, tmp_path / "out", bounds={"some": 3, "sum": 3})
+    assert "nothing asks for the bound 'some'" in made.notes
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+def test_slices_and_comparisons_of_the_number_of_the_turn(target: str, tmp_path: Path) -> None:
+    """Rows of a table one after the other; the first turn, and the second, are told from the others."""
+    nodes = [
+        N("Add", ["i", "one"], ["j"]), N("Slice", ["table", "i", "j"], ["item"]), N("Add", ["a", "item"], ["s"]),
+        N("Greater", ["i", "zero"], ["later"]), N("Equal", ["i", "one"], ["second"]), N("Neg", ["s"], ["minus"]),
+        N("Where", ["later", "s", "minus"], ["t"]), N("Abs", ["t"], ["u"]), N("Where", ["second", "u", "t"], ["a2"]),
+        N("Identity", ["c"], ["on"]),
+    ]  # fmt: skip
+    body = _body(nodes, [_value("a", (1, 5))], ["on", "a2"])
+    body.input[0].type.tensor_type.shape.dim.add().dim_value = 1
+    random = np.random.default_rng(3)
+    around = [
+        _const("one", [1], "int64"), _const("zero", [0], "int64"), _const("first", np.zeros((1, 5))),
+        _const("table", random.normal(0, 1, (LONG, 5))), N("Add", ["x", "first"], ["begin"]), _const("n", LONG, "int64"),
+        N("Loop", ["n", "", "begin"], ["y"], body=body, name="table"),
+    ]  # fmt: skip
+    path = _save(tmp_path, around, [_value("x", (1, 5))], {"y": 1})
+    _compare(path, [{"x": random.normal(0, 1, (1, 5)).astype(np.float32)} for _ in range(2)], target)
