@@ -17,6 +17,7 @@ from mccompile.ir import files
 from mccompile.ir.errors import CompileError
 from mccompile.kernels.registry import params_of
 from mccompile.ops.registry import lookup
+from tests.support import harness
 from tests.support.small_models import Array
 
 N = helper.make_node
@@ -290,8 +291,19 @@ def test_slices_and_comparisons_of_the_number_of_the_turn(target: str, tmp_path:
     random = np.random.default_rng(3)
     around = [
         _const("one", [1], "int64"), _const("zero", [0], "int64"), _const("first", np.zeros((1, 5))),
-        _const("table", random.normal(0, 1, (LONG, 5))), N("Add", ["x", "first"], ["begin"]), _const("n", LONG, "int64"),
-        N("Loop", ["n", "", "begin"], ["y"], body=body, name="table"),
+        _const("table", random.normal(0, 1, (LONG, 5))), N("Add", ["x", "first"], ["begin"]),
+        _const("n", LONG, "int64"), N("Loop", ["n", "", "begin"], ["y"], body=body, name="table"),
     ]  # fmt: skip
     path = _save(tmp_path, around, [_value("x", (1, 5))], {"y": 1})
     _compare(path, [{"x": random.normal(0, 1, (1, 5)).astype(np.float32)} for _ in range(2)], target)
+
+
+def test_nothing_is_touched_outside_of_the_arena(tmp_path: Path) -> None:
+    drawn = _Drawn(3)
+    nodes = [N("Softsign", ["x"], ["b"]), *drawn.loop(["x", "b"], "y", LONG, scans=True)]
+    path = _save(tmp_path, nodes, [_value("x")], dict.fromkeys(nodes[-1].output, TensorProto.FLOAT))
+    x = np.random.default_rng(3).normal(0, 1, SHAPE).astype(np.float32)
+    mccompile.compile(path, tmp_path / "out", target="generic", name="turning")
+    (got,) = harness.build(tmp_path / "out", harness.SANITIZERS).run("low", [{"x": x}])
+    (wanted, *_) = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    np.testing.assert_allclose(got["y"].reshape(wanted.shape), wanted, rtol=2e-4, atol=2e-5)
