@@ -54,9 +54,9 @@ def compile(
         opt_level: O0, O1, O2, O3 or Os.
         dims: extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program
             runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from.
-        bounds: the most that extents may be which the network finds out when it runs, where an error asks for them.
+        bounds: the most that extents may be which the network finds out when it runs, or the turns of loops, where an
+            error asks for them.
         input_shapes: whole shape of inputs by name.
-        bounds: the most turns of loops that end by what they compute, by the names of their nodes.
         constants: value of inputs that are the same in every run, by name: a number or an array. The network has no
             such inputs then, and what depends on them is computed when it is compiled.
         state: outputs that are kept as inputs of the next run, output -> input: neither is an input or output of the
