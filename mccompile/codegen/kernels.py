@@ -6,7 +6,6 @@ On microcontrollers, and where code is to be small, so do calls whose texts diff
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,10 +17,10 @@ from mccompile.codegen.code import extent_name
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.scaled import scaled_channels
-from mccompile.codegen.shared_numbers import Joined, form_of, joined, with_parameters
+from mccompile.codegen.shared_numbers import Joined, form_of, joined, mentioned, with_parameters
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
-from mccompile.ir.dims import Symbol, polynomial, symbols
+from mccompile.ir.dims import polynomial, symbols
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, View, number_names, whole
 from mccompile.ir.program import Program
@@ -117,17 +116,16 @@ def _fill(step: Fill, external: bool) -> Rendered:
 def _with_extents(made: Rendered, call: Call) -> Rendered:
     """The kernel with the symbols of extents that its text mentions as C parameters, of all functions that need them.
     """
-    names = [extent_name(s.name) for s in _mentioned(made.text, call)]
+    names = mentioned(made.text, list(_symbols(call)))
     if not names:
         return made
     params = ", ".join([made.head.params, *(f"int32_t {n}" for n in names)])
     return replace(made, head=replace(made.head, params=params), text=with_parameters(made.text, names))
 
 
-def _mentioned(text: str, call: Call) -> list[Symbol]:
-    """The symbols that the numbers of a call depend on, as far as a text mentions them."""
-    found = symbols(*number_names(call).values())
-    return [s for s in found if re.search(rf"\b{extent_name(s.name)}\b", text)]
+def _symbols(call: Call) -> dict[str, int]:
+    """What the numbers of a call depend on, by the name of the C parameter."""
+    return {extent_name(s.name): polynomial({(s,): 1}) for s in symbols(*number_names(call).values())}
 
 
 def kernel_text(context: KernelContext, target: Target) -> str:
@@ -184,7 +182,8 @@ def _rendered(step: Call | Fill, plain: frozenset[int], target: Target, external
 
 def _extents(made: Rendered, call: Call) -> tuple[int, ...]:
     """The symbols that a kernel is given, as extents."""
-    return tuple(polynomial({(s,): 1}) for s in _mentioned(made.text, call))
+    known = _symbols(call)
+    return tuple(known[n] for n in mentioned(made.text, list(known)))
 
 
 def _kind(s: _Step) -> object:

@@ -134,6 +134,11 @@ def _mentions(text: str) -> Iterator[_Mention]:
         yield _Mention(m[0], m.start(), end, re.match(r"\)\s*\{", text[end:]) is not None)
 
 
+def mentioned(text: str, names: Sequence[str]) -> list[str]:
+    """Those of the names that stand in the text of a kernel."""
+    return [n for n in names if re.search(rf"\b{n}\b", text)]
+
+
 def with_parameters(text: str, names: Sequence[str]) -> str:
     """The text of a kernel with its functions given the numbers they mention, the kernel itself all."""
     if not names:
@@ -143,7 +148,7 @@ def with_parameters(text: str, names: Sequence[str]) -> str:
     bounds = [m.end for m in mentions if m.defines] + [len(text)]
     for start, stop, m in zip(bounds, bounds[1:], (m for m in mentions if m.defines), strict=False):
         body = text[start:stop]
-        needed[m.name] = {n for n in names if re.search(rf"\b{n}\b", body)}
+        needed[m.name] = set(mentioned(body, names))
         for inner in mentions:  # what is called is defined before
             if not inner.defines and start < inner.start < stop:
                 needed[m.name] |= needed[inner.name]

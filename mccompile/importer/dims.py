@@ -11,6 +11,9 @@ from mccompile.ir.dims import identifier, symbol
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio import OnnxValue
 
+BATCH = "batch"
+"""What the first axis of all inputs may be called where the file has no name for it."""
+
 
 @dataclass
 class Bindings:
@@ -56,12 +59,22 @@ def bind_dims(
         CompileError: an extent that nothing determines; all of them at once.
     """
     bindings = Bindings()
+    inputs = _named_batch(inputs) if BATCH in dims else inputs
     _bind_symbols(inputs, dims, bindings)
     shaped = _bind_shapes(inputs, input_shapes, bindings)
     _bind_batch(shaped, outputs, bindings)
     bound = [bindings.resolve(value) for value in shaped]
     _require_bound(bound)
     return bound, bindings
+
+
+def _named_batch(inputs: Sequence[OnnxValue]) -> Sequence[OnnxValue]:
+    """The inputs with a name for the first axis, if it is the one of all of them that has neither name nor extent."""
+    shapes = [value.shape for value in inputs]
+    named = {dim for shape in shapes for dim in shape or () if isinstance(dim, str)}
+    if BATCH in named or not all(shape and shape[0] is None for shape in shapes):
+        return inputs
+    return [dataclasses.replace(value, shape=(BATCH, *(value.shape or ())[1:])) for value in inputs]
 
 
 def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bindings: Bindings) -> None:
@@ -72,7 +85,7 @@ def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bi
                 f"no graph input has a dim named '{name}'",
                 hint=f"the dims are: {', '.join(known)}"
                 if known
-                else "all named dims of the inputs are fixed",
+                else f"all named dims of the inputs are fixed; first axes without a name are called {BATCH!r}",
             )
         bindings.symbols[name] = _extent(extent, f"dim '{name}'", name)
 
@@ -164,7 +177,8 @@ def _bind_batch(inputs: Sequence[OnnxValue], outputs: Sequence[OnnxValue], bindi
     for value in inputs:
         _bind_axis(value, 0, 1, bindings)
     name = next(iter(names), None)
-    label, option = (f"batch '{name}'", f"--dim {name}=8") if name else ("batch", "--input-shape")
+    label = f"batch '{name}'" if name else BATCH
+    option = f"--dim {name or BATCH}=8"
     bindings.notes.append(f"the {label} (axis 0 of every input) is set to 1; for another size, say {option}")
 
 

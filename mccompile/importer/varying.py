@@ -27,7 +27,7 @@ _COMBINING = """
     Attention BiasSoftmax CDist ConvTransposeWithDynamicPads EmbedLayerNormalization FusedConv FusedGemm FusedMatMul
     FusedMatMulActivation GemmFastGelu GroupNorm GroupQueryAttention Inverse MultiHeadAttention NhwcConv
     NhwcFusedConv NhwcMaxPool RotaryEmbedding SkipGroupNorm SkipLayerNormalization SkipSimplifiedLayerNormalization
-    TransposeMatMul LinearClassifier LinearRegressor Normalizer SVMRegressor TreeEnsemble
+    TransposeMatMul LinearClassifier LinearRegressor Normalizer SVMClassifier SVMRegressor TreeEnsemble
     TreeEnsembleClassifier TreeEnsembleRegressor
 """
 _MOVING = """

@@ -204,6 +204,14 @@ def test_default_batch() -> None:
     assert [v.shape for v in done.inputs] == [(1, 3), (1, 2)]
 
 
+def test_first_axes_without_a_name_are_the_batch() -> None:
+    done = prepare(two((None, 3), (None, 2)), {"batch": "1..4"})
+    assert [str(v.shape) for v in done.inputs] == ["(batch, 3)", "(batch, 2)"]
+    assert prepare(two(("batch", 3), (None, 2)), {"batch": 2}, {"b": [5, 2]}).inputs[1].shape == (5, 2)
+    with pytest.raises(UsageError, match="no graph input has a dim named 'batch'"):
+        prepare(two((None, 3), (4, 2)), {"batch": 4})
+
+
 @pytest.mark.parametrize(
     ("case", "listed"),
     [

@@ -15,6 +15,7 @@ def cheapest(node: Node, target: Target, constants: Container[Value]) -> float:
 
     ``constants`` are the values whose elements are known, which some variants rearrange.
     """
-    planned = node.at_bounds()
-    found = (variant.offer(planned, target, constants) for variant in candidates(node.op.name) if variant.takes(node))
+    known, planned = not node.varies, node.at_bounds()
+    able = (variant for variant in candidates(node.op.name) if known or variant.takes(node))
+    found = (variant.offer(planned, target, constants) for variant in able)
     return min((offer.cycles for offer in found if isinstance(offer, Offer)), default=float("inf"))
