@@ -43,7 +43,7 @@ def _network() -> Graph:
     return parse_graph(text.replace("with(", "\n with("), lookup)
 
 
-@pytest.mark.parametrize(("target", "level"), [("generic", "Os"), ("cortex-m4", "O2")])
+@pytest.mark.parametrize(("target", "level"), [("generic", "Os"), ("cortex-m4", "Os")])
 @pytest.mark.thorough
 def test_layers_that_differ_in_numbers_share_a_function(target: str, level: str, tmp_path: Path) -> None:
     needs_target(target)

@@ -24,7 +24,7 @@ from tests.support.targets import NARROW, WIDE, needs_target
 Array = np.ndarray[Any, np.dtype[Any]]
 TINY = 2.0**-126
 ALIKE = [n for n, row in FUNCTIONS.items() if "f" in row.vector and row.result == "same"]
-UNARY = sorted(n for n in ALIKE if FUNCTIONS[n].arity == 1 and n != "round_f16")
+UNARY = sorted(n for n in ALIKE if FUNCTIONS[n].arity == 1 and n not in ("round_f16", "round_bf16"))
 """Functions of one number; test_halves.py has what rounds to halves."""
 MAY_VANISH = {"sigmoid"}
 """Whose results below `TINY` may be zero: 1 / (1 + exp(89)) is, in scalar C as well."""

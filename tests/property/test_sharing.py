@@ -155,10 +155,11 @@ def _stretched_call(call: Call) -> Call:
 
 UNSAMPLED = {
     "arg_pool.generic", "extents.generic", "fill.generic", "iota.generic", "nms.generic",
-    "nonzero.generic", "refuse.generic",
+    "nonzero.generic", "number.generic", "pairwise_coupling.generic", "refuse.generic", "text_concat.generic",
+    "text_find.generic", "text_keep.generic", "text_match.generic", "text_split.generic", "unique.generic",
 }  # fmt: skip
-"""Kernels of extents and branches that are decided at run time (tests/run), the indices of MaxPool (its sample has
-one output), and what is no operator."""
+"""Kernels of extents and branches that are decided at run time (tests/run), of text and of probabilities of support
+vectors (tests/ops), the indices of MaxPool (its sample has one output), and what is no operator."""
 
 
 def test_a_shared_kernel_has_one_text_whatever_the_shape(shared_cases: CompileAll) -> None:

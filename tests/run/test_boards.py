@@ -251,8 +251,8 @@ def test_the_golden_program_judges_by_itself(tmp_path: Path, target: str, monkey
     right = check_module.golden_files
     other = {"left": 0.0, "y": 5.0}
 
-    def shifted(c: Any, inputs: Any, outputs: Any, noise: Any) -> Any:
-        return right(c, inputs, {n: a + np.float32(other[n]) for n, a in outputs.items()}, noise)
+    def shifted(c: Any, inputs: Any, outputs: Any, *more: Any) -> Any:
+        return right(c, inputs, {n: a + np.float32(other[n]) for n, a in outputs.items()}, *more)
 
     monkeypatch.setattr(check_module, "golden_files", shifted)
     result = check(small_net(tmp_path / "small.onnx"), Options(target=target), golden=True)
