@@ -10,12 +10,12 @@ A note tells which column, and which number, is which label. Text that is only m
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mccompile.importer.rewriting import used_names
 from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, subgraphs
 
 ML = "ai.onnx.ml"
@@ -113,13 +113,5 @@ def _read_as_text(graph: OnnxGraph) -> set[str]:
         moved = _moves(node) and not found.intersection(node.outputs)
         found.update(node.inputs[1:] if moved else node.inputs)
         for inner in subgraphs(node):
-            found.update(_names_read(inner))
+            found |= used_names(inner)
     return found
-
-
-def _names_read(graph: OnnxGraph) -> Iterator[str]:
-    yield from (v.name for v in graph.outputs)
-    for node in graph.nodes:
-        yield from node.inputs
-        for inner in subgraphs(node):
-            yield from _names_read(inner)

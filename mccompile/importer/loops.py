@@ -18,6 +18,7 @@ from mccompile.importer.sequences import Known, require_tensor
 from mccompile.ir.dims import Dim, bound, identifier, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
+from mccompile.ir.names import free_name
 from mccompile.ir.types import I32, TensorType
 from mccompile.onnxio import OnnxGraph
 from mccompile.ops.extents import Extents
@@ -274,9 +275,6 @@ def _number(graph: Graph, number: int, name: str) -> Value:
 
 def _fresh(base: str, taken: set[str]) -> str:
     """A name for the number of a turn that no other extent has."""
-    name, number = base, 1
-    while name in taken:
-        number += 1
-        name = f"{base}_{number}"
+    name = free_name(base, taken)
     taken.add(name)
     return name

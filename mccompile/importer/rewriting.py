@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mccompile.ir.errors import CompileError
+from mccompile.ir.names import free_name
 from mccompile.onnxio import (
     AttrValue,
     OnnxGraph,
@@ -66,10 +67,7 @@ class Scope:
 
     def fresh(self, base: str) -> str:
         """A value name not used anywhere in the model."""
-        name, count = base, 1
-        while name in self.names:
-            count += 1
-            name = f"{base}_{count}"
+        name = free_name(base, self.names)
         self.names.add(name)
         return name
 

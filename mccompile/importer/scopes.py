@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import heapq
 from collections.abc import Mapping
 
 import numpy as np
 
 from mccompile.importer.rewriting import used_names
 from mccompile.ir.errors import CompileError
+from mccompile.ir.names import free_name
+from mccompile.ir.order import in_order
 from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label, subgraphs
 
 _CONSTANT_TYPES = {
@@ -69,11 +70,7 @@ def name_nodes(graph: OnnxGraph, taken: set[str] | None = None) -> OnnxGraph:
     for node in graph.nodes:
         name = node.name
         if not name or name in taken:
-            base = name = f"{node.op_type}_{node.index}"
-            count = 1
-            while name in taken:
-                count += 1
-                name = f"{base}_{count}"
+            name = free_name(f"{node.op_type}_{node.index}", taken)
         taken.add(name)
         inner = {id(nested): name_nodes(nested, taken) for nested in subgraphs(node)}
         nodes.append(dataclasses.replace(map_subgraphs(node, inner) if inner else node, name=name))
@@ -101,10 +98,7 @@ def _unique_in_node(node: OnnxNode, renamed: Mapping[str, str], taken: set[str])
 def _unique_in_graph(graph: OnnxGraph, outer: Mapping[str, str], taken: set[str]) -> OnnxGraph:
     renamed = dict(outer)
     for name in _definitions(graph):
-        new, count = name, 1
-        while new in taken:
-            count += 1
-            new = f"{name}__{count}"
+        new = free_name(name, taken, "__")
         taken.add(new)
         renamed[name] = new
 
@@ -182,20 +176,7 @@ def free_names(graph: OnnxGraph) -> set[str]:
 
 
 def _order(nodes: list[OnnxNode], needs: list[set[int]]) -> list[int]:
-    users: list[list[int]] = [[] for _ in nodes]
-    missing = [len(need) for need in needs]
-    for i, need in enumerate(needs):
-        for j in need:
-            users[j].append(i)
-    ready = [i for i, count in enumerate(missing) if not count]
-    order: list[int] = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(i)
-        for j in users[i]:
-            missing[j] -= 1
-            if not missing[j]:
-                heapq.heappush(ready, j)
+    order = in_order(needs)
     if len(order) < len(nodes):
         raise CompileError(
             "the graph has a cycle: " + _cycle(nodes, needs, set(range(len(nodes))) - set(order))

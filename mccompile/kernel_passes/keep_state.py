@@ -38,6 +38,7 @@ from dataclasses import replace
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, whole
+from mccompile.ir.names import free_name
 from mccompile.kernel_passes.rewrite.rebind import COPY
 from mccompile.kernels.copy import ahead
 from mccompile.kernels.views.collapse import collapse
@@ -75,7 +76,7 @@ def _shifted(module: KernelModule, step: Call | Fill) -> Call | Fill:
 
 def _copy_at_end(module: KernelModule, kept: Buffer) -> None:
     place = replace(kept)
-    kept.role, kept.name = "", _free_name(f"{kept.name}.made", {b.name for b in module.buffers})
+    kept.role, kept.name = "", free_name(f"{kept.name}.made", {b.name for b in module.buffers}, ".")
     module.buffers.insert(module.buffers.index(kept) + 1, place)
     module.state = {place if b is kept else b: given for b, given in module.state.items()}
     shape = kept.type.shape
@@ -83,15 +84,5 @@ def _copy_at_end(module: KernelModule, kept: Buffer) -> None:
     views = collapse([whole(kept), whole(place)])
     if isinstance(views, str):
         raise InternalError(views)
-    copy = Call(COPY, op, None, (views[0],), (views[1],), origins=(place.name,))
-    copy = copy.with_counts(module.counts)
+    copy = Call(COPY, op, None, (views[0],), (views[1],), origins=(place.name,)).with_counts(module.counts)
     module.body = Block((*module.body.steps, copy))
-
-
-def _free_name(name: str, taken: set[str]) -> str:
-    """The name, numbered if it is taken."""
-    free, n = name, 1
-    while free in taken:
-        n += 1
-        free = f"{name}.{n}"
-    return free

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
-from mccompile.kernels.variant import Builder, Offer, Variant
+from mccompile.kernels.variant import Builder, Offer, Plain, laid_out
 from mccompile.kernels.views.collapse import collapse
 from mccompile.kernels.views.lines import join_axes
 from mccompile.ops.gather import Gather
@@ -20,15 +20,6 @@ from mccompile.ops.take import affine_maps
 from mccompile.targets.target import Target
 
 
-class _Plain(Variant):
-    """Base of the families whose templates have neither prologue nor epilogue."""
-
-    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if node.pre or node.post:
-            return f"{self.kernel} carries no prologue or epilogue"
-        return super().offer(node, target, constants)
-
-
 @dataclass(frozen=True)
 class GatherParams:
     """``outer``: how many axes of the data's view lie before the indexed one."""
@@ -36,13 +27,13 @@ class GatherParams:
     outer: int
 
 
-class GatherGeneric(_Plain):
+class GatherGeneric(Plain):
     ops = ("gather",)
     kernel = "gather.generic"
     params = GatherParams
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if laid_out(node):
             return "gather needs row-major operands"
         return super().offer(node, target, constants)
 
@@ -68,12 +59,12 @@ def _merged(a: View, b: View) -> list[View]:
     return views
 
 
-class GatherElementsGeneric(_Plain):
+class GatherElementsGeneric(Plain):
     ops = ("gather_elements",)
     kernel = "gather_elements.generic"
 
 
-class GatherNDGeneric(_Plain):
+class GatherNDGeneric(Plain):
     ops = ("gather_nd",)
     kernel = "gather_nd.generic"
 
@@ -85,7 +76,7 @@ class ScatterParams:
     mode: str
 
 
-class _Scatter(_Plain):
+class _Scatter(Plain):
     """The result may lie where the data lies: then nothing but the updates is written."""
 
     params = ScatterParams
@@ -118,7 +109,7 @@ class InsertParams:
     steps: tuple[int, ...]
 
 
-class InsertGeneric(_Plain):
+class InsertGeneric(Plain):
     """The result may lie where the data lies, as it may for scatters."""
 
     ops = ("insert",)
@@ -126,7 +117,7 @@ class InsertGeneric(_Plain):
     params = InsertParams
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if laid_out(node):
             return "insert needs row-major operands"
         return super().offer(node, target, constants)
 
@@ -149,7 +140,7 @@ class InsertGeneric(_Plain):
         return super().refuses(before, after, target)
 
 
-class CumSumGeneric(_Plain):
+class CumSumGeneric(Plain):
     ops = ("cum_sum",)
     kernel = "cum_sum.generic"
 
@@ -158,7 +149,7 @@ class CumSumGeneric(_Plain):
         b.call(self.kernel, [x], [y], inplace=(0,) if x.same_elements(y) else ())
 
 
-class BitCastGeneric(_Plain):
+class BitCastGeneric(Plain):
     ops = ("bit_cast",)
     kernel = "bit_cast.generic"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import Array
-from mccompile.kernels.variant import Builder, Offer, Variant
+from mccompile.kernels.variant import Builder, Offer, Variant, laid_out
 from mccompile.targets.target import Target
 
 
@@ -30,7 +30,7 @@ class RecurrentGeneric(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if any(i != 0 for i in node.pre):
             return "a prologue is supported on the gates only"
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if laid_out(node):
             return "recurrent cells need row-major operands"
         return super().offer(node, target, constants)
 

@@ -13,7 +13,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.kernels.model.lanes import refusal
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, segments
-from mccompile.kernels.variant import Builder, Offer, Variant, computed
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent
 from mccompile.targets.target import Target
 
@@ -79,7 +79,7 @@ class _Tiled(Variant):
             return "an operand has a prologue"
         if node.operands[2] is not None:
             return "sequences have lengths of their own"
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if laid_out(node):
             return "recurrent cells need row-major operands"
         bodies = [value for f in fields(op) if isinstance(value := getattr(op, f.name), ex.Expr)]
         return refusal(node, target, bodies) or self.peculiar(node)

@@ -5,47 +5,45 @@ from __future__ import annotations
 from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
-from mccompile.kernels.variant import Offer, Variant
+from mccompile.kernels.variant import Offer, Plain, laid_out
 from mccompile.targets.target import Target
 
 
-class _Plain(Variant):
+class _Rows(Plain):
     """Base of these families: their templates have neither prologue nor epilogue, and operands in rows."""
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if node.pre or node.post:
-            return f"{self.kernel} carries no prologue or epilogue"
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if laid_out(node):
             return f"{self.kernel} needs row-major operands"
         return super().offer(node, target, constants)
 
 
-class TextFindGeneric(_Plain):
+class TextFindGeneric(_Rows):
     ops = ("text_find",)
     kernel = "text_find.generic"
 
 
-class TextConcatGeneric(_Plain):
+class TextConcatGeneric(_Rows):
     ops = ("text_concat",)
     kernel = "text_concat.generic"
 
 
-class TextSplitGeneric(_Plain):
+class TextSplitGeneric(_Rows):
     ops = ("text_split",)
     kernel = "text_split.generic"
 
 
-class TextKeepGeneric(_Plain):
+class TextKeepGeneric(_Rows):
     ops = ("text_keep",)
     kernel = "text_keep.generic"
 
 
-class TextMatchGeneric(_Plain):
+class TextMatchGeneric(_Rows):
     ops = ("text_match",)
     kernel = "text_match.generic"
 
 
-class CountGramsGeneric(_Plain):
+class CountGramsGeneric(_Rows):
     ops = ("count_grams",)
     kernel = "count_grams.generic"
 

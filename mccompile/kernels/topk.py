@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import I32
-from mccompile.kernels.variant import Builder, Offer, Variant
+from mccompile.kernels.variant import Builder, Offer, Variant, laid_out
 from mccompile.ops.topk import TopK
 from mccompile.targets.target import Target
 
@@ -18,7 +18,7 @@ class TopKGeneric(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if node.pre:
             return "a prologue is not supported"
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if laid_out(node):
             return "top-k needs row-major operands"
         return super().offer(node, target, constants)
 

@@ -217,6 +217,15 @@ class Variant:
         return ""
 
 
+class Plain(Variant):
+    """Base of the families whose templates have neither prologue nor epilogue."""
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if node.pre or node.post:
+            return f"{self.kernel} carries no prologue or epilogue"
+        return super().offer(node, target, constants)
+
+
 def varies_in_batch(node: Node) -> bool:
     """Whether no extent of a node but that of the first axis, which its template loops over, depends on the run."""
     tensors = [v for v in (*node.operands, *node.results) if v is not None]
@@ -233,6 +242,11 @@ def computed(node: Node, constants: Container[Value], *operands: int) -> str:
     """Why operands of a node cannot be packed; empty if all of them are constants."""
     found = [i for i in operands if node.operands[i] not in constants]
     return f"operand {found[0]} is no constant" if found else ""
+
+
+def laid_out(node: Node) -> bool:
+    """Whether an operand or result of a node has a layout, instead of rows."""
+    return any(v.type.layout is not None for v in (*node.inputs, *node.results))
 
 
 def blocked(of: Node | Call) -> str:

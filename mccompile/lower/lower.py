@@ -12,6 +12,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, Halo, KernelModule, Logical, View, whole
+from mccompile.ir.names import free_name
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.state import room
@@ -59,6 +60,7 @@ class _Builder:
         self.node: Node
         self._blob: dict[tuple[Value, object], Buffer] = {}
         self._by_content: dict[tuple[TensorType, bytes], Buffer] = {}
+        self._apart: list[Buffer] = []
         self._arena: dict[Value, Buffer] = {}
         self._copied: dict[int, Buffer] = {}
         self._names: set[str] = set()
@@ -71,10 +73,7 @@ class _Builder:
 
     # -- buffers -----------------------------------------------------------------------------------------
     def _buffer(self, name: str, type_: TensorType, space: str, **rest: object) -> Buffer:
-        unique, n = name, 1
-        while unique in self._names:
-            n += 1
-            unique = f"{name}.{n}"
+        unique = free_name(name, self._names, ".")
         self._names.add(unique)
         align = max(self.target.align, type_.dtype.nbytes)
         buffer = Buffer(unique, type_, space, align, **rest)  # type: ignore[arg-type]
@@ -190,8 +189,13 @@ class _Builder:
 
     def _stored(self, name: str, type_: TensorType, data: Array) -> Buffer:
         """The buffer of a packed constant; in graphs of which one is run, that of another one of the same bytes."""
-        same = (type_, hashlib.sha256(data.tobytes()).digest())
-        if not self.when or same not in self._by_content:
+        if not self.when:  # nobody may ever ask for the same bytes: they are compared where somebody does
+            self._apart.append(self._buffer(name, type_, "blob", data=data))
+            return self._apart[-1]
+        self._by_content |= {_content(b.type, b.data): b for b in self._apart}
+        self._apart = []
+        same = _content(type_, data)
+        if same not in self._by_content:
             self._by_content[same] = self._buffer(name, type_, "blob", data=data)
         return self._by_content[same]
 
@@ -365,6 +369,12 @@ def _lower_nodes(graph: Graph, chosen: Choices, b: _Builder) -> None:
             b.record(start)
         elif b.storage.of(node.result) is not b.storage.of(node.inputs[0]):
             _copy_reshape(node, b)
+
+
+def _content(type_: TensorType, data: Array | None) -> tuple[TensorType, bytes]:
+    """What is equal for constants of one type and the same bytes."""
+    assert data is not None
+    return type_, hashlib.sha256(data.tobytes()).digest()
 
 
 def _copy_reshape(node: Node, b: _Builder) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, bound, varies
+from mccompile.ir.dims import Dim, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.types import BOOL, I64
 from mccompile.ops.extents import Extents
@@ -155,11 +155,6 @@ class Elements:
         if extent not in self._extents:
             self._extents[extent] = self.node.inner(Extents((extent,), (1,)), [], "extent")
         return self.of_value(self._extents[extent])[0]
-
-    @staticmethod
-    def bound(extent: int) -> int:
-        """The largest value of an extent."""
-        return bound(extent)
 
     def _read(self, value: Value, what: str) -> tuple[Whole, ...]:
         n = self.node

@@ -23,11 +23,11 @@ class _Step(Expansion):
 
     dtype = "f32"
 
-    def number(self, value: float, suffix: str) -> str:
+    def scalar(self, value: float, suffix: str) -> str:
         return self.constant(np.array(value, np.float64 if self.dtype == "f64" else np.float32), suffix)
 
     def apply(self, op_type: str, a: str, b: str | float, suffix: str) -> str:
-        return self.add(op_type, [a, b if isinstance(b, str) else self.number(b, f"{suffix}.by")], suffix)
+        return self.add(op_type, [a, b if isinstance(b, str) else self.scalar(b, f"{suffix}.by")], suffix)
 
     def weighted(self, x: str, by: float, plus: str, suffix: str) -> str:
         """``by * x + plus``."""
@@ -37,7 +37,7 @@ class _Step(Expansion):
         """``here`` in the first step, t = 0, else ``later``."""
         zero = self.constant(np.array(0, np.int64), f"{suffix}.zero")
         past = self.add("Greater", [self.name(1), zero], f"{suffix}.past")
-        given = [v if isinstance(v, str) else self.number(v, f"{suffix}.{i}") for i, v in enumerate((later, here))]
+        given = [v if isinstance(v, str) else self.scalar(v, f"{suffix}.{i}") for i, v in enumerate((later, here))]
         return self.add("Where", [past, *given], suffix)
 
 
@@ -45,7 +45,7 @@ def _adagrad(s: _Step, tensors: list[str], mark: str) -> list[str]:
     x, g, h = tensors
     n = s.n
     steps = s.cast(s.name(1), s.dtype, f"steps{mark}")
-    decay = s.weighted(steps, n.attr("decay_factor", 0.0), s.number(1.0, f"one{mark}"), f"decay{mark}")
+    decay = s.weighted(steps, n.attr("decay_factor", 0.0), s.scalar(1.0, f"one{mark}"), f"decay{mark}")
     rate = s.apply("Div", s.cast(s.name(0), s.dtype, f"r{mark}"), decay, f"rate{mark}")
     g = s.weighted(x, n.attr("norm_coefficient", 0.0), g, f"g{mark}")
     h = s.apply("Add", h, s.apply("Mul", g, g, f"square{mark}"), f"h{mark}")
@@ -65,7 +65,7 @@ def _adam(s: _Step, tensors: list[str], mark: str) -> list[str]:
     root = s.apply("Add", s.add("Sqrt", [h], f"root{mark}"), n.attr("epsilon", 0.0), f"size{mark}")
     rate, steps = s.cast(s.name(0), s.dtype, f"r{mark}"), s.cast(s.name(1), s.dtype, f"steps{mark}")
     left = [
-        s.apply("Sub", s.number(1.0, f"one{i}{mark}"), s.apply("Pow", s.number(base, f"base{i}{mark}"), steps,
+        s.apply("Sub", s.scalar(1.0, f"one{i}{mark}"), s.apply("Pow", s.scalar(base, f"base{i}{mark}"), steps,
                 f"power{i}{mark}"), f"left{i}{mark}")
         for i, base in enumerate((alpha, beta))
     ]  # fmt: skip

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Value
 from mccompile.ir.types import BOOL, I32
 from mccompile.ops.elements import Elements, Whole
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
-from mccompile.ops.picked import ByAxis, counter, shifted, take
+from mccompile.ops.picked import ByAxis, shifted, take
 from mccompile.ops.run_time import RunTime
 
 
@@ -77,8 +78,8 @@ def _kept(axis: _Axis) -> tuple[Whole, Whole]:
 def _padded(n: Import, e: Elements, x: Value, axis: _Axis, mode: str) -> tuple[Value, Value | None]:
     """The value with one axis padded, and for mode constant where elements of it are."""
     name = f"axis{axis.number}"
-    operands = [counter(n, axis.result, f"{name}.k")]
-    wide = max(e.bound(axis.result), axis.extent)
+    operands = [n.steps(axis.result, I32, f"{name}.k")]
+    wide = max(bound(axis.result), axis.extent)
     begin = shifted(n, e, f"{name}.begin", axis.begin, -wide, wide, operands)
     place = ex.apply("sub", ex.var(0, I32), begin)
     last = ex.num(axis.extent - 1, I32)

@@ -9,23 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Value
-from mccompile.ir.types import I32, DType
+from mccompile.ir.types import I32
 from mccompile.ops.elements import Elements, Test, Whole, all_of, any_of, total, wrapped
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather import Gather
-from mccompile.ops.iota import Iota
-
-
-def counter(n: Import, count: int, suffix: str, dtype: DType = I32) -> Value:
-    """The vector 0, 1, ... of ``count`` elements."""
-    if isinstance(count, Dim):
-        return n.inner(Iota(0, 1, count, dtype.name), [], suffix)
-    return n.constant(suffix, np.arange(count, dtype=dtype.numpy))
 
 
 def places(
@@ -35,7 +24,7 @@ def places(
     the largest it may be, of either sign."""
     first, low, high = line
     by, most = step
-    operands = [counter(n, count, f"{suffix}.k")]
+    operands = [n.steps(count, I32, f"{suffix}.k")]
     terms = [shifted(n, e, f"{suffix}.first", first, low, high, operands)]
     away = by.most(-most).least(most)
     terms.append(ex.apply("mul", ex.var(0, I32), shifted(n, e, f"{suffix}.step", away, -most, most, operands)))

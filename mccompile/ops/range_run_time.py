@@ -12,7 +12,6 @@ from mccompile.ir.types import I64, DType
 from mccompile.ops.elements import Elements, Test, Whole
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
-from mccompile.ops.picked import counter
 from mccompile.ops.run_time import RunTime
 
 
@@ -45,7 +44,7 @@ def _whole_count(start: ex.Expr, limit: ex.Expr, delta: ex.Expr) -> Whole:
 
 
 def _line(n: Import, count: int, dtype: DType) -> Value:
-    k = counter(n, count, "k", dtype.compute)
+    k = n.steps(count, dtype.compute, "k")
     start, delta = (n.reshape(n.input(i), (), what) for i, what in ((0, "start"), (2, "delta")))
     step = ex.apply("mul", ex.var(0, dtype), ex.var(1, dtype))
     body = ex.apply("add", ex.var(2, dtype), step)

@@ -58,7 +58,7 @@ def _array(n: Import, i: int, values: Sequence[int]) -> Array:
 
 def _equal(given: Sequence[Whole], wanted: Sequence[int]) -> Test:
     if len(given) != len(wanted):
-        return all_of([]) & Whole.of(0).equals(1)
+        return any_of([])
     return all_of(g.equals(w) for g, w in zip(given, wanted, strict=True))
 
 
@@ -120,7 +120,7 @@ def _reshape(n: Import, e: Elements) -> list[Reading] | None:
     for i, (g, s) in enumerate(zip(given, stated, strict=True)):
         test = g.equals(-1) | g.equals(s)
         if copies and s != 0:
-            test = test | (g.equals(0) if i < len(x) and x[i] == s else Whole.of(0).equals(1))
+            test = test | (g.equals(0) if i < len(x) and x[i] == s else any_of([]))
         tests.append(test)
     once = total(g.equals(-1).otherwise(1, 0) for g in given).below(2)
     return _one(1, stated, all_of([*tests, once]), n)

@@ -49,7 +49,7 @@ def run_time_table(
     at = _coordinate(s, scale)
     last = ex.apply("sub", ex.convert(EXTENT, F32), ex.num(1, F32))
     if s.mode == "nearest":
-        index = ex.convert(_within(_nearest(at, s.nearest), ex.convert(last, F64), F64), I32)
+        index = ex.convert(_within(nearest(ex.convert(at, F64), s.nearest), ex.convert(last, F64), F64), I32)
         return computed(index, "index"), None
     inside = _within(at, last, F32)
     low = ex.apply("floor", inside)
@@ -87,14 +87,14 @@ def _centre(at: ex.Expr, scale: ex.Expr, dtype: DType) -> ex.Expr:
     return ex.apply("sub", ex.apply("div", ex.apply("add", at, half), scale), half)
 
 
-def _nearest(at: ex.Expr, mode: str) -> ex.Expr:
-    wide = ex.convert(at, F64)
+def nearest(at: ex.Expr, mode: str) -> ex.Expr:
+    """A coordinate in f64 as the whole one that ``nearest_mode`` says, as `resize_tables` rounds it."""
     if mode in ("floor", "ceil"):
-        return ex.apply(mode, wide)
-    near = ex.num(0.5 + TIE, F64)
+        return ex.apply(mode, at)
+    half, tie = ex.num(0.5, F64), ex.num(TIE, F64)
     if mode == "round_prefer_floor":
-        return ex.apply("ceil", ex.apply("sub", wide, near))
-    return ex.apply("floor", ex.apply("add", wide, near))
+        return ex.apply("ceil", ex.apply("sub", ex.apply("sub", at, half), tie))
+    return ex.apply("floor", ex.apply("add", ex.apply("add", at, half), tie))
 
 
 def _within(at: ex.Expr, last: ex.Expr, dtype: DType) -> ex.Expr:

@@ -21,11 +21,10 @@ from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.resize import Resize
+from mccompile.ops.resize_of_extents import nearest as rounded
 from mccompile.ops.resize_tables import CROP, MODES, NEAREST_MODES
 from mccompile.ops.run_time import RunTime
 from mccompile.ops.slice import Slice
-
-_TIE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class _Table:
         if self.antialias:
             index, weight = self._antialias()
         elif self.mode == "nearest":
-            index, weight = self._column(_rounded(ex.convert(at, F64), nearest), extent), self.at
+            index, weight = self._column(rounded(ex.convert(at, F64), nearest), extent), self.at
         elif self.mode == "linear":
             index, weight = self._linear()
         else:
@@ -286,15 +285,6 @@ def _keys(x: ex.Expr, a: float) -> ex.Expr:
     near, far = polynomial(a + 2, -(a + 3), 0, 1), polynomial(a, -5 * a, 8 * a, -4 * a)
     outer = ex.apply("select", ex.apply("lt", x, ex.num(2, d)), far, ex.num(0, d))
     return ex.apply("select", ex.apply("lt", x, ex.num(1, d)), near, outer)
-
-
-def _rounded(at: ex.Expr, mode: str) -> ex.Expr:
-    """`resize_tables._nearest`."""
-    if mode in ("floor", "ceil"):
-        return ex.apply(mode, at)
-    if mode == "round_prefer_floor":
-        return ex.apply("ceil", ex.apply("sub", ex.apply("sub", at, ex.num(0.5, F64)), ex.num(_TIE, F64)))
-    return ex.apply("floor", ex.apply("add", ex.apply("add", at, ex.num(0.5, F64)), ex.num(_TIE, F64)))
 
 
 RUN_TIME = {"Resize": RunTime(import_resize, (1, 2))}

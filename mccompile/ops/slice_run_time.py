@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mccompile.ir.dims import minimum, varies
+from mccompile.ir.dims import bound, minimum, varies
 from mccompile.ir.graph import Value
 from mccompile.ops.elements import Elements, Whole
 from mccompile.ops.frontend import Import
@@ -83,14 +83,14 @@ def _stated(n: Import, axis: int) -> int | None:
 def _count(n: Import, e: Elements, axis: int, line: _Line) -> int:
     """How many elements are taken along an axis: as many as the model states, or a number of the run."""
     stated = _stated(n, axis)
-    low, high = (0, e.bound(n.input(0).shape[axis])) if stated is None else (stated, stated)
+    low, high = (0, bound(n.input(0).shape[axis])) if stated is None else (stated, stated)
     return e.number(f"count{axis}", line.count, low, high)
 
 
 def _part(e: Elements, axis: int, line: _Line, count: int, extent: int, stated: bool) -> tuple[int, int]:
     """First element and extent of a part without steps, which together do not leave the axis."""
     least = int(count) if stated and not varies((extent,)) else 0
-    top = max(e.bound(extent) - max(least, 1), 0)
+    top = max(bound(extent) - max(least, 1), 0)
     first = e.number(f"first{axis}", line.first, 0, top)
     if least or (stated and not varies((extent,))):
         return first, count
@@ -99,7 +99,7 @@ def _part(e: Elements, axis: int, line: _Line, count: int, extent: int, stated: 
 
 
 def _stepped(n: Import, e: Elements, x: Value, axis: int, count: int, line: _Line) -> Value:
-    top = max(e.bound(x.shape[axis]) - 1, 0)
+    top = max(bound(x.shape[axis]) - 1, 0)
     at = places(n, e, f"axis{axis}", count, (line.first, 0, top), (line.step, top + 1))
     return take(n, x, axis, at, f"taken{axis}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.dims import minimum
+from mccompile.ir.dims import bound, minimum
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
@@ -85,7 +85,7 @@ def _import_counted(n: Import) -> None:
     if len(k) != 1:
         raise n.error(f"k has {len(k)} elements, not one")
     e.require(e.extent(x.shape[axis]).below(k[0]).negated())
-    count = e.number("k", k[0], 0, e.bound(x.shape[axis]))
+    count = e.number("k", k[0], 0, bound(x.shape[axis]))
     _emit(n, (minimum(count, x.shape[axis]),))
 
 

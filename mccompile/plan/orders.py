@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule
+from mccompile.ir.order import bits
 from mccompile.ir.turns import Loop
 from mccompile.plan.state import first_order, with_state
 
@@ -128,7 +129,7 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
     held = module.held
     followers: list[list[int]] = [[] for _ in units]
     for u, mask in enumerate(waits):
-        for before in _bits(mask):
+        for before in bits(mask):
             followers[before].append(u)
     return OrderProblem(
         steps=tuple(map(tuple, units)),
@@ -148,15 +149,6 @@ def _writes(step: Step) -> list[Buffer]:
         return [step.view.buffer]
     turns = [loop.turn for loop in step.loops]
     return [v.buffer for v in step.results] + ([step.scratch] if step.scratch else []) + turns
-
-
-def _bits(mask: int) -> list[int]:
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
 
 
 def state_apart(module: KernelModule) -> list[Buffer]:
@@ -226,7 +218,7 @@ def depth_first_order(p: OrderProblem) -> list[int]:
     for final in range(len(p.steps)):
         if p.followers[final]:
             continue
-        stack = [(final, iter(_bits(p.waits[final])))]
+        stack = [(final, iter(bits(p.waits[final])))]
         seen.add(final)
         while stack:
             unit, rest = stack[-1]
@@ -236,7 +228,7 @@ def depth_first_order(p: OrderProblem) -> list[int]:
                 stack.pop()
             else:
                 seen.add(following)
-                stack.append((following, iter(_bits(p.waits[following]))))
+                stack.append((following, iter(bits(p.waits[following]))))
     return order
 
 
@@ -296,7 +288,7 @@ def _reversed(p: OrderProblem) -> OrderProblem:
     return replace(
         p,
         waits=tuple(sum(1 << f for f in after) for after in p.followers),
-        followers=tuple(tuple(_bits(mask)) for mask in p.waits),
+        followers=tuple(tuple(bits(mask)) for mask in p.waits),
         is_input=p.is_kept,
         is_kept=p.is_input,
         offers=((0, ()),) * len(p.steps),

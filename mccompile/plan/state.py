@@ -22,10 +22,10 @@ Where y is made of g and h both, no order will do: g has to be made elsewhere an
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule
+from mccompile.ir.order import bits, in_order
 
 Step = Call | Fill
 
@@ -39,7 +39,7 @@ def with_state(
     apart: list[Buffer] = []
     for kept, given in module.state.items():
         readers = [u for u, members in enumerate(units) if any(given in steps[t].buffers() for t in members)]
-        writers = [u for u, members in enumerate(units) if any(kept in _written(steps[t]) for t in members)]
+        writers = [u for u, members in enumerate(units) if any(kept in steps[t].written() for t in members)]
         more = list(known)
         for u in writers:
             more[u] |= sum(1 << r for r in readers if r != u)
@@ -51,13 +51,9 @@ def with_state(
     return known, apart
 
 
-def _written(step: Step) -> list[Buffer]:
-    return [step.view.buffer] if isinstance(step, Fill) else [v.buffer for v in step.results]
-
-
 def _in_place(step: Step, kept: Buffer, given: Buffer) -> bool:
     """Whether a step may write ``kept`` where ``given`` lies, as far as it reads that itself."""
-    if isinstance(step, Fill) or kept not in _written(step):
+    if isinstance(step, Fill) or kept not in step.written():
         return True
     read = [i for i, v in enumerate(step.inputs) if v is not None and v.buffer is given]
     if not read:
@@ -76,20 +72,4 @@ def first_order(waits: Sequence[int]) -> list[int]:
     >>> first_order([0b10, 0b0]), first_order([0b10, 0b1])
     ([1, 0], [])
     """
-    order: list[int] = []
-    left = [bin(mask).count("1") for mask in waits]
-    followers: list[list[int]] = [[] for _ in waits]
-    for u, mask in enumerate(waits):
-        while mask:
-            low = mask & -mask
-            followers[low.bit_length() - 1].append(u)
-            mask ^= low
-    ready = [u for u, count in enumerate(left) if not count]
-    while ready:
-        unit = heapq.heappop(ready)
-        order.append(unit)
-        for f in followers[unit]:
-            left[f] -= 1
-            if not left[f]:
-                heapq.heappush(ready, f)
-    return order
+    return in_order([bits(mask) for mask in waits])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from mccompile.ir import files
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.kernels.registry import params_of
 from mccompile.ops.registry import lookup
+from mccompile.run.network import Network
 from tests.support.small_models import Array, Maker
 
 INT = TensorProto.INT64
@@ -228,6 +229,23 @@ FORMS = (
 """Multiples, and numbers to choose from."""
 
 
+def _right_runs(
+    network: Network, path: Path, dims: Mapping[str, str], seed: int
+) -> Iterator[tuple[dict[str, int], dict[str, Array]]]:
+    """Runs on an arena full of 0xFF, at both ends of the extents and between, whose results are onnxruntime's."""
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(seed)
+    for extents in _values(dims, seed + 2):
+        inputs = _inputs(session, extents, rng)
+        network.fill_arenas(0xFF)
+        got = network.run(inputs)
+        for output, wanted in zip(session.get_outputs(), session.run(None, inputs), strict=True):
+            told = f"{output.name} {extents}"
+            assert got[output.name].shape == wanted.shape, told
+            np.testing.assert_allclose(got[output.name], wanted, 2e-5, _noise(wanted), err_msg=told)
+        yield extents, got
+
+
 @pytest.mark.parametrize(
     ("build", "dims", "target", "level"),
     [
@@ -243,15 +261,7 @@ def test_every_extent_gives_what_onnxruntime_gives(
     onnx.save(build(), path)
     mccompile.compile(path, tmp_path / "out", target=target, opt_level=level, dims=dims)
     network = mccompile.load(tmp_path / "out")
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    rng = np.random.default_rng(3)
-    for extents in _values(dims, 5):
-        inputs = _inputs(session, extents, rng)
-        network.fill_arenas(0xFF)
-        got = network.run(inputs)
-        for output, wanted in zip(session.get_outputs(), session.run(None, inputs), strict=True):
-            assert got[output.name].shape == wanted.shape, extents
-            np.testing.assert_allclose(got[output.name], wanted, 2e-5, _noise(wanted), err_msg=str(extents))
+    assert list(_right_runs(network, path, dims, 3))
 
 
 @pytest.mark.parametrize(("build", "dims", "scalar"), VECTORS, ids=lambda v: v.__name__[1:] if callable(v) else "")
@@ -266,15 +276,7 @@ def test_vectors_stay_within_the_extents(
     plain = {step["kernel"] for step in artifacts.report["steps"] if step["kernel"].endswith(".generic")}
     assert plain - {"copy.generic", "extents.generic"} <= scalar
     network = mccompile.load(tmp_path / "out")
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    rng = np.random.default_rng(4)
-    for extents in _values(dims, 6):
-        inputs = _inputs(session, extents, rng)
-        network.fill_arenas(0xFF)
-        got = network.run(inputs)
-        for output, wanted in zip(session.get_outputs(), session.run(None, inputs), strict=True):
-            told = f"{output.name} {extents}"
-            np.testing.assert_allclose(got[output.name], wanted, 2e-5, _noise(wanted), err_msg=told)
+    for extents, got in _right_runs(network, path, dims, 4):
         for port in artifacts.report["outputs"]:
             behind = network.tensor_bytes(port)[got[port["name"]].nbytes :]
             assert (behind == 0xFF).all(), (port["name"], extents)

@@ -32,7 +32,16 @@ from mccompile.kernels.model.arithmetic import (
 )
 from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, merge, segments, tile_cycles
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, lines_broken, neighbours, operand_pair
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    computed,
+    laid_out,
+    lines_broken,
+    neighbours,
+    operand_pair,
+)
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import POINT, PlaneWindow, pair, plane_last, plane_window
 from mccompile.kernels.views.windows import covered
@@ -292,7 +301,7 @@ class MatMulInteger(ConvInteger):
             return "it has more than two leading axes"
         if math.prod(w.shape[:-2]) != 1:
             return "there are several second operands"
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if laid_out(node):
             return "a layout is not row-major"
         staged = _staged_rows(op, x, own)
         cycles, tile = best_integer_tile(_product(node), own, own.flips(x.dtype) and not staged, target)
@@ -333,7 +342,7 @@ class MatMulIntegers(ConvInteger):
             return "its sums are wider than 32 bits"
         if op.trans_a or op.trans_b or a.shape[:-2] != w.shape[:-2] or len(a.shape) > 4:
             return "it is no plain product of as many matrices"
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if laid_out(node):
             return "a layout is not row-major"
         if a.shape[-1] % own.steps:
             return "its sums are no whole words"

@@ -31,6 +31,7 @@ from mccompile.kernels.variant import (
     Staged,
     Variant,
     computed,
+    laid_out,
     lines_broken,
     not_plain_f32,
     operand_pair,
@@ -129,7 +130,7 @@ def _vectorizable(node: Node, target: Target) -> str:
     """Why a convolution has no vector form at all; empty if it may have one."""
     if reason := not_plain_f32(node, target):
         return reason
-    if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+    if laid_out(node):
         return "a layout is not row-major"
     return ""
 

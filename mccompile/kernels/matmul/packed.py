@@ -23,6 +23,7 @@ from mccompile.kernels.variant import (
     Staged,
     Variant,
     computed,
+    laid_out,
     lines_broken,
     not_plain_f32,
     operand_pair,
@@ -103,7 +104,7 @@ class MatMulPacked(Tiled):
             return reason
         if math.prod(w.shape[:-2]) != 1:
             return "there are several second operands"
-        if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+        if laid_out(node):
             return "a layout is not row-major"
         return self.offer_of(node, target)
 

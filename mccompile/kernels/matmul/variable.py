@@ -17,6 +17,7 @@ from mccompile.kernels.variant import (
     Builder,
     Offer,
     Variant,
+    laid_out,
     lines_broken,
     neighbours,
     not_plain_f32,
@@ -194,7 +195,7 @@ class MatMulDot(Variant):
 def _why_not(node: Node, target: Target) -> str:
     if reason := not_plain_f32(node, target):
         return reason
-    if any(v.type.layout is not None for v in (*node.inputs, *node.results)):
+    if laid_out(node):
         return "a layout is not row-major"
     return ""
 
