@@ -57,8 +57,9 @@ def compile(
         bounds: the most that extents may be which the network finds out when it runs, or the turns of loops, where an
             error asks for them.
         input_shapes: whole shape of inputs by name.
-        constants: value of inputs that are the same in every run, by name: a number or an array. The network has no
-            such inputs then, and what depends on them is computed when it is compiled.
+        constants: value of inputs that are the same in every run, by name: a number or an array, or None for an
+            optional one that is absent. The network has no such inputs then, and what depends on them is computed
+            when it is compiled.
         state: outputs that are kept as inputs of the next run, output -> input: neither is an input or output of the
             network then.
         string_bytes: bytes of UTF-8 that an element of an input may take, where inputs are text.

@@ -49,6 +49,7 @@ class CompiledModel(BackendRep):
         given = [v for v in graph.inputs if v.name not in constant]
         self.input_names = [v.name for v in given]
         self._outputs = graph.outputs
+        self._optional = [v.name for v in given if v.dtype == "optional"]
         stated = {*self._options.get("dims", {}), *self._options.get("input_shapes", {})}
         self._open = {v.name for v in given if _is_open(v, stated)}
         if not self._open:
@@ -74,11 +75,15 @@ class CompiledModel(BackendRep):
         """The network for these inputs; compiled where there is none for their shapes yet."""
         tensors = set(self.input_names) - self._open  # the tensors of a sequence have names of their own
         shapes = {name: a.shape for name, a in ports.items() if name not in tensors}
+        absent = dict.fromkeys(n for n in self._optional if not any(p == n or p.startswith(f"{n}_") for p in ports))
         key = tuple(sorted(shapes.items()))
         if key not in self._networks:
             out = Path(self._folder.name) / f"shapes{len(self._networks)}"
             stated = {**self._options.get("input_shapes", {}), **shapes}
-            options = driver.Options(**{"name": "model", **self._options, "input_shapes": stated})
+            fixed = {**self._options.get("constants", {}), **absent}
+            options = driver.Options(
+                **{"name": "model", **self._options, "input_shapes": stated, "constants": fixed}
+            )
             driver.compile(self._path, out, options)
             self._networks[key] = Network(out)
         return self._networks[key]

@@ -136,7 +136,7 @@ def _constants(ctx: click.Context, param: click.Parameter, value: tuple[tuple[st
 
 
 def _constant(text: str, param: click.Parameter) -> Any:
-    """A number, true or false, or the array in a file."""
+    """A number, true or false, the array in a file, or none."""
     if text.endswith(".npy"):
         import numpy as np
 
@@ -144,6 +144,8 @@ def _constant(text: str, param: click.Parameter) -> Any:
             return np.load(text, allow_pickle=False)
         except (OSError, ValueError) as e:
             raise click.BadParameter(f"{text} cannot be read: {e}", param=param) from e
+    if text.lower() == "none":
+        return None
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:

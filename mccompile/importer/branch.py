@@ -11,6 +11,7 @@ graph around, x and a; each names its own nodes and constants::
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from mccompile.importer.extents import Numbers
@@ -77,9 +78,11 @@ def refused(name: str, other: Graph) -> tuple[Graph, Captures]:
 
 
 def emit_if(
-    n: Import, condition: Value, branches: Sequence[tuple[Graph, Captures]], names: Sequence[str]
-) -> list[Known]:
-    """Emit the node of two closed graphs, whose inputs become the same: all that either of them captured."""
+    n: Import, condition: Value, branches: Sequence[tuple[Graph, Captures]], names: Sequence[str],
+    widths: Sequence[int | None],
+) -> list[Known]:  # fmt: skip
+    """Emit the node of two closed graphs, whose inputs become the same: all that either of them captured. Its results
+    are tensors (width None), and sequences of so many: one value for each tensor."""
     (yes, _), (no, _) = branches
     for a, b in zip(yes.outputs, no.outputs, strict=True):
         if a.type != b.type:
@@ -93,6 +96,9 @@ def emit_if(
         graph.inputs = [inside[v] if v in inside else graph.value(v.name, v.type) for v in outer]
         graph.remove_dead()
     origin = (n.node.name,)
-    made = n.graph.emit(If(), [condition, *outer], names, origins=origin, regions=[g for g, _ in branches])
-    return list(made)
+    counted = zip(names, widths, strict=True)
+    flat = [part for name, w in counted for part in ([name] if w is None else [f"{name}_{i}" for i in range(w)])]
+    regions = [g for g, _ in branches]
+    made = iter(n.graph.emit(If(), [condition, *outer], flat, origins=origin, regions=regions))
+    return [next(made) if w is None else tuple(itertools.islice(made, w)) for w in widths]
 

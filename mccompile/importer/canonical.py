@@ -53,14 +53,15 @@ def canonicalize(model: OnnxModel) -> OnnxModel:
 def canonicalize_nodes(nodes: list[OnnxNode], scope: Scope, opset: int) -> list[OnnxNode]:
     """Nodes of one graph in their newest forms; `scope` collects the constants they need."""
     done: list[OnnxNode] = []
-    for node in nodes:
+    for given in nodes:
+        node = _with_nested(given, opset, scope)
         version = None if node.domain else since_version(node.op_type, opset)
         row = rewrites().get(node.op_type)
         if version is None or row is None or version >= row.below:
-            done.append(_with_nested(node, opset, scope))
+            done.append(node)
             continue
         scope.version = version
-        done.extend(_with_nested(new, opset, scope) for new in row.apply(node, scope))
+        done.extend(row.apply(node, scope))
     return done
 
 

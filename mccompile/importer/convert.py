@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,13 +16,14 @@ from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, computed, written
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
 from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readable, result_types, rounded_before_steps
+from mccompile.importer.outputs import bind_outputs, ports
 from mccompile.importer.ports import packed, port_type, unpacked
 from mccompile.importer.prepare import Prepared, not_tensors
 from mccompile.importer.refusals import unsupported
 from mccompile.importer.sequences import Known, require_tensor
+from mccompile.importer.solved import Unknown, equations, solve
 from mccompile.importer.varying import TAKES_EXTENTS
-from mccompile.ir import expr as ex
-from mccompile.ir.dims import UndecidedError, varies
+from mccompile.ir.dims import UndecidedError, symbols, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import BOOL, DTYPES, I64, DType, TensorType
@@ -36,10 +38,8 @@ from mccompile.onnxio import (
     is_function,
     newest_opset,
 )
-from mccompile.ops.empty import Empty
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
-from mccompile.ops.map import Map
 from mccompile.ops.registry import front_ends, run_time_forms
 from mccompile.ops.stated import Stated
 from mccompile.ops.text import TEXT, TEXT_BYTES
@@ -110,7 +110,8 @@ class _Converter:
         converted."""
         if len(bodies[0].outputs) != len(bodies[1].outputs):
             raise n.error("the branches have different numbers of outputs")
-        made = [self.closed(n, body, kind, depth) for body, kind in zip(bodies, ("then", "else"), strict=True)]
+        kinds = ("then", "else")
+        made = [self.closed(n, body, kind, depth, sequences=True) for body, kind in zip(bodies, kinds, strict=True)]
         failed = [part for part in made if isinstance(part, list)]
         if len(failed) == len(made) or any(_unsupported_in(errors) for errors in failed):
             self.errors += [e for errors in failed for e in errors]
@@ -118,14 +119,23 @@ class _Converter:
         branches = [part for part in made if not isinstance(part, list)]
         if failed:
             first = failed[0][0] if failed[0] else None
-            kind = ("then", "else")[[isinstance(part, list) for part in made].index(True)]
+            kind = kinds[[isinstance(part, list) for part in made].index(True)]
             self.notes.append(
                 f"the {kind} branch of {n.node.name!r} cannot be computed with these shapes: where it is to be, "
                 f"run answers MCC_E_DIM" + (f" ({first.rule})" if first else "")
             )
-            branches.insert(["then", "else"].index(kind), refused(f"{n.node.name}.{kind}", branches[0][0]))
+            branches.insert(kinds.index(kind), refused(f"{n.node.name}.{kind}", branches[0][0]))
+        known = [
+            [names[v.name] for v in body.outputs]
+            for body, part in zip(bodies, made, strict=True)
+            if not isinstance(part, list)
+            for _, names in [part]
+        ]
+        widths = {tuple(len(v) if isinstance(v, tuple) else None for v in results) for results in known}
+        if len(widths) > 1:
+            raise n.error("the branches give sequences of different lengths", self.inputs_behind([condition]))
         named = [o or f"{n.node.name}.unused{i}" for i, o in enumerate(n.node.outputs)]
-        return emit_if(n, condition, branches, named)
+        return emit_if(n, condition, branches, named, *widths)
 
     def inputs_behind(self, values: Sequence[Value]) -> str:
         """The hint to fix the inputs that some values depend on."""
@@ -143,9 +153,10 @@ class _Converter:
 
     def closed(
         self, n: Import, body: OnnxGraph, kind: str, depth: int, begin: Begin = lambda graph, names: None,
-        outputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None, sequences: bool = False,
     ) -> tuple[Graph, Captures] | list[CompileError]:  # fmt: skip
-        """A nested graph as one of its own, or the reasons why it cannot be converted; ``outputs``: those wanted."""
+        """A nested graph as one of its own, or the reasons why it cannot be converted; ``outputs``: those wanted,
+        which may be ``sequences`` only where whoever asks takes these apart."""
         inner = Graph(f"{n.node.name}.{kind}")
         names = Captures(inner, self.values, self.graph, self.varying)
         walker = _Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
@@ -156,11 +167,12 @@ class _Converter:
         outputs = [v.name for v in body.outputs] if outputs is None else outputs
         if walker.errors or any(name in walker.poisoned for name in outputs):
             return walker.errors
-        if any(isinstance(names[name], tuple) or names[name] in self.narrow for name in outputs):
+        several = any(isinstance(names[name], tuple) for name in outputs)
+        if (several and not sequences) or any(v in self.narrow for _, v in ports(names, outputs)):
             rule = "what is inside gives a sequence or integers below 8 bits, and is run on condition or in turns"
             decide = [v for v in n.inputs[:2] if v is not None]
             return [n.error(f"{n.node.op_type}: {rule}", self.inputs_behind(decide))]
-        bind_outputs(inner, names, list(outputs))
+        bind_outputs(inner, names, outputs)
         return inner, names
 
     def _skip(self, node: OnnxNode) -> None:
@@ -207,11 +219,9 @@ class _Converter:
     def _of_extents(self, node: OnnxNode, inputs: list[Value | None]) -> bool:
         """Whether the node is arithmetic on extents that vary; its output is that of an `extents` then, or known."""
         first = inputs[0] if inputs else None
-        found = written(node) if first is None else asked(node, first.shape)
-        if first is None and found is None:
-            return False
-        if found is None:
-            assert first is not None
+        own = written(node) if first is None else asked(node, first.shape)
+        found = None if own is None else [own]
+        if first is not None and found is None:
             if not any(v in self.varying for v in inputs):
                 return False
             known = [self._numbers(v) for v in inputs]
@@ -220,14 +230,18 @@ class _Converter:
             found = computed(node, known, first.dtype.is_float)
         if found is None:
             return False
-        dtype, name = _numbers_type(node, inputs), node.outputs[0]
-        if not varies(found.reshape(-1)):
-            self.values[name] = self.graph.constant(name, found.astype(dtype.numpy))
-            return True
-        op = Extents(tuple(found.reshape(-1)), found.shape, dtype.name)
-        (value,) = self.graph.emit(op, [], [name], origins=(node.name,))
-        self.values[name], self.varying[value] = value, found
+        dtype = _numbers_type(node, inputs)
+        for name, numbers in zip(node.outputs, found, strict=True):
+            self._bind_extents(name, numbers, dtype, node.name)
         return True
+
+    def _bind_extents(self, name: str, numbers: Numbers, dtype: DType, origin: str) -> None:
+        if not varies(numbers.reshape(-1)):
+            self.values[name] = self.graph.constant(name, numbers.astype(dtype.numpy))
+            return
+        op = Extents(tuple(numbers.reshape(-1)), numbers.shape, dtype.name)
+        (value,) = self.graph.emit(op, [], [name], origins=(origin,))
+        self.values[name], self.varying[value] = value, numbers
 
     def _numbers(self, value: Value | None) -> Numbers | None:
         """The elements of a value, where they are known or extents."""
@@ -346,22 +360,30 @@ def convert(
 
     Raises one CompileError that names every node it cannot convert.
     """
+    try:
+        return _converted(prepared, name, bounds or {}, text_bytes, {})
+    except CompileError as e:
+        told = _told_by_outputs(prepared, name, bounds or {}, text_bytes)
+        if not told:
+            raise
+        try:
+            return _converted(prepared, name, bounds or {}, text_bytes, told)
+        except CompileError:
+            raise e from None  # it speaks of the model as it is
+
+
+def _converted(
+    prepared: Prepared, name: str, bounds: Mapping[str, int], text_bytes: int, told: Mapping[str, Unknown]
+) -> Graph:
+    """The graph, with the elements that inputs are ``told`` to have."""
     source = prepared.model.graph
-    graph = Graph(name)
-    converter = _Converter(graph, notes=prepared.notes, stated=Stated(dict(prepared.declared), bounds or {}))
-    for given in prepared.inputs:
-        value = graph.value(given.name, _tensor_type(given, text_bytes))
-        graph.inputs.append(value)
-        converter.values[given.name] = held_value = _readable(graph, value, given)
-        if given.dtype in HELD_IN:
-            converter.narrow[held_value] = given.dtype
-    converter.define_constants(source)
-    converter.run(source.nodes)
+    converter = _walked(prepared, name, bounds, text_bytes, told)
+    graph = converter.graph
     plain = [v for v in source.outputs if v.dtype not in ("sequence", "optional")]
     converter.errors += [CompileError(rule) for rule in not_tensors("output", plain)]
     if converter.errors:
         raise _joined(converter.errors)
-    strange = [n for n in bounds or {} if n not in converter.stated.asked]
+    strange = [n for n in bounds if n not in converter.stated.asked]
     prepared.notes.extend(f"nothing asks for the bound {n!r}" for n in strange)
     for output in source.outputs:
         known = converter.values[output.name]
@@ -370,8 +392,48 @@ def convert(
     bind_outputs(graph, converter.values, [v.name for v in source.outputs])
     graph.remove_dead()
     without_empty_operands(graph)
+    untold = {name for unknown in told.values() for name in unknown.names}
+    if not untold.isdisjoint(s.name for node in graph.nodes for s in symbols(*node.numbers())):
+        raise CompileError("shapes depend on inputs of which the outputs do not tell enough")
     graph.verify()
     return graph
+
+
+def _walked(
+    prepared: Prepared, name: str, bounds: Mapping[str, int], text_bytes: int, told: Mapping[str, Unknown]
+) -> _Converter:
+    """The state behind the last node."""
+    source, graph = prepared.model.graph, Graph(name)
+    converter = _Converter(graph, notes=prepared.notes, stated=Stated(dict(prepared.declared), bounds))
+    for given in prepared.inputs:
+        value = graph.value(given.name, _tensor_type(given, text_bytes))
+        graph.inputs.append(value)
+        converter.values[given.name] = held_value = _readable(graph, value, given)
+        if given.dtype in HELD_IN:
+            converter.narrow[held_value] = given.dtype
+        if given.name in told:
+            converter.values[given.name] = elements = told[given.name].required(graph, value)
+            if told[given.name].names:
+                converter.varying[elements] = told[given.name].elements
+    converter.define_constants(source)
+    converter.run(source.nodes)
+    return converter
+
+
+def _told_by_outputs(
+    prepared: Prepared, name: str, bounds: Mapping[str, int], text_bytes: int
+) -> dict[str, Unknown]:
+    """What the elements of inputs are by the shapes that the model states of its outputs."""
+    unknown = {v.name: u for v in prepared.inputs if (u := Unknown.of(v)) is not None}
+    if not unknown:
+        return {}
+    trial = _walked(dataclasses.replace(prepared, notes=[]), name, bounds, text_bytes, unknown)
+    outputs = {v.name: trial.values.get(v.name) for v in prepared.model.graph.outputs}
+    stated = prepared.declared
+    solved = solve(
+        equations((v.shape, stated[n]) for n, v in outputs.items() if isinstance(v, Value) and n in stated)
+    )
+    return {n: u.with_known(solved) for n, u in unknown.items() if not u.names.isdisjoint(solved)}
 
 
 def _port_kind(output: OnnxValue, found: str) -> str:
@@ -413,31 +475,3 @@ def _tensor_type(value: OnnxValue, text_bytes: int) -> TensorType:
 
 def _shape(value: OnnxValue) -> tuple[int, ...]:
     return tuple(e for e in value.shape or () if isinstance(e, int))
-
-
-def _ports(values: dict[str, Known], names: list[str]) -> Iterator[tuple[str, Value]]:
-    """The tensors of each output with their names: of a sequence y these are y_0, y_1 and so on."""
-    for name in names:
-        value = values[name]
-        if isinstance(value, Value):
-            yield name, value
-        else:
-            yield from ((f"{name}_{i}", item) for i, item in enumerate(value))
-
-
-def bind_outputs(graph: Graph, values: dict[str, Known], names: list[str]) -> None:
-    """Give each output a value of its own, named as the output: inputs, constants and twins are copied."""
-    produced = {r for n in graph.nodes for r in n.results}
-    for name, value in _ports(values, names):
-        if value in graph.inputs and value.name == name:
-            raise CompileError(
-                f"output {name!r} is the input of that name",
-                hint="leave it out, or give it a name of its own by an Identity node",
-            )
-        if value.type.count == 0:
-            (value,) = graph.emit(Empty(value.dtype.name, value.shape), [], [name], origins=(name,))
-        elif value not in produced or value in graph.outputs:
-            storage = "f16" if value.dtype.name == "f16" else ""
-            (value,) = graph.emit(Map(ex.var(0, value.dtype), storage), [value], [name], origins=(name,))
-        graph.outputs.append(value)
-        graph.rename(value, name)

@@ -7,7 +7,7 @@ extents. None of these nodes is left in the program. Where a number is wanted as
 >>> from mccompile.ir.dims import symbol
 >>> node = OnnxNode("Mul", ("a", "b"), ("c",))
 >>> computed(node, [np.array([symbol("n", 1, 8), 3], object), np.array(2)])
-array([2*n, 6], dtype=object)
+[array([2*n, 6], dtype=object)]
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def written(node: OnnxNode) -> Numbers | None:
     return value if held and isinstance(value, np.ndarray) else None
 
 
-def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = False) -> Numbers | None:
-    """What a node makes of numbers; None if it is no arithmetic on shapes, or depends on what varies. ``floats``:
-    they are floats, whose quotients are not rounded."""
+def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = False) -> list[Numbers] | None:
+    """What a node makes of numbers, by output; None if it is no arithmetic on shapes, or depends on what varies.
+    ``floats``: they are floats, whose quotients are not rounded."""
     rule = _exact if floats and node.op_type == "Div" else _RULES.get(node.op_type)
     if node.domain or rule is None or any(a is not None and a.size > MAX_NUMBERS for a in inputs):
         return None
@@ -57,7 +57,7 @@ def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = Fa
             found = rule(node, [_whole(a) for a in inputs if a is not None])
     except (UndecidedError, ArithmeticError, LookupError, TypeError, ValueError):
         return None  # then it is an operator like any other: computed when the program runs, or refused
-    return _objects(found)
+    return [_objects(part) for part in (found if node.op_type == "Split" else [found])]
 
 
 def _whole(a: Numbers) -> Numbers:
@@ -104,6 +104,14 @@ def _slice(node: OnnxNode, x: list[Numbers]) -> Any:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         at[axis] = slice(start, end, step)
     return x[0][tuple(at)]
+
+
+def _split(node: OnnxNode, x: list[Numbers]) -> list[Numbers]:
+    axis, count = node.attrs.get("axis", 0), len(node.outputs)
+    at = axis if isinstance(axis, int) else 0
+    share = -(-x[0].shape[at] // count)
+    sizes = _known(x[1]) if len(x) > 1 else [share] * (count - 1)
+    return np.split(x[0], np.cumsum(sizes)[: count - 1], at)
 
 
 def _axes(x: list[Numbers]) -> tuple[int, ...] | None:
@@ -197,6 +205,7 @@ _RULES: Mapping[str, Rule] = {
     "Gather": _gather,
     "Slice": _slice,
     "Concat": _concat,
+    "Split": _split,
     "Reshape": _reshape,
     "Expand": _expand,
     "Squeeze": lambda node, x: np.squeeze(x[0], _axes(x)),

@@ -11,8 +11,8 @@ import numpy as np
 from mccompile.ir.errors import UsageError
 from mccompile.onnxio import OnnxGraph, OnnxValue, numpy_dtype
 
-Fixed: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | float | int | bool"
-"""An array, or a number for an input of one element."""
+Fixed: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | float | int | bool | None"
+"""An array, or a number for an input of one element. None: an input of type optional is absent."""
 
 
 def fix_inputs(graph: OnnxGraph, values: Mapping[str, Fixed]) -> tuple[OnnxGraph, dict[str, int]]:
@@ -23,15 +23,27 @@ def fix_inputs(graph: OnnxGraph, values: Mapping[str, Fixed]) -> tuple[OnnxGraph
     """
     if not values:
         return graph, {}
-    arrays = fixed_arrays([v for v in graph.inputs if v.name not in graph.initializers], values)
+    given = [v for v in graph.inputs if v.name not in graph.initializers]
+    arrays = fixed_arrays(given, {name: v for name, v in values.items() if v is not None})
+    missing = absent(given, values)
     dims: dict[str, int] = {}
     for value in graph.inputs:
         if value.name in arrays:
             for dim, extent in zip(value.shape or (), arrays[value.name].shape, strict=False):
                 if isinstance(dim, str):
                     dims[dim] = extent
-    inputs = [v for v in graph.inputs if v.name not in arrays]
+    inputs = [v for v in graph.inputs if v.name not in arrays and v.name not in missing]
     return dataclasses.replace(graph, inputs=inputs, initializers={**graph.initializers, **arrays}), dims
+
+
+def absent(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> list[str]:
+    """The names of the inputs that are stated to be absent. UsageError where one of them cannot be."""
+    optional = {v.name for v in inputs if v.dtype == "optional"}
+    found = [name for name, value in values.items() if value is None]
+    wrong = [name for name in found if name not in optional]
+    if wrong:
+        raise UsageError(f"there is no input of type optional named '{wrong[0]}', which alone may be absent")
+    return found
 
 
 def fixed_arrays(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> dict[str, np.ndarray]:

@@ -31,12 +31,20 @@ def spread_inputs(graph: OnnxGraph, shapes: Mapping[str, Sequence[int]]) -> Onnx
         elif value.dtype == "optional" and value.name in shapes:
             inputs.append(OnnxValue(value.name, value.of))
         else:
-            raise CompileError(
-                f"input {value.name!r} is of type {value.dtype}: its tensors and their shapes are not known",
-                hint=f"pass --input-shape {value.name}_0=N,... for each tensor of a sequence"
-                + (f", or --input-shape {value.name}=N,... for one tensor" if value.dtype == "optional" else ""),
-            )
+            raise _unknown(value)
     return dataclasses.replace(graph, inputs=inputs, nodes=[*nodes, *graph.nodes])
+
+
+def _unknown(value: OnnxValue) -> CompileError:
+    """What to say of an input of which nothing is stated."""
+    ways = [f"--input-shape {value.name}_0=N,... for each tensor of a sequence"]
+    if value.dtype == "optional":
+        ways.append(f"--input-shape {value.name}=N,... for one tensor")
+        ways.append(f"--constant {value.name}=none where it is absent")
+    return CompileError(
+        f"input {value.name!r} is of type {value.dtype}: its tensors and their shapes are not known",
+        hint=f"pass {', or '.join(ways)}",
+    )
 
 
 def _items(value: OnnxValue, shapes: Mapping[str, Sequence[int]]) -> list[OnnxValue]:

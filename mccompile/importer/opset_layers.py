@@ -17,7 +17,7 @@ from mccompile.importer.rewriting import (
     with_inputs,
 )
 from mccompile.ir.errors import CompileError
-from mccompile.onnxio import AttrValue, OnnxNode, dtype_number, node_label
+from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, dtype_number, node_label
 
 _TRAINING_HINT = "export the model for inference (in PyTorch: model.eval() before the export)"
 
@@ -150,12 +150,27 @@ def _scatter(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
 
 
 def _scan_8(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
-    """Scan-8 loops over a batch around the scan."""
-    raise CompileError(
-        "Scan of opset 8 is not supported",
-        where=node_label(node),
-        hint="export the model with opset 9 or newer",
+    """Scan-8 loops over a batch around the scan: a scan along the batch, each turn of which is a scan along axis 0.
+
+    All inputs are scanned along the batch, and all results are the rows that its turns give."""
+    lengths, *given = node.inputs
+    if lengths:
+        raise CompileError("Scan of opset 8 with sequence_lens is not supported", where=node_label(node),
+                           hint="export the model with opset 9 or newer")  # fmt: skip
+    items = [f"{node.outputs[0]}/{i}/{name}" for i, name in enumerate(given)]
+    rows = [f"{name}/row" if name else "" for name in node.outputs]
+    turns = with_attrs(node, drop=("directions",))
+    if "directions" in node.attrs:
+        turns = with_attrs(turns, scan_input_directions=node.attrs["directions"])
+    turns = dataclasses.replace(turns, inputs=tuple(items), outputs=tuple(rows), name=f"{node.name}/turns")
+    body = OnnxGraph(
+        f"{node.name}/batch",
+        [OnnxValue(name, scope.type_of(source).dtype) for name, source in zip(items, given, strict=True)],
+        [OnnxValue(name, "unknown") for name in rows],
+        [turns],
     )
+    attrs: dict[str, AttrValue] = {"num_scan_inputs": len(items), "body": body}
+    return [dataclasses.replace(node, inputs=tuple(given), attrs=attrs)]
 
 
 REWRITES = (

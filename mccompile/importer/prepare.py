@@ -68,12 +68,13 @@ def prepare(
             tensors, ... Outputs that are none are left to the conversion, which reports their nodes as well.
     """
     fixed, known_dims = fix_inputs(model.graph, constants or {})
+    absent = [name for name, value in (constants or {}).items() if value is None]
     graph, legends = as_tensors(name_nodes(lift_constants(fixed)))
     # Before IR version 4 every initializer had to be listed as an input, too.
     inputs = [value for value in graph.inputs if value.name not in graph.initializers]
     graph = spread_inputs(dataclasses.replace(graph, inputs=inputs), input_shapes or {})
     _require_tensors(graph.inputs)
-    graph = sort_graph(unique_inner_values(graph))
+    graph = sort_graph(unique_inner_values(graph, absent))
     symbols = {d for v in graph.inputs for d in v.shape or () if isinstance(d, str)}
     known_dims = {name: extent for name, extent in known_dims.items() if name in symbols}
     bound, bindings = bind_dims(graph.inputs, graph.outputs, {**known_dims, **(dims or {})}, input_shapes or {})

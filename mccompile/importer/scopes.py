@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -77,10 +77,11 @@ def name_nodes(graph: OnnxGraph, taken: set[str] | None = None) -> OnnxGraph:
     return dataclasses.replace(graph, nodes=nodes)
 
 
-def unique_inner_values(graph: OnnxGraph) -> OnnxGraph:
-    """The graph with values of nested graphs renamed where their names occur in another graph, too."""
+def unique_inner_values(graph: OnnxGraph, absent: Sequence[str] = ()) -> OnnxGraph:
+    """The graph with values of nested graphs renamed where their names occur in another graph, too. Inputs that are
+    ``absent`` are so wherever they are read."""
     taken = set(_definitions(graph))
-    nodes = [_unique_in_node(node, {}, taken) for node in graph.nodes]
+    nodes = [_unique_in_node(node, dict.fromkeys(absent, ""), taken) for node in graph.nodes]
     return dataclasses.replace(graph, nodes=nodes)
 
 

@@ -42,7 +42,7 @@ class Pad(Movement):
         (x,) = types
         assert x is not None
         begin, end = self.pads[: x.rank], self.pads[x.rank :]
-        if len(self.pads) != 2 * x.rank or min(self.pads, default=0) < 0:
+        if len(self.pads) != 2 * x.rank or any(span(p)[0] < 0 for p in self.pads):
             raise TypeRuleError(f"pads {list(self.pads)} do not fit {x}")
         axes = list(zip(begin, end, x.shape, strict=True))
         if self.mode == "reflect" and any(max(b, e) >= span(d)[0] for b, e, d in axes if b or e):
@@ -118,7 +118,7 @@ def import_pad(n: Import) -> None:
     mode = n.attr("mode", "constant")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise n.error(f"mode {mode!r} is unknown")
-    if min(begin + end, default=0) < 0:  # a negative pad crops, before anything is added
+    if any(span(p)[0] < 0 for p in begin + end):  # a negative pad crops, before anything is added
         starts = tuple(max(-b, 0) for b in begin)
         extents = tuple(e - s - max(-t, 0) for e, s, t in zip(x.shape, starts, end, strict=True))
         x = n.inner(Slice(starts, (1,) * rank, extents), [x], "cropped")

@@ -263,6 +263,28 @@ def _transform(n: Import, e: Elements) -> list[Reading] | None:
     return [found[a] for a in alike]
 
 
+def _frames(n: Import, e: Elements) -> list[Reading] | None:
+    """STFT: the frames [batch, frames, bins, 2] tell the step between them, and how long they are."""
+    stated, window = _shape(n), n.optional(2)
+    available = n.input(0).shape[1]
+    if stated is None or len(stated) != 4 or varies([available]):
+        return None
+    _, frames, bins, _ = stated
+    lengths = [2 * bins - 2, 2 * bins - 1] if n.flag("onesided", True) else [bins]
+    found = []
+    for length in lengths if window is None else window.shape:
+        if not 1 <= length <= available:
+            continue
+        holds = e.of(3, "frame_length")[0].equals(length) if n.optional(3) is not None else all_of([])
+        for step in range(1, available + 1):
+            if (available - length) // step + 1 == frames:
+                values = {1: _array(n, 1, [step])}
+                if n.optional(3) is not None:
+                    values[3] = _array(n, 3, [length])
+                found.append(Reading(values, holds & e.of(1, "frame_step")[0].equals(step)))
+    return found
+
+
 def _are(given: Sequence[Whole], rank: int, axes: Iterable[int]) -> Test:
     """Whether numbers are some axes in any order, each once."""
     chosen = set(axes)
@@ -346,6 +368,7 @@ READINGS: Mapping[str, Row] = {
     "OneHot": Row(_extents(1, _at_axis("axis", -1))),
     "Reshape": Row(_reshape),
     "Resize": Row(_resize, (3,)),
+    "STFT": Row(_frames, (1, 3)),
     "Split": Row(_split),
     "Squeeze": Row(_squeeze),
     "Tile": Row(_extents(1, _repeats)),

@@ -108,10 +108,12 @@ class Options:
         metavar="NAME=D0,D1,..", group="model", python="whole shape of inputs by name.",
     )  # fmt: skip
     constants: Mapping[str, Any] = _option(
-        "Fix an input to a number, or to the array in an .npy file (repeatable).", None, "--constant", factory=dict,
+        "Fix an input to a number, or to the array in an .npy file; an optional one that is absent is \"none\" "
+        "(repeatable).", None, "--constant", factory=dict,
         kind="constants", metavar="NAME=VALUE", group="model",
-        python="value of inputs that are the same in every run, by name: a number or an array. The network has no "
-        "such inputs then, and what depends on them is computed when it is compiled.",
+        python="value of inputs that are the same in every run, by name: a number or an array, or None for an "
+        "optional one that is absent. The network has no such inputs then, and what depends on them is computed when "
+        "it is compiled.",
     )  # fmt: skip
     state: Mapping[str, str] = _option(
         "Keep an output as this input of the next run: neither is an input or output then (repeatable).", None,

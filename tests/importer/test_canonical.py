@@ -421,10 +421,10 @@ def test_dft_17(tmp_path: Path) -> None:
         check(one_node("DFT", 17, feeds, **attrs), feeds, tmp_path)
 
 
-def test_scan_8_is_refused() -> None:
+def test_scan_8_of_sequences_of_different_lengths_is_refused() -> None:
     body = OnnxGraph("body", [], [], [])
     with pytest.raises(CompileError, match="Scan of opset 8"):
-        canonicalize(one_node("Scan", 8, {"x": X}, body=body, num_scan_inputs=1))
+        canonicalize(one_node("Scan", 8, {"lengths": np.array([2, 3]), "x": X}, body=body, num_scan_inputs=1))
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,21 @@ def test_random_scans(seed: int, tmp_path: Path) -> None:
     _same(_save(tmp_path, nodes, [_value("x")], ["last", "y"]), {"x": _x(seed)})
 
 
+@pytest.mark.parametrize("back", [0, 1])
+def test_scan_8_goes_along_a_batch(back: int, tmp_path: Path) -> None:
+    body = _graph(
+        [N("Add", ["s", "r"], ["s2"]), N("Tanh", ["s2"], ["o"])],
+        [_value("s", (4,)), _value("r", (4,))],
+        [_value("s2", (4,)), _value("o", (4,))],
+    )
+    inputs = [_value("s0", (2, 4)), _value("x", (2, 3, 4))]
+    nodes = [N("Scan", ["", "s0", "x"], ["last", "y"], body=body, num_scan_inputs=1, directions=[back])]
+    random = np.random.default_rng(back)
+    drawn = {"s0": (2, 4), "x": (2, 3, 4)}
+    path = _save(tmp_path, nodes, inputs, ["last", "y"], opset=8)
+    _same(path, {k: random.normal(0, 1, shape).astype(np.float32) for k, shape in drawn.items()})
+
+
 # -- sequences ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_sequences(seed: int, tmp_path: Path) -> None:

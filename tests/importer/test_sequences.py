@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
 from mccompile import backend
 from mccompile.driver import Options, import_graph
-from mccompile.ir.errors import CompileError
+from mccompile.ir.errors import CompileError, UsageError
 
 FLOATS = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
 SEQUENCE = helper.make_sequence_type_proto(FLOATS)
@@ -49,3 +50,39 @@ def test_a_sequence_needs_the_shapes_of_its_tensors(tmp_path: Path) -> None:
     shapes = {"x_0": [3], "x_1": [2, 2]}
     graph = import_graph(path, Options(target="generic", input_shapes=shapes)).graph
     assert [v.name for v in graph.outputs] == ["y_0", "y_1", "y_2", "n"]
+
+
+def test_an_optional_input_may_be_absent(tmp_path: Path) -> None:
+    optional = helper.make_optional_type_proto(FLOATS)
+    nodes = [helper.make_node("OptionalHasElement", ["x"], ["n"])]
+    flag = helper.make_tensor_value_info("n", TensorProto.BOOL, [])
+    graph = helper.make_graph(nodes, "g", [helper.make_value_info("x", optional)], [flag])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    assert not backend.prepare(model, target="generic").run([None])[0]
+    assert backend.prepare(model, target="generic").run([np.ones(2, np.float32)])[0]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(_model().SerializeToString())
+    with pytest.raises(UsageError, match="'x', which alone may be absent"):
+        import_graph(path, Options(target="generic", constants={"x": None}))
+
+
+IF_OF_SEQUENCES = """<ir_version: 9, opset_import: ["" : 18]>
+    either (bool which, float[3] x, float[2] z) => (seq(float) y) {
+        y = If (which)
+            <then_branch = yes () => (seq(float) a) { m = Neg (x)  a = SequenceConstruct (x, m, z) },
+             else_branch = no () => (seq(float) b) { w = Neg (z)  b = SequenceConstruct (x, x, w) }>
+    }"""
+
+
+def test_a_branch_may_give_a_sequence() -> None:
+    model = onnx.parser.parse_model(IF_OF_SEQUENCES)
+    x, z = np.arange(3, dtype=np.float32), np.ones(2, np.float32)
+    ready = backend.prepare(model, target="generic")
+    for which, wanted in ((True, [x, -x, z]), (False, [x, x, -z])):
+        (got,) = ready.run([np.array(which), x, z])
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+    shorter = onnx.parser.parse_model(IF_OF_SEQUENCES.replace("(x, x, w)", "(x, w)"))
+    with pytest.raises(CompileError, match="different lengths") as caught:
+        backend.prepare(shorter, target="generic")
+    assert "--constant which=VALUE" in caught.value.hint

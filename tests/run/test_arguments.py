@@ -118,6 +118,8 @@ SAMPLES: dict[str, Sample] = {
     "ReduceLogSumExp": lambda r: _reduce("ReduceLogSumExp", r),
     "TopK": lambda r: Drawn("TopK", _floats(r, 6, 3), {"k": _ints(int(r.integers(1, 7)))}, {"axis": 0}, outputs=2),
     "TopK counted": lambda r: Drawn("TopK", _floats(r, 6, 3), {"k": _ints(2)}, {"axis": 0}, outputs=2, dims=["k", 3]),
+    "STFT": lambda r: Drawn("STFT", _floats(r, 1, 40, 1), {"s": _ints(7).reshape(()), "f": _ints(9).reshape(())}, {},
+                            ("x", "s", "", "f")),
     "CumSum": lambda r: Drawn("CumSum", _floats(r, *_shape(r, 3)), {"a": np.array(int(r.integers(-3, 3)))},
                               {"reverse": int(r.integers(2))}),
     "Reshape": lambda r: Drawn("Reshape", _floats(r, 2, 3, 4), {"s": _ints(0, -1, [2, 4][r.integers(2)])}),

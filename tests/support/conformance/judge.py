@@ -108,11 +108,12 @@ def _compile(a: _Attempt, setting: Setting, folder: Path, name: str) -> None:
     path = folder / f"{name}.onnx"
     path.write_bytes(a.case.model.SerializeToString())
     given = spread(a.names, a.inputs)
+    missing = _absent(a)
     options = Options(target=setting.target, name=name, input_shapes=_open_shapes(a, given))
     while True:
         try:
             left = {k: v for k, v in options.input_shapes.items() if k not in a.fixed}
-            c = import_graph(path, replace(options, constants=a.fixed, input_shapes=left))
+            c = import_graph(path, replace(options, constants={**missing, **a.fixed}, input_shapes=left))
             a.built = Built(0, Case([]), [], c, compile_program(c))
             return
         except CompileError as e:
@@ -133,6 +134,13 @@ def _open_shapes(a: _Attempt, given: Mapping[str, Any]) -> dict[str, Sequence[in
         if not fixed or any(not d.HasField("dim_value") for d in kind.tensor_type.shape.dim):
             shapes[name] = array.shape
     return shapes
+
+
+def _absent(a: _Attempt) -> dict[str, None]:
+    """The optional inputs that a case does not give, a part of its shapes."""
+    kinds = {v.name: v.type.WhichOneof("value") for v in a.case.model.graph.input}
+    pairs = zip(a.names, a.inputs, strict=True)
+    return {name: None for name, value in pairs if value is None and kinds[name] == "optional_type"}
 
 
 def _asked_for(message: str, inputs: Sequence[str]) -> list[str]:

@@ -1,0 +1,43 @@
+"""The outputs of a graph: values of their own, one for each tensor of a sequence.
+
+    y = x, which is an input; s = [a, b]     is      y, a copy of x; s_0 and s_1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mccompile.importer.sequences import Known
+from mccompile.ir import expr as ex
+from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph, Value
+from mccompile.ops.empty import Empty
+from mccompile.ops.map import Map
+
+
+def ports(values: Mapping[str, Known], names: Sequence[str]) -> Iterator[tuple[str, Value]]:
+    """The tensors of each output with their names: of a sequence y these are y_0, y_1 and so on."""
+    for name in names:
+        value = values[name]
+        if isinstance(value, Value):
+            yield name, value
+        else:
+            yield from ((f"{name}_{i}", item) for i, item in enumerate(value))
+
+
+def bind_outputs(graph: Graph, values: Mapping[str, Known], names: Sequence[str]) -> None:
+    """Give each output a value of its own, named as the output: inputs, constants and twins are copied."""
+    produced = {r for n in graph.nodes for r in n.results}
+    for name, value in ports(values, names):
+        if value in graph.inputs and value.name == name:
+            raise CompileError(
+                f"output {name!r} is the input of that name",
+                hint="leave it out, or give it a name of its own by an Identity node",
+            )
+        if value.type.count == 0:
+            (value,) = graph.emit(Empty(value.dtype.name, value.shape), [], [name], origins=(name,))
+        elif value not in produced or value in graph.outputs:
+            storage = "f16" if value.dtype.name == "f16" else ""
+            (value,) = graph.emit(Map(ex.var(0, value.dtype), storage), [value], [name], origins=(name,))
+        graph.outputs.append(value)
+        graph.rename(value, name)
