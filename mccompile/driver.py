@@ -16,7 +16,7 @@ from mccompile.codegen.model import ModelFacts, model_facts
 from mccompile.codegen.names import model_name
 from mccompile.importer.choices import listed, together
 from mccompile.importer.convert import convert
-from mccompile.importer.prepare import prepare
+from mccompile.importer.prepare import Prepared, prepare
 from mccompile.interface.interface import make_interface
 from mccompile.ir import files as ir_files
 from mccompile.ir.dims import UndecidedError
@@ -98,12 +98,14 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
     name = model_name(options.name or _default_name(Path(path)))
     several = listed(options.dims)
     if several is None:
-        graph, notes = _converted(model, options, options.dims, name)
+        graph, prepared = _converted(model, options, options.dims, name)
+        notes = list(prepared.notes)
     else:
         dim, numbers = several
         made = {n: _converted(model, options, {**options.dims, dim: n}, f"{name}.{dim}{n}") for n in numbers}
         graph = together(name, dim, {n: part for n, (part, _) in made.items()})
-        notes = list(dict.fromkeys(note for _, found in made.values() for note in found))
+        notes = list(dict.fromkeys(note for _, found in made.values() for note in found.notes))
+        prepared = made[numbers[0]][1]
     interface = make_interface(graph, options.input_formats, options.keeps_bytes, notes, options.state)
     return Compilation(
         source=Path(path).name,
@@ -113,18 +115,18 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
         graph=graph,
         notes=notes,
         onnx_nodes=len(model.graph.nodes),
-        interface=interface,
+        interface=replace(interface, legends=prepared.legends),
     )
 
 
 def _converted(
     model: OnnxModel, options: Options, dims: Mapping[str, int | str], name: str
-) -> tuple[Graph, list[str]]:
-    """The graph of a model for given dims, and what there is to tell."""
+) -> tuple[Graph, Prepared]:
+    """The graph of a model for given dims, and the model in the form that it was made of."""
     shapes = {k: list(v) for k, v in options.input_shapes.items()}
     prepared = prepare(model, dict(dims), shapes, options.constants)
     graph = convert(prepared, name, options.bounds, options.string_bytes)
-    return graph, list(prepared.notes)
+    return graph, prepared
 
 
 def _default_name(path: Path) -> str:

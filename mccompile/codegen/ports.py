@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mccompile.codegen.c_expr import literal
 from mccompile.codegen.extents import c_number, shape_text
-from mccompile.codegen.names import comment, string_literal, unique_identifiers
+from mccompile.codegen.names import MAX_STRING_BYTES, comment, string_literal, unique_identifiers
+from mccompile.importer.labels import Legend
 from mccompile.interface.tensors import Interface, Quantisation
 from mccompile.ir.dims import bound, symbols, varies
 from mccompile.ir.kernel import Buffer
 from mccompile.ir.program import Program
-from mccompile.ir.types import DTYPES
+from mccompile.ir.types import DTYPES, I64
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,20 @@ class Port:
     counted: bool = False
     quantisation: Quantisation | None = None
     format: str = ""
+    legend: Legend | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels that numbers or columns stand for, as literals in C."""
+        known = () if self.legend is None else self.legend.labels
+        return [str(literal(n, I64)) if isinstance(n, int) else f'"{string_literal(str(n))}"' for n in known]
+
+    def label_table(self, name: str) -> str:
+        """The declaration of the table of labels: rows of text with its end, or numbers."""
+        texts = [n for n in (() if self.legend is None else self.legend.labels) if not isinstance(n, int)]
+        longest = max((len(str(n).encode()[:MAX_STRING_BYTES]) + 1 for n in texts), default=0)
+        rows = f"{name}[{len(self.labels)}]"
+        return f"char {rows}[{longest}]" if texts else f"int64_t {rows}"
 
     @property
     def format_comment(self) -> str:
@@ -135,7 +151,7 @@ def _port(
         b.name, id_, b.region, member, type_.dtype.c, type_.dtype.name, room, math.prod(room), offset, b.role,
         b.space, type_.shape, tuple(c_number(e, places) for e in type_.shape),
         any(s.name in counts for s in symbols(*type_.shape)), interface.quantised.get(b.name),
-        "" if given is None else given[0].text,
+        "" if given is None else given[0].text, interface.legends.get(b.name) if b.role == "output" else None,
     )  # fmt: skip
 
 

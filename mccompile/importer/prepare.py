@@ -11,7 +11,7 @@ from mccompile.importer.canonical import canonicalize
 from mccompile.importer.dims import bind_dims
 from mccompile.importer.fixed import Fixed, fix_inputs
 from mccompile.importer.interface import spread_inputs
-from mccompile.importer.labels import as_tensors
+from mccompile.importer.labels import Legend, as_tensors
 from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.scopes import (
     lift_constants,
@@ -39,6 +39,7 @@ class Prepared:
         notes: what was decided for the user, one sentence each.
         dims: the value of each symbol that was bound.
         declared: the shapes that the file states for results, which may be wrong.
+        legends: what columns or numbers of outputs mean, by name.
     """
 
     model: OnnxModel
@@ -46,6 +47,7 @@ class Prepared:
     notes: list[str]
     dims: dict[str, int]
     declared: dict[str, Shape] = field(default_factory=dict)
+    legends: dict[str, Legend] = field(default_factory=dict)
 
 
 def prepare(
@@ -89,7 +91,7 @@ def prepare(
     done = dataclasses.replace(done, graph=remove_dead(done.graph))
     named = [legend.note(name) for name, legend in legends.items()]
     notes = [*bindings.notes, *named, *_packed("input", bound), *_packed("output", outputs)]
-    return Prepared(done, bound, notes, dict(bindings.symbols), declared)
+    return Prepared(done, bound, notes, dict(bindings.symbols), declared, legends)
 
 
 def _packed(kind: str, values: Sequence[OnnxValue]) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.importer.labels import Legend
 from mccompile.ir.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -96,11 +97,13 @@ class Interface:
         quantised: inputs and outputs of integers whose scale the model says, whether they are the model's own or not.
         kept: types of the model's float inputs and outputs that are bytes in the generated code.
         formats: inputs of another format, and the type that the model has there.
+        legends: outputs of numbers that stand for text, or were maps, and what these are.
     """
 
     quantised: Mapping[str, Quantisation] = field(default_factory=dict)
     kept: Mapping[str, TensorType] = field(default_factory=dict)
     formats: Mapping[str, tuple[Format, TensorType]] = field(default_factory=dict)
+    legends: Mapping[str, Legend] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:

@@ -33,6 +33,7 @@ def _port(p: Port) -> dict[str, Any]:
     if p.quantisation is not None:
         port |= {"scale": p.quantisation.scale, "zero_point": p.quantisation.zero_point}
     port |= {"format": p.format} if p.format else {}
+    port |= {"labels": list(p.legend.labels), "of_columns": p.legend.is_map} if p.legend else {}
     return port | _region(p.region) | ({"space": p.space, "c_field": p.field} if p.of_caller else {})
 
 

@@ -83,7 +83,8 @@ class Network:
     arena's memory alive, also after the network is gone. Writing the inputs and calling `invoke` is all there
     is to it. Without ``keep_inputs`` a run may overwrite the inputs, and in any case the next run overwrites the
     outputs. ``state`` are views of what is kept from run to run, by the name of the input: zero until the first
-    run, and after `reset`. ``quantised`` says what the bytes of an input or output stand for, where the model does.
+    run, and after `reset`. ``quantised`` says what the bytes of an input or output stand for, where the model does;
+    ``labels`` what the numbers of an output, which were text, or its columns, which were a map, are.
     Several networks are independent of each other; one network belongs to one thread at a time.
 
     Args:
@@ -107,6 +108,7 @@ class Network:
     outputs: dict[str, Array]
     state: dict[str, Array]
     quantised: dict[str, Quantisation]
+    labels: dict[str, list[str | int]]
     _net: Any
     _run: Callable[[Any], int]
     _text: Callable[[int], str]
@@ -158,6 +160,7 @@ class Network:
         self.quantised = {
             p["name"]: Quantisation(p["scale"], p["zero_point"], p["name"]) for p in ports if "scale" in p
         }
+        self.labels = {p["name"]: p["labels"] for p in ports if "labels" in p}
 
     def reset(self) -> None:
         """Begin anew: what is kept from run to run is zero."""

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.check.check import check
-from mccompile.driver import Options, import_graph
+from mccompile.driver import Options, finish, import_graph
 from mccompile.ir.errors import CompileError
 from mccompile.report.support import Status, support_of
 from tests.ops.test_contrib import evaluated, floats
@@ -80,10 +80,13 @@ def test_maps_and_text_become_tensors(tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid(ML, 3)]
     path = tmp_path / "m.onnx"
     path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
-    c = import_graph(path, Options(target="generic"))
+    c = import_graph(path, Options(target="generic", name="net"))
     assert [str(v.type) for v in c.graph.outputs] == ["i64[2]", "f32[2,2]"]
     assert any("'cat', 'ant'" in note for note in c.notes)
     assert support_of(ML, "ZipMap").status is Status.SUPPORTED
+    files = {k: v.decode() for k, v in finish(c).items() if k.endswith((".c", ".h"))}
+    assert "extern const char net_labels_label[2][4];" in files["net.h"]
+    assert 'const char net_labels_maps[2][4] = {\n    "cat",\n    "ant",\n};' in files["net.c"]
 
 
 def test_text_of_a_constant_that_is_moved_about_stays_numbers(tmp_path: Path) -> None:
