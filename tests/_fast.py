@@ -20,18 +20,20 @@ TESTS = Path(__file__).resolve().parent
 
 THOROUGH = (
     "bench", "budgets", "check/test_check.py", "check/test_golden.py", "check/test_ties.py",
-    "codegen/test_build.py", "codegen/test_misra.py", "codegen/test_projects.py",
-    "codegen/test_wrapping.py", "docs/test_documents.py", "examples", "importer/test_growth.py",
-    "kernels/test_halves.py", "kernels/test_integer.py", "kernels/test_integers.py",
-    "kernels/test_long_sums.py", "kernels/test_movement.py", "kernels/test_one_lane.py",
-    "kernels/test_prologues.py", "kernels/test_registers.py", "kernels/test_variants.py",
-    "kernels/test_vector_integers.py", "kernels/test_vector_layouts.py", "kernels/test_vector_math.py",
-    "kernels/test_vector_narrow.py", "kernels/test_views.py", "models", "ops/test_exact_answers.py",
-    "ops/test_indexing.py", "ops/test_normalisation.py", "ops/test_operators.py",
-    "ops/test_recurrent.py", "ops/test_sanitized.py", "packaging/test_skips.py",
-    "packaging/test_wheel.py", "passes/test_models.py", "plan/test_alloc_minimalloc.py", "property",
-    "run/test_boards.py", "run/test_branches.py", "run/test_extents.py", "run/test_loops.py",
-    "runtime/test_mcc_build.py",
+    "codegen/test_build.py", "codegen/test_comments.py", "codegen/test_misra.py",
+    "codegen/test_projects.py", "codegen/test_wrapping.py", "docs/test_documents.py", "examples",
+    "importer/test_growth.py", "kernels/test_choice.py", "kernels/test_halves.py",
+    "kernels/test_integer.py", "kernels/test_integers.py", "kernels/test_long_sums.py",
+    "kernels/test_movement.py", "kernels/test_one_lane.py", "kernels/test_prologues.py",
+    "kernels/test_registers.py", "kernels/test_variants.py", "kernels/test_vector_integers.py",
+    "kernels/test_vector_layouts.py", "kernels/test_vector_math.py", "kernels/test_vector_narrow.py",
+    "kernels/test_views.py", "lower/test_evaluate.py", "models", "ops/test_exact_answers.py",
+    "ops/test_indexing.py", "ops/test_normalisation.py", "ops/test_operators.py", "ops/test_recurrent.py",
+    "ops/test_sanitized.py", "packaging/test_class_tests.py", "packaging/test_skips.py",
+    "packaging/test_wheel.py", "passes/test_channels.py", "passes/test_exact.py", "passes/test_models.py",
+    "passes/test_requantisation.py", "passes/test_speed.py", "plan/test_alloc.py",
+    "plan/test_alloc_minimalloc.py", "plan/test_orders.py", "property", "run/test_boards.py",
+    "run/test_branches.py", "run/test_extents.py", "run/test_loops.py", "runtime/test_mcc_build.py",
     "safety/test_arena.py", "safety/test_inplace.py", "targets", "tune",
 )  # fmt: skip
 """Folders and files whose tests mostly compile C, run programs, or search for long."""
@@ -73,6 +75,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """What a test took travels with its last report, from a worker too."""
     item.user_properties.append(("cpu_seconds", _cpu_seconds() - item.stash[STARTED]))
+
+
+def share(cases: Sequence[Any], part: int) -> list[Any]:
+    """Cases for `parametrize` of which every ``part``-th is fast, as a sample of them; the others are thorough."""
+    return [case if i % part == 0 else pytest.param(case, marks=pytest.mark.thorough) for i, case in enumerate(cases)]
 
 
 def say_cpu_seconds(terminalreporter: Any, config: pytest.Config) -> None:

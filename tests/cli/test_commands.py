@@ -267,6 +267,7 @@ def test_inspect_of_what_cannot_be_compiled(run: Run, tmp_path: Path) -> None:
     assert run("inspect", path, "--dim", "width=3", "--ram", "1M").exit_code == 1
 
 
+@pytest.mark.thorough
 def test_ops(run: Run) -> None:
     rows = {row["op"]: row for row in json.loads(run("ops", "--json").stdout)}
     assert set(op_names()) <= set(rows)
@@ -346,6 +347,7 @@ def test_names_that_numpy_takes_as_keywords(run: Run, tmp_path: Path) -> None:
     assert run(tmp_path / "m.mcir", "-o", tmp_path / "out", "-q").exit_code == 0
 
 
+@pytest.mark.thorough
 def test_names_that_cannot_be_printed(tmp_path: Path) -> None:
     node = helper.make_node("Relu", ["größe\n"], ["y"], name="名前")
     model = save(tmp_path / "m.onnx", [node], [floats("größe\n", [1, 8])])

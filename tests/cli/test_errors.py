@@ -244,6 +244,7 @@ def test_interrupt(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [p.name for p in model.parent.iterdir()] == ["small.onnx"]
 
 
+@pytest.mark.thorough
 def test_closed_pipe(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

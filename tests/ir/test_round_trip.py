@@ -27,6 +27,7 @@ from mccompile.lower.lower import lower
 from mccompile.ops.draw import SeededDraw
 from mccompile.ops.registry import front_ends, lookup
 from mccompile.plan.plan import plan
+from tests._fast import share
 from tests.support.opcases import case_model
 
 SHARED = Path(os.environ.get("MCC_SHARED", Path(__file__).parents[2] / ".." / "shared"))
@@ -92,7 +93,7 @@ def test_example(level: str, target: str) -> None:
 SAMPLED = [key for key, row in front_ends().items() if row.sample is not None]
 
 
-@pytest.mark.parametrize("key", SAMPLED, ids=lambda key: key[1])
+@pytest.mark.parametrize("key", share(SAMPLED, 4), ids=lambda key: key[1])
 def test_operators(key: tuple[str, str], tmp_path: Path) -> None:
     """One case of every operator, so that every kernel family and its parameters have a text."""
     row = front_ends()[key]

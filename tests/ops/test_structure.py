@@ -25,6 +25,7 @@ from mccompile.ir.structure import Nest
 from mccompile.ir.types import TensorType, dtype_of
 from mccompile.ops.registry import FrontEnd, front_ends
 from mccompile.ops.sampling import Case
+from tests._fast import share
 from tests.support.draw import SeededDraw
 from tests.support.opcases import case_inputs, case_model
 
@@ -146,7 +147,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("structure")
 
 
-@pytest.mark.parametrize("front_end", FRONT_ENDS, ids=lambda f: f.op_type)
+@pytest.mark.parametrize("front_end", share(FRONT_ENDS, 3), ids=lambda f: f.op_type)
 def test_results_change_where_the_structure_says(front_end: FrontEnd, folder: Path) -> None:
     rng = np.random.default_rng(1)
     for a in applied(front_end.op_type, front_end.domain, folder):
