@@ -13,6 +13,9 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, DType
 
+_WITH_ITSELF = {"eq": "1", "le": "1", "ge": "1", "lt": "0", "gt": "0"}
+"""What comparisons of a whole number with itself give: compilers warn of them as they stand."""
+
 _BOUNDS = {"i32": (-(2**31), "INT32_MIN"), "i64": (-(2**63), "INT64_MIN")}
 
 
@@ -130,6 +133,8 @@ class Emitter:
     def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> Code:
         row = FUNCTIONS[fn]
         typed = operands[-1].dtype
+        if fn in _WITH_ITSELF and operands[0] == operands[1] and not typed.is_float:
+            return instead(self._walk(operands[0]), _WITH_ITSELF[fn])
         unsigned = "u" + typed.c if typed.kind == "i" else typed.c
         if typed.nbytes < 4:
             unsigned = "uint32_t"  # C would promote narrower operands to int anyway

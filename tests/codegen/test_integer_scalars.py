@@ -14,6 +14,7 @@ from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import needs_tool
+from tests.support.compiled import compiled_graph
 from tests.support.opcases import Built, CaseLibrary
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -93,3 +94,17 @@ def test_c_computes_what_numpy_does(compiler: str, level: str, tmp_path: Path) -
         x = [values(t, k == 1) for k, t in enumerate(types)]
         (got,) = library.run(b, dict(zip("ab", x, strict=False)))
         assert np.array_equal(got, meant(text, x).astype(got.dtype)), text
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_numbers_compared_with_themselves_are_no_warning(compiler: str, tmp_path: Path) -> None:
+    needs_tool(compiler)
+    bodies = {"a": "eq(x0, x0)", "b": "lt(x0, x0)", "c": "ge(x0, x0)", "d": "gt((x0 + x0), (x0 + x0))"}
+    lines = [f"%{name} = map(%x) {{expr={{{body}}}}} : bool[3]" for name, body in bodies.items()]
+    text = "\n".join(["graph @g(%x: i32[3]) {", *lines, f"return {', '.join(f'%{n}' for n in bodies)}", "}"])
+    b = compiled_graph(parse_graph(text, lookup), "O0", "g")
+    flags = [*resolve("generic").c_flags, *strict_warnings(compiler)]
+    library = CaseLibrary(tmp_path, [b], flags, (compiler,)).build()
+    got = library.run(b, {"x": np.array([-1, 0, 5], np.int32)})
+    assert [a.tolist() for a in got] == [[wanted] * 3 for wanted in (True, False, True, False)]

@@ -100,6 +100,15 @@ def test_an_error_ends_the_run(tmp_path: Path) -> None:
     assert "index" in str(answers[0])
 
 
+def test_a_network_without_steps_is_run(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Reshape", ["x", "s"], ["y"]), helper.make_node("Shape", ["x"], ["s"])]
+    model = save(tmp_path / "none.onnx", nodes[::-1], [floats("x", [0, 3])])
+    made = mccompile.compile(model, tmp_path / "out", target="generic", stepwise=True)
+    assert made.report["steps"] == []
+    (y,) = mccompile.load(tmp_path / "out").run({"x": np.zeros((0, 3), np.float32)}).values()
+    assert y.shape == (0, 3)
+
+
 def test_without_the_option_there_is_no_such_function(tmp_path: Path) -> None:
     mccompile.compile(DIGITS, tmp_path, target="generic")
     assert all("run_step" not in (tmp_path / f"digits.{kind}").read_text() for kind in "ch")

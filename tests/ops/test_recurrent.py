@@ -65,10 +65,12 @@ def cell_model(
     return node_model(op, arrays, inputs, outputs, run_time, hidden_size=hidden, **attrs)
 
 
-def built_from(model: onnx.ModelProto, feeds: Mapping[str, Array], folder: Path, name: str = "case0") -> Built:
+def built_from(
+    model: onnx.ModelProto, feeds: Mapping[str, Array], folder: Path, name: str = "case0", level: str = "O2"
+) -> Built:
     path = folder / f"{name}.onnx"
     path.write_bytes(model.SerializeToString())
-    c = import_graph(path, Options(target="generic", name=name))
+    c = import_graph(path, Options(target="generic", name=name, opt_level=level))
     return Built(0, Case(list(feeds.values())), ort_outputs_of(model, feeds), c, compile_program(c))
 
 
@@ -148,6 +150,30 @@ def test_long_recurrences_stay_close(op: str, tmp_path: Path) -> None:
     feeds = feeds_of(op, arrays)
     b = built_from(cell_model(op, arrays, ["y", "h_n"]), feeds, tmp_path)
     for got, want in zip(library(tmp_path, b).run(b, feeds), b.expected, strict=True):
+        assert not mismatch(got, want, 1e-5)
+
+
+def test_cells_that_share_code_are_no_warning(tmp_path: Path) -> None:
+    """gcc takes numbers of units that are C parameters for those of one of the calls, and looks at every loop."""
+    nodes, initializers, outputs, last, depth = [], [], [], "x", 5
+    for i, hidden in enumerate((16, 8)):
+        arrays = cell_inputs("GRU", 1, hidden, seed=i, batch=1)
+        arrays["W"] = np.full((1, 3 * hidden, depth), 0.1, np.float32)
+        initializers += [numpy_helper.from_array(arrays[k], f"{k}{i}") for k in "WRBh"]
+        given = [last, *(f"{k}{i}" for k in "WRB"), "", f"h{i}"]
+        nodes.append(helper.make_node("GRU", given, [f"q{i}"], hidden_size=hidden, linear_before_reset=1))
+        nodes.append(helper.make_node("Squeeze", [f"q{i}", "one"], [f"y{i}"]))
+        last, depth = f"y{i}", hidden
+        outputs.append(helper.make_tensor_value_info(last, TensorProto.FLOAT, None))
+    initializers.append(numpy_helper.from_array(np.array([1]), "one"))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 1, 5))
+    graph = helper.make_graph(nodes, "cells", [x], outputs, initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", ORT_OPSET)], ir_version=10)
+    feeds = {"x": np.ones((1, 1, 5), np.float32)}
+    b = built_from(model, feeds, tmp_path, level="Os")
+    flags = [*resolve("generic").c_flags, "-O3", *STRICT_WARNINGS]
+    assert len(b.facts.kernels) < 4, "they share no code"
+    for got, want in zip(CaseLibrary(tmp_path, [b], flags).build().run(b, feeds), b.expected, strict=True):
         assert not mismatch(got, want, 1e-5)
 
 
