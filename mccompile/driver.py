@@ -102,7 +102,8 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
         notes = list(prepared.notes)
     else:
         dim, numbers = several
-        made = {n: _converted(model, options, {**options.dims, dim: n}, f"{name}.{dim}{n}") for n in numbers}
+        taken: set[str] = set()
+        made = {n: _converted(model, options, {**options.dims, dim: n}, f"{name}.{dim}{n}", taken) for n in numbers}
         graph = together(name, dim, {n: part for n, (part, _) in made.items()})
         notes = list(dict.fromkeys(note for _, found in made.values() for note in found.notes))
         prepared = made[numbers[0]][1]
@@ -120,12 +121,13 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
 
 
 def _converted(
-    model: OnnxModel, options: Options, dims: Mapping[str, int | str], name: str
+    model: OnnxModel, options: Options, dims: Mapping[str, int | str], name: str, taken: set[str] | None = None
 ) -> tuple[Graph, Prepared]:
-    """The graph of a model for given dims, and the model in the form that it was made of."""
+    """The graph of a model for given dims, and the model in the form that it was made of; ``taken``: names of extents
+    that other graphs of the program find out when they run."""
     shapes = {k: list(v) for k, v in options.input_shapes.items()}
     prepared = prepare(model, dict(dims), shapes, options.constants)
-    graph = convert(prepared, name, options.bounds, options.string_bytes)
+    graph = convert(prepared, name, options.bounds, options.string_bytes, taken)
     return graph, prepared
 
 

@@ -54,7 +54,6 @@ class Walker(Protocol):
     narrow: dict[Value, str]
     varying: dict[Value, Numbers]
     stated: Stated
-    turns: set[str]
     unrolled: int
     folded_bytes: int
 
@@ -77,7 +76,7 @@ def inline(w: Walker, node: OnnxNode, inputs: Sequence[Known | None], depth: int
     """Define the outputs of an If, Loop, Scan or SequenceMap. CompileError if its course depends on data."""
     bodies = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
     tensors = [v if isinstance(v, Value) else None for v in inputs]
-    results = bodies[node.op_type](w, Import(w.graph, node, tensors), inputs, depth)
+    results = bodies[node.op_type](w, Import(w.graph, node, tensors, stated=w.stated), inputs, depth)
     if results is None:
         w.poisoned.update(o for o in node.outputs if o)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from mccompile.importer import control, sequences
 from mccompile.importer.arguments import read_arguments
 from mccompile.importer.branch import Begin, Captures, emit_if, refused
+from mccompile.importer.element_types import require_types
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, computed, written
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
@@ -23,6 +24,7 @@ from mccompile.importer.refusals import unsupported
 from mccompile.importer.sequences import Known, require_tensor
 from mccompile.importer.solved import Unknown, equations, solve
 from mccompile.importer.varying import TAKES_EXTENTS
+from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, symbols, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
@@ -54,8 +56,7 @@ class _Converter:
 
     ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded, ``narrow`` the
     values that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
-    numbers of which some vary (`importer.extents`), ``stated`` what is said of shapes, ``turns`` the names of the
-    numbers of turns of loops. Names in ``poisoned`` come
+    numbers of which some vary (`importer.extents`), ``stated`` what is said of shapes. Names in ``poisoned`` come
     from nodes that could not be converted; what depends on them is only checked for being known, so that one run
     reports every unsupported node.
     """
@@ -70,7 +71,6 @@ class _Converter:
     varying: dict[Value, Numbers] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     stated: Stated = field(default_factory=Stated)
-    turns: set[str] = field(default_factory=set)
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
@@ -103,7 +103,9 @@ class _Converter:
             self.values[node.outputs[0]] = sequences.resolve(self.graph, node, known)
         else:
             named = zip(node.inputs, known, strict=True)
-            self._tensors(node, [None if v is None else require_tensor(node, n, v) for n, v in named], depth)
+            tensors = [None if v is None else require_tensor(node, n, v) for n, v in named]
+            require_types(node, tensors, self.narrow)
+            self._tensors(node, tensors, depth)
 
     def branch(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Known] | None:
         """The results of one of two nested graphs, as a condition says at run time; None where one cannot be
@@ -160,7 +162,7 @@ class _Converter:
         inner = Graph(f"{n.node.name}.{kind}")
         names = Captures(inner, self.values, self.graph, self.varying)
         walker = _Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
-        walker.notes, walker.stated, walker.turns = self.notes, self.stated, self.turns
+        walker.notes, walker.stated = self.notes, self.stated
         begin(inner, names)
         walker.define_constants(body)
         walker.run(body.nodes, depth)
@@ -277,11 +279,13 @@ class _Converter:
             (form.convert if form is not None and form.wanted(view) else front_end.convert)(view)
         except UndecidedError as e:
             raise view.error(f"the node cannot be converted for all of these extents: {e}", e.hint) from e
-        except (ArithmeticError, LookupError, TypeError, ValueError) as e:
+        except (ArithmeticError, LookupError, TypeError, ValueError, ex.OperandTypeError) as e:
             raise view.error(
                 f"the node cannot be converted: {e}",
                 "it may break a rule of its operator: onnx.checker.check_model(path, full_check=True) tells",
             ) from e
+        except MemoryError as e:
+            raise view.error(f"{node.op_type} takes more memory than there is: {e}") from e
         view.refuse_unread(front_end.without_effect)
         if view.expansion:
             self.run(view.expansion, depth + 1)
@@ -291,7 +295,7 @@ class _Converter:
                 continue
             if value is None:
                 raise view.error(f"output {name!r} of {node.op_type} is not supported")
-            if value.type.count == 0 and value not in self.graph.constants:
+            if value.type.count == 0 and not value.type.varies and value not in self.graph.constants:
                 value = self.graph.constant(value.name, np.zeros(value.shape, value.dtype.numpy))
             self.values[name] = value
         kinds = [view.narrow_result] if view.narrow_result else result_types(node, inputs, self.narrow)
@@ -351,33 +355,37 @@ def _unsupported_in(errors: list[CompileError]) -> bool:
 
 
 def convert(
-    prepared: Prepared, name: str, bounds: Mapping[str, int] | None = None, text_bytes: int = TEXT_BYTES
+    prepared: Prepared, name: str, bounds: Mapping[str, int] | None = None, text_bytes: int = TEXT_BYTES,
+    taken: set[str] | None = None,
 ) -> Graph:
     """The graph of a prepared model.
 
     ``bounds``: the most that extents which are found out at run time may be; ``text_bytes``: what each element of
-    an input that is text may take.
+    an input that is text may take; ``taken``: the names of extents which are found out at run time, to which this
+    graph adds its own.
 
     Raises one CompileError that names every node it cannot convert.
     """
+    taken = set() if taken is None else taken
     try:
-        return _converted(prepared, name, bounds or {}, text_bytes, {})
+        return _converted(prepared, name, bounds or {}, text_bytes, {}, taken)
     except CompileError as e:
         told = _told_by_outputs(prepared, name, bounds or {}, text_bytes)
         if not told:
             raise
         try:
-            return _converted(prepared, name, bounds or {}, text_bytes, told)
+            return _converted(prepared, name, bounds or {}, text_bytes, told, taken)
         except CompileError:
             raise e from None  # it speaks of the model as it is
 
 
 def _converted(
-    prepared: Prepared, name: str, bounds: Mapping[str, int], text_bytes: int, told: Mapping[str, Unknown]
-) -> Graph:
-    """The graph, with the elements that inputs are ``told`` to have."""
+    prepared: Prepared, name: str, bounds: Mapping[str, int], text_bytes: int, told: Mapping[str, Unknown],
+    taken: set[str],
+) -> Graph:  # fmt: skip
+    """The graph, with the elements that inputs are ``told`` to have; its extents' names are added to ``taken``."""
     source = prepared.model.graph
-    converter = _walked(prepared, name, bounds, text_bytes, told)
+    converter = _walked(prepared, name, bounds, text_bytes, told, taken)
     graph = converter.graph
     plain = [v for v in source.outputs if v.dtype not in ("sequence", "optional")]
     converter.errors += [CompileError(rule) for rule in not_tensors("output", plain)]
@@ -396,15 +404,18 @@ def _converted(
     if not untold.isdisjoint(s.name for node in graph.nodes for s in symbols(*node.numbers())):
         raise CompileError("shapes depend on inputs of which the outputs do not tell enough")
     graph.verify()
+    taken.update(converter.stated.taken)
     return graph
 
 
 def _walked(
-    prepared: Prepared, name: str, bounds: Mapping[str, int], text_bytes: int, told: Mapping[str, Unknown]
-) -> _Converter:
+    prepared: Prepared, name: str, bounds: Mapping[str, int], text_bytes: int, told: Mapping[str, Unknown],
+    taken: Collection[str] = (),
+) -> _Converter:  # fmt: skip
     """The state behind the last node."""
     source, graph = prepared.model.graph, Graph(name)
-    converter = _Converter(graph, notes=prepared.notes, stated=Stated(dict(prepared.declared), bounds))
+    stated = Stated(dict(prepared.declared), bounds, taken=set(taken))
+    converter = _Converter(graph, notes=prepared.notes, stated=stated)
     for given in prepared.inputs:
         value = graph.value(given.name, _tensor_type(given, text_bytes))
         graph.inputs.append(value)
@@ -446,7 +457,7 @@ def _port_kind(output: OnnxValue, found: str) -> str:
 def _readable(graph: Graph, port: Value, given: OnnxValue) -> Value:
     """What nodes read of an input. What has no elements is known, so that whatever reads it folds."""
     shape = _shape(given)
-    if 0 in shape:
+    if 0 in shape and not port.type.varies:
         dtype = np.dtype(HELD_IN[given.dtype]) if given.dtype in HELD_IN else port.dtype.numpy
         held_shape = port.shape if given.dtype == "string" else shape
         return graph.constant(f"{given.name}.empty", np.zeros(held_shape, dtype))

@@ -23,7 +23,7 @@ def without_empty_operands(graph: Graph) -> None:
         empty = [i for i, v in enumerate(node.operands) if v is not None and v.type.count == 0]
         if not empty or all(r.type.count == 0 for r in node.results):
             continue
-        if set(empty) & set(node.op.multilinear) and len(node.results) == 1:
+        if set(empty) & set(node.op.multilinear) and len(node.results) == 1 and not node.result.type.varies:
             _sum_nothing(graph, node)
         else:
             errors.append(f"{node.where} reads a tensor of no elements")

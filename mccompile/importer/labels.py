@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from mccompile.importer.rewriting import used_names
-from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, subgraphs
+from mccompile.ir.errors import CompileError
+from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label, subgraphs
 
 ML = "ai.onnx.ml"
 ZIP_MAP = (ML, "ZipMap")
@@ -58,18 +59,24 @@ class Legend:
         return np.array(places, np.int64).reshape(np.shape(value))
 
 
+def _labels(node: OnnxNode, attribute: str) -> tuple[object, ...]:
+    """What an attribute lists; CompileError if it is no list."""
+    listed = node.attrs.get(attribute, ())
+    if not isinstance(listed, tuple):
+        raise CompileError(f"attribute {attribute!r} is no list", where=node_label(node))
+    return listed
+
+
 def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
     """The graph with tensors of numbers where it has maps and text, and what its outputs of that kind mean."""
     initializers, legends = _numbered(graph)
     nodes = []
     for node in graph.nodes:
         if (node.domain, node.op_type) == ZIP_MAP:
-            labels = node.attrs.get(_TEXT) or node.attrs.get("classlabels_int64s") or ()
-            assert isinstance(labels, tuple)
+            labels = _labels(node, _TEXT) or _labels(node, "classlabels_int64s")
             legends[node.outputs[0]] = Legend(labels, True)
             node = OnnxNode("Identity", node.inputs[:1], node.outputs, "", node.name, {}, node.index)
-        elif node.domain == ML and node.op_type in _CLASSIFIERS and (text := node.attrs.get(_TEXT)):
-            assert isinstance(text, tuple)
+        elif node.domain == ML and node.op_type in _CLASSIFIERS and (text := _labels(node, _TEXT)):
             attrs: dict[str, AttrValue] = {k: v for k, v in node.attrs.items() if k != _TEXT}
             attrs[_CLASSIFIERS[node.op_type]] = tuple(range(len(text)))
             legends[node.outputs[0]] = Legend(text, False)

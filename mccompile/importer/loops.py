@@ -18,7 +18,6 @@ from mccompile.importer.sequences import Known, require_tensor
 from mccompile.ir.dims import Dim, bound, identifier, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
-from mccompile.ir.names import free_name
 from mccompile.ir.types import I32, TensorType
 from mccompile.onnxio import OnnxGraph
 from mccompile.ops.extents import Extents
@@ -133,7 +132,7 @@ class _Keeper:
         if any(v in w.narrow for _, v, _ in self.carried):
             raise n.error("integers below 8 bits are not carried from turn to turn")
         self.trips, self.count, self.limited = self._trips()
-        self.turn = _fresh(identifier(f"{n.node.name}_turn"), w.turns)
+        self.turn = n.stated.fresh(identifier(f"{n.node.name}_turn"))
         self.this_turn = Loop(self.trips, self.turn).this_turn
 
     def _trips(self) -> tuple[int, Value | None, bool]:
@@ -271,10 +270,3 @@ def _number(graph: Graph, number: int, name: str) -> Value:
         return graph.constant(name, np.array(number, np.int64))
     (made,) = graph.emit(Extents((number,), ()), [], [name])
     return made
-
-
-def _fresh(base: str, taken: set[str]) -> str:
-    """A name for the number of a turn that no other extent has."""
-    name = free_name(base, taken)
-    taken.add(name)
-    return name

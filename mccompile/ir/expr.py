@@ -139,14 +139,18 @@ def num(value: float | bool | np.generic, dtype: DType = F32) -> Num:
     return Num(dtype, str(typed) if np.isfinite(typed) else str(float(typed)))
 
 
+class OperandTypeError(InternalError):
+    """A function is asked for of element types that it does not take. Where a front end asks, the model does."""
+
+
 def apply(fn: str, *operands: Expr) -> Apply:
-    """``fn`` of operands. Raises InternalError on a wrong arity or operand types that do not agree."""
+    """``fn`` of operands. Raises OperandTypeError on a wrong arity or operand types that do not agree."""
     row = FUNCTIONS[fn]
     typed = operands[1:] if fn == "select" else operands
     if len(operands) != row.arity or len({o.dtype for o in typed}) != 1:
-        raise InternalError(f"{fn} cannot be applied to ({', '.join(str(o.dtype) for o in operands)})")
+        raise OperandTypeError(f"{fn} cannot be applied to ({', '.join(str(o.dtype) for o in operands)})")
     if typed[0].dtype.kind not in row.c or (row.operand and typed[0].dtype.name != row.operand):
-        raise InternalError(f"{fn} is not defined for {typed[0].dtype}")
+        raise OperandTypeError(f"{fn} is not defined for {typed[0].dtype}")
     return Apply(typed[-1].dtype if row.result == "same" else DTYPES[row.result], fn, tuple(operands))
 
 

@@ -263,10 +263,12 @@ class Graph:
         post: Mapping[int, ex.Expr] | None = None,
         regions: Iterable[Graph] = (),
     ) -> list[Value]:
-        """Append a node and return its results, typed by the operator's rule."""
+        """Append a node and return its results, typed by the operator's rule. Raises TypeRuleError, or ValueError
+        where shapes do not broadcast."""
         bodies = dict(pre or {}), dict(post or {})
         node = Node(op, list(operands), [], list(extras), *bodies, origins, list(regions))
         types = node.infer()
+        _extras_read(node, types)
         node.results = [self.value(n, t) for n, t in zip(names, types, strict=True)]
         self.nodes.append(node)
         return node.results
@@ -311,7 +313,8 @@ class Graph:
             if node.op.ends_run or any(r in live for r in node.results):
                 kept.append(node)
                 live.update(node.inputs)
-                live.update(self.counts[s] for s in self.counted(node))
+                # What a node counts itself, too: other results of it have that extent, also where nobody reads them.
+                live.update(self.counts[s] for s in self._counted(node.numbers()) if node.varies)
         removed = len(self.nodes) - len(kept)
         self.nodes = kept[::-1]
         self.constants = {v: a for v, a in self.constants.items() if v in live}
@@ -440,6 +443,7 @@ def verify_node(node: Node, defined: set[Value]) -> None:
 def _verify_types(node: Node) -> None:
     try:
         types = node.infer()
+        reads = _extras_read(node, types)
     except (TypeRuleError, ValueError, IndexError) as e:
         raise InternalError(f"{node.where}: {e}") from e
     if len(types) != len(node.results):
@@ -448,22 +452,28 @@ def _verify_types(node: Node) -> None:
         r.type.verify()
         if (inferred.dtype, inferred.shape) != (r.dtype, r.shape):
             raise InternalError(f"{node.where}: result {r} but its rule gives {inferred}")
-    reads: set[int] = set()
-    for i, body in node.pre.items():
-        operand = node.operands[i]
-        if operand is None:
-            raise InternalError(f"{node.where}: prologue on absent operand {i}")
-        reads |= _verify_body(node, body, operand.type)
-    for i, body in node.post.items():
-        reads |= _verify_body(node, body, node.results[i].type)
     if reads != set(range(len(node.extras))):
         raise InternalError(f"{node.where}: extra operands and the variables read do not match")
 
 
-def _verify_body(node: Node, body: ex.Expr, at: TensorType) -> set[int]:
+def _extras_read(node: Node, results: Sequence[TensorType]) -> set[int]:
+    """The extra operands that prologues and epilogues read. Raises TypeRuleError, or ValueError, where one does not
+    broadcast to what is computed there."""
+    reads: set[int] = set()
+    for i, body in node.pre.items():
+        operand = node.operands[i]
+        if operand is None:
+            raise TypeRuleError(f"prologue on absent operand {i}")
+        reads |= _read_by(node, body, operand.type)
+    for i, body in node.post.items():
+        reads |= _read_by(node, body, results[i])
+    return reads
+
+
+def _read_by(node: Node, body: ex.Expr, at: TensorType) -> set[int]:
     extras = ex.variables(body) - {ex.ACC}
     for i in extras:
         shape = node.extras[i].shape
         if broadcast_shapes(shape, at.shape) != at.shape:
-            raise InternalError(f"{node.where}: extra operand {i} of shape {shape} does not broadcast to {at}")
+            raise TypeRuleError(f"extra operand {i} of shape {list(shape)} does not broadcast to {at}")
     return extras

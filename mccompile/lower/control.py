@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mccompile.ir.dims import symbols
-from mccompile.ir.errors import CompileError, InternalError
+from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Buffer, View, whole
 from mccompile.ir.turns import Loop
@@ -115,7 +115,7 @@ def _lower_loop(
         b.bind(inner, buffer)
     for s in symbols(op.this_turn):
         if b.module.counts.setdefault(s.name, turn) is not turn:
-            raise CompileError(f"two loops count their turns as {s.name}", where=node.where)
+            raise InternalError(f"{node.where}: two loops count their turns as {s.name}")
     b.declare_counts()
     lower(region)
     b.node = node

@@ -87,7 +87,9 @@ class _Builder:
     def declare_counts(self) -> None:
         """The buffers into which kernels of the graph count; what is counted in a loop is of use there alone."""
         for name, v in self.graph.counts.items():
-            self.module.counts[name] = self._declare(v, "" if self.loops or v in self.graph.outputs else "count")
+            buffer = self._declare(v, "" if self.loops or v in self.graph.outputs else "count")
+            if self.module.counts.setdefault(name, buffer) is not buffer:
+                raise InternalError(f"two graphs count an extent as {name}")
 
     def carry(self, value: Value) -> Buffer:
         """A buffer of its own for what a loop carries from turn to turn."""

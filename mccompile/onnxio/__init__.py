@@ -12,6 +12,7 @@ from mccompile.onnxio.read import read_model
 from mccompile.onnxio.schema import (
     attribute_default,
     attributes,
+    formals,
     has_reference,
     is_function,
     newest_opset,
@@ -40,6 +41,7 @@ __all__ = [
     "evaluate_node",
     "expand_function",
     "extract_with_outputs",
+    "formals",
     "has_reference",
     "infer_types",
     "is_function",

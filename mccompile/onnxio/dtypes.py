@@ -45,6 +45,8 @@ _NUMBER: dict[str, int] = {}
 _BITS: dict[str, int] = {}
 _NUMPY: dict[str, np.dtype[Any]] = {}
 _FROM_NUMPY: dict[np.dtype[Any], str] = {}
+BY_SCHEMA: dict[str, str] = {}
+"""Our name of what the schemas of operators call tensor(float)."""
 for _enum, (_name, _bits) in _BY_ENUM.items():
     # An older onnx may lack the newest small types; a model it can read cannot hold them either.
     if _enum not in onnx.TensorProto.DataType.keys():  # noqa: SIM118 (an enum wrapper, not a dict)
@@ -55,6 +57,7 @@ for _enum, (_name, _bits) in _BY_ENUM.items():
     _BITS[_name] = _bits
     _NUMPY[_name] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(_number))
     _FROM_NUMPY[_NUMPY[_name]] = _name
+    BY_SCHEMA[f"tensor({_enum.lower()})"] = _name
 
 
 def dtype_name(number: int) -> str:

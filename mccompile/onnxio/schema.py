@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import onnx
 import onnx.defs
 import onnx.helper
+
+from mccompile.onnxio.dtypes import BY_SCHEMA
 
 
 @cache
@@ -89,6 +92,31 @@ def type_variables(op: str, domain: str, inputs: int, outputs: int) -> tuple[lis
         return (names + names[-1:] * count)[:count]  # a last one may stand for many
 
     return named(schema.inputs, inputs), named(schema.outputs, outputs)
+
+
+@dataclass(frozen=True)
+class Formal:
+    """What the newest schema says of an input: ``variable`` is the name of its type, which may have the values
+    ``types`` (our names); inputs whose types have one name have one type."""
+
+    variable: str
+    types: frozenset[str]
+
+
+@cache
+def formals(op: str, domain: str, count: int) -> tuple[Formal, ...] | None:
+    """What an operator may be given as its first ``count`` inputs; None if ONNX does not know it."""
+    known = versions(op, domain)
+    if not known:
+        return None
+    schema: Any = onnx.defs.get_schema(op, known[-1], domain)
+    found = list[Formal]()
+    for i in range(count if schema.inputs else 0):
+        given = schema.inputs[min(i, len(schema.inputs) - 1)]  # a last one may stand for many
+        alike = given.is_homogeneous or i < len(schema.inputs) - 1
+        names = frozenset(BY_SCHEMA[t] for t in given.types if t in BY_SCHEMA)
+        found.append(Formal(given.type_str if alike else f"{given.type_str}{i}", names))
+    return tuple(found)
 
 
 def has_reference(op: str) -> bool:

@@ -171,12 +171,7 @@ class Import:
 
     def counted(self, suffix: str, high: int, low: int = 0) -> int:
         """A new extent of ``low`` to ``high`` that a kernel will count: see `count`."""
-        base = identifier(f"{self.node.outputs[0]}_{suffix}")
-        name, number = base, 1
-        while name in self.graph.counts:
-            number += 1
-            name = f"{base}_{number}"
-        return symbol(name, low, high)
+        return symbol(self.stated.fresh(identifier(f"{self.node.outputs[0]}_{suffix}")), low, high)
 
     def counts(self, suffix: str, value: Value, low: int, high: int) -> int:
         """The extent of ``low`` to ``high`` that ``value``, i32[], holds; a plain number where these are equal."""

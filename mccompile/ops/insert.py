@@ -61,7 +61,7 @@ def emit_insert(n: Import, maps: Maps | None, updates: Value) -> bool:
         return False
     shape = n.input(0).shape
     places = np.ravel_multi_index(positions(affine_maps(maps), updates.shape), shape).reshape(-1)
-    if np.array_equal(places, np.arange(n.input(0).type.count)):
+    if places.size == n.input(0).type.count and np.array_equal(places, np.arange(places.size)):
         n.bind(0, n.reshape(updates, shape, "replaced"))
     elif np.unique(places).size == places.size:
         n.emit(Insert(maps), [n.input(0), updates])

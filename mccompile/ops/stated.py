@@ -1,4 +1,4 @@
-"""What is said of the shapes of results: by the model, and by whoever compiles it."""
+"""What is said of the shapes of results: by the model, and by whoever compiles it; names of extents."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mccompile.ir.dims import identifier
+from mccompile.ir.names import free_name
 
 Shape = tuple[int | str | None, ...]
 """Extents, and names or None for those that are not known."""
@@ -15,11 +16,19 @@ Shape = tuple[int | str | None, ...]
 class Stated:
     """``shapes`` that the model states of values, which may be wrong: who uses them has them checked when the program
     runs. ``bounds`` are the most that extents may be which it finds out then, by name; ``asked`` were used.
+    ``taken`` are the names that such extents have, in all graphs of the program.
     """
 
     shapes: dict[str, Shape] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+
+    def fresh(self, base: str) -> str:
+        """A name for an extent that is found out when the program runs, which no other extent of it has."""
+        name = free_name(base, self.taken)
+        self.taken.add(name)
+        return name
 
     def whole(self, value: str) -> tuple[int, ...] | None:
         """The shape of a value, where all its extents are stated."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
+import mccompile
 from mccompile import backend
 from mccompile.ir.errors import CompileError
 
@@ -32,6 +35,29 @@ def test_tensors_of_no_elements(case: str) -> None:
         (got,) = backend.run_node(node, inputs, target=target)
         assert got.shape == want.shape
         np.testing.assert_array_equal(got, want)
+
+
+def test_an_extent_of_the_run_beside_one_of_nothing(tmp_path: Path) -> None:
+    """Rows that are not there have as many columns as the run says."""
+    nodes = [
+        helper.make_node("Slice", ["x", "two", "end", "zero"], ["none"]),
+        helper.make_node("Transpose", ["none"], ["y"]), helper.make_node("Concat", ["none", "x"], ["z"], axis=0),
+    ]  # fmt: skip
+    constants = {"two": [2], "end": [9], "zero": [0]}
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "n"])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yz"],
+        [numpy_helper.from_array(np.array(v), k) for k, v in constants.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "n.onnx")
+    mccompile.compile(tmp_path / "n.onnx", tmp_path / "out", target="generic", dims={"n": "0..7"})
+    network = mccompile.load(tmp_path / "out")
+    for n in (3, 0):
+        x = np.full((2, n), 5, np.float32)
+        got = network.run({"x": x})
+        assert got["y"].shape == (n, 0)
+        np.testing.assert_array_equal(got["z"], x)
 
 
 def test_what_is_more_than_sums_of_nothing_is_refused() -> None:

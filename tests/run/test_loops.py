@@ -190,6 +190,28 @@ def test_what_the_run_says_of_turns(target: str, tmp_path: Path) -> None:
     assert network.run(_feed(8, 20.0))["rows"].shape[0] < 7
 
 
+def test_rows_that_nobody_reads(tmp_path: Path) -> None:
+    nodes = [N("Loop", ["trips", "going", "x"], ["last", "rows"], body=_accumulating(), name="sum")]
+    path = _save(tmp_path, nodes, GIVEN, {"last": 1})
+    _compare(path, [_feed(5, 1e9), _feed(0, 1e9)], "generic", bounds={"sum": 9})
+
+
+def test_loops_and_counts_of_several_fixed_extents(tmp_path: Path) -> None:
+    """Each of the graphs has numbers of turns and counts of its own."""
+    nodes = [
+        N("Loop", ["trips", "", "x"], ["last", "rows"], body=_accumulating(), name="sum"),
+        N("NonZero", ["last"], ["places"]), N("Cast", ["places"], ["numbers"], to=TensorProto.FLOAT),
+        N("ReduceSum", ["numbers"], ["first"], keepdims=0), N("ReduceSum", ["rows"], ["second"], keepdims=0),
+    ]  # fmt: skip
+    given = [_value("x", ("n", 5)), *GIVEN[1:3]]  # type: ignore[arg-type]
+    path = _save(tmp_path, nodes, given, {"first": 1, "second": 1})
+    random = np.random.default_rng(2)
+    feeds = [{**_feed(5, 1e9), "x": random.normal(0, 1, (n, 5)).astype(np.float32)} for n in (4, 2)]
+    for feed in feeds:
+        del feed["going"]
+    _compare(path, feeds, "generic", dims={"n": "2,4"}, bounds={"sum": 9})
+
+
 def test_a_loop_that_only_its_condition_ends(tmp_path: Path) -> None:
     nodes = [N("Loop", ["", "", "x"], ["y"], body=_accumulating(rows=False), name="while")]
     path = _save(tmp_path, nodes, GIVEN[:2], {"y": 1})
