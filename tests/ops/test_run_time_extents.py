@@ -22,7 +22,13 @@ QUICK = {
 }  # fmt: skip
 """A seed of which onnxruntime and we take the case."""
 
-TAKEN = [f for f in front_ends().values() if f.sample is not None and f.op_type in TAKES_EXTENTS]
+UNDRAWN = ("Inverse",)
+"""Repeated rows have no inverse, and onnxruntime crashes on matrices that are not square."""
+
+TAKEN = [
+    f for f in front_ends().values()
+    if f.sample is not None and f.op_type in TAKES_EXTENTS and f.op_type not in UNDRAWN
+]  # fmt: skip
 
 
 def _fault(front_end: FrontEnd, case: Varying, folder: Path) -> str:

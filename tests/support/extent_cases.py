@@ -24,6 +24,9 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 TRIES = 6
 """So many choices of axes are tried for a sample."""
 
+LEAST = {"QLinearSoftmax": 2}
+"""Where onnxruntime is wrong for less: it makes 0 of 256, which the only element of an axis may be."""
+
 
 @dataclass(frozen=True)
 class Varying:
@@ -73,7 +76,7 @@ def _runs(
                 port.type.tensor_type.shape.dim[axis].dim_param = "n"
     for port in model.graph.output:
         port.ClearField("type")
-    low, high = max(1, extent - 2), extent + 3
+    low, high = max(LEAST.get(front_end.op_type, 1), extent - 2), extent + 3
     runs = {}
     try:
         session = plain_session(model.SerializeToString())
