@@ -116,7 +116,7 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
         graph=graph,
         notes=notes,
         onnx_nodes=len(model.graph.nodes),
-        interface=replace(interface, legends=prepared.legends),
+        interface=replace(interface, legends=prepared.legends, halves=_halves(prepared)),
     )
 
 
@@ -129,6 +129,11 @@ def _converted(
     prepared = prepare(model, dict(dims), shapes, options.constants)
     graph = convert(prepared, name, options.bounds, options.string_bytes, taken)
     return graph, prepared
+
+
+def _halves(prepared: Prepared) -> frozenset[str]:
+    """The inputs and outputs of bfloat16."""
+    return frozenset(v.name for v in (*prepared.inputs, *prepared.model.graph.outputs) if v.dtype == "bf16")
 
 
 def _default_name(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from mccompile.driver import Compilation, Options
 from mccompile.ir.dims import Dim
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
+from mccompile.ir.small_floats import bf16_values
 from mccompile.onnxio import tensor_names
 from mccompile.run.build import compiler_version
 from mccompile.run.emulate import compiler_for
@@ -395,11 +396,7 @@ def _run_all(
         if any(not _same(network.inputs[n], case.inputs[n]) for n in kept):
             faults.append("a run changes its inputs, which keep_inputs or io=caller forbid")
     for case, got in zip(cases, results, strict=False):
-        wanted = case.expected.values.items()
-        noise = case.expected.noise
-        runs.append(
-            Run(case.label, tuple(compare(n, got[n], a, noise.get(n), factor) for n, a in wanted if n in got))
-        )
+        runs.append(Run(case.label, tuple(_compared(case.expected, got, factor))))
     network.fill_arenas(POISON)
     network.reset()
     for case in cases if network.state else cases[-1:]:
@@ -408,6 +405,17 @@ def _run_all(
     if moved:
         faults.append(f"output {', '.join(moved)} depends on what the arena holds before the run")
     return runs, faults
+
+
+def _compared(expected: Expected, got: Mapping[str, Array], factor: float) -> Iterator[Comparison]:
+    """The results that are expected; bits of bfloat16 as the numbers that they stand for."""
+    for name, want in expected.values.items():
+        if name not in got:
+            continue
+        found = got[name]
+        if name in expected.halves and found.dtype == want.dtype:
+            found, want = bf16_values(found), bf16_values(want)
+        yield compare(name, found, want, expected.noise.get(name), factor)
 
 
 def _ran(network: Network, case: _Case) -> dict[str, Array]:

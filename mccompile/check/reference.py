@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.check.compare import OF_NOISE
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, fixed_arrays
 from mccompile.importer.labels import Legend, as_tensors
@@ -16,28 +17,38 @@ from mccompile.importer.prepare import prepare
 from mccompile.interface.tensors import Interface
 from mccompile.ir.dims import symbols
 from mccompile.ir.errors import CompileError
+from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ir.types import TensorType
-from mccompile.onnxio import OnnxModel, evaluate_model, extract_with_outputs, jitter_weights, read_model, widen_f16
+from mccompile.onnxio import OnnxModel, evaluate_model, extract_with_outputs, jitter_weights, read_model, widened
 from mccompile.search.state import Compilation
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WRONG_OPTIMISERS = ["Pad_Fusion"]
 """It makes padding of MaxPool, which counts as minus infinity, of zeros: no noise, but another network."""
 
+BF16_PLACE = 2.0**-7
+"""The last place of a number of bfloat16, relative to it, at most."""
+
 
 @dataclass(frozen=True)
 class Expected:
-    """Values by ONNX name, and the noise of those where it is known (see `compare.tolerances`)."""
+    """Values by ONNX name, and the noise of those where it is known (see `compare.tolerances`). Those in ``halves``
+    are the bits of bfloat16."""
 
     values: dict[str, Array]
     noise: dict[str, Array]
+    halves: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class OnnxRuntime:
     """onnxruntime on one thread: without graph optimisations, which is the reference, and in ``others`` ways, whose
     greatest distance from it is the noise: with all optimisations; with weights that are one unit in the last place
-    off, which shows what is ill-conditioned; and models with f16 in f32. ``notes`` say what else is unlike the file.
+    off, which shows what is ill-conditioned; and models with f16 in f32. ``notes`` say what else is unlike
+    the file.
+
+    Models with bfloat16 are computed in f32, as they are in the generated code; of ``halves``, inputs and outputs,
+    the bits are taken and given, and the last place of an output counts as noise.
     """
 
     engine: str
@@ -47,10 +58,11 @@ class OnnxRuntime:
     fixed: Mapping[str, Array] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     legends: Mapping[str, Legend] = field(default_factory=dict)
+    halves: frozenset[str] = frozenset()
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
-        inputs = {**inputs, **self.fixed}
+        inputs = {n: bf16_values(a) if n in self.halves else a for n, a in {**inputs, **self.fixed}.items()}
         try:
             values = _values(self.plain, self.names, inputs, self.legends)
         except Exception as e:
@@ -60,7 +72,12 @@ class OnnxRuntime:
             for name, array in _values(session, self.names, inputs, self.legends).items():
                 if array.dtype.kind == "f" and array.shape == values[name].shape:
                     noise[name] = np.maximum(noise.get(name, 0.0), _distance(array, values[name]))
-        return Expected(values, noise)
+        halves = self.halves.intersection(values)
+        for name in halves:
+            last_place = _distance(values[name], np.zeros(())) * BF16_PLACE / OF_NOISE
+            noise[name] = noise.get(name, 0.0) + last_place
+            values[name] = bf16_bits(values[name])
+        return Expected(values, noise, halves)
 
 
 @dataclass(frozen=True)
@@ -99,7 +116,7 @@ class Translated:
         """CompileError if the reference cannot run the model on these inputs."""
         found = self.judge.run(self.interface.model_inputs(inputs))
         noise = {name: a for name, a in found.noise.items() if name not in self.interface.kept}
-        return Expected(self.interface.outputs(found.values, self.types), noise)
+        return Expected(self.interface.outputs(found.values, self.types), noise, found.halves)
 
 
 Judge = OnnxRuntime | OnnxReference | Translated
@@ -141,7 +158,8 @@ def open_judge(
         pass
     else:
         asked = extract_with_outputs(path, [n for n in inner if n not in outputs])
-        data = exact_products(onnxruntime, asked)
+        wide = widened(asked, "bf16")
+        data = exact_products(onnxruntime, asked if wide is None else wide)
         try:
             plain = _session(onnxruntime, data, optimise=False)
         except Exception as e:
@@ -149,9 +167,11 @@ def open_judge(
         else:
             fixed = fixed_arrays(read_model(path).graph.inputs, constants) if constants else {}
             engine = f"onnxruntime {onnxruntime.__version__}"
-            notes = () if data is asked else (UNSIGNED,)
-            legends = as_tensors(read_model(path).graph)[1]
-            return OnnxRuntime(engine, names, plain, _others(onnxruntime, data), fixed, notes, legends)
+            notes = () if data is asked or data is wide else (UNSIGNED,)
+            graph = read_model(path).graph
+            halves = frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16")
+            legends = as_tensors(graph)[1]
+            return OnnxRuntime(engine, names, plain, _others(onnxruntime, data), fixed, notes, legends, halves)
     model = prepare(read_model(path), dims, input_shapes, constants).model
     known = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
     return OnnxReference(f"onnx.reference ({why})", tuple(n for n in names if n in known), model)
@@ -173,7 +193,7 @@ def _session(onnxruntime: Any, model: bytes, optimise: bool) -> Any:
 def _others(onnxruntime: Any, model: bytes) -> tuple[Any, ...]:
     """The sessions that give noise; one that cannot be made is left out."""
     sessions = []
-    for data, optimise in ((model, True), (jitter_weights(model), False), (widen_f16(model), False)):
+    for data, optimise in ((model, True), (jitter_weights(model), False), (widened(model), False)):
         try:
             if data is not None:
                 sessions.append(_session(onnxruntime, data, optimise))
@@ -224,7 +244,7 @@ def drawn_cases(c: Compilation) -> int:
 
 def drawn_inputs(c: Compilation, seed: int) -> dict[str, Array]:
     """`random_inputs` of a compilation at `drawn_extents`, but for what is state; bytes that stand for other numbers
-    of the model are any bytes."""
+    of the model are any bytes, and bits of bfloat16 those of normal(0, 1)."""
     extents = drawn_extents(c, seed)
     types = {v.name: v.type.at(extents) for v in c.graph.fed}
     inputs = random_inputs(types, seed)
@@ -233,6 +253,8 @@ def drawn_inputs(c: Compilation, seed: int) -> dict[str, Array]:
         if c.interface.changes(name):
             info = np.iinfo(t.dtype.numpy.name)
             inputs[name] = rng.integers(info.min, info.max + 1, t.shape).astype(t.dtype.numpy)
+        elif name in c.interface.halves:
+            inputs[name] = bf16_bits(rng.standard_normal(t.shape))
     return inputs
 
 

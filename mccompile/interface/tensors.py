@@ -98,12 +98,14 @@ class Interface:
         kept: types of the model's float inputs and outputs that are bytes in the generated code.
         formats: inputs of another format, and the type that the model has there.
         legends: outputs of numbers that stand for text, or were maps, and what these are.
+        halves: inputs and outputs that are the bits of bfloat16, u16.
     """
 
     quantised: Mapping[str, Quantisation] = field(default_factory=dict)
     kept: Mapping[str, TensorType] = field(default_factory=dict)
     formats: Mapping[str, tuple[Format, TensorType]] = field(default_factory=dict)
     legends: Mapping[str, Legend] = field(default_factory=dict)
+    halves: frozenset[str] = frozenset()
 
     @property
     def changed(self) -> bool:

@@ -22,7 +22,7 @@ from mccompile.onnxio.schema import (
     versions,
 )
 from mccompile.onnxio.unsigned import unsigned_products
-from mccompile.onnxio.variants import jitter_weights, widen_f16
+from mccompile.onnxio.variants import jitter_weights, widened
 from mccompile.onnxio.write import extract_with_outputs, model_to_bytes, tensor_names, write_model
 
 __all__ = [
@@ -61,6 +61,6 @@ __all__ = [
     "type_variables",
     "unsigned_products",
     "versions",
-    "widen_f16",
+    "widened",
     "write_model",
 ]

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from mccompile.onnxio.dtypes import dtype_number
 from mccompile.onnxio.write import serialize
 
 _WEIGHTS = 16
@@ -43,45 +44,46 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
                 yield from _tensors(attribute.g)
 
 
-def widen_f16(model: bytes) -> bytes | None:
-    """The same model in f32 wherever it says f16, or None if it says so nowhere: shows what f16 rounds away.
+def widened(model: bytes, narrow: str = "f16") -> bytes | None:
+    """The same model in f32 wherever it says f16 (or bf16), or None if it says so nowhere: what that rounds away.
 
     Args:
         model: as `extract_with_outputs` gives it, without external data.
+        narrow: our name of the type.
     """
-    proto = onnx.ModelProto.FromString(model)
-    changes = _widen_graph(proto.graph)
+    proto, number = onnx.ModelProto.FromString(model), dtype_number(narrow)
+    changes = _widen_graph(proto.graph, number)
     for function in proto.functions:
-        changes += _widen_nodes(function.node)
+        changes += _widen_nodes(function.node, number)
     return serialize(proto) if changes else None
 
 
-def _widen_graph(graph: onnx.GraphProto) -> int:
+def _widen_graph(graph: onnx.GraphProto, narrow: int) -> int:
     del graph.value_info[:]
-    changes = sum(_widen_tensor(tensor) for tensor in graph.initializer)
+    changes = sum(_widen_tensor(tensor, narrow) for tensor in graph.initializer)
     for value in (*graph.input, *graph.output):
-        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16:
+        if value.type.tensor_type.elem_type == narrow:
             value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
             changes += 1
-    return changes + _widen_nodes(graph.node)
+    return changes + _widen_nodes(graph.node, narrow)
 
 
-def _widen_nodes(nodes: Iterable[onnx.NodeProto]) -> int:
+def _widen_nodes(nodes: Iterable[onnx.NodeProto], narrow: int) -> int:
     changes = 0
     for node in nodes:
         for attribute in node.attribute:
-            if attribute.name in ("to", "dtype") and attribute.i == onnx.TensorProto.FLOAT16:
+            if attribute.name in ("to", "dtype", "output_dtype") and attribute.i == narrow:
                 attribute.i = onnx.TensorProto.FLOAT
                 changes += 1
             if attribute.HasField("t"):
-                changes += _widen_tensor(attribute.t)
+                changes += _widen_tensor(attribute.t, narrow)
             if attribute.HasField("g"):
-                changes += _widen_graph(attribute.g)
+                changes += _widen_graph(attribute.g, narrow)
     return changes
 
 
-def _widen_tensor(tensor: onnx.TensorProto) -> int:
-    if tensor.data_type != onnx.TensorProto.FLOAT16:
+def _widen_tensor(tensor: onnx.TensorProto, narrow: int) -> int:
+    if tensor.data_type != narrow:
         return 0
     name, array = tensor.name, numpy_helper.to_array(tensor)
     tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))

@@ -29,7 +29,7 @@ from mccompile.onnxio import (
     row_biases,
     subgraphs,
     tensor_names,
-    widen_f16,
+    widened,
 )
 from mccompile.quantize.accuracy import Layer, Noise, Run, compare, decibels, layers, paired
 from mccompile.quantize.samples import Array, Sample, cut
@@ -159,7 +159,7 @@ def quantize(model: Path, arrays: Mapping[str, Array], out: Path, settings: Sett
         notes = [f"opset {opset} was converted to {OPSET}"] if opset < OPSET else []
         if len(samples) < FEW:
             notes.append(f"{len(samples)} sample{'s' * (len(samples) > 1)} may not show the ranges of activations")
-        wide = widen_f16(data)
+        wide = widened(data)
         if wide is not None:
             notes.append("what the network stores in f16 was widened to f32 first")
             samples = [{name: _widened(array) for name, array in sample.items()} for sample in samples]

@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.check.check import CheckResult, check, check_folder
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import UsageError
+from mccompile.onnxio import numpy_dtype
 from tests._skips import needs_shared
 from tests.check.conftest import GENERIC, compile_to, save, small_net, spoil, step_writing
 
@@ -31,6 +33,26 @@ def spoiled(net: Path, tensor: str, statement: str, per_layer: bool = False, bef
     report = json.loads((out / "report.json").read_text())
     spoil(out, c.graph.name, statement, step_writing(report, tensor), before)
     return check_folder(net, c, out, per_layer=per_layer)
+
+
+def test_bits_of_bfloat16_are_compared_as_numbers(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).normal(0, 1, (8, 4)).astype(numpy_dtype("bf16"))
+    ports = [helper.make_tensor_value_info(n, TensorProto.BFLOAT16, (3, d)) for n, d in (("x", 8), ("y", 4))]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], [numpy_helper.from_array(weights, "w")])
+    path = tmp_path / "halves.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    result = check(path, GENERIC)
+    assert result.ok, result.lines()
+    (found,) = result.runs[0].comparisons
+    assert 0 < found.allowed < 0.2
+    out = tmp_path / "out"
+    c = compile_to(path, out)
+    report = json.loads((out / "report.json").read_text())
+    spoil(out, c.graph.name, "a->y.v[2] ^= 0x40u;", step_writing(report, "y"), False)
+    (found,) = check_folder(path, c, out).runs[0].comparisons
+    assert found.differing == 1
+    assert found.index == (0, 2)
 
 
 @pytest.mark.parametrize("level", ["O0", "O2", "Os"])
