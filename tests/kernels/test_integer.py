@@ -210,8 +210,10 @@ def best(p: Product, target: Target) -> str:
     single = p.kernel == "conv.integer_depthwise" or p.variable
     if target.can("VNNI"):
         return "vnni"
+    if target.can("PAIRS") and (single or p.reach > 64):
+        return "madd_narrow" if math.prod(p.x[:-1]) == 1 and p.kernel == "matmul" and not single else "madd"
     if target.can("PAIRS"):
-        return "maddubs" if p.reach <= 64 and not single else "madd"
+        return "maddubs"
     if target.can("DOTPROD"):
         return "smmla" if target.can("I8MM") and not single else "sdot"
     return "smlal" if p.reach < 128 and not single else "mlal"

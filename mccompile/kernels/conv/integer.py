@@ -28,6 +28,7 @@ from mccompile.kernels.model.arithmetic import (
     arithmetics_of,
     by_name,
     holds,
+    narrow_arithmetic,
     single_arithmetic,
 )
 from mccompile.kernels.model.prefetch import weights_ahead
@@ -226,8 +227,16 @@ def _chosen(node: Node, b: Builder, dilations: tuple[int, int] = (1, 1)) -> Arit
     for own in arithmetics_of(b.target):
         packing = PackedWords(own.name, 1, 1, 0, one_run=one, transposed=transposed)
         if _admits(node, own) and holds(own, packing.columns(weights)):
-            return own
+            narrow = narrow_arithmetic(own) if _reads_once(node) else None
+            return narrow if narrow is not None and _admits(node, narrow) else own
     raise InternalError(f"{node.where}: no arithmetic of {b.target.name} holds its sums")
+
+
+def _reads_once(node: Node) -> bool:
+    """Whether a product has one row: it waits for its weights, the fewer bytes the less."""
+    result = node.results[0]
+    columns = result.shape[-1 if isinstance(node.op, MatMul) else 1]
+    return result.type.count == columns
 
 
 class ConvInteger(Variant):

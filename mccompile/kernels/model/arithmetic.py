@@ -7,6 +7,7 @@ one for each column; the products of a word are added up in the lane::
     sdot     i8 i8 i8 i8    times    i8 i8 i8 i8      4 products
     smmla    i8 x 8         times    i8 x 8           8 products, of two rows by two columns at once
     madd     i16 i16        times    i16 i16          2 products, operands widened beforehand
+    madd_narrow  i16 i16    times    i8 i8            the same; weights are widened each time they are read
     maddubs  u8 u8 u8 u8    times    i8 i8 i8 i8      4 products, of which neighbours are added in 16 bits
     mlal     i16 i16        times    i16 i16          2 products; the first weights of all lanes come first
     smlal    i8 i8 i8 i8    times    i8 i8 i8 i8      4 products, of which the first and the third, and the second and
@@ -47,6 +48,7 @@ class Arithmetic:
         rows: of the operand that an instruction multiplies at once.
         spare: registers that a step takes beside sums, weights and the words of rows.
         short: products of a word that are added in 16 bits.
+        widened: the arithmetic that words of weights are for once they have been read and widened.
     """
 
     name: str
@@ -59,11 +61,22 @@ class Arithmetic:
     rows: int = 1
     spare: int = 2
     short: tuple[tuple[int, int], ...] = ()
+    widened: str = ""
 
     @property
     def word_bytes(self) -> int:
-        """Bytes of a word."""
-        return self.steps * self.staged.nbytes
+        """Bytes of a packed word."""
+        return self.steps * self.weight.nbytes
+
+    @property
+    def dot(self) -> str:
+        """What its step is called among the vector primitives."""
+        return f"mcc_vdot_{self.widened or self.name}"
+
+    @property
+    def load(self) -> str:
+        """What reads a vector of packed words."""
+        return "mcc_vload_widened" if self.widened else "mcc_vload_words"
 
     def registers(self, rows: int, vectors: int, flips: bool) -> int:
         """Vector registers of a tile: sums, weights, words of rows and what a step takes beside them."""
@@ -98,12 +111,13 @@ class Arithmetic:
 
 VNNI = Arithmetic("vnni", U8, I8, (-128, 127), 4, 4)
 MADD = Arithmetic("madd", I16, I16, (-255, 255), 2, 2)
+MADD_NARROW = Arithmetic("madd_narrow", I16, I8, (-128, 127), 2, 2, widened="madd")
 MADDUBS = Arithmetic("maddubs", U8, I8, (-128, 127), 4, 4, spare=3, short=((0, 1), (2, 3)))
 MLAL = Arithmetic("mlal", I16, I16, (-255, 255), 2, 1)
 SMLAL = Arithmetic("smlal", I8, I8, (-128, 127), 4, 2, together=4, spare=5, short=((0, 2), (1, 3)))
 SDOT = Arithmetic("sdot", I8, I8, (-128, 127), 4, 4, together=4, spare=1)
 SMMLA = Arithmetic("smmla", I8, I8, (-128, 127), 8, 8, together=2, rows=2, spare=3)
-ALL = (VNNI, MADD, MADDUBS, MLAL, SMLAL, SDOT, SMMLA)
+ALL = (VNNI, MADD, MADD_NARROW, MADDUBS, MLAL, SMLAL, SDOT, SMMLA)
 
 
 def arithmetics_of(target: Target) -> tuple[Arithmetic, ...]:
@@ -117,6 +131,12 @@ def arithmetics_of(target: Target) -> tuple[Arithmetic, ...]:
     if Capability.DOTPROD in target.capabilities:
         return (SDOT,)
     return (SMLAL, MLAL) if target.isa == "neon" else ()
+
+
+def narrow_arithmetic(own: Arithmetic) -> Arithmetic | None:
+    """The arithmetic whose packed weights take fewer bytes, for products that read each of them once; None if there
+    is none."""
+    return MADD_NARROW if own == MADD else None
 
 
 def single_arithmetic(target: Target) -> Arithmetic | None:
