@@ -111,17 +111,22 @@ def _combined(fn: str, a: _Linear | Array, b: _Linear | Array, dtype: DType) -> 
     return _Linear((a.scale * b if fn == "mul" else a.scale / b).astype(np.float32), a.zero)
 
 
-def dequantised(graph: Graph, q: Quantised, name: str) -> tuple[Map, list[Value]]:
-    """The map that makes floats of integers, and what it reads beside them."""
+def dequantised(
+    graph: Graph, integers: Value, scale: Array | Value, zero: Array | Value, name: str
+) -> tuple[Map, list[Value]]:
+    """The map that makes floats of integers, and what it reads beside them. Scales of f32 and zero points of i32 may
+    be computed."""
     others: list[Value] = []
 
-    def operand(array: Array, dtype: DType, suffix: str) -> ex.Expr:
-        if np.unique(array).size == 1:
-            return ex.num(array.reshape(-1)[0], dtype)
-        others.append(graph.constant(f"{name}.{suffix}", array.astype(dtype.numpy)))
+    def operand(found: Array | Value, dtype: DType, suffix: str) -> ex.Expr:
+        if not isinstance(found, Value):
+            if np.unique(found).size == 1:
+                return ex.num(found.reshape(-1)[0], dtype)
+            found = graph.constant(f"{name}.{suffix}", found.astype(dtype.numpy))
+        others.append(found)
         return ex.var(len(others), dtype)
 
-    whole = ex.convert(ex.var(0, q.integers.dtype), I32)
-    if q.zero.any():
-        whole = ex.apply("sub", whole, operand(q.zero, I32, "zero"))
-    return Map(ex.apply("mul", ex.convert(whole, F32), operand(q.scale, F32, "scale"))), others
+    whole = ex.convert(ex.var(0, integers.dtype), I32)
+    if isinstance(zero, Value) or zero.any():
+        whole = ex.apply("sub", whole, operand(zero, I32, "zero"))
+    return Map(ex.apply("mul", ex.convert(whole, F32), operand(scale, F32, "scale"))), others
