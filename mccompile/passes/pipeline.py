@@ -30,7 +30,7 @@ _SMALL = (
 
 PIPELINES: dict[str, tuple[str, ...]] = {
     "O0": (),
-    "O1": (*_CLEAN, "fold-dequantised"),
+    "O1": (*_CLEAN, "fold-dequantised", "choose-layouts"),
     "O2": _FULL,
     "O3": _FULL,
     "Os": _SMALL,
