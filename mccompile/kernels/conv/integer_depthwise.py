@@ -31,7 +31,8 @@ LARGEST = 7
 
 @dataclass(frozen=True)
 class JoinedRows:
-    """Tiles of ``tall`` lines by ``pixels`` pixels of a vector of channels, in chunks of ``lines`` lines.
+    """Tiles of ``tall`` lines by ``pixels`` pixels of a vector of channels, in chunks of ``lines`` lines; or line
+    by line, where rows of words go round in a ring.
 
     Attributes:
         arithmetic: the name of an `Arithmetic`.
@@ -103,15 +104,20 @@ class JoinedRows:
             return 1
         return math.gcd(self.tall * self.strides[0], self.own.steps * self.dilations[0])
 
-    def word_rows(self, out: int) -> int:
-        """Rows of words that are staged for ``out`` lines of the result."""
-        last = -(-out // self.tall) - 1
-        rows = last * self.tall * self.strides[0] + (self.groups - 1) * self.own.steps * self.dilations[0]
-        return rows // self.row_step + 1
+    @property
+    def group_step(self) -> int:
+        """Rows of words from one that a tile reads to the next."""
+        return self.own.steps * self.dilations[0] // self.row_step
+
+    @property
+    def ring(self) -> int:
+        """Rows of words that a tile extends over: so many are staged at a time."""
+        return (self.groups - 1) * self.group_step + 1
 
     def joined_elements(self, out: int, channels: int) -> int:
-        """Elements of all staged words, with those of a vector that may begin in the last word."""
-        return (self.word_rows(self.lines) * self.staged_width(out) * channels + self.lanes) * self.own.steps
+        """Elements of all staged words, for ``out`` results to a line, with those of a vector that may begin in the
+        last word."""
+        return (self.ring * self.staged_width(out) * channels + self.lanes) * self.own.steps
 
     def spare_lines(self) -> int:
         """Lines behind these that words of weight 0 may read."""
