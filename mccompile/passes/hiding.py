@@ -19,8 +19,8 @@ from mccompile.ir.types import TensorType
 TAKES_EXTENTS = frozenset({
     "canonicalize", "choose-layouts", "eliminate-common-subexpressions", "eliminate-dead-code", "fold-affine",
     "fold-affine-before", "fold-constants", "fuse-groups", "fuse-prologues", "inline-scalars",
-    "recognize-activations", "recognize-attention", "recognize-normalization", "recognize-softmax",
-    "simplify-movement", "widen-f16",
+    "keep-quantised-weights", "recognize-activations", "recognize-attention", "recognize-normalization",
+    "recognize-softmax", "simplify-movement", "widen-f16",
 })  # fmt: skip
 """The passes that see every node."""
 

@@ -37,6 +37,7 @@ COUNTED = [
     variable((2, 24, 32), (2, 32, 40)),
     dot((2,), 2, 128, 24),
     quantised((1, 256), 48, 32, "int8", 4),
+    quantised((1, 256), 64, 32, "int8", 4, kernel="words"),
     attention((2,), 24, 24, 32, 32),
     pointwise((1, 32, 14, 14), 48, "residual"),
     direct((1, 3, 28, 28), 16, (3, 3), "clip", strides=[2, 2], **SAME),

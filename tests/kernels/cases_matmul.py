@@ -41,7 +41,8 @@ def dot(batch: Sequence[int], rows: int, length: int, columns: int, tail: str = 
 
 
 def quantised(
-    shape: Sequence[int], columns: int, block: int, dtype: str = "int8", bits: int = 8, tail: str = "plain"
+    shape: Sequence[int], columns: int, block: int, dtype: str = "int8", bits: int = 8, tail: str = "plain",
+    kernel: str = "packed",
 ) -> VariantCase:
     """A product of [..., M, K] by dequantised bytes [K, N]: scales of blocks of K, or of columns if there is one."""
 
@@ -59,8 +60,8 @@ def quantised(
         y = n("MatMul", n.input(*shape), n("DequantizeLinear", *given, axis=axis))
         return [TAILS[tail](n, y, (*shape[:-1], columns))]
 
-    name = f"quantised {list(shape)} {columns} {block} {dtype} {bits} {tail}"
-    return VariantCase(name, "matmul_quantised.packed", build)
+    name = f"quantised {list(shape)} {columns} {block} {dtype} {bits} {tail} {kernel}"
+    return VariantCase(name, f"matmul_quantised.{kernel}", build)
 
 
 QUANTISED = [
@@ -72,6 +73,15 @@ QUANTISED = [
     quantised((2, 2050), 24, 2050, "int8", 4),
     quantised((7, 33), 31, 33, "int8", 8, "swish"),
     quantised((1, 2048), 5, 2048, "uint8", 8),
+]
+WORDS = [
+    quantised((1, 48), 20, 48, kernel="words"),
+    quantised((1, 64), 33, 16, "uint8", 4, "residual", "words"),
+    quantised((3, 50), 9, 16, "uint8", 8, "residual", "words"),
+    quantised((2, 2, 72), 40, 32, "int8", 4, "swish", "words"),
+    quantised((18, 70), 17, 20, "int8", 4, kernel="words"),
+    quantised((2, 2050), 24, 2050, "int8", 4, "residual", "words"),
+    quantised((1, 3000), 5, 1500, "uint8", 8, kernel="words"),
 ]
 DOT = [
     *(

@@ -20,7 +20,7 @@ from tests._skips import REPOSITORY, needs_sanitizers, needs_tool
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, Net, VariantCase, matmul
 from tests.kernels.cases_channels import DEPTHWISE, OVER_CHANNELS
 from tests.kernels.cases_conv_channels import CHANNELS
-from tests.kernels.cases_matmul import ATTENTION, DOT, QUANTISED, VARIABLE
+from tests.kernels.cases_matmul import ATTENTION, DOT, QUANTISED, VARIABLE, WORDS
 from tests.kernels.cases_recurrent import RECURRENT
 from tests.kernels.cases_vectors import GUARDED_VECTORS, VECTORS
 from tests.kernels.cases_winograd import WINOGRAD
@@ -34,11 +34,11 @@ from tests.support.targets import NARROW, WIDE, needs_target
 Array = np.ndarray[Any, np.dtype[Any]]
 CASES = [
     *MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *DOT, *ATTENTION, *CHANNELS,
-    *WINOGRAD, *OVER_CHANNELS, *QUANTISED,
+    *WINOGRAD, *OVER_CHANNELS, *QUANTISED, *WORDS,
 ]
 EVERY = [WIDE[-1], *(pytest.param(name, marks=pytest.mark.slow) for name in (*WIDE[:-1], *NARROW))]
 GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0], WINOGRAD[3]]
-GUARDED += [QUANTISED[4], VARIABLE[2], VARIABLE[-2], DOT[3], ATTENTION[5], ATTENTION[-1], DEPTHWISE[-1]]
+GUARDED += [QUANTISED[4], WORDS[4], VARIABLE[2], VARIABLE[-2], DOT[3], ATTENTION[5], ATTENTION[-1], DEPTHWISE[-1]]
 GUARDED += [*GUARDED_VECTORS, *CHANNELS[-3:]]
 
 

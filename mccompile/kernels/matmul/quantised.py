@@ -91,6 +91,9 @@ class MatMulQuantisedGeneric(Variant):
     kernel = "matmul_quantised.generic"
     may_share = False
 
+    def takes(self, node: Node) -> bool:
+        return True
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         return computed(node, constants, 1) or super().offer(node, target, constants)
 

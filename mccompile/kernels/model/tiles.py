@@ -181,8 +181,21 @@ class Prefetching:
     early_results: bool = False
 
 
+class InChunks(Tile):
+    """A tile whose rows are taken in chunks of ``chunk``."""
+
+    chunk: int
+
+    def chunks_m(self, extent: int) -> tuple[Segment, ...]:
+        return chunks(extent, self.chunk)
+
+    def heights(self, extent: int) -> list[int]:
+        """Rows that tiles have, where rows are what comes in chunks."""
+        return list(dict.fromkeys(d.size for piece in self.chunks_m(extent) for d in self.tiles_m(piece.size)))
+
+
 @dataclass(frozen=True)
-class PackedTile(Tile, Prefetching):
+class PackedTile(InChunks, Prefetching):
     """A tile whose columns are packed weights; rows are taken in chunks of ``chunk`` along row axis ``axis``.
 
     All columns are done for a chunk before the next one: what a chunk reads is to stay in the second cache. With
@@ -194,13 +207,6 @@ class PackedTile(Tile, Prefetching):
     chunk: int
     depth: int = 0
     staged: bool = False
-
-    def chunks_m(self, extent: int) -> tuple[Segment, ...]:
-        return chunks(extent, self.chunk)
-
-    def heights(self, extent: int) -> list[int]:
-        """Rows that tiles have, where rows are what comes in chunks."""
-        return list(dict.fromkeys(d.size for piece in self.chunks_m(extent) for d in self.tiles_m(piece.size)))
 
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` columns."""

@@ -1,0 +1,185 @@
+"""Few rows by weights of bytes, or two to a byte, in words of 32 bits: each is read once, and fills a vector's lane.
+
+Worked example: one column of four weights of 8 bits, less the least of them, -2, is one word. The kernel takes its
+fields where they lie, 0x04, 0x0200, 0x010000, and at last what is above bit 24. The floats that they are multiplied
+with, 1, 2, 4 and 8, were made smaller by as much.
+
+>>> w = np.array([[2], [0], [-1], [-2]], np.int8)
+>>> hex(Words(lanes=1, width=1, bits=8, least=-2, block=4).pack(w)[0])
+'0x10204'
+>>> x = np.array([1, 2, 4, 8]) * WordTile(1, 1, 1, chunk=1, block=4, least=-2).factors(8, 1)
+>>> float(sum(x * [0x04, 0x0200, 0x010000, 0x00])) - 2 * (1 + 2 + 4 + 8)
+-18.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.ir.dims import bound
+from mccompile.ir.errors import InternalError
+from mccompile.ir.graph import Node, Value
+from mccompile.ir.kernel import Call, View
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
+from mccompile.kernels.matmul.packed import batched, pack_columns
+from mccompile.kernels.matmul.quantised import QuantisedTile
+from mccompile.kernels.model.prefetch import weights_ahead
+from mccompile.kernels.model.tiles import LONG, RUN, InChunks, Prefetching, columns, merge
+from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out, lines_broken, not_plain_f32
+from mccompile.ops.matmul_quantised import MatMulQuantised
+from mccompile.targets.target import Target
+
+MOST_ROWS = 4
+"""Rows of a tile."""
+CHUNK = 16
+"""Rows that are put aside at once: so often weights are read from far away."""
+CONVERTED = 0.5
+"""Cycles to make floats of a vector of fields (Zen 3)."""
+SHORTEST = 16
+"""Steps of a block that fill words."""
+
+
+@dataclass(frozen=True)
+class WordTile(QuantisedTile, InChunks, Prefetching):
+    """A tile of weights in words, less ``least``; rows are put aside in chunks. Scales are those of ``block`` steps:
+    of those of the operator, or of parts of them where these are long."""
+
+    chunk: int
+    block: int
+    least: int
+
+    def blocks(self, steps: int) -> int:
+        return -(-steps // self.block)
+
+    def words(self, steps: int, bits: int) -> int:
+        """Words of a column."""
+        return sum(-(-p.size * bits // 32) * ((p.stop - p.start) // p.size) for p in self.parts(steps, self.block))
+
+    def factors(self, bits: int, lanes: int) -> Array:
+        """What the steps of a word, or of a vector of ``lanes`` where it is longer, are multiplied with."""
+        fields = 32 // bits
+        word = [*(2.0 ** -(bits * f) for f in range(fields - 1)), 1.0]
+        return np.array(word * max(lanes // fields, 1), np.float32)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Weights [K, N], less ``least``, as words [N / width][words][width] of fields of ``bits``, the first in the
+    lowest; those of ``block`` rows fill whole words, with zeros behind them."""
+
+    width: int
+    lanes: int
+    bits: int
+    least: int
+    block: int
+
+    def pack(self, array: Array) -> Array:
+        fields = 32 // self.bits
+        shifts = np.arange(0, 32, self.bits, dtype=np.uint32)[:, None]
+        rows = []
+        for first in range(0, len(array), self.block):
+            part = (array[first : first + self.block].astype(np.int16) - self.least).astype(np.uint32)
+            part = np.pad(part, ((0, -len(part) % fields), (0, 0)))
+            rows.append(np.bitwise_or.reduce(part.reshape(-1, fields, part.shape[1]) << shifts, axis=1))
+        return pack_columns(np.concatenate(rows).view(np.int32), self.width, self.lanes)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Scales or zero points [B, N] of blocks of rows as those of ``parts`` of each, ``count`` in all, by blocks of
+    columns."""
+
+    width: int
+    lanes: int
+    parts: int
+    count: int
+
+    def pack(self, array: Array) -> Array:
+        return pack_columns(np.repeat(array, self.parts, axis=0)[: self.count], self.width, self.lanes)
+
+
+def part_of(block: int, steps: int) -> int:
+    """Steps whose products are added up before they are scaled: those of a block, or a part of it where it is long.
+
+    >>> part_of(32, 4096), part_of(4096, 4096), part_of(1500, 3000), part_of(1009, 2018)
+    (32, 256, 750, 1)
+    """
+    if block >= steps:
+        return steps if steps <= LONG else RUN
+    return next(d for d in range(min(block, LONG), 0, -1) if block % d == 0)
+
+
+class MatMulQuantisedWords(Variant):
+    """Tiles of few rows by vectors of columns, whose weights are fields of words."""
+
+    ops = ("matmul_quantised",)
+    kernel = "matmul_quantised.words"
+    params = WordTile
+    may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return True
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op, a = node.op, node.operands[0]
+        assert isinstance(op, MatMulQuantised)
+        assert a is not None
+        given = [i for i, v in enumerate(node.operands) if i and v is not None]
+        if reason := computed(node, constants, *given) or not_plain_f32(node, target, operands=1):
+            return reason
+        if target.lanes < 2:
+            return "there are no vectors"
+        if laid_out(node):
+            return "a layout is not row-major"
+        steps, block = a.shape[-1], part_of(op.block, a.shape[-1])
+        if block < SHORTEST:
+            return f"blocks of {block} rows do not fill words"
+        *leading, count = node.result.shape
+        rows = bound(int(np.prod(leading)))
+        tile = _tile(node, rows, block, target)
+        vectors = steps * sum(n * each for n, each in columns(count, tile.width, tile.lanes))
+        product = max(target.lanes / target.machine.multiply_adds, 0.5)
+        return Offer(self.label, vectors * (CONVERTED * -(-rows // tile.rows) + product * rows), tile)
+
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        op, tile = node.op, offer.params
+        assert isinstance(op, MatMulQuantised)
+        assert isinstance(tile, WordTile)
+        a, w, *parameters = node.operands
+        assert a is not None
+        assert w is not None
+        result = b.result(0)
+        extras = [b.read(v).broadcast(result.shape) for v in node.extras]
+        views = merge([batched(b.read(a), result), result, *extras], range(result.rank - 1))
+        if isinstance(views, str):
+            raise InternalError(views)
+        left, result, *extras = views
+        words = Words(tile.width, tile.lanes, op.bits, tile.least, tile.block)
+        parts = Repeated(tile.width, tile.lanes, -(-min(op.block, w.shape[0]) // tile.block), tile.blocks(w.shape[0]))
+        reads: list[View | None] = [left, b.packed(w, words)]
+        reads += [b.packed(v, parts) for v in parameters if v is not None]
+        room = tile.blocks(w.shape[0]) + tile.words(w.shape[0], op.bits) * 32 // op.bits
+        scratch = b.scratch(min(tile.chunk, bound(left.shape[-2])) * room + tile.lanes, F32)
+        b.call(self.kernel, reads, [result], params=tile, extras=extras, scratch=scratch)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after, reads=False)
+
+
+def _tile(node: Node, rows: int, block: int, target: Target) -> WordTile:
+    """The tile for so many rows. Sums of one row, and of four where there are many registers, are four vectors."""
+    op, w = node.op, node.operands[1]
+    assert isinstance(op, MatMulQuantised)
+    assert w is not None
+    wide = rows == 1 or target.machine.registers > 16
+    vectors = min(4 if wide else 2, -(-w.shape[1] // target.lanes))
+    least = op.least if op.bits == 4 else int(np.iinfo(w.dtype.numpy.name).min)
+    ahead = weights_ahead(w.type.count * op.bits // 32, target.machine)
+    return WordTile(min(rows, MOST_ROWS), vectors, target.lanes, min(rows, CHUNK), block, least, ahead=ahead)
+
+
+VARIANTS = (MatMulQuantisedWords(),)
