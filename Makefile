@@ -15,7 +15,7 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: budgets conformance golden replay help demo test test-fast test-slow check docs bench bench-firmware bench-products bench-planner wheel clean distclean
+.PHONY: budgets conformance golden replay help demo test test-fast test-slow check docs bench bench-decoders bench-firmware bench-products bench-planner wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make docs       write the generated tables under docs/"
 	@echo "make bench      measure the C beside onnxruntime, write docs/performance.md (BENCH=\"--rounds 5 resnet50\": options)"
 	@echo "make bench-firmware  count what MLPerf Tiny takes on emulated boards, write docs/firmware-performance.md"
+	@echo "make bench-decoders  measure tokens of decoders, write docs/decoders.md (BENCH=\"--llama PROGRAM\": beside llama.cpp)"
 	@echo "make bench-products  count what products of bytes take on vector machines, write docs/integer-products.md"
 	@echo "make bench-planner  measure the memory planner, write docs/planner.md (EFFORTS=\"0 1 2 3\" searches longer)"
 	@echo "make conformance  run the ONNX backend suite, write the table of docs/conformance.md"
@@ -86,6 +87,9 @@ bench: .venv/.stamp-dev
 
 bench-firmware: .venv/.stamp-check
 	$(BIN)/python benchmarks/firmware.py $(BENCH)
+
+bench-decoders: .venv/.stamp-check
+	PYTHONPATH=. $(BIN)/python benchmarks/decoders.py $(BENCH)
 
 bench-products: .venv/.stamp-check
 	$(BIN)/python benchmarks/products.py

@@ -5,6 +5,11 @@ Worked example: two blocks of two rows, one column; the numbers 1, 2, 3, 4 stand
 >>> w, scale = np.array([[1], [2], [3], [4]], np.int8), np.array([[0.5], [10.0]], np.float32)
 >>> MatMulQuantised(block=2).evaluate(np.ones((1, 4), np.float32), w, scale, None)[0].tolist()
 [[71.5]]
+
+Rounded, the operand 1, 0.1 is 127, 13 times 1 / 127:
+
+>>> np.rint(rounded(np.array([[1.0, 0.1]], np.float32), 2) * 127).tolist()
+[[127.0, 13.0]]
 """
 
 from __future__ import annotations
@@ -20,12 +25,30 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import F32, I8, U8, TensorType
 
+MOST = 127
+"""The largest whole number that an operand is rounded to."""
+LEAST_ROUNDED = 1e-36
+"""Operands of a block up to this are taken for zero: ``MOST`` divided by less would leave the range of f32."""
+
+
+def rounded(a: Array, block: int) -> Array:
+    """``a`` with each ``block`` of elements on its last axis rounded to whole numbers, ties to even, times a 127th of
+    the largest magnitude of the block: as onnxruntime does where it may (``accuracy_level`` 4)."""
+    k = a.shape[-1]
+    whole = np.pad(a.astype(np.float32), [(0, 0)] * (a.ndim - 1) + [(0, -k % block)])
+    parts = whole.reshape(*a.shape[:-1], -1, block)
+    most = np.abs(parts).max(-1, keepdims=True)
+    inverse = np.divide(np.float32(MOST), most, out=np.zeros_like(most), where=most > np.float32(LEAST_ROUNDED))
+    near = np.clip(np.rint(parts * inverse), -MOST, MOST) * (most / np.float32(MOST))
+    return np.asarray(near.reshape(whole.shape)[..., :k], np.float32)
+
 
 @dataclass(frozen=True)
 class MatMulQuantised(Op):
     """Operands a[..., M, K], integers w[K, N], scale[B, N] and perhaps zero[B, N] of the integers' type; result
     [..., M, N], of a times (w - zero) * scale. Row k of w has scale and zero k // ``block``; without the operand, all
-    zeros are the attribute. With ``bits`` 4 the elements of w are 16 neighbours at most, from ``least`` on.
+    zeros are the attribute. With ``bits`` 4 the elements of w are 16 neighbours at most, from ``least`` on. Where it
+    ``rounds``, a is what `rounded` makes of it: products are those of whole numbers of 8 bits.
     """
 
     name = "matmul_quantised"
@@ -35,10 +58,11 @@ class MatMulQuantised(Op):
     zero: int = 0
     bits: int = 8
     least: int = 0
+    rounds: bool = False
 
     @property
     def multilinear(self) -> tuple[int, ...]:
-        return (0,)
+        return () if self.rounds else (0,)
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         """Loops: leading axes, row, column; then the axis summed over."""
@@ -72,7 +96,7 @@ class MatMulQuantised(Op):
         zero = np.full(scale.shape, self.zero) if arrays[3] is None else np.asarray(arrays[3])
         rows = np.arange(w.shape[0]) // self.block
         real = (w.astype(np.int32) - zero.astype(np.int32)[rows]).astype(np.float32) * scale[rows]
-        return (np.matmul(a, real),)
+        return (np.matmul(rounded(a, self.block) if self.rounds else a, real),)
 
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         a = types[0]

@@ -3,16 +3,20 @@
     DynamicQuantizeMatMul(a, b, b_scale, b_zero, bias)
         is  q, s, z = DynamicQuantizeLinear(a);  Cast(MatMulInteger(q, b, z, b_zero)) * (s * b_scale) + bias
 
-Weights of few bits (MatMulNBits) are unpacked to one byte each and stay integers until passes decide.
+Weights of few bits (MatMulNBits) are unpacked to one byte each and stay integers until passes decide. At
+``accuracy_level`` 4 operands are rounded to bytes as well, by blocks.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from mccompile.ir import expr as ex
+from mccompile.ir.types import F32
 from mccompile.onnxio import OnnxNode
 from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
+from mccompile.ops.matmul_quantised import MatMulQuantised
 from mccompile.ops.quantize import draw_scale
 from mccompile.ops.quantized import Quantised
 from mccompile.ops.registry import FrontEnd
@@ -115,6 +119,8 @@ def _matmul_nbits(n: Import) -> None:
     whole = unpack_bits(stored.reshape(columns, -1), bits, blocks * block)[:, :depth].T - middle
     turned = np.ascontiguousarray(scales.reshape(columns, blocks).T)
     zeros = _zeros(n, bits, columns, blocks, middle)
+    if bits >= 4 and n.attr("accuracy_level", 0) == BYTES and _rounds(n, whole, turned, zeros):
+        return
     e = Contrib(n)
     left, order, groups = e.name(0), *_rows(n, depth, blocks)
     if order is not None:
@@ -132,6 +138,30 @@ def _matmul_nbits(n: Import) -> None:
     else:
         e.last("MatMul", [left, real], out)
     e.finish()
+
+
+BYTES = 4
+"""The ``accuracy_level`` at which operands may be rounded to 8 bits. onnxruntime takes no notice of it for 2 bits."""
+
+
+def _rounds(n: Import, whole: np.ndarray, scales: np.ndarray, zeros: np.ndarray) -> bool:
+    """Let the node be a product whose operand is rounded to 8 bits by blocks; False where onnxruntime multiplies
+    floats: by f16, zero points that are no whole numbers, and weights in another order."""
+    a = n.input(0)
+    if a.dtype != F32 or len(a.shape) < 2 or n.optional(4) is not None or zeros.dtype != np.int8:
+        return False
+    block, same = n.attr("block_size", 0), bool((zeros == zeros[0, 0]).all())
+    few = n.attr("bits", 4) == 4 and len(whole) % 2 == 0
+    weights = n.constant("weights", np.ascontiguousarray(whole.astype(np.int8)))
+    op = MatMulQuantised(block, int(zeros[0, 0]) if same else 0, 4 if few else 8, -8 if few else 0, rounds=True)
+    parameters = [n.constant("scales", scales.astype(np.float32)), None if same else n.constant("zeros", zeros)]
+    operands = [a, weights, *parameters]
+    if n.optional(5) is None:
+        n.emit(op, operands)
+    else:
+        sums = n.inner(op, operands, "product")
+        n.bind(0, n.map(ex.apply("add", ex.var(0, F32), ex.var(1, F32)), [sums, n.input(5)], "sum"))
+    return True
 
 
 def _rows(n: Import, depth: int, blocks: int) -> tuple[np.ndarray | None, np.ndarray]:
@@ -257,7 +287,7 @@ def _sample_nbits(d: Draw) -> Case:
     if bits == 4 and (zeros is None or zeros.dtype == np.float32) and d.bool():
         order = (np.arange(k, dtype=np.int32) // block)[:: d.choice([1, -1])]
     bias = d.array((n,)) if d.bool() else None
-    attrs = {"K": k, "N": n, "bits": bits, "block_size": block}
+    attrs = {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": d.choice([0, 4])}
     return Case([d.array((m, k)), w, scales, zeros, order, bias], attrs, frozenset(range(1, 6)))
 
 
@@ -278,7 +308,7 @@ FRONT_ENDS: tuple[FrontEnd, ...] = (
     FrontEnd("DynamicQuantizeLinear", _dynamic_quantize, _sample_dynamic, {"f32": 2e-7}),
     FrontEnd("DynamicQuantizeMatMul", _dynamic_matmul, _sample_dynamic_matmul, {"f32": 2e-6}, CONTRIB),
     FrontEnd("MatMulIntegerToFloat", _integer_to_float, _sample_to_float, {"f32": 2e-6}, CONTRIB),
-    FrontEnd("MatMulNBits", _matmul_nbits, _sample_nbits, {"f32": 3e-6}, CONTRIB, ("accuracy_level",)),
+    FrontEnd("MatMulNBits", _matmul_nbits, _sample_nbits, {"f32": 3e-6}, CONTRIB),
     FrontEnd("QLinearReduceMean", _reduce_mean, None, {}, CONTRIB),
     FrontEnd("DynamicQuantizeLSTM", _lstm, _sample_lstm, {"f32": 3e-2}, CONTRIB),
 )

@@ -64,6 +64,26 @@ def quantised(
     return VariantCase(name, f"matmul_quantised.{kernel}", build)
 
 
+def rounded(
+    shape: Sequence[int], columns: int, block: int, bits: int, zeros: bool = False, tail: str = "plain"
+) -> VariantCase:
+    """A product of [..., M, K] by weights of ``bits``, with the operand rounded to bytes by blocks, too."""
+
+    def build(n: Net) -> Sequence[str]:
+        k, blocks = shape[-1], -(-shape[-1] // block)
+        weights = n.rng.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8)
+        scales = n.rng.uniform(0.5, 1, columns * blocks).astype(np.float32) / 2**bits
+        given = [n.input(*shape), n.constant(weights), n.constant(scales)]
+        if zeros:
+            given.append(n.constant(n.rng.integers(0, 256, columns * -(-blocks * bits // 8)).astype(np.uint8)))
+        sizes = {"K": k, "N": columns, "bits": bits, "block_size": block}
+        y = n("MatMulNBits", *given, domain="com.microsoft", accuracy_level=4, **sizes)
+        return [TAILS[tail](n, y, (*shape[:-1], columns))]
+
+    name = f"rounded {list(shape)} {columns} {block} {bits} {zeros} {tail}"
+    return VariantCase(name, "matmul_quantised.words", build)
+
+
 QUANTISED = [
     quantised((1, 48), 20, 48),
     quantised((1, 64), 33, 16, "uint8", 4, "residual"),
@@ -82,6 +102,10 @@ WORDS = [
     quantised((18, 70), 17, 20, "int8", 4, kernel="words"),
     quantised((2, 2050), 24, 2050, "int8", 4, "residual", "words"),
     quantised((1, 3000), 5, 1500, "uint8", 8, kernel="words"),
+    rounded((1, 128), 37, 32, 4, tail="residual"),
+    rounded((7, 72), 9, 16, 4, zeros=True),
+    rounded((2, 76), 20, 32, 8, zeros=True, tail="swish"),
+    rounded((3, 280), 70, 256, 4, zeros=True),
 ]
 DOT = [
     *(

@@ -45,8 +45,11 @@ def _compiled(path: Path, folder: Path, sizes: Sizes, target: str, **dims: str) 
 @pytest.mark.parametrize("target", ["generic", "native"])
 @pytest.mark.parametrize(
     ("make", "sizes", "heads"),
-    [(standard, SMALL, 4), (grouped, GROUPED, 2), (lambda s: grouped(s, 4), GROUPED, 2)],
-    ids=["standard", "grouped", "4-bits"],
+    [
+        (standard, SMALL, 4), (grouped, GROUPED, 2), (lambda s: grouped(s, 4), GROUPED, 2),
+        (lambda s: grouped(s, 8, 4), GROUPED, 2), (lambda s: grouped(s, 4, 4), GROUPED, 2),
+    ],
+    ids=["standard", "grouped", "4-bits", "8-bits-rounded", "4-bits-rounded"],
 )
 def test_token_by_token(
     make: Callable[[Sizes], onnx.ModelProto], sizes: Sizes, heads: int, target: str, tmp_path: Path

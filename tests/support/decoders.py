@@ -29,6 +29,11 @@ class Sizes:
     def head(self) -> int:
         return self.width // self.heads
 
+    @property
+    def shared(self) -> int:
+        """Heads of keys and values, where two heads share them."""
+        return max(self.heads // 2, 1)
+
 
 BLOCK = 32
 """Weights that share a scale."""
@@ -58,11 +63,12 @@ def standard(sizes: Sizes, tokens: int | str = 1) -> onnx.ModelProto:
     return m.finished(["logits", *state(sizes)])
 
 
-def grouped(sizes: Sizes, bits: int = 0) -> onnx.ModelProto:
+def grouped(sizes: Sizes, bits: int = 0, level: int = 0) -> onnx.ModelProto:
     """Of onnxruntime's operators: GroupQueryAttention with rotary positions, in which two heads share keys and
-    values, and weights of so many bits in blocks, each with a scale (MatMulNBits); 0: floats."""
-    m = _Decoder(sizes, bits)
-    m.shared = max(sizes.heads // 2, 1)
+    values, and weights of so many bits in blocks, each with a scale (MatMulNBits, of an accuracy ``level``); 0:
+    floats."""
+    m = _Decoder(sizes, bits, level)
+    m.shared = sizes.shared
     ids = m.input("ids", [1, 1], TensorProto.INT64)
     pasts = [[m.input(f"past.{i}.{kind}", [1, m.shared, "past", sizes.head]) for kind in ("key", "value")]
              for i in range(sizes.layers)]  # fmt: skip
@@ -82,9 +88,9 @@ def grouped(sizes: Sizes, bits: int = 0) -> onnx.ModelProto:
 class _Decoder(Maker):
     shared = 0
 
-    def __init__(self, sizes: Sizes, bits: int = 0) -> None:
+    def __init__(self, sizes: Sizes, bits: int = 0, level: int = 0) -> None:
         super().__init__(opset=18)
-        self.sizes, self.bits = sizes, bits
+        self.sizes, self.bits, self.level = sizes, bits, level
 
     def dense(self, x: str, rows: int, columns: int, output: str = "") -> str:
         if self.bits:
@@ -100,7 +106,7 @@ class _Decoder(Maker):
         step = rows**-0.5 / 2 ** (self.bits - 2)
         scales = self.const(self.random.uniform(0.5 * step, step, columns * blocks).astype(np.float32))
         return self.node("MatMulNBits", [x, weights, scales], output, domain="com.microsoft", K=rows, N=columns,
-                         bits=self.bits, block_size=BLOCK)  # fmt: skip
+                         bits=self.bits, block_size=BLOCK, accuracy_level=self.level)  # fmt: skip
 
     def normal(self, x: str) -> str:
         return self.node("LayerNormalization", [x, *self.scales()], axis=-1)

@@ -20,6 +20,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
 from mccompile.kernels.matmul.packed import batched, pack_columns
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, Tile, merge, segments
@@ -103,7 +104,8 @@ class MatMulQuantisedGeneric(Variant):
         assert isinstance(op, MatMulQuantised)
         w = node.operands[1]
         assert w is not None
-        b.call(self.kernel, [a, b.packed(w, Columns(op.bits, op.least)), *others], [result])
+        row = b.scratch(a.shape[-1], F32) if op.rounds else None
+        b.call(self.kernel, [a, b.packed(w, Columns(op.bits, op.least)), *others], [result], scratch=row)
 
 
 class MatMulQuantisedPacked(Tiled):
@@ -120,6 +122,9 @@ class MatMulQuantisedPacked(Tiled):
             return reason
         if laid_out(node):
             return "a layout is not row-major"
+        assert isinstance(node.op, MatMulQuantised)
+        if node.op.rounds:
+            return "the operand is to be rounded"
         return self.offer_of(node, target)
 
     def cycles(self, node: Node, tiles: float, target: Target) -> float:

@@ -24,7 +24,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32
+from mccompile.ir.types import F32, I32, DType
 from mccompile.kernels.matmul.packed import batched, pack_columns
 from mccompile.kernels.matmul.quantised import QuantisedTile
 from mccompile.kernels.model.prefetch import weights_ahead
@@ -45,12 +45,17 @@ SHORTEST = 16
 
 @dataclass(frozen=True)
 class WordTile(QuantisedTile, InChunks, Prefetching):
-    """A tile of weights in words, less ``least``; rows are put aside in chunks. Scales are those of ``block`` steps:
-    of those of the operator, or of parts of them where these are long."""
+    """A tile of weights in words, less ``least``; rows are put aside in chunks.
+
+    Scales are those of ``block`` steps: of those of the operator, or of parts of them where these are long. Rows
+    that are rounded are put aside as bytes where there is a product of four by four, ``dot``, that weights of 4 bits
+    cannot leave the range of.
+    """
 
     chunk: int
     block: int
     least: int
+    dot: str = ""
 
     def blocks(self, steps: int) -> int:
         return -(-steps // self.block)
@@ -58,6 +63,16 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
     def words(self, steps: int, bits: int) -> int:
         """Words of a column."""
         return sum(-(-p.size * bits // 32) * ((p.stop - p.start) // p.size) for p in self.parts(steps, self.block))
+
+    @property
+    def summed(self) -> DType:
+        """What products are added up in."""
+        return I32 if self.dot else F32
+
+    def room(self, steps: int, bits: int) -> int:
+        """Floats that a row takes aside: the sums of blocks, and steps; or bytes and the scales of blocks."""
+        fields = self.words(steps, bits) * 32 // bits
+        return 2 * self.blocks(steps) + fields // 4 if self.dot else self.blocks(steps) + fields
 
     def factors(self, bits: int, lanes: int) -> Array:
         """What the steps of a word, or of a vector of ``lanes`` where it is longer, are multiplied with."""
@@ -68,23 +83,29 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
 
 @dataclass(frozen=True)
 class Words:
-    """Weights [K, N], less ``least``, as words [N / width][words][width] of fields of ``bits``, the first in the
-    lowest; those of ``block`` rows fill whole words, with zeros behind them."""
+    """Weights [K, N], less ``least``, as words [N / width][words][width] of fields of ``bits``, the first lowest.
+
+    Those of ``block`` rows fill whole words, with zeros behind them. As ``bytes`` the first four of eight are the
+    lower halves of the bytes of a word.
+    """
 
     width: int
     lanes: int
     bits: int
     least: int
     block: int
+    bytes: bool = False
 
     def pack(self, array: Array) -> Array:
         fields = 32 // self.bits
-        shifts = np.arange(0, 32, self.bits, dtype=np.uint32)[:, None]
+        shifts = np.arange(0, 32, self.bits, dtype=np.uint32)
+        if self.bytes:
+            shifts = np.concatenate([shifts[0::2], shifts[1::2]])
         rows = []
         for first in range(0, len(array), self.block):
             part = (array[first : first + self.block].astype(np.int16) - self.least).astype(np.uint32)
             part = np.pad(part, ((0, -len(part) % fields), (0, 0)))
-            rows.append(np.bitwise_or.reduce(part.reshape(-1, fields, part.shape[1]) << shifts, axis=1))
+            rows.append(np.bitwise_or.reduce(part.reshape(-1, fields, part.shape[1]) << shifts[:, None], axis=1))
         return pack_columns(np.concatenate(rows).view(np.int32), self.width, self.lanes)
 
 
@@ -138,6 +159,8 @@ class MatMulQuantisedWords(Variant):
         steps, block = a.shape[-1], part_of(op.block, a.shape[-1])
         if block < SHORTEST:
             return f"blocks of {block} rows do not fill words"
+        if op.rounds and block < min(op.block, steps):
+            return "blocks that are rounded are long"
         *leading, count = node.result.shape
         rows = bound(int(np.prod(leading)))
         tile = _tile(node, rows, block, target)
@@ -158,13 +181,12 @@ class MatMulQuantisedWords(Variant):
         if isinstance(views, str):
             raise InternalError(views)
         left, result, *extras = views
-        words = Words(tile.width, tile.lanes, op.bits, tile.least, tile.block)
+        words = Words(tile.width, tile.lanes, op.bits, tile.least, tile.block, bool(tile.dot))
         parts = Repeated(tile.width, tile.lanes, -(-min(op.block, w.shape[0]) // tile.block), tile.blocks(w.shape[0]))
         reads: list[View | None] = [left, b.packed(w, words)]
         reads += [b.packed(v, parts) for v in parameters if v is not None]
-        room = tile.blocks(w.shape[0]) + tile.words(w.shape[0], op.bits) * 32 // op.bits
-        scratch = b.scratch(min(tile.chunk, bound(left.shape[-2])) * room + tile.lanes, F32)
-        b.call(self.kernel, reads, [result], params=tile, extras=extras, scratch=scratch)
+        room = min(tile.chunk, bound(left.shape[-2])) * tile.room(w.shape[0], op.bits) + tile.lanes
+        b.call(self.kernel, reads, [result], params=tile, extras=extras, scratch=b.scratch(room, F32))
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
@@ -179,7 +201,16 @@ def _tile(node: Node, rows: int, block: int, target: Target) -> WordTile:
     vectors = min(4 if wide else 2, -(-w.shape[1] // target.lanes))
     least = op.least if op.bits == 4 else int(np.iinfo(w.dtype.numpy.name).min)
     ahead = weights_ahead(w.type.count * op.bits // 32, target.machine)
-    return WordTile(min(rows, MOST_ROWS), vectors, target.lanes, min(rows, CHUNK), block, least, ahead=ahead)
+    dot = _dot(target) if op.rounds and op.bits == 4 else ""
+    return WordTile(min(rows, MOST_ROWS), vectors, target.lanes, min(rows, CHUNK), block, least, dot, ahead=ahead)
+
+
+def _dot(target: Target) -> str:
+    """The product of four bytes by four, the first ones without sign and below 16."""
+    for capability, name in (("VNNI", "vnni"), ("PAIRS", "maddubs"), ("DOTPROD", "sdot")):
+        if target.can(capability):
+            return name
+    return ""
 
 
 VARIANTS = (MatMulQuantisedWords(),)
