@@ -7,18 +7,19 @@ outside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from mccompile.importer.branch import Captures
+from mccompile.importer.counters import Counter, Counting
 from mccompile.importer.sequences import Known, require_tensor
-from mccompile.ir.dims import Dim, bound, identifier, symbols
+from mccompile.ir.dims import Dim, bound, identifier, minimum, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
-from mccompile.ir.types import I32, TensorType
+from mccompile.ir.types import DTYPES, I32, TensorType
 from mccompile.onnxio import OnnxGraph
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
@@ -48,7 +49,8 @@ class Course:
     """A Loop or a Scan by what its body is given and gives: names of the body's inputs and outputs, outer values.
 
     ``trips`` is the number of turns, or the most there can be; None if nothing says it. ``number`` and ``condition``
-    are the body's inputs of Loop, ``next`` its output that says whether there is another turn.
+    are the body's inputs of Loop, ``next`` its output that says whether there is another turn. ``counters`` are the
+    carried values that count the turns, by their names in the body.
     """
 
     body: OnnxGraph
@@ -63,6 +65,7 @@ class Course:
     rows: tuple[str, ...] = ()
     axes: tuple[int, ...] = ()
     backwards: tuple[bool, ...] = ()
+    counters: Mapping[str, Counter] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,35 @@ def of_loop(w: Walker, n: Import, body: OnnxGraph, carried: Sequence[Known]) -> 
     if first is not None and n.is_const(1):
         first = None if n.const(1, "condition").reshape(-1)[0] else first
     rows = tuple(given[len(names) :])
-    return Course(
+    return _counted(w, Course(
         body, trips, count, first, number, condition, going,
         tuple(zip(names, carried, given, strict=False)), (), rows, (0,) * len(rows), (False,) * len(rows),
-    )  # fmt: skip
+    ))  # fmt: skip
+
+
+def _counted(w: Walker, course: Course) -> Course:
+    """A Loop with the number of its turns, where what it carries counts them and nothing else ends it."""
+
+    def number(known: Known) -> int | None:
+        if not isinstance(known, Value) or known.type.count != 1:
+            return None
+        if known in w.varying:
+            return cast(int, w.varying[known].reshape(-1)[0])
+        whole = known in w.graph.constants and known.dtype.kind in "iu"
+        return int(w.graph.array(known).reshape(-1)[0]) if whole else None
+
+    counting = Counting(course.body, w.values, number)
+    counters = counting.counters(course.carried)
+    if course.going is not None or course.count is not None:
+        return course
+    ends = counting.turns(course.next, counters)
+    trips = course.trips
+    if ends is not None:
+        trips = ends if trips is None or bound(trips) > MAX_TURNS else minimum(ends, trips)
+        return replace(course, trips=trips, next="", counters=counters)
+    same = {node.outputs[0]: node.inputs[0] for node in course.body.nodes if node.op_type == "Identity"}
+    endless = _gives_back(same, course.condition, course.next)
+    return replace(course, counters=counters) if endless and trips is not None and trips <= MAX_TURNS else course
 
 
 def of_scan(
@@ -123,8 +151,11 @@ class _Keeper:
         self.n = n
         self.course = course
         same = {node.outputs[0]: node.inputs[0] for node in course.body.nodes if node.op_type == "Identity"}
-        changing = [c for c in course.carried if not _gives_back(same, c[0], c[2])]
-        self.invariant = {name: known for name, known, _ in course.carried if name not in {c[0] for c in changing}}
+        counted = {} if course.trips is None or w.stated.bounds.get(n.node.name) is not None else course.counters
+        self.counters = {name: (known, counted[name]) for name, known, _ in course.carried if name in counted}
+        changing = [c for c in course.carried if c[0] not in counted and not _gives_back(same, c[0], c[2])]
+        other = {c[0] for c in changing} | set(counted)
+        self.invariant = {name: known for name, known, _ in course.carried if name not in other}
         decide = w.inputs_behind([v for v in (course.count, course.going) if v is not None])
         if any(isinstance(v, tuple) for _, v, _ in changing):
             raise n.error("sequences are not carried from turn to turn of a loop that the run decides on", decide)
@@ -191,6 +222,11 @@ class _Keeper:
             graph.inputs.append(own)
         for name, known in self.invariant.items():
             names[name] = names.own(known)
+        for name, (known, counter) in self.counters.items():
+            now = counter.start + self.this_turn * counter.step
+            names[name] = own = _number(graph, now, name, require_tensor(self.n.node, "a counter", known))
+            if own not in graph.constants:
+                self.w.varying[own] = np.array([now], object).reshape(own.shape)
         if course.number:
             names[course.number] = number = _number(graph, self.this_turn, course.number)
             if number not in graph.constants:
@@ -230,6 +266,11 @@ class _Keeper:
         if decided:
             n.count(extent, made[-1])
         changed: dict[str, Known] = dict(zip((name for name, _, _ in self.carried), made, strict=False))
+        for name, (known, counter) in self.counters.items():
+            end, like = counter.start + self.trips * counter.step, require_tensor(n.node, "a counter", known)
+            changed[name] = last = _number(n.graph, end, f"{n.node.name}.{name}", like)
+            if isinstance(end, Dim):
+                self.w.varying[last] = np.array([end], object).reshape(last.shape)
         carried = [changed.get(name, known) for name, known, _ in course.carried]
         stacked = [self._turned(v, a) if back else v for v, a, back in zip(made[many:], axes, turned, strict=False)]
         return [*carried, *stacked]
@@ -253,7 +294,8 @@ class _Keeper:
         named = [f"{base}.unused{i}" for i in range(len(course.carried) + len(course.rows))]
         for i, name in enumerate(outputs):
             named[i] = name or named[i]
-        kept = [o for o, (name, _, _) in zip(named, course.carried, strict=False) if name not in self.invariant]
+        gone = {*self.invariant, *self.counters}
+        kept = [o for o, (name, _, _) in zip(named, course.carried, strict=False) if name not in gone]
         return [*kept, *named[len(course.carried) :], f"{base}.turns"]
 
 
@@ -264,9 +306,10 @@ def _gives_back(same: dict[str, str], given: str, made: str) -> bool:
     return made == given
 
 
-def _number(graph: Graph, number: int, name: str) -> Value:
-    """A number of the turn as a tensor."""
+def _number(graph: Graph, number: int, name: str, like: Value | None = None) -> Value:
+    """A number of the turn as a tensor: an i64, or one ``like`` another."""
+    shape, to = ((), "i64") if like is None else (like.shape, like.dtype.name)
     if not isinstance(number, Dim):
-        return graph.constant(name, np.array(number, np.int64))
-    (made,) = graph.emit(Extents((number,), ()), [], [name])
+        return graph.constant(name, np.full(shape, number, DTYPES[to].numpy))
+    (made,) = graph.emit(Extents((number,), shape, to), [], [name])
     return made
