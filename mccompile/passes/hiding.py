@@ -20,6 +20,7 @@ TAKES_EXTENTS = frozenset({
     "canonicalize", "choose-layouts", "eliminate-common-subexpressions", "eliminate-dead-code", "fold-affine",
     "fold-affine-before", "fold-constants", "fuse-groups", "fuse-prologues", "inline-scalars",
     "keep-quantised-weights", "recognize-activations", "recognize-attention", "recognize-normalization",
+    "recognize-recurrent",
     "recognize-softmax", "simplify-movement", "widen-f16",
 })  # fmt: skip
 """The passes that see every node."""

@@ -11,7 +11,9 @@ _FUSE = (
     "recognize-activations", "enlarge-windows", "fuse-siblings", "compose-movement", "nest-concats",
     "narrow-integers",
 )  # fmt: skip
-_RECOGNIZE = ("simplify-movement", "fold-space-to-depth", "recognize-normalization", "recognize-softmax")
+_RECOGNIZE = (
+    "simplify-movement", "recognize-recurrent", "fold-space-to-depth", "recognize-normalization", "recognize-softmax",
+)  # fmt: skip
 _INTEGERS = (
     "sink-dequantise", "raise-quantise", "sink-dequantise", "fold-constants", "integer-products", "integer-sums",
     "integer-softmax", "start-sums", "eliminate-dead-code",

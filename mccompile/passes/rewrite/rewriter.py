@@ -88,10 +88,14 @@ class Rewriter:
     def insert(self, before: Node, op: Op, operands: Sequence[Value | None], name: str) -> Value:
         """The result of a new node that stands before another one, with its origins; `nodes` does not show it."""
         node = Node(op, list(operands), [], origins=before.origins)
-        node.results = [self.graph.value(name, t) for t in node.infer()]
+        return self.insert_node(before, node, [name])[0]
+
+    def insert_node(self, before: Node, node: Node, names: Sequence[str]) -> list[Value]:
+        """`insert` for a node with all its parts; its results get their types by its rule."""
+        node.results = [self.graph.value(name, t) for name, t in zip(names, node.infer(), strict=True)]
         self._before.setdefault(before, []).append(node)
         self._enter(node)
-        return node.result
+        return node.results
 
     def insert_after(self, after: Node, node: Node) -> None:
         """Add a node behind another one; nothing else makes its results (any more)."""
