@@ -41,6 +41,7 @@ def compile(
     input_formats: Mapping[str, str] | None = None,
     requant: str = "exact",
     state: Mapping[str, str] | None = None,
+    random: str = "refuse",
     string_bytes: int = 64,
     tune: bool = False,
     tuning: str | Path | None = None,
@@ -62,6 +63,8 @@ def compile(
             when it is compiled.
         state: outputs that are kept as inputs of the next run, output -> input: neither is an input or output of the
             network then.
+        random: what becomes of operators that draw random numbers: ``refuse``, an error; or ``input``: their draws
+            become further inputs, which the caller fills.
         string_bytes: bytes of UTF-8 that an element of an input may take, where inputs are text.
         keep_inputs: do not reuse the memory of inputs, so that ``run`` may be repeated on them.
         io: where inputs and outputs are: in the ``arena``, or in buffers of the ``caller``, who says where when it
@@ -103,6 +106,7 @@ def compile(
         split_kernels=split_kernels, constants=constants or {}, bounds=bounds or {}, max_blob_growth=max_blob_growth,
         plan_effort=plan_effort, stream_rows=stream_rows, stepwise=stepwise, io=io,
         input_formats=input_formats or {}, requant=requant, state=state or {}, string_bytes=string_bytes,
+        random=random,
     )  # fmt: skip
     if tune or tuning is not None:
         from mccompile.tune.tune import apply

@@ -16,6 +16,7 @@ from mccompile.codegen.model import ModelFacts, model_facts
 from mccompile.codegen.names import model_name
 from mccompile.importer.choices import listed, together
 from mccompile.importer.convert import convert
+from mccompile.importer.draws import Draws
 from mccompile.importer.prepare import Prepared, prepare
 from mccompile.interface.interface import make_interface
 from mccompile.ir import files as ir_files
@@ -117,6 +118,7 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
         notes=notes,
         onnx_nodes=len(model.graph.nodes),
         interface=replace(interface, legends=prepared.legends, halves=_halves(prepared)),
+        draws=tuple(prepared.draws.made),
     )
 
 
@@ -127,6 +129,7 @@ def _converted(
     that other graphs of the program find out when they run."""
     shapes = {k: list(v) for k, v in options.input_shapes.items()}
     prepared = prepare(model, dict(dims), shapes, options.constants)
+    prepared = replace(prepared, draws=Draws(options.random == "input"))
     graph = convert(prepared, name, options.bounds, options.string_bytes, taken)
     return graph, prepared
 

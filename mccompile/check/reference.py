@@ -19,7 +19,16 @@ from mccompile.ir.dims import symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ir.types import TensorType
-from mccompile.onnxio import OnnxModel, evaluate_model, extract_with_outputs, jitter_weights, read_model, widened
+from mccompile.onnxio import (
+    Draw,
+    OnnxModel,
+    evaluate_model,
+    extract_with_outputs,
+    jitter_weights,
+    read_model,
+    widened,
+    with_draws,
+)
 from mccompile.search.state import Compilation
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -128,7 +137,7 @@ def judge_of(path: Path, c: Compilation, inner: Sequence[str] = ()) -> Judge:
     ``inner`` are values computed in the model's main graph that are wanted as well.
     """
     o, outputs = c.options, {v.name: v.type for v in c.graph.outputs}
-    judge = open_judge(path, list(outputs), inner, o.dims, o.input_shapes, o.constants)
+    judge = open_judge(path, list(outputs), inner, o.dims, o.input_shapes, o.constants, c.draws)
     return Translated(judge, c.interface, outputs) if c.interface.changed else judge
 
 
@@ -139,6 +148,7 @@ def open_judge(
     dims: Mapping[str, int | str] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     constants: Mapping[str, Fixed] | None = None,
+    draws: Sequence[Draw] = (),
 ) -> OnnxRuntime | OnnxReference:
     """onnxruntime if it is installed and knows the model, else onnx.reference.
 
@@ -149,6 +159,7 @@ def open_judge(
             form are left out where onnx.reference judges.
         dims, input_shapes: how symbolic dims were bound.
         constants: the values of inputs that were fixed when the model was compiled.
+        draws: the inputs that random numbers became.
     """
     names = tuple(dict.fromkeys([*outputs, *inner]))
     why = "onnxruntime is not installed"
@@ -158,6 +169,7 @@ def open_judge(
         pass
     else:
         asked = extract_with_outputs(path, [n for n in inner if n not in outputs])
+        asked = with_draws(asked, draws) if draws else asked
         wide = widened(asked, "bf16")
         data = exact_products(onnxruntime, asked if wide is None else wide)
         try:
@@ -172,6 +184,8 @@ def open_judge(
             halves = frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16")
             legends = as_tensors(graph)[1]
             return OnnxRuntime(engine, names, plain, _others(onnxruntime, data), fixed, notes, legends, halves)
+    if draws:
+        raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")
     model = prepare(read_model(path), dims, input_shapes, constants).model
     known = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
     return OnnxReference(f"onnx.reference ({why})", tuple(n for n in names if n in known), model)
@@ -249,6 +263,9 @@ def drawn_inputs(c: Compilation, seed: int) -> dict[str, Array]:
     types = {v.name: v.type.at(extents) for v in c.graph.fed}
     inputs = random_inputs(types, seed)
     rng = np.random.default_rng([seed, 1])
+    for draw in c.draws:
+        if draw.kind == "uniform":
+            inputs[draw.name] = np.random.default_rng([seed, 2]).random(types[draw.name].shape, np.float32)
     for name, t in types.items():
         if c.interface.changes(name):
             info = np.iinfo(t.dtype.numpy.name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mccompile.search.options import REQUANT, STREAMING, Declared, declared
+from mccompile.search.options import RANDOM, REQUANT, STREAMING, Declared, declared
 
 if TYPE_CHECKING:
     from mccompile.driver import Options
@@ -177,6 +177,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "effort": {"type": click.IntRange(0, 3)},
     "factor": {"type": Factor(min=0)},
     "io": {},
+    "random": {"type": click.Choice(list(RANDOM))},
     "requant": {"type": click.Choice(list(REQUANT))},
     "formats": {"type": FormatOf(), "multiple": True, "callback": _plain},
     "streaming": {"type": click.Choice(list(STREAMING))},

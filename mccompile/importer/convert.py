@@ -12,6 +12,7 @@ import numpy as np
 from mccompile.importer import control, sequences
 from mccompile.importer.arguments import read_arguments
 from mccompile.importer.branch import Begin, Captures, emit_if, refused
+from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, computed, written
@@ -30,6 +31,7 @@ from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import BOOL, DTYPES, I64, DType, TensorType
 from mccompile.onnxio import (
+    DRAWING,
     OnnxGraph,
     OnnxNode,
     OnnxValue,
@@ -71,6 +73,7 @@ class _Converter:
     varying: dict[Value, Numbers] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     stated: Stated = field(default_factory=Stated)
+    draws: Draws = field(default_factory=Draws)
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
@@ -162,7 +165,7 @@ class _Converter:
         inner = Graph(f"{n.node.name}.{kind}")
         names = Captures(inner, self.values, self.graph, self.varying)
         walker = _Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
-        walker.notes, walker.stated = self.notes, self.stated
+        walker.notes, walker.stated, walker.draws = self.notes, self.stated, self.draws
         begin(inner, names)
         walker.define_constants(body)
         walker.run(body.nodes, depth)
@@ -181,6 +184,7 @@ class _Converter:
         """A node that reads what could not be converted; it is an error of its own only if nothing knows it."""
         self.poisoned.update(o for o in node.outputs if o)
         ours = sequences.takes_sequences(node, [None]) or (not node.domain and node.op_type in control.OPERATORS)
+        ours = ours or (self.draws.wanted and not node.domain and node.op_type in DRAWING)
         if not (ours or (node.domain, node.op_type) in front_ends() or _is_expandable(node)):
             self.errors.append(unsupported(node))
 
@@ -207,6 +211,10 @@ class _Converter:
             return
         if read_arguments(self, self._view(node, inputs), depth):
             return
+        drawn = draw(self.draws, self.values, self._view(node, inputs))
+        if drawn is not None:
+            self.run(drawn, depth + 1)
+            return
         if has_kernel:
             self._convert(node, inputs, depth)
             return
@@ -226,7 +234,7 @@ class _Converter:
         if first is not None and found is None:
             if not any(v in self.varying for v in inputs):
                 return False
-            known = [self._numbers(v) for v in inputs]
+            known = [self.numbers(v) for v in inputs]
             if any(k is None and v is not None for k, v in zip(known, inputs, strict=True)):
                 return False
             found = computed(node, known, first.dtype.is_float)
@@ -245,7 +253,7 @@ class _Converter:
         (value,) = self.graph.emit(op, [], [name], origins=(origin,))
         self.values[name], self.varying[value] = value, numbers
 
-    def _numbers(self, value: Value | None) -> Numbers | None:
+    def numbers(self, value: Value | None) -> Numbers | None:
         """The elements of a value, where they are known or extents."""
         if value in self.graph.constants:
             return self.graph.array(value)
@@ -393,6 +401,7 @@ def _converted(
         raise _joined(converter.errors)
     strange = [n for n in bounds if n not in converter.stated.asked]
     prepared.notes.extend(f"nothing asks for the bound {n!r}" for n in strange)
+    prepared.notes.extend(prepared.draws.notes)
     for output in source.outputs:
         known = converter.values[output.name]
         if isinstance(known, Value) and (kind := _port_kind(output, converter.narrow.get(known, ""))):
@@ -416,6 +425,8 @@ def _walked(
     source, graph = prepared.model.graph, Graph(name)
     stated = Stated(dict(prepared.declared), bounds, taken=set(taken))
     converter = _Converter(graph, notes=prepared.notes, stated=stated)
+    converter.draws = prepared.draws
+    converter.draws.begin(graph)
     for given in prepared.inputs:
         value = graph.value(given.name, _tensor_type(given, text_bytes))
         graph.inputs.append(value)

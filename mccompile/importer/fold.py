@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile.importer.fold_values import computed
-from mccompile.importer.refusals import RANDOM
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
-from mccompile.onnxio import OnnxNode, newest_opset, result_bytes
+from mccompile.onnxio import DRAWING, OnnxNode, newest_opset, result_bytes
 from mccompile.ops.registry import folding
 
 MAX_FOLDED_BYTES = 256 * 1024 * 1024
@@ -42,7 +41,7 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
         return [np.array(inputs[0].shape[chosen], dtype=np.int64)]
     if node.op_type == "Size" and inputs[0] is not None:
         return [np.array(inputs[0].type.count, dtype=np.int64)]
-    if node.op_type in RANDOM or node.op_type == "Identity":
+    if node.op_type in DRAWING or node.op_type == "Identity":
         return None
     if node.op_type == "DequantizeLinear" and inputs[0] is not None and inputs[0].type.count > 1:
         return None  # passes decide whether weights stay integers

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mccompile.importer.branch import Captures
-from mccompile.importer.counters import Counter, Counting
+from mccompile.importer.counting import Counting, Line
 from mccompile.importer.sequences import Known, require_tensor
-from mccompile.ir.dims import Dim, bound, identifier, minimum, symbols
+from mccompile.ir.dims import Dim, bound, identifier, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES, I32, TensorType
@@ -65,7 +65,7 @@ class Course:
     rows: tuple[str, ...] = ()
     axes: tuple[int, ...] = ()
     backwards: tuple[bool, ...] = ()
-    counters: Mapping[str, Counter] = field(default_factory=dict)
+    counters: Mapping[str, Line] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,27 +96,18 @@ def of_loop(w: Walker, n: Import, body: OnnxGraph, carried: Sequence[Known]) -> 
 
 def _counted(w: Walker, course: Course) -> Course:
     """A Loop with the number of its turns, where what it carries counts them and nothing else ends it."""
-
-    def number(known: Known) -> int | None:
-        if not isinstance(known, Value) or known.type.count != 1:
-            return None
-        if known in w.varying:
-            return cast(int, w.varying[known].reshape(-1)[0])
-        whole = known in w.graph.constants and known.dtype.kind in "iu"
-        return int(w.graph.array(known).reshape(-1)[0]) if whole else None
-
-    counting = Counting(course.body, w.values, number)
-    counters = counting.counters(course.carried)
     if course.going is not None or course.count is not None:
         return course
-    ends = counting.turns(course.next, counters)
-    trips = course.trips
-    if ends is not None:
-        trips = ends if trips is None or bound(trips) > MAX_TURNS else minimum(ends, trips)
-        return replace(course, trips=trips, next="", counters=counters)
-    same = {node.outputs[0]: node.inputs[0] for node in course.body.nodes if node.op_type == "Identity"}
-    endless = _gives_back(same, course.condition, course.next)
-    return replace(course, counters=counters) if endless and trips is not None and trips <= MAX_TURNS else course
+    counting = Counting(course.body, course.carried, w.values, w.numbers)
+    trips = counting.turns(course.trips)
+    if trips is None or bound(trips) > MAX_TURNS:
+        return course
+    counters = {
+        name: line
+        for name, first, _ in course.carried
+        if (line := counting.lines.get(name)) and line.slope and _is_whole(first)
+    }
+    return replace(course, trips=trips, next="", counters=counters)
 
 
 def of_scan(
@@ -223,7 +214,7 @@ class _Keeper:
         for name, known in self.invariant.items():
             names[name] = names.own(known)
         for name, (known, counter) in self.counters.items():
-            now = counter.start + self.this_turn * counter.step
+            now = counter.offset + self.this_turn * counter.slope
             names[name] = own = _number(graph, now, name, require_tensor(self.n.node, "a counter", known))
             if own not in graph.constants:
                 self.w.varying[own] = np.array([now], object).reshape(own.shape)
@@ -267,7 +258,7 @@ class _Keeper:
             n.count(extent, made[-1])
         changed: dict[str, Known] = dict(zip((name for name, _, _ in self.carried), made, strict=False))
         for name, (known, counter) in self.counters.items():
-            end, like = counter.start + self.trips * counter.step, require_tensor(n.node, "a counter", known)
+            end, like = counter.offset + self.trips * counter.slope, require_tensor(n.node, "a counter", known)
             changed[name] = last = _number(n.graph, end, f"{n.node.name}.{name}", like)
             if isinstance(end, Dim):
                 self.w.varying[last] = np.array([end], object).reshape(last.shape)
@@ -297,6 +288,10 @@ class _Keeper:
         gone = {*self.invariant, *self.counters}
         kept = [o for o, (name, _, _) in zip(named, course.carried, strict=False) if name not in gone]
         return [*kept, *named[len(course.carried) :], f"{base}.turns"]
+
+
+def _is_whole(known: Known) -> bool:
+    return isinstance(known, Value) and known.dtype.name in ("i32", "i64")
 
 
 def _gives_back(same: dict[str, str], given: str, made: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from mccompile.importer.arguments import declared_shapes
 from mccompile.importer.canonical import canonicalize
 from mccompile.importer.dims import bind_dims
+from mccompile.importer.draws import Draws
 from mccompile.importer.fixed import Fixed, fix_inputs
 from mccompile.importer.interface import spread_inputs
 from mccompile.importer.labels import Legend, as_tensors
@@ -40,6 +41,7 @@ class Prepared:
         dims: the value of each symbol that was bound.
         declared: the shapes that the file states for results, which may be wrong.
         legends: what columns or numbers of outputs mean, by name.
+        draws: what becomes of random numbers; the conversion adds the inputs that it makes for them.
     """
 
     model: OnnxModel
@@ -48,6 +50,7 @@ class Prepared:
     dims: dict[str, int]
     declared: dict[str, Shape] = field(default_factory=dict)
     legends: dict[str, Legend] = field(default_factory=dict)
+    draws: Draws = field(default_factory=Draws)
 
 
 def prepare(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from mccompile.ir.errors import CompileError
-from mccompile.onnxio import OnnxNode
-
-RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
+from mccompile.onnxio import DRAWING, OnnxNode
 
 _REASONS = {
     **dict.fromkeys(
-        RANDOM,
-        ("draws other numbers in every run", "make its result an input of the network, which whoever calls it fills"),
+        DRAWING,
+        ("draws other numbers in every run", "--random input: an input of the network, which its caller fills"),
     ),
     "ImageDecoder": ("decodes files of images", "decode them before the network: its input is the image then"),
     "ai.onnx.preview.training:Gradient": (

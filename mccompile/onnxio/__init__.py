@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mccompile.onnxio.draws import KINDS as DRAWING
+from mccompile.onnxio.draws import Draw, taking, with_draws
 from mccompile.onnxio.dtypes import dtype_bits, dtype_name, dtype_number, dtype_of_array, numpy_dtype
 from mccompile.onnxio.evaluate import evaluate_model, evaluate_node, result_bytes
 from mccompile.onnxio.functions import expand_function
@@ -26,7 +28,9 @@ from mccompile.onnxio.variants import jitter_weights, widened
 from mccompile.onnxio.write import extract_with_outputs, model_to_bytes, tensor_names, write_model
 
 __all__ = [
+    "DRAWING",
     "AttrValue",
+    "Draw",
     "OnnxGraph",
     "OnnxModel",
     "OnnxNode",
@@ -57,10 +61,12 @@ __all__ = [
     "row_biases",
     "since_version",
     "subgraphs",
+    "taking",
     "tensor_names",
     "type_variables",
     "unsigned_products",
     "versions",
     "widened",
+    "with_draws",
     "write_model",
 ]

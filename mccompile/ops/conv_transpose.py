@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mccompile.ir.affine import combine, loop
-from mccompile.ir.dims import maximum, span, varies
+from mccompile.ir.dims import Dim, maximum, span, varies
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
@@ -86,7 +86,7 @@ class ConvTranspose(Op):
         if x.shape[1] != w.shape[0] or x.shape[1] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
         spatial = self.output(x.shape[2:], w.shape[2:])
-        if any(span(e)[0] < 1 for e in spatial):
+        if any(span(e)[0] < (0 if isinstance(e, Dim) else 1) for e in spatial):  # a count may be 0
             raise TypeRuleError(f"pads {list(self.pads)} leave nothing of the result")
         return (TensorType(x.dtype, (x.shape[0], w.shape[1] * self.groups, *spatial)),)
 

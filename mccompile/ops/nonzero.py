@@ -9,6 +9,7 @@ import numpy as np
 
 from mccompile.ir.dims import Dim
 from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import Op
 from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
@@ -43,11 +44,21 @@ class NonZero(Op):
         return found, np.array(found.shape[1], np.int32)
 
 
+def _before(graph: Graph, x: Value) -> Value | None:
+    """What is found of a tensor already: x[mask] and y[mask] of equal masks have as many elements then."""
+    same = (node.results[0] for node in graph.nodes if isinstance(node.op, NonZero) and node.inputs[0] is x)
+    return next(same, None)
+
+
 @onnx_op("NonZero", tolerance={})
 def import_nonzero(n: Import) -> None:
     x = n.input(0)
     if not x.shape:
         x = n.reshape(x, (1,), "vector")
+    before = _before(n.graph, x)
+    if before is not None:
+        n.bind(0, before)
+        return
     count = n.counted("count", int(x.type.count))
     found, total = n.inners(NonZero(count), [x], ["found", "count"])
     n.count(count, total)

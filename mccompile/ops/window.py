@@ -27,7 +27,9 @@ class Window:
         for i in range(n):
             reach = self.dilations[i] * (self.kernel[i] - 1) + 1
             free = spatial[i] + self.pads[i] + self.pads[n + i] - reach
-            if span(free)[0] < 0:
+            # Of an extent that varies some values may leave room for no window, such as a count of 0.
+            least = -self.strides[i] if isinstance(free, Dim) and not ceil else 0
+            if span(free)[0] < least:
                 always = f", where {ranges(free)}: begin the range higher" if isinstance(free, Dim) else ""
                 raise TypeRuleError(f"a window of {reach} does not fit in axis {i} of {spatial[i]}, padded{always}")
             step = self.strides[i]

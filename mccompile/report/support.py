@@ -13,13 +13,13 @@ import numpy as np
 
 from mccompile.importer import control, labels, sequences
 from mccompile.importer.fold import fold_node
-from mccompile.importer.refusals import RANDOM
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import Op
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.kernels.registry import candidates
 from mccompile.onnxio import (
+    DRAWING,
     OnnxNode,
     OnnxValue,
     dtype_of_array,
@@ -96,6 +96,8 @@ def support_of(domain: str, name: str) -> Row:
         return Row(label, Status.FOLDED, "unrolled: its sequences have to have known lengths")
     if not domain and name in sequences.OPERATORS:
         return Row(label, Status.FOLDED, "its sequence has to have a known length")
+    if not domain and name in DRAWING:
+        return Row(label, Status.SUPPORTED, "an input of the network, with --random input")
     if (domain, name) == labels.ZIP_MAP:
         return Row(label, Status.SUPPORTED, "the tensor of its columns")
     found, of_text = front_ends().get((domain, name)), front_ends().get((TEXT, name))
@@ -119,7 +121,7 @@ def support_of(domain: str, name: str) -> Row:
     missing = sorted(op for op in body if not _usable(op))
     if body and not missing:
         return Row(label, Status.EXPANDED, f"as {', '.join(sorted(body))}")
-    if name not in RANDOM and has_reference(name):
+    if has_reference(name):
         return Row(label, Status.FOLDED, f"its function needs {', '.join(missing)}" if missing else "")
     return Row(label, Status.NO, f"its function needs {', '.join(missing)}" if missing else "")
 

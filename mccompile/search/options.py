@@ -25,6 +25,9 @@ STREAMING = ("auto", "never", "always")
 IO = ("arena", "caller", "quantized")
 """What `Options.io` may say, with commas between: where inputs and outputs are, and what."""
 
+RANDOM = ("refuse", "input")
+"""What `Options.random` may be."""
+
 REQUANT = ("exact", "tflite")
 """What `Options.requant` may be."""
 
@@ -120,6 +123,12 @@ class Options:
         "--state", factory=dict, kind="states", metavar="OUT=IN", group="model",
         python="outputs that are kept as inputs of the next run, output -> input: neither is an input or output of "
         "the network then.",
+    )  # fmt: skip
+    random: str = _option(
+        "What becomes of operators that draw random numbers: an error; or their draws become further inputs, which "
+        "the caller fills.", "refuse", "--random", kind="random", show_default=True, group="model",
+        python="what becomes of operators that draw random numbers: ``refuse``, an error; or ``input``: their draws "
+        "become further inputs, which the caller fills.",
     )  # fmt: skip
     string_bytes: int = _option(
         "Bytes of UTF-8 that an element of an input may take, where inputs are text.", 64, "--string-bytes",
@@ -277,6 +286,8 @@ def require_sense(options: Options) -> None:
             f"inputs and outputs are in memory of arena or caller, not {options.io!r}",
             hint="with quantized they stay bytes where they can: --io quantized, or --io caller,quantized",
         )
+    if options.random not in RANDOM:
+        raise UsageError(f"what becomes of random numbers is {' or '.join(RANDOM)}, not {options.random!r}")
     if options.requant not in REQUANT:
         raise UsageError(f"sums are rounded {' or '.join(REQUANT)}, not {options.requant!r}")
     names = [name for name, _ in options.memory]

@@ -11,6 +11,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.program import Program
 from mccompile.kernel_passes.pipeline import Improved
 from mccompile.lower.lower import Lowered
+from mccompile.onnxio import Draw
 from mccompile.passes.manager import PassRecord
 from mccompile.search.options import Options
 from mccompile.targets.target import Target
@@ -28,6 +29,7 @@ class Compilation:
     notes: list[str]
     onnx_nodes: int = 0
     interface: Interface = field(default_factory=Interface)
+    draws: tuple[Draw, ...] = ()
     passes: list[PassRecord] = field(default_factory=list)
     lowered: Lowered | None = None
     improved: Improved | None = None

@@ -406,3 +406,34 @@ def test_a_window_that_does_not_always_fit(tmp_path: Path) -> None:
     onnx.save(m.model(["y"]), tmp_path / "net.onnx")
     with pytest.raises(CompileError, match=r"a window of 5 does not fit .* s = 1\.\.9: begin the range higher"):
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"s": "1..9"})
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+def test_what_a_mask_leaves_may_be_nothing(target: str, tmp_path: Path) -> None:
+    """Two tensors by one mask have as many columns, of which windows make something, or nothing."""
+    m = Maker()
+    x, mask = m.input("x", [1, 8, 20]), m.node("Greater", [m.input("m", [20]), m.const(np.float32(0.5))])
+    picked = [
+        m.node("Gather", [v, m.node("Squeeze", [m.node("NonZero", [mask]), m.const(np.array([0]))])], axis=2)
+        for v in (x, m.node("Tanh", [x]))
+    ]
+    wide = m.node("Conv", [m.node("Mul", picked), m.weight((8, 8, 3))], pads=[1, 1])
+    m.node("Conv", [wide, m.weight((16, 8, 1))], "narrow")
+    m.node("Conv", [wide, m.weight((4, 8, 3))], "halved", strides=[2], pads=[1, 1])
+    m.node("ConvTranspose", [wide, m.weight((8, 4, 8))], "grown", strides=[4], pads=[2, 2])
+    path = tmp_path / "net.onnx"
+    onnx.save(m.model(["narrow", "halved", "grown"]), path)
+    mccompile.compile(path, tmp_path / "out", target=target)
+    network = mccompile.load(tmp_path / "out")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for count in (3, 0, 20):
+        fed = {"x": np.linspace(-1, 1, 160, dtype=np.float32).reshape(1, 8, 20), "m": np.ones(20, np.float32)}
+        fed["m"][count:] = 0
+        found = network.run(fed)
+        if count == 0:  # onnxruntime refuses it
+            assert {name: a.shape for name, a in found.items()} == {
+                "narrow": (1, 16, 0), "halved": (1, 4, 0), "grown": (1, 4, 0),
+            }  # fmt: skip
+            continue
+        for name, expected in zip(found, session.run(list(found), fed), strict=True):
+            np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,176 @@
+"""How many turns a Loop makes whose condition counts: as exporters write ``while`` and ``for``.
+
+    def body(turn, going, i, x):               i is 0 before, and turn after that many turns
+        next = i + 1                           is turn + 1
+        return next < 12 and turn < 12, next, f(x)
+
+Each comparison is the sign of ``offset + slope * turn``: ``11 - turn > 0`` holds in the turns 0 to 10, so that turn
+11 is the last, and there are 12; ``12 - turn > 0`` would let there be 13. The least number counts. With extents for
+numbers, ``next < seq``, it is an extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mccompile.importer.sequences import Known
+from mccompile.ir.dims import Dim, span
+from mccompile.ir.graph import Value
+from mccompile.onnxio import OnnxGraph, OnnxNode, dtype_name
+
+Number = Callable[[Value], "np.ndarray | None"]
+"""The elements of a value from outside of the loop, where they are known or extents."""
+
+_SAME = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""What leaves the one element of its operand as it is."""
+_EXACT = frozenset({"bool", "i32", "i64", "f32", "f64"})
+"""So does Cast to one of these, if that is a whole number, or a truth."""
+_GREATER = {
+    "Greater": (0, 1, 0), "GreaterOrEqual": (0, 1, 1), "Less": (1, 0, 0), "LessOrEqual": (1, 0, 1),
+}  # fmt: skip
+"""Comparisons of whole numbers as ``operand[a] - operand[b] + c > 0``: (a, b, c)."""
+_WHOLE = 1 << 24
+"""Floats hold whole numbers up to this one."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """``offset + slope * turn``."""
+
+    offset: int
+    slope: int
+
+    def plus(self, other: Line, sign: int) -> Line:
+        return Line(self.offset + sign * other.offset, self.slope + sign * other.slope)
+
+    @property
+    def turns(self) -> int | None:
+        """How many turns there are if another one follows while this is above 0; None where that is not known; -1
+        where one always follows."""
+        low = span(self.offset)[0]
+        if self.slope >= 0:
+            return -1 if low > 0 else None
+        return 1 + (self.offset - self.slope - 1) // -self.slope if low >= 0 else None
+
+
+class Counting:
+    """The nodes of a body by what they make, and ``lines``: the numbers that count, by their names in it."""
+
+    def __init__(
+        self, body: OnnxGraph, carried: Sequence[tuple[str, Known, str]], values: Mapping[str, Known], number: Number
+    ) -> None:
+        self.made = {output: node for node in body.nodes for output in node.outputs}
+        self.constants = body.initializers
+        self.going, self.condition = body.inputs[1].name, body.outputs[0].name
+        self.given = {v.name for v in body.inputs}
+        self.values, self.number = values, number
+        self.lines = {body.inputs[0].name: Line(0, 1)}
+        for name, first, last in carried:
+            start, step = self._one(first), self._step(name, last)
+            if start is not None and step is not None:
+                self.lines[name] = Line(start, step)
+
+    def turns(self, most: int | None) -> int | None:
+        """The number of turns, at most ``most``, of a Loop that begins; None where its condition is no such
+        arithmetic."""
+        limits = self.limits(self.condition)
+        if limits is None:
+            return None
+        if most is not None:
+            limits.append(most)
+        for limit in limits:
+            if all(span(other - limit)[0] >= 0 for other in limits):
+                return limit
+        return None
+
+    def limits(self, name: str) -> list[int] | None:
+        """The number of turns that each comparison behind a condition allows; none for what is always true."""
+        node = self.made.get(name)
+        if name == self.going:
+            return []
+        if node is None or node.domain:
+            known = self._outer(name)
+            return [] if known is not None and not isinstance(known, Dim) and known else None
+        if _same(node):
+            return self.limits(node.inputs[0])
+        if node.op_type == "And":
+            left, right = (self.limits(operand) for operand in node.inputs)
+            return None if left is None or right is None else [*left, *right]
+        if node.op_type not in _GREATER:
+            return None
+        larger, smaller, closed = _GREATER[node.op_type]
+        above, below = self._line(node.inputs[larger]), self._line(node.inputs[smaller])
+        if above is None or below is None:
+            return None
+        found = above.plus(below, -1).plus(Line(closed, 0), 1).turns
+        return None if found is None else [found] if found >= 0 else []
+
+    def _line(self, name: str) -> Line | None:
+        """A number inside the body by the turn."""
+        if name in self.lines:
+            return self.lines[name]
+        node = self.made.get(name)
+        if node is None or node.domain:
+            known = self._outer(name)
+            return None if known is None else Line(known, 0)
+        if _same(node):
+            return self._line(node.inputs[0])
+        if node.op_type in ("Add", "Sub"):
+            left, right = self._line(node.inputs[0]), self._line(node.inputs[1])
+            if left is not None and right is not None:
+                return left.plus(right, 1 if node.op_type == "Add" else -1)
+        return None
+
+    def _step(self, name: str, last: str) -> int | None:
+        """By how much a carried value grows in a turn, if it does by a number that is known."""
+        node = self._origin(last)
+        if last == name or node is None:
+            return 0 if last == name else None
+        if node.op_type not in ("Add", "Sub"):
+            return None
+        left, right = node.inputs
+        if self._name(right) == name and node.op_type == "Add":
+            left, right = right, left
+        step = self._outer(self._name(right)) if self._name(left) == name else None
+        return None if step is None or isinstance(step, Dim) else step if node.op_type == "Add" else -step
+
+    def _name(self, name: str) -> str:
+        """The name before what leaves a number as it is."""
+        while name in self.made and _same(self.made[name]):
+            name = self.made[name].inputs[0]
+        return name
+
+    def _origin(self, name: str) -> OnnxNode | None:
+        node = self.made.get(self._name(name))
+        return None if node is None or node.domain else node
+
+    def _outer(self, name: str) -> int | None:
+        """A number that is the same in all turns."""
+        if name in self.constants:
+            return _whole(self.constants[name])
+        return None if name in self.given or name not in self.values else self._one(self.values[name])
+
+    def _one(self, known: Known) -> int | None:
+        array = self.number(known) if isinstance(known, Value) else None
+        return None if array is None else _whole(array)
+
+
+def _same(node: OnnxNode) -> bool:
+    if node.domain or node.op_type != "Cast":
+        return not node.domain and node.op_type in _SAME
+    return dtype_name(node.attrs["to"]) in _EXACT  # type: ignore[arg-type]
+
+
+def _whole(array: np.ndarray) -> int | None:
+    """The only element of an array, if it is a whole number that counts exactly."""
+    if array.size != 1:
+        return None
+    element = array.reshape(-1)[0]
+    if isinstance(element, Dim):
+        return element
+    if array.dtype.kind == "f" and not (abs(element) < _WHOLE and element == int(element)):
+        return None
+    return int(element) if array.dtype.kind in "biufO" else None

@@ -1,0 +1,102 @@
+"""Loops whose conditions count, as tf2onnx writes them of Keras: how many turns they make is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mccompile.driver import Options, import_graph
+from mccompile.ir.graph import Graph
+from mccompile.ops.loop import Loop
+
+N = helper.make_node
+TESTS = {
+    "Less": np.less, "LessOrEqual": np.less_equal, "Greater": np.greater, "GreaterOrEqual": np.greater_equal,
+}  # fmt: skip
+
+
+def _value(name: str, shape: list[int | str] | None, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def _const(name: str, number: float, dtype: str = "int32") -> onnx.NodeProto:
+    return N("Constant", [], [name], value=numpy_helper.from_array(np.asarray(number, dtype)))
+
+
+def _while(path: Path, test: str, start: int, step: int, limit: int | None, most: int = 1000) -> Path:
+    """``for (k = start; ...; k += step) s = s / 2 + x[.. turn ..]``, going on while k after the turn, as a float, and
+    ``limit`` (None: the first extent of x) pass the test, and the turn is below ``most``."""
+    nodes = [
+        N("Add", ["k", "step"], ["k2"]), N("Cast", ["k2"], ["kf"], to=1), N(test, ["kf", "limit"], ["c1"]),
+        N("Cast", ["i"], ["if"], to=1), N("Less", ["if", "most"], ["c2"]), N("And", ["c2", "c1"], ["more"]),
+        N("Mul", ["s", "half"], ["h"]), N("Gather", ["x", "i"], ["row"]), N("Add", ["h", "row"], ["s2"]),
+        N("Identity", ["s2"], ["all"]),
+    ]  # fmt: skip
+    given = [
+        _value("i", [], TensorProto.INT64), _value("going", [], TensorProto.BOOL), _value("k", [], TensorProto.INT32),
+        _value("s", [3]),
+    ]  # fmt: skip
+    made = [helper.make_empty_tensor_value_info(name) for name in ("more", "k2", "s2", "all")]
+    body = helper.make_graph(nodes, "body", given, made)
+    outer = [
+        _const("k0", start), _const("step", step), _const("half", 0.5, "float32"), _const("most", most, "float32"),
+        _const("yes", True, "bool"), _const("s0", [0, 0, 0], "float32"), _const("zero", 0, "int64"),
+        N("Shape", ["x"], ["shape"]), N("Gather", ["shape", "zero"], ["rows"]),
+        _const("limit", limit, "float32") if limit is not None else N("Cast", ["rows"], ["limit"], to=1),
+        N("Loop", ["rows", "yes", "k0", "s0"], ["k", "s", "all"], body=body, name="loop"),
+        _const("last", [-1], "int64"), _const("end", [2**31 - 1], "int64"), _const("axis", [0], "int64"),
+        N("Slice", ["all", "last", "end", "axis"], ["tail"]), N("Squeeze", ["tail", "axis"], ["y"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(outer, "while", [_value("x", ["n", 3])], [_value("y", [3])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def _loop(graph: Graph) -> Loop:
+    (op,) = [node.op for node in graph.nodes if isinstance(node.op, Loop)]
+    return op
+
+
+@pytest.mark.parametrize(
+    ("test", "start", "step", "limit"),
+    [
+        ("Less", 0, 1, 60), ("Less", 0, 1, 1000), ("LessOrEqual", 0, 1, 60), ("Less", 3, 7, 360),
+        ("LessOrEqual", 3, 7, 360), ("Greater", 50, -1, 0), ("GreaterOrEqual", 80, -1, 0), ("Greater", 5, 1, 0),
+        ("Less", -4, 2, 101),
+    ],
+)  # fmt: skip
+def test_turns_are_counted(test: str, start: int, step: int, limit: int, tmp_path: Path) -> None:
+    path, rows = _while(tmp_path / "net.onnx", test, start, step, limit), 90
+    graph = import_graph(path, Options(target="generic", dims={"n": rows})).graph
+    turns = 1
+    while turns < rows and TESTS[test](start + step * turns, limit):
+        turns += 1
+    assert _loop(graph).trips == turns
+    x = np.random.default_rng(0).standard_normal((rows, 3)).astype(np.float32)
+    (expected,) = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    np.testing.assert_allclose(graph.evaluate({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_turn_itself_may_end_it(tmp_path: Path) -> None:
+    """The turn is compared before it is counted, as tf2onnx does, and so allows one more."""
+    path = _while(tmp_path / "net.onnx", "Less", 0, 1, 1000, most=40)
+    assert _loop(import_graph(path, Options(target="generic", dims={"n": 90})).graph).trips == 41
+
+
+def test_turns_are_an_extent(tmp_path: Path) -> None:
+    path = _while(tmp_path / "net.onnx", "Less", 0, 1, None)
+    loop = _loop(import_graph(path, Options(target="generic", dims={"n": "1..90"})).graph)
+    assert str(loop.trips) == str(loop.extent) == "n"
+
+
+@pytest.mark.parametrize(("test", "start", "step"), [("Less", 2000, -1), ("Greater", 0, -1)])
+def test_a_condition_that_may_fail_at_once_stays(test: str, start: int, step: int, tmp_path: Path) -> None:
+    """`counting` does not evaluate: where nothing follows from the first turn, the loop keeps its condition."""
+    path = _while(tmp_path / "net.onnx", test, start, step, 1000)
+    with pytest.raises(Exception, match="are not all of extent 1"):
+        import_graph(path, Options(target="generic", dims={"n": 90}))
