@@ -21,7 +21,7 @@ def compile(
     target: str = "native",
     opt_level: str = "O2",
     dims: Mapping[str, int | str] | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     keep_inputs: bool = False,
     *,
     name: str = "",
@@ -54,12 +54,14 @@ def compile(
         target: a name of `mccompile targets`; ``native`` is the best one this machine runs.
         opt_level: O0, O1, O2, O3 or Os.
         dims: extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program
-            runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from.
+            runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from, ``past+1`` what is
+            computed of another.
         bounds: the most that extents may be which the network finds out when it runs, or the turns of loops, where an
             error asks for them.
-        input_shapes: whole shape of inputs by name.
-        constants: value of inputs that are the same in every run, by name: a number or an array, or None for an
-            optional one that is absent. The network has no such inputs then, and what depends on them is computed
+        input_shapes: whole shape of inputs by name: numbers, and names that ``dims`` says more of.
+        constants: value of inputs that are the same in every run, by name: a number or an array; the name of a dim
+            whose extent it is in every run; or None for an optional one that is absent. The network has no such
+            inputs then, and what depends on them is computed
             when it is compiled.
         state: outputs that are kept as inputs of the next run, output -> input: neither is an input or output of the
             network then.

@@ -14,13 +14,15 @@ from mccompile.codegen.kernels import KernelPool, render_programs
 from mccompile.codegen.library import make_library
 from mccompile.codegen.model import ModelFacts, model_facts
 from mccompile.codegen.names import model_name
-from mccompile.importer.choices import listed, together
+from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
+from mccompile.importer.dim_values import listed
 from mccompile.importer.draws import Draws
 from mccompile.importer.prepare import Prepared, prepare
 from mccompile.interface.interface import make_interface
 from mccompile.ir import files as ir_files
 from mccompile.ir.dims import UndecidedError
+from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.kernel_passes.share_code import share_modules
@@ -90,7 +92,7 @@ def _decided() -> Iterator[None]:
     try:
         yield
     except UndecidedError as e:
-        raise CompileError(f"the network cannot be compiled for all of these extents: {e}", hint=e.hint) from e
+        raise CompileError(f"the network cannot be compiled for all of these extents: {e}", hint=hint_of(e)) from e
 
 
 def import_graph(path: str | Path, options: Options) -> Compilation:

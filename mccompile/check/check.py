@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -396,7 +396,8 @@ def _run_all(
         if any(not _same(network.inputs[n], case.inputs[n]) for n in kept):
             faults.append("a run changes its inputs, which keep_inputs or io=caller forbid")
     for case, got in zip(cases, results, strict=False):
-        runs.append(Run(case.label, tuple(_compared(case.expected, got, factor))))
+        expected = _with_axes(case.expected, got, network.report["outputs"])
+        runs.append(Run(case.label, tuple(_compared(expected, got, factor))))
     network.fill_arenas(POISON)
     network.reset()
     for case in cases if network.state else cases[-1:]:
@@ -416,6 +417,25 @@ def _compared(expected: Expected, got: Mapping[str, Array], factor: float) -> It
         if name in expected.halves and found.dtype == want.dtype:
             found, want = bf16_values(found), bf16_values(want)
         yield compare(name, found, want, expected.noise.get(name), factor)
+
+
+def _with_axes(expected: Expected, got: Mapping[str, Array], ports: Iterable[Mapping[str, Any]]) -> Expected:
+    """What is expected, with the axes of extent 1 that the reference squeezes out because they are 1 in this run.
+
+    Squeeze without axes makes [] of [1] and [8] of [8]; of an extent 1..8 the code makes [1] and [8].
+    """
+    values, noise = dict(expected.values), dict(expected.noise)
+    for port in ports:
+        name, extents = port["name"], port.get("extents", ())
+        if name not in values or name not in got or len(extents) != got[name].ndim:
+            continue
+        shape = got[name].shape
+        left = tuple(e for e, given in zip(shape, extents, strict=True) if e != 1 or not isinstance(given, str))
+        if len(left) < len(shape) and values[name].shape == left:
+            values[name] = values[name].reshape(shape)
+            if name in noise:
+                noise[name] = noise[name].reshape(shape)
+    return replace(expected, values=values, noise=noise)
 
 
 def _ran(network: Network, case: _Case) -> dict[str, Array]:

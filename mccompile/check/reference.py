@@ -11,7 +11,7 @@ import numpy as np
 
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
-from mccompile.importer.fixed import Fixed, fixed_arrays
+from mccompile.importer.fixed import Fixed, FromDim, fixed_arrays, from_dims
 from mccompile.importer.labels import Legend, as_tensors
 from mccompile.importer.prepare import prepare
 from mccompile.interface.tensors import Interface
@@ -68,10 +68,12 @@ class OnnxRuntime:
     notes: tuple[str, ...] = ()
     legends: Mapping[str, Legend] = field(default_factory=dict)
     halves: frozenset[str] = frozenset()
+    extents: Mapping[str, FromDim] = field(default_factory=dict)
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
-        inputs = {n: bf16_values(a) if n in self.halves else a for n, a in {**inputs, **self.fixed}.items()}
+        inputs = {**inputs, **self.fixed, **{name: e.array(inputs) for name, e in self.extents.items()}}
+        inputs = {n: bf16_values(a) if n in self.halves else a for n, a in inputs.items()}
         try:
             values = _values(self.plain, self.names, inputs, self.legends)
         except Exception as e:
@@ -146,7 +148,7 @@ def open_judge(
     outputs: Sequence[str],
     inner: Sequence[str] = (),
     dims: Mapping[str, int | str] | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     constants: Mapping[str, Fixed] | None = None,
     draws: Sequence[Draw] = (),
 ) -> OnnxRuntime | OnnxReference:
@@ -177,13 +179,14 @@ def open_judge(
         except Exception as e:
             why = f"onnxruntime cannot load the model: {_first_line(e)}"
         else:
-            fixed = fixed_arrays(read_model(path).graph.inputs, constants) if constants else {}
+            graph = read_model(path).graph
+            fixed, extents = fixed_arrays(graph.inputs, constants or {}), from_dims(graph, constants or {})
             engine = f"onnxruntime {onnxruntime.__version__}"
             notes = () if data is asked or data is wide else (UNSIGNED,)
-            graph = read_model(path).graph
             halves = frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16")
             legends = as_tensors(graph)[1]
-            return OnnxRuntime(engine, names, plain, _others(onnxruntime, data), fixed, notes, legends, halves)
+            others = _others(onnxruntime, data)
+            return OnnxRuntime(engine, names, plain, others, fixed, notes, legends, halves, extents)
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")
     model = prepare(read_model(path), dims, input_shapes, constants).model

@@ -136,7 +136,7 @@ def _constants(ctx: click.Context, param: click.Parameter, value: tuple[tuple[st
 
 
 def _constant(text: str, param: click.Parameter) -> Any:
-    """A number, true or false, the array in a file, or none."""
+    """A number, true or false, the array in a file, none, or else the name of a dim."""
     if text.endswith(".npy"):
         import numpy as np
 
@@ -151,7 +151,7 @@ def _constant(text: str, param: click.Parameter) -> Any:
     try:
         return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
     except ValueError:
-        raise click.BadParameter(f"'{text}' is neither a number nor an .npy file", param=param) from None
+        return text
 
 
 def _plain(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]) -> dict[str, str]:

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import chosen, identifier, through
-from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.dims import chosen, identifier, varies
+from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import I64, TensorType
 from mccompile.ops.branch import Choose
@@ -27,24 +27,25 @@ from mccompile.ops.extents import Extents
 from mccompile.ops.map import Map
 
 
-def listed(dims: Mapping[str, int | str]) -> tuple[str, tuple[int, ...]] | None:
-    """The dim that is given as several numbers, "16,64,128", and these in ascending order; None without one.
+def through(extent: int, points: Mapping[int, int]) -> int | None:
+    """The extent that is ``points[n]`` where one of several numbers is n: a constant, or ``(a * n + b) // c``; None
+    where there is no such.
 
-    UsageError for several such dims, or what is no list of numbers.
+    >>> through(chosen("n", (16, 64)), {16: 9, 64: 33})
+    (n//2)+1
     """
-    lists = {name: value for name, value in dims.items() if isinstance(value, str) and "," in value}
-    if not lists:
-        return None
-    if len(lists) > 1:
-        raise UsageError(f"several dims are lists: {', '.join(lists)}", hint="give one of them as a list")
-    ((name, text),) = lists.items()
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts) or len(set(parts)) != len(parts):
-        raise UsageError(
-            f"dim {name!r} has to be different whole numbers of at least 1, not {text!r}",
-            hint=f"say for example --dim {name}=16,64,128",
-        )
-    return name, tuple(sorted(map(int, parts)))
+    (x, first), *_, (end, last) = points.items()
+    if varies(points.values()):
+        return first if all(y == first for y in points.values()) else None
+    for part in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64, 128, 160, 256, 320, 512):
+        slope, rest = divmod((last - first) * part, end - x)
+        if rest:
+            continue
+        for shift in range(part):
+            found = (extent * slope + first * part - x * slope + shift) // part
+            if all((n * slope + first * part - x * slope + shift) // part == y for n, y in points.items()):
+                return found
+    return None
 
 
 @dataclass(frozen=True)

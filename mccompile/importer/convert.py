@@ -27,6 +27,7 @@ from mccompile.importer.solved import Unknown, equations, solve
 from mccompile.importer.varying import TAKES_EXTENTS
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError, symbols, varies
+from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import BOOL, DTYPES, I64, DType, TensorType
@@ -286,7 +287,7 @@ class _Converter:
         try:
             (form.convert if form is not None and form.wanted(view) else front_end.convert)(view)
         except UndecidedError as e:
-            raise view.error(f"the node cannot be converted for all of these extents: {e}", e.hint) from e
+            raise view.error(f"the node cannot be converted for all of these extents: {e}", hint_of(e)) from e
         except (ArithmeticError, LookupError, TypeError, ValueError, ex.OperandTypeError) as e:
             raise view.error(
                 f"the node cannot be converted: {e}",

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mccompile.ir.dims import identifier, symbol
+from mccompile.importer.dim_values import Formula, computed, extent_of, names_in, read
+from mccompile.ir.dims import identifier
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio import OnnxValue
 
@@ -42,14 +43,14 @@ def bind_dims(
     inputs: Sequence[OnnxValue],
     outputs: Sequence[OnnxValue],
     dims: Mapping[str, int | str],
-    input_shapes: Mapping[str, Sequence[int]],
+    input_shapes: Mapping[str, Sequence[int | str]],
 ) -> tuple[list[OnnxValue], Bindings]:
     """Give every input a concrete shape.
 
     Args:
         inputs, outputs: of the graph, as the file states them.
-        dims: extents of symbols, by name.
-        input_shapes: whole shapes, by input name.
+        dims: extents of symbols, by name (`dim_values`).
+        input_shapes: whole shapes, by input name: numbers, names of dims, and what is computed of these.
 
     Returns:
         The inputs with concrete shapes, and what was bound.
@@ -59,10 +60,12 @@ def bind_dims(
         CompileError: an extent that nothing determines; all of them at once.
     """
     bindings = Bindings()
+    inputs = _named_axes(inputs, input_shapes)
     inputs = _named_batch(inputs) if BATCH in dims else inputs
     _bind_symbols(inputs, dims, bindings)
     shaped = _bind_shapes(inputs, input_shapes, bindings)
     _bind_batch(shaped, outputs, bindings)
+    _bind_formulas(shaped, bindings)
     bound = [bindings.resolve(value) for value in shaped]
     _require_bound(bound)
     return bound, bindings
@@ -78,49 +81,83 @@ def _named_batch(inputs: Sequence[OnnxValue]) -> Sequence[OnnxValue]:
 
 
 def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bindings: Bindings) -> None:
-    known = sorted({dim for value in inputs for dim in value.shape or () if isinstance(dim, str)})
-    for name, extent in dims.items():
-        if name not in known:
-            raise UsageError(
-                f"no graph input has a dim named '{name}'",
-                hint=f"the dims are: {', '.join(known)}"
-                if known
-                else f"all named dims of the inputs are fixed; first axes without a name are called {BATCH!r}",
-            )
-        bindings.symbols[name] = _extent(extent, f"dim '{name}'", name)
+    """Give the dims that are named in ``dims`` their extents, those that are computed of others behind these."""
+    known = _names_of(inputs)
+    formulas: dict[str, Formula] = {}
+    for given, value in dims.items():
+        name = _meant(given, known)
+        said = read(value, f"dim '{name}'", name)
+        if isinstance(said, Formula):
+            formulas[name] = said
+        else:
+            bindings.symbols[name] = extent_of(said, name)
+    while formulas:
+        waiting = {*formulas, *map(identifier, formulas)}
+        ready = [n for n, f in formulas.items() if not waiting & set(names_in(f, known))]
+        if not ready:
+            circle = ", ".join(f"{n}={f.text}" for n, f in formulas.items())
+            raise UsageError(f"dims are computed of each other: {circle}",
+                             hint="give one of them a number or a range")  # fmt: skip
+        for name in ready:
+            bindings.symbols[name] = _computed(formulas.pop(name), f"dim '{name}'", bindings, known)
 
 
-def _extent(value: object, what: str, name: str = "") -> int:
-    """A number, or with a ``name`` to go by a range "1..128" of what is given when the program runs, or "2..128:2" of
-    multiples."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    form = r"\s*(\d*)\s*\.\.\s*(\d*)\s*(?::\s*(\d+)\s*)?"
-    ends = re.fullmatch(form, value) if isinstance(value, str) else None
-    if ends and not name:
-        raise UsageError(f"{what}: only a named dim may be a range", hint="give one number")
-    if ends and not ends[2]:
-        raise UsageError(f"{what}: memory is planned for the largest extent, which {value!r} leaves open",
-                         hint=f"say where it ends: --dim {name}={ends[1] or 1}..1024")
-    if ends:
-        step = int(ends[3] or 1)
-        low, high = int(ends[1] or step), int(ends[2])
-        if low > high:
-            raise UsageError(f"{what}: the range {value!r} is empty")
-        if step < 1 or low % step or high % step:
-            least, most = (-(-low // step) * step, high // step * step) if step else (low, high)
-            raise UsageError(f"{what}: the range {value!r} does not begin and end at multiples of its step",
-                             hint=f"say --dim {name}={least}..{most}:{max(step, 1)}")
-        return symbol(identifier(name), low, high, step)
+def _names_of(inputs: Sequence[OnnxValue]) -> list[str]:
+    """The names of dims, sorted."""
+    return sorted({dim for value in inputs for dim in value.shape or () if isinstance(dim, str)})
+
+
+def _meant(given: str, known: Sequence[str]) -> str:
+    """The dim that a name means: its own, or what C makes of it. UsageError for none."""
+    alike = [name for name in known if identifier(name) == given]
+    if given in known or len(alike) == 1:
+        return given if given in known else alike[0]
     raise UsageError(
-        f"{what} has to be a whole number of at least 0, or a range like 1..128 or 32..128:32, not {value!r}"
+        f"no graph input has a dim named '{given}'",
+        hint=f"the dims are: {', '.join(known)}"
+        if known
+        else f"all named dims of the inputs are fixed; first axes without a name are called {BATCH!r}, and others "
+        f"are given one in the shape: --input-shape NAME=2,{given},64",
     )
 
 
+def _computed(formula: Formula, what: str, bindings: Bindings, known: Sequence[str]) -> int:
+    """The extent that a formula gives. UsageError where it is computed of what has none."""
+    meant = {**{identifier(name): e for name, e in bindings.symbols.items()}, **bindings.symbols}
+    missing = [name for name in names_in(formula, [*known, *meant]) if name not in meant]
+    if missing:
+        others = ", ".join(known) or "none"
+        raise UsageError(
+            f"{what}: nothing says what '{missing[0]}' is in '{formula.text}'",
+            hint=f"say --dim {missing[0]}=N or 1..N" if missing[0] in known else f"the dims are: {others}",
+        )
+    try:
+        return computed(formula, meant)
+    except ValueError as e:
+        raise UsageError(f"{what}: '{formula.text}' is no extent: {e}",
+                         hint="a sum like past+1 or 2*n is, or a quotient like (n+3)//4") from e  # fmt: skip
+
+
+def _bind_formulas(inputs: Sequence[OnnxValue], bindings: Bindings) -> None:
+    """Compute the dims whose names say of which others: ``past + 1``, as exporters write them."""
+    known = _names_of(inputs)
+    for name in known:
+        formula = Formula(name)
+        of = names_in(formula, [n for n in known if n != name])
+        if name in bindings.symbols or of == [name] or not all(n in bindings.symbols for n in of):
+            continue
+        try:
+            bindings.symbols[name] = computed(formula, bindings.symbols)
+        except ValueError:
+            continue  # a name that only looks like a formula: it is asked for
+        bindings.notes.append(f"the dim '{name}' is what its name says; for another, say --dim '{name}=N'")
+
+
 def _bind_shapes(
-    inputs: Sequence[OnnxValue], input_shapes: Mapping[str, Sequence[int]], bindings: Bindings
+    inputs: Sequence[OnnxValue], input_shapes: Mapping[str, Sequence[int | str]], bindings: Bindings
 ) -> list[OnnxValue]:
     known = [value.name for value in inputs]
+    dims = _names_of(inputs)
     for name in input_shapes:
         if name not in known:
             raise UsageError(
@@ -132,18 +169,43 @@ def _bind_shapes(
         if given is None:
             shaped.append(value)
             continue
-        extents = tuple(_extent(e, f"axis {axis} of input '{value.name}'") for axis, e in enumerate(given))
+        if value.shape is not None and len(given) != len(value.shape):
+            raise UsageError(f"input '{value.name}' has {len(value.shape)} axes, the given shape {len(given)}")
+        places = (f"axis {axis} of input '{value.name}'" for axis in range(len(given)))
+        extents = tuple(_extent(e, at, bindings, dims) for e, at in zip(given, places, strict=True))
         if value.shape is None:
             shaped.append(dataclasses.replace(value, shape=extents))
             continue
-        if len(extents) != len(value.shape):
-            raise UsageError(
-                f"input '{value.name}' has {len(value.shape)} axes, the given shape {len(extents)}"
-            )
         for axis, extent in enumerate(extents):
             _bind_axis(value, axis, extent, bindings)
         shaped.append(value)
     return shaped
+
+
+def _extent(value: object, what: str, bindings: Bindings, known: Sequence[str]) -> int:
+    """An extent of a shape: a number, or what is computed of dims."""
+    said = read(value, what)
+    if isinstance(said, Formula):
+        return _computed(said, what, bindings, known)
+    assert isinstance(said, int)
+    return said
+
+
+def _named_axes(inputs: Sequence[OnnxValue], shapes: Mapping[str, Sequence[int | str]]) -> list[OnnxValue]:
+    """The inputs with the names that shapes give to axes which have none: 2,batch,128."""
+    named = []
+    for value in inputs:
+        given = shapes.get(value.name)
+        shape = value.shape
+        if given is not None and shape is None:
+            shape = (None,) * len(given)
+        if given is not None and shape is not None and len(given) == len(shape):
+            names = [e if isinstance(e, str) and re.fullmatch(r"[^\W\d]\w*", e) else None for e in given]
+            shape = tuple(name if dim is None else dim for dim, name in zip(shape, names, strict=True))
+            if value.shape is not None or any(names):
+                value = dataclasses.replace(value, shape=shape)
+        named.append(value)
+    return named
 
 
 def _bind_axis(value: OnnxValue, axis: int, extent: int, bindings: Bindings) -> None:

@@ -1,18 +1,52 @@
-"""Graph inputs that are given a value at compile time: they become constants."""
+"""Graph inputs that are given a value at compile time: they become constants.
+
+Worked example: a network takes ``ids[length]`` and, as a number, the ``length`` again. With ``--constant
+length=length`` the input is gone, and what read it reads Gather(Shape(ids), 0).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from mccompile.ir.errors import UsageError
-from mccompile.onnxio import OnnxGraph, OnnxValue, numpy_dtype
+from mccompile.onnxio import OnnxGraph, OnnxNode, OnnxValue, dtype_number, numpy_dtype
 
-Fixed: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | float | int | bool | None"
-"""An array, or a number for an input of one element. None: an input of type optional is absent."""
+Fixed: TypeAlias = "np.ndarray[Any, np.dtype[Any]] | float | int | bool | str | None"
+"""An array, or a number for an input of one element, or the name of a dim whose extent it is.
+None: an input of type optional is absent."""
+
+
+@dataclass(frozen=True)
+class FromDim:
+    """A whole number that is the extent of an axis of another input."""
+
+    value: OnnxValue
+    source: str
+    axis: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (1,) * len(self.value.shape or ())
+
+    def array(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """What it is where the inputs are these."""
+        return np.full(self.shape, inputs[self.source].shape[self.axis], numpy_dtype(self.value.dtype))
+
+    def nodes(self) -> tuple[list[OnnxNode], dict[str, np.ndarray]]:
+        """The nodes that compute it, and the constants that they read."""
+        name = self.value.name
+        axis, shape, number = (f"{name}/{part}" for part in ("axis", "shape", "number"))
+        nodes = [
+            OnnxNode("Shape", (self.source,), (shape,)),
+            OnnxNode("Gather", (shape, axis), (number,)),
+            OnnxNode("Cast", (number,), (name,), attrs={"to": dtype_number(self.value.dtype)}),
+        ]
+        return nodes, {axis: np.full(self.shape, self.axis, np.int64)}
 
 
 def fix_inputs(graph: OnnxGraph, values: Mapping[str, Fixed]) -> tuple[OnnxGraph, dict[str, int]]:
@@ -24,6 +58,7 @@ def fix_inputs(graph: OnnxGraph, values: Mapping[str, Fixed]) -> tuple[OnnxGraph
     if not values:
         return graph, {}
     given = [v for v in graph.inputs if v.name not in graph.initializers]
+    extents = from_dims(graph, values)
     arrays = fixed_arrays(given, {name: v for name, v in values.items() if v is not None})
     missing = absent(given, values)
     dims: dict[str, int] = {}
@@ -32,8 +67,40 @@ def fix_inputs(graph: OnnxGraph, values: Mapping[str, Fixed]) -> tuple[OnnxGraph
             for dim, extent in zip(value.shape or (), arrays[value.name].shape, strict=False):
                 if isinstance(dim, str):
                     dims[dim] = extent
-    inputs = [v for v in graph.inputs if v.name not in arrays and v.name not in missing]
-    return dataclasses.replace(graph, inputs=inputs, initializers={**graph.initializers, **arrays}), dims
+    gone = {*arrays, *extents, *missing}
+    inputs = [v for v in graph.inputs if v.name not in gone]
+    nodes: list[OnnxNode] = []
+    for extent in extents.values():
+        made, constants = extent.nodes()
+        nodes += made
+        arrays |= constants
+    initializers = {**graph.initializers, **arrays}
+    return dataclasses.replace(graph, inputs=inputs, nodes=[*nodes, *graph.nodes], initializers=initializers), dims
+
+
+def from_dims(graph: OnnxGraph, values: Mapping[str, Fixed]) -> dict[str, FromDim]:
+    """The inputs whose values are the names of dims. Raises UsageError."""
+    named = {name: dim for name, dim in values.items() if isinstance(dim, str)}
+    known = {v.name: v for v in graph.inputs if v.name not in graph.initializers}
+    places: dict[str, tuple[str, int]] = {}
+    for v in known.values():
+        for axis, dim in enumerate(v.shape or ()):
+            if isinstance(dim, str) and v.name not in values:
+                places.setdefault(dim, (v.name, axis))
+    found: dict[str, FromDim] = {}
+    for name, dim in named.items():
+        given = known.get(name)
+        if given is None:
+            continue  # `fixed_arrays` says so
+        if dim not in places:
+            raise UsageError(
+                f"the constant for input '{name}' is neither a number nor an .npy file nor a dim: '{dim}'",
+                hint=f"the dims of the other inputs are: {', '.join(sorted(places)) or 'none'}",
+            )
+        if given.dtype not in ("i64", "i32") or any(d not in (1, None) for d in given.shape or ()):
+            raise UsageError(f"input '{name}' is no whole number, as the extent '{dim}' is", hint="give a value")
+        found[name] = FromDim(given, *places[dim])
+    return found
 
 
 def absent(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> list[str]:
@@ -47,12 +114,14 @@ def absent(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> list[str
 
 
 def fixed_arrays(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> dict[str, np.ndarray]:
-    """The values in the element types and shapes of the inputs that they are for. Raises UsageError."""
+    """The values in the element types and shapes of the inputs that they are for, but for those of `from_dims`.
+    Raises UsageError."""
     known = {v.name: v for v in inputs}
     for name in values:
         if name not in known:
             raise UsageError(f"there is no graph input named '{name}'", hint=f"the inputs are: {', '.join(known)}")
-    return {name: _typed(known[name], np.asarray(given)) for name, given in values.items()}
+    given = {name: value for name, value in values.items() if value is not None and not isinstance(value, str)}
+    return {name: _typed(known[name], np.asarray(value)) for name, value in given.items()}
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:

@@ -12,7 +12,7 @@ from mccompile.ir.errors import CompileError
 from mccompile.onnxio import OnnxGraph, OnnxNode, OnnxValue
 
 
-def spread_inputs(graph: OnnxGraph, shapes: Mapping[str, Sequence[int]]) -> OnnxGraph:
+def spread_inputs(graph: OnnxGraph, shapes: Mapping[str, Sequence[int | str]]) -> OnnxGraph:
     """The graph with tensors as inputs, where ``shapes`` (by input name) say which there are.
 
     CompileError for sequences and optional inputs of which nothing is stated.
@@ -47,7 +47,7 @@ def _unknown(value: OnnxValue) -> CompileError:
     )
 
 
-def _items(value: OnnxValue, shapes: Mapping[str, Sequence[int]]) -> list[OnnxValue]:
+def _items(value: OnnxValue, shapes: Mapping[str, Sequence[int | str]]) -> list[OnnxValue]:
     """The tensors of a sequence that shapes are stated for, from the first on."""
     items: list[OnnxValue] = []
     while (name := f"{value.name}_{len(items)}") in shapes:

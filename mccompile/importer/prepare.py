@@ -56,7 +56,7 @@ class Prepared:
 def prepare(
     model: OnnxModel,
     dims: Mapping[str, int | str] | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     constants: Mapping[str, Fixed] | None = None,
 ) -> Prepared:
     """Order, close, bind and canonicalize a model.

@@ -33,7 +33,6 @@ Who plans for the bound says so by `bound`; nothing else may take an extent for 
 
 from __future__ import annotations
 
-import ast
 import functools
 import itertools
 import math
@@ -51,29 +50,26 @@ MAX_CORNERS = 10
 
 
 class UndecidedError(ValueError):
-    """What was asked of an extent depends on values that are known at run time only."""
+    """What was asked of an extent depends on values that are known at run time only: what to do instead is found by
+    trying ``decide`` of ``numbers`` again (`dims_hints.hint_of`)."""
 
     def __init__(self, rule: str, decide: Callable[..., object] | None = None, *numbers: int) -> None:
         super().__init__(rule)
-        self._decide, self._numbers = decide, numbers
-
-    @property
-    def hint(self) -> str:
-        """What to do: to take multiples only where that is enough."""
-        found = proposal(self._decide, *self._numbers) if self._decide else ""
-        return found or "give each dim that it depends on one number: --dim NAME=N"
+        self.decide, self.numbers = decide, numbers
 
 
 @dataclass(frozen=True, order=True)
 class Symbol:
     """A number given when the program runs: by the caller, or by a kernel that counts. ``low`` to ``high``, which are
-    multiples of ``step`` as all that lies between; or only one of ``choices``, if there are any."""
+    multiples of ``step`` as all that lies between; or only one of ``choices``, if there are any. It is less than
+    the extents in ``under``, of which there is one at most: the turn of a loop, than how many there are."""
 
     name: str
     low: int
     high: int
     step: int = 1
     choices: tuple[int, ...] = ()
+    under: tuple[Dim, ...] = ()
 
     @property
     def values(self) -> Sequence[int]:
@@ -265,30 +261,21 @@ def symbol(name: str, low: int, high: int, step: int = 1) -> int:
     return _extent(Symbol(name, low, high, step))
 
 
+def counter(name: str, count: int) -> int:
+    """The extent of that name which counts from 0 to less than ``count``.
+
+    >>> n = symbol("n", 1, 9)
+    >>> minimum(counter("i", n) + 1, n)
+    i+1
+    """
+    if not isinstance(count, Dim):
+        return symbol(name, 0, max(count - 1, 0))
+    return polynomial({(Symbol(name, 0, max(bound(count) - 1, 0), under=(count,)),): 1})
+
+
 def chosen(name: str, choices: tuple[int, ...]) -> int:
     """The extent of that name which is one of several numbers, in ascending order."""
     return polynomial({(Symbol(name, choices[0], choices[-1], 1, choices),): 1})
-
-
-def through(extent: int, points: Mapping[int, int]) -> int | None:
-    """The extent that is ``points[n]`` where one of several numbers is n: a constant, or ``(a * n + b) // c``; None
-    where there is no such.
-
-    >>> through(chosen("n", (16, 64)), {16: 9, 64: 33})
-    (n//2)+1
-    """
-    (x, first), *_, (end, last) = points.items()
-    if varies(points.values()):
-        return first if all(y == first for y in points.values()) else None
-    for part in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64, 128, 160, 256, 320, 512):
-        slope, rest = divmod((last - first) * part, end - x)
-        if rest:
-            continue
-        for shift in range(part):
-            found = (extent * slope + first * part - x * slope + shift) // part
-            if all((n * slope + first * part - x * slope + shift) // part == y for n, y in points.items()):
-                return found
-    return None
 
 
 def _extent(s: Symbol) -> int:
@@ -348,6 +335,15 @@ def _extreme(left: int, right: int, sign: int) -> int:
         return right + _extreme(left - right, 0, sign)  # min(a, b) = b + min(a - b, 0)
     assert isinstance(left, Dim)
     return polynomial({(Least(left, right, sign),): 1})
+
+
+def exact(left: int, right: int) -> int | None:
+    """``left / right``; None where that leaves a rest, or where it depends on the run whether it does."""
+    try:
+        found = left // right
+    except UndecidedError:
+        return None
+    return found if found * right == left else None
 
 
 def _quotient(left: int, right: int) -> int:
@@ -416,34 +412,7 @@ def ranges(*numbers: int) -> str:
     return ", ".join(f"{s.name} = {s}" for s in symbols(*numbers)) or "nothing"
 
 
-def proposal(decide: Callable[..., object], *numbers: int) -> str:
-    """A hint of which extents only multiples are to be taken, so that ``decide`` no longer raises UndecidedError for
-    the numbers; empty where that is not enough.
-
-    >>> h = symbol("h", 32, 192)
-    >>> proposal(lambda a, b: a < b, (h + 1) // 2 * 2, h)
-    'take only multiples: --dim h=32..192:2; or give each dim that it depends on one number'
-    """
-    steps = {s: s.step for s in symbols(*numbers)}
-    for atom in (a for n in numbers for m, _ in _terms(n) for a in m if isinstance(a, Quotient)):
-        for s in _symbols_of(atom):
-            steps[s] = math.lcm(steps[s], atom.by)
-    coarse = [
-        Symbol(s.name, -(-s.low // step) * step, s.high // step * step, step)
-        for s, step in steps.items() if step > s.step
-    ]  # fmt: skip
-    if not coarse or any(s.low >= s.high for s in coarse):
-        return ""
-    known = {s.name: _extent(s) for s in (*steps, *coarse)}
-    try:
-        decide(*(_with_symbols(n, known) for n in numbers))
-    except UndecidedError:
-        return ""
-    options = " ".join(f"--dim {s.name}={s}" for s in coarse)
-    return f"take only multiples: {options}; or give each dim that it depends on one number"
-
-
-def _with_symbols(n: int, known: Mapping[str, int]) -> int:
+def with_symbols(n: int, known: Mapping[str, int]) -> int:
     """An extent with others for its symbols."""
     total = 0
     for m, c in _terms(n):
@@ -452,9 +421,9 @@ def _with_symbols(n: int, known: Mapping[str, int]) -> int:
                 case Symbol():
                     c = c * known[atom.name]
                 case Quotient():
-                    c = c * (_with_symbols(atom.of, known) // atom.by)
+                    c = c * (with_symbols(atom.of, known) // atom.by)
                 case Least():
-                    c = c * _extreme(_with_symbols(atom.left, known), atom.right, atom.sign)
+                    c = c * _extreme(with_symbols(atom.left, known), atom.right, atom.sign)
         total = total + c
     return total
 
@@ -483,15 +452,18 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
     inner = sorted({s for m, _ in terms for a in m for s in _symbols_of(a)})
     if math.prod(len(s.values) for s in inner) <= MAX_TRIED:
         names = [s.name for s in inner]
-        tried = [
-            _sum(terms, dict(zip(names, at, strict=True)))
-            for at in itertools.product(*(s.values for s in inner))
-        ]
+        places = (dict(zip(names, at, strict=True)) for at in itertools.product(*(s.values for s in inner)))
+        tried = [_sum(terms, at) for at in places if all(_may_be(s, at) for s in inner)]
         return min(tried), max(tried)
     extremes = [a for m, _ in terms for a in m if isinstance(a, Least)]
     if extremes:
         return _range_without(terms, extremes[0])
     atoms = list(dict.fromkeys(a for m, _ in terms for a in m))
+    counters = [a for a in atoms if isinstance(a, Symbol) and a.under and _is_linear(terms, a)]
+    if counters:  # it is least and largest where the counter is at an end
+        first = counters[0]
+        found = [span(_replaced(terms, first, end)) for end in (first.low, first.under[0] - 1)]
+        return min(low for low, _ in found), max(high for _, high in found)
     if len(atoms) <= MAX_CORNERS and all(len(set(m)) == len(m) for m, _ in terms):
         return _range_of_corners(terms, atoms)
     low = high = 0
@@ -500,6 +472,16 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
         products = [math.prod(corner) * c for corner in itertools.product(*ends)]
         low, high = low + min(products), high + max(products)
     return low, high
+
+
+def _may_be(s: Symbol, values: Mapping[str, int]) -> bool:
+    """False where a counter is not less than its count; true where that is not among the values."""
+    known = [n for n in s.under if all(other.name in values for other in symbols(n))]
+    return all(values[s.name] < value(n, values) for n in known)
+
+
+def _is_linear(terms: tuple[tuple[Monomial, int], ...], s: Symbol) -> bool:
+    return all(m.count(s) <= 1 and all(a == s or s not in _symbols_of(a) for a in m) for m, _ in terms)
 
 
 def _range_of_corners(terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom]) -> tuple[int, int]:
@@ -565,7 +547,7 @@ def _atom_span(atom: Atom) -> tuple[int, int]:
 
 # -- text -----------------------------------------------------------------------------------------------------
 def text(n: int, names: Callable[[str], str] = str, c_code: bool = False) -> str:
-    """An extent as text, which `parse` reads; with ``c_code`` as an expression in C. ``names`` prints symbols."""
+    """An extent as text, which `dims_text.parse` reads; with ``c_code`` as one in C. ``names`` prints symbols."""
     if not isinstance(n, Dim):
         return str(n)
     blank = " " if c_code else ""
@@ -573,7 +555,7 @@ def text(n: int, names: Callable[[str], str] = str, c_code: bool = False) -> str
     for m, c in n.terms:
         factors = []
         for a in m:
-            whole = _stepped(a)
+            whole = stepped(a)
             if whole is not None and c % whole.step == 0:  # 2 * (n // 2), where n is even
                 factors.append(names(whole.name))
                 c //= whole.step
@@ -586,7 +568,7 @@ def text(n: int, names: Callable[[str], str] = str, c_code: bool = False) -> str
     return out
 
 
-def _stepped(atom: Atom) -> Symbol | None:
+def stepped(atom: Atom) -> Symbol | None:
     """The symbol of whose steps an atom is the number."""
     if isinstance(atom, Quotient):
         for s in _symbols_of(atom):
@@ -608,57 +590,3 @@ def _atom_text(atom: Atom, names: Callable[[str], str] = str, c_code: bool = Fal
             if c_code:
                 return f"(({inner} {'<' if atom.sign > 0 else '>'} {atom.right}) ? {inner} : {atom.right})"
             return f"{'least' if atom.sign > 0 else 'most'}({inner};{atom.right})"
-
-
-def parse(written: str, known: Mapping[str, int]) -> int:
-    """The inverse of `text`. ``known`` are the symbols, as extents. Raises ValueError for what is no extent."""
-    try:
-        return _parsed(ast.parse(written.replace(";", ","), mode="eval").body, known)
-    except SyntaxError as e:
-        raise ValueError(f"{written!r} is no extent") from e
-
-
-def _parsed(tree: ast.expr, known: Mapping[str, int]) -> int:
-    match tree:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.Name(id=name) if name in known:
-            return known[name]
-        case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return -_parsed(inner, known)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_parsed(left, known), _parsed(right, known))
-        case ast.Call(func=ast.Name(id="least" | "most" as name), args=[left, right]):
-            sign = 1 if name == "least" else -1
-            return _extreme(_parsed(left, known), _parsed(right, known), sign)
-    raise ValueError(f"{ast.unparse(tree)} is no extent")
-
-
-def declaration(numbers: Iterable[int]) -> str:
-    """What the head of a text says of the symbols in numbers, `` extents(n=2..128:2, k=0..20)``; "" without any."""
-    found = ", ".join(f"{s.name}={s}" for s in symbols(*numbers))
-    return f" extents({found})" if found else ""
-
-
-def parse_declaration(source: str) -> dict[str, int]:
-    """The extents by name from what stands in the parentheses of a `declaration`. Raises ValueError."""
-    found: dict[str, int] = {}
-    for part in source.split(","):
-        several = re.fullmatch(r"\s*([A-Za-z]\w*)=(\d+(?:\|\d+)+)\s*", part)
-        if several and several[1] not in found:
-            found[several[1]] = chosen(several[1], tuple(sorted({int(n) for n in several[2].split("|")})))
-            continue
-        written = re.fullmatch(r"\s*([A-Za-z]\w*)=(\d+)\.\.(\d+)(?::([1-9]\d*))?\s*", part)
-        low, high, step = (int(n or 1) for n in written.groups()[1:]) if written else (0, 0, 1)
-        if not written or low >= high or low % step or high % step or written[1] in found:
-            raise ValueError(f"{part.strip()!r} declares no extent")
-        found[written[1]] = symbol(written[1], low, high, step)
-    return found
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-}

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import declaration, varies
+from mccompile.ir.dims import varies
+from mccompile.ir.dims_text import declaration
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Digest, Graph, Node, Value, verify_node
 from mccompile.ir.op import Op, op_text

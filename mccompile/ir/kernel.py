@@ -35,7 +35,7 @@ from dataclasses import dataclass, field, replace
 
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Affine
-from mccompile.ir.dims import Symbol, bound, span, symbols, value, varies
+from mccompile.ir.dims import Symbol, bound, exact, span, symbols, value, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.op import Op, op_at
 from mccompile.ir.scalar import Array
@@ -257,9 +257,10 @@ def _split(runs: list[tuple[int, int]], shape: Shape) -> tuple[int, ...] | None:
             continue
         if extent == 1:
             extent, stride = next(left)
-        if extent % e:
+        rest = exact(extent, e)
+        if rest is None:
             return None
-        extent //= e
+        extent = rest
         strides.append(stride * extent)
     return tuple(strides)
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, declaration
+from mccompile.ir.dims import Dim
+from mccompile.ir.dims_text import declaration
 from mccompile.ir.graph_text import digest
 from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, KernelModule, Logical, View, whole
 from mccompile.ir.op import dataclass_text, op_text

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mccompile.ir import dims
+from mccompile.ir import dims_text
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.op import TypeRuleError
 
@@ -96,7 +96,7 @@ class Scanner:
         if self.accept("extents"):
             start = self.at
             try:
-                self.extents = dims.parse_declaration(self.balanced("("))
+                self.extents = dims_text.parse_declaration(self.balanced("("))
             except ValueError as e:
                 self.at = start
                 raise self.error(str(e)) from e
@@ -107,7 +107,7 @@ class Scanner:
 
     def number(self, source: str) -> int:
         """A whole number, or an extent of the declared symbols. Raises ValueError."""
-        return dims.parse(source.strip(), self.extents) if self.extents else int(source)
+        return dims_text.parse(source.strip(), self.extents) if self.extents else int(source)
 
     def integer(self) -> int:
         return int(self.pattern(r"-?\d+", "an integer"))
@@ -172,11 +172,11 @@ def literal(source: str, extents: Mapping[str, int] | None = None) -> Any:
         return ast.literal_eval(source)
     except (ValueError, SyntaxError):
         if extents and source.startswith("(") and source.endswith(",)"):
-            return (dims.parse(source[1:-2], extents),)
+            return (dims_text.parse(source[1:-2], extents),)
         if extents and source.startswith("("):
-            return tuple(dims.parse(part.strip(), extents) for part in split_items(source[1:-1]))
+            return tuple(dims_text.parse(part.strip(), extents) for part in split_items(source[1:-1]))
         if extents:
-            return dims.parse(source, extents)
+            return dims_text.parse(source, extents)
         if re.fullmatch(r"-?(inf|nan)", source):
             return float(source)
         raise ValueError(f"{source!r} is no literal") from None

@@ -8,7 +8,8 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, identifier, symbol, symbols
+from mccompile.ir.dims import Dim, UndecidedError, identifier, symbol, symbols
+from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import Op, TypeRuleError
@@ -264,4 +265,4 @@ class Import:
         try:
             return self.graph.emit(op, operands, names, origins=(self.node.name,), **bodies)
         except (TypeRuleError, ValueError) as e:
-            raise self.error(str(e), getattr(e, "hint", "")) from e
+            raise self.error(str(e), hint_of(e) if isinstance(e, UndecidedError) else "") from e

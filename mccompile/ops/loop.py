@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.dims import bound, symbol
+from mccompile.ir.dims import bound, counter
 from mccompile.ir.errors import CompileError
 from mccompile.ir.op import Inside, Op, Signature, TypeRuleError
 from mccompile.ir.scalar import Array
@@ -62,7 +62,7 @@ class Loop(Op):
     @property
     def this_turn(self) -> int:
         """The number of the turn, as an extent of what is inside."""
-        return symbol(self.turn, 0, max(bound(self.trips) - 1, 0))
+        return counter(self.turn, self.trips)
 
     def turns_inside(self) -> int:
         return bound(self.trips)

@@ -93,11 +93,12 @@ class Options:
         python="O0, O1, O2, O3 or Os.",
     )  # fmt: skip
     dims: Mapping[str, int | str] = _option(
-        "Extent of a symbolic dimension; a range 1..128 (32..128:32: multiples of 32), or several numbers 16,64,128, "
-        "of which one is given when the program runs (repeatable).",
+        "Extent of a symbolic dimension: a number; a range 1..128 (32..128:32: multiples of 32), or several numbers "
+        "16,64,128, of which one is given when the program runs; or computed of others: s0, past+1 (repeatable).",
         None, "--dim", factory=dict, kind="dims", metavar="NAME=VALUE", group="model",
         python="extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program "
-        "runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from.",
+        "runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from, ``past+1`` what is "
+        "computed of another.",
     )  # fmt: skip
     bounds: Mapping[str, int] = _option(
         "The most that an extent may be which the network finds out when it runs, or the turns of a loop, where an "
@@ -106,17 +107,18 @@ class Options:
         python="the most that extents may be which the network finds out when it runs, or the turns of loops, where "
         "an error asks for them.",
     )  # fmt: skip
-    input_shapes: Mapping[str, Sequence[int]] = _option(
-        "Whole shape of an input (repeatable).", None, "--input-shape", factory=dict, kind="shapes",
-        metavar="NAME=D0,D1,..", group="model", python="whole shape of inputs by name.",
+    input_shapes: Mapping[str, Sequence[int | str]] = _option(
+        "Whole shape of an input: numbers, and names that --dim says more of (repeatable).", None, "--input-shape",
+        factory=dict, kind="shapes", metavar="NAME=D0,D1,..", group="model",
+        python="whole shape of inputs by name: numbers, and names that ``dims`` says more of.",
     )  # fmt: skip
     constants: Mapping[str, Any] = _option(
-        "Fix an input to a number, or to the array in an .npy file; an optional one that is absent is \"none\" "
-        "(repeatable).", None, "--constant", factory=dict,
-        kind="constants", metavar="NAME=VALUE", group="model",
-        python="value of inputs that are the same in every run, by name: a number or an array, or None for an "
-        "optional one that is absent. The network has no such inputs then, and what depends on them is computed when "
-        "it is compiled.",
+        "Fix an input to a number, to the array in an .npy file, or to the extent of a dim; an optional one that is "
+        "absent is \"none\" (repeatable).", None, "--constant", factory=dict, kind="constants",
+        metavar="NAME=VALUE", group="model",
+        python="value of inputs that are the same in every run, by name: a number or an array; the name of a dim "
+        "whose extent it is in every run; or None for an optional one that is absent. The network has no such inputs "
+        "then, and what depends on them is computed when it is compiled.",
     )  # fmt: skip
     state: Mapping[str, str] = _option(
         "Keep an output as this input of the next run: neither is an input or output then (repeatable).", None,

@@ -53,7 +53,7 @@ def test_check_judges_with_the_same_value(run: Run, chooser: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("k=fast", "neither a number nor an .npy file"),
+        ("k=fast", "neither a number nor an .npy file nor a dim"),
         ("k", "has to be like sr=16000"),
         ("k=nothing.npy", "cannot be read"),
         ("k=1.5", "element type"),

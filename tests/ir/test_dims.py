@@ -12,14 +12,17 @@ from mccompile.ir.dims import (
     Dim,
     UndecidedError,
     bound,
+    counter,
+    exact,
     maximum,
     minimum,
-    parse,
     span,
     symbol,
     text,
     value,
 )
+from mccompile.ir.dims_hints import equality, hint_of
+from mccompile.ir.dims_text import declaration, parse, parse_declaration
 
 N, M, K = symbol("n", 1, 6), symbol("m", 0, 4), symbol("k", 4, 12, 4)
 
@@ -80,13 +83,40 @@ def test_what_is_undecided_proposes_multiples() -> None:
     h, w = symbol("h", 32, 200), symbol("w", 8, 64)
     with pytest.raises(UndecidedError) as raised:
         assert ((h + 1) // 2 + 1) // 2 * 4 > h
-    assert raised.value.hint.startswith("take only multiples: --dim h=32..200:4; or ")
+    assert hint_of(raised.value).startswith("take only multiples: --dim h=32..200:4; or ")
     with pytest.raises(UndecidedError) as raised:
         assert h // 2 > w  # multiples do not help
-    assert raised.value.hint.startswith("give each dim")
+    assert hint_of(raised.value).startswith("give each dim")
 
 
 @pytest.mark.parametrize("written", ["j", "n +", "n.m", "f(n)", "n / 2", ""])
 def test_text_that_is_no_extent(written: str) -> None:
     with pytest.raises(ValueError):
         parse(written, {"n": N})
+
+
+def test_a_counter_is_less_than_its_count() -> None:
+    n = symbol("n", 1, 1000)
+    i = counter("i", n)
+    assert minimum(i + 1, n) - minimum(i, n) == 1
+    assert span(n - i) == (1, 1000)
+    assert span(2 * i - 3 * n) == (-3000, -3)
+    assert counter("i", 5) == symbol("i", 0, 4)
+    said = declaration([i])
+    assert said == " extents(i=0..999<n, n=1..1000)"
+    assert parse_declaration(said[len(" extents(") : -1])["i"] == i
+    with pytest.raises(ValueError, match="n is no extent"):
+        parse_declaration("i=0..9<n")
+
+
+def test_exact_is_a_quotient_without_a_rest() -> None:
+    assert (exact(N * 6, 3), exact(N * M, N), exact(12, 4)) == (2 * N, M, 3)
+    assert exact(N, 2) is exact(58, N * 58) is exact(7, 2) is None
+
+
+def test_equal_extents_are_said_by_the_last_name() -> None:
+    w, v = symbol("w", 8, 64, 8), symbol("v", 8, 32, 8)
+    assert equality(w, v) == "--dim w=v"
+    assert equality(N, 9) == ""  # which it never is
+    assert equality(N * 2, M * 2) == ""
+    assert equality(N + 1, M) == equality(M, N + 1) == "--dim m=n+1"

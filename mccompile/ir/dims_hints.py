@@ -1,0 +1,89 @@
+"""What to do where something depends on extents that are known at run time only.
+
+>>> n, m = symbol("n", 1, 8), symbol("m", 1, 9)
+>>> equality(m, n + 1)
+'--dim m=n+1'
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from mccompile.ir.dims import (
+    Dim,
+    Quotient,
+    Symbol,
+    UndecidedError,
+    polynomial,
+    require_equal,
+    span,
+    stepped,
+    symbol,
+    symbols,
+    text,
+    with_symbols,
+)
+
+FIX = "give each dim that it depends on one number"
+
+
+def hint_of(error: UndecidedError) -> str:
+    """What to do: to say which extents are equal, or to take multiples only, where that is enough."""
+    found = ""
+    if error.decide is not None:
+        found = proposal(error.decide, *error.numbers)
+    if error.decide is require_equal and not found:
+        found = equality(*error.numbers)
+        found = found and f"say that they are equal: {found}; or {FIX}"
+    return found or f"{FIX}: --dim NAME=N"
+
+
+def equality(left: int, right: int) -> str:
+    """The option that makes two extents equal: one of their symbols by the others; empty where none follows from
+    them, or may be what follows."""
+    difference = left - right
+    if not isinstance(difference, Dim):
+        return ""
+    found = []
+    for m, c in difference.terms:
+        s = m[0] if len(m) == 1 and isinstance(m[0], Symbol) else stepped(m[0]) if len(m) == 1 else None
+        if s is None or abs(c) != s.step:
+            continue
+        rest = (polynomial({m: c}) - difference) * (1 if c > 0 else -1)
+        low, high = span(rest)
+        if s not in symbols(rest) and low <= s.high and high >= s.low and low >= 0:
+            found.append((text(rest).count("-"), s, rest))
+    if not found:
+        return ""
+    _, s, rest = min(found, key=lambda f: (f[0], len(symbols(f[2])), [-ord(ch) for ch in f[1].name]))
+    return f"--dim {s.name}={text(rest)}"
+
+
+def proposal(decide: Callable[..., object], *numbers: int) -> str:
+    """A hint of which extents only multiples are to be taken, so that ``decide`` no longer raises UndecidedError for
+    the numbers; empty where that is not enough.
+
+    >>> h = symbol("h", 32, 192)
+    >>> proposal(lambda a, b: a < b, (h + 1) // 2 * 2, h)
+    'take only multiples: --dim h=32..192:2; or give each dim that it depends on one number'
+    """
+    steps = {s: s.step for s in symbols(*numbers)}
+    atoms = [a for n in numbers if isinstance(n, Dim) for m, _ in n.terms for a in m]
+    for atom in atoms:
+        if isinstance(atom, Quotient):
+            for s in symbols(atom.of):
+                steps[s] = math.lcm(steps[s], atom.by)
+    coarse = [
+        Symbol(s.name, -(-s.low // step) * step, s.high // step * step, step)
+        for s, step in steps.items() if step > s.step
+    ]  # fmt: skip
+    if not coarse or any(s.low >= s.high for s in coarse):
+        return ""
+    known = {s.name: symbol(s.name, s.low, s.high, s.step) for s in (*steps, *coarse)}
+    try:
+        decide(*(with_symbols(n, known) for n in numbers))
+    except UndecidedError:
+        return ""
+    options = " ".join(f"--dim {s.name}={s}" for s in coarse)
+    return f"take only multiples: {options}; or {FIX}"

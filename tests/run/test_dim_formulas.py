@@ -1,0 +1,158 @@
+"""Extents that are said by others: equal ones, sums, names in shapes, inputs that are an extent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import mccompile
+from mccompile.check.check import check
+from mccompile.driver import Options
+from mccompile.ir.errors import CompileError, UsageError
+from tests.support.small_models import Maker
+
+INT = TensorProto.INT64
+
+
+def _sum() -> onnx.ModelProto:
+    m = Maker()
+    m.node("Relu", [m.node("Add", [m.input("x", ["s0", 4]), m.input("y", ["s1", 4])])], "z")
+    return m.model(["z"])
+
+
+def _cache(mask: str = "total") -> onnx.ModelProto:
+    m = Maker()
+    joined = m.node("Concat", [m.input("past", [1, "past", 4]), m.input("new", [1, 1, 4])], "all", axis=1)
+    m.node("Mul", [joined, m.node("Unsqueeze", [m.input("mask", [1, mask]), m.const(np.array([2]))])], "y")
+    return m.model(["all", "y"])
+
+
+def _unnamed() -> onnx.ModelProto:
+    m = Maker()
+    x, state = m.input("x", [None, None]), m.input("state", [2, None, 3])
+    m.node("Relu", [x], "y")
+    m.node("Tanh", [state], "next")
+    return m.model(["y", "next"])
+
+
+def _squeezed() -> onnx.ModelProto:
+    m = Maker()
+    m.node("Squeeze", [m.node("MatMul", [m.input("x", ["n", 6]), m.weight((6, 1))])], "y")
+    return m.model(["y"])
+
+
+def _merged() -> onnx.ModelProto:
+    """Rows of two axes that become one, between kernels that want their channels innermost."""
+    m = Maker()
+    x = m.node("Conv", [m.input("x", ["n", 3, 10, 8]), m.weight((8, 3, 3, 3))], pads=[1, 1, 1, 1])
+    rows = m.node("Reshape", [m.node("Transpose", [x], perm=[0, 2, 3, 1]), m.const(np.array([-1, 10, 8]))])
+    m.node("Relu", [rows], "y")
+    return m.model(["y"])
+
+
+def _turns() -> onnx.ModelProto:
+    """A loop over rows, whose number is an input beside them."""
+    m = Maker(opset=18)
+    length, x = m.input("length", [], INT), m.input("x", ["length", 5])
+    one = helper.make_tensor("one", INT, [1], [1])
+    nodes = [
+        helper.make_node("Unsqueeze", ["turn", "zeros"], ["first"]),
+        helper.make_node("Add", ["first", "one"], ["end"]),
+        helper.make_node("Slice", ["x", "first", "end", "zeros"], ["row"]),
+        helper.make_node("Add", ["row", "sum"], ["next"]),
+        helper.make_node("Identity", ["next"], ["out"]),
+        helper.make_node("Identity", ["going"], ["on"]),
+    ]
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        nodes, "body",
+        [value("turn", INT, []), value("going", TensorProto.BOOL, []), value("sum", TensorProto.FLOAT, [1, 5])],
+        [value("on", TensorProto.BOOL, []), value("next", TensorProto.FLOAT, [1, 5]),
+         value("out", TensorProto.FLOAT, [1, 5])],
+        [one, helper.make_tensor("zeros", INT, [1], [0])],
+    )  # fmt: skip
+    begin = m.const(np.zeros((1, 5), np.float32))
+    made = [helper.make_node("Loop", [length, "", begin], ["last", "rows"], body=body, name="loop")]
+    model = m.model([])
+    model.graph.node.extend(made)
+    model.graph.output.extend(value(name, TensorProto.FLOAT, None) for name in ("last", "rows"))
+    assert x == "x"
+    return model
+
+
+def _saved(tmp_path: Path, build: Callable[[], onnx.ModelProto]) -> Path:
+    path = tmp_path / "net.onnx"
+    onnx.save(build(), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("build", "options"),
+    [
+        (_sum, {"dims": {"s0": "1..6", "s1": "s0"}}),
+        (_sum, {"dims": {"s0": "3,5", "s1": "s0"}}),
+        (_cache, {"dims": {"past": "0..5", "total": "past+1"}}),
+        (lambda: _cache("past + 1"), {"dims": {"past": "1..5"}}),
+        (_unnamed, {"dims": {"b": "1..4"}, "input_shapes": {"x": ["b", 7], "state": [2, "2*b", 3]}}),
+        (_squeezed, {"dims": {"n": "1..4"}}),
+        (_merged, {"dims": {"n": "1..3"}, "target": "native"}),
+        (_turns, {"dims": {"length": "1..60"}, "constants": {"length": "length"}}),
+    ],
+    ids=["equal", "list", "sum", "name", "shape", "squeeze", "merged", "number"],
+)
+def test_both_ends_give_what_onnxruntime_gives(
+    build: Callable[[], onnx.ModelProto], options: Mapping[str, Any], tmp_path: Path
+) -> None:
+    result = check(_saved(tmp_path, build), Options(**{"target": "generic", **options}))
+    assert result.ok, result.lines()
+    assert len(result.runs) == 2
+
+
+def test_names_of_a_shape_are_dims(tmp_path: Path) -> None:
+    path = _saved(tmp_path, _unnamed)
+    shapes: dict[str, list[int | str]] = {"x": [1, 7], "state": [2, "b+1", 3]}
+    with pytest.raises(UsageError, match="no graph input has a dim named 'b'"):
+        mccompile.compile(path, tmp_path / "out", target="generic", dims={"b": "1..4"}, input_shapes=shapes)
+    shapes["x"] = ["b", 7]
+    mccompile.compile(path, tmp_path / "out", target="generic", dims={"b": "1..4"}, input_shapes=shapes)
+    network = mccompile.load(tmp_path / "out")
+    x, state = np.ones((3, 7), np.float32), np.ones((2, 4, 3), np.float32)
+    assert network.run({"x": x, "state": state})["next"].shape == (2, 4, 3)
+    with pytest.raises(UsageError):
+        network.run({"x": x, "state": state[:, :3]})
+
+
+@pytest.mark.parametrize(
+    ("build", "dims", "hint"),
+    [(_sum, {"s0": "1..8", "s1": "1..9"}, "--dim s1=s0"),
+     (_cache, {"past": "0..7", "total": "1..9"}, "--dim total=past+1")],
+)  # fmt: skip
+def test_what_has_to_be_equal_is_said(
+    build: Callable[[], onnx.ModelProto], dims: dict[str, int | str], hint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CompileError, match="depends on") as raised:
+        mccompile.compile(_saved(tmp_path, build), tmp_path / "out", target="generic", dims=dims)
+    assert hint in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("dims", "words"),
+    [
+        ({"s0": "s1", "s1": "s0"}, "computed of each other: s0=s1, s1=s0"),
+        ({"s0": "k", "s1": 2}, "nothing says what 'k' is"),
+        ({"s0": "s1//0", "s1": 2}, "divides by 0"),
+        ({"s0": "s1-2", "s1": "1..4"}, "may be -1"),
+        ({"s0": "s1*", "s1": 4}, "no sum, product or whole quotient"),
+        ({"s0": "4,8", "s1": "4,8"}, "several dims are lists"),
+    ],
+)
+def test_formulas_that_are_none(dims: dict[str, int | str], words: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        mccompile.compile(_saved(tmp_path, _sum), tmp_path / "out", target="generic", dims=dims)
