@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Move, combine, loop
-from mccompile.ir.dims import Dim, UndecidedError, span, varies
+from mccompile.ir.dims import Dim, exact, span, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, constant, hull, zero_or_free
@@ -21,7 +21,7 @@ from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
-from mccompile.ops.resize_of_extents import run_time_table
+from mccompile.ops.resize_nodes import Axis, Table
 from mccompile.ops.resize_tables import CROP, MODES, NEAREST_MODES, AxisTable, Sampling, axis_table
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice
@@ -203,11 +203,14 @@ def import_resize(n: Import) -> None:
             weights.append(n.constant("weight", tables[a].weight.astype(compute.numpy)))
         else:
             c = changing[a]
-            index, weight = run_time_table(n, c.sampling, c.extent, c.out, c.scale, compute, f"axis{a}")
+            index, weight = Table(n, Axis(a, c.extent, c.out, factor=c.scale), c.sampling).made()
             indices.append(index)
-            weights += [weight] if weight is not None else []
+            if weight is not None:
+                wide = ex.convert(ex.var(0, F32), compute)
+                weights.append(weight if compute == F32 else n.map(wide, [weight], f"axis{a}.wide"))
     operands = [x, *indices, *(weights if weighted else ())]
     partial = any((t.index < 0).any() for t in tables.values())
+    partial = partial or any(c.sampling.transform == CROP for c in changing.values())
     op = Resize(axes, weighted, partial, extrapolated if partial else 0.0)
     bodies = ex.convert(ex.acc(x.dtype), F32), ex.convert(ex.acc(F32), x.dtype)
     n.emit(op, operands, pre={0: bodies[0]} if whole else {}, post={0: bodies[1]} if whole else {})
@@ -275,7 +278,7 @@ def _tables(n: Import) -> tuple[dict[int, AxisTable], dict[int, _Changing]]:
             n.flag("antialias"), roi[i], roi[len(axes) + i],
         )  # fmt: skip
         if varies((x.shape[a], extents[i])):
-            if x.shape[a] != extents[i] or scales[i] != 1:
+            if x.shape[a] != extents[i] or scales[i] != 1 or transform == CROP:
                 changing[a] = _Changing(sampling, x.shape[a], extents[i], scales[i])
             continue
         scale = scales[i]
@@ -308,11 +311,8 @@ def _quotient(size: int, extent: int) -> float | None:
     if size == extent:
         return 1.0
     for above, below in ((size, extent), (extent, size)):
-        try:
-            whole = above // below
-        except UndecidedError:
-            continue
-        if not isinstance(whole, Dim) and whole * below == above:
+        whole = exact(above, below)
+        if whole is not None and not isinstance(whole, Dim):
             return float(np.float32(whole) if above is size else np.float32(1) / np.float32(whole))
     return None
 
