@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
@@ -58,6 +59,10 @@ class _Tiled(Variant):
 
     params = Units
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        """Time and batch are loops; gates and units have to be known."""
+        return not varies(v.shape[-1] for v in node.operands[:2] if v is not None)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := computed(node, constants, 1) or self._refusal(node, target):

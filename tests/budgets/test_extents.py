@@ -14,7 +14,16 @@ import mccompile
 from tests._skips import needs_tool
 from tests.budgets.counted import COMPILER, TARGET
 from tests.run.test_extents import _attention, _classifier, _images
+from tests.support.small_models import Maker
 from tests.support.targets import needs_target
+
+
+def _recurrent() -> onnx.ModelProto:
+    m = Maker()
+    names = [m.input("x", ["t", "n", 6]), m.weight((1, 64, 6)), m.weight((1, 64, 16))]
+    m.node("LSTM", names, "y", hidden_size=16)
+    return m.model(["y"])
+
 
 MAIN = """#include "net.h"
 #include <stdlib.h>
@@ -54,9 +63,10 @@ def _count(path: Path, out: Path, dims: Mapping[str, int | str], extents: Mappin
     [
         (_classifier, {"n": "1..64"}, {"n": 64}),
         (lambda: _attention(4, 32), {"n": 1, "s": "1..64"}, {"n": 1, "s": 64}),
+        (_recurrent, {"t": "1..24", "n": 2}, {"t": 24, "n": 2}),
         (_images, {"n": "1..8", "h": 16, "w": 16}, {"n": 8, "h": 16, "w": 16}),
     ],
-    ids=["rows", "sequence", "batch"],
+    ids=["rows", "sequence", "time", "batch"],
 )
 def test_extents_cost_little(
     build: Callable[[], onnx.ModelProto], dims: dict[str, int | str], bound: dict[str, int], tmp_path: Path
