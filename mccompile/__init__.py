@@ -61,8 +61,7 @@ def compile(
         input_shapes: whole shape of inputs by name: numbers, and names that ``dims`` says more of.
         constants: value of inputs that are the same in every run, by name: a number or an array; the name of a dim
             whose extent it is in every run; or None for an optional one that is absent. The network has no such
-            inputs then, and what depends on them is computed
-            when it is compiled.
+            inputs then, and what depends on them is computed when it is compiled.
         state: outputs that are kept as inputs of the next run, output -> input: neither is an input or output of the
             network then.
         random: what becomes of operators that draw random numbers: ``refuse``, an error; or ``input``: their draws

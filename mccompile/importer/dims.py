@@ -128,7 +128,7 @@ def _computed(formula: Formula, what: str, bindings: Bindings, known: Sequence[s
     if missing:
         others = ", ".join(known) or "none"
         raise UsageError(
-            f"{what}: nothing says what '{missing[0]}' is in '{formula.text}'",
+            f"{what}: '{formula.text}' is no whole number, and nothing says what '{missing[0]}' is",
             hint=f"say --dim {missing[0]}=N or 1..N" if missing[0] in known else f"the dims are: {others}",
         )
     try:
