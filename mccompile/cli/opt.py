@@ -83,8 +83,8 @@ def _read(file: Path, dims: dict[str, Any]) -> tuple[IR, float]:
 
     start = time.perf_counter()
     if file.suffix == SUFFIX:
-        if any(dims.values()):
-            raise UsageError(f"the extents in {file.name} are fixed")
+        if driver.Options(**dims) != driver.Options():
+            raise UsageError(f"the inputs of {file.name} are fixed")
         ir = driver.load_ir(file)
     else:
         ir = driver.import_graph(file, driver.Options(target="generic", **dims)).graph

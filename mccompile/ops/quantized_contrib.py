@@ -119,7 +119,8 @@ def _matmul_nbits(n: Import) -> None:
     whole = unpack_bits(stored.reshape(columns, -1), bits, blocks * block)[:, :depth].T - middle
     turned = np.ascontiguousarray(scales.reshape(columns, blocks).T)
     zeros = _zeros(n, bits, columns, blocks, middle)
-    if bits >= 4 and n.attr("accuracy_level", 0) == BYTES and _rounds(n, whole, turned, zeros):
+    level = n.attr("accuracy_level", 0)
+    if bits >= 4 and level == BYTES and _rounds(n, whole, turned, zeros):
         return
     e = Contrib(n)
     left, order, groups = e.name(0), *_rows(n, depth, blocks)

@@ -251,7 +251,7 @@ def nbits(inputs: list[str], **attrs: int) -> Any:
     (nbits(["x", "b", "s"], bits=3), NBITS, "weights of 3 bits are not supported"),
     (nbits(["x", "b", "s"], block_size=24), NBITS, "block_size 24"),
     (nbits(["x", "b", "s"], block_size=32), NBITS, "scales"),
-    (N("ConvInteger", ["x", "b"], ["y"]), NBITS, "operand 0 of f32 is not supported"),
+    (N("ConvInteger", ["x", "b"], ["y"]), NBITS, "input 0 is f32; ConvInteger takes i8, u8"),
 ])  # fmt: skip
 def test_refusals_say_what_is_missing(node: Any, constants: dict[str, Any], says: str, tmp_path: Path) -> None:
     assert says in refusal(tmp_path, [node], {"x": X}, constants)
