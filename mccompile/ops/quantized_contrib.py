@@ -142,7 +142,8 @@ def _matmul_nbits(n: Import) -> None:
 
 
 BYTES = 4
-"""The ``accuracy_level`` at which operands may be rounded to 8 bits. onnxruntime takes no notice of it for 2 bits."""
+"""The ``accuracy_level`` at which operands may be rounded to 8 bits. Those of weights of 2 bits are not, which is
+nearer to what is meant than onnxruntime is where it does."""
 
 
 def _rounds(n: Import, whole: np.ndarray, scales: np.ndarray, zeros: np.ndarray) -> bool:
@@ -289,6 +290,8 @@ def _sample_nbits(d: Draw) -> Case:
         order = (np.arange(k, dtype=np.int32) // block)[:: d.choice([1, -1])]
     bias = d.array((n,)) if d.bool() else None
     attrs = {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": d.choice([0, 4])}
+    if bits == 2:  # which onnxruntime rounds for some sizes of blocks, and we do not
+        attrs["accuracy_level"] = 0
     return Case([d.array((m, k)), w, scales, zeros, order, bias], attrs, frozenset(range(1, 6)))
 
 

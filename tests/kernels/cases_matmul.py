@@ -98,7 +98,7 @@ WORDS = [
     quantised((1, 48), 20, 48, kernel="words"),
     quantised((1, 64), 33, 16, "uint8", 4, "residual", "words"),
     quantised((3, 50), 9, 16, "uint8", 8, "residual", "words"),
-    quantised((2, 2, 72), 40, 32, "int8", 4, "swish", "words"),
+    quantised((2, 2, 72), 48, 32, "int8", 4, "swish", "words"),
     quantised((18, 70), 17, 20, "int8", 4, kernel="words"),
     quantised((2, 2050), 24, 2050, "int8", 4, "residual", "words"),
     quantised((1, 3000), 5, 1500, "uint8", 8, kernel="words"),
