@@ -64,6 +64,14 @@ def test_a_nan_does_not_hide_another_difference() -> None:
     assert not compare("y", np.array([np.nan, 1.5], np.float32), want).ok
 
 
+def test_what_onnxruntime_rounds_to_nothing_is_no_fault() -> None:
+    nothing = np.zeros((1, 2, 3), np.float32)
+    assert compare("x", nothing + np.float32(1.5e-8), nothing).ok
+    assert not compare("x", nothing + np.float32(3e-8), nothing).ok
+    nothing[0, 1, 1] = 0.5
+    assert not compare("x", nothing + np.float32([[[1e-6], [0]]]), nothing).ok
+
+
 def test_integers_and_booleans_are_exact() -> None:
     big = np.array([2**62, -(2**63)], np.int64)
     assert compare("y", big, big).ok
