@@ -180,8 +180,7 @@ def open_judge(
             why = f"onnxruntime cannot load the model: {_first_line(e)}"
         else:
             graph = read_model(path).graph
-            given = {name: v for name, v in (constants or {}).items() if v is not None}
-            fixed, extents = fixed_arrays(graph.inputs, given), from_dims(graph, given)
+            fixed, extents = fixed_arrays(graph.inputs, constants or {}), from_dims(graph, constants or {})
             engine = f"onnxruntime {onnxruntime.__version__}"
             notes = () if data is asked or data is wide else (UNSIGNED,)
             halves = frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16")

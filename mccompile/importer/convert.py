@@ -131,13 +131,8 @@ class _Converter:
                 f"run answers MCC_E_DIM" + (f" ({first.rule})" if first else "")
             )
             branches.insert(kinds.index(kind), refused(f"{n.node.name}.{kind}", branches[0][0]))
-        known = [
-            [names[v.name] for v in body.outputs]
-            for body, part in zip(bodies, made, strict=True)
-            if not isinstance(part, list)
-            for _, names in [part]
-        ]
-        widths = {tuple(len(v) if isinstance(v, tuple) else None for v in results) for results in known}
+        parts = zip(made, bodies, strict=True)
+        widths = {_widths(part[1], body.outputs) for part, body in parts if not isinstance(part, list)}
         if len(widths) > 1:
             raise n.error("the branches give sequences of different lengths", self.inputs_behind([condition]))
         named = [o or f"{n.node.name}.unused{i}" for i, o in enumerate(n.node.outputs)]
@@ -358,6 +353,12 @@ def _require_known_attributes(node: OnnxNode) -> None:
         )
 
 
+def _widths(values: Mapping[str, Known], outputs: Sequence[OnnxValue]) -> tuple[int | None, ...]:
+    """How many tensors each output has that is a sequence; None of a tensor."""
+    known = [values[v.name] for v in outputs]
+    return tuple(len(v) if isinstance(v, tuple) else None for v in known)
+
+
 def _unsupported_in(errors: list[CompileError]) -> bool:
     """Whether an operator is not supported at all: then it is no matter of shapes."""
     return any(" is not supported" in e.rule for e in errors)
@@ -375,15 +376,15 @@ def convert(
 
     Raises one CompileError that names every node it cannot convert.
     """
-    taken = set() if taken is None else taken
+    bounds, taken = bounds or {}, set() if taken is None else taken
     try:
-        return _converted(prepared, name, bounds or {}, text_bytes, {}, taken)
+        return _converted(prepared, name, bounds, text_bytes, {}, taken)
     except CompileError as e:
-        told = _told_by_outputs(prepared, name, bounds or {}, text_bytes)
+        told = _told_by_outputs(prepared, name, bounds, text_bytes)
         if not told:
             raise
         try:
-            return _converted(prepared, name, bounds or {}, text_bytes, told, taken)
+            return _converted(prepared, name, bounds, text_bytes, told, taken)
         except CompileError:
             raise e from None  # it speaks of the model as it is
 

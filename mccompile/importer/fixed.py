@@ -59,7 +59,7 @@ def fix_inputs(graph: OnnxGraph, values: Mapping[str, Fixed]) -> tuple[OnnxGraph
         return graph, {}
     given = [v for v in graph.inputs if v.name not in graph.initializers]
     extents = from_dims(graph, values)
-    arrays = fixed_arrays(given, {name: v for name, v in values.items() if v is not None})
+    arrays = fixed_arrays(given, values)
     missing = absent(given, values)
     dims: dict[str, int] = {}
     for value in graph.inputs:
@@ -114,8 +114,8 @@ def absent(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> list[str
 
 
 def fixed_arrays(inputs: Sequence[OnnxValue], values: Mapping[str, Fixed]) -> dict[str, np.ndarray]:
-    """The values in the element types and shapes of the inputs that they are for, but for those of `from_dims`.
-    Raises UsageError."""
+    """The values in the element types and shapes of the inputs that they are for, but for those of `from_dims`
+    and `absent`. Raises UsageError."""
     known = {v.name: v for v in inputs}
     for name in values:
         if name not in known:

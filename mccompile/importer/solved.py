@@ -95,8 +95,8 @@ def solve(equations: Sequence[Equation]) -> dict[str, int]:
             names = [s.name for s in symbols(extent)]
             if not names or math.prod(len(left[name]) for name in names) > MAX_TRIED:
                 continue
-            tried = (dict(zip(names, tuple_, strict=True)) for tuple_ in itertools.product(*(left[n] for n in names)))
-            fits = [t for t in tried if value(extent, t) == number]
+            tried = itertools.product(*(left[name] for name in names))
+            fits = [t for numbers in tried if value(extent, t := dict(zip(names, numbers, strict=True))) == number]
             for name in names:
                 kept = sorted({t[name] for t in fits})
                 changed |= len(kept) < len(left[name])
