@@ -89,7 +89,7 @@ bench-firmware: .venv/.stamp-check
 	$(BIN)/python benchmarks/firmware.py $(BENCH)
 
 bench-decoders: .venv/.stamp-check
-	PYTHONPATH=. $(BIN)/python benchmarks/decoders.py $(BENCH)
+	PYTHONPATH=.$${PYTHONPATH:+:$$PYTHONPATH} $(BIN)/python benchmarks/decoders.py $(BENCH)
 
 bench-products: .venv/.stamp-check
 	$(BIN)/python benchmarks/products.py

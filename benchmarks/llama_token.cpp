@@ -32,7 +32,6 @@ int main(int argc, char **argv)
     llama_context_params wanted = llama_context_default_params();
     wanted.n_ctx = (uint32_t)past + 1;
     wanted.n_threads = wanted.n_threads_batch = 1;
-    wanted.type_k = wanted.type_v = GGML_TYPE_F32;
     llama_context *context = llama_init_from_model(model, wanted);
     if (context == nullptr) {
         return 1;
