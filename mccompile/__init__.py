@@ -26,6 +26,7 @@ def compile(
     *,
     name: str = "",
     embed: bool = False,
+    package: str = "cmake",
     kernels: Mapping[str, str] | None = None,
     exact: bool = False,
     memory: Mapping[str, int] | None = None,
@@ -91,6 +92,8 @@ def compile(
         name: prefix of everything generated; by default the file's name.
         split_kernels: one C file per kernel.
         embed: also write the weights as a C array.
+        package: the build system that files are laid out for: ``cmake``, ``zephyr``, ``esp-idf``, ``arduino``,
+            ``platformio``, ``cmsis-pack`` or ``cargo``.
         tune: measure the kernels that each node could have on this machine, and take the fastest. What was measured
             before is kept in the user's cache, or in the file ``tuning``.
         tuning: file of measurements to choose kernels by.
@@ -103,8 +106,9 @@ def compile(
 
     options = driver.Options(
         target=target, opt_level=opt_level, dims=dims or {}, input_shapes=input_shapes or {}, keep_inputs=keep_inputs,
-        name=name, embed=embed, kernels=kernels or {}, exact=exact, memory=tuple((memory or {}).items()), ram=ram,
-        split_kernels=split_kernels, constants=constants or {}, bounds=bounds or {}, max_blob_growth=max_blob_growth,
+        name=name, embed=embed, package=package, kernels=kernels or {}, exact=exact,
+        memory=tuple((memory or {}).items()), ram=ram, split_kernels=split_kernels,
+        constants=constants or {}, bounds=bounds or {}, max_blob_growth=max_blob_growth,
         plan_effort=plan_effort, stream_rows=stream_rows, stepwise=stepwise, io=io,
         input_formats=input_formats or {}, requant=requant, state=state or {}, string_bytes=string_bytes,
         random=random,

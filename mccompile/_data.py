@@ -10,3 +10,8 @@ def data_dir() -> Path:
     package = Path(__file__).resolve().parent
     bundled = package / "_bundled"
     return bundled if bundled.is_dir() else package.parent
+
+
+def cmake_dir() -> Path:
+    """The folder of ``mccompileConfig.cmake``."""
+    return Path(__file__).resolve().parent / "cmake"

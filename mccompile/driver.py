@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mccompile.codegen.files import Project, make_project, project_files, source_files
+from mccompile.codegen.files import project_files, source_files
 from mccompile.codegen.folder import write_folder
 from mccompile.codegen.kernels import KernelPool, render_programs
 from mccompile.codegen.library import make_library
 from mccompile.codegen.model import ModelFacts, model_facts
 from mccompile.codegen.names import model_name
+from mccompile.codegen.projects import Project, make_project
 from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
 from mccompile.importer.dim_values import listed
@@ -225,7 +226,7 @@ def _generated(c: Compilation, observe: Observer) -> dict[str, bytes]:
     facts = compile_program(c, observe, pool)
     if pool is not None:
         c.library = make_library(pool, [facts], c.target, split=True)
-    return source_files(facts, c.options.embed, c.library)
+    return source_files(facts, c.options.embed, c.library, c.options.package)
 
 
 def compile(
@@ -266,7 +267,7 @@ def compile_project(
         CompileError: as `compile`, for the first model that cannot be compiled.
     """
     project, compilations = _link([Path(m) for m in models], options, observe)
-    files = project_files(project, options.embed)
+    files = project_files(project, options.embed, options.package)
     for path, c in zip(models, compilations, strict=True):
         files |= extra(Path(path), c)
     report = project_report(project, compilations, files)

@@ -17,9 +17,8 @@ LINE_LENGTH = 120
 LICENCE = "SPDX-License-Identifier: 0BSD"
 LIBRARY = "_lib"
 FILES = "_model"
-HOST_PROGRAMS = {
-    "emulated_main.c.j2", "example_main.c.j2", "print_outputs.c.j2", "project_main.c.j2", "test_model.c.j2",
-}  # fmt: skip
+PACKAGES = "_packages"
+HOST_PROGRAMS = {"emulated_main.c.j2", "example_main.c.j2", "print_outputs.c.j2", "test_model.c.j2"}
 """What runs on a host and prints: the rules of firmware do not hold for it."""
 
 FORBIDDEN = {
@@ -39,10 +38,10 @@ def without_comments(text: str) -> str:
     return COMMENT.sub(lambda found: "\n" * found.group().count("\n"), text)
 
 
-def lint_text(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
+def lint_text(text: str, firmware: bool = True, tabs: bool = False) -> Iterator[tuple[int, str]]:
     """(line, what is wrong) by the rules that templates and the runtime share."""
     for number, line in enumerate(text.splitlines(), 1):
-        if "\t" in line:
+        if "\t" in line and not tabs:
             yield number, "contains a tab"
         if line != line.rstrip():
             yield number, "ends in blanks"
@@ -54,7 +53,7 @@ def lint_text(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
                 yield number, what
 
 
-def lint_template(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]:
+def lint_template(text: str, firmware: bool = True, tabs: bool = False) -> Iterator[tuple[int, str]]:
     """(line, what is wrong) for one template."""
     try:
         jinja2.Environment(autoescape=False, extensions=["jinja2.ext.do"]).parse(blocks_of_lines(text))
@@ -63,7 +62,7 @@ def lint_template(text: str, firmware: bool = True) -> Iterator[tuple[int, str]]
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("{%"):
             yield number, "writes a control line as {% %}: use //%"
-    yield from lint_text(text, firmware)
+    yield from lint_text(text, firmware, tabs)
 
 
 def lint_indentation(text: str) -> Iterator[tuple[int, str]]:
@@ -85,14 +84,15 @@ def lint_tree(root: Path) -> Iterator[str]:
     templates = root / "kernels_templates"
     for folder in sorted(p for p in templates.iterdir() if p.is_dir()):
         where = folder.relative_to(root)
-        kernels = folder.name not in (LIBRARY, FILES)
+        kernels = folder.name not in (LIBRARY, FILES, PACKAGES)
         if kernels and not (folder / "generic.c.j2").exists():
             yield f"{where}: has no generic.c.j2, which exists before any fast variant"
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
             if kernels and not TEMPLATE_NAME.fullmatch(path.name):
                 yield f"{path.relative_to(root)}: is not called <variant>.c.j2"
             text = path.read_text(encoding="utf-8")
-            problems = [*lint_template(text, path.name not in HOST_PROGRAMS)]
+            others = folder.name == PACKAGES  # files of build systems, with rules of their own
+            problems = [*lint_template(text, not others and path.name not in HOST_PROGRAMS, tabs=others)]
             if path.name.endswith((".c.j2", ".h.j2")):
                 problems += lint_indentation(text)
             for number, what in problems:

@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.packages import packages
 from mccompile.codegen.vectors import Vectors
 from mccompile.driver import Compilation, Options, finish, import_graph
 from mccompile.ir.files import IR, text_of
@@ -289,6 +290,16 @@ def helpers() -> str:
     return "\n".join(["| helper | what it is |", "|---|---|", *(f"| `{n}` | {s} |" for n, s in found.items())])
 
 
+def package_table() -> str:
+    """Every layout of ``--package``: what it is, and its files beside the C."""
+    rows = ["| `--package` | what it is | files beside C and report | C | headers |", "|---|---|---|---|---|"]
+    for name, p in packages().items():
+        others = [path.replace("{name}", "<model>") for path in (*p.files, *([p.example] if p.example else []))]
+        shown = "<br>".join(f"`{path}`" for path in others)
+        rows.append(f"| `{name}` | {p.title} | {shown} | `{p.sources or '.'}` | `{p.headers or '.'}` |")
+    return "\n".join(rows)
+
+
 MAKERS: dict[str, Callable[..., str]] = {
     "file": file,
     "grammar": grammar,
@@ -299,6 +310,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     "kernel-passes": kernel_pass_catalogue,
     "template-words": template_words,
     "helpers": helpers,
+    "packages": package_table,
 }
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 @click.option("--golden", type=click.Path(path_type=Path), metavar="DIR",
               help="Write test_<model>.c into DIR: inputs and expected outputs, for tests without Python.")
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="X.npz", help="Inputs of the golden test.")
+@click.option("--depfile", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Write a rule of make: of which files OUT/report.json is made.")
 @click.option("--print-after", "print_after", multiple=True, metavar="PASS",
               help="Print the IR after a pass or stage, on stderr (repeatable).")
 @click.option("--print-after-all", is_flag=True, help="Print the IR after every pass and stage, on stderr.")
@@ -35,8 +37,9 @@ if TYPE_CHECKING:
 @o.JSON
 def compile_(
     models: tuple[Path, ...], out: Path, tune: bool, tuning: Path | None, ram: int | None, flash: int | None,
-    name: str, project: str, share_arena: bool, split_kernels: bool, embed: bool, golden: Path | None,
-    inputs: Path | None, print_after: tuple[str, ...], print_after_all: bool, dump_dir: Path | None, remarks: bool,
+    name: str, project: str, share_arena: bool, split_kernels: bool, embed: bool, package: str, golden: Path | None,
+    inputs: Path | None, depfile: Path | None,
+    print_after: tuple[str, ...], print_after_all: bool, dump_dir: Path | None, remarks: bool,
     quiet: bool, verbose: bool, as_json: bool, **build: Any,
 ) -> None:  # fmt: skip
     """Compile MODEL (.onnx, or IR text in .mcir to be resumed) into the folder OUT; several as one --project."""
@@ -53,7 +56,8 @@ def compile_(
         if folder is not None:
             require_writable(folder)
     options = o.make_options(
-        build, name=name, embed=embed, ram=ram, split_kernels=split_kernels, project=project, share_arena=share_arena
+        build, name=name, embed=embed, package=package, ram=ram, split_kernels=split_kernels, project=project,
+        share_arena=share_arena,
     )
     with Progress.of("tune", quiet or as_json) as at:
         options = o.tuned(options, models, tune, tuning, at)
@@ -77,6 +81,8 @@ def compile_(
             report = driver.compile(models[0], out, options, watch, lambda c: extra(models[0], c)).report
     if golden is not None and not _same(golden, out):
         write_folder(golden, tests)
+    if depfile is not None:
+        _write_rule(depfile, out, [*models, *([inputs] if inputs else []), *([tuning] if tuning else [])])
     if as_json:
         click.echo(json.dumps(report, indent=1))
         return
@@ -98,6 +104,20 @@ def _require_sense(several: bool, share_arena: bool, inputs: Path | None, golden
         raise UsageError("--inputs is for the golden test of one model")
     if share_arena and not several:
         raise UsageError("--share-arena is for several models")
+
+
+def _write_rule(depfile: Path, out: Path, read: list[Path]) -> None:
+    """A rule of make, by which ``out`` is as new as what was read, external data of models included."""
+    from mccompile.ir.errors import UsageError
+    from mccompile.ir.files import SUFFIX
+    from mccompile.onnxio import model_files
+
+    files = [f for path in read for f in (model_files(path) if path.suffix not in (SUFFIX, ".npz", "") else [path])]
+    text = " ".join(str(path).replace(" ", "\\ ").replace("$", "$$") for path in files)
+    try:
+        depfile.write_text(f"{str(out / 'report.json').replace(' ', chr(92) + ' ')}: {text}\n", encoding="utf-8")
+    except OSError as e:
+        raise UsageError(f"{depfile} cannot be written: {e.strerror}") from e
 
 
 def _print_more(report: dict[str, Any], remarks: bool, verbose: bool) -> None:

@@ -32,7 +32,7 @@ class Commands(click.Group):
     """A group whose first argument may be left out: ``mccompile model.onnx -o out/`` is ``mccompile compile``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version"):
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version", "--cmake-dir"):
             _refuse_typo(args[0], list(self.commands), ctx)
             args = ["compile", *args]
         return super().parse_args(ctx, args)
@@ -120,8 +120,18 @@ def _say(message: str) -> None:
     click.echo(f"error: {message}", err=True)
 
 
+def _say_cmake_dir(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    """``-Dmccompile_DIR=$(mccompile --cmake-dir)`` is what CMake needs for ``find_package(mccompile)``."""
+    if asked and not ctx.resilient_parsing:
+        from mccompile._data import cmake_dir
+
+        click.echo(cmake_dir())
+        ctx.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="mccompile", message="%(prog)s %(version)s")
+@click.option("--cmake-dir", is_flag=True, is_eager=True, expose_value=False, callback=_say_cmake_dir, hidden=True)
 def cli() -> None:
     """Compile a trained network (ONNX) into a folder of plain C99: no malloc, one static arena, one weights blob."""
 

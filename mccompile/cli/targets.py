@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="List what C can be generated for.")
+@click.option("--flags", "of", metavar="NAME", help="Print the flags alone that the C of this target needs.")
 @o.JSON
-def targets(as_json: bool) -> None:
+def targets(of: str | None, as_json: bool) -> None:
     """List the targets: vector width, alignment, and the C flags the generated code is compiled with."""
     from mccompile.targets.target import resolve, runs_here
     from mccompile.targets.target import targets as known
 
+    if of is not None:
+        click.echo(" ".join(resolve(of).required_flags))
+        return
     native = resolve("native").name
     rows = sorted(known().values(), key=lambda t: t.name)
     if as_json:

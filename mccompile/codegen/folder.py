@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -22,7 +23,9 @@ def require_writable(out: Path) -> None:
 
 
 def write_folder(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write files into a folder, all or none; other files that are there stay. UsageError if it is a file."""
+    """Write files into a folder, all or none; other files that are there stay, and those that are equal are not
+    touched. UsageError if it is a file.
+    """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file, not a folder")
     try:
@@ -33,10 +36,11 @@ def write_folder(out: Path, files: Mapping[str, bytes]) -> None:
         raise CompileError(f"cannot write to {out}: {e.strerror}") from e
     try:
         for name, data in files.items():
+            (stage / name).parent.mkdir(parents=True, exist_ok=True)
             (stage / name).write_bytes(data)
         if out.exists():
             for name in files:
-                (stage / name).replace(out / name)
+                _renew(stage / name, out / name)
         else:
             stage.chmod(0o755)
             stage.rename(out)
@@ -44,3 +48,10 @@ def write_folder(out: Path, files: Mapping[str, bytes]) -> None:
         raise CompileError(f"cannot write to {out}: {e.strerror}") from e
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def _renew(new: Path, old: Path) -> None:
+    """Put a file where another is, unless they are equal: then what was built of it need not be built again."""
+    old.parent.mkdir(parents=True, exist_ok=True)
+    if old.is_symlink() or not old.is_file() or not filecmp.cmp(new, old, shallow=False):
+        new.replace(old)

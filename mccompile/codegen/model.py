@@ -228,6 +228,10 @@ class ModelFacts:
     def arena_arguments(self) -> str:
         return ", ".join(f"&{a.field}" for a in self.arenas)
 
+    def over(self, output: Port) -> list[Port]:
+        """The inputs that share bytes with an output."""
+        return [p for p in self.inputs if p.overlaps(output)]
+
     @property
     def growing(self) -> list[GivenExtent]:
         """The extents that a run leaves larger, with its state."""

@@ -121,6 +121,12 @@ class Port:
         """What state begins with."""
         return {"float": "0.0f", "double": "0.0"}.get(self.c, "0")
 
+    def overlaps(self, other: Port) -> bool:
+        """Whether both have a byte of an arena."""
+        if self.of_caller or other.of_caller or self.region != other.region:
+            return False
+        return self.offset < other.offset + other.nbytes and other.offset < self.offset + self.nbytes
+
     @property
     def shape_text(self) -> str:
         return self.dtype + shape_text(self.extents)

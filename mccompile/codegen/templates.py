@@ -48,8 +48,10 @@ def placed_functions(source: str) -> str:
     return _FUNCTION.sub("MCC_PLACE_CODE\n", source)
 
 
-_PLAIN = ("_model/", "_lib/scalar", "_lib/vector")
-"""Templates of files, and of helpers, which declare what they need."""
+_FILES = ("_model/", "_packages/")
+"""Templates of whole files."""
+_PLAIN = (*_FILES, "_lib/scalar", "_lib/vector")
+"""Those, and of helpers, which declare what they need."""
 
 
 class _Loader(jinja2.FileSystemLoader):
@@ -60,7 +62,7 @@ class _Loader(jinja2.FileSystemLoader):
     ) -> tuple[str, str, Callable[[], bool]]:
         source, path, current = super().get_source(environment, template)
         source = blocks_of_lines(source)
-        source = source if template.startswith("_model/") else placed_functions(source)
+        source = source if template.startswith(_FILES) else placed_functions(source)
         return source if template.startswith(_PLAIN) else requests_of_names(source), path, current
 
 

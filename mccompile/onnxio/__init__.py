@@ -6,6 +6,7 @@ from mccompile.onnxio.draws import KINDS as DRAWING
 from mccompile.onnxio.draws import Draw, taking, with_draws
 from mccompile.onnxio.dtypes import dtype_bits, dtype_name, dtype_number, dtype_of_array, numpy_dtype
 from mccompile.onnxio.evaluate import evaluate_model, evaluate_node, result_bytes
+from mccompile.onnxio.files import model_files
 from mccompile.onnxio.functions import expand_function
 from mccompile.onnxio.infer import infer_types
 from mccompile.onnxio.lift import lifted, row_biases
@@ -51,6 +52,7 @@ __all__ = [
     "is_function",
     "jitter_weights",
     "lifted",
+    "model_files",
     "model_to_bytes",
     "newest_opset",
     "node_label",

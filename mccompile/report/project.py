@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mccompile._version import __version__
-from mccompile.codegen.files import Project, c_sources
+from mccompile.codegen.files import c_sources
+from mccompile.codegen.projects import Project
 from mccompile.report.report import make_report
 from mccompile.report.summary import MAX_LINES, row, size_text
 from mccompile.search.state import Compilation
@@ -14,6 +15,7 @@ from mccompile.search.state import Compilation
 
 def project_report(p: Project, compilations: Sequence[Compilation], files: Mapping[str, bytes]) -> dict[str, Any]:
     """What the models share, and the report of each by name."""
+    assert p.library is not None
     reports = {}
     for c, m in zip(compilations, p.models, strict=True):
         reports[m.name] = make_report(c, {}) | {"sources": c_sources(m, p.library)}

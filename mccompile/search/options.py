@@ -225,6 +225,12 @@ class Options:
         "Also write the weights as a C array.", False, "--embed", kind="flag", group="output",
         python="also write the weights as a C array.",
     )  # fmt: skip
+    package: str = _option(
+        "Lay the files out as a build system wants them: cmake, zephyr, esp-idf, arduino, platformio, cmsis-pack or "
+        "cargo.", "cmake", "--package", metavar="NAME", group="output", show_default=True,
+        python="the build system that files are laid out for: ``cmake``, ``zephyr``, ``esp-idf``, ``arduino``, "
+        "``platformio``, ``cmsis-pack`` or ``cargo``.",
+    )  # fmt: skip
     passes: Sequence[str] | None = None
     costs: CostTable = field(default_factory=_unmeasured)
 

@@ -53,7 +53,7 @@ def test_what_lies_where_the_macros_say(compiler: str, prefix: str, target: str,
     assert any(name.startswith("mcc_") for name in functions), "no helper was compiled"
     assert {at for name, at in functions.items() if not name.startswith("$")} == {".itcm"}
     assert sections(tmp_path / "digits_blob.o", prefix)["digits_blob"] == ".qspi"
-    assert sections(tmp_path / "example_main.o", prefix)["arena"] == ".bss.dtcm"
+    assert sections(tmp_path / "example_main.o", prefix)["arena_of_digits"] == ".bss.dtcm"
     assert ".itcm" not in sections(tmp_path / "mcc.o", prefix).values()
     listed = subprocess.run([f"{prefix}objdump", "-h", tmp_path / "example_main.o"], capture_output=True, text=True)
     assert re.search(r"\.bss\.dtcm .*\n\s+ALLOC\n", listed.stdout), "the arena would be filled with zeros in flash"
@@ -67,8 +67,8 @@ def test_an_arena_in_several_memories_has_a_section_for_each(tmp_path: Path) -> 
     flags = ["-std=c99", '-DMCC_ARENA_DTCM_SECTION=".bss.fast"']
     compiled(out, "gcc", flags, "example_main.c")
     found = sections(out / "example_main.o")
-    assert found["arena_dtcm"] == ".bss.fast"
-    assert found["arena_sram"] == ".bss"
+    assert found["arena_dtcm_of_digits"] == ".bss.fast"
+    assert found["arena_sram_of_digits"] == ".bss"
 
 
 def test_iar_gets_a_pragma_and_unknown_compilers_are_asked(tmp_path: Path) -> None:

@@ -1,0 +1,223 @@
+"""``--package``: what each build system finds is complete, says what it takes, and is built where that can be."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from mccompile import driver
+from mccompile.codegen.packages import packages
+from mccompile.driver import Options
+from tests._skips import REPOSITORY, needs_tool
+from tests.support.small_models import write_model
+
+DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
+CRATES = Path("/usr/share/cargo/registry")
+
+
+def one(folder: Path, package: str, target: str = "generic") -> Path:
+    driver.compile(DIGITS, folder, Options(target=target, package=package))
+    return folder
+
+
+def two(folder: Path, package: str) -> Path:
+    """A project of two models in one arena."""
+    models = [DIGITS, write_model("views", folder.parent)]
+    options = Options(target="generic", package=package, project="both", share_arena=True)
+    driver.compile_project(models, folder, options)
+    return folder
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> str:
+    done = subprocess.run(
+        [str(c) for c in command], cwd=cwd, capture_output=True, text=True, env={**os.environ, **env}
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("package", [p for p in packages() if packages()[p].example])
+@pytest.mark.parametrize("make", [one, two])
+def test_the_example_builds_of_the_package_alone(package: str, make: object, tmp_path: Path) -> None:
+    folder = make(tmp_path / "net", package)  # type: ignore[operator]
+    found = packages()[package]
+    folders = {p: str(p.relative_to(folder)) for p in folder.rglob("*.c")}
+    sources = [p for p, at in folders.items() if "example" not in at and "sample" not in at]
+    name = "digits" if make is one else "both"
+    main = folder / found.example.format(name=name)
+    flags = ["-std=c99", "-ffp-contract=off", f"-I{folder / found.headers}"]
+    if found.start == "app_main":
+        flags.append("-Dapp_main=main")
+        main.write_text(main.read_text().replace("void app_main(void)", "int app_main(void)"))
+    run(needs_tool("gcc"), *flags, *sources, main, "-lm", "-o", "example", cwd=folder)
+    said = run("./example", cwd=folder)
+    assert "scores f32[1,10]: -2.44529 0.522505" in said
+
+
+def test_the_example_says_which_file_it_cannot_read(tmp_path: Path) -> None:
+    folder = one(tmp_path / "net", "cmake")
+    run(needs_tool("gcc"), "-ffp-contract=off", *folder.glob("*.c"), "-lm", "-o", "example", cwd=folder)
+    done = subprocess.run([folder / "example", "gone.mcb"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "cannot read gone.mcb\n")
+
+
+@pytest.mark.parametrize("package", packages())
+def test_files_that_metadata_names_are_there(package: str, tmp_path: Path) -> None:
+    folder = two(tmp_path / "net", package)
+    metadata = [folder / path.format(name="both") for path in packages()[package].files]
+    for path in metadata:
+        around = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+        for said in re.findall(r"[\w./-]+\.[ch]\b", path.read_text()):
+            assert any(p.endswith(said.removeprefix("../")) for p in around), (path, said)
+    if not packages()[package].embed:
+        return
+    assert not list(folder.rglob("*.mcb"))  # the weights are an array, and are not there twice
+
+
+def test_platforms_choose_the_instruction_set(tmp_path: Path) -> None:
+    """Flags such as -mcpu and -mfloat-abi come from the build system; a second word for them would not link."""
+    for package, found in packages().items():
+        folder = one(tmp_path / package, package, "cortex-m4")
+        said = "".join((folder / path.format(name="digits")).read_text() for path in found.files)
+        assert ("-mcpu=" in said) == (not found.platform), package
+
+
+@pytest.mark.thorough
+def test_cmake_installs_what_find_package_finds(tmp_path: Path) -> None:
+    cmake, folder = needs_tool("cmake"), one(tmp_path / "net", "cmake")
+    run(cmake, "-S", folder, "-B", "build", f"-DCMAKE_INSTALL_PREFIX={tmp_path / 'there'}", cwd=tmp_path)
+    run(cmake, "--build", "build", cwd=tmp_path)
+    run(cmake, "--install", "build", cwd=tmp_path)
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(app C)\nfind_package(digits REQUIRED)\n"
+        "add_executable(app main.c)\ntarget_link_libraries(app PRIVATE digits::digits)\n"
+    )
+    (app / "main.c").write_text((folder / "example_main.c").read_text())
+    run(cmake, "-S", app, "-B", "b", f"-DCMAKE_PREFIX_PATH={tmp_path / 'there'}", cwd=app)
+    run(cmake, "--build", "b", cwd=app)
+    assert "scores" in run("b/app", tmp_path / "there" / "share" / "digits" / "digits.mcb", cwd=app)
+
+
+@pytest.mark.thorough
+def test_cmake_links_libm_on_bare_metal(tmp_path: Path) -> None:
+    cmake, gcc, folder = needs_tool("cmake"), needs_tool("arm-none-eabi-gcc"), tmp_path / "net"
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Sigmoid", ["x"], ["y"])], "g", values[:1], values[1:])
+    opset = helper.make_opsetid("", 20)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), tmp_path / "s.onnx")
+    driver.compile(tmp_path / "s.onnx", folder, Options(target="cortex-m4"))
+    (tmp_path / "arm.cmake").write_text(
+        f"set(CMAKE_SYSTEM_NAME Generic)\nset(CMAKE_C_COMPILER {gcc})\nset(CMAKE_EXE_LINKER_FLAGS "
+        '"-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16 --specs=nosys.specs")\n'
+        "set(CMAKE_C_FLAGS_INIT \"-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16\")\n"
+    )
+    toolchain = f"-DCMAKE_TOOLCHAIN_FILE={tmp_path / 'arm.cmake'}"
+    run(cmake, "-S", folder, "-B", "b", toolchain, "-DS_EXAMPLE=ON", cwd=tmp_path)
+    run(cmake, "--build", "b", cwd=tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("generator", ["Unix Makefiles", "Ninja"])
+def test_a_build_compiles_the_model_and_only_what_changed(generator: str, tmp_path: Path) -> None:
+    cmake = needs_tool("cmake")
+    needs_tool({"Ninja": "ninja"}.get(generator, "make"))
+    (tmp_path / "digits.onnx").write_bytes(DIGITS.read_bytes())
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(app C)\nfind_package(mccompile REQUIRED)\n"
+        "mccompile_add_model(net digits.onnx TARGET generic EMBED OPTIONS -O s)\nadd_executable(app main.c)\n"
+        "target_link_libraries(app PRIVATE net)\n"
+    )
+    (tmp_path / "main.c").write_text(
+        '#include "net.h"\nstatic net_arena arena;\nint main(void)\n{\n    net_t net;\n\n'
+        "    return (int)net_init(&net, &arena, net_blob, sizeof(net_blob));\n}\n"
+    )
+    program = Path(sys.executable).with_name("mccompile")
+    there = run(program, "--cmake-dir", cwd=tmp_path).strip()
+    run(cmake, "-G", generator, ".", f"-Dmccompile_DIR={there}", f"-DMCCOMPILE_EXECUTABLE={program}", cwd=tmp_path)
+    assert "Compiling the network net" in run(cmake, "--build", ".", cwd=tmp_path)
+    run("./app", cwd=tmp_path)
+    assert "Compiling the network" not in run(cmake, "--build", ".", cwd=tmp_path)
+    before = (tmp_path / "libnet.a").stat().st_mtime_ns
+    later = (tmp_path / "net" / "report.json").stat().st_mtime + 10
+    os.utime(tmp_path / "digits.onnx", (later, later))
+    assert "Compiling the network net" in run(cmake, "--build", ".", cwd=tmp_path)
+    assert (tmp_path / "libnet.a").stat().st_mtime_ns == before
+
+
+@pytest.mark.thorough
+def test_the_crate_runs(tmp_path: Path) -> None:
+    cargo = needs_tool("cargo")
+    if not list(CRATES.glob("cc-1*")):
+        pytest.skip("needs the crate cc (Debian, Ubuntu: apt install librust-cc-dev)")
+    folder = one(tmp_path / "net", "cargo")
+    (folder / ".cargo").mkdir()
+    (folder / ".cargo" / "config.toml").write_text(
+        f'[source.crates-io]\nreplace-with = "here"\n[source.here]\ndirectory = "{CRATES}"\n'
+    )
+    said = run(cargo, "run", "--offline", "--quiet", "--example", "zeros", cwd=folder)
+    assert said.startswith("scores f32[1,10]: [-2.445286")
+
+
+@pytest.mark.parametrize(("package", "file"), [("platformio", "library.json"), ("arduino", "library.properties")])
+def test_manifests_of_platformio_and_arduino(package: str, file: str, tmp_path: Path) -> None:
+    pytest.importorskip("platformio")
+    from platformio.package.manifest.parser import ManifestParserFactory
+    from platformio.package.manifest.schema import ManifestSchema
+
+    read = ManifestParserFactory.new_from_file(str(one(tmp_path / "net", package) / file)).as_dict()
+    manifest = ManifestSchema().load_manifest(read)
+    assert (manifest["name"], manifest["headers"]) == ("digits", ["digits.h"])
+
+
+def test_the_component_of_esp_idf(tmp_path: Path) -> None:
+    manager = pytest.importorskip("idf_component_tools.manager")
+    folder = one(tmp_path / "net", "esp-idf")
+    found = manager.ManifestManager(str(folder), name="digits").validate().load()
+    assert str(found.dependencies) == "{'idf': '>=5.0'}"
+
+
+def test_kconfig_and_module_of_zephyr(tmp_path: Path) -> None:
+    kconfiglib, yaml = pytest.importorskip("kconfiglib"), pytest.importorskip("yaml")
+    folder = one(tmp_path / "net", "zephyr")
+    module = yaml.safe_load((folder / "zephyr" / "module.yml").read_text())
+    assert (folder / module["build"]["cmake"] / "CMakeLists.txt").is_file()
+    symbols = kconfiglib.Kconfig(str(folder / module["build"]["kconfig"])).syms
+    assert symbols["DIGITS"].nodes[0].prompt[0] == "digits"
+    sample = yaml.safe_load((folder / "samples" / "digits" / "sample.yaml").read_text())
+    (pattern,) = sample["tests"]["sample.digits"]["harness_config"]["regex"]
+    assert re.search(pattern, "scores f32[1,10]: -2.4")
+
+
+def test_the_description_of_a_cmsis_pack(tmp_path: Path) -> None:
+    folder = one(tmp_path / "net", "cmsis-pack")
+    root = ElementTree.parse(folder / "mccompile.digits.pdsc").getroot()
+    assert [e.tag for e in root][:5] == ["vendor", "name", "description", "url", "releases"]
+    files = [f.attrib for f in root.iter("file")]
+    assert {f["category"] for f in files} == {"include", "header", "sourceC"}
+    assert all((folder / f["name"]).exists() for f in files)
+
+
+def test_weights_that_objcopy_or_incbin_put_into_the_program(tmp_path: Path) -> None:
+    """The two recipes of docs/packages.md."""
+    text, folder = (REPOSITORY / "docs" / "packages.md").read_text(), one(tmp_path / "net", "cmake", "cortex-m4")
+    (folder / "net.mcb").write_bytes((folder / "digits.mcb").read_bytes())
+    needs_tool("arm-none-eabi-gcc")
+    (recipe,) = re.findall(r"\$ (arm-none-eabi-objcopy[^`]*?)\n```", text)
+    run(*recipe.replace("\\\n", " ").split(), cwd=folder)
+    listed = run("arm-none-eabi-objdump", "-h", "-t", "net_mcb.o", cwd=folder)
+    assert re.search(rf"\.rodata +0*{(folder / 'net.mcb').stat().st_size:x} .*2\*\*6", listed)
+    assert "_binary_net_mcb_start" in listed
+    (recipe,) = re.findall(r"^__asm__.*$", text, re.M)
+    (folder / "embedded.c").write_text(recipe + "\n")
+    run("arm-none-eabi-gcc", "-c", "embedded.c", cwd=folder)
+    assert "net_mcb" in run("arm-none-eabi-objdump", "-t", "embedded.o", cwd=folder)
