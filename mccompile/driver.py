@@ -28,7 +28,7 @@ from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.kernel_passes.share_code import share_modules
 from mccompile.onnxio import OnnxModel, read_model
-from mccompile.passes.manager import exact_only, run_passes
+from mccompile.passes.manager import exact_only, run_passes, with_plugins
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.regions import Work
 from mccompile.report.project import project_report
@@ -150,7 +150,7 @@ def _default_name(path: Path) -> str:
 def optimize(c: Compilation, observe: Observer = unobserved) -> None:
     """Run the passes of the optimisation level, or those the options name."""
     require_sense(c.options)
-    names = PIPELINES[c.options.opt_level] if c.options.passes is None else c.options.passes
+    names = with_plugins(PIPELINES[c.options.opt_level]) if c.options.passes is None else c.options.passes
     if c.options.stream_rows == "never":
         names = [n for n in names if n != STREAM_ROWS]
     c.passes = run_passes(c.graph, exact_only(names) if c.options.exact else names, observe, c.target)

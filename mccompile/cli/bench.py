@@ -23,6 +23,7 @@ from mccompile.cli import options as o
 @click.option("--against", default="", metavar="ENGINE",
               help="Measure another engine beside it: onnxruntime, if it is installed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
+@o.PLUGIN
 @o.JSON
 def bench(
     model: Path, inputs: Path | None, per_layer: bool, rounds: int, against: str, quiet: bool, as_json: bool,

@@ -27,6 +27,7 @@ CHECK_FAILED = 3
               help="Also print the instructions of each step, where the target runs on an emulated board.")
 @click.option("--seed", default=0, show_default=True, help="Seed of random inputs.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@o.PLUGIN
 @o.JSON
 def check(
     model: Path, inputs: Path | None, expect: Path | None, per_layer: bool, golden: bool, profile: bool, seed: int,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--remarks", is_flag=True, help="Say what each pass did, and did not and why.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print what passes did and which kernels were chosen.")
+@o.PLUGIN
 @o.JSON
 def compile_(
     models: tuple[Path, ...], out: Path, tune: bool, tuning: Path | None, ram: int | None, flash: int | None,

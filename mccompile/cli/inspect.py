@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @o.build_options
 @o.limit_options
 @click.option("--stack", is_flag=True, help="Also say what a run takes of the stack: needs the target's C compiler.")
+@o.PLUGIN
 @o.JSON
 def inspect(model: Path, ram: int | None, flash: int | None, stack: bool, as_json: bool, **build: Any) -> int:
     """Say what is in MODEL: inputs, operators, parameters, MACs, memory; whether it is supported and fits.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="List the supported ONNX operators.")
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown (docs/operators.md).")
+@o.PLUGIN
 @o.JSON
 def ops(markdown: bool, as_json: bool) -> None:
     """List the operators of the newest ONNX opset: supported, expanded, folded only, or not."""

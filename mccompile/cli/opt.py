@@ -44,6 +44,7 @@ def _list_passes(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 @click.option("--remarks", is_flag=True, help="Say on stderr what each pass did, and did not and why.")
 @click.option("--target", default="generic", metavar="NAME", show_default=True,
               help="What passes that depend on a target choose for.")
+@o.PLUGIN
 @o.model_options
 def opt(
     file: Path, names: str, out: Path | None, dot: Path | None, onnx_file: Path | None, timed: bool, remarks: bool,

@@ -224,6 +224,18 @@ output_options = _options("output")
 
 
 MODEL = click.argument("model", type=click.Path(path_type=Path), metavar="MODEL")
+def _use_plugins(ctx: click.Context, param: click.Parameter, folders: tuple[Path, ...]) -> None:
+    """Before anything else is read: plugins may add targets and kernels, which other options name."""
+    from mccompile import plugins
+
+    for folder in folders:
+        plugins.add(folder)
+
+
+PLUGIN = click.option(
+    "--plugin", type=click.Path(path_type=Path), multiple=True, metavar="DIR", is_eager=True, expose_value=False,
+    callback=_use_plugins, help="Use the operators, kernels, passes and targets in this folder (repeatable).",
+)  # fmt: skip
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON on stdout, and nothing else.")
 
 

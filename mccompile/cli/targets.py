@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="List what C can be generated for.")
 @click.option("--flags", "of", metavar="NAME", help="Print the flags alone that the C of this target needs.")
+@o.PLUGIN
 @o.JSON
 def targets(of: str | None, as_json: bool) -> None:
     """List the targets: vector width, alignment, and the C flags the generated code is compiled with."""

@@ -20,6 +20,7 @@ from mccompile.ir.kernel import Buffer, Call, Condition, Fill, View
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program
 from mccompile.ir.turns import Numbered, Turns, nested
+from mccompile.plugins import plugins
 from mccompile.targets.target import Target
 
 ABI_VERSION = 3
@@ -431,7 +432,8 @@ def model_facts(
         BlobTensor(b.name, b.type.dtype.name, b.type.shape, program.offsets[b], b.nbytes) for b in program.blob()
     )
     align = max(target.align, program.module.align)
-    program_id = blob_id(print_program(program, digests=False), tensors, total, align)
+    made_by = "".join(f"// plugin {p.name} {p.digest}\n" for p in plugins())
+    program_id = blob_id(made_by + print_program(program, digests=False), tensors, total, align)
     blob = write_blob(_payload(program, total), tensors, program_id, align)
     counts = program.module.counts
     counted = {name: f"{_member(b, ids)}[0]" for name, b in counts.items()}

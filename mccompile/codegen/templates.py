@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from mccompile.codegen.code import bare, closed, wrapped
 from mccompile.codegen.uses import requests_of_names
 from mccompile.codegen.wrapping import wrapped_line, wrapped_text
 from mccompile.ir.dims import Dim, bound
+from mccompile.plugins import registry, template_folders
 
 _NO_CODE = re.compile(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"')
 """Comments and strings."""
@@ -71,11 +71,11 @@ def _printed(value: object) -> object:
     return wrapped(value) if isinstance(value, Dim) else value
 
 
-@functools.cache
+@registry
 def environment() -> jinja2.Environment:
     """Templates as C with ``//%`` control lines; an undefined variable is an error."""
     made = jinja2.Environment(
-        loader=_Loader(data_dir() / "kernels_templates"),
+        loader=_Loader([data_dir() / "kernels_templates", *template_folders()]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -9,6 +9,7 @@ from mccompile.ir.kernel import KernelModule
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.steps import copies
 from mccompile.passes.manager import Pass, PassRecord, passes_in, run_listed
+from mccompile.plugins import registry
 from mccompile.targets.target import Target
 
 _MEMORY = (
@@ -43,9 +44,10 @@ class Improved:
         return tuple(dict.fromkeys((m.subject, m.reason) for m in misses))
 
 
+@registry
 def kernel_passes() -> Mapping[str, Pass]:
     """Every pass on kernel IR by name."""
-    return passes_in("mccompile.kernel_passes")
+    return passes_in("kernel_passes")
 
 
 def improve(

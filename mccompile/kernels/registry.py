@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
-
 from mccompile.kernels.variant import Variant
+from mccompile.plugins import modules, registry
 
 
 class Generic(Variant):
@@ -17,14 +14,11 @@ class Generic(Variant):
         self.__dict__["kernel"] = f"{op}.generic"
 
 
-@functools.cache
+@registry
 def _families() -> dict[str, tuple[Variant, ...]]:
-    import mccompile.kernels as package
-
     table: dict[str, tuple[Variant, ...]] = {}
-    for module in sorted(m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")):
-        variants = getattr(importlib.import_module(module), "VARIANTS", ())
-        for variant in variants:
+    for module in modules("kernels"):
+        for variant in getattr(module, "VARIANTS", ()):
             for op in variant.ops:
                 table[op] = (*table.get(op, ()), variant)
     return {op: tuple(sorted(family, key=_generic_first)) for op, family in table.items()}
@@ -35,7 +29,7 @@ def _generic_first(v: Variant) -> tuple[bool, str]:
     return not v.kernel.endswith(".generic"), v.kernel
 
 
-@functools.cache
+@registry
 def candidates(op: str) -> tuple[Variant, ...]:
     """The variants that may compute an operator, ``generic`` among them."""
     return _families().get(op) or (Generic(op),)

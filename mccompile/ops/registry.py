@@ -1,10 +1,7 @@
-"""Finds operators and their ONNX front ends by listing the package; nothing is registered by hand."""
+"""Finds operators and their ONNX front ends by listing the package and plugins; nothing is registered by hand."""
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +11,7 @@ from mccompile.ops.folding import BROADCAST, Folding
 from mccompile.ops.frontend import Import
 from mccompile.ops.run_time import RunTime
 from mccompile.ops.sampling import Case, Draw
+from mccompile.plugins import modules, registry
 
 
 @dataclass(frozen=True)
@@ -69,19 +67,11 @@ def onnx_op(
     return mark
 
 
-@functools.cache
-def _modules() -> tuple[object, ...]:
-    import mccompile.ops as package
-
-    names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
-    return tuple(importlib.import_module(f"{package.__name__}.{n}") for n in names)
-
-
-@functools.cache
+@registry
 def operators() -> dict[str, type[Op]]:
     """Every operator class by its name."""
     found: dict[str, type[Op]] = {}
-    for module in _modules():
+    for module in modules("ops"):
         for item in vars(module).values():
             if isinstance(item, type) and issubclass(item, Op) and item.__dict__.get("name"):
                 found[item.name] = item
@@ -96,11 +86,11 @@ def lookup(name: str) -> type[Op]:
     return table[name]
 
 
-@functools.cache
+@registry
 def front_ends() -> dict[tuple[str, str], FrontEnd]:
     """Every ONNX front end by (domain, operator), single functions and table rows alike."""
     found: dict[tuple[str, str], FrontEnd] = {}
-    for module in _modules():
+    for module in modules("ops"):
         rows = list(vars(module).get("FRONT_ENDS", ()))
         for item in vars(module).values():
             if callable(item) and getattr(item, "__module__", "") == vars(module)["__name__"]:
@@ -109,10 +99,10 @@ def front_ends() -> dict[tuple[str, str], FrontEnd]:
     return dict(sorted(found.items()))
 
 
-@functools.cache
+@registry
 def run_time_forms() -> dict[str, RunTime]:
     """The front ends of ai.onnx operators whose arguments are computed at run time."""
-    return {op_type: row for module in _modules() for op_type, row in vars(module).get("RUN_TIME", {}).items()}
+    return {op_type: row for module in modules("ops") for op_type, row in vars(module).get("RUN_TIME", {}).items()}
 
 
 def folding(domain: str, op_type: str) -> Folding:

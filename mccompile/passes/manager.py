@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import difflib
 import functools
-import importlib
 import inspect
-import pkgutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from typing import Protocol, TypeVar
 from mccompile.ir.errors import InternalError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.passes.hiding import hiding
+from mccompile.plugins import modules, registry
 from mccompile.targets.target import Target, resolve
 
 
@@ -74,28 +74,41 @@ class PassRecord:
     misses: tuple[Miss, ...] = ()
 
 
-@functools.cache
-def passes_in(package: str) -> Mapping[str, Pass]:
-    """Every pass of a package by name: the function ``run`` of a module, named after the file with dashes."""
-    path = importlib.import_module(package).__path__
-    found: dict[str, Pass] = {}
-    for module in (m.name for m in pkgutil.walk_packages(path, f"{package}.")):
-        run = getattr(importlib.import_module(module), "run", None)
+def passes_in(floor: str) -> Mapping[str, Pass]:
+    """Every pass of a floor by name: the function ``run`` of a module, named after the file with dashes."""
+    found = {}
+    for module in modules(floor):
+        run: Pass | None = getattr(module, "run", None)
         if run is not None:
-            found[module.rpartition(".")[2].replace("_", "-")] = run
+            found[module.__name__.rpartition(".")[2].replace("_", "-")] = run
     return dict(sorted(found.items()))
 
 
+@registry
 def passes() -> Mapping[str, Pass]:
     """Every pass on graphs."""
-    return passes_in("mccompile.passes")
+    return passes_in("passes")
 
 
-@functools.cache
+def with_plugins(names: Sequence[str]) -> tuple[str, ...]:
+    """A pipeline with the passes of plugins, each behind the first run of the pass that its module names: ``AFTER``.
+
+    Where that pass does not run, at this level, its own does not either. UsageError where there is no such pass.
+    """
+    made = list(names)
+    for name, run in passes().items():
+        behind = getattr(sys.modules[run.__module__], "AFTER", "")
+        if behind:
+            require_passes([behind])
+        if behind in made:
+            made.insert(made.index(behind) + 1, name)
+    return tuple(made)
+
+
+@registry
 def rounding() -> frozenset[str]:
     """The passes that may change how results are rounded: those whose module says ``ROUNDS = True``."""
-    modules = {name: importlib.import_module(run.__module__) for name, run in passes().items()}
-    return frozenset(name for name, module in modules.items() if getattr(module, "ROUNDS", False))
+    return frozenset(name for name, run in passes().items() if getattr(sys.modules[run.__module__], "ROUNDS", False))
 
 
 def exact_only(names: Sequence[str]) -> tuple[str, ...]:

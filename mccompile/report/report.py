@@ -19,6 +19,7 @@ from mccompile.ir.kernel import Buffer, Call, View, whole
 from mccompile.ir.program import Program
 from mccompile.ir.turns import times
 from mccompile.kernel_passes.pipeline import Improved
+from mccompile.plugins import plugins
 from mccompile.report.choices import choices, estimate
 from mccompile.report.quantised import quantised
 from mccompile.report.traffic import step_bytes, step_macs, traffic
@@ -188,6 +189,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "io": facts.io,
             "plan_effort": c.options.plan_effort,
         },
+        "plugins": [{"name": p.name, "sha256": p.digest} for p in plugins()],
         "notes": list(c.notes),
         "dims": [_extent(g) for g in facts.given],
         "inputs": [_port(p) for p in facts.inputs],

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
 import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mccompile.ir.errors import UsageError
+from mccompile.plugins import modules, registry
 from mccompile.targets.machine import SCALAR, Capability, Machine
 
 STRICT_WARNINGS = (
@@ -127,14 +125,12 @@ def at_level(target: Target, opt_level: str) -> Target:
     return replace(target, compact=opt_level == "Os")
 
 
-@functools.cache
+@registry
 def targets() -> dict[str, Target]:
     """Every target by name."""
-    import mccompile.targets as package
-
     found = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-        target = getattr(importlib.import_module(f"{package.__name__}.{module}"), "TARGET", None)
+    for module in modules("targets"):
+        target = getattr(module, "TARGET", None)
         if target is not None:
             found[target.name] = target
     return found

@@ -1,0 +1,133 @@
+"""Operators, kernels, passes, targets and templates from outside of this package.
+
+A plugin is a folder laid out as this package is, with what it adds and nothing else:
+
+    acme/ops/*.py                       operators and front ends, as in mccompile/ops
+    acme/kernels/*.py                   variants of kernels, as in mccompile/kernels
+    acme/passes/*.py                    passes on graphs; each says which one it runs behind: AFTER = "canonicalize"
+    acme/targets/*.py                   targets, as in mccompile/targets
+    acme/kernels_templates/<op>/*.c.j2  their templates, and _lib/vector_<isa>.c.j2
+
+It is named on the command line (``--plugin acme``), by `add`, or by an installed package with an entry point of the
+group ``mccompile.plugins``, which is a Python package of this layout. Registries that list the package list plugins
+behind it; what a plugin holds is part of a program's id, so that a blob fits the program that was made with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar, cast
+
+from mccompile.ir.errors import CompileError, UsageError
+
+GROUP = "mccompile.plugins"
+FLOORS = ("kernels", "ops", "passes", "targets")
+TEMPLATES = "kernels_templates"
+_PREFIX = "mccompile_plugin_"
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin: the name it is reported by, its folder, and the Python package that its modules are imported from."""
+
+    name: str
+    folder: Path
+    package: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its files by name, in hexadecimal."""
+        total = hashlib.sha256()
+        for part in (*FLOORS, TEMPLATES):
+            for path in sorted((self.folder / part).rglob("*")):
+                if path.suffix in (".py", ".j2"):
+                    data = path.read_bytes()
+                    total.update(f"{path.relative_to(self.folder).as_posix()} {len(data)}\n".encode() + data)
+        return total.hexdigest()
+
+
+_added: dict[str, Plugin] = {}
+_registries: list[Callable[[], None]] = []
+
+
+def registry(listing: Callable[P, T]) -> Callable[P, T]:
+    """What is there: looked up once for its arguments, and again when there are more plugins."""
+    kept: Any = functools.cache(listing)
+    _registries.append(kept.cache_clear)
+    return cast(Callable[P, T], kept)
+
+
+def add(folder: str | Path) -> Plugin:
+    """Use the plugin in a folder from now on. Again for the same folder it does nothing.
+
+    Raises:
+        UsageError: there is no such folder, nothing in it that a plugin has, or another plugin is called the same.
+    """
+    path = Path(folder).resolve()
+    if not any((path / part).is_dir() for part in (*FLOORS, TEMPLATES)):
+        known = ", ".join((*FLOORS, TEMPLATES))
+        raise UsageError(f"'{folder}' is no plugin", hint=f"a plugin is a folder with some of: {known}")
+    name = path.name
+    old = next((p for p in plugins() if p.name == name), None)
+    if old is not None and old.folder != path:
+        raise UsageError(f"there are two plugins called {name}: {old.folder} and {path}")
+    if old is None:
+        package = _PREFIX + "".join(c if c.isalnum() else "_" for c in name)
+        root = ModuleType(package)
+        root.__path__ = [str(path)]
+        sys.modules[package] = root
+        _added[name] = Plugin(name, path, package)
+        for clear in _registries:
+            clear()
+    return _added.get(name) or next(p for p in plugins() if p.name == name)
+
+
+@registry
+def plugins() -> tuple[Plugin, ...]:
+    """All plugins by name: those of installed packages, and those that were added."""
+    found = dict(_added)
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        spec = importlib.util.find_spec(entry.module)
+        if spec is None or not spec.submodule_search_locations:
+            raise CompileError(f"the plugin {entry.name} names {entry.module}, which is no package")
+        found[entry.name] = Plugin(entry.name, Path(spec.submodule_search_locations[0]), entry.module)
+    return tuple(found[name] for name in sorted(found))
+
+
+def modules(floor: str) -> list[ModuleType]:
+    """The modules of a floor, such as ``ops``: those of this package, then those of plugins.
+
+    Raises CompileError where a plugin's module cannot be imported.
+    """
+    package = importlib.import_module(f"mccompile.{floor}")
+    names = sorted(m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
+    found = [importlib.import_module(name) for name in names]
+    for plugin in plugins():
+        within = sorted(path.stem for path in (plugin.folder / floor).glob("*.py") if path.stem != "__init__")
+        found += [_imported(plugin, f"{plugin.package}.{floor}.{name}") for name in within]
+    return found
+
+
+def _imported(plugin: Plugin, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as e:
+        where = f"{plugin.folder}/{name.removeprefix(plugin.package + '.').replace('.', '/')}.py"
+        raise CompileError(f"the plugin {plugin.name} cannot be read: {type(e).__name__}: {e}", where=where) from e
+
+
+def template_folders() -> list[Path]:
+    """The folders of plugins that hold templates."""
+    return [plugin.folder / TEMPLATES for plugin in plugins() if (plugin.folder / TEMPLATES).is_dir()]
