@@ -15,7 +15,7 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: budgets conformance golden replay help demo test test-fast test-slow check docs bench bench-decoders bench-firmware bench-products bench-planner wheel clean distclean
+.PHONY: budgets conformance golden replay help demo test test-fast test-slow check docs bench bench-decoders bench-firmware bench-products bench-planner site wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo "make budgets    count the instructions of kernels, write tests/budgets/budgets.json"
 	@echo "make golden     write the C of small graphs anew, tests/golden/*.c: see what a template changes"
 	@echo "make replay     compare what the networks compile to with HEAD (REPLAY=\"--rev main~3 --objects\": options)"
+	@echo "make site       the documents as a site in build/site"
 	@echo "make wheel      build the wheel into dist/"
 	@echo "make clean      remove what was built; make distclean: .venv too"
 
@@ -109,6 +110,10 @@ budgets: .venv/.stamp-dev
 golden: .venv/.stamp-dev
 	$(BIN)/python -m tests.golden.golden
 	@git status --short tests/golden 2>/dev/null || true
+
+site: .venv/.stamp-dev .venv/.stamp-site
+	$(BIN)/python tools/make_site.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 wheel: .venv/.stamp-dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
