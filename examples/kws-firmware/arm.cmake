@@ -1,0 +1,10 @@
+# cmake --toolchain arm.cmake: bare metal on a Cortex-M4 with its FPU.
+set(CMAKE_SYSTEM_NAME Generic)
+set(CMAKE_SYSTEM_PROCESSOR arm)
+set(CMAKE_C_COMPILER arm-none-eabi-gcc)
+set(CMAKE_ASM_COMPILER arm-none-eabi-gcc)
+set(core "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16")
+set(CMAKE_C_FLAGS_INIT "${core} -ffunction-sections -fdata-sections")
+set(CMAKE_ASM_FLAGS_INIT "${core}")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "${core} -nostartfiles -Wl,--gc-sections")
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
