@@ -17,6 +17,7 @@
  *     MCC_NO_DIRECTORY     drops the tensor directory reader, which only tools need
  *     MCC_NO_STATUS_TEXT   drops mcc_status_text() and its strings
  *     MCC_MISRA            empties MCC_RESTRICT (MISRA C:2012 rule 8.14)
+ *     MCC_NO_ASM           leaves assembler out: C and intrinsics mean the same
  *     MCC_CODE_SECTION     section for kernels and <model>_run: -DMCC_CODE_SECTION='".itcm"'
  *     MCC_BLOB_SECTION     section for the blob as a C array
  *     MCC_ARENA_SECTION    section for arenas that are defined with MCC_PLACE_ARENA

@@ -73,3 +73,20 @@ def test_a_preamble_has_what_is_needed_in_turn() -> None:
 def test_what_is_not_there_is_an_error() -> None:
     with pytest.raises(InternalError, match="generic has no helper mcc_vmax"):
         preamble(["mcc_vmax"], resolve("generic"))
+
+
+@pytest.mark.parametrize("target", [*targets()])
+def test_all_assembler_can_be_left_out(target: str) -> None:
+    """With -DMCC_NO_ASM there is C in its place: what else is asked where it stands never holds without."""
+    for helper in helpers_of(resolve(target)).values():
+        asked: list[str] = []
+        for line in helper.text.splitlines():
+            if line.startswith("#if"):
+                asked.append(line)
+            elif line.startswith("#el"):
+                asked[-1] = f"not ({asked[-1]}) {line}"
+            elif line.startswith("#endif"):
+                asked.pop()
+            if "__asm__" in line:
+                conditions = " ".join(c for c in asked if not c.startswith("not") or "MCC_NO_ASM" in c)
+                assert "defined(MCC_ASM)" in conditions or "MCC_NO_ASM" in conditions, helper

@@ -7,7 +7,7 @@
 #if defined(__clang__)
 #define MCC_BARRIER() ((void)0)
 #else
-#define MCC_BARRIER() __asm__ volatile("" : : : "memory")
+#define MCC_BARRIER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #endif
 
 /* Four steps of the loop that follows in one turn. */
@@ -235,7 +235,7 @@ static inline mcc_vf mcc_vrelu(mcc_vf x)
 }
 
 /* Where many steps are written out, clang hoists their loads as well. */
-#define MCC_FENCE() __asm__ volatile("" : : : "memory")
+#define MCC_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 /* The first n lanes to p[0] .. p[n - 1], in pieces: a masked store takes longer. */
 MCC_PLACE_CODE

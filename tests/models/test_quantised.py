@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mccompile import driver
-from mccompile.check.check import check
+from mccompile.check.check import check, check_folder
 from mccompile.check.reference import open_judge
 from mccompile.check.ties import judge_layers, rounded_names
 from mccompile.codegen.folder import write_folder
@@ -21,6 +21,7 @@ from mccompile.run.network import Network
 from mccompile.targets.target import resolve
 from tests._skips import needs_tool
 from tests.support.real_models import SHARED
+from tests.support.targets import needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TINY = {
@@ -33,6 +34,14 @@ TINY = {
 """MLPerf Tiny, and the most bytes that their arenas may take on a Cortex-M4."""
 EQUAL = ("kws_dscnn_int8", "vww_mobilenetv1_int8", "sww_dscnn1d_int8")
 """No tie reaches their outputs on the stored samples."""
+CYCLES = {
+    "ic_resnet8_int8": 18.5,
+    "kws_dscnn_int8": 4.2,
+    "vww_mobilenetv1_int8": 7.8,
+    "ad_autoencoder_int8": 0.40,
+    "sww_dscnn1d_int8": 1.3,
+}
+"""Millions that they may take on a Cortex-M4, with assembler or without."""
 OTHERS = ("kws_micro_qdq", "mobilenetv2_035_int8_qdq", "shufflenetv2_int8", "crepe_tiny_qop")
 MOST_DIFFERING = 1e-5
 """The part of the elements of all layers that may fall to the other side of a tie than onnxruntime's."""
@@ -114,6 +123,27 @@ def test_integer_networks_touch_no_float_and_stay_small(name: str, tmp_path: Pat
     assert len(listing.splitlines()) > 500
     found = [line for line in listing.splitlines() if FLOATS.search(line)]
     assert not found, "\n".join(found[:9])
+
+
+@pytest.mark.parametrize("assembler", [True, False])
+@pytest.mark.parametrize(
+    "name", ["kws_dscnn_int8", *(pytest.param(n, marks=pytest.mark.slow) for n in TINY if n != "kws_dscnn_int8")]
+)
+def test_cycles_of_integer_networks(name: str, assembler: bool, tmp_path: Path) -> None:
+    """With -DMCC_NO_ASM there is C with the intrinsics of ACLE alone, written so that it comes out as fast."""
+    needs_target("cortex-m4")
+    compilation, files = driver.compile_files(_path(name), Options(target="cortex-m4"))
+    out = tmp_path / compilation.graph.name
+    write_folder(out, files)
+    source = out / f"{compilation.graph.name}.c"
+    assert "__asm__" in source.read_text()
+    if not assembler:
+        source.write_text("#define MCC_NO_ASM\n" + source.read_text())
+    result = check_folder(_path(name), compilation, out)
+    assert result.ok, "\n".join(result.lines())
+    assert result.measured is not None
+    assert result.measured.cycles is not None
+    assert 0.5 < result.measured.cycles / 1e6 / CYCLES[name] <= 1
 
 
 def test_floats_on_an_m4_would_be_seen(tmp_path: Path) -> None:

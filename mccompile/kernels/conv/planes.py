@@ -57,12 +57,14 @@ class PlaneTile(Order):
     Attributes:
         arithmetic: as `Target.integer`.
         lines: of results in a strip.
+        unroll: turns of one result, or of two of neighbouring lines, that are written out side by side.
         zero, begun, wraps, pads: as for `StagedTile`.
         dilation: along lines; between them it is 1.
     """
 
     arithmetic: str = "smlad"
     lines: int = 1
+    unroll: int = 1
     zero: int = 0
     begun: int = -1
     wraps: bool = True
@@ -74,8 +76,27 @@ class PlaneTile(Order):
     @property
     def words(self) -> int:
         """Of two lines that a column of a strip has; with lines in turns of two there is one more to read."""
+        return (self.rows + 1) // 2
+
+    @property
+    def rows(self) -> int:
+        """Lines of the operand that a strip reads."""
         more = 1 if self.strides[0] == 1 and self.lines % 2 else 0
-        return ((self.lines + more - 1) * self.strides[0] + self.kernel[0] + 1) // 2
+        return (self.lines + more - 1) * self.strides[0] + self.kernel[0]
+
+    def leaving(self, extent: int, results: int) -> list[tuple[int, int]] | None:
+        """Of strips that leave an operand of ``extent`` lines, where those of their lines begin and end that it has:
+        of strips that begin above it, then of those that end below it. None where such strips differ.
+
+        >>> PlaneTile(lines=4, kernel=(3, 3), strides=(1, 1), pads=(1, 1)).leaving(12, 12)
+        [(1, 6), (0, 5)]
+        """
+        tops = np.arange(0, results, self.lines) * self.strides[0] - self.pads[0]
+        begin, end = np.maximum(-tops, 0), np.minimum(extent - tops, self.rows)
+        above = {(int(a), int(b)) for a, b in zip(begin, end, strict=True) if a > 0}
+        below = {(int(a), int(b)) for a, b in zip(begin, end, strict=True) if a == 0 and b < self.rows}
+        several = len(above) > 1 or len(below) > 1 or any(b < self.rows for _, b in above)
+        return None if several else [*above, *below]
 
     def columns(self, results: int) -> int:
         """Columns of a strip, padding included, for lines of so many results."""
@@ -185,16 +206,24 @@ def _tile(node: Node, target: Target, product: IntegerProduct) -> PlaneTile | st
         arithmetic=arithmetic_of(target), lines=results[0], zero=product.zero, kernel=kernel, strides=strides,
         dilation=dilations[1], pads=pads,
     )  # fmt: skip
+    whole = _written_out(whole, results[0], target)
     alike = x.shape == node.results[0].shape and x.dtype == node.results[0].dtype
     room = max(LEAST_ROOM, x.type.nbytes // ROOM_PART)
     if alike and whole.scratch(results[1]) <= room:
         return whole
     most = 2 if strides[0] > 1 else max(LEAST_LINES, results[0] // LINES_PART)
     for lines in range(min(most, results[0] + results[0] % 2), 0, -1):
-        strip = replace(whole, lines=lines)
+        strip = _written_out(replace(whole, lines=lines), results[0], target)
         if (lines % 2 == 0 or strides[0] > 1 or lines == 1) and (strip.scratch(results[1]) <= room or lines <= 2):
             return strip
     return whole
+
+
+def _written_out(tile: PlaneTile, results: int, target: Target) -> PlaneTile:
+    """The strip with two turns written out side by side, where words that both read are worth the code."""
+    turns = tile.lines // (2 if tile.strides[0] == 1 else 1)
+    worth = tile.arithmetic == "smlad" and not target.compact
+    return replace(tile, unroll=2) if worth and turns > 1 and results % tile.lines == 0 else tile
 
 
 VARIANTS = (ConvPlanes(),)
