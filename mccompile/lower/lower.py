@@ -26,6 +26,7 @@ from mccompile.lower.cost_table import UNMEASURED, CostTable
 from mccompile.lower.growth import choose_all, is_empty
 from mccompile.lower.select import Choice, choose
 from mccompile.lower.storage import Storage, assign_storage
+from mccompile.lower.widened import Narrow, stored, whole_weights
 from mccompile.targets.target import Target
 
 PORTS = ("input", "output")
@@ -186,8 +187,24 @@ class _Builder:
             data = np.ascontiguousarray(packed).reshape(packed.shape)
             suffix = "" if isinstance(how, _AsIs) else f".{type(how).__name__.lower()}"
             type_ = TensorType(dtype_of(data), data.shape)
+            weights = self.target.lanes > 1 and whole_weights(self.node, self.graph) is value
+            narrow = stored(data) if weights else None
+            if narrow is not None:
+                return self._widened(value.name + suffix, type_, narrow)
             self._blob[key] = self._stored(value.name + suffix, type_, data)
         return whole(self._blob[key])
+
+    def _widened(self, name: str, type_: TensorType, narrow: Narrow) -> View:
+        """Where the floats are that bytes of the blob become, by steps that are made here."""
+        data = narrow.bytes
+        blob = whole(self._stored(f"{name}.bytes", TensorType(dtype_of(data), data.shape), data))
+        floats = self._buffer(f"{name}.floats", type_, "arena")
+        for part in range(narrow.parts):
+            view = View(floats, blob.shape, blob.factors, blob.strides, part * data.size)
+            kernel = "map.generic" if narrow.parts > 1 else "map.vector"  # vectors have no shifts
+            call = Call(kernel, narrow.widened(part), None, (blob,), (view,), origins=self.node.origins)
+            self.steps.append(replace(call, when=self.when, loops=self.loops))
+        return whole(floats)
 
     def _stored(self, name: str, type_: TensorType, data: Array) -> Buffer:
         """The buffer of a packed constant; in graphs of which one is run, that of another one of the same bytes."""
@@ -336,6 +353,8 @@ def lower(
 
     def choices_of(part: Graph) -> dict[Node, Choice]:
         def choice(node: Node, room: int) -> Choice:
+            if whole_weights(node, part):
+                room = 0  # what is computed of whole numbers beforehand is none
             return choose(node, target, force or {}, part.constants, arena_first, costs, room)
 
         return choose_all(part, choice, growth_bytes)

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.affine import Affine
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest
 from mccompile.ir.types import F32, I32, DType
 from mccompile.ops.map import Map
 
@@ -130,3 +132,42 @@ def dequantised(
     if isinstance(zero, Value) or zero.any():
         whole = ex.apply("sub", whole, operand(zero, I32, "zero"))
     return Map(ex.apply("mul", ex.convert(whole, F32), operand(scale, F32, "scale"))), others
+
+
+def followed(nest: Nest, operand: int, scale: Array, rank: int) -> Array | None:
+    """A scale of an operand as one of the result: None if it varies along an axis that the result does not have.
+
+    Where an axis of the result has that of the operand several times over, once for each group, it has the scale so.
+    """
+    reads = nest.reads[operand]
+    assert reads is not None
+    padded = np.asarray(scale).reshape((1,) * (len(reads) - scale.ndim) + scale.shape)
+    axes: dict[int, int] = {}
+    for a, extent in enumerate(padded.shape):
+        if extent == 1:
+            continue
+        own = [(k, times) for k, at in enumerate(nest.writes) if (times := _times(nest, at, reads[a], extent))]
+        if not own:
+            return None
+        axes[a], times = own[0]
+        padded = np.concatenate([padded] * times, axis=a)
+    order = sorted(axes, key=lambda a: axes[a])
+    turned = padded.transpose([*order, *(a for a in range(padded.ndim) if a not in axes)])
+    shape = [1] * rank
+    for a in order:
+        shape[axes[a]] = padded.shape[a]
+    return turned.reshape(shape)
+
+
+def _times(nest: Nest, write: Affine, read: Affine | None, extent: int) -> int:
+    """How often a coordinate of the result runs over one of ``extent`` places of an operand; 0 if it does not.
+
+    Channel 5 of 3 in each of 2 groups is channel 2 of the operand: 3 * group + channel runs over it twice.
+    """
+    if read is None or read.const != write.const:
+        return 0
+    steps = {k: w - r for k, (w, r) in enumerate(zip(write.coefs, read.coefs, strict=True)) if nest.loops[k] != 1}
+    outer = [k for k, step in steps.items() if step]
+    if not outer:
+        return 1
+    return nest.loops[outer[0]] if len(outer) == 1 and steps[outer[0]] == extent and not read.coefs[outer[0]] else 0

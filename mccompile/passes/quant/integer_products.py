@@ -17,9 +17,8 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
-from mccompile.ir.structure import Nest
 from mccompile.ir.types import F32, I32, I64, DType
-from mccompile.passes.analysis.quantised import Quantised, quantised
+from mccompile.passes.analysis.quantised import Quantised, followed, quantised
 from mccompile.passes.analysis.sums import by_channel, terms
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -68,33 +67,12 @@ def _obstacle(
     nests = node.op.structure(node.operand_types())
     if len(nests) != 1:
         return "what it reads is not known"
-    found = [_followed(nests[0], i, q.scale, len(node.result.shape)) for i, q in enumerate(pair)]
+    found = [followed(nests[0], i, q.scale, len(node.result.shape)) for i, q in enumerate(pair)]
     scales = [s.astype(np.float32) for s in found if s is not None]
     if len(scales) < len(found):
         return "a scale varies along an axis that is summed over"
     limit = _largest_sum(graph, node, pair)
     return pair, scales, I32 if limit < 2**31 else I64
-
-
-def _followed(nest: Nest, operand: int, scale: Array, rank: int) -> Array | None:
-    """A scale of an operand as one of the result: None if it varies along an axis that the result does not have."""
-    reads = nest.reads[operand]
-    assert reads is not None
-    padded = np.asarray(scale).reshape((1,) * (len(reads) - scale.ndim) + scale.shape)
-    axes: dict[int, int] = {}
-    for a, extent in enumerate(padded.shape):
-        if extent == 1:
-            continue
-        own = [k for k, at in enumerate(nest.writes) if at == reads[a]]
-        if not own:
-            return None
-        axes[a] = own[0]
-    order = sorted(axes, key=lambda a: axes[a])
-    turned = padded.transpose([*order, *(a for a in range(padded.ndim) if a not in axes)])
-    shape = [1] * rank
-    for a in order:
-        shape[axes[a]] = padded.shape[a]
-    return turned.reshape(shape)
 
 
 def _largest_sum(graph: Graph, node: Node, pair: Sequence[Quantised]) -> int:

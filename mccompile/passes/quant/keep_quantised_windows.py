@@ -1,0 +1,98 @@
+"""Lets weights of convolutions over floats stay the whole numbers that the network has: less flash.
+
+Worked example: one scale for each of two output channels, which the epilogue has in its place::
+
+    %v = map(%w, %s) {expr={(f32(x0) * x1)}} : f32[2,3,3,3]           %w of i8, %s : f32[2,1,1,1]
+    %y = conv(%x, %v) {...} with(%b) post0{ (acc + x0) }
+    %y = conv(%x, %w) {...} with(%b, %t) pre1{ f32(acc) } post0{ ((acc * x1) + x0) }      %t : f32[1,2,1,1]
+
+Targets with vectors pack weights for them: there they are constants of floats that are whole numbers, which lowering
+stores as bytes (`mccompile/lower/widened.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32
+from mccompile.passes.analysis.quantised import Quantised, followed, quantised
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
+
+ROUNDS = True
+"""Scales are multiplied with sums instead of weights."""
+
+
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+    """Convolve floats by weights that stay integers, where all readers of dequantised constants are convolutions."""
+    r = Rewriter(graph)
+    changes = 0
+    for node in r.nodes():
+        found = quantised(graph, node)
+        if found is None or not isinstance(graph.constants.get(found.integers), np.ndarray):
+            continue
+        what = f"kept the weights {found.integers.name} of windows as integers"
+        readers = r.users(node.result)
+        packs = target.lanes > 1
+        reasons = [_obstacle(r, reader, node.result, found) for reader in readers]
+        reason = next(filter(None, reasons), "" if readers else "nothing reads them")
+        if reason:
+            remarks.miss(what, reason)
+            continue
+        for reader in readers:
+            _rewrite(r, reader, found, packs)
+            remarks.hit(f"{what} in {reader.where}")
+        changes += len(readers)
+    r.finish()
+    return changes
+
+
+def _obstacle(r: Rewriter, reader: Node, value: Value, found: Quantised) -> str:
+    if reader.op.weight_axes is not None or len(reader.op.multilinear) != 2 or len(reader.operands) != 2:
+        return f"{reader.where} is no convolution"
+    if value in r.graph.outputs or reader.operands[1] is not value or value in (reader.operands[0], *reader.extras):
+        return "the floats are needed elsewhere"
+    if found.integers.dtype.name not in ("i8", "u8") or reader.pre or reader.results[0].dtype != F32:
+        return "they are no bytes, or the convolution is not of floats"
+    if _scale_of_result(reader, found) is None:
+        return "a scale varies along an axis that is summed over"
+    return ""
+
+
+def _scale_of_result(reader: Node, found: Quantised) -> Array | None:
+    """The scales as factors of the result; None where they vary along what is summed over."""
+    nests = reader.op.structure(reader.operand_types())
+    return followed(nests[0], 1, found.scale, len(reader.result.shape)) if len(nests) == 1 else None
+
+
+def _rewrite(r: Rewriter, reader: Node, found: Quantised, packs: bool) -> None:
+    graph, extras, weights = r.graph, list(reader.extras), found.integers
+    outside = _scale_of_result(reader, found)
+    assert outside is not None
+    if packs:
+        whole = (graph.array(weights).astype(np.int64) - found.zero).astype(np.float32)
+        weights = graph.constant(f"{weights.name}.whole", np.ascontiguousarray(whole))
+    else:
+        body: ex.Expr = ex.convert(ex.acc(weights.dtype), F32)
+        if found.zero.any():
+            body = ex.apply("sub", body, _operand(graph, extras, found.zero, f"{weights.name}.zero"))
+        reader.pre[1] = body
+    scaled = ex.apply("mul", ex.acc(F32), _operand(graph, extras, outside, f"{found.integers.name}.scale"))
+    post = reader.post.get(0, ex.acc(F32))
+    reader.post = {0: ex.substitute(post, lambda v: scaled if v.index == ex.ACC else v)}
+    r.rewire(reader, [reader.operands[0], weights], extras)
+
+
+def _operand(graph: Graph, extras: list[Value], array: Array, name: str) -> ex.Expr:
+    """An array as an expression: a number if it is one, else one more extra operand."""
+    flat: Sequence[float] = np.unique(array).tolist()
+    if len(flat) == 1:
+        return ex.num(flat[0], F32)
+    extras.append(graph.constant(name, array.astype(np.float32)))
+    return ex.var(len(extras) - 1, F32)

@@ -1,0 +1,80 @@
+"""Convolutions of floats by weights that are bytes: right against onnxruntime, and bytes in the blob."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mccompile import driver
+from mccompile.check.check import check
+from mccompile.driver import Options
+from tests.support.targets import needs_target
+
+DRAWN = 6
+"""Networks of each kind for each target."""
+BITS = {8: (TensorProto.INT8, 128), 4: (TensorProto.INT4, 8)}
+
+
+def _drawn(seed: int) -> tuple[onnx.ModelProto, int]:
+    """A convolution, of one to three axes, grouped, depthwise or transposed, and how many weights it has."""
+    r = np.random.default_rng(seed)
+    rank, transposed, bits = int(r.integers(1, 4)), bool(r.integers(2)), int(r.choice([8, 8, 4]))
+    groups = int(r.choice([1, 1, 2, 8]))
+    c, m = groups * int(r.integers(1, 5)) * 2, groups * int(r.integers(1, 5))
+    kernel, strides = r.integers(1, 4, rank).tolist(), r.integers(1, 3, rank).tolist()
+    dilations, pads = r.integers(1, 3, rank).tolist(), r.integers(0, 2, 2 * rank).tolist()
+    space = r.integers(6, 10, rank).tolist()
+    shape = (c, m // groups, *kernel) if transposed else (m, c // groups, *kernel)
+    axis, (dtype, limit) = 1 if transposed else 0, BITS[bits]
+    by_channel = bool(r.integers(2))
+    count = (shape[axis],) if by_channel else ()
+    weights = r.integers(-limit, limit, shape).ravel().tolist()
+    constants = [
+        helper.make_tensor("w", dtype, shape, weights),
+        numpy_helper.from_array((r.random(count) * 0.01 + 0.001).astype(np.float32), "s"),
+        helper.make_tensor("z", dtype, count, (r.integers(-3, 4, count) * r.integers(2)).ravel().tolist()),
+        numpy_helper.from_array(r.standard_normal(m).astype(np.float32), "b"),
+    ]
+    said = {"group": groups, "strides": strides, "pads": pads, "dilations": dilations}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["f"], axis=axis if by_channel else 1),
+        helper.make_node("ConvTranspose" if transposed else "Conv", ["x", "f", "b"], ["c"], **said),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, c, *space))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "whole", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), len(weights)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "target", ["generic", "x86-64-v3", *(pytest.param(t, marks=pytest.mark.slow) for t in ("x86-64-v2", "cortex-m4"))]
+)
+def test_weights_alone_are_quantised(target: str, tmp_path: Path) -> None:
+    needs_target(target)
+    for seed in range(DRAWN):
+        model, _ = _drawn(seed)
+        path = tmp_path / f"n{seed}.onnx"
+        onnx.save(model, path)
+        result = check(path, Options(target=target))
+        assert result.ok, f"seed {seed}\n" + "\n".join(result.lines())
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3", "cortex-m4"])
+def test_the_blob_has_bytes(target: str, tmp_path: Path) -> None:
+    """Where weights are many; packing makes more of them on vectors, never four times as many."""
+    for seed in range(40):
+        model, count = _drawn(seed)
+        if count < 400:
+            continue
+        path = tmp_path / f"n{seed}.onnx"
+        onnx.save(model, path)
+        compilation, _ = driver.compile_files(path, Options(target=target))
+        assert compilation.facts is not None
+        least = 0.5 if target == "x86-64-v3" else 1.0
+        assert least * count <= compilation.facts.weights_bytes <= 2.5 * count + 400, seed
