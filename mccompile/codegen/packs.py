@@ -50,6 +50,16 @@ def packs(target: Target, dtype: DType) -> bool:
     return target.isa == "avx2" and dtype in (I8, U8)
 
 
+def woven(y: BoundView, of: Primitives, parts: Sequence[tuple[Part, Final]]) -> str:
+    """Statements that store a row of two or four vectors of bytes, whose lanes are woven."""
+    values = [bare(f.value if f.zero is None else of.whole(bare(f.value))) for _, f in parts]
+    lines = [line for _, f in parts for line in f.lines]
+    first, final = parts[0]
+    lines.append(f"const {of.uses.use('mcc_vi')} bytes = {of.woven(values, final.zero or 0, y.dtype)};")
+    lines.append(of.store_woven(f"&{y.name}[{y.index(*first.at)}]", "bytes", len(parts)))
+    return "\n".join(["{", *lines, "}"])
+
+
 def packed(y: BoundView, of: Primitives, parts: Sequence[tuple[Part, Final]]) -> str:
     """Statements that store up to four vectors of bytes: neighbours in one half of a vector of these together."""
     values = [f.value if f.zero is None else of.whole(bare(f.value)) for _, f in parts]

@@ -60,6 +60,12 @@ class Primitives:
     def packed(self, values: Sequence[str], zero: int, target: DType) -> Code:
         return self.uses.say(self.vector.packed([f"{{{i}}}" for i in range(len(values))], zero, target), *values)
 
+    def woven(self, values: Sequence[str], zero: int, target: DType) -> Code:
+        return self.uses.say(self.vector.woven([f"{{{i}}}" for i in range(len(values))], zero, target), *values)
+
+    def store_woven(self, pointer: str, bytes_: str, count: int) -> str:
+        return self.uses.say(self.vector.store_woven("{0}", "{1}", count), pointer, bytes_)
+
     def store_bytes(self, pointer: str, bytes_: str, first: int, count: int) -> str:
         return self.uses.say(self.vector.store_bytes("{0}", "{1}", first, count), pointer, bytes_)
 

@@ -11,7 +11,7 @@ from mccompile.codegen.bounds import LIMIT, magnitude, of_type, of_view
 from mccompile.codegen.c_expr import instead, unread
 from mccompile.codegen.code import Code, closed, code, wrapped
 from mccompile.codegen.moves import Moves, moves
-from mccompile.codegen.packs import Final, Part, packed, packs
+from mccompile.codegen.packs import Final, Part, packed, packs, woven
 from mccompile.codegen.vector_emitter import Primitives, VectorEmitter, Width, rounding
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, varies
@@ -192,9 +192,11 @@ class Vectors:
         *,
         dtype: DType = F32,
         begun: bool = False,
+        weaves: bool = False,
     ) -> str:
         """`store` of several rows: each is vectors of ``widths`` lanes, one behind the other, and the coordinates of
-        the first. Bytes of four vectors are packed at once, where a target can."""
+        the first. Bytes of four vectors are packed at once, where a target can. With ``weaves`` the lanes of a row
+        are woven, as is what the epilogue reads (`kernels/model/woven`)."""
         numbers = [w for w in widths if isinstance(w, int)]
         if len(numbers) < len(widths):  # one vector, of which it is known at run time only how many lanes
             each = [(value, at) for values, at in rows for value in values]
@@ -208,10 +210,13 @@ class Vectors:
             self._final(r, p.value, p.count, p.at, dtype, begun, f"t{i}_" if len(parts) > 1 else "t")
             for i, p in enumerate(parts)
         ]
+        y, of, known = self.context.y[r], self.of(F32), _known(parts, finals)
+        if weaves:
+            self.context.require(self._packs(r) and None not in finals, "bytes that vectors are packed to")
+            each_row = [known[i : i + len(widths)] for i in range(0, len(known), len(widths))]
+            return "\n".join(woven(y, of, row) for row in each_row)
         if not self._packs(r) or len(parts) < 2 or None in finals:
             return "\n".join(self.store(r, p.value, p.count, *p.at, dtype=dtype, begun=begun) for p in parts)
-        y, of = self.context.y[r], self.of(F32)
-        known = [(p, f) for p, f in zip(parts, finals, strict=True) if f is not None]
         return "\n".join(packed(y, of, known[i : i + 4]) for i in range(0, len(known), 4))
 
     def _final(
@@ -396,6 +401,10 @@ class Vectors:
     def _readable(view: View) -> bool:
         step = _step(view)
         return step is not None and is_lane(view.dtype.compute) and (is_direct(view.dtype) or step in (0, 1))
+
+
+def _known(parts: Sequence[Part], finals: Sequence[Final | None]) -> list[tuple[Part, Final]]:
+    return [(p, f) for p, f in zip(parts, finals, strict=True) if f is not None]
 
 
 def _step(view: View) -> int | None:

@@ -181,6 +181,15 @@ class V:
         """C for four vectors of numbers as bytes one behind the other, ``zero`` added and saturated."""
         return f"mcc_vpack_{target}({', '.join(values)}, {zero})"
 
+    def woven(self, values: Sequence[str], zero: int, target: DType) -> str:
+        """C for two or four vectors of numbers, whose lanes are woven, as bytes in order, ``zero`` added and
+        saturated."""
+        return f"mcc_vweave{len(values)}_{target}({', '.join(values)}, {zero})"
+
+    def store_woven(self, pointer: str, bytes_: str, count: int) -> str:
+        """The statement that stores all bytes of so many woven vectors."""
+        return f"mcc_vstore_woven{count}({pointer}, {bytes_});"
+
     def store_bytes(self, pointer: str, bytes_: str, first: int, count: int) -> str:
         """The statement that stores up to 16 bytes of a vector, from ``first`` on: 0, 8, 16 or 24."""
         return f"mcc_vstore_bytes({pointer}, {bytes_}, {first}, {count});"

@@ -8,7 +8,7 @@ from mccompile.targets.target import Target
 TARGET = Target(
     name="x86-64-v3",
     summary="AVX2 and FMA",
-    machine=Machine(vector_bytes=32, registers=16, l1=32 * 1024, l2=1024 * 1024),
+    machine=Machine(vector_bytes=32, registers=16, l1=32 * 1024, l2=512 * 1024),
     capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION, Capability.PAIRS}),
     align=32,
     flags=("-march=x86-64-v3",),

@@ -14,8 +14,8 @@ import pytest
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.kernel import Call
-from mccompile.kernels.conv.integer import IntegerTile
 from mccompile.kernels.conv.integer_depthwise import JoinedRows
+from mccompile.kernels.conv.integer_tiles import IntegerTile
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
 from mccompile.targets.target import Target, resolve, runs_here, strict_warnings
@@ -185,6 +185,16 @@ CASES = [
       for b, m, k, n in ((1, 1, 4, 1), (3, 5, 8, 16), (2, 15, 12, 33), (2, 30, 32, 40), (2, 31, 8, 100))
       for t, z, u, o in (("u8", 131, "u8", 124), ("i8", 0, "i8", 0), ("i8", -128, "u8", 255), ("u8", 0, "i8", -128))),
     matmul((3, 5, 8), 40, dtype="u8", weights="u8", zero=131, other=124, variable=True, moved=True),
+    # Woven columns and channels: blocks of four vectors and of two, and what is left.
+    *(conv((1, c, 3, 7), m, (1, 1), dtype=t, post=FLOATS, zero=z)
+      for c, m, t, z in ((16, 96, "u8", 7), (24, 48, "i8", -3), (60, 56, "u8", 0), (6, 32, "i8", 2))),
+    *(conv((1, 3, 9, 8), 32, (3, 3), (2, 2), (1, 1, 1, 1), dtype=t, post=FLOATS, planar=True) for t in TYPES),
+    *(matmul((m, 24), n, post=FLOATS, zero=5, reach=r) for m, n, r in ((1, 64, 128), (13, 64, 64), (13, 112, 128))),
+    *(conv((1, c, 6, 9), c, (3, 3), (s, s), (1, 1, 1, 1), groups=c, dtype=t, zero=z, post=FLOATS)
+      for c, s, t, z in ((24, 1, "u8", 3), (32, 1, "i8", -128), (48, 2, "u8", 255), (56, 1, "i8", 127),
+                         (64, 1, "u8", 0), (40, 2, "i8", 5))),
+    *(conv((1, c, 5, 90), c, (3, 3), (1, 2), (1, 1, 1, 1), groups=c, zero=9, post=p)
+      for c, p in ((64, FLOATS), (58, ""))),
     *(matmul((2, 3, 6, 8), 19, dtype="u8", weights="u8", zero=5, other=9, variable=True, post=p)
       for p in (FLOATS, ADDED)),
 ]  # fmt: skip

@@ -10,29 +10,28 @@ pairs) lines of the operand are staged: copied to scratch, a chunk of them at a 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import I8, I32, DType, row_major
+from mccompile.kernels.conv.integer_tiles import IntegerTile, Problem, best_integer_tile, one_run
 from mccompile.kernels.integers import lowest, no_integers, weights_of, zero_points
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.model.arithmetic import (
-    MADD,
     Arithmetic,
     PackedWords,
     arithmetics_of,
-    by_name,
     holds,
     narrow_arithmetic,
     single_arithmetic,
 )
 from mccompile.kernels.model.prefetch import weights_ahead
-from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, merge, segments, tile_cycles
+from mccompile.kernels.model.tiles import Tile, merge
+from mccompile.kernels.model.woven import WovenRow, weaves
 from mccompile.kernels.variant import (
     Builder,
     Offer,
@@ -45,7 +44,6 @@ from mccompile.kernels.variant import (
 )
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import POINT, PlaneWindow, pair, plane_last, plane_window
-from mccompile.kernels.views.windows import covered
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
 from mccompile.targets.target import Target
@@ -58,140 +56,6 @@ FARTHER = 1.05
 """Times as long a tile takes where what it reads and writes comes from the second cache (Zen 3, few channels)."""
 PACKED_BYTES = 16
 """Bytes of a matrix that a cycle packs."""
-UNEVEN = 1.12
-"""Times as long tiles of three vectors take by PMADDWD with 16 registers: a step of 3 by 3 sums takes 6.7 cycles, of
-6 by 2 8.0, of 5 by 2 6.8, of 2 by 4 5.3 (Zen 3)."""
-EPILOGUE = 10
-"""Cycles of a vector of results, from sums to bytes."""
-
-
-@dataclass(frozen=True)
-class IntegerTile(Tile):
-    """Tiles of ``rows`` pixels of a line, in chunks of ``lines`` lines of the result, or of ``span`` pixels of one;
-    or tiles of ``tall`` whole lines, where that is more than one.
-
-    Attributes:
-        arithmetic: the name of an `Arithmetic`.
-        staged: lines of the operand are copied to scratch before they are read.
-        packs: the second operand is packed when it runs, in scratch, for each image; its zero point is ``other``.
-        zero: the zero point of the operand, which padding is.
-        ahead: bytes by which weights are asked for early; 0: they are near.
-        pads: what comes before the operand.
-    """
-
-    arithmetic: str
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-    pads: tuple[int, int]
-    zero: int
-    staged: bool
-    lines: int
-    span: int
-    packs: bool = False
-    other: int = 0
-    tall: int = 1
-    ahead: int = 0
-
-    @property
-    def own(self) -> Arithmetic:
-        return by_name(self.arithmetic)
-
-    def chunks(self, extent: int) -> tuple[Segment, ...]:
-        """Lines of the result, in chunks."""
-        return segments(extent, self.lines)
-
-    def spans(self, extent: int) -> tuple[Segment, ...]:
-        """Pixels of a line, in chunks."""
-        return segments(extent, self.span)
-
-    def tiles_h(self, extent: int) -> tuple[Segment, ...]:
-        return segments(extent, self.tall)
-
-    def sizes(self, lines: int, pixels: int) -> list[int]:
-        """Pixels that tiles have."""
-        if self.tall > 1:
-            tiles = [h for chunk in self.chunks(lines) for h in self.tiles_h(chunk.size)]
-            return list(dict.fromkeys(h.size * pixels for h in tiles))
-        return list(dict.fromkeys(d.size for s in self.spans(pixels) for d in self.tiles_m(s.size)))
-
-    @property
-    def one_run(self) -> bool:
-        """Whether the taps of a line of the window are neighbours."""
-        return one_run(self.kernel, self.dilations)
-
-    def words(self, channels: int) -> int:
-        """Steps of a run."""
-        return self.own.words(self.kernel[1] * channels if self.one_run else channels)
-
-    def steps(self, channels: int) -> int:
-        """Steps of a sum."""
-        return self.kernel[0] * (1 if self.one_run else self.kernel[1]) * self.words(channels)
-
-    def pitch(self, size: int) -> int:
-        """Words of a packed row of ``size`` columns."""
-        return -(-size // self.lanes) * self.lanes
-
-    def column_bytes(self, channels: int) -> int:
-        """Bytes of a packed column: what its sum begins with, and its weights."""
-        return 4 + self.steps(channels) * self.own.word_bytes
-
-    def packed_words(self, channels: int, columns: int) -> int:
-        """Words of 32 bits of all blocks of columns that are packed when they run."""
-        blocks = sum((s.stop - s.start) // s.size * self.pitch(s.size) for s in self.tiles_n(columns))
-        return (self.steps(channels) + 1) * blocks
-
-    def staged_width(self, out: int) -> int:
-        """Pixels of a staged line, for ``out`` results."""
-        return covered(out, self.kernel[1], self.strides[1], self.dilations[1])
-
-    def staged_lines(self, out: int) -> int:
-        """Lines that are staged for ``out`` lines of the result."""
-        return covered(out, self.kernel[0], self.strides[0], self.dilations[0])
-
-
-def one_run(kernel: tuple[int, int], dilations: tuple[int, int]) -> bool:
-    return kernel[1] == 1 or dilations[1] == 1
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """A product as the kernel sees it: ``lines`` lines of ``pixels`` results, sums over ``channels`` and a window."""
-
-    images: int
-    lines: int
-    pixels: int
-    columns: int
-    channels: int
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-
-
-@functools.lru_cache(maxsize=512)
-def best_integer_tile(problem: _Problem, own: Arithmetic, flip: bool, target: Target) -> tuple[float, Tile]:
-    """The cheapest tile of a product, and its cycles; of equals the largest. It may have the pixels of several lines.
-    ``flip``: each word that is read has its top bits flipped."""
-    runs = problem.kernel[0] * (1 if one_run(problem.kernel, problem.dilations) else problem.kernel[1])
-    taps = math.prod(problem.kernel) // runs
-    steps, lanes = runs * own.words(taps * problem.channels), target.lanes
-    found = []
-    several = range(2 * problem.pixels, min(problem.lines * problem.pixels, MAX_ROWS) + 1, problem.pixels)
-    for rows in (*range(1, min(problem.pixels, MAX_ROWS) + 1), *several):
-        for vectors in range(1, min(-(-problem.columns // lanes), MAX_VECTORS) + 1):
-            if own.registers(rows, vectors, flip) > target.machine.registers:
-                continue
-            parts = columns(problem.columns, vectors * lanes, lanes)
-            apart = problem.channels * own.staged.nbytes * problem.strides[1]
-            lines, pixels = problem.lines, problem.pixels
-            tiles = segments(lines * pixels, rows) if rows > pixels else segments(pixels, rows) * lines
-            cycles = tile_cycles(tiles, parts, steps, target.machine, load=own.rows, apart=apart)
-            if own == MADD and vectors == 3 and rows > 1 and target.machine.registers <= 16:
-                cycles *= UNEVEN
-            found.append((cycles, -rows * vectors, Tile(rows, vectors, lanes)))
-    cycles, _, tile = min(found, key=lambda f: f[:2])
-    results = problem.lines * problem.pixels * -(-problem.columns // lanes) * EPILOGUE
-    return problem.images * (cycles + results), tile
 
 
 def supported(node: Node, own: Arithmetic, constants: Container[Value]) -> str:
@@ -263,7 +127,8 @@ class ConvInteger(Variant):
         if not is_channels_last(node.results[0]) or not x.type.linear:
             return "the result is not channels-last"
         staged = _staged(op, x.dtype, x.shape[1], is_channels_last(x), w.shape[2:], own)
-        cycles, tile = best_integer_tile(_problem(node), own, own.flips(x.dtype) and not staged, target)
+        weave = weaves(node, 1, target, constants.__contains__)
+        cycles, tile = best_integer_tile(_problem(node), own, own.flips(x.dtype) and not staged, target, weave)
         if staged:
             cycles += x.type.count * own.staged.nbytes / STAGED_BYTES * (1 if is_channels_last(x) else 8)
         return Offer(self.label, cycles, tile)
@@ -275,7 +140,8 @@ class ConvInteger(Variant):
         own = _chosen(node, b, pair(op.dilations))
         result = b.result(0)
         views = [plane_last(b.read(x)), plane_last(result)]
-        extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        weave = _weaves(node, 1, b, views[1])
+        extras = [plane_last(v) for v in _extras(node, b, result, weave)]
         problem = _problem(node)
         window = plane_window(op, w.shape[2:])
         staged = _staged(op, x.dtype, x.shape[1], neighbours(views[0]), w.shape[2:], own)
@@ -283,12 +149,14 @@ class ConvInteger(Variant):
         if problem.kernel == (1, 1) and not any(op.pads) and (not staged or _is_run(views)):
             views = _merged(views, problem.strides)
             window = POINT
-        _emit(node, b, views, window, staged, own)
+        _emit(node, b, views, window, staged, own, weave)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         for x, y in zip(before.reads, after.reads, strict=True):  # of any of its variants: who asks knows the kernel
             if x is None or y is None or x.axis_strides() != y.axis_strides():
                 return f"{self.kernel} reads its operands as it was given them"
+        if getattr(before.params, "weaves", False) and not neighbours(after.results[0]):
+            return f"{self.kernel} stores bytes of neighbours together"
         return lines_broken(before, after, reads=False)
 
 
@@ -313,7 +181,8 @@ class MatMulInteger(ConvInteger):
         if laid_out(node):
             return "a layout is not row-major"
         staged = _staged_rows(op, x, own)
-        cycles, tile = best_integer_tile(_product(node), own, own.flips(x.dtype) and not staged, target)
+        weave = weaves(node, -1, target, constants.__contains__)
+        cycles, tile = best_integer_tile(_product(node), own, own.flips(x.dtype) and not staged, target, weave)
         if staged:
             cycles += x.type.count * own.staged.nbytes / STAGED_BYTES
         return Offer(self.label, cycles, tile)
@@ -326,8 +195,9 @@ class MatMulInteger(ConvInteger):
         left = batched(b.read(x), result)
         if op.trans_a:
             left = swapped(left)
-        views = [left, result, *(b.read(v).broadcast(result.shape) for v in node.extras)]
-        _emit(node, b, _merged(views, (1, 1)), POINT, _staged_rows(op, x, own), own)
+        weave = _weaves(node, -1, b, result)
+        views = [left, result, *_extras(node, b, result, weave)]
+        _emit(node, b, _merged(views, (1, 1)), POINT, _staged_rows(op, x, own), own, weave)
 
 
 class MatMulIntegers(ConvInteger):
@@ -378,10 +248,10 @@ class MatMulIntegers(ConvInteger):
         b.call(self.kernel, [source, right], [result], params=params, extras=extras, scratch=scratch)
 
 
-def _matrices(node: Node) -> _Problem:
+def _matrices(node: Node) -> Problem:
     a, w = operand_pair(node)
     images = math.prod(a.shape[:-2])
-    return _Problem(images, 1, a.shape[-2], w.shape[-1], a.shape[-1], (1, 1), (1, 1), (1, 1))
+    return Problem(images, 1, a.shape[-2], w.shape[-1], a.shape[-1], (1, 1), (1, 1), (1, 1))
 
 
 def _images(view: View) -> View:
@@ -412,7 +282,7 @@ def _staged_rows(op: MatMul, x: Value, own: Arithmetic) -> bool:
     return op.trans_a or not own.reads(x.dtype) or x.shape[-1] % own.steps > 0
 
 
-def _problem(node: Node) -> _Problem:
+def _problem(node: Node) -> Problem:
     op, (x, w) = node.op, operand_pair(node)
     assert isinstance(op, Conv)
     n, m, *spatial = node.results[0].shape
@@ -420,15 +290,15 @@ def _problem(node: Node) -> _Problem:
     kernel, strides = pair(w.shape[2:]), pair(op.strides)
     if kernel == (1, 1) and strides == (1, 1) and not any(op.pads):
         n, lines, pixels = 1, 1, n * lines * pixels
-    return _Problem(n, lines, pixels, m, x.shape[1], kernel, strides, pair(op.dilations))
+    return Problem(n, lines, pixels, m, x.shape[1], kernel, strides, pair(op.dilations))
 
 
-def _product(node: Node) -> _Problem:
+def _product(node: Node) -> Problem:
     op, (a, _) = node.op, operand_pair(node)
     assert isinstance(op, MatMul)
     shape = node.results[0].shape
     steps = a.shape[-2 if op.trans_a else -1]
-    return _Problem(1, 1, math.prod(shape[:-1]), shape[-1], steps, (1, 1), (1, 1), (1, 1))
+    return Problem(1, 1, math.prod(shape[:-1]), shape[-1], steps, (1, 1), (1, 1), (1, 1))
 
 
 def _is_run(views: Sequence[View]) -> bool:
@@ -463,12 +333,12 @@ def _moved(views: Sequence[View]) -> int:
     return sum(v.dtype.nbytes for v in views if v.shape[2] == 1 or v.axis_strides()[2])
 
 
-def _near(problem: _Problem, own: Arithmetic, target: Target) -> bool:
+def _near(problem: Problem, own: Arithmetic, target: Target) -> bool:
     """Whether weights come from the second cache, as often as they are read."""
     return problem.channels * problem.columns * own.weight.nbytes <= target.machine.l2 // 2
 
 
-def _room(problem: _Problem, own: Arithmetic, moved: int, target: Target) -> int:
+def _room(problem: Problem, own: Arithmetic, moved: int, target: Target) -> int:
     """Pixels that are done for all columns before the next ones: where weights come from the second cache fast
     enough, what is read and written for these stays in the first one."""
     machine, read = target.machine, problem.channels * own.staged.nbytes
@@ -477,13 +347,13 @@ def _room(problem: _Problem, own: Arithmetic, moved: int, target: Target) -> int
     return machine.l2 // 4 // read
 
 
-def _span(problem: _Problem, tile: Tile, own: Arithmetic, moved: int, target: Target) -> int:
+def _span(problem: Problem, tile: Tile, own: Arithmetic, moved: int, target: Target) -> int:
     """Pixels of a line that are done for all columns before the next ones."""
     tiles = max(_room(problem, own, moved, target) // tile.rows, -(-REUSED // tile.rows))
     return min(tiles * tile.rows, problem.pixels)
 
 
-def _cut(views: Sequence[View], own: Arithmetic, target: Target) -> list[View]:
+def _cut(views: Sequence[View], own: Arithmetic, target: Target, weave: bool) -> list[View]:
     """Views of one line of pixels as several lines, which are staged one at a time: of those that stay in reach of
     the second cache the ones of the fewest tiles, where `FARTHER` is what a tile takes longer outside of the first.
 
@@ -492,9 +362,9 @@ def _cut(views: Sequence[View], own: Arithmetic, target: Target) -> list[View]:
     _, _, pixels, columns = views[1].shape
     if views[1].shape[:2] != (1, 1):
         return list(views)
-    problem = _Problem(1, 1, pixels, columns, views[0].shape[3], *POINT[:3])
-    _, tile = best_integer_tile(problem, own, False, target)
-    room, most = _room(problem, own, _moved(views[1:]), target), target.machine.l2 // 4
+    problem = Problem(1, 1, pixels, columns, views[0].shape[3], *POINT[:3])
+    _, tile = best_integer_tile(problem, own, False, target, weave)
+    room, most = _room(problem, own, _moved(views[1:]), target), target.machine.l2 // 2
     wide = [w for w in range(min(REUSED, pixels), pixels + 1) if pixels % w == 0]
     fitting = [w for w in wide if w * problem.channels * own.staged.nbytes <= most]
     again = 1 if _near(problem, own, target) else -1  # weights that are far are read once for each line
@@ -511,6 +381,24 @@ def _cut(views: Sequence[View], own: Arithmetic, target: Target) -> list[View]:
     return cut
 
 
+def _weaves(node: Node, axis: int, b: Builder, result: View) -> bool:
+    return neighbours(result) and weaves(node, axis, b.target, b.is_constant)
+
+
+def _extras(node: Node, b: Builder, result: View, weave: bool) -> list[View]:
+    """What the epilogue reads; of what is to be woven only the shape."""
+    as_is = WovenRow(1, b.target.lanes)
+    views = [b.seen(v, as_is) if weave and b.is_constant(v) else b.read(v) for v in node.extras]
+    return [v.broadcast(result.shape) for v in views]
+
+
+def _woven(b: Builder, value: Value, view: View, tile: Tile) -> View:
+    """A view of an extra operand, with its elements in the order of a tile's columns."""
+    if not b.is_constant(value):
+        return view
+    return replace(view, buffer=b.packed(value, WovenRow(tile.width, tile.lanes)).buffer)
+
+
 def _emit(
     node: Node,
     b: Builder,
@@ -518,20 +406,21 @@ def _emit(
     window: PlaneWindow,
     staged: bool,
     own: Arithmetic,
+    weave: bool,
 ) -> None:
     """One call of the kernel for views [N, H, W, C] of the operand and [N, OH, OW, M] of result and extras."""
     kernel, strides, dilations, pads = window
     weights, moved = node.operands[1], _moved(views[1:])
     assert weights is not None
     if staged and window == POINT:
-        views = _cut(views, own, b.target)
+        views = _cut(views, own, b.target, weave)
     source, result, *extras = views
     n, lines, pixels, m = result.shape
     channels = source.shape[-1]
-    problem = _Problem(n, lines, pixels, m, channels, kernel, strides, dilations)
+    problem = Problem(n, lines, pixels, m, channels, kernel, strides, dilations)
     flips = own.flips(source.dtype)
     padding, zero = zero_points(node)
-    _, tile = best_integer_tile(problem, own, flips and not staged, b.target)
+    _, tile = best_integer_tile(problem, own, flips and not staged, b.target, weave)
     line_bytes = source.shape[2] * channels * own.staged.nbytes
     room = max(b.target.machine.l2 // 4, 1)
     whole = staged or lines > 1
@@ -542,10 +431,13 @@ def _emit(
     params = IntegerTile(
         tile.rows, tile.vectors, tile.lanes, own.name, kernel, strides, dilations, pads, padding, staged, chunk, span,
         tall=max(tile.rows // pixels, 1), ahead=weights_ahead(weights.type.nbytes // 4, b.target.machine),
+        weaves=weave,
     )  # fmt: skip
+    if weave:
+        extras = [_woven(b, value, view, tile) for value, view in zip(node.extras, extras, strict=True)]
     packing = PackedWords(
         own.name, params.width, params.lanes, padding + own.offset(source.dtype), zero, params.one_run,
-        node.op.trans_b if isinstance(node.op, MatMul) else None,
+        node.op.trans_b if isinstance(node.op, MatMul) else None, weave,
     )  # fmt: skip
     packed = b.packed(weights, packing)
     scratch = None

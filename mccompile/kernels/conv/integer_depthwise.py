@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.kernels.conv.integer import EPILOGUE, STAGED_BYTES, supported
+from mccompile.kernels.conv.integer import STAGED_BYTES, supported
+from mccompile.kernels.conv.integer_tiles import EPILOGUE
 from mccompile.kernels.integers import zero_points
-from mccompile.kernels.model.arithmetic import Arithmetic, PackedColumns, by_name, single_arithmetic
+from mccompile.kernels.model.arithmetic import MADD, Arithmetic, PackedColumns, by_name, single_arithmetic
 from mccompile.kernels.model.tiles import Segment, segments
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, operand_pair
+from mccompile.kernels.model.woven import VECTORS, WovenRow, is_woven, weaves
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, neighbours, operand_pair
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last, plane_window
 from mccompile.kernels.views.windows import covered
@@ -39,6 +41,8 @@ class JoinedRows:
         zero: the zero point of the operand, which padding is.
         pads: what comes before the operand.
         blank: elements that a line of the operand extends over.
+        weaves: channels lie woven, in words of scratch and in all that is stored for them.
+        span: pixels of a line, at most, that are done for all lines before the next ones; 0: all.
     """
 
     pixels: int
@@ -52,6 +56,8 @@ class JoinedRows:
     zero: int
     lines: int
     blank: int
+    weaves: bool = False
+    span: int = 0
 
     @property
     def own(self) -> Arithmetic:
@@ -78,11 +84,40 @@ class JoinedRows:
         """Lines that tiles have."""
         return list(dict.fromkeys(d.size for s in self.chunks(extent) for d in self.tiles_h(s.size)))
 
+    def spans(self, extent: int) -> tuple[Segment, ...]:
+        """Pixels of a line, in strips."""
+        return segments(extent, self.span or extent)
+
+    def widest(self, extent: int) -> int:
+        """Pixels of the widest strip."""
+        return self.spans(extent)[0].size
+
     def tiles_w(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.pixels)
 
+    def widths(self, extent: int) -> list[int]:
+        """Pixels that tiles have."""
+        return list(dict.fromkeys(d.size for s in self.spans(extent) for d in self.tiles_w(s.size)))
+
     def tiles_n(self, extent: int) -> tuple[Segment, ...]:
-        return segments(extent, self.lanes)
+        """Channels in blocks, the last of which may be woven, or else in vectors."""
+        if not self.weaves:
+            return segments(extent, self.lanes)
+        blocks = segments(extent, self.weave)
+        if self.woven(blocks[-1].size):
+            return blocks
+        first = blocks[-1].start
+        rest = [Segment(first + s.start, first + s.stop, s.size) for s in segments(extent - first, self.lanes)]
+        return (*blocks[:-1], *rest)
+
+    @property
+    def weave(self) -> int:
+        """Channels of the largest woven block; 0 if there is none."""
+        return max(VECTORS) * self.lanes if self.weaves else 0
+
+    def woven(self, size: int) -> bool:
+        """Whether the channels of a block of ``size`` are."""
+        return self.weaves and is_woven(size, self.lanes)
 
     def staged_width(self, out: int) -> int:
         """Pixels of a staged line, for ``out`` results."""
@@ -117,7 +152,7 @@ class JoinedRows:
     def joined_elements(self, out: int, channels: int) -> int:
         """Elements of all staged words, for ``out`` results to a line, with those of a vector that may begin in the
         last word."""
-        return (self.ring * self.staged_width(out) * channels + self.lanes) * self.own.steps
+        return (self.ring * self.staged_width(self.widest(out)) * channels + self.lanes) * self.own.steps
 
     def spare_lines(self) -> int:
         """Lines behind these that words of weight 0 may read."""
@@ -158,16 +193,23 @@ class ConvIntegerDepthwise(Variant):
         tile, (x, w) = offer.params, operand_pair(node)
         assert isinstance(tile, JoinedRows)
         result = b.result(0)
-        extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
+        source, pixels = plane_last(b.read(x)), pair(result.shape[2:])[1]
+        dense = neighbours(source) and neighbours(plane_last(result))
+        tile = replace(tile, weaves=dense and tile.own == MADD and weaves(node, 1, b.target, b.is_constant))
+        how = WovenRow(tile.weave or 1, tile.lanes)
+        read = [b.packed(v, how) if tile.weaves and b.is_constant(v) else b.read(v) for v in node.extras]
+        extras = [plane_last(v.broadcast(result.shape)) for v in read]
         offset = tile.zero + tile.own.offset(x.dtype)
         packing = PackedColumns(
-            tile.arithmetic, tile.lanes, tile.tall, tile.strides[0], offset, zero_points(node)[1]
+            tile.arithmetic, tile.lanes, tile.tall, tile.strides[0], offset, zero_points(node)[1], tile.weave
         )  # fmt: skip
         packed = b.packed(w, packing)
-        source, pixels = plane_last(b.read(x)), pair(result.shape[2:])[1]
         if tile.joined:
             _, _, across, channel = source.axis_strides()
             tile = replace(tile, blank=(source.shape[2] - 1) * across + (x.shape[1] - 1) * channel + 1)
+            ring = tile.joined_elements(pixels, x.shape[1]) * tile.own.staged.nbytes
+            if tile.strides[1] > 1 and ring > b.target.machine.l1:  # few results to hide the way of their words
+                tile = replace(tile, span=tile.pixels)
             count = tile.joined_elements(pixels, x.shape[1]) + -(-tile.blank // tile.own.staged.nbytes)
         else:
             lines = tile.staged_lines(tile.lines) + tile.spare_lines()
@@ -179,6 +221,8 @@ class ConvIntegerDepthwise(Variant):
         x, y = before.reads[0], after.reads[0]
         if x is None or y is None or x.axis_strides() != y.axis_strides():
             return f"{self.kernel} reads its operand as it was given it"
+        if getattr(before.params, "weaves", False) and not neighbours(after.results[0]):
+            return f"{self.kernel} stores bytes of neighbours together"
         return lines_broken(before, after, reads=False)
 
 
@@ -191,6 +235,7 @@ def _tile(node: Node, own: Arithmetic, target: Target) -> JoinedRows:
     tall = 2 if spare >= strides[0] == dilations[0] == 1 and lines > 1 else 1
     room = target.machine.registers - tall - 2  # sums, beside the weights of a tap, a word and products
     wide = min(room // tall, MAX_PIXELS, pixels)
+    wide = -(-pixels // -(-pixels // wide))  # 7 pixels as 4 and 3, not as 6 and 1
     line_bytes = x.shape[-1] * x.shape[1] * own.staged.nbytes * strides[0]
     chunk = min(max(target.machine.l2 // 8 // line_bytes // tall, 1) * tall, lines)
     zero, _ = zero_points(node)

@@ -31,6 +31,7 @@ import numpy as np
 
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I8, I16, U8, DType
+from mccompile.kernels.model.woven import WovenRow, woven
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target
 
@@ -171,7 +172,7 @@ class PackedWords:
     A block's last vector of ``lanes`` may have columns of zeros. Sums begin with ``-offset`` times the sum of a
     column's weights, from which ``zero`` was taken. With ``one_run`` the taps of a line of the window lie one behind
     the other in the operand, as one run of KW * C; the last word of a run is filled up with zeros. Where
-    ``transposed`` is not None the weights are a matrix [K, N], or [N, K].
+    ``transposed`` is not None the weights are a matrix [K, N], or [N, K]. Columns of a block may be ``woven``.
     """
 
     arithmetic: str
@@ -181,6 +182,7 @@ class PackedWords:
     zero: int = 0
     one_run: bool = True
     transposed: bool | None = None
+    woven: bool = False
 
     def columns(self, array: Array) -> Array:
         """The weights less their zero point as i64 [M, words, steps]."""
@@ -207,12 +209,16 @@ class PackedWords:
             count = min(self.width, len(columns) - first)
             whole = -(-count // self.lanes) * self.lanes
             begin = np.zeros(whole, np.int64)
-            begin[:count] = start[first : first + count]
+            begin[:count] = self._ordered(start[first : first + count])
             block = np.zeros((columns.shape[1], whole, own.steps), np.int64)
-            block[:, :count] = columns[first : first + count].transpose(1, 0, 2)
+            block[:, :count] = self._ordered(columns[first : first + count]).transpose(1, 0, 2)
             block = block.reshape(len(block), -1, self.lanes, own.steps // own.beside, own.beside).swapaxes(2, 3)
             parts += [_bytes(begin, np.dtype("<i4")), _bytes(block, own.weight.numpy.newbyteorder("<"))]
         return np.concatenate(parts)
+
+    def _ordered(self, block: Array) -> Array:
+        """What a block has for each column, in the order of these."""
+        return woven(block, self.lanes) if self.woven else block
 
 
 @dataclass(frozen=True)
@@ -221,7 +227,7 @@ class PackedColumns:
     then for each of ``lines`` lines of the result the words [groups][KW][lanes][steps], as bytes.
 
     A word holds rows of the operand, in groups of as many as a word has: line l of the result meets row
-    l * ``stride`` + kh with its weight kh.
+    l * ``stride`` + kh with its weight kh. Channels are woven in blocks of ``width``, if that is not 0.
     """
 
     arithmetic: str
@@ -230,10 +236,13 @@ class PackedColumns:
     stride: int
     offset: int
     zero: int = 0
+    width: int = 0
 
     def pack(self, array: Array) -> Array:
         own = by_name(self.arithmetic)
         weights = array.astype(np.int64).reshape(array.shape[0], -1, array.shape[-1]) - self.zero
+        if self.width:
+            weights = weights[WovenRow(self.width, self.lanes).pack(np.arange(len(weights)))]
         c, kh, kw = weights.shape
         whole, groups = -(-c // self.lanes) * self.lanes, own.words((self.lines - 1) * self.stride + kh)
         rows = np.zeros((whole, self.lines, groups * own.steps, kw), np.int64)
