@@ -20,7 +20,7 @@ from mccompile.targets.target import resolve
 from tests.kernels.cases import VariantCase, direct, matmul, pointwise
 from tests.kernels.cases_channels import depthwise, pool, resize, sample
 from tests.kernels.cases_conv_channels import channels
-from tests.kernels.cases_matmul import attention, dot, quantised, variable
+from tests.kernels.cases_matmul import attention, dot, quantised, rounded, variable
 from tests.kernels.cases_recurrent import RECURRENT
 from tests.kernels.cases_vectors import broadcast, layer_norm, mapped, reduced, softmax
 from tests.kernels.cases_winograd import winograd
@@ -38,7 +38,9 @@ COUNTED = [
     dot((2,), 2, 128, 24),
     quantised((1, 256), 48, 32, "int8", 4),
     quantised((1, 256), 64, 32, "int8", 4, kernel="words"),
+    rounded((1, 256), 64, 32, 8),
     attention((2,), 24, 24, 32, 32),
+    attention((2,), 2, 100, 32, 32),
     pointwise((1, 32, 14, 14), 48, "residual"),
     direct((1, 3, 28, 28), 16, (3, 3), "clip", strides=[2, 2], **SAME),
     channels((1, 24, 14, 14), 32, (3, 3), "clip", **SAME),

@@ -102,10 +102,13 @@ WORDS = [
     quantised((18, 70), 17, 20, "int8", 4, kernel="words"),
     quantised((2, 2050), 24, 2050, "int8", 4, "residual", "words"),
     quantised((1, 3000), 5, 1500, "uint8", 8, kernel="words"),
+    quantised((1, 1100), 40, 100, "uint8", 4, "residual", "words"),
+    quantised((1, 76), 9, 19, "int8", 4, kernel="words"),
     rounded((1, 128), 37, 32, 4, tail="residual"),
     rounded((7, 72), 9, 16, 4, zeros=True),
     rounded((2, 76), 20, 32, 8, zeros=True, tail="swish"),
     rounded((3, 280), 70, 256, 4, zeros=True),
+    rounded((1, 100), 40, 32, 8, tail="residual"),
 ]
 DOT = [
     *(
@@ -200,6 +203,7 @@ _MASKS: dict[str, Callable[[Net, str, int, int], str]] = {
 
 ATTENTION = [
     *(attention((2,), m, n, 4, 5) for m, n in ((1, 1), (1, 33), (2, 16), (7, 7), (13, 8), (29, 31))),
+    *(attention((3,), m, n, d, 16) for m, n, d in ((1, 40, 40), (3, 29, 70), (4, 8, 9))),
     *(attention((1, 3), 9, n, 8, w, "add") for n, w in ((12, 16), (17, 24), (32, 3), (65, 33))),
     *(attention((2, 2), m, 18, 6, 16, mask) for m in (5, 16) for mask in ("causal", "select", "safe", "heads")),
     *(attention((2, 1), 4, 20, 3, 18, "add", tail) for tail in ("swish", "residual", "clip")),

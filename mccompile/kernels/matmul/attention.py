@@ -14,6 +14,7 @@ from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.matmul.variable import VariableTile, packing_cycles, panel_floats, whole_lines
 from mccompile.kernels.model.lanes import no_vectors
 from mccompile.kernels.model.tiles import (
+    LONG,
     MAX_ROWS,
     MAX_VECTORS,
     Segment,
@@ -42,16 +43,21 @@ EXP_CYCLES = 25
 """An exponential of libm, and what goes with it for a score."""
 VECTOR_CYCLES = 24
 """The same for a vector of scores."""
+NEAR_QUERIES = 4
+"""Queries for which keys are read where they lie: packing them takes longer than so many sums along vectors."""
 
 
 @dataclass(frozen=True)
 class AttentionTile(Tile):
     """Tiles of queries by vectors of a value's length; their scores are tiles of as many queries by
-    ``score_vectors`` vectors of keys, which are packed. ``direct``: the values are read where they lie.
+    ``score_vectors`` vectors of keys, which are packed. ``direct``: the values are read where they lie; ``near``: so
+    are the keys, by sums along vectors; ``early``: values are asked for while keys are read.
     """
 
     score_vectors: int
     direct: bool
+    near: bool = False
+    early: bool = False
 
     @property
     def scores(self) -> VariableTile:
@@ -68,7 +74,7 @@ class AttentionTile(Tile):
     def panels(self, keys: int, length: int, width: int) -> tuple[int, int]:
         """Floats of the packed keys, and of the packed values."""
         values = 0 if self.direct else panel_floats(keys, width, self.lanes)
-        return panel_floats(length, keys, self.lanes), values
+        return 0 if self.near else panel_floats(length, keys, self.lanes), values
 
     def scratch(self, keys: int, length: int, width: int) -> int:
         """Floats of scratch memory: panels, scores, and a sum for each query of a tile."""
@@ -158,12 +164,15 @@ class AttentionVector(Variant):
         batches, keys, length, width = extents(node)
         queries = node.result.shape[-2]
         found = []
-        for rows in (r for r in range(1, min(queries, MAX_ROWS) + 1) if fits(r, 1, target)):
+        least = bound(queries) if _few(queries, length, target) else 1  # each key is read once
+        for rows in (r for r in range(least, min(queries, MAX_ROWS) + 1) if fits(r, 1, target)):
             down = segments(queries, rows)
             parts = [_along(rows, down, keys, length, target), _along(rows, down, width, keys, target)]
             found.append((parts[0][0] + parts[1][0], -rows, parts[0][1], parts[1][1]))
         cycles, rows, *vectors = min(found)
-        cycles += packing_cycles(length * keys, not op.trans_k) + packing_cycles(keys * width, not op.trans_v)
+        if not (op.trans_k and _few(queries, length, target)):
+            cycles += packing_cycles(length * keys, not op.trans_k)
+        cycles += packing_cycles(keys * width, not op.trans_v)
         cycles += queries * -(-keys // lanes) * VECTOR_CYCLES
         return batches * cycles, AttentionTile(-rows, vectors[1], lanes, vectors[0], direct=False)
 
@@ -177,7 +186,10 @@ class AttentionVector(Variant):
         flags = (op.trans_q, op.trans_k, op.trans_v)
         q, k, v = (swapped(x) if flag else x for x, flag in zip((q, k, v), flags, strict=True))
         extras = [b.read(e).broadcast(result.shape) for e in node.extras]
-        tile = replace(tile, direct=whole_lines(v, tile.lanes))
+        direct = whole_lines(v, tile.lanes)
+        near = _few(q.shape[-2], length, b.target) and _side_by_side(q, k)
+        early = near and direct and bound(keys) * width * F32.nbytes <= b.target.machine.l2 // 2
+        tile = replace(tile, direct=direct, near=near, early=early)
         scratch = b.scratch(tile.scratch(keys, length, width), F32)
         b.call(self.kernel, [q, k, v, *masks], [result], params=tile, extras=extras, scratch=scratch)
 
@@ -186,10 +198,25 @@ class AttentionVector(Variant):
         assert isinstance(tile, AttentionTile)
         if tile.direct and (reason := vectors_apart(after, FIRST_MASK - 1)):
             return reason
+        q, k = after.reads[:2]
+        assert q is not None
+        assert k is not None
+        if tile.near and not _side_by_side(q, k):
+            return f"{self.kernel} reads the elements of a query and of a key as they lie"
         pairs = zip(before.reads[FIRST_MASK:], after.reads[FIRST_MASK:], strict=True)
         if any(a is not None and b is not None and scattered(a, b) for a, b in pairs):
             return f"{self.kernel} wants neighbours in a row of a mask to be neighbours in memory"
         return lines_broken(before, after, reads=False)
+
+
+def _few(queries: int, length: int, target: Target) -> bool:
+    """Whether there are so few queries that keys are read where they lie, if their elements are neighbours."""
+    return bound(queries) <= NEAR_QUERIES and length <= LONG and target.lanes > 1
+
+
+def _side_by_side(q: View, k: View) -> bool:
+    """Whether the elements of each row of ``q`` are neighbours, and those of each column of ``k``."""
+    return q.linear and k.linear and q.axis_strides()[-1] == k.axis_strides()[-2] == 1
 
 
 def _along(rows: int, down: tuple[Segment, ...], width: int, steps: int, target: Target) -> tuple[float, int]:

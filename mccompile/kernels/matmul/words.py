@@ -27,7 +27,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, DType
 from mccompile.kernels.matmul.packed import batched, pack_columns
 from mccompile.kernels.matmul.quantised import QuantisedTile
-from mccompile.kernels.model.prefetch import weights_ahead
+from mccompile.kernels.model.prefetch import AHEAD
 from mccompile.kernels.model.tiles import LONG, RUN, InChunks, Prefetching, columns, merge
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out, lines_broken, not_plain_f32
 from mccompile.ops.matmul_quantised import MatMulQuantised
@@ -41,6 +41,10 @@ CONVERTED = 0.5
 """Cycles to make floats of a vector of fields (Zen 3)."""
 SHORTEST = 16
 """Steps of a block that fill words."""
+SIGNED = ("signs", "sdot")
+"""Products whose weights have signs."""
+HELD = 4
+"""Words of which 16 bits hold the sums of products: 8 pairs of 2 * 15 * 128 at most."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +52,26 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
     """A tile of weights in words, less ``least``; rows are put aside in chunks.
 
     Scales are those of ``block`` steps: of those of the operator, or of parts of them where these are long. Rows
-    that are rounded are put aside as bytes where there is a product of four by four, ``dot``, that weights of 4 bits
-    cannot leave the range of.
+    are put aside as bytes where there is a product of four by four, ``dot``: those that are rounded as one byte,
+    others as three ``digits``. A sum of products takes 16 bits of 32 for so many words as it is ``held``.
     """
 
     chunk: int
     block: int
     least: int
     dot: str = ""
+    digits: int = 1
+    held: int = 0
+
+    @property
+    def largest(self) -> int:
+        """What the largest of a block of rows becomes: -128 .. 127 are the digits below the first, which has a bit
+        less than a byte so that floats hold the whole exactly.
+
+        >>> (4161407 + 128) // 256 * 256 + (4161407 + 128) % 256 - 128, (4161407 + 128 - 255) // 256 // 256
+        (4161407, 63)
+        """
+        return 127 if self.digits == 1 else 63 * 256**2 + 127 * 256 + 127
 
     def blocks(self, steps: int) -> int:
         return -(-steps // self.block)
@@ -69,10 +85,19 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
         """What products are added up in."""
         return I32 if self.dot else F32
 
+    def plane(self, steps: int, bits: int) -> int:
+        """Bytes of a digit of each step of a row, which are stored as whole vectors."""
+        return self.words(steps, bits) * 32 // bits + (self.lanes if self.digits > 1 else 0)
+
+    def scales_ahead(self, bits: int) -> int:
+        """How early scales are asked for where words are ``ahead``, so that both are as many steps early."""
+        return max(self.ahead * 32 // (bits * self.block) // 64, 1) * 64
+
     def room(self, steps: int, bits: int) -> int:
         """Floats that a row takes aside: the sums of blocks, and steps; or bytes and the scales of blocks."""
-        fields = self.words(steps, bits) * 32 // bits
-        return 2 * self.blocks(steps) + fields // 4 if self.dot else self.blocks(steps) + fields
+        if self.dot:
+            return 2 * self.blocks(steps) + self.digits * self.plane(steps, bits) // 4
+        return self.blocks(steps) + self.words(steps, bits) * 32 // bits
 
     def factors(self, bits: int, lanes: int) -> Array:
         """What the steps of a word, or of a vector of ``lanes`` where it is longer, are multiplied with."""
@@ -85,7 +110,7 @@ class WordTile(QuantisedTile, InChunks, Prefetching):
 class Words:
     """Weights [K, N], less ``least``, as words [N / width][words][width] of fields of ``bits``, the first lowest.
 
-    Those of ``block`` rows fill whole words, with zeros behind them. As ``bytes`` the first four of eight are the
+    Those of ``block`` rows fill whole words, with zeros behind them. As ``halves`` the first four of eight are the
     lower halves of the bytes of a word.
     """
 
@@ -94,16 +119,17 @@ class Words:
     bits: int
     least: int
     block: int
-    bytes: bool = False
+    halves: bool = False
 
     def pack(self, array: Array) -> Array:
         fields = 32 // self.bits
         shifts = np.arange(0, 32, self.bits, dtype=np.uint32)
-        if self.bytes:
+        if self.halves:
             shifts = np.concatenate([shifts[0::2], shifts[1::2]])
         rows = []
         for first in range(0, len(array), self.block):
             part = (array[first : first + self.block].astype(np.int16) - self.least).astype(np.uint32)
+            part &= 2**self.bits - 1
             part = np.pad(part, ((0, -len(part) % fields), (0, 0)))
             rows.append(np.bitwise_or.reduce(part.reshape(-1, fields, part.shape[1]) << shifts[:, None], axis=1))
         return pack_columns(np.concatenate(rows).view(np.int32), self.width, self.lanes)
@@ -181,7 +207,7 @@ class MatMulQuantisedWords(Variant):
         if isinstance(views, str):
             raise InternalError(views)
         left, result, *extras = views
-        words = Words(tile.width, tile.lanes, op.bits, tile.least, tile.block, bool(tile.dot))
+        words = Words(tile.width, tile.lanes, op.bits, tile.least, tile.block, bool(tile.dot) and op.bits == 4)
         parts = Repeated(tile.width, tile.lanes, -(-min(op.block, w.shape[0]) // tile.block), tile.blocks(w.shape[0]))
         reads: list[View | None] = [left, b.packed(w, words)]
         reads += [b.packed(v, parts) for v in parameters if v is not None]
@@ -193,21 +219,29 @@ class MatMulQuantisedWords(Variant):
 
 
 def _tile(node: Node, rows: int, block: int, target: Target) -> WordTile:
-    """The tile for so many rows. Sums of one row, and of four where there are many registers, are four vectors."""
+    """The tile for so many rows. Sums of one row, and of four where there are many registers, are four vectors; those
+    of three digits two."""
     op, w = node.op, node.operands[1]
     assert isinstance(op, MatMulQuantised)
     assert w is not None
-    wide = rows == 1 or target.machine.registers > 16
-    vectors = min(4 if wide else 2, -(-w.shape[1] // target.lanes))
+    many = target.machine.registers > 16
+    dot = _dot(op.bits, target) if op.rounds or (rows == 1 and op.bits == 4) else ""
+    digits = 3 if dot and not op.rounds else 1
+    vectors = min(4 if many or (rows == 1 and digits == 1) else 2, -(-w.shape[1] // target.lanes))
     least = op.least if op.bits == 4 else int(np.iinfo(w.dtype.numpy.name).min)
-    ahead = weights_ahead(w.type.count * op.bits // 32, target.machine)
-    dot = _dot(target) if op.rounds and op.bits == 4 else ""
-    return WordTile(min(rows, MOST_ROWS), vectors, target.lanes, min(rows, CHUNK), block, least, dot, ahead=ahead)
+    if op.bits == 8 and dot in SIGNED:
+        least += 128
+    ahead = AHEAD if target.machine.l2 else 0
+    held = HELD if dot == "maddubs" else 0
+    return WordTile(
+        min(rows, MOST_ROWS), vectors, target.lanes, min(rows, CHUNK), block, least, dot, digits, held, ahead=ahead
+    )
 
 
-def _dot(target: Target) -> str:
-    """The product of four bytes by four, the first ones without sign and below 16."""
-    for capability, name in (("VNNI", "vnni"), ("PAIRS", "maddubs"), ("DOTPROD", "sdot")):
+def _dot(bits: int, target: Target) -> str:
+    """The product of four bytes by four: of weights without sign and below 16, or 256, or of those with a sign."""
+    pairs = "maddubs" if bits == 4 else "signs"  # of two bytes 16 bits hold 2 * 15 * 128, or 2 * 128 * 127
+    for capability, name in (("VNNI", "vnni"), ("PAIRS", pairs), ("DOTPROD", "sdot")):
         if target.can(capability):
             return name
     return ""
