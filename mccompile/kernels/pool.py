@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import UndecidedError, span, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import I32
@@ -17,12 +18,14 @@ from mccompile.kernels.conv.channel_windows import (
     LOAD_CYCLES,
     RUN_CYCLES,
     ChannelWindow,
-    Strip,
+    fit_line_ends,
     fit_window,
     narrow_window,
     window_distance,
     window_of,
 )
+from mccompile.kernels.conv.line_ends import known_ends, line_shifts
+from mccompile.kernels.conv.strips import Strip
 from mccompile.kernels.model.lanes import loaded, no_vectors
 from mccompile.kernels.variant import (
     Builder,
@@ -31,13 +34,13 @@ from mccompile.kernels.variant import (
     lines_broken,
     not_plain_f32,
     sums_backwards,
-    varies_in_batch,
     vectors_apart,
 )
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.kernels.views.windows import Order, distance
 from mccompile.ops.pool import Pool
+from mccompile.ops.window import Window
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
@@ -134,8 +137,25 @@ class PoolWindow(ChannelWindow):
 
     def counts_all(self, out: int, extent: int) -> bool:
         """Whether every line of every window counts."""
-        end = (out - 1) * self.strides[0] + (self.kernel[0] - 1) * self.dilations[0] - self.pads[0]
-        return self.pads[0] <= self.counted[0][0] and end < extent + self.counted[0][1]
+        end = (out - 1) * self.strides[0] + self.reach[0] - self.pads[0]
+        try:
+            return self.pads[0] <= self.counted[0][0] and end < extent + self.counted[0][1]
+        except UndecidedError:
+            return False
+
+    def place(self, size: int, start: int, extent: int) -> tuple[int, ...]:
+        """With from which to before which columns count, where that is more than there are pixels."""
+        before, behind = self.counted[1]
+        left = start * self.strides[1] - self.pads[1]
+        counted = (self._within(-before - left), self._within(extent + behind - left)) if before or behind else ()
+        return *super().place(size, start, extent), *counted
+
+    @property
+    def place_inside(self) -> tuple[int, ...]:
+        return *super().place_inside, *((0, self.span) if any(self.counted[1]) else ())
+
+    def code_of(self, strip: Strip, extent: int) -> tuple[object, ...]:
+        return *super().code_of(strip, extent), tuple(self.counts(strip, extent))
 
 
 def _misses(start: int, taps: int, dilation: int, extent: int) -> bool:
@@ -161,6 +181,16 @@ def _no_lanes(node: Node, target: Target) -> str:
     return no_vectors(node.pre[0])
 
 
+def _never_misses(window: Window, axis: int, out: int, extent: int) -> bool:
+    """False if a window may lie altogether outside of an axis whose extent varies."""
+    if not varies([out, extent]):
+        return True  # `PoolWindow.empty` says
+    stride, dilation, pad = window.strides[axis], window.dilations[axis], window.pads[axis]
+    shifts = line_shifts(out, extent, stride)
+    begins = shifts is not None and min(shifts) > -stride - pad  # (out - 1) * stride - pad < extent
+    return begins and pad <= (window.kernel[axis] - 1) * dilation and span(extent)[0] >= dilation
+
+
 class PoolChannels(Variant):
     """Taps outside of the operand are left out, so that no halo is needed."""
 
@@ -170,7 +200,11 @@ class PoolChannels(Variant):
     may_share = False
 
     def takes(self, node: Node) -> bool:
-        return varies_in_batch(node)
+        op, x, y = node.op, node.inputs[0], node.results[0]
+        assert isinstance(op, Pool)
+        if varies([x.shape[1]]) or not known_ends(y.shape[-1], x.shape[-1], op.strides[-1]):
+            return False
+        return all(_never_misses(op.window, a, y.shape[2 + a], x.shape[2 + a]) for a in range(len(op.kernel)))
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, x = node.op, node.inputs[0]
@@ -191,8 +225,10 @@ class PoolChannels(Variant):
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
-        source = plane_last(b.read(node.inputs[0]))
-        b.call(self.kernel, [source], [plane_last(result)], params=offer.params, extras=extras)
+        source, result = plane_last(b.read(node.inputs[0])), plane_last(result)
+        assert isinstance(offer.params, PoolWindow)
+        window = fit_line_ends(offer.params, result.shape[2], source.shape[2])
+        b.call(self.kernel, [source], [result], params=window, extras=extras)
 
     def near(self, call: Call) -> int | None:
         return window_distance(call)

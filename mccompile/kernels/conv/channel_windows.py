@@ -23,16 +23,17 @@ from typing import TypeVar
 
 import numpy as np
 
+from mccompile.ir.dims import UndecidedError, varies
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
+from mccompile.kernels.conv.line_ends import LineEnds, line_ends
+from mccompile.kernels.conv.strips import Column, Strip
 from mccompile.kernels.model.tiles import LONG, Segment, narrow, segments, turns
 from mccompile.kernels.views.planes import pair
 from mccompile.kernels.views.windows import tiles_distance
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
-Column = tuple[int, tuple[tuple[int, int], ...]]
-"""A column of the operand, from where a tile's first tap would lie, and the (pixel of the tile, tap) it serves."""
 Line = tuple[int, tuple[tuple[int, int], ...]]
 """A line of the operand, from where a tile's first tap would lie, and the (line of the tile, tap) it serves."""
 
@@ -41,6 +42,9 @@ MAX_RESULTS = 14
 """Results of a tile: more of them gain little, and read from more lines of a cache that may map to one set."""
 MAX_PLAIN = 4
 """Pixels of a tile without weights: these are soon bound by memory, which likes to be read in one run."""
+MOST_PRODUCTS = 1 << 13
+"""Products of a vector of channels in the code of all tiles at the ends of a line: with more of them tiles have fewer
+pixels."""
 MOST_UNROLLED = 1024
 """Products of a tile whose lines are written out one by one; with one line there is a loop."""
 RUN_CYCLES = 4
@@ -49,39 +53,6 @@ LOAD_CYCLES = 0.6
 """What a load costs beside its place in the pipeline: it may come from the second cache."""
 BYTES_PER_CYCLE = 16
 """What streams through a kernel that touches each element once (Zen 4, between L2 and L3)."""
-
-
-@dataclass(frozen=True)
-class Strip:
-    """A run of tiles along a line whose taps inside of the operand are the same: ``size`` pixels each."""
-
-    start: int
-    stop: int
-    size: int
-    columns: tuple[Column, ...]
-
-    @property
-    def first(self) -> int:
-        """The leftmost column that is read."""
-        return self.columns[0][0] if self.columns else 0
-
-    @property
-    def end(self) -> int:
-        """The column behind the rightmost that is read."""
-        return self.columns[-1][0] + 1 if self.columns else 0
-
-    @property
-    def products(self) -> int:
-        return sum(len(uses) for _, uses in self.columns)
-
-    def used(self, taps: range) -> list[int]:
-        """Those of some taps that any column serves."""
-        return sorted({tap for _, uses in self.columns for _, tap in uses if tap in taps})
-
-    def within(self, taps: range) -> list[Column]:
-        """The columns that some taps read."""
-        parts = [(column, tuple(u for u in uses if u[1] in taps)) for column, uses in self.columns]
-        return [(column, uses) for column, uses in parts if uses]
 
 
 @dataclass(frozen=True)
@@ -132,9 +103,40 @@ class ChannelWindow:
 
     def leaves(self, lines_tile: Segment, extent: int) -> bool:
         """Whether a tile of some lines may read outside of the operand's."""
-        reach = (self.kernel[0] - 1) * self.dilations[0]
-        below = (lines_tile.stop - 1) * self.strides[0] - self.pads[0] + reach >= extent
-        return below or lines_tile.start * self.strides[0] < self.pads[0]
+        try:
+            above = lines_tile.start * self.strides[0] < self.pads[0]
+            return above or (lines_tile.stop - 1) * self.strides[0] - self.pads[0] + self.reach[0] >= extent
+        except UndecidedError:
+            return True
+
+    @property
+    def span(self) -> int:
+        """Columns that a whole tile extends over."""
+        return (self.pixels - 1) * self.strides[1] + self.reach[1] + 1
+
+    def place(self, size: int, start: int, extent: int) -> tuple[int, ...]:
+        """What tells the code for a tile of ``size`` pixels from ``start`` on in a line of ``extent``: its size, and
+        from which to before which of its columns there are pixels."""
+        left = start * self.strides[1] - self.pads[1]
+        return size, self._within(-left), self._within(extent - left)
+
+    @property
+    def place_inside(self) -> tuple[int, ...]:
+        """The place of a whole tile with pixels at all of its columns."""
+        return self.pixels, 0, self.span
+
+    def _within(self, column: int) -> int:
+        return min(max(column, 0), self.span)
+
+    @property
+    def whole(self) -> Strip:
+        """A whole tile with pixels at all of its columns."""
+        padded = replace(self, pads=(self.pads[0], 0))
+        return Strip(0, self.pixels, self.pixels, padded._columns(0, self.pixels, self.span))
+
+    def code_of(self, strip: Strip, extent: int) -> tuple[object, ...]:
+        """What strips of one tile have in common that are the same code, in lines of their extents."""
+        return strip.size, strip.columns
 
     def rows(self, lines: int) -> list[Line]:
         """The lines of the operand that a tile of some lines reads."""
@@ -183,6 +185,10 @@ class ChannelWindow:
                 if 0 <= left + column < extent:
                     found.setdefault(column, []).append((pixel, tap))
         return tuple((column, tuple(uses)) for column, uses in sorted(found.items()))
+
+    def line_ends(self, out: int, extent: int) -> LineEnds | None:
+        """How a line is cut, if its extent is known at run time only; None if it is not."""
+        return line_ends(self, out, extent) if varies([out, extent]) else None
 
     def chunks(self) -> list[range]:
         """The taps of a line of the window, those together that are worked off at once."""
@@ -255,6 +261,17 @@ def fit_window(
     least = narrow(target.lanes)
     vectors = -(-y.shape[1] // least) * least / target.lanes
     return max(y.shape[0] * vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
+
+
+def fit_line_ends(window: Kind, out: int, extent: int) -> Kind:
+    """The window with tiles of so few pixels that the code of a line's tiles stays small, if its extent varies."""
+    while window.pixels > 1:
+        ends = window.line_ends(out, extent)
+        products = sum(tile.strip.products for tile in ends.tiles) if ends is not None else 0
+        if products * window.kernel[0] * window.lines <= MOST_PRODUCTS:
+            break
+        window = replace(window, pixels=window.pixels - 1)
+    return window
 
 
 @functools.lru_cache(maxsize=1024)

@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.kernels.conv.channel_windows import (
     ChannelWindow,
+    fit_line_ends,
     fit_window,
     narrow_window,
     window_distance,
     window_of,
 )
+from mccompile.kernels.conv.line_ends import known_ends
 from mccompile.kernels.model.tiles import RUN
 from mccompile.kernels.variant import (
     Builder,
@@ -27,7 +30,6 @@ from mccompile.kernels.variant import (
     lines_broken,
     not_plain_f32,
     operand_pair,
-    varies_in_batch,
     vectors_apart,
 )
 from mccompile.kernels.views.channels import is_channels_last
@@ -59,7 +61,9 @@ class ConvDepthwise(Variant):
     may_share = False
 
     def takes(self, node: Node) -> bool:
-        return varies_in_batch(node)
+        op, x, y = node.op, operand_pair(node)[0], node.results[0]
+        assert isinstance(op, Conv)
+        return not varies([x.shape[1]]) and known_ends(y.shape[-1], x.shape[-1], op.strides[-1])
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (x, w) = node.op, operand_pair(node)
@@ -82,8 +86,10 @@ class ConvDepthwise(Variant):
         result = b.result(0)
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
         packed = b.packed(w, PackedDepthwise(b.target.lanes))
-        source = plane_last(b.read(x))
-        b.call(self.kernel, [source, packed], [plane_last(result)], params=offer.params, extras=extras)
+        source, result = plane_last(b.read(x)), plane_last(result)
+        assert isinstance(offer.params, ChannelWindow)
+        window = fit_line_ends(offer.params, result.shape[2], source.shape[2])
+        b.call(self.kernel, [source, packed], [result], params=window, extras=extras)
 
     def near(self, call: Call) -> int | None:
         return window_distance(call)
