@@ -2,7 +2,8 @@
 
 Such a pass sees an operator of which nothing is known but its types, and leaves it and its operands as they are; the
 rest of the graph is optimised as ever. A pass joins `TAKES_EXTENTS` when it was read for extents that vary: it takes
-no bound for the extent, decides nothing by comparing what cannot be decided, and makes no table of a shape.
+no bound for the extent, decides nothing by comparing what cannot be decided, and makes no table of a shape. What
+makes tables of other axes than the first joins `TAKES_BATCHES`: it sees nodes of which no other extent varies.
 """
 
 from __future__ import annotations
@@ -11,19 +12,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mccompile.ir.graph import Graph
+from mccompile.ir.dims import varies
+from mccompile.ir.graph import Graph, Node
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 
 TAKES_EXTENTS = frozenset({
-    "canonicalize", "choose-layouts", "eliminate-common-subexpressions", "eliminate-dead-code", "fold-affine",
-    "fold-affine-before", "fold-constants", "fuse-groups", "fuse-prologues", "inline-scalars",
-    "keep-quantised-weights", "recognize-activations", "recognize-attention", "recognize-normalization",
-    "recognize-recurrent",
-    "recognize-softmax", "simplify-movement", "widen-f16",
+    "canonicalize", "choose-layouts", "compose-products", "eliminate-common-subexpressions", "eliminate-dead-code",
+    "fold-affine", "fold-affine-before", "fold-constants", "fold-pads", "fuse-groups", "fuse-prologues",
+    "fuse-siblings", "inline-scalars", "keep-quantised-weights", "move-maps-over-movement",
+    "move-maps-over-reshapes", "recognize-activations", "recognize-attention", "recognize-normalization",
+    "recognize-recurrent", "recognize-softmax", "simplify-movement", "widen-f16",
 })  # fmt: skip
 """The passes that see every node."""
+
+TAKES_BATCHES = frozenset({
+    "enlarge-windows", "fold-dequantised", "integer-products", "integer-softmax", "integer-sums",
+    "merge-summed-convolutions", "narrow-integers", "raise-quantise", "requantise", "sink-dequantise", "start-sums",
+    "store-integers",
+})  # fmt: skip
+"""The passes that see nodes of which only extents of first axes vary."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ def hiding(graph: Graph, name: str) -> Iterator[None]:
     """The graph as a pass of that name is to see it."""
     hidden: dict[int, Hidden] = {}
     for node in graph.nodes if name not in TAKES_EXTENTS else ():
-        if node.varies:
+        if node.varies and not (name in TAKES_BATCHES and varies_in_batch(node)):
             node.op = own = Hidden(node.op)
             hidden[id(own)] = own
     try:
@@ -59,3 +68,10 @@ def hiding(graph: Graph, name: str) -> Iterator[None]:
         for node in graph.nodes:
             if id(node.op) in hidden:
                 node.op = hidden[id(node.op)].op
+
+
+def varies_in_batch(node: Node) -> bool:
+    """Whether no extent of a node but those of first axes, and no number of its operator, depends on the run."""
+    tensors = [*node.inputs, *node.results]
+    first = {v.shape[0] for v in tensors if v.shape}
+    return first.issuperset(node.op.varying) and not varies(e for v in tensors for e in v.shape[1:])

@@ -36,6 +36,34 @@ CASES = {
 }""",
         "%y = matmul(%x, %w.scaled) : f32[n,s,5]",
     ),
+    "fold-pads": (
+        """(%x: f32[n,4,s,9]) {
+  %w = const : f32[5,4,3,3] ; sha256=0
+  %p = pad(%x) {pads=(0, 0, 0, 0, 0, 0, 1, 1)} : f32[n,4,s+1,10]
+  %y = conv(%p, %w) {strides=(1, 1), pads=(1, 1, 0, 0), dilations=(1, 1)} : f32[n,5,s,9]
+  return %y
+}""",
+        "conv(%x, %w) {strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)}",
+    ),
+    "move-maps-over-movement": (
+        """(%x: f32[n,s,4], %w: f32[4,5]) {
+  %p = matmul(%x, %w) : f32[n,s,5]
+  %t = transpose(%p) {perm=(0, 2, 1)} : f32[n,5,s]
+  %y = map(%t) {expr={abs(x0)}} : f32[n,5,s]
+  return %y
+}""",
+        "= transpose(%y.early)",
+    ),
+    "integer-products": (
+        """(%q: i8[n,4,8,8]) {
+  %w = const : i8[5,4,3,3] ; sha256=0
+  %x = map(%q) {expr={(f32(x0) * 0.5)}} : f32[n,4,8,8]
+  %f = map(%w) {expr={(f32(x0) * 0.25)}} : f32[5,4,3,3]
+  %y = conv(%x, %f) {strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)} : f32[n,5,8,8]
+  return %y
+}""",
+        "conv(%q, %w)",
+    ),
     "fuse-prologues": (
         """(%x: f32[n,s,4]) {
   %p = map(%x) {expr={abs(x0)}} : f32[n,s,4]

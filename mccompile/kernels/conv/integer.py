@@ -14,6 +14,7 @@ import math
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
+from mccompile.ir.dims import varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
@@ -41,6 +42,7 @@ from mccompile.kernels.variant import (
     lines_broken,
     neighbours,
     operand_pair,
+    varies_in_batch,
 )
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import POINT, PlaneWindow, pair, plane_last, plane_window
@@ -110,6 +112,9 @@ class ConvInteger(Variant):
     kernel = "conv.integer"
     params = IntegerTile
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return varies_in_batch(node)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
@@ -205,6 +210,9 @@ class MatMulIntegers(ConvInteger):
 
     ops = ("matmul",)
     label = "conv.integer packing"
+
+    def takes(self, node: Node) -> bool:
+        return not node.varies or (varies_in_batch(node) and node.result.type.rank > 2)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
@@ -310,7 +318,8 @@ def _is_run(views: Sequence[View]) -> bool:
 def _merged(views: list[View], strides: tuple[int, int]) -> list[View]:
     """Views [..., rows, columns] as [images, lines, pixels, columns], with as few axes of rows as there can be.
 
-    The first view is an operand of which every ``strides``-th pixel is taken.
+    The first view is an operand of which every ``strides``-th pixel is taken. How many images there are may be known
+    at run time only: then these stay apart.
     """
     first, result, *extras = views
     if first.rank > 3:
@@ -318,14 +327,21 @@ def _merged(views: list[View], strides: tuple[int, int]) -> list[View]:
         moved = tuple(s * t for s, t in zip(first.axis_strides(), steps, strict=True)) if strides != (1, 1) else None
         shape = (*result.shape[:-1], first.shape[-1])
         first = View(first.buffer, shape, row_major(4), moved or first.axis_strides(), first.offset)
-    found = merge([first, result, *extras], range(result.rank - 1))
+    apart = 1 if varies(result.shape[:1]) else 0
+    views = [first, result, *extras]
+    if result.rank == 2 and apart:
+        views = [_spread(v, 1, 1) for v in views]
+    found = merge(views, range(apart, views[1].rank - 1))
     assert not isinstance(found, str)
-    out = []
-    for v in found:
-        rank = v.rank
-        pad = 4 - rank
-        out.append(View(v.buffer, (1,) * pad + v.shape, row_major(4), (0,) * pad + v.axis_strides(), v.offset))
-    return out
+    return [_spread(v, apart, 4 - v.rank) for v in found]
+
+
+def _spread(view: View, axis: int, count: int) -> View:
+    """A view with ``count`` axes of extent 1 more before an axis."""
+    shape, steps = view.shape, view.axis_strides()
+    shape = (*shape[:axis], *(1,) * count, *shape[axis:])
+    steps = (*steps[:axis], *(0,) * count, *steps[axis:])
+    return View(view.buffer, shape, row_major(len(shape)), steps, view.offset)
 
 
 def _moved(views: Sequence[View]) -> int:

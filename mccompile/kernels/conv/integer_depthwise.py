@@ -19,7 +19,7 @@ from mccompile.kernels.integers import zero_points
 from mccompile.kernels.model.arithmetic import MADD, Arithmetic, PackedColumns, by_name, single_arithmetic
 from mccompile.kernels.model.tiles import Segment, segments
 from mccompile.kernels.model.woven import VECTORS, WovenRow, is_woven, weaves
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, neighbours, operand_pair
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, neighbours, operand_pair, varies_in_batch
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import pair, plane_last, plane_window
 from mccompile.kernels.views.windows import covered
@@ -166,6 +166,9 @@ class ConvIntegerDepthwise(Variant):
     kernel = "conv.integer_depthwise"
     params = JoinedRows
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return varies_in_batch(node)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (x, w) = node.op, operand_pair(node)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
@@ -76,8 +77,8 @@ def _pays(m: Match, op: Conv | MatMul, weights: Array) -> Fail | None:
         return Fail(str(e))
     if result != last.result.type:
         return Fail("the windows do not compose")
-    before = sum(n.op.macs(n.operand_types(), [n.result.type]) for n in (first, last))
-    after = op.macs([x.type, w], [result])
+    before = sum(bound(n.op.macs(n.operand_types(), [n.result.type])) for n in (first, last))
+    after = bound(op.macs([x.type, w], [result]))
     return Fail(f"it would take {after} MACs in place of {before}") if after >= before else None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
@@ -101,11 +102,11 @@ def _price(small: Node, big: Node, times: float) -> str:
     if small.result.shape[2:] != big.result.shape[2:]:
         return "one window does not lie in the other"
     x = small.inputs[0]
-    apart = 2 * (small.result.type.nbytes + big.result.type.nbytes)
-    saved = LAUNCH_CYCLES + (x.type.nbytes - apart) / BYTES_PER_CYCLE
-    macs = small.op.macs(small.operand_types(), [small.result.type])
+    read, apart = bound(x.type.nbytes), 2 * bound(small.result.type.nbytes + big.result.type.nbytes)
+    saved = LAUNCH_CYCLES + (read - apart) / BYTES_PER_CYCLE
+    macs = bound(small.op.macs(small.operand_types(), [small.result.type]))
     cost = macs * (times - 1) / MACS_PER_CYCLE
-    if x.type.nbytes <= apart:
+    if read <= apart:
         return "their results are larger than what they read: they stay apart"
     return "" if cost < saved else f"multiplying by zeros takes {cost:.0f} cycles, reading once saves {saved:.0f}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Graph, Node
 from mccompile.ops.conv import Conv
 from mccompile.ops.pad import Pad
@@ -35,6 +36,8 @@ def _obstacle(r: Rewriter, node: Node, pad: Node, op: Pad) -> str:
     rank = len(pad.result.shape)
     if op.mode != "constant" or op.value != 0:
         return "it does not pad with zeros"
+    if varies(op.pads):
+        return "how much it pads is known at run time only"
     if any(op.pads[a] or op.pads[rank + a] for a in (0, 1)):
         return "it pads other axes than the spatial ones"
     if pad.pre or pad.post or 0 in node.pre:

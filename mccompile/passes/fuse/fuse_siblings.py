@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -82,7 +83,7 @@ def _join_alike(r: Rewriter, nodes: list[Node], remarks: Remarks) -> int:
     same = len(keys) == 1 and None not in keys
     x = nodes[0].operands[0]
     assert x is not None
-    read = x.type.count * x.dtype.nbytes
+    read = bound(x.type.count) * x.dtype.nbytes
     members = sorted(nodes, key=_result_bytes)
     sizes = [sum(map(_result_bytes, members[:k])) for k in range(len(members) + 1)]
     # A part is read and written once more, unless its reader takes it as it lies, which is decided later.
@@ -100,7 +101,7 @@ def _join_alike(r: Rewriter, nodes: list[Node], remarks: Remarks) -> int:
 
 
 def _result_bytes(node: Node) -> int:
-    return node.result.type.count * node.result.dtype.nbytes
+    return bound(node.result.type.count) * node.result.dtype.nbytes
 
 
 def _epilogue_key(graph: Graph, node: Node) -> object | None:
@@ -219,7 +220,7 @@ def _join_run(r: Rewriter, nodes: list[Node], start: int, remarks: Remarks) -> i
     op = nodes[0].op
     what = f"joined {', '.join(n.where for n in nodes)}"
     apart = sum(map(_result_bytes, nodes))
-    slices = sum(v.type.count * v.dtype.nbytes for n in nodes if (v := n.operands[0]) is not None)
+    slices = sum(bound(v.type.count) * v.dtype.nbytes for n in nodes if (v := n.operands[0]) is not None)
     reason = ""
     if len(nodes) < 2:
         reason = "no other one reads the channels beside its own"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape
@@ -83,7 +84,7 @@ def _does_not_pay(movement: Node, reached: Sequence[bool]) -> str:
     """Why one map for each part of a concat is no gain."""
     if len(set(movement.operands)) < len(movement.operands):
         return "a part is joined twice"
-    saved = sum(2 * v.type.nbytes for v, yes in zip(movement.inputs, reached, strict=True) if yes)
+    saved = sum(2 * bound(v.type.nbytes) for v, yes in zip(movement.inputs, reached, strict=True) if yes)
     cost = LAUNCH_BYTES * max(reached.count(False) - 1, 0)
     return "" if saved > cost else f"{saved} bytes are saved for calls as dear as {cost}"
 
@@ -116,7 +117,7 @@ def _operands(r: Rewriter, node: Node, movement: Node, value: Value) -> list[Ope
         return "another operand would have to be moved back"
     if any(v is not value and v is not None and len(v.shape) > len(source.shape) for v in node.operands):
         return "another operand has more axes"
-    if source.type.count > value.type.count:
+    if bound(source.type.count) > bound(value.type.count):
         return "it would compute what is not read"
     return [[source if v is value else v for v in node.operands]]
 

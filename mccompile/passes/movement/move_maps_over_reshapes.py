@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from mccompile.ir.dims import UndecidedError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape
@@ -73,7 +74,10 @@ def _obstacle(r: Rewriter, node: Node, value: Value, source: Value, producer: No
 
 def _reshaped_operands(r: Rewriter, node: Node, shape: Shape) -> dict[Value, Shape] | None:
     """The shapes under which the operands broadcast to ``shape`` as they did to the node's; None if one cannot."""
-    blocks = shared_blocks(node.result.shape, shape)
+    try:
+        blocks = shared_blocks(node.result.shape, shape)
+    except UndecidedError:
+        return None
     found: dict[Value, Shape] = {}
     for v in dict.fromkeys(node.operands):
         assert v is not None

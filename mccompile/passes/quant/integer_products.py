@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, I64, DType
@@ -72,7 +73,7 @@ def _obstacle(
     if len(scales) < len(found):
         return "a scale varies along an axis that is summed over"
     limit = _largest_sum(graph, node, pair)
-    return pair, scales, I32 if limit < 2**31 else I64
+    return pair, scales, I32 if bound(limit) < 2**31 else I64
 
 
 def _largest_sum(graph: Graph, node: Node, pair: Sequence[Quantised]) -> int:

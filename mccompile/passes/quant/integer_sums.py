@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -57,7 +58,7 @@ def _obstacle(node: Node, q: Quantised) -> str:
         return "integers of more than 16 bits would overflow"
     info = np.iinfo(q.integers.dtype.numpy.name)
     zero = int(q.zero.reshape(-1)[0])
-    if terms(node) * max(info.max - zero, zero - info.min) >= 2**31:
+    if bound(terms(node)) * max(info.max - zero, zero - info.min) >= 2**31:
         return "the sum would not fit 32 bits"
     return ""
 

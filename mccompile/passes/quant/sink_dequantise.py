@@ -74,7 +74,7 @@ def _obstacle(node: Node, found: list[Quantised | None]) -> str:
         return "" if (first.scale > 0).all() and one else "it would take the least instead of the largest"
     if node.op.background is not None:
         return "" if one and _padding(node.op, first) is not None else "the padding is none of the integers"
-    if not one and len(node.operands) > 1:
+    if not one and (len(node.operands) > 1 or node.varies):
         return "a scale varies along an axis"
     return ""
 
