@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, not_plain_f32, vectors_apart
+from mccompile.kernels.variant import (
+    Builder,
+    Offer,
+    Variant,
+    lines_broken,
+    not_plain_f32,
+    varies_in_batch,
+    vectors_apart,
+)
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.resize import Resize
@@ -53,6 +61,9 @@ class ResizeChannels(Variant):
     kernel = "resize.channels"
     params = ResizePlane
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return varies_in_batch(node)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := self._refusal(node, target):

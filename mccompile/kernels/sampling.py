@@ -16,6 +16,7 @@ from mccompile.kernels.variant import (
     lines_broken,
     not_plain_f32,
     operand_pair,
+    varies_in_batch,
     vectors_apart,
 )
 from mccompile.kernels.views.channels import is_channels_last, last
@@ -58,6 +59,9 @@ class GridSampleChannels(Variant):
     ops = ("grid_sample",)
     kernel = "grid_sample.channels"
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        return varies_in_batch(node)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := not_plain_f32(node, target):

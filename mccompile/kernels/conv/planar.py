@@ -37,6 +37,7 @@ from mccompile.kernels.variant import (
     operand_pair,
     scalar_estimate,
     sums_backwards,
+    varies_in_batch,
 )
 from mccompile.kernels.views.planes import pair, plane
 from mccompile.kernels.views.windows import Order, covered, distance
@@ -158,6 +159,9 @@ class ConvPointwise(Variant):
     params = PointTile
     may_share = False
 
+    def takes(self, node: Node) -> bool:
+        return varies_in_batch(node)
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
         assert isinstance(op, Conv)
@@ -225,6 +229,12 @@ class ConvDirect(Variant):
     kernel = "conv.direct"
     params = WindowTile
     may_share = False
+
+    def takes(self, node: Node) -> bool:
+        if not varies_in_batch(node):
+            return False
+        bordered = node.varies and any(lo or hi for lo, hi in self._demand(node).halo)
+        return not bordered  # a border is filled where all extents are known
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := computed(node, constants, 1):

@@ -22,6 +22,7 @@ from mccompile.kernels.variant import (
     not_plain_f32,
     operand_pair,
     sums_backwards,
+    varies_in_batch,
 )
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
@@ -159,6 +160,9 @@ class ConvTransposePhases(Variant):
     params = PixelTile
     may_share = False
 
+    def takes(self, node: Node) -> bool:
+        return varies_in_batch(node)
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         x, _ = operand_pair(node)
         if reason := computed(node, constants, 1) or not_plain_f32(node, target):
@@ -181,7 +185,7 @@ class ConvTransposePhases(Variant):
         assert isinstance(chosen, TiledPhases)
         source, result = b.read(x), b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
-        for p, tile in chosen.tiled:
+        for p, (_, tile) in zip(phases(node), chosen.tiled, strict=True):
             weights = PhaseWeights(tuple(a.taps for a in p.axes), op.groups)
             how = PackedPhase(weights, PackedTaps(tile.width, tile.lanes, op.groups))
             part = part_of(source, p.origin, (1,) * len(p.axes), p.x)
