@@ -7,19 +7,33 @@ graph around, x and a; each names its own nodes and constants::
       graph @then(%x: f32[3], %a: f32[3]) { %y = map(%x, %a) {expr={(x0 + x1)}} : f32[3]  return %y }
       graph @else(%x: f32[3], %a: f32[3]) { %y = map(%x) {expr={x0}} : f32[3]  return %y }
     } : f32[3]
+
+Where they give other extents of one output, as the rows that a detector keeps, or none, both fill it up to the most
+that it may have and say how many rows there are: behind the node, these are an extent that is counted::
+
+    %y.filled, %y.extent0 = if(%c, %x) regions {
+      graph @then(%x: f32[3]) { %y = const [...] : f32[3]  %n = extents() {values=(0,)} : i32[]  return %y, %n }
+      graph @else(%x: f32[3]) { %y = pad(%kept) : f32[3]  %n = extents() {values=(count,)} : i32[]  return %y, %n }
+    }
+    %y = slice(%y.filled) {starts=(0,), steps=(1,), extents=(y_extent0,)}
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
 
 from mccompile.importer.extents import Numbers
-from mccompile.importer.sequences import Known
+from mccompile.importer.sequences import Known, Rows
+from mccompile.ir.dims import bound, span, symbols
 from mccompile.ir.graph import Graph, Value
 from mccompile.ops.branch import If, Refuse
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
+from mccompile.ops.pad import Pad
+from mccompile.ops.slice import Slice
 
 Begin = Callable[[Graph, "Captures"], None]
 """Gives a nested graph inputs of its own, before it is walked."""
@@ -44,6 +58,8 @@ class Captures(dict[str, Known]):
 
     def own(self, known: Known) -> Known:
         """What something that the graph around knows is in here."""
+        if isinstance(known, Rows):
+            return Rows(self._take(known.value))
         return tuple(map(self._take, known)) if isinstance(known, tuple) else self._take(known)
 
     def __contains__(self, name: object) -> bool:
@@ -69,11 +85,12 @@ class Captures(dict[str, Known]):
 
 
 def refused(name: str, other: Graph) -> tuple[Graph, Captures]:
-    """A branch that ends the program, with the outputs of the other one."""
+    """A branch that ends the program, with the outputs of the other one; where that counts an extent, the most."""
     graph = Graph(name)
     types = [v.type for v in other.outputs]
-    op = Refuse(tuple(t.dtype.name for t in types), tuple(t.shape for t in types))
-    graph.outputs = graph.emit(op, [], [v.name for v in other.outputs])
+    shapes = [[bound(e) if any(s.name in other.counts for s in symbols(e)) else e for e in t.shape] for t in types]
+    op = Refuse(tuple(t.dtype.name for t in types), tuple(map(tuple, shapes)))
+    graph.outputs = list(graph.emit(op, [], [v.name for v in other.outputs]))
     return graph, Captures(graph, {}, graph, {})
 
 
@@ -84,12 +101,15 @@ def emit_if(
     """Emit the node of two closed graphs, whose inputs become the same: all that either of them captured. Its results
     are tensors (width None), and sequences of so many: one value for each tensor."""
     (yes, _), (no, _) = branches
-    for a, b in zip(yes.outputs, no.outputs, strict=True):
-        if a.type != b.type:
+    differing: list[tuple[int, dict[int, tuple[int, int]]]] = []
+    for i, (a, b) in enumerate(list(zip(yes.outputs, no.outputs, strict=True))):
+        if a.dtype != b.dtype or a.type.rank != b.type.rank:
             raise n.error(
                 f"the branches give {a.type} and {b.type} for one output, which is known at run time only",
                 "fix what the condition depends on with --constant",
             )
+        if axes := _filled(n, i, yes, no):
+            differing.append((i, axes))
     outer = list(dict.fromkeys(v for g, c in branches for v in c.taken if c.taken[v] in g.inputs))
     for graph, captured in branches:
         inside = {v: own for v, own in captured.taken.items() if own in graph.inputs}
@@ -98,7 +118,49 @@ def emit_if(
     origin = (n.node.name,)
     counted = zip(names, widths, strict=True)
     flat = [part for name, w in counted for part in ([name] if w is None else [f"{name}_{i}" for i in range(w)])]
-    regions = [g for g, _ in branches]
-    made = iter(n.graph.emit(If(), [condition, *outer], flat, origins=origin, regions=regions))
-    return [next(made) if w is None else tuple(itertools.islice(made, w)) for w in widths]
+    many = len(flat)
+    names_of = list(flat)
+    for i, axes in differing:
+        names_of[i] = f"{flat[i]}.filled"
+        names_of += [f"{flat[i]}.extent{a}" for a in axes]
+    made = n.graph.emit(If(), [condition, *outer], names_of, origins=origin, regions=[g for g, _ in branches])
+    results, numbers = made[:many], iter(made[many:])
+    for i, axes in differing:
+        results[i] = _part(n, results[i], flat[i], axes, numbers)
+    taken = iter(results)
+    return [next(taken) if w is None else tuple(itertools.islice(taken, w)) for w in widths]
 
+
+def _filled(n: Import, i: int, yes: Graph, no: Graph) -> dict[int, tuple[int, int]]:
+    """Fill output ``i`` of both graphs up to one type, where they give other extents or such that are counted inside,
+    and give these numbers as further outputs. The least and the most of them, by axis."""
+    own = yes.counts.keys() | no.counts.keys()
+    pairs = list(zip(yes.outputs[i].shape, no.outputs[i].shape, strict=True))
+    axes = [a for a, (x, y) in enumerate(pairs) if x != y or any(s.name in own for s in symbols(x, y))]
+    ranges = {a: (min(span(e)[0] for e in pairs[a]), max(bound(e) for e in pairs[a])) for a in axes}
+    for graph in (yes, no) if axes else ():
+        value = graph.outputs[i]
+        shape = value.shape
+        after = tuple(ranges[a][1] - e if a in ranges else 0 for a, e in enumerate(shape))
+        if any(after):
+            full = tuple(e + more for e, more in zip(shape, after, strict=True))
+            if value.type.count == 0 and not value.type.varies:
+                graph.outputs[i] = graph.constant(f"{value.name}.filled", np.zeros(full, value.dtype.numpy))
+            else:
+                pad = Pad((*(0,) * len(shape), *after))
+                (graph.outputs[i],) = graph.emit(pad, [value], [f"{value.name}.filled"])
+        for a in axes:
+            graph.outputs += graph.emit(Extents((shape[a],), (), "i32"), [], [f"{value.name}.extent{a}"])
+    return ranges
+
+
+def _part(
+    n: Import, filled: Value, name: str, axes: Mapping[int, tuple[int, int]], numbers: Iterator[Value]
+) -> Value:
+    """What there is of a result that is filled up: its extents are counted."""
+    shape = list(filled.shape)
+    for a, (low, high) in axes.items():
+        shape[a] = n.counts(f"extent{a}", next(numbers), low, high)
+    rank = len(shape)
+    (part,) = n.graph.emit(Slice((0,) * rank, (1,) * rank, tuple(shape)), [filled], [name], origins=(n.node.name,))
+    return part

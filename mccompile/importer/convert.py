@@ -104,6 +104,10 @@ class _Converter:
         if not node.domain and node.op_type in control.OPERATORS:
             control.inline(self, node, known, depth)
         elif sequences.takes_sequences(node, known):
+            length = sequences.length_of_rows(node, known)
+            if length is not None:
+                self._bind_extents(node.outputs[0], np.array(length, object), I64, node.name)
+                return
             self.values[node.outputs[0]] = sequences.resolve(self.graph, node, known)
         else:
             named = zip(node.inputs, known, strict=True)

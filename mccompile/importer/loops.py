@@ -15,16 +15,17 @@ import numpy as np
 
 from mccompile.importer.branch import Captures
 from mccompile.importer.counting import Counting, Line
-from mccompile.importer.sequences import Known, require_tensor
+from mccompile.importer.sequences import Known, Rows, require_tensor
 from mccompile.ir.dims import Dim, bound, identifier, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES, I32, TensorType
-from mccompile.onnxio import OnnxGraph
+from mccompile.onnxio import OnnxGraph, OnnxNode
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather import Gather
 from mccompile.ops.loop import Loop
+from mccompile.ops.pad import Pad
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 
@@ -66,6 +67,39 @@ class Course:
     axes: tuple[int, ...] = ()
     backwards: tuple[bool, ...] = ()
     counters: Mapping[str, Line] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A carried tensor that gets ``step`` longer along an axis in each turn, as what ``cat`` makes: it lies in memory
+    for its largest extent, of which a turn sees ``first + step * turn``."""
+
+    axis: int
+    first: int
+    step: int
+
+    @staticmethod
+    def of(before: TensorType, after: TensorType) -> Growth | None:
+        """How one turn changes a type; None where that is no such growth."""
+        pairs = list(zip(before.shape, after.shape, strict=False))
+        axes = [a for a, (x, y) in enumerate(pairs) if x != y]
+        if before.dtype != after.dtype or before.rank != after.rank or len(axes) != 1:
+            return None
+        (axis,) = axes
+        step = pairs[axis][1] - pairs[axis][0]
+        return Growth(axis, pairs[axis][0], step) if not isinstance(step, Dim) and step > 0 else None
+
+    def shape(self, like: Sequence[int], turns: int) -> tuple[int, ...]:
+        """The shape behind so many turns."""
+        return tuple(self.first + turns * self.step if a == self.axis else e for a, e in enumerate(like))
+
+
+class _GrowsError(Exception):
+    """A turn was walked with tensors that were not known to grow."""
+
+    def __init__(self, found: Mapping[str, Growth]) -> None:
+        super().__init__()
+        self.found = found
 
 
 @dataclass(frozen=True)
@@ -129,16 +163,69 @@ def of_scan(
 def keep(w: Walker, n: Import, course: Course, depth: int) -> list[Known] | NotKept:
     """The outputs of a loop that stays one."""
     try:
-        return _Keeper(w, n, course).keep(depth)
+        return _with_sequences(w, n, course, depth)
     except CompileError as e:
         return NotKept([e])
+
+
+def _with_sequences(w: Walker, n: Import, course: Course, depth: int) -> list[Known] | NotKept:
+    """The outputs of a loop in which sequences that are empty before, and get one tensor longer in each turn, are
+    rows that it stacks."""
+    added = {i: item for i, c in enumerate(course.carried) if (item := _appended(course.body, *c)) is not None}
+    if not added:
+        return _grown(w, n, course, depth)
+    inserts = {course.carried[i][2] for i in added}
+    body = replace(course.body, nodes=[node for node in course.body.nodes if inserts.isdisjoint(node.outputs)])
+    rows = (*course.rows, *(name for name, _ in added.values()))
+    many, count = len(added), len(course.carried)
+    plain = replace(
+        course, body=body, carried=tuple(c for i, c in enumerate(course.carried) if i not in added), rows=rows,
+        axes=(*course.axes, *(0,) * many), backwards=(*course.backwards, *(False,) * many),
+    )  # fmt: skip
+    outputs = n.node.outputs
+    order = [i for i in range(len(outputs)) if i not in added]
+    named = replace(n.node, outputs=tuple(outputs[i] for i in (*order, *added)))
+    made = _grown(w, Import(n.graph, named, n.inputs, stated=n.stated), plain, depth)
+    if isinstance(made, NotKept):
+        return made
+    stacked = iter(made[len(made) - many :])
+    others = iter(made[: len(made) - many])
+    found: list[Known] = []
+    for i in range(count + len(course.rows)):
+        found.append(Rows(require_tensor(n.node, "rows", next(stacked))) if i in added else next(others))
+    return found
+
+
+def _grown(w: Walker, n: Import, course: Course, depth: int) -> list[Known] | NotKept:
+    """The outputs of a loop, what it carries and makes longer found out by walking a turn."""
+    grows: dict[str, Growth] = {}
+    while True:
+        nodes = len(n.graph.nodes)
+        try:
+            return _Keeper(w, n, course, grows).keep(depth)
+        except _GrowsError as e:
+            del n.graph.nodes[nodes:]
+            grows = {**grows, **e.found}
+
+
+def _appended(body: OnnxGraph, given: str, first: Known, made: str) -> tuple[str, OnnxNode] | None:
+    """What each turn adds to the end of a sequence that is empty before, and the node that does; None where more
+    becomes of it."""
+    readers = [node for node in body.nodes if given in node.inputs]
+    if first != () or len(readers) != 1 or readers[0].op_type != "SequenceInsert" or readers[0].outputs != (made,):
+        return None
+    node = readers[0]
+    read_again = any(made in other.inputs for other in body.nodes)
+    at_the_end = len(node.inputs) == 2 or not node.inputs[2]
+    return (node.inputs[1], node) if at_the_end and node.inputs[0] == given and not read_again else None
 
 
 class _Keeper:
     """One loop on its way to a node."""
 
-    def __init__(self, w: Walker, n: Import, course: Course) -> None:
+    def __init__(self, w: Walker, n: Import, course: Course, grows: Mapping[str, Growth]) -> None:
         self.w = w
+        self.grows = grows
         self.n = n
         self.course = course
         same = {node.outputs[0]: node.inputs[0] for node in course.body.nodes if node.op_type == "Identity"}
@@ -154,8 +241,17 @@ class _Keeper:
         if any(v in w.narrow for _, v, _ in self.carried):
             raise n.error("integers below 8 bits are not carried from turn to turn")
         self.trips, self.count, self.limited = self._trips()
+        self.carried = [(name, self._lying(name, v), out) for name, v, out in self.carried]
         self.turn = n.stated.fresh(identifier(f"{n.node.name}_turn"))
         self.this_turn = Loop(self.trips, self.turn).this_turn
+
+    def _lying(self, name: str, first: Value) -> Value:
+        """What is carried, in a tensor that is as long as it becomes."""
+        if name not in self.grows:
+            return first
+        full = list(self.grows[name].shape(first.shape, bound(self.trips)))
+        full[self.grows[name].axis] = bound(full[self.grows[name].axis])
+        return _filled(self.n.graph, first, tuple(full))
 
     def _trips(self) -> tuple[int, Value | None, bool]:
         """How many turns there are at most, the value that says how many, and whether there might be more."""
@@ -192,11 +288,19 @@ class _Keeper:
             conditional = course.going is not None or not endless
             self._set_condition(graph, conditional)
         lead = 1 if conditional else 0
-        for (name, first, _), last in zip(self.carried, graph.outputs[lead:], strict=False):
-            if first.type != last.type:
+        grows: dict[str, Growth] = {}
+        for i, (name, first, _) in enumerate(self.carried, lead):
+            last = graph.outputs[i]
+            if name in self.grows and last.shape == self.grows[name].shape(first.shape, self.this_turn + 1):
+                last = graph.outputs[i] = _filled(graph, last, first.shape)
+            elif name not in self.grows and (growth := Growth.of(first.type, last.type)) is not None:
+                grows[name] = growth
+            elif first.type != last.type:
                 raise n.error(f"its carried value {name!r} is {first.type} before, and {last.type} after a turn")
-        if any(v.type.varies for v in graph.outputs):
-            raise n.error("its body gives tensors whose extents are known when the program runs only")
+        if grows:
+            raise _GrowsError(grows)
+        if any(s.name in graph.counts for v in graph.outputs for s in symbols(*v.shape)):
+            raise n.error("its body gives tensors whose extents each turn finds out")
         graph.remove_dead()
         return self._emit(graph, names, conditional)
 
@@ -209,8 +313,11 @@ class _Keeper:
         for s in symbols(self.this_turn):
             graph.counts[s.name] = turn
         for name, value, _ in self.carried:
-            names[name] = own = graph.value(f"{name}.before", value.type)
+            own = graph.value(f"{name}.before", value.type)
             graph.inputs.append(own)
+            names[name] = own
+            if name in self.grows:
+                names[name] = _begin_of(graph, own, self.grows[name].shape(own.shape, self.this_turn), name)
         for name, known in self.invariant.items():
             names[name] = names.own(known)
         for name, (known, counter) in self.counters.items():
@@ -244,19 +351,25 @@ class _Keeper:
         captured = [v for v, own in names.taken.items() if own in graph.inputs and own in used]
         graph.inputs = [*graph.inputs[: 1 + many], *(names.taken[v] for v in captured)]
         decided = self.count is not None or conditional
-        extent = (n.counted("turns", bound(self.trips)) if decided else self.trips) if course.rows else 0
+        wanted = course.rows or self.grows
+        extent = (n.counted("turns", bound(self.trips)) if decided else self.trips) if wanted else 0
         rows = graph.outputs[len(graph.outputs) - len(course.rows) :]
         axes = [n.axis(a, len(row.shape) + 1) for a, row in zip(course.axes, rows, strict=True)]
         turned = [back and isinstance(extent, Dim) for back in course.backwards]
         forwards = tuple(back and not later for back, later in zip(course.backwards, turned, strict=True))
-        op = Loop(self.trips, self.turn, extent, self.limited, many, tuple(axes), forwards)
+        op = Loop(self.trips, self.turn, extent if course.rows else 0, self.limited, many, tuple(axes), forwards)
         operands = [self.count, self._first_condition() if conditional else None, *(v for _, v, _ in self.carried)]
         made = n.graph.emit(
             op, [*operands, *captured], self._names(), origins=(n.node.name,), regions=[graph]
         )
         if decided:
             n.count(extent, made[-1])
-        changed: dict[str, Known] = dict(zip((name for name, _, _ in self.carried), made, strict=False))
+        changed: dict[str, Known] = {}
+        for (name, _, _), value in zip(self.carried, made, strict=False):
+            changed[name] = value
+            if name in self.grows:
+                shape = self.grows[name].shape(value.shape, extent)
+                changed[name] = _begin_of(n.graph, value, shape, f"{n.node.name}.{name}")
         for name, (known, counter) in self.counters.items():
             end, like = counter.offset + self.trips * counter.slope, require_tensor(n.node, "a counter", known)
             changed[name] = last = _number(n.graph, end, f"{n.node.name}.{name}", like)
@@ -288,6 +401,20 @@ class _Keeper:
         gone = {*self.invariant, *self.counters}
         kept = [o for o, (name, _, _) in zip(named, course.carried, strict=False) if name not in gone]
         return [*kept, *named[len(course.carried) :], f"{base}.turns"]
+
+
+def _filled(graph: Graph, value: Value, shape: tuple[int, ...]) -> Value:
+    """A value in a longer tensor, at its begin."""
+    after = tuple(whole - own for whole, own in zip(shape, value.shape, strict=True))
+    if value.type.count == 0 and not value.type.varies:
+        return graph.constant(f"{value.name}.filled", np.zeros(shape, value.dtype.numpy))
+    return graph.emit(Pad((*(0,) * len(shape), *after)), [value], [f"{value.name}.filled"])[0]
+
+
+def _begin_of(graph: Graph, value: Value, shape: tuple[int, ...], name: str) -> Value:
+    """The first elements of a value along each axis."""
+    rank = len(shape)
+    return graph.emit(Slice((0,) * rank, (1,) * rank, shape), [value], [name])[0]
 
 
 def _is_whole(known: Known) -> bool:

@@ -36,7 +36,7 @@ _MOVES = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 _READERS: dict[str, tuple[int, ...]] = {
     "DequantizeLinear": (0, 2), "Cast": (0,), "CastLike": (0, 1), "QuantizeLinear": (2,), "Shape": (0,), "Size": (0,),
-    **dict.fromkeys(_MOVES, (0,)),
+    **dict.fromkeys(_MOVES, (0,)), "com.microsoft:GatherBlockQuantized": (0, 3),
 }  # fmt: skip
 """Operators that may read such a value of less than 16 bits, and as which inputs."""
 
@@ -70,7 +70,7 @@ def held(array: np.ndarray) -> tuple[np.ndarray, str]:
 
 def require_readable(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[Value, str]) -> None:
     """CompileError if a node asks more of a narrow value than its numbers."""
-    allowed = () if node.domain else _READERS.get(node.op_type, ())
+    allowed = _READERS.get(f"{node.domain}:{node.op_type}" if node.domain else node.op_type, ())
     others = [narrow.get(v, "") for v in inputs if isinstance(v, Value)]
     if reads_text(node, inputs, narrow) and set(others) == {"string"}:
         return

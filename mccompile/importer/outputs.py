@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mccompile.importer.sequences import Known
+from mccompile.importer.sequences import Known, Rows
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
@@ -21,6 +21,8 @@ def ports(values: Mapping[str, Known], names: Sequence[str]) -> Iterator[tuple[s
         value = values[name]
         if isinstance(value, Value):
             yield name, value
+        elif isinstance(value, Rows):
+            raise CompileError(f"{name!r} is a sequence whose length the run says", hint="join it to one tensor")
         else:
             yield from ((f"{name}_{i}", item) for i, item in enumerate(value))
 

@@ -17,10 +17,17 @@ _REASONS = {
 }  # fmt: skip
 
 
+_LAYOUTS = ("com.microsoft.nchwc", "com.ms.internal.nhwc")
+"""Domains of what onnxruntime makes of a network for the processor that it runs on."""
+
+
 def unsupported(node: OnnxNode) -> CompileError:
     """The error for an operator that nothing here computes."""
     op = f"{node.domain}:{node.op_type}" if node.domain else node.op_type
     rule, hint = f"operator {op} is not supported", "`mccompile ops` lists what is"
-    if op in _REASONS:
+    if node.domain in _LAYOUTS:
+        rule = f"{op} is onnxruntime's own form of a network for one processor: weights lie as that likes"
+        hint = "compile the model that it was made of, or save it at ORT_ENABLE_EXTENDED instead of ORT_ENABLE_ALL"
+    elif op in _REASONS:
         rule, hint = f"{op} {_REASONS[op][0]}", _REASONS[op][1]
     return CompileError(rule, where=f"node {node.index} {node.name!r}", hint=hint)

@@ -1,20 +1,36 @@
-"""Sequences of tensors, which exist at compile time only: tuples of graph values."""
+"""Sequences of tensors, which exist at compile time only: tuples of graph values, or of a length of the run, rows.
+
+    s = [];  for t: s = SequenceInsert(s, f(t))      is      `Rows` of f(t), what a loop stacks
+    ConcatFromSequence(s, axis=1, new_axis=1)        is      these rows with their first axis moved to 1
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
+from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.onnxio import OnnxNode
 from mccompile.ops.concat import Concat
 from mccompile.ops.frontend import Import
+from mccompile.ops.gather import Gather
 from mccompile.ops.slice import Slice
+from mccompile.ops.transpose import Transpose
 
-Known = Value | tuple[Value, ...]
+
+@dataclass(frozen=True)
+class Rows:
+    """A sequence of tensors of one type, which are the rows of ``value``."""
+
+    value: Value
+
+
+Known = Value | tuple[Value, ...] | Rows
 """What an ONNX name stands for: a tensor or a sequence of tensors."""
 
 
@@ -22,16 +38,27 @@ def takes_sequences(node: OnnxNode, inputs: Sequence[Known | None]) -> bool:
     """True for the operators of this module, and for Identity of a sequence."""
     if node.domain:
         return False
-    return node.op_type in OPERATORS or (node.op_type == "Identity" and isinstance(inputs[0], tuple))
+    return node.op_type in OPERATORS or (node.op_type == "Identity" and isinstance(inputs[0], tuple | Rows))
 
 
 def resolve(graph: Graph, node: OnnxNode, inputs: Sequence[Known | None]) -> Known:
     """The result of a node that makes or reads a sequence. CompileError where it depends on data."""
+    first = inputs[0] if inputs else None
     if node.op_type == "Identity":
-        assert isinstance(inputs[0], tuple)
-        return inputs[0]
+        assert first is not None
+        return first
     n = Import(graph, node, [v if isinstance(v, Value) else None for v in inputs])
+    if isinstance(first, Rows):
+        if node.op_type not in _OF_ROWS:
+            raise n.error("its sequence has a length that the run says", f"{', '.join(_OF_ROWS)} take such")
+        return _OF_ROWS[node.op_type](n, first.value)
     return OPERATORS[node.op_type](n, inputs)
+
+
+def length_of_rows(node: OnnxNode, inputs: Sequence[Known | None]) -> int | None:
+    """How long the sequence is whose length a node asks for; None for other nodes, and where it is known."""
+    first = inputs[0] if inputs else None
+    return first.value.shape[0] if node.op_type == "SequenceLength" and isinstance(first, Rows) else None
 
 
 def stack(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
@@ -112,6 +139,8 @@ def _erase(n: Import, inputs: Sequence[Known | None]) -> Known:
 
 def _at(n: Import, inputs: Sequence[Known | None]) -> Known:
     items = _sequence(n, inputs)
+    if n.optional(1) is not None and not n.is_const(1) and items:  # the run says which
+        return n.inner(Gather(0), [stack(n, items, 0, "items"), n.reshape(n.input(1), (), "at")], "item")
     return items[_position(n, inputs, 1, 0, len(items) - 1)]
 
 
@@ -123,6 +152,8 @@ def _split(n: Import, inputs: Sequence[Known | None]) -> Known:
     x = _tensor(n, inputs, 0)
     axis = n.axis(n.attr("axis", 0), len(x.shape))
     extent, drop = x.shape[axis], False
+    if varies([extent]) and (len(inputs) < 2 or inputs[1] is None):
+        return _rows_of(n, x, axis, bool(n.attr("keepdims", 1)))
     if len(inputs) < 2 or inputs[1] is None:
         sizes, drop = (1,) * extent, not n.attr("keepdims", 1)
     elif n.input(1).shape:
@@ -146,6 +177,41 @@ def _concat(n: Import, inputs: Sequence[Known | None]) -> Known:
         raise n.error("an empty sequence has no concatenation")
     axis = n.axis(n.required("axis"), len(items[0].shape) + new)
     return stack(n, items, axis, "joined") if new else join(n, items, axis, "joined")
+
+
+# -- of a length that the run says -------------------------------------------------------------------------
+def _moved(n: Import, x: Value, source: int, to: int, suffix: str) -> Value:
+    """An axis moved to another place."""
+    perm = [a for a in range(len(x.shape)) if a != source]
+    perm.insert(to, source)
+    return x if source == to else n.inner(Transpose(tuple(perm)), [x], suffix)
+
+
+def _rows_of(n: Import, x: Value, axis: int, keep: bool) -> Rows:
+    """The parts of one element along an axis."""
+    rows = _moved(n, x, axis, 0, "rows")
+    shape = (*rows.shape[1 : axis + 1], 1, *rows.shape[axis + 1 :])
+    return Rows(n.reshape(rows, (rows.shape[0], *shape), "parts") if keep else rows)
+
+
+def _joined_rows(n: Import, rows: Value) -> Known:
+    """All rows along a new axis, or one after the other along one of their own."""
+    new, rank = bool(n.attr("new_axis", 0)), len(rows.shape) - 1
+    axis = n.axis(n.required("axis"), rank + new)
+    moved = _moved(n, rows, 0, axis, "moved")
+    if new:
+        return moved
+    shape = moved.shape
+    return n.reshape(moved, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]), "joined")
+
+
+def _row(n: Import, rows: Value) -> Known:
+    """One row; a position below 0 counts from the end."""
+    return n.inner(Gather(0), [rows, n.reshape(n.input(1), (), "at")], "item")
+
+
+_OF_ROWS: dict[str, Callable[[Import, Value], Known]] = {"ConcatFromSequence": _joined_rows, "SequenceAt": _row}
+"""What may be asked of such a sequence, beside its length."""
 
 
 def _has_element(n: Import, inputs: Sequence[Known | None]) -> Known:
@@ -175,6 +241,11 @@ OPERATORS: dict[str, Callable[[Import, Sequence[Known | None]], Known]] = {
 
 def require_tensor(node: OnnxNode, name: str, value: Known) -> Value:
     """A value that must be no sequence."""
+    if isinstance(value, Rows):
+        raise CompileError(
+            f"{name!r} is a sequence whose length the run says, {node.op_type} needs a tensor",
+            where=f"node {node.index} {node.name!r}",
+        )
     if isinstance(value, tuple):
         raise CompileError(
             f"{name!r} is a sequence of {len(value)} tensors, {node.op_type} needs a tensor",

@@ -13,10 +13,11 @@ _ELEMENTWISE = """
     Binarizer Imputer LabelEncoder Scaler
 """
 _QUANTISED = """
-    ConvInteger DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeLinear DynamicQuantizeMatMul MatMulBnb4
-    MatMulInteger MatMulIntegerToFloat MatMulNBits QAttention QEmbedLayerNormalization QGemm QLinearAdd
-    QLinearAveragePool QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMatMul QLinearMul
-    QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear
+    ConvInteger DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeLinear DynamicQuantizeMatMul
+    GatherBlockQuantized MatMulBnb4 MatMulInteger MatMulIntegerToFloat MatMulNBits QAttention
+    QEmbedLayerNormalization QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearConv QLinearGlobalAveragePool
+    QLinearLeakyRelu QLinearMatMul QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere
+    QuantizeLinear
 """
 _COMBINING = """
     ArgMax ArgMin AveragePool BatchNormalization Col2Im Conv ConvTranspose CumProd CumSum DFT Det Einsum GRU Gemm

@@ -164,6 +164,12 @@ class Import:
             return tuple(known.reshape(-1))
         return tuple(int(x) for x in self.const(i, what).reshape(-1))
 
+    def numbers(self, value: Value) -> tuple[int, ...]:
+        """The whole numbers of a value, where they are known or extents; else none."""
+        if value in self._extents:
+            return tuple(self._extents[value].reshape(-1))
+        return tuple(map(int, self.graph.array(value).reshape(-1))) if value in self.graph.constants else ()
+
     def axis(self, axis: int, rank: int) -> int:
         """A non-negative axis; CompileError if it is outside of [-rank, rank)."""
         if not -rank <= axis < max(rank, 1):

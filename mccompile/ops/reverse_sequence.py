@@ -9,9 +9,11 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Move, box
+from mccompile.ir.graph import Value
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import I64, TensorType
 from mccompile.ops.elements import Elements, Whole, all_of
+from mccompile.ops.expand import Expand
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather_nd import GatherND
 from mccompile.ops.movement import Movement
@@ -19,6 +21,7 @@ from mccompile.ops.number import MAX_ELEMENTS
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.run_time import RunTime
 from mccompile.ops.sampling import Case, Draw
+from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
 
 
@@ -86,20 +89,33 @@ def _import_places(n: Import) -> None:
     x, lengths = n.input(0), n.input(1)
     rank = len(x.shape)
     batch, time = n.axis(n.attr("batch_axis", 1), rank), n.axis(n.attr("time_axis", 0), rank)
+    if _same_everywhere(n, lengths) == x.shape[time]:  # as tf2onnx writes a reversed axis
+        starts = tuple(e - 1 if a == time else 0 for a, e in enumerate(x.shape))
+        n.emit(Slice(starts, tuple(-1 if a == time else 1 for a in range(rank)), x.shape), [x])
+        return
     if batch == time or lengths.shape != (x.shape[batch],):
         raise n.error(f"lengths {lengths.type} on axis {batch} do not fit {x.type}")
-    if lengths.type.count <= MAX_ELEMENTS:
+    if lengths.type.count <= MAX_ELEMENTS and not lengths.type.varies:
         e = Elements(n)
         e.require(all_of((length.below(0) | Whole.of(x.shape[time]).below(length)).negated()
                          for length in e.of(1, "sequence_lens")))  # fmt: skip
     perm = (batch, time, *(a for a in range(rank) if a not in (batch, time)))
     length = n.reshape(lengths, (x.shape[batch], 1, 1), "lengths")
-    step = n.constant("steps", np.arange(x.shape[time], dtype=np.int64).reshape(1, -1, 1))
+    step = n.reshape(n.steps(x.shape[time], I64, "steps"), (1, x.shape[time], 1), "step")
     own, at = ex.var(0, I64), ex.var(1, I64)
     mirrored = ex.apply("sub", ex.apply("sub", own, ex.num(1, I64)), at)
     places = n.map(ex.apply("select", ex.apply("lt", at, own), mirrored, at), [length, step], "places")
     turned = n.inner(GatherND(1), [n.inner(Transpose(perm), [x], "batches"), places], "turned")
     n.emit(Transpose(tuple(perm.index(a) for a in range(rank))), [turned])
+
+
+def _same_everywhere(n: Import, lengths: Value) -> int | None:
+    """The one number that all elements of a vector of the run's extent are: it is repeated from one."""
+    maker = next((node for node in n.graph.nodes if lengths in node.results), None)
+    if maker is None or not isinstance(maker.op, Expand):
+        return None
+    numbers = n.numbers(maker.inputs[0])
+    return numbers[0] if len(numbers) == 1 else None
 
 
 RUN_TIME = {"ReverseSequence": RunTime(_import_places)}

@@ -31,12 +31,10 @@ def import_expand(n: Import) -> None:
     own = (*(1,) * (rank - len(x.shape)), *x.shape)
     shape = list(own)
     for a, g in enumerate(given, rank - len(given)):
-        if varies((own[a],)):
-            raise n.error("a shape of the run is not supported where extents of the operand vary")
         if own[a] == 1:
             shape[a] = e.result(a, g)
         else:
-            e.require(any_of([g.equals(1), g.equals(own[a])]))
+            e.require(any_of([g.equals(1), g.equals(e.extent(own[a]))]))
     n.emit(Expand(tuple(shape)), [n.reshape(x, own, "column")])
 
 

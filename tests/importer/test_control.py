@@ -252,17 +252,18 @@ def test_a_long_loop_stays_one(trips: int, depth: int, tmp_path: Path) -> None:
 
 
 def test_a_long_loop_that_cannot_stay_one_is_unrolled_or_refused(tmp_path: Path) -> None:
-    """What it carries grows from turn to turn."""
+    """What it carries grows along two axes from turn to turn."""
     body = _graph(
-        [N("Concat", ["s", "x"], ["t"], axis=0), N("Identity", ["g"], ["o"])],
+        [N("Pad", ["s", "pads"], ["t"]), N("Identity", ["g"], ["o"])],
         [_value("i", (), TensorProto.INT64), _value("g", (), TensorProto.BOOL), _value("s", None)],
         [_value("o", (), TensorProto.BOOL), _value("t", None)],
     )
     for trips in (SHORT_NODES, MAX_UNROLLED_NODES):
-        nodes = [_const("n", trips, "int64"), N("Loop", ["n", "", "x"], ["y"], body=body)]
+        pads = _const("pads", [0, 0, 1, 1], "int64")
+        nodes = [_const("n", trips, "int64"), pads, N("Loop", ["n", "", "x"], ["y"], body=body)]
         path = _save(tmp_path, nodes, [_value("x")], ["y"])
         if trips == SHORT_NODES:
-            assert import_graph(path, Options(target="generic")).graph.outputs[0].shape == (2 * (trips + 1), 3)
+            assert import_graph(path, Options(target="generic")).graph.outputs[0].shape == (2 + trips, 3 + trips)
         else:
             with pytest.raises(CompileError, match=f"more than {MAX_UNROLLED_NODES} nodes .* it cannot stay a loop"):
                 import_graph(path, Options(target="generic"))

@@ -116,3 +116,48 @@ def test_a_branch_that_cannot_be_computed_ends_the_run(tmp_path: Path) -> None:
     assert network.run({"x": np.ones((1, 4), np.float32), "flag": np.array(True)})["y"].shape == (1, 3)
     with pytest.raises(CompileError, match="status 12"):
         network.run({"x": np.ones((1, 4), np.float32), "flag": np.array(False)})
+
+
+def _extents_differ(kind: str) -> onnx.ModelProto:
+    """As detectors are exported: no rows where nothing is left, else as many as are kept; rows of known numbers; rows
+    that one branch counts, where the other cannot be computed."""
+    m = Maker()
+    x = m.input("x", [6, 2])
+    flag = m.input("flag", [], TensorProto.BOOL)
+    yes, no = Maker(), Maker()
+    most = yes.node("ReduceMax", [x, yes.const(np.array([1]))], keepdims=0)
+    large = yes.node("Greater", [most, yes.const(np.float32(0))])
+    yes.node("Compress", [x, large], "kept", axis=0)
+    if kind == "counted":
+        no.node("Identity", [no.const(np.zeros((0, 2), np.float32))], "other")
+    elif kind == "known":
+        no.node("Concat", [x, x], "other", axis=0)
+    else:
+        no.node("MatMul", [x, no.weight((5, 2))], "other")
+    branches = {"then_branch": _body(yes, ["kept"], [None, 2]), "else_branch": _body(no, ["other"], [None, 2])}
+    m.nodes.append(helper.make_node("If", [flag], ["rows"], name="rows", **branches))
+    m.node("Neg", ["rows"], "y")
+    m.node("ReduceSum", ["rows", m.const(np.array([0]))], "sums", keepdims=0)
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("y", [None, 2]), ("sums", [2]))]
+    graph = helper.make_graph(m.nodes, "rows", m.inputs, infos, m.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+@pytest.mark.parametrize("kind", ["counted", "known", "refused"])
+def test_branches_may_give_other_extents(kind: str, tmp_path: Path) -> None:
+    onnx.save(_extents_differ(kind), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic")
+    network = mccompile.load(tmp_path / "out")
+    for seed, flag in ((0, True), (1, False), (2, True)):
+        x = np.random.default_rng(seed).normal(-0.5, 1, (6, 2)).astype(np.float32)
+        given = {"x": x, "flag": np.array(flag)}
+        network.fill_arenas(0xFF)
+        if kind == "refused" and not flag:
+            with pytest.raises(CompileError, match="status 12"):
+                network.run(given)
+            continue
+        got = network.run(given)
+        other = np.zeros((0, 2), np.float32) if kind == "counted" else np.concatenate([x, x])
+        rows = x[x.max(axis=1) > 0] if flag else other
+        np.testing.assert_array_equal(got["y"], -rows)
+        np.testing.assert_allclose(got["sums"], rows.sum(axis=0), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,137 @@
+"""What exporters and onnxruntime's tools write, in small: against onnxruntime, in ranges of extents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+import mccompile
+from mccompile import driver
+from mccompile.ir.errors import CompileError
+from tests.support.small_models import Array, Maker
+
+I64 = TensorProto.INT64
+
+
+def _model(m: Maker, outputs: Mapping[str, int], opset: int = 18) -> onnx.ModelProto:
+    infos = [helper.make_tensor_value_info(name, dtype, None) for name, dtype in outputs.items()]
+    graph = helper.make_graph(m.nodes, "form", m.inputs, infos, m.weights)
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def _compare(model: onnx.ModelProto, folder: Path, feeds: Sequence[Mapping[str, Array]], **options: object) -> None:
+    path = folder / "net.onnx"
+    onnx.save(model, path)
+    mccompile.compile(path, folder / "out", target="generic", **options)  # type: ignore[arg-type]
+    network = mccompile.load(folder / "out")
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for feed in feeds:
+        network.fill_arenas(0xFF)
+        got = network.run(dict(feed))
+        for name, want in zip((o.name for o in model.graph.output), session.run(None, dict(feed)), strict=True):
+            np.testing.assert_allclose(got[name], want, rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+def _floats(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
+
+
+def test_tf_reverse_of_a_batch_of_the_run(tmp_path: Path) -> None:
+    """tf2onnx makes of tf.reverse a ReverseSequence whose lengths are the axis, repeated for the batch."""
+    m = Maker()
+    x = m.input("x", ("time", "batch", 3))  # type: ignore[arg-type]
+    shape = m.node("Shape", [x])
+    time = m.node("Slice", [shape, m.const(np.array([0])), m.const(np.array([1]))])
+    batch = m.node("Slice", [shape, m.const(np.array([1])), m.const(np.array([2]))])
+    m.node("ReverseSequence", [x, m.node("Expand", [time, batch])], "y", time_axis=0, batch_axis=1)
+    feeds = [{"x": _floats(t, b, 3)} for t, b in ((5, 3), (1, 1), (4, 2))]
+    _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"time": "1..5", "batch": "1..3"})
+
+
+def test_lengths_of_a_batch_of_the_run(tmp_path: Path) -> None:
+    m = Maker()
+    m.input("x", (4, "batch", 2))  # type: ignore[arg-type]
+    m.input("lengths", ("batch",), I64)  # type: ignore[arg-type]
+    m.node("ReverseSequence", ["x", "lengths"], "y", time_axis=0, batch_axis=1)
+    feeds = [{"x": _floats(4, b, 2), "lengths": np.arange(1, b + 1)} for b in (3, 1, 2)]
+    _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"batch": "1..3"})
+
+
+def test_a_loop_that_carries_a_batch_of_the_run(tmp_path: Path) -> None:
+    """As tf2onnx writes Keras' recurrent layers with a mask: rows that are no words leave the state as it is."""
+    m, b = Maker(), Maker()
+    m.input("x", ("time", "batch", 4))  # type: ignore[arg-type]
+    m.input("mask", ("time", "batch", 1))  # type: ignore[arg-type]
+    shape = m.node("Shape", ["x"])
+    trips = m.node("Gather", [shape, m.const(np.array(0))])
+    batch = m.node("Slice", [shape, m.const(np.array([1])), m.const(np.array([2]))])
+    zeros = m.node("Expand", [m.const(np.zeros((1, 1), np.float32)),
+                              m.node("Concat", [batch, m.const(np.array([4]))], axis=0)])  # fmt: skip
+    row, here = b.node("Gather", ["x", "t"], "x_t", axis=0), b.node("Gather", ["mask", "t"], "mask_t", axis=0)
+    sums = b.node("Add", [row, b.node("MatMul", ["h", m.weight((4, 4))], "product")], "sums")
+    new = b.node("Mul", [here, b.node("Tanh", [sums], "tanh")], "new")
+    other = b.node("Sub", [m.const(np.ones((1, 1), np.float32)), here], "not_here")
+    b.node("Add", [new, b.node("Mul", [other, "h"], "old")], "h2")
+    b.node("Identity", ["h2"], "row")
+    b.node("Identity", ["c"], "c2")
+    given = [helper.make_tensor_value_info("t", I64, ()), helper.make_tensor_value_info("c", TensorProto.BOOL, ())]
+    given.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, None))
+    made = [helper.make_empty_tensor_value_info(name) for name in ("c2", "h2", "row")]
+    body = helper.make_graph(b.nodes, "body", given, made)
+    m.nodes.append(helper.make_node("Loop", [trips, "", zeros], ["last", "rows"], body=body, name="loop"))
+    feeds = [
+        {"x": _floats(t, n, 4, seed=t), "mask": (_floats(t, n, 1) > 0).astype(np.float32)}
+        for t, n in ((9, 3), (1, 1), (4, 2))
+    ]
+    outputs = {"last": TensorProto.FLOAT, "rows": TensorProto.FLOAT}
+    _compare(_model(m, outputs), tmp_path, feeds, dims={"time": "1..9", "batch": "1..3"})
+
+
+def test_what_is_expanded_to_the_sum_of_its_mask(tmp_path: Path) -> None:
+    """torch.onnx writes x[mask] = v with the number of True in the mask for the shape of v."""
+    m = Maker()
+    x = m.input("x", [6])
+    mask = m.node("Greater", [x, m.const(np.float32(0))])
+    count = m.node("ReduceSum", [m.node("Cast", [mask], to=I64), m.const(np.array([0]))], keepdims=1)
+    places = m.node("Transpose", [m.node("NonZero", [mask])], perm=[1, 0])
+    kept = m.node("Expand", [m.node("Exp", [m.node("GatherND", [x, places])]), count])
+    m.node("ScatterND", [x, places, kept], "y")
+    feeds = [{"x": _floats(6, seed=s)} for s in range(3)]
+    _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds)
+
+
+@pytest.mark.parametrize("bits", [TensorProto.UINT4, TensorProto.INT4])
+def test_embeddings_of_four_bits(bits: int, tmp_path: Path) -> None:
+    """MatMulNBitsQuantizer writes them so."""
+    m = Maker()
+    m.input("ids", (2, "n"), I64)  # type: ignore[arg-type]
+    random = np.random.default_rng(0)
+    low, high = (0, 16) if bits == TensorProto.UINT4 else (-8, 8)
+    m.weights += [
+        helper.make_tensor("table", bits, [9, 32], random.integers(low, high, 9 * 32)),
+        helper.make_tensor("zeros", bits, [9, 2], random.integers(low, high, 18)),
+    ]
+    scales = m.weight((9, 2))
+    m.node("GatherBlockQuantized", ["table", "ids", scales, "zeros"], "y", domain="com.microsoft", block_size=16,
+           gather_axis=0, quantize_axis=1)  # fmt: skip
+    feeds = [{"ids": random.integers(0, 9, (2, n))} for n in (4, 1)]
+    _compare(_model(m, {"y": TensorProto.FLOAT}, 21), tmp_path, feeds, dims={"n": "1..4"})
+
+
+def test_what_onnxruntime_made_for_its_own_processor_is_refused(tmp_path: Path) -> None:
+    m = Maker()
+    m.input("x", [1, 8, 4, 4])
+    m.node("Conv", ["x", m.weight((8, 8, 3, 3))], "y", domain="com.microsoft.nchwc")
+    model = _model(m, {"y": TensorProto.FLOAT})
+    model.opset_import.append(helper.make_opsetid("com.microsoft.nchwc", 1))
+    onnx.save(model, tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match="for one processor") as refused:
+        driver.import_graph(tmp_path / "net.onnx", driver.Options(target="generic"))
+    assert "ORT_ENABLE_EXTENDED" in refused.value.hint
