@@ -185,7 +185,8 @@ class _Converter:
         self.poisoned.update(o for o in node.outputs if o)
         ours = sequences.takes_sequences(node, [None]) or (not node.domain and node.op_type in control.OPERATORS)
         ours = ours or (self.draws.wanted and not node.domain and node.op_type in DRAWING)
-        if not (ours or (node.domain, node.op_type) in front_ends() or _is_expandable(node)):
+        known = any((domain, node.op_type) in front_ends() for domain in (node.domain, TEXT))
+        if not (ours or known or _is_expandable(node)):
             self.errors.append(unsupported(node))
 
     def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:

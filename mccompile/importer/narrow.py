@@ -72,7 +72,7 @@ def require_readable(node: OnnxNode, inputs: Sequence[Known | None], narrow: Map
     """CompileError if a node asks more of a narrow value than its numbers."""
     allowed = _READERS.get(f"{node.domain}:{node.op_type}" if node.domain else node.op_type, ())
     others = [narrow.get(v, "") for v in inputs if isinstance(v, Value)]
-    if reads_text(node, inputs, narrow) and set(others) == {"string"}:
+    if reads_text(node, inputs, narrow) and set(others) <= {"string", ""}:
         return
     for i, value in enumerate(inputs):
         kind = narrow.get(value, "") if isinstance(value, Value) else ""

@@ -36,5 +36,8 @@ _MOVING = """
     NonZero OneHot Pad Range Reshape Resize ReverseSequence ScatterElements ScatterND Slice SpaceToDepth Split
     Squeeze Tile TorchEmbedding Transpose Trilu UnfoldTensor Unsqueeze ArrayFeatureExtractor OneHotEncoder
 """
+_TEXT = """
+    StringNormalizer StringSplit TfIdfVectorizer Tokenizer
+"""
 
-TAKES_EXTENTS = frozenset(f"{_ELEMENTWISE} {_QUANTISED} {_COMBINING} {_MOVING}".split())
+TAKES_EXTENTS = frozenset(f"{_ELEMENTWISE} {_QUANTISED} {_COMBINING} {_MOVING} {_TEXT}".split())

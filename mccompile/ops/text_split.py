@@ -26,6 +26,7 @@ class TextSplit(Op):
     """Operand u8[..., bytes]; results: parts u8[..., count, bytes], how many i64[...], and ``count``, i32[].
 
     ``delimiter`` is UTF-8 in hexadecimal digits, "" for white space; at most ``splits`` of it count, if not negative.
+    ``characters``: each character is a part.
     """
 
     name = "text_split"
@@ -33,6 +34,7 @@ class TextSplit(Op):
     count: int
     delimiter: str = ""
     splits: int = -1
+    characters: bool = False
 
     @property
     def between(self) -> bytes:
@@ -52,7 +54,7 @@ class TextSplit(Op):
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x = np.asarray(arrays[0])
-        rows = [text.split(self.between or None, self.splits) for text in strings_of(x)]
+        rows = [self._parts(text) for text in strings_of(x)]
         longest = max(map(len, rows), default=0)
         parts = np.empty((len(rows), longest), dtype=object)
         for i, row in enumerate(rows):
@@ -60,6 +62,17 @@ class TextSplit(Op):
         shape = x.shape[:-1]
         counts = np.array([len(row) for row in rows], np.int64).reshape(shape)
         return encoded(parts, x.shape[-1]).reshape(*shape, longest, -1), counts, np.array(longest, np.int32)
+
+    def _parts(self, text: bytes) -> list[bytes]:
+        if not self.characters:
+            return text.split(self.between or None, self.splits)
+        found: list[bytes] = []
+        for i, value in enumerate(text):
+            if found and value & 0xC0 == 0x80:  # a character goes on
+                found[-1] += text[i : i + 1]
+            else:
+                found.append(text[i : i + 1])
+        return found
 
 
 @onnx_op("StringSplit", domain=TEXT, tolerance={})

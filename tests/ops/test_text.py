@@ -159,5 +159,5 @@ def test_generated_automata_match() -> None:
 
 def test_what_does_not_take_text_is_refused() -> None:
     x = np.array(["a"], dtype=object)
-    with pytest.raises(CompileError, match="Transpose of string"):
-        backend.run_node(helper.make_node("Transpose", ["x"], ["y"]), [x], target="generic")
+    with pytest.raises(CompileError, match="Tile of string"):
+        backend.run_node(helper.make_node("Tile", ["x", "r"], ["y"]), [x, np.array([2])], target="generic")

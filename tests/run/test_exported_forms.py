@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 import mccompile
 from mccompile import driver
 from mccompile.ir.errors import CompileError
+from mccompile.ops.text import decoded, encoded
 from tests.support.small_models import Array, Maker
 
 I64 = TensorProto.INT64
@@ -123,6 +124,52 @@ def test_embeddings_of_four_bits(bits: int, tmp_path: Path) -> None:
            gather_axis=0, quantize_axis=1)  # fmt: skip
     feeds = [{"ids": random.integers(0, 9, (2, n))} for n in (4, 1)]
     _compare(_model(m, {"y": TensorProto.FLOAT}, 21), tmp_path, feeds, dims={"n": "1..4"})
+
+
+def _text_session(model: onnx.ModelProto) -> ort.InferenceSession:
+    return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize(
+    "how", [{"tokenexp": "[a-zA-Z0-9_]+"}, {"tokenexp": r"\w+"}, {"tokenexp": "."}, {"separators": [""]}],
+    ids=["class", "word", "any", "characters"],
+)  # fmt: skip
+def test_words_of_a_vectorizer(how: Mapping[str, object], tmp_path: Path) -> None:
+    """sklearn-onnx writes TfidfVectorizer so: reshaped, cut into words, flattened."""
+    m = Maker()
+    m.input("x", ("n", 1), TensorProto.STRING)  # type: ignore[arg-type]
+    rows = m.node("Reshape", ["x", m.const(np.array([-1]))])
+    cut = m.node("Tokenizer", [rows], domain="com.microsoft", mark=0, mincharnum=1, pad_value="#", **how)
+    m.node("Flatten", [cut], "y")
+    model = _model(m, {"y": TensorProto.STRING})
+    onnx.save(model, tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic", dims={"n": "1..4"}, string_bytes=24)
+    network = mccompile.load(tmp_path / "out")
+    for texts in (["The cat_2 sat, down!", "", "a d\u00f6g\n x", "..."], ["one"]):
+        given = np.array(texts, dtype=object).reshape(-1, 1)
+        got = decoded(network.run({"x": encoded(given, 24)})["y"])
+        (want,) = _text_session(model).run(None, {"x": given})
+        assert got.tolist() == want.tolist()
+
+
+def test_columns_of_text(tmp_path: Path) -> None:
+    """As a ColumnTransformer takes them: moved, chosen, joined; a table of what they are."""
+    m = Maker()
+    m.input("x", (2, 3), TensorProto.STRING)
+    m.input("z", (2, 1), TensorProto.STRING)
+    column = m.node("Gather", ["x", m.const(np.array([-1]))], axis=1)
+    others = m.node("ArrayFeatureExtractor", ["x", m.const(np.array([0, 1]))], domain="ai.onnx.ml")
+    joined = m.node("Concat", [column, "z", others], axis=-1)
+    moved = m.node("Transpose", [m.node("Unsqueeze", [joined, m.const(np.array([0]))])], perm=[0, 2, 1])
+    m.node("Squeeze", [moved, m.const(np.array([0]))], "y")
+    model = _model(m, {"y": TensorProto.STRING})
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    onnx.save(model, tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic", string_bytes=8)
+    x, z = np.array([["a", "bc", ""], ["d", "efg", "h"]], dtype=object), np.array([["i"], ["jk"]], dtype=object)
+    got = mccompile.load(tmp_path / "out").run({"x": encoded(x, 8), "z": encoded(z, 8)})["y"]
+    (want,) = _text_session(model).run(None, {"x": x, "z": z})
+    assert decoded(got).tolist() == want.tolist()
 
 
 def test_what_onnxruntime_made_for_its_own_processor_is_refused(tmp_path: Path) -> None:
