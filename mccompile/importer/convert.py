@@ -242,6 +242,8 @@ class _Converter:
         if found is None:
             return False
         dtype = _numbers_type(node, inputs)
+        if dtype is None:
+            return False
         for name, numbers in zip(node.outputs, found, strict=True):
             self._bind_extents(name, numbers, dtype, node.name)
         return True
@@ -325,12 +327,13 @@ class _Converter:
         return value
 
 
-def _numbers_type(node: OnnxNode, inputs: list[Value | None]) -> DType:
-    """The element type of what a node makes of extents."""
+def _numbers_type(node: OnnxNode, inputs: list[Value | None]) -> DType | None:
+    """The element type of what a node makes of extents; None for those that its front end has to see: text, and
+    floats of fewer bits."""
     if node.op_type in ("Shape", "Size", "Constant"):
         return I64
     if node.op_type == "Cast":
-        return DTYPES[dtype_name(node.attrs["to"])]  # type: ignore[arg-type]
+        return DTYPES.get(dtype_name(node.attrs["to"]))  # type: ignore[arg-type]
     if node.op_type in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"):
         return BOOL
     given = inputs[1] if node.op_type == "Where" else inputs[0]

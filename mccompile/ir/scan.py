@@ -13,6 +13,7 @@ from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.op import TypeRuleError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./]+\Z")
+_NO_NUMBER = re.compile(r"(?:invalid literal for (int)\(\) with base 10|could not convert string to float): (.*)", re.S)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -21,8 +22,11 @@ MALFORMED = (ValueError, KeyError, TypeError, IndexError, OverflowError, Recursi
 
 
 def reason(error: BaseException) -> str:
-    """The message of an exception, without the quotes that KeyError puts around it."""
-    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    """The message of an exception, without the quotes that KeyError puts around it; Python's own, of text that is no
+    number, in our words."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    number = _NO_NUMBER.match(text)
+    return text if number is None else f"{number[2]} is no {'number' if number[1] is None else 'whole number'}"
 
 
 def name_text(name: str) -> str:

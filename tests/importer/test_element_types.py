@@ -51,6 +51,23 @@ def test_the_error_names_the_node_and_the_types(case: str, tmp_path: Path) -> No
     assert "'here" in caught.value.where
 
 
+@pytest.mark.parametrize(("to", "told"), [(BF16, ""), (TensorProto.STRING, "Cast to string is not supported")])
+def test_extents_of_the_run_become_what_their_type_says(to: int, told: str, tmp_path: Path) -> None:
+    """Numbers that are known, or extents, are followed through Cast; not where it gives no type of C."""
+    nodes = [N("Shape", ["x"], ["s"]), N("Cast", ["s"], ["c"], name="here", to=to), N("Cast", ["c"], ["y"], to=F32)]
+    inputs = [helper.make_tensor_value_info("x", I32, ("n", 2))]
+    kept, out = (nodes[:2], "c") if told else (nodes, "y")
+    graph = helper.make_graph(kept, "g", inputs, [onnx.ValueInfoProto(name=out)])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), path)
+    options = Options(target="generic", dims={"n": "1..4"})
+    if told:
+        with pytest.raises(CompileError, match=told):
+            import_graph(path, options)
+    else:
+        assert import_graph(path, options).graph.outputs[0].type.dtype.name == "f32"
+
+
 @pytest.mark.parametrize("bias", [0, 3])
 def test_a_bias_that_does_not_broadcast_is_the_nodes_error(bias: int, tmp_path: Path) -> None:
     graph = helper.make_graph(

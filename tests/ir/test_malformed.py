@@ -52,6 +52,7 @@ CASES: list[tuple[str, str, str, int, str]] = [
     ("graph", "graph @g", "graph g", 1, "expected '@'"),
     ("graph", "%x: f32[2,3]", "%x: f33[2,3]", 1, "element type"),
     ("graph", "%x: f32[2,3]", "%x: f32[2,b]", 1, "not a type"),
+    ("graph", "%x: f32[2,3]", "%x: f32[(,3]", 1, "'(' is no whole number"),
     ("graph", "%x: f32[2,3]", "%x: f32[2,-3]", 1, "negative extent"),
     ("graph", "%x: f32[2,3]", "%x: f32[2,3]:(0)", 1, "does not cover axis"),
     ("graph", "%x: f32[2,3]", "%x: f32[2,3", 1, "never closed"),
