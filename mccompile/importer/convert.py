@@ -15,7 +15,7 @@ from mccompile.importer.branch import Begin, Captures, emit_if, refused
 from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
 from mccompile.importer.empty import without_empty_operands
-from mccompile.importer.extents import Numbers, asked, computed, written
+from mccompile.importer.extents import Numbers, asked, cast_to, computed, written
 from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
 from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readable, result_types, rounded_before_steps
 from mccompile.importer.outputs import bind_outputs, ports
@@ -37,7 +37,6 @@ from mccompile.onnxio import (
     OnnxNode,
     OnnxValue,
     attributes,
-    dtype_name,
     dtype_of_array,
     expand_function,
     is_function,
@@ -333,7 +332,7 @@ def _numbers_type(node: OnnxNode, inputs: list[Value | None]) -> DType | None:
     if node.op_type in ("Shape", "Size", "Constant"):
         return I64
     if node.op_type == "Cast":
-        return DTYPES.get(dtype_name(node.attrs["to"]))  # type: ignore[arg-type]
+        return DTYPES.get(cast_to(node) or "")
     if node.op_type in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"):
         return BOOL
     given = inputs[1] if node.op_type == "Where" else inputs[0]

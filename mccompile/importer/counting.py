@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile.importer.extents import cast_to
 from mccompile.importer.sequences import Known
 from mccompile.ir.dims import Dim, span
 from mccompile.ir.graph import Value
-from mccompile.onnxio import OnnxGraph, OnnxNode, dtype_name
+from mccompile.onnxio import OnnxGraph, OnnxNode
 
 Number = Callable[[Value], "np.ndarray | None"]
 """The elements of a value from outside of the loop, where they are known or extents."""
@@ -161,7 +162,7 @@ class Counting:
 def _same(node: OnnxNode) -> bool:
     if node.domain or node.op_type != "Cast":
         return not node.domain and node.op_type in _SAME
-    return dtype_name(node.attrs["to"]) in _EXACT  # type: ignore[arg-type]
+    return cast_to(node) in _EXACT
 
 
 def _whole(array: np.ndarray) -> int | None:

@@ -19,13 +19,19 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir.dims import Dim, UndecidedError, maximum, minimum, span, symbols, varies
-from mccompile.onnxio import OnnxNode
+from mccompile.onnxio import OnnxNode, dtype_name
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 """An array of objects: whole numbers, and extents."""
 
 MAX_NUMBERS = 4096
 """Shapes have few numbers: longer tensors are data."""
+
+
+def cast_to(node: OnnxNode) -> str | None:
+    """The element type that Cast asks for; None where it says none, which its front end refuses."""
+    to = node.attrs.get("to")
+    return dtype_name(to) if isinstance(to, int) else None
 
 
 def asked(node: OnnxNode, shape: Sequence[int]) -> Numbers | None:

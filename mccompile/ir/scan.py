@@ -13,7 +13,7 @@ from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.op import TypeRuleError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./]+\Z")
-_NO_NUMBER = re.compile(r"(?:invalid literal for (int)\(\) with base 10|could not convert string to float): (.*)", re.S)
+_NO_NUMBER = re.compile(r"(?:invalid literal for (int).*? base 10|could not convert string to float): (.*)", re.S)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 

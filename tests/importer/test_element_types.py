@@ -51,10 +51,14 @@ def test_the_error_names_the_node_and_the_types(case: str, tmp_path: Path) -> No
     assert "'here" in caught.value.where
 
 
-@pytest.mark.parametrize(("to", "told"), [(BF16, ""), (TensorProto.STRING, "Cast to string is not supported")])
-def test_extents_of_the_run_become_what_their_type_says(to: int, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [(BF16, ""), (TensorProto.STRING, "Cast to string is not supported"), (None, "'to'"), (1.5, "'to'"), (99, "99")],
+)
+def test_extents_of_the_run_become_what_their_type_says(to: object, told: str, tmp_path: Path) -> None:
     """Numbers that are known, or extents, are followed through Cast; not where it gives no type of C."""
-    nodes = [N("Shape", ["x"], ["s"]), N("Cast", ["s"], ["c"], name="here", to=to), N("Cast", ["c"], ["y"], to=F32)]
+    asked = {} if to is None else {"to": to}
+    nodes = [N("Shape", ["x"], ["s"]), N("Cast", ["s"], ["c"], **asked), N("Cast", ["c"], ["y"], to=F32)]
     inputs = [helper.make_tensor_value_info("x", I32, ("n", 2))]
     kept, out = (nodes[:2], "c") if told else (nodes, "y")
     graph = helper.make_graph(kept, "g", inputs, [onnx.ValueInfoProto(name=out)])
