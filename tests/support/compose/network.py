@@ -76,6 +76,13 @@ class Step:
     outputs: tuple[str, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     domain: str = ""
+    captured: tuple[str, ...] = ()
+    """Values that its sub-graphs read."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every value that it depends on, once."""
+        return tuple(dict.fromkeys(n for n in (*self.inputs, *self.captured) if n))
 
     def proto(self, name: str) -> onnx.NodeProto:
         return helper.make_node(
@@ -91,34 +98,34 @@ class Step:
         return max(row.tolerance.get(short, 0.0) if row else 0.0, OWN_NOISE[dtype] / 4)
 
 
-def _info(name: str, array: Array) -> onnx.ValueInfoProto:
+def info(name: str, array: Array) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
 
-def _opsets(steps: Sequence[Step]) -> list[onnx.OperatorSetIdProto]:
+def opsets(steps: Sequence[Step]) -> list[onnx.OperatorSetIdProto]:
     domains = sorted({s.domain for s in steps if s.domain})
     return [helper.make_opsetid("", ORT_OPSET), *(helper.make_opsetid(d, OTHER_OPSETS.get(d, 1)) for d in domains)]
 
 
 class Engine:
-    """Runs single steps in onnxruntime without optimisations; a session for each step, made once."""
+    """Runs single steps in onnxruntime without optimisations; a session for each step and its operands' types."""
 
     def __init__(self) -> None:
-        self._sessions: dict[Step, Any] = {}
+        self._sessions: dict[Any, Any] = {}
 
     def run(self, step: Step, values: Arrays) -> list[Array]:
-        key = id(step)
+        feeds = {n: values[n] for n in step.reads}
+        key = (id(step), tuple((a.dtype.name, a.shape) for a in feeds.values()))
         if key not in self._sessions:
             self._sessions[key] = (step, plain_session(self._model(step, values).SerializeToString()))
-        feeds = {n: values[n] for n in step.inputs if n}
         return [np.asarray(a) for a in self._sessions[key][1].run(None, feeds)]
 
     @staticmethod
     def _model(step: Step, values: Arrays) -> onnx.ModelProto:
-        inputs = [_info(n, values[n]) for n in dict.fromkeys(step.inputs) if n]
+        inputs = [info(n, values[n]) for n in step.reads]
         outputs = [onnx.ValueInfoProto(name=o) for o in step.outputs if o]
         graph = helper.make_graph([step.proto("node")], "step", inputs, outputs)
-        return helper.make_model(graph, opset_imports=_opsets([step]), ir_version=10)
+        return helper.make_model(graph, opset_imports=opsets([step]), ir_version=10)
 
 
 @dataclass
@@ -141,17 +148,17 @@ class Composition:
         graph = helper.make_graph(
             [s.proto(f"{s.op_type}_{i}") for i, s in enumerate(self.steps)],
             "composition",
-            [_info(n, a) for n, a in self.inputs.items()],
-            [_info(n, self.values[n]) for n in self.outputs],
+            [info(n, a) for n, a in self.inputs.items()],
+            [info(n, self.values[n]) for n in self.outputs],
             [numpy_helper.from_array(a, n) for n, a in self.constants.items()],
         )
-        return helper.make_model(graph, opset_imports=_opsets(self.steps), ir_version=10)
+        return helper.make_model(graph, opset_imports=opsets(self.steps), ir_version=10)
 
     def reference(self, inputs: Arrays, noise: Noise | None = None) -> dict[str, Array]:
         """Every value on ``inputs``; with ``noise``, floats are off as far as they may be after each step."""
         values = {**self.constants, **inputs}
         for step in self.steps:
-            made = self.engine.run(step, values if noise is None else _nearly(step, values, noise))
+            made = self.engine.run(step, values if noise is None else {**values, **_nearly(step, values, noise)})
             names = [o for o in step.outputs if o]
             for name, array in zip(names, made, strict=True):
                 values[name] = array if noise is None else _shaken(array, step, noise)
@@ -165,7 +172,7 @@ class Composition:
                 if a.dtype.kind == "f" and np.isnan(a).any():
                     raise Refused("NaN")
                 if step.op_type in ("Cast", "CastLike"):
-                    _require_fit(values[step.inputs[0]], a.dtype)
+                    require_fit(values[step.inputs[0]], a.dtype)
 
     @property
     def has_denormals(self) -> bool:
@@ -179,7 +186,7 @@ class Composition:
         for step in reversed(self.steps):
             if needed.intersection(step.outputs):
                 kept.append(step)
-                needed.update(step.inputs)
+                needed.update(step.reads)
         self.steps = kept[::-1]
         self.inputs = {n: a for n, a in self.inputs.items() if n in needed}
         self.constants = {n: a for n, a in self.constants.items() if n in needed}
@@ -228,7 +235,7 @@ def _summary(a: Array) -> str:
     flat = a.reshape(-1)
     if flat.size > 1 and (flat == flat[0]).all():
         return f"{_type(a)} all {flat[0]!r}"
-    return f"{_type(a)} {[v.item() for v in flat[:12]]}{' ...' if flat.size > 12 else ''}"
+    return f"{_type(a)} {flat[:12].tolist()}{' ...' if flat.size > 12 else ''}"
 
 
 class Composer:
@@ -278,9 +285,9 @@ class Composer:
         except Exception as e:
             raise Refused(str(e)) from e
         for name, array in zip(names, arrays, strict=True):
-            _require_comparable(array)
+            require_comparable(array)
             if op in ("Cast", "CastLike"):
-                _require_fit(self.array(inputs[0]), array.dtype)
+                require_fit(self.array(inputs[0]), array.dtype)
             self.net.values[name] = array
         self.net.steps.append(step)
         return list(names)
@@ -297,7 +304,7 @@ class Composer:
         return Stage(self)
 
 
-def _require_comparable(array: Array) -> None:
+def require_comparable(array: Array) -> None:
     if array.size > MAX_COUNT or array.size == 0:
         raise Refused(f"{array.size} elements")
     if array.dtype.kind != "f":
@@ -309,7 +316,7 @@ def _require_comparable(array: Array) -> None:
         raise Refused("too large")
 
 
-def _require_fit(array: Array, dtype: np.dtype[Any]) -> None:
+def require_fit(array: Array, dtype: np.dtype[Any]) -> None:
     """What a cast makes of infinities, and of numbers that a type of whole ones does not have, is not defined."""
     if array.dtype.kind == "f" and dtype.kind in "iu":
         info = np.iinfo(dtype)

@@ -71,7 +71,7 @@ def _cut(net: Composition, at: int) -> Composition | None:
         return None
     arrays = {o: net.values[o] for o in made}
     steps = [s for s in net.steps if s is not step]
-    if all(n in net.constants for n in step.inputs if n):
+    if all(n in net.constants for n in step.reads):
         return _with(net, steps=steps, constants={**net.constants, **arrays})
     return _with(net, steps=steps, inputs={**net.inputs, **arrays})
 

@@ -1,0 +1,125 @@
+"""The attack of `make fuzz`: what it draws, that it finds planted errors and makes them small, and a seed of each."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.fuzz import arguments, blobs, files, kept, networks, texts, written
+from tests.support.fuzz.__main__ import attacks
+from tests.support.fuzz.attempt import FAULTS, attempt, expectations
+from tests.support.fuzz.family import MAIN, FamilyComposer
+from tests.support.fuzz.isolated import isolated
+from tests.support.fuzz.ledger import Ledger
+from tests.support.fuzz.profiles import PROFILES, family
+from tests.support.fuzz.setting import Setting
+from tests.support.fuzz.shrink import shrunk
+
+KEPT = Path(__file__).parent / "kept"
+PLAIN = Setting("generic", "O1", "gcc", ("-O1",), f"1..{MAIN}")
+
+
+def _chain() -> networks.Family:
+    """Five nodes, of which Softmax is the third."""
+    c = FamilyComposer(0, (1, 4))
+    v = c.input(np.linspace(-1, 1, 2 * MAIN, dtype=np.float32).reshape(2, MAIN))
+    for op in ("Neg", "Tanh", "Softmax", "Abs", "Sigmoid"):
+        v = c.one(op, v)
+    c.net.outputs = [v]
+    return c.net
+
+
+def test_a_seed_is_a_network_a_setting_and_its_data() -> None:
+    for profile in ("ints", "quant"):
+        (a, one), (b, other) = (networks.network_of(3, profile) for _ in range(2))
+        assert a.model().SerializeToString() == b.model().SerializeToString()
+        assert one == other
+        assert all(np.array_equal(a.inputs[n], b.inputs[n], equal_nan=True) for n in a.inputs)
+
+
+def test_an_extent_of_the_run_is_a_family_of_networks() -> None:
+    net = _chain()
+    assert net.axes == {"x1": (1,)}
+    assert [run["x1"].shape for run in net.runs().values()] == [(2, 7), (2, 1), (2, 4)]
+    assert net.as_inputs(["v4"]) == {"v4": (1,)}
+    assert net.model().graph.input[0].type.tensor_type.shape.dim[1].dim_param == "n"
+
+
+def test_a_planted_error_is_found_and_made_small() -> None:
+    """Where C has Softmax, another number is expected: what fails is that node alone, in the plainest setting."""
+    net, odd = _chain(), replace(PLAIN, target="native", level="O2", options={"stepwise": True, "exact": True})
+    expected = expectations(net, PLAIN, 0)
+    assert attempt(net, PLAIN, expected).kind == "ok"
+    spoiled = [[replace(e, values={n: a * 1.1 for n, a in e.values.items()}) for e in row] for row in expected]
+    assert attempt(net, PLAIN, spoiled).kind == "wrong"
+    small, plain = shrunk(net, odd, lambda n, s: any(step.op_type == "Softmax" for step in n.steps))
+    assert [step.op_type for step in small.steps] == ["Softmax"]
+    assert small.axes[next(iter(small.inputs))] == (1,)
+    assert (plain.target, plain.level, plain.options) == ("generic", "O0", {})
+
+
+def test_what_ends_a_process_is_told() -> None:
+    def aborts(say: object) -> None:
+        say("begun")  # type: ignore[operator]
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert isolated(aborts, 9).by == "SIGKILL"
+    assert isolated(aborts, 9).last == "begun"
+    assert isolated(lambda _: 7, 9).answer == 7
+    assert "ZeroDivisionError" in isolated(lambda _: 1 // 0, 9).by
+    hung = isolated(lambda _: [None for _ in iter(int, 1)], 1)
+    assert (hung.answer, hung.by) == (None, "SIGALRM")
+
+
+def test_every_form_is_drawn() -> None:
+    for name in ("text", "floats"):
+        ops = {step.op_type for seed in range(6) for step in family(seed, name, ()).steps}
+        assert len(ops) > 8, (name, ops)
+    assert all(form for profile in PROFILES.values() for form in profile.choices)
+
+
+def test_what_is_kept_is_tried_again(tmp_path: Path) -> None:
+    kept.write(tmp_path, _chain(), PLAIN, "planted", "nothing is wrong")
+    assert kept.again(tmp_path).kind == "ok"
+    assert all(kept.again(folder).kind == "ok" for folder in KEPT.glob("*/"))
+
+
+def test_a_ledger_goes_on_where_it_ended_and_is_written_down(tmp_path: Path) -> None:
+    ledger = Ledger.read(tmp_path / "ledger_5.json")
+    assert ledger.seed("ints", 5) == 5
+    for kind in ("ok", "wrong", "none"):
+        ledger.note("ints", kind, 60)
+    ledger.write()
+    again = Ledger.read(ledger.path)
+    assert again.seed("ints", 5) == 8
+    assert written.table([again])[-1] == "| `ints` | 3 | 1 |  | 1 | 1 | 3 |"
+    attacks_told = re.findall(r"`(\w+)`", written.DOCUMENT.read_text())
+    assert set(attacks()) <= set(attacks_told)
+
+
+def test_damage_of_each_kind_changes_a_file() -> None:
+    data = _chain().model().SerializeToString()
+    for change in (files.message_changed, files.bytes_changed):
+        assert sum(change(data, random.Random(seed)) != data for seed in range(20)) > 15
+    assert {files.mutant(seed)[1].split(": ")[-1] for seed in range(12)} >= {"message", "bytes"}
+
+
+@pytest.mark.parametrize("attack", [files, texts, blobs, arguments], ids=lambda m: m.__name__.rsplit(".", 1)[-1])
+def test_damaged_input_ends_in_one_error(attack: object) -> None:
+    outcomes = [attack.tried(seed) for seed in range(2)]  # type: ignore[attr-defined]
+    assert not [text for kind, text in outcomes if kind in FAULTS], outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", PROFILES)
+def test_drawn_networks_agree_with_onnxruntime(profile: str) -> None:
+    outcomes = [networks.tried(seed, profile) for seed in range(4)]
+    assert not [text for kind, text in outcomes if kind in FAULTS], outcomes
+    assert sum(kind == "ok" for kind, _ in outcomes) >= 2

@@ -1,0 +1,108 @@
+"""Attacks the compiler for some minutes: ``python -m tests.support.fuzz --minutes 10 --seed 0`` (``make fuzz``).
+
+Each attack takes its turn, one seed at a time, and goes on from the seed where the last run ended. A failure is made
+smaller and written to ``build/fuzz/found/``: the model, its inputs, a script that shows it. The exit code is 3 if
+there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from tests.support.fuzz import arguments, blobs, files, kept, networks, texts, written
+from tests.support.fuzz.attempt import FAULTS
+from tests.support.fuzz.ledger import Ledger
+from tests.support.fuzz.profiles import PROFILES
+
+FOLDER = Path(__file__).resolve().parents[3] / "build" / "fuzz"
+
+Attack = Callable[[int], tuple[str, str]]
+
+
+def attacks() -> Mapping[str, Attack]:
+    """By name: what says how a seed ends."""
+    found: dict[str, Attack] = {name: partial(networks.tried, profile=name) for name in PROFILES}
+    found["boards"] = partial(networks.tried, profile="all", emulated=True)
+    return found | {"files": files.tried, "texts": texts.tried, "blobs": blobs.tried, "arguments": arguments.tried}
+
+
+def main() -> int:
+    args = _arguments()
+    names = args.only.split(",") if args.only else list(attacks())
+    if args.again:
+        return _again(args.folder / "found")
+    if args.record:
+        ledgers = [Ledger.read(path) for path in sorted(args.folder.glob("ledger_*.json"))]
+        written.DOCUMENT.write_text(written.record(ledgers), encoding="utf-8")
+        return 0
+    if args.show:
+        net, setting = networks.network_of(args.seed, names[0])
+        print(f"{net.text()}\n{setting.label}")
+        return 0
+    ledger = Ledger.read(args.folder / f"ledger_{args.seed}.json")
+    end, faults, start = time.monotonic() + 60 * args.minutes, 0, time.monotonic()
+    for turn in itertools.count():
+        if time.monotonic() > end or 0 < args.count <= turn // len(names):
+            break
+        name = names[turn % len(names)]
+        faults += _one(name, ledger, args)
+        if turn % 50 == 49:
+            print(f"{time.monotonic() - start:.0f} s: {_totals(ledger)}", flush=True)
+    print(_totals(ledger))
+    return 3 if faults else 0
+
+
+def _again(found: Path) -> int:
+    """Try kept failures again: 3 if one still fails."""
+    left = 0
+    for folder in sorted(p.parent for p in found.glob("*/setting.json")):
+        verdict = kept.again(folder)
+        left += verdict.kind in FAULTS
+        print(f"{folder.name}: {verdict.kind} {verdict.text[:300]}", flush=True)
+    return 3 if left else 0
+
+
+def _totals(ledger: Ledger) -> str:
+    return "; ".join(f"{name} {dict(c)}" for name, c in ledger.counts.items())
+
+
+def _one(name: str, ledger: Ledger, args: argparse.Namespace) -> int:
+    """Try the next seed of an attack: 1 if it fails."""
+    seed, before = ledger.seed(name, args.seed), time.monotonic()
+    kind, text = attacks()[name](seed)
+    ledger.note(name, kind, time.monotonic() - before)
+    ledger.write()
+    if kind == "refused" and args.refused:
+        print(f"{name} {seed} refused: {text[:400]}", flush=True)
+    if kind not in FAULTS:
+        return 0
+    print(f"== {name} {seed} {kind}\n{text[:1500]}", flush=True)
+    if not args.no_reduce and name in (*PROFILES, "boards"):
+        where = args.folder / "found" / f"{name}_{seed}"
+        profile, emulated = ("all", True) if name == "boards" else (name, False)
+        print(f"-- smaller, in {where}:\n{networks.keep(seed, profile, kind, where, emulated)[:3000]}\n", flush=True)
+    return 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=0, help="the first of each attack; later runs go on behind it")
+    parser.add_argument("--count", type=int, default=0, help="at most so many of each attack")
+    parser.add_argument("--only", default="", help=f"attacks, with commas between: {', '.join(attacks())}")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for the ledger and the findings")
+    parser.add_argument("--again", action="store_true", help="try the findings in the folder again, and nothing else")
+    parser.add_argument("--record", action="store_true", help="write what ran into docs/testing.md, and run nothing")
+    parser.add_argument("--show", action="store_true", help="print the network of --seed, run nothing")
+    parser.add_argument("--refused", action="store_true", help="print what is refused, too")
+    parser.add_argument("--no-reduce", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,207 @@
+"""One network in one setting: what onnxruntime expects, compiled, built, run, and compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+import mccompile
+import mccompile.run.network as running
+from mccompile.ir.errors import CompileError, InternalError, UsageError
+from mccompile.ops.text import decoded
+from mccompile.run.build import build_program
+from mccompile.run.emulate import CrossTools, EmulatedNet, emulated_main
+from mccompile.run.memory import guarded_bytes
+from mccompile.run.network import Network
+from mccompile.run.values import stored
+from mccompile.targets.target import resolve, runs_here, strict_warnings
+from tests.support.children import in_children
+from tests.support.compose.judge import SHAKES, Expected, spread
+from tests.support.compose.network import Array, Arrays, Noise
+from tests.support.fuzz.family import MAIN, Family
+from tests.support.fuzz.setting import Setting
+
+SECONDS = 60
+"""What all runs of one network may take."""
+
+TURNS = 3
+"""Runs in a row of a network that keeps state."""
+
+BOUND = 24
+"""What is given where a bound is asked for: loops have at most 20 turns."""
+
+FAULTS = ("internal", "build", "wrong", "crash", "slow", "memory", "message")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``kind`` is ok, refused (an error of ours, with a text), or one of `FAULTS`."""
+
+    kind: str
+    text: str = ""
+
+
+# -- what is expected ---------------------------------------------------------------------------------------------
+def expectations(net: Family, setting: Setting, seed: int) -> list[list[Expected]]:
+    """For each extent, the runs in a row."""
+    runs = net.runs() if setting.dims else {MAIN: net.inputs}
+    return [_expected(net, inputs, setting.state, seed) for inputs in runs.values()]
+
+
+def _expected(net: Family, inputs: Arrays, state: Mapping[str, str], seed: int) -> list[Expected]:
+    plain = _in_a_row(net, inputs, state, None)
+    shaken = [_in_a_row(net, inputs, state, Noise((seed, i // 2), 1 - 2 * (i % 2))) for i in range(SHAKES)]
+    wanted = [n for n in net.outputs if n not in state]
+    given = {n: a for n, a in inputs.items() if n not in state.values()}
+    found = []
+    for turn, values in enumerate(plain):
+        net.require_defined(values)
+        want = {n: values[n] for n in wanted}
+        found.append(Expected(given, want, *spread(want, [run[turn] for run in shaken])))
+    return found
+
+
+def _in_a_row(net: Family, inputs: Arrays, state: Mapping[str, str], noise: Noise | None) -> list[Arrays]:
+    """The values of each run; what is kept is zero first."""
+    kept = {name: np.zeros_like(inputs[name]) for name in state.values()}
+    made: list[Arrays] = []
+    for _ in range(TURNS if state else 1):
+        made.append(net.reference({**inputs, **kept}, noise))
+        kept = {name: made[-1][out] for out, name in state.items()}
+    return made
+
+
+# -- what is done ---------------------------------------------------------------------------------------------------
+def attempt(net: Family, setting: Setting, expected: Sequence[Sequence[Expected]]) -> Verdict:
+    """Compiled into a folder, its C built with all warnings, every run twice on different garbage."""
+    if not resolve(setting.target).denormals and net.has_denormals:
+        return Verdict("ok", "denormals")
+    return attempted(net.model().SerializeToString(), setting, expected)
+
+
+def attempted(model: bytes, setting: Setting, expected: Sequence[Sequence[Expected]]) -> Verdict:
+    """As `attempt`, of a model as a file has it."""
+    with tempfile.TemporaryDirectory(prefix="mccompile-fuzz-") as name:
+        folder = Path(name)
+        path = folder / "drawn.onnx"
+        path.write_bytes(model)
+        with mock.patch.dict(os.environ, {"CC": setting.compiler, "MCC_CACHE": str(folder / "cache")}):
+            try:
+                _compile(path, folder / "out", setting)
+            except InternalError as e:
+                return Verdict("internal", f"{e}\n{traceback.format_exc(limit=-4)}")
+            except CompileError as e:
+                return Verdict("refused", str(e))
+            except Exception:
+                return Verdict("internal", traceback.format_exc(limit=-6))
+            ((text, ended),) = in_children([partial(_fault, folder / "out", setting, expected)], SECONDS)
+    if ended:
+        return Verdict("crash", text)
+    if text.startswith("CompileError: the C compiler"):
+        return Verdict("build", _complaint(text))
+    return Verdict("wrong" if text else "ok", text)
+
+
+def _compile(path: Path, out: Path, setting: Setting) -> None:
+    """A bound that is asked for is given."""
+    bounds: dict[str, int] = {}
+    while True:
+        try:
+            mccompile.compile(path, out, bounds=dict(bounds), **setting.arguments)
+            return
+        except CompileError as e:
+            asked = re.search(r"--bound (\S+?)=", str(e))
+            if asked is None or asked[1] in bounds:
+                raise
+            bounds[asked[1]] = BOUND
+
+
+def _complaint(text: str) -> str:
+    lines = text.splitlines()
+    first = next((i for i, line in enumerate(lines) if "error:" in line), 0)
+    return "\n".join(lines[first : first + 4])
+
+
+def _fault(out: Path, setting: Setting, expected: Sequence[Sequence[Expected]]) -> str:
+    network = _network(out, setting)
+    for row in (*expected, expected[0]):  # the first extent once more: setters leave nothing stale
+        for byte in (0x5A, 0xFF):
+            network.fill_arenas(byte)
+            network.reset()
+            for turn, run in enumerate(row):
+                fault = run.fault(_answers(network, run))
+                if fault:
+                    shapes = {n: a.shape for n, a in run.inputs.items()}
+                    return f"turn {turn}, arena of {byte:#x}, {shapes}: {fault}"[:900]
+    return "" if network.intact() else "something was written outside of the network's memory"
+
+
+def _network(out: Path, setting: Setting) -> Network:
+    if setting.sanitized:
+        with mock.patch.multiple(
+            running, runs_here=lambda _: False, cross_tools=_native_tools, build_emulated=_sanitized_program
+        ):
+            return Network(out, setting.flags, emulate=True)
+    if runs_here(setting.target):
+        return Network(out, (*setting.flags, *strict_warnings(setting.compiler)), allocate=guarded_bytes)
+    return Network(out, strict_warnings("gcc"), emulate=True)
+
+
+def _native_tools(_: object) -> CrossTools:
+    return CrossTools(("gcc",), ())
+
+
+def _sanitized_program(
+    tools: CrossTools, net: EmulatedNet, align: int, sources: Sequence[Path], flags: Sequence[str], include: Path
+) -> Path:
+    """The program of an emulated network, on the heap of which AddressSanitizer finds each access outside."""
+    main = include / "emulated_main.c"
+    main.write_text(emulated_main([net], align))
+    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
+    return build_program(tools.compiler, [*sources, main], flags, include)
+
+
+def _answers(network: Network, run: Expected) -> dict[str, Array]:
+    """The outputs of a run; bytes of quantised inputs and outputs as the floats that they stand for."""
+    inputs = {}
+    for name, array in run.inputs.items():
+        inputs[name] = _quantised(network, name, array) if _is_bytes(network, name, array) else stored(array)
+    try:
+        made = network.run(inputs)
+    except UsageError as e:
+        raise AssertionError(str(e)) from e
+    return {n: _meant(network, n, a, run.values[n]) for n, a in made.items()}
+
+
+def _meant(network: Network, name: str, array: Array, wanted: Array) -> Array:
+    if name in network.labels:
+        return np.asarray(np.array(network.labels[name], object)[array], object)
+    if wanted.dtype.kind == "O":
+        return decoded(array)
+    return _floats(network, name, array) if array.dtype != wanted.dtype and name in network.quantised else array
+
+
+def _is_bytes(network: Network, name: str, array: Array) -> bool:
+    """True of an input that `--io quantized` has made bytes."""
+    return array.dtype.kind == "f" and network.inputs[name].dtype.kind in "iu"
+
+
+def _quantised(network: Network, name: str, array: Array) -> Array:
+    how, dtype = network.quantised[name], network.inputs[name].dtype
+    info = np.iinfo(dtype)
+    steps = np.rint(np.asarray(array, np.float32) / np.float32(how.scale)) + how.zero_point
+    return np.asarray(np.clip(steps, info.min, info.max)).astype(dtype)
+
+
+def _floats(network: Network, name: str, array: Array) -> Array:
+    how = network.quantised[name]
+    return np.asarray((array.astype(np.int64) - how.zero_point).astype(np.float32) * np.float32(how.scale))

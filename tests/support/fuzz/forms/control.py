@@ -1,0 +1,190 @@
+"""If, Loop and Scan, whose sub-graphs read values of the graph around them; loops with states, rows and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from tests.support.compose import operands as on
+from tests.support.compose.network import Array, Refused
+from tests.support.fuzz.family import MAIN, FamilyComposer
+
+TURNS = (0, 1, 3, 20)
+
+
+def _port(name: str, like: Array, rank: int | None = None) -> onnx.ValueInfoProto:
+    """A float of a rank, its extents unknown."""
+    kind = helper.np_dtype_to_tensor_dtype(like.dtype)
+    return helper.make_tensor_value_info(name, kind, [None] * (like.ndim if rank is None else rank))
+
+
+def _flag(name: str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.BOOL, [])
+
+
+def _count(name: str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.INT64, [])
+
+
+def branch(c: FamilyComposer) -> list[str]:
+    """If on an input or on a sum; one of its sides may only pass a value on, or have an If of its own."""
+    v = c.some()
+    condition = c.input(np.array(c.d.bool()))
+    if c.d.bool():
+        condition = c.one("Greater", c.one("ReduceSum", v, keepdims=0), c.scalar(0, c.array(v).dtype))
+    sides = [_side(c, v, condition, f"s{c.count}_{i}", 1) for i in range(2)]
+    return c.apply("If", [condition], captured=(v, condition), then_branch=sides[0], else_branch=sides[1])
+
+
+def _side(c: FamilyComposer, v: str, condition: str, name: str, deeper: int) -> onnx.GraphProto:
+    if deeper and c.chance(15):
+        inner = [_side(c, v, condition, f"{name}{i}", 0) for i in range(2)]
+        nodes = [helper.make_node("If", [condition], [name], then_branch=inner[0], else_branch=inner[1])]
+    elif c.chance(30):
+        nodes = [helper.make_node("Identity", [v], [name])]
+    else:
+        op = c.d.choice(["Relu", "Neg", "Abs", "Identity", "Tanh", "Exp"])
+        nodes = [helper.make_node(op, [v], [f"{name}a"])]
+        nodes.append(helper.make_node(c.d.choice(["Add", "Sub", "Max"]), [f"{name}a", v], [name]))
+    return helper.make_graph(nodes, name, [], [onnx.ValueInfoProto(name=name)])
+
+
+def loop(c: FamilyComposer) -> list[str]:
+    """A state that is halved with a value of the outer graph each turn; perhaps rows, another state, an early end."""
+    v, k = c.some(), c.count
+    a = c.array(v)
+    half, turns = c.scalar(0.5, a.dtype), np.array(c.d.choice(TURNS), np.int64)
+    most = c.constant(turns) if c.d.bool() else c.input(turns)
+    states = [c.one("Mul", v, half) if c.d.bool() else v]
+    op = c.d.choice(["Add", "Sub", "Max"])
+    nodes = [
+        helper.make_node(op, [f"s{k}", v], [f"a{k}"]),
+        helper.make_node("Mul", [f"a{k}", half], [f"so{k}"]),
+    ]
+    begin, ends, rows = [_port(f"s{k}", a)], [_port(f"so{k}", a)], []
+    captured = [v, half]
+    if c.chance(30):  # a second state, that of the turn before
+        states.append(v)
+        nodes.append(helper.make_node("Identity", [f"s{k}"], [f"to{k}"]))
+        begin.append(_port(f"t{k}", a))
+        ends.append(_port(f"to{k}", a))
+        nodes.append(helper.make_node("Add", [f"so{k}", f"t{k}"], [f"both{k}"]))
+        rows.append(_port(f"both{k}", a))
+    if c.d.bool():
+        nodes.append(helper.make_node("ReduceSum", [f"so{k}"], [f"row{k}"], keepdims=0))
+        rows.append(_port(f"row{k}", a, 0))
+    if c.chance(25):
+        last = c.index(c.d.choice([0, 2, 9]))
+        nodes.append(helper.make_node("Less", [f"i{k}", last], [f"co{k}"]))
+        captured.append(last)
+    else:
+        nodes.append(helper.make_node("Identity", [f"ci{k}"], [f"co{k}"]))
+    going = "" if c.d.bool() else c.constant(np.array(True))
+    body = helper.make_graph(
+        nodes, "body", [_count(f"i{k}"), _flag(f"ci{k}"), *begin], [_flag(f"co{k}"), *ends, *rows]
+    )
+    outputs = len(states) + len(rows)
+    return c.apply("Loop", [most, going, *states], outputs=outputs, captured=captured, body=body)
+
+
+def listed(c: FamilyComposer) -> list[str]:
+    """A Loop that gathers its results in a sequence, of which one tensor is made."""
+    v, k = c.some(), c.count
+    a = c.array(v)
+    kind = helper.np_dtype_to_tensor_dtype(a.dtype)
+    sequence = helper.make_tensor_sequence_value_info
+    nodes = [
+        helper.make_node("Cast", [f"i{k}"], [f"f{k}"], to=kind),
+        helper.make_node("Mul", [v, f"f{k}"], [f"m{k}"]),
+        helper.make_node("SequenceInsert", [f"l{k}", f"m{k}"], [f"lo{k}"]),
+        helper.make_node("Identity", [f"ci{k}"], [f"co{k}"]),
+    ]
+    body = helper.make_graph(
+        nodes, "body", [_count(f"i{k}"), _flag(f"ci{k}"), sequence(f"l{k}", kind, None)],
+        [_flag(f"co{k}"), sequence(f"lo{k}", kind, None)],
+    )  # fmt: skip
+    outer = [
+        helper.make_node("SequenceEmpty", [], [f"e{k}"], dtype=kind),
+        helper.make_node("Loop", [f"n{k}", "", f"e{k}"], [f"all{k}"], body=body),
+        helper.make_node("ConcatFromSequence", [f"all{k}"], [f"r{k}"], axis=0, new_axis=c.d.int(0, 1)),
+    ]
+    # What has no tensor between its nodes is one step: an If that always takes it.
+    turns = c.constant(np.array(c.d.choice([1, 2, 3]), np.int64))
+    outer.insert(0, helper.make_node("Identity", [turns], [f"n{k}"]))
+    graph = helper.make_graph(outer, "listed", [], [onnx.ValueInfoProto(name=f"r{k}")])
+    other = helper.make_graph(
+        [*outer[:-1], helper.make_node("ConcatFromSequence", [f"all{k}"], [f"q{k}"], **_attributes(outer[-1]))],
+        "other", [], [onnx.ValueInfoProto(name=f"q{k}")],
+    )  # fmt: skip
+    condition = c.constant(np.array(True))
+    return c.apply("If", [condition], captured=(v, turns), then_branch=graph, else_branch=other)
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, object]:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+def scan(c: FamilyComposer) -> list[str]:
+    """Rows of one or two values added to a state, in either direction."""
+    v, k = c.some(rank=2), c.count
+    a = c.array(v)
+    if MAIN in a.shape[1:]:
+        first = c.one("ReduceMax", v, c.ints(0), keepdims=0)
+    else:
+        first = c.constant(np.zeros(a.shape[1:], a.dtype))
+    two = c.chance(30)
+    given = [v, on.mapped(c, v)] if two else [v]
+    if c.array(given[-1]).shape != a.shape or c.array(given[-1]).dtype != a.dtype:
+        raise Refused("the rows differ")
+    nodes = [
+        helper.make_node("Add", [f"s{k}", f"x{k}_0"], [f"a{k}"]),
+        helper.make_node("Tanh", [f"a{k}"], [f"so{k}"]),
+        helper.make_node(c.d.choice(["Identity", "Neg", "Relu"]), [f"so{k}"], [f"p{k}"]),
+        helper.make_node("Mul" if two else "Add", [f"p{k}", f"x{k}_{len(given) - 1}"], [f"r{k}"]),
+    ]
+    row = a.ndim - 1
+    begin = [_port(f"s{k}", a, row), *(_port(f"x{k}_{i}", a, row) for i in range(len(given)))]
+    body = helper.make_graph(nodes, "body", begin, [_port(f"so{k}", a, row), _port(f"r{k}", a, row)])
+    return c.apply(
+        "Scan", [first, *given], outputs=2, body=body, num_scan_inputs=len(given),
+        scan_input_directions=[c.d.int(0, 1)] * len(given), scan_output_directions=[c.d.int(0, 1)],
+    )  # fmt: skip
+
+
+def renamed(c: FamilyComposer, graph: onnx.GraphProto, names: dict[str, str]) -> list[str]:
+    """The nodes of a whole graph added; ``names`` says what its inputs are here. Its outputs' names here."""
+    from onnx import numpy_helper
+
+    names = dict(names)
+    for tensor in graph.initializer:
+        names[tensor.name] = c.constant(numpy_helper.to_array(tensor))
+    for node in graph.node:
+        attrs = _attributes(node)
+        captured: list[str] = []
+        for key, value in attrs.items():
+            if isinstance(value, onnx.GraphProto):
+                attrs[key], captured = _rewired(value, names)
+        inputs = [names[n] if n else "" for n in node.input]
+        made = c.apply(node.op_type, inputs, len(node.output), node.domain, captured, **attrs)
+        names.update(zip(node.output, made, strict=True))
+    return [names[o.name] for o in graph.output]
+
+
+def _rewired(graph: onnx.GraphProto, names: dict[str, str]) -> tuple[onnx.GraphProto, list[str]]:
+    """A sub-graph with the names that outer values have here, and those that it reads."""
+    made = onnx.GraphProto()
+    made.CopyFrom(graph)
+    own = {p.name for p in made.input} | {o for n in made.node for o in n.output}
+    read: Sequence[str] = []
+    for node in made.node:
+        for i, name in enumerate(node.input):
+            if name and name not in own:
+                node.input[i] = names[name]
+                read = [*read, names[name]]
+    return made, list(dict.fromkeys(read))
+
+
+CONTROL: tuple[Callable[[FamilyComposer], list[str]], ...] = (branch, loop, listed, scan)

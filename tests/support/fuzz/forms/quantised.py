@@ -1,0 +1,118 @@
+"""Quantised regions: QuantizeLinear and DequantizeLinear around what networks compute, of all widths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tests.support.compose import operands as on
+from tests.support.compose.network import dtype_number
+from tests.support.fuzz.family import MAIN, FamilyComposer
+
+TYPES = ("int8", "uint8", "uint8", "int8", "int16", "uint16")
+
+
+def _scale_and_zero(c: FamilyComposer, largest: float, dtype: np.dtype) -> list[str]:
+    info = np.iinfo(dtype)
+    steps = c.d.choice([127, 100, 255, 64]) if info.bits == 8 else 20_000
+    scale = np.float32(max(largest, 0.1) / steps)
+    if c.chance(30):
+        scale = np.float32(2.0 ** np.round(np.log2(scale)))
+    low, high = int(info.min), int(info.max)
+    zero = c.d.choice([0, low, high, (high + low + 1) // 2, c.d.int(low, high)])
+    return [c.constant(np.array(scale)), c.constant(np.array(zero, dtype))]
+
+
+def rounded(c: FamilyComposer, v: str, dtype: str = "") -> list[str]:
+    """(bytes, floats made of them)."""
+    kind = np.dtype(dtype or c.d.choice(TYPES))
+    v = v if c.array(v).dtype == np.float32 else c.one("Cast", v, to=dtype_number("float32"))
+    how = _scale_and_zero(c, float(np.abs(c.array(v)).max(initial=0)), kind)
+    q = c.one("QuantizeLinear", v, *how)
+    return [q, c.one("DequantizeLinear", q, *how)]
+
+
+def _weights(c: FamilyComposer, shape: tuple[int, ...], axis: int) -> str:
+    dtype = c.d.choice(["int8", "int8", "uint8"])
+    low, high = (-128 if c.chance(20) else -127, 127) if dtype == "int8" else (0, 255)
+    drawn = np.asarray(c.d.numpy.integers(low, high + 1, shape)).astype(dtype)
+    w = c.constant(drawn if c.chance(80) else np.full(shape, c.d.choice([low, high, 1]), dtype))
+    zero = 0 if dtype == "int8" else c.d.choice([0, 128, 255])
+    if c.d.bool():
+        return c.one("DequantizeLinear", w, c.scalar(0.01, np.float32), c.scalar(zero, dtype))
+    scales = c.constant(np.asarray(c.d.array((shape[axis],), "f32", 0.002, 0.02)))
+    return c.one("DequantizeLinear", w, scales, c.constant(np.full(shape[axis], zero, dtype)), axis=axis)
+
+
+def _convolved(c: FamilyComposer, d: str) -> str:
+    channels = c.array(d).shape[1]
+    groups, k = c.d.choice([1, 1, channels]), c.d.choice([1, 3, 2])
+    out = groups * c.d.choice([1, 2, 4, 8])
+    w = _weights(c, (out, channels // groups, k, k), 0)
+    bias = []
+    if c.d.bool():
+        bias = [c.constant(np.asarray(c.d.array((out,), "f32")))]
+    elif c.d.bool():
+        whole = np.asarray(c.d.array((out,), "i32", -3000, 3000))
+        bias = [c.one("DequantizeLinear", c.constant(whole), c.scalar(0.0003, np.float32))]
+    return c.one("Conv", d, w, *bias, group=groups, pads=(k // 2,) * 4, strides=c.d.choice([(1, 1), (2, 2)]))
+
+
+def _multiplied(c: FamilyComposer, d: str) -> str:
+    d = c.one("MatMul", d, _weights(c, (c.array(d).shape[-1], c.d.choice([1, 5, 16])), 1))
+    if c.d.bool():
+        d = c.one("Add", d, c.constant(np.asarray(c.d.array((c.array(d).shape[-1],), "f32"))))
+    return d
+
+
+def _with_another(c: FamilyComposer, d: str) -> str:
+    other = rounded(c, on.mapped(c, d))[1]
+    ops = ["Add", "Mul", "Sub", "Max"] + (["Div"] if (c.array(other) != 0).all() else [])
+    return c.one(c.d.choice(ops), d, other)
+
+
+def _pooled(c: FamilyComposer, d: str) -> str:
+    pads = c.d.choice([(0,) * 4, (1, 1, 0, 0)])
+    return c.one(c.d.choice(["MaxPool", "AveragePool"]), d, kernel_shape=(2, 2), strides=(2, 2), pads=pads)
+
+
+def _step(c: FamilyComposer, d: str) -> str:
+    a, way = c.array(d), c.d.int(0, 12)
+    image = a.ndim == 4
+    if way < 3 and image and a.shape[1] not in (MAIN, 0):
+        return _convolved(c, d)
+    if 3 <= way < 5 and a.ndim >= 2 and a.shape[-1] != MAIN:
+        return _multiplied(c, d)
+    if way == 5:
+        return c.one(c.d.choice(["Relu", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Abs", "Neg"]), d)
+    if way == 6:
+        return _with_another(c, d)
+    if way == 7 and image:
+        return _pooled(c, d)
+    if way == 8:
+        return c.one(c.d.choice(["ReduceMean", "ReduceSum", "ReduceMax"]), d, c.ints(c.axis(d)), keepdims=1)
+    if way == 9:
+        return c.one("Softmax", d, axis=-1)
+    if way == 10:
+        return on.viewed(c, d)
+    if way == 11:
+        return c.one("Concat", d, rounded(c, on.mapped(c, d))[1], axis=c.axis(d))
+    return c.one("Transpose", d, perm=c.d.permutation(a.ndim))
+
+
+def quantised(c: FamilyComposer) -> list[str]:
+    """One to four steps, floats rounded behind most of them."""
+    image = (c.d.int(1, 2), c.d.choice([3, 8, 16]), *c.d.shape(2, 3, 8))
+    v = c.some() if c.chance(60) else c.fresh(np.asarray(c.d.array(image, "f32")))
+    d = rounded(c, v)[1]
+    made = []
+    for _ in range(c.d.int(1, 4)):
+        d = _step(c, d)
+        if c.chance(85):
+            q, d = rounded(c, d)
+            made += [q] if c.chance(15) else []
+    return [d, *made]
+
+
+QUANTISED: tuple[Callable[[FamilyComposer], list[str]], ...] = (quantised,)

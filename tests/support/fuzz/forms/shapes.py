@@ -1,0 +1,146 @@
+"""Shapes computed of shapes, slices, joins, what runs along an axis: where extents of the run have to be followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tests.support.compose import operands as on
+from tests.support.compose.network import dtype_number
+from tests.support.fuzz.family import MAIN, FamilyComposer
+
+REDUCTIONS = (
+    "ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceProd", "ReduceSumSquare",
+    "ReduceLogSumExp",
+)  # fmt: skip
+
+
+def _joined(c: FamilyComposer, *parts: str) -> str:
+    return c.one("Concat", *parts, axis=0)
+
+
+def _merged_by_shape(c: FamilyComposer, v: str, shape: str, axis: int) -> list[str]:
+    """Two extents multiplied, as exporters fold a batch and heads together."""
+    rank = c.array(v).ndim
+    one, other = (c.one("Gather", shape, c.index(i % rank), axis=0) for i in (axis, axis + 1))
+    both = c.one("Unsqueeze", c.one("Mul", one, other), c.ints(0))
+    return c.apply("Reshape", [v, _joined(c, *([both, c.ints(-1)] if c.d.bool() else [c.ints(-1), both]))])
+
+
+def reshaped(c: FamilyComposer) -> list[str]:
+    """Reshape by a computed shape, Flatten, Squeeze, Tile."""
+    v = c.some(rank=2)
+    shape, rank, axis, way = c.one("Shape", v), c.array(v).ndim, c.axis(v), c.d.int(0, 7)
+    if way == 0:
+        return c.apply("Reshape", [v, c.ints(*[0] * axis, -1)])
+    if way == 1:
+        return c.apply("Flatten", [v], axis=c.d.int(-rank, rank))
+    if way == 2:
+        first = c.one("Slice", shape, c.ints(0), c.ints(axis), c.ints(0))
+        return c.apply("Reshape", [v, _joined(c, first, c.ints(-1))])
+    if way == 3:
+        return _merged_by_shape(c, v, shape, axis)
+    if way == 4:
+        return c.apply("Squeeze", [c.one("Unsqueeze", v, c.ints(axis)), c.ints(axis)])
+    if way == 5:
+        turned = c.one("Transpose", v, perm=c.d.permutation(rank))
+        flat = c.one("Reshape", turned, c.ints(-1))
+        return [c.one("Reshape", flat, c.one("Shape", turned)), flat]
+    if way == 6:
+        return c.apply("Reshape", [on.mapped(c, c.one("Reshape", v, c.ints(-1))), shape])
+    return c.apply("Tile", [v, c.ints(*(c.d.choice([1, 1, 2]) for _ in range(rank)))])
+
+
+def _extent(c: FamilyComposer, v: str, axis: int) -> str:
+    """An extent as a number."""
+    return c.one("Squeeze", c.one("Gather", c.one("Shape", v), c.ints(axis), axis=0), c.ints(0))
+
+
+def expanded(c: FamilyComposer) -> list[str]:
+    """Expand, ConstantOfShape, Range, a causal mask, Pad, Trilu."""
+    v = c.some(rank=2)
+    dtype, rank, axis, way = c.array(v).dtype, c.array(v).ndim, c.axis(v), c.d.int(0, 5)
+    if way == 0:
+        number = on._tensor(np.array([c.d.choice([0, 1.5])], dtype))
+        return c.apply("Add", [v, c.one("ConstantOfShape", c.one("Shape", v), value=number)])
+    if way == 1:
+        return c.apply("Expand", [c.one("ReduceSum", v, c.ints(axis), keepdims=1), c.one("Shape", v)])
+    if way == 2:
+        row = c.one("Range", c.index(0), _extent(c, v, axis), c.index(c.d.choice([1, 1, 2])))
+        return [row, c.one("Cast", row, to=dtype_number("float32"))]
+    if way == 3:
+        row = c.one("Range", c.index(0), _extent(c, v, rank - 1), c.index(1))
+        sides = (c.one("Unsqueeze", row, c.ints(0)), c.one("Unsqueeze", row, c.ints(1)))
+        mask = c.one(c.d.choice(["Less", "GreaterOrEqual"]), *sides)
+        return [mask, c.one("Where", mask, c.scalar(0, np.float32), c.scalar(-1e4, np.float32))]
+    if way == 4:
+        pads = [0] * (2 * rank)
+        pads[axis], pads[axis + rank] = c.d.int(-1, 2), c.d.int(-1, 2)
+        filled = [c.scalar(c.d.choice([0, -1.5]), dtype)] if c.d.bool() else []
+        return c.apply("Pad", [v, c.ints(*pads), *filled], mode=c.d.choice(["constant", "edge", "reflect", "wrap"]))
+    return c.apply("Trilu", [v, c.index(c.d.int(-1, 1))], upper=c.d.int(0, 1))
+
+
+def sliced(c: FamilyComposer) -> list[str]:
+    """Slices forwards and backwards with ends outside, joins, splits, Gather."""
+    v = c.some("fiub")
+    rank, axis, way = c.array(v).ndim, c.axis(v), c.d.int(0, 6)
+    if way < 4:
+        step, start = c.d.choice([1, 1, 2, -1, -1, -2, 3]), c.d.choice([0, 1, -1, 2, -2, -3, 5, 100, -100])
+        forwards, backwards = [on.END, -on.END - 1, -1, 1, 3, 100, -100], [-on.END - 1, -on.END - 1, 0, 1, -100]
+        end = c.d.choice(forwards if step > 0 else backwards)
+        return c.apply("Slice", [v, c.ints(start), c.ints(end), c.ints(axis - c.d.choice([0, rank])), c.ints(step)])
+    if way == 4:
+        return c.apply("Concat", [v, on.mapped(c, v), v], axis=axis)
+    if way == 5:
+        return c.apply("Split", [c.one("Concat", v, v, axis=axis)], outputs=2, axis=axis, num_outputs=2)
+    return c.apply("Gather", [v, c.ints(*(c.d.choice([0, -1, 0]) for _ in range(c.d.int(1, 3))))], axis=axis)
+
+
+def along(c: FamilyComposer) -> list[str]:
+    """Normalised, summed, searched or counted along an axis."""
+    v = c.some()
+    axis, way = c.axis(v), c.d.int(0, 7)
+    if way == 0:
+        return c.apply(c.d.choice(["Softmax", "LogSoftmax", "Hardmax", "LpNormalization"]), [v], axis=axis)
+    if way == 1:
+        return c.apply("CumSum", [v, c.index(axis)], reverse=c.d.int(0, 1), exclusive=c.d.int(0, 1))
+    if way == 2:
+        flags = {name: c.d.int(0, 1) for name in ("keepdims", "select_last_index")}
+        return c.apply(c.d.choice(["ArgMax", "ArgMin"]), [v], axis=axis, **flags)
+    if way == 3:
+        return c.apply("TopK", [v, c.ints(c.d.int(1, 3))], outputs=2, axis=axis, largest=c.d.int(0, 1))
+    if way == 4:
+        return c.apply("NonZero", [c.one("Cast", v, to=dtype_number("bool")) if c.d.bool() else on.mapped(c, v)])
+    axes = c.ints(*sorted({axis, c.axis(v)} if c.d.bool() else {axis}))
+    return c.apply(c.d.choice(REDUCTIONS), [v, axes], keepdims=c.d.int(0, 1))
+
+
+def resized(c: FamilyComposer) -> list[str]:
+    """Resize by factors or to an extent that another value has."""
+    v = c.fresh(np.asarray(c.d.array((c.d.int(1, 2), c.d.choice([1, 3, 8]), c.d.choice([MAIN, 4]), MAIN), "f32")))
+    mode = c.d.choice(["nearest", "linear", "linear", "cubic"])
+    attrs: dict[str, object] = {"mode": mode}
+    where = ["half_pixel", "asymmetric", "pytorch_half_pixel", "align_corners", "half_pixel_symmetric"]
+    attrs["coordinate_transformation_mode"] = c.d.choice(where)
+    if mode == "nearest":
+        attrs["nearest_mode"] = c.d.choice(["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
+    if mode != "nearest" and c.chance(30):
+        attrs["antialias"] = 1
+    if mode == "cubic" and c.d.bool():
+        attrs["cubic_coeff_a"] = -0.5
+    way = c.d.int(0, 3)
+    if way == 0:
+        factors = [1.0, 1.0, c.d.choice([1.0, 2.0, 0.5]), c.d.choice([2.0, 3.0, 0.5, 1.5])]
+        return c.apply("Resize", [v, "", c.constant(np.array(factors, np.float32))], **attrs)
+    if way == 1:
+        sizes = c.ints(c.d.choice([3, 8, 14]), c.d.choice([3, 8, 14]))
+        return c.apply("Resize", [v, "", "", sizes], axes=[2, 3], **attrs)
+    twice = c.one("Mul", c.one("Shape", v, start=2), c.ints(c.d.choice([1, 2]), c.d.choice([1, 2, 3])))
+    if way == 2:
+        return c.apply("Resize", [v, "", "", twice], axes=[2, 3], **attrs)
+    return c.apply("Resize", [v, "", "", _joined(c, c.one("Shape", v, end=2), twice)], **attrs)
+
+
+SHAPES: tuple[Callable[[FamilyComposer], list[str]], ...] = (reshaped, expanded, sliced)

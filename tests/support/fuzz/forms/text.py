@@ -1,0 +1,100 @@
+"""Text: joined, split, matched, looked up, and labels of classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tests.support.fuzz.family import FamilyComposer
+
+WORDS = (
+    "",
+    "a",
+    "b",
+    "ab",
+    "a b",
+    " a",
+    "x,y",
+    "1",
+    "-2",
+    "3.5",
+    "Stop",
+    "stop",
+    "é",
+    "日本",
+    "Ä",
+    "a,b,,c",
+    "1234567",
+)
+ML = "ai.onnx.ml"
+
+
+def _fresh(c: FamilyComposer, shape: tuple[int, ...], words: tuple[str, ...] = WORDS) -> str:
+    array = np.array([c.d.choice(words) for _ in range(int(np.prod(shape)))], object).reshape(shape)
+    return c.fresh(array) if c.chance(70) else c.constant(array)
+
+
+def _some(c: FamilyComposer) -> str:
+    found = [n for n in c.pool if c.array(n).dtype.kind == "O" and c.array(n).size]
+    return c.d.choice(found) if found and c.chance(75) else _fresh(c, c.d.shape(c.d.int(1, 2), 1, 4))
+
+
+def _joined(c: FamilyComposer) -> list[str]:
+    v = _some(c)
+    other = _fresh(c, c.d.broadcastable(c.array(v).shape)) if c.d.bool() else v
+    return c.apply("StringConcat", [v, other] if c.d.bool() else [other, v])
+
+
+def _normalised(c: FamilyComposer) -> list[str]:
+    v = _fresh(c, c.d.choice([(c.d.int(1, 4),), (1, c.d.int(1, 4))]))
+    attrs: dict[str, object] = {"case_change_action": c.d.choice(["LOWER", "UPPER", "NONE"])}
+    if c.d.bool():
+        attrs |= {"stopwords": ["stop", "a"], "is_case_sensitive": c.d.int(0, 1)}
+    return c.apply("StringNormalizer", [v], **attrs)
+
+
+def _split(c: FamilyComposer) -> list[str]:
+    attrs = {"delimiter": c.d.choice([",", " ", "b"])} if c.d.bool() else {}
+    if c.d.bool():
+        attrs["maxsplit"] = c.d.choice([1, 2])
+    return c.apply("StringSplit", [_some(c)], outputs=2, **attrs)
+
+
+def _matched(c: FamilyComposer) -> list[str]:
+    pattern = c.d.choice([r"[a-z]+", r"a.*", r"(a|b)*", r"\d+", r".*,.*", r"", r"[^ ]{1,3}", r"..?"])
+    return c.apply("RegexFullMatch", [_some(c)], pattern=pattern)
+
+
+def _looked_up(c: FamilyComposer) -> list[str]:
+    v, keys = _some(c), ["a", "b", "stop", "é"]
+    way = c.d.int(0, 2)
+    if way == 0:
+        return c.apply("LabelEncoder", [v], domain=ML, keys_strings=keys, values_int64s=[3, 1, 4, 1])
+    if way == 1:
+        return c.apply("LabelEncoder", [v], domain=ML, keys_strings=keys, values_strings=["x", "", "日", "ab"])
+    numbers = c.constant(np.asarray(c.d.array(c.d.shape(2, 1, 4), "i64", 0, 4)))
+    encoded = {"keys_int64s": [0, 1, 2], "values_strings": ["zero", "", "日"], "default_string": "other"}
+    return c.apply("LabelEncoder", [numbers], domain=ML, **encoded)
+
+
+def _classified(c: FamilyComposer) -> list[str]:
+    """The label of each row, which may be looked up or compared, and its scores."""
+    rows, width, names = c.d.int(1, 4), c.d.int(1, 5), ["b", "a", "é"]
+    v = c.fresh(np.asarray(c.d.array((rows, width), "f32")))
+    attrs = {
+        "coefficients": [float(f) for f in np.asarray(c.d.array((3 * width,), "f32"))],
+        "intercepts": [0.1, -0.2, 0.0],
+        "classlabels_strings": names,
+        "post_transform": c.d.choice(["NONE", "SOFTMAX", "LOGISTIC"]),
+    }
+    return c.apply("LinearClassifier", [v], outputs=2, domain=ML, **attrs)
+
+
+FORMS: tuple[Callable[[FamilyComposer], list[str]], ...] = (
+    _joined, _joined, _normalised, _split, _matched, _looked_up, _looked_up, _classified,
+)  # fmt: skip
+
+
+def text(c: FamilyComposer) -> list[str]:
+    return c.d.choice(FORMS)(c)

@@ -1,0 +1,86 @@
+"""What is drawn: a mixture of forms by name, and the network of a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.support.compose import operands as on
+from tests.support.compose.stages import any_stage
+from tests.support.fuzz.family import Family, FamilyComposer
+from tests.support.fuzz.forms.cells import cell
+from tests.support.fuzz.forms.control import branch, listed, loop, scan
+from tests.support.fuzz.forms.floats import given, narrow, widened
+from tests.support.fuzz.forms.integers import integers
+from tests.support.fuzz.forms.products import heads, product
+from tests.support.fuzz.forms.quantised import quantised
+from tests.support.fuzz.forms.shapes import along, expanded, reshaped, resized, sliced
+from tests.support.fuzz.forms.text import text
+
+Form = Callable[[FamilyComposer], list[str]]
+
+MOST_STEPS = 36
+TRIES = 40
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How often forms are drawn, and whether an extent may be one of the run."""
+
+    forms: Mapping[Form, int]
+    extents: bool = True
+
+    @property
+    def choices(self) -> list[Form]:
+        return [form for form, times in self.forms.items() for _ in range(times)]
+
+
+PROFILES: Mapping[str, Profile] = {
+    "extents": Profile(
+        {reshaped: 3, expanded: 3, sliced: 3, along: 3, product: 3, heads: 2, resized: 3, any_stage: 5}
+    ),
+    "control": Profile(
+        {branch: 3, loop: 3, scan: 3, listed: 1, along: 1, sliced: 1, reshaped: 1, product: 1, any_stage: 2}
+    ),
+    "cells": Profile({cell: 4, along: 1, any_stage: 1, quantised: 1, product: 1}, extents=False),
+    "quant": Profile({quantised: 6, along: 1, sliced: 1, resized: 1, any_stage: 1}),
+    "ints": Profile({integers: 8, along: 1, sliced: 1}),
+    "floats": Profile(
+        {
+            given("float16"): 2, given("float64"): 1, widened: 2, narrow: 2, along: 2, sliced: 1, reshaped: 1,
+            expanded: 1, product: 2,
+        }
+    ),
+    "text": Profile({text: 6, along: 1}, extents=False),
+    "all": Profile(
+        {
+            branch: 1, loop: 1, scan: 1, listed: 1, cell: 1, reshaped: 1, expanded: 1, sliced: 2, along: 2,
+            product: 1, heads: 1, resized: 1, quantised: 2, integers: 2, any_stage: 3,
+        }
+    ),
+}  # fmt: skip
+
+
+def family(seed: int, profile: str, extents: Sequence[int]) -> Family:
+    """The network of a seed: the same network and the same data on every machine. Refused if nothing came of it."""
+    c = FamilyComposer(seed, extents if PROFILES[profile].extents else ())
+    wanted, forms = c.d.int(2, 16), PROFILES[profile].choices
+    for _ in range(TRIES):
+        if len(c.net.steps) >= wanted:
+            break
+        with c.stage():
+            made = c.d.choice(forms)(c)
+            if c.chance(25):
+                made = [on.mapped(c, v) if c.array(v).dtype.kind in "fiub" else v for v in made]
+            if len(c.net.steps) > MOST_STEPS + wanted:
+                on.reject("too many nodes")
+            c.pool += [v for v in made if v not in c.pool]
+    made = [n for n in c.pool if n not in c.net.inputs]
+    if not made:
+        on.reject("no node")
+    chosen = [made[-1], *(c.d.choice(made) for _ in range(c.d.int(0, 3)))]
+    if c.chance(6):
+        chosen += c.apply("Identity", [c.d.choice(c.pool)])
+    c.net.outputs = list(dict.fromkeys(chosen))
+    c.net.prune()
+    return c.net

@@ -1,0 +1,113 @@
+"""Where and how a drawn network is compiled and run: the axes beside what it computes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.support.fuzz.family import MAIN, Family
+
+SANITIZERS = ("-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
+
+TARGETS = ("generic", "generic", "native", "native", "native", "x86-64-v2", "generic sanitized")
+EMULATED = ("aarch64", "armv7-neon", "cortex-m4", "riscv32imac", "cortex-m55", "riscv32imafc")
+LEVELS = ("O0", "O1", "O2", "O2", "O2", "O3", "Os", "Os")
+
+OPTIONS: Mapping[str, tuple[int, tuple[Any, ...]]] = {
+    "keep_inputs": (10, (True,)),
+    "io": (16, ("caller", "quantized", "caller,quantized")),
+    "stepwise": (6, (True,)),
+    "exact": (6, (True,)),
+    "split_kernels": (5, (True,)),
+    "plan_effort": (6, (0, 2)),
+    "stream_rows": (8, ("always", "never")),
+    "memory": (8, tuple({"fast": fast, "slow": 8 << 20} for fast in (256, 1024, 4096))),
+    "embed": (4, (True,)),
+    "ram": (8, (512, 4096, 16384)),
+    "requant": (6, ("tflite",)),
+}
+"""How often in a hundred networks an option is given, and its values."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``dims``: what --dim says of n, "" where it is fixed. ``state``: outputs kept as inputs of the next run."""
+
+    target: str
+    level: str
+    compiler: str
+    flags: tuple[str, ...]
+    dims: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sanitized(self) -> bool:
+        return any(f.startswith("-fsanitize") for f in self.flags)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Of `mccompile.compile`."""
+        more = {"dims": {"n": self.dims}} if self.dims else {}
+        state = {"state": dict(self.state)} if self.state else {}
+        return {"target": self.target, "opt_level": self.level, **self.options, **more, **state}
+
+    @property
+    def label(self) -> str:
+        given = ", ".join(f"{k}={v!r}" for k, v in self.arguments.items() if k not in ("target", "opt_level"))
+        return " ".join((self.target, self.level, self.compiler, *self.flags, given))
+
+    def plainer(self) -> list[Setting]:
+        """With one thing less that is special, the greatest first."""
+        found = [replace(self, options={}, state={})] if len(self.options) + len(self.state) > 1 else []
+        found += [replace(self, options={k: v for k, v in self.options.items() if k != key}) for key in self.options]
+        found += [replace(self, state={k: v for k, v in self.state.items() if k != key}) for key in self.state]
+        if self.target != "generic":
+            found.append(replace(self, target="generic"))
+        if self.level != "O0":
+            found.append(replace(self, level="O0" if self.level == "O1" else "O1"))
+        plain = ("gcc", ("-O1",))
+        if not self.sanitized and (self.compiler, self.flags) != plain:
+            found.append(replace(self, compiler=plain[0], flags=plain[1]))
+        return [s for s in found if s != self]
+
+
+def extents_of(seed: str) -> tuple[int, ...]:
+    """The numbers beside `MAIN` that n may be in the network of a seed; none for an eighth of them."""
+    r = random.Random(f"extents {seed}")
+    low = r.choice([0, 1, 1])
+    return () if r.random() < 0.12 else tuple(sorted({low, 1, 4}))
+
+
+def setting_of(seed: str, net: Family, emulated: bool = False) -> Setting:
+    """That of a seed's network."""
+    r = random.Random(f"setting {seed}")
+    options = {key: r.choice(values) for key, (percent, values) in OPTIONS.items() if r.random() * 100 < percent}
+    if "ram" in options:
+        options.pop("memory", None)
+    target = r.choice(EMULATED if emulated else TARGETS)
+    compiler = "clang" if r.random() < 0.25 and shutil.which("clang") else "gcc"
+    flags = (r.choice(["-O1", "-O1", "-O0", "-O2", "-O3"]),)
+    if target.endswith("sanitized"):
+        target, compiler, flags = "generic", "gcc", SANITIZERS
+    dims = ""
+    if net.varies:
+        least = min(net.others)
+        dims = f"1,4,{MAIN}" if least == 1 and r.random() < 0.15 else f"{least}..{MAIN}"
+    state = _state(r, net) if r.random() < 0.15 and not emulated else {}
+    return Setting(target, r.choice(LEVELS), compiler, flags, dims, options, state)
+
+
+def _state(r: random.Random, net: Family) -> dict[str, str]:
+    """A pair of an output and an input of one type and fixed shape, where there is one."""
+    pairs = []
+    for out in net.outputs:
+        for name in net.inputs:
+            a, b = net.values[out], net.values[name]
+            alike = a.shape == b.shape and a.dtype == b.dtype and a.dtype.kind == "f" and out not in net.inputs
+            if alike and not net.axes.get(name) and all(v[out].shape == a.shape for v in net.others.values()):
+                pairs.append((out, name))
+    return dict([r.choice(pairs)]) if pairs and len(net.inputs) > 1 and len(net.outputs) > 1 else {}

@@ -1,0 +1,36 @@
+"""What ran, in docs/testing.md: `make fuzz FUZZ=--record` writes it between its marks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.fuzz.ledger import Ledger
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
+BEGIN, END = "<!-- fuzz -->\n", "<!-- end fuzz -->\n"
+KINDS = ("ok", "refused", "none")
+
+
+def record(ledgers: Sequence[Ledger]) -> str:
+    """The document with the sums of all ledgers."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    return before + BEGIN + "\n".join(table(ledgers)) + "\n" + END + after
+
+
+def table(ledgers: Sequence[Ledger]) -> list[str]:
+    counts: dict[str, Counter[str]] = {}
+    seconds: Counter[str] = Counter()
+    for ledger in ledgers:
+        for name, found in ledger.counts.items():
+            counts.setdefault(name, Counter()).update(found)
+        seconds.update(ledger.seconds)
+    lines = [f"| attack | seeds | {' | '.join(KINDS)} | failed | minutes |", "|---|" + "---:|" * (len(KINDS) + 3)]
+    for name, found in counts.items():
+        failed = found.total() - sum(found[kind] for kind in KINDS)
+        cells = [found.total(), *(found[kind] or "" for kind in KINDS), failed or "", round(seconds[name] / 60)]
+        lines.append(f"| `{name}` | {' | '.join(map(str, cells))} |")
+    return lines
