@@ -40,10 +40,12 @@ class Family(Composition):
     Attributes:
         others: for each other extent, every value by name.
         axes: of inputs, which axes are n.
+        states: values that may be kept as inputs of the next run.
     """
 
     others: dict[int, dict[str, Array]] = field(default_factory=dict)
     axes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
 
     @property
     def varies(self) -> bool:

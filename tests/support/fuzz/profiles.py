@@ -12,6 +12,7 @@ from tests.support.fuzz.forms.cells import cell
 from tests.support.fuzz.forms.control import branch, listed, loop, scan
 from tests.support.fuzz.forms.floats import given, narrow, widened
 from tests.support.fuzz.forms.integers import integers
+from tests.support.fuzz.forms.kept_state import passed, running, window
 from tests.support.fuzz.forms.products import heads, product
 from tests.support.fuzz.forms.quantised import quantised
 from tests.support.fuzz.forms.shapes import along, expanded, reshaped, resized, sliced
@@ -43,6 +44,7 @@ PROFILES: Mapping[str, Profile] = {
         {branch: 3, loop: 3, scan: 3, listed: 1, along: 1, sliced: 1, reshaped: 1, product: 1, any_stage: 2}
     ),
     "cells": Profile({cell: 4, along: 1, any_stage: 1, quantised: 1, product: 1}, extents=False),
+    "state": Profile({window: 3, running: 2, passed: 1, cell: 1, along: 1, product: 1, quantised: 1}),
     "quant": Profile({quantised: 6, along: 1, sliced: 1, resized: 1, any_stage: 1}),
     "ints": Profile({integers: 8, along: 1, sliced: 1}),
     "floats": Profile(
@@ -81,6 +83,7 @@ def family(seed: int, profile: str, extents: Sequence[int]) -> Family:
     chosen = [made[-1], *(c.d.choice(made) for _ in range(c.d.int(0, 3)))]
     if c.chance(6):
         chosen += c.apply("Identity", [c.d.choice(c.pool)])
-    c.net.outputs = list(dict.fromkeys(chosen))
+    kept = [out for out in c.net.states if out in c.net.values]
+    c.net.outputs = list(dict.fromkeys([*chosen, *kept]))
     c.net.prune()
     return c.net

@@ -18,7 +18,7 @@ LEVELS = ("O0", "O1", "O2", "O2", "O2", "O3", "Os", "Os")
 
 OPTIONS: Mapping[str, tuple[int, tuple[Any, ...]]] = {
     "keep_inputs": (10, (True,)),
-    "io": (16, ("caller", "quantized", "caller,quantized")),
+    "io": (24, ("caller", "quantized", "caller,quantized")),
     "stepwise": (6, (True,)),
     "exact": (6, (True,)),
     "split_kernels": (5, (True,)),
@@ -96,13 +96,19 @@ def setting_of(seed: str, net: Family, emulated: bool = False) -> Setting:
     dims = ""
     if net.varies:
         least = min(net.others)
-        dims = f"1,4,{MAIN}" if least == 1 and r.random() < 0.15 else f"{least}..{MAIN}"
-    state = _state(r, net) if r.random() < 0.15 and not emulated else {}
+        dims = f"1,4,{MAIN}" if least == 1 and r.random() < 0.3 else f"{least}..{MAIN}"
+    state = _state(r, net) if r.random() < 0.7 and not emulated else {}
     return Setting(target, r.choice(LEVELS), compiler, flags, dims, options, state)
 
 
 def _state(r: random.Random, net: Family) -> dict[str, str]:
     """A pair of an output and an input of one type and fixed shape, where there is one."""
+    known = {out: name for out, name in net.states.items() if out in net.outputs and name in net.inputs}
+    if known:
+        kept = {out: name for out, name in known.items() if r.random() < 0.8}
+        return kept if len(kept) < min(len(net.inputs), len(net.outputs)) else {}
+    if r.random() < 0.8:
+        return {}
     pairs = []
     for out in net.outputs:
         for name in net.inputs:
