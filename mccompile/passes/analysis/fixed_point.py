@@ -60,11 +60,20 @@ class Steps:
         """Which channels have more than one result."""
         return np.broadcast_to(self.value(self.low[None])[0] != self.value(self.high[None])[0], self.low.shape)
 
+    def channel_ends(self) -> tuple[Array, Array]:
+        """Where the results of each channel are cut off."""
+        everything = (np.full((1, self.low.size), end, np.int64) for end in (-(2**31), 2**31 - 1))
+        least, most = (self.value(end)[0] for end in everything)
+        return least, most
+
     def ends(self) -> tuple[int, int]:
         """Where the results of all channels together are cut off."""
-        everything = (np.full((1, self.low.size), end, np.int64) for end in (-(2**31), 2**31 - 1))
-        least, most = (self.value(end) for end in everything)
+        least, most = self.channel_ends()
         return int(least.min()), int(most.max())
+
+    def cut_alike(self) -> bool:
+        """Whether that is the same in all channels: not where what is clipped to is a constant of each."""
+        return all(np.unique(end).size == 1 for end in self.channel_ends())
 
 
 def least(reaches: Callable[[Array], Array], low: Array, high: Array, rows: int) -> Array:

@@ -224,7 +224,7 @@ class _Work:
         count = max(whole.low.size, channels)
         low, high = (np.broadcast_to(end, count).astype(np.int64) for end in (whole.low, whole.high))
         steps = Steps(self._values(e, core), low, high)
-        if self.tflite:
+        if self.tflite and steps.cut_alike():
             found_ = self._as_tflite(e, core, Reach(low, high), steps.ends(), shape)
             if not isinstance(found_, str):
                 return found_
@@ -311,11 +311,16 @@ class _Work:
         if zero.any():
             rounded = ex.apply("add", rounded, ex.num(zero.reshape(-1)[0], F32))
         info = np.iinfo(e.dtype.numpy.name)
-        low, high = f.ends()
-        if low > info.min:
-            rounded = ex.apply("max", rounded, ex.num(low, F32))
-        if high < info.max:
-            rounded = ex.apply("min", rounded, ex.num(high, F32))
+        low, high = f.channel_ends()
+        falls, rises = (np.rint(scale * end + form.offset) for end in (f.low, f.high))
+        if not (low > np.maximum(falls, info.min)).any():  # channels end apart where their bytes do
+            low = low.min(keepdims=True)
+        if not (high < np.minimum(rises, info.max)).any():
+            high = high.max(keepdims=True)
+        if (low > info.min).any():
+            rounded = ex.apply("max", rounded, self._operand(low, shape, "least", F32))
+        if (high < info.max).any():
+            rounded = ex.apply("min", rounded, self._operand(high, shape, "most", F32))
         return ex.convert(rounded, e.dtype)
 
     def _begun(self, core: ex.Expr, start: Array, shape: tuple[int, ...]) -> ex.Expr:
