@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+import numpy as np
+
 from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, Rows
 from mccompile.ir.dims import bound, span, symbols
@@ -82,6 +84,15 @@ class Captures(dict[str, Known]):
         own = self.graph.value(value.name, value.type)
         self.graph.inputs.append(own)
         return own
+
+
+def settled(condition: Value, holds: bool) -> Begin:
+    """Tells a branch what its condition is in there: an If in it on the same one has one branch."""
+
+    def begin(graph: Graph, names: Captures) -> None:
+        names.taken[condition] = graph.constant(condition.name, np.full(condition.shape, holds))
+
+    return begin
 
 
 def refused(name: str, other: Graph) -> tuple[Graph, Captures]:

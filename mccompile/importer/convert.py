@@ -11,7 +11,7 @@ import numpy as np
 
 from mccompile.importer import control, sequences
 from mccompile.importer.arguments import read_arguments
-from mccompile.importer.branch import Begin, Captures, emit_if, refused
+from mccompile.importer.branch import Begin, Captures, emit_if, refused, settled
 from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
 from mccompile.importer.empty import without_empty_operands
@@ -120,7 +120,10 @@ class _Converter:
         if len(bodies[0].outputs) != len(bodies[1].outputs):
             raise n.error("the branches have different numbers of outputs")
         kinds = ("then", "else")
-        made = [self.closed(n, body, kind, depth, sequences=True) for body, kind in zip(bodies, kinds, strict=True)]
+        made = [
+            self.closed(n, body, kind, depth, settled(condition, kind == "then"), sequences=True)
+            for body, kind in zip(bodies, kinds, strict=True)
+        ]
         failed = [part for part in made if isinstance(part, list)]
         if len(failed) == len(made) or any(_unsupported_in(errors) for errors in failed):
             self.errors += [e for errors in failed for e in errors]

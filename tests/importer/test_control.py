@@ -399,3 +399,24 @@ def test_a_sequence_grows_in_a_loop(tmp_path: Path) -> None:
 def test_what_a_sequence_cannot_do(nodes: list[onnx.NodeProto], words: str, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=words):
         import_graph(_save(tmp_path, nodes, [_value("x")], ["y"]), Options(target="generic"))
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_branch_knows_its_condition(holds: bool, tmp_path: Path) -> None:
+    """An If in it on the same condition is none: compilers warn of ``c && !c``. There, the condition is known."""
+    inner = [
+        _graph([N("Neg", ["x"], ["p"])], [], [_value("p")]),
+        _graph([N("Exp", ["x"], ["q"])], [], [_value("q")]),
+    ]
+    sides = []
+    for side in "ae":
+        nodes = [
+            N("If", ["c"], [f"{side}0"], then_branch=inner[0], else_branch=inner[1]),
+            N("Cast", ["c"], [f"{side}1"], to=TensorProto.FLOAT), N("Add", [f"{side}0", f"{side}1"], [f"{side}2"]),
+        ]  # fmt: skip
+        sides.append(_graph(nodes, [], [_value(f"{side}2")]))
+    node = N("If", ["c"], ["y"], then_branch=sides[0], else_branch=sides[1])
+    path = _save(tmp_path, [node], [_value("x"), _value("c", (), TensorProto.BOOL)], ["y"])
+    graph = _same(path, {"x": _x(), "c": np.array(holds)})
+    (outer,) = [n for n in graph.nodes if n.op.name == "if"]
+    assert not [n for region in outer.regions for n in region.nodes if n.op.name == "if"]
