@@ -19,6 +19,7 @@ from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
 from mccompile.importer.dim_values import listed
 from mccompile.importer.draws import Draws
+from mccompile.importer.outline import outline
 from mccompile.importer.prepare import Prepared, prepare
 from mccompile.interface.interface import make_interface
 from mccompile.ir import files as ir_files
@@ -120,6 +121,7 @@ def import_graph(path: str | Path, options: Options) -> Compilation:
         graph=graph,
         notes=notes,
         onnx_nodes=len(model.graph.nodes),
+        outline=outline(model.graph),
         interface=replace(interface, legends=prepared.legends, halves=_halves(prepared)),
         draws=tuple(prepared.draws.made),
     )

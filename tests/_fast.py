@@ -32,7 +32,8 @@ THOROUGH = (
     "ops/test_sanitized.py", "packaging/test_class_tests.py", "packaging/test_skips.py",
     "packaging/test_wheel.py", "passes/test_channels.py", "passes/test_exact.py", "passes/test_models.py",
     "passes/test_requantisation.py", "passes/test_speed.py", "plan/test_alloc.py",
-    "plan/test_alloc_minimalloc.py", "plan/test_orders.py", "property", "run/test_boards.py",
+    "plan/test_alloc_minimalloc.py", "plan/test_orders.py", "property",
+    "report/test_browser.py", "report/test_page.py", "report/test_schema.py", "run/test_boards.py",
     "run/test_branches.py", "run/test_extents.py", "run/test_loops.py", "runtime/test_mcc_build.py",
     "safety/test_arena.py", "safety/test_inplace.py", "targets", "tune",
 )  # fmt: skip

@@ -48,6 +48,7 @@ TOOLS = {
     "qemu-arm": Tool("qemu-user"),
     "qemu-system-arm": Tool("qemu-system-arm"),
     "qemu-system-riscv32": Tool("qemu-system-misc"),
+    "chromium": Tool("chromium"),
     "cppcheck": Tool("cppcheck"),
     "valgrind": Tool("valgrind"),
 }

@@ -20,6 +20,7 @@ from mccompile.check.reference import random_inputs
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
+from mccompile.run.code import Code, code_or_note
 from mccompile.run.memory import Array
 from mccompile.run.network import Network
 
@@ -41,7 +42,8 @@ class Other:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What `bench` measured; ``layers`` only if they were asked for."""
+    """What `bench` measured; ``layers`` and ``code`` only if they were asked for; ``code_note`` says why the code is
+    not known."""
 
     report: Mapping[str, Any]
     peak: Peak
@@ -49,6 +51,8 @@ class BenchResult:
     time: Spread
     others: tuple[Other, ...] = ()
     layers: tuple[Layer, ...] | None = None
+    code: Code | None = None
+    code_note: str = ""
 
     @property
     def flops(self) -> float:
@@ -118,6 +122,7 @@ def bench(
     rounds: int = 11,
     against: str = "",
     seconds: float = BURST,
+    with_code: bool = False,
     tick: Callable[[str], None] = lambda stage: None,
 ) -> BenchResult:
     """Compile a model into a temporary folder, build it and measure it.
@@ -132,6 +137,7 @@ def bench(
         rounds: in each, everything has its turn.
         against: another engine to measure beside, such as ``onnxruntime``.
         seconds: of a burst.
+        with_code: also ask the compiler how large the code is.
         tick: is told what is going on.
 
     Raises:
@@ -151,6 +157,7 @@ def bench(
         network = Network(out)
         profiler = Profiler(Network(out, hooks=PROFILE_HOOKS)) if per_layer else None
         probes = Probes(compilation.target)
+        code, note = code_or_note(out, network.report) if with_code else (None, "")
     given = random_inputs(network.input_types, 0) if inputs is None else inputs
     network.set_inputs(given)
     things: dict[str, Callable[[], object]] = {"mccompile": network.invoke}
@@ -165,7 +172,8 @@ def bench(
     with pinned():
         machine = interleave(probes.things(), rounds, PROBE_BURST)
         found = interleave(things, rounds, seconds, tick=lambda n: tick(f"round {n + 1} of {rounds}"))
-    return _result(network.report, probes.peak(machine), rounds, found, profiler, against, label)
+    result = _result(network.report, probes.peak(machine), rounds, found, profiler, against, label)
+    return replace(result, code=code, code_note=note)
 
 
 def _result(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.small_floats import bf16_values
 from mccompile.onnxio import tensor_names
 from mccompile.run.build import compiler_version
+from mccompile.run.code import Code, code_or_note
 from mccompile.run.emulate import compiler_for
 from mccompile.run.measure import Measured
 from mccompile.run.memory import Fences
@@ -79,6 +80,8 @@ class CheckResult:
         ties: of a quantised network whose outputs are not those of the reference: whether that is right.
         notes: what was decided for the user.
         measured: what the last run took, where it was on an emulated board.
+        report: of the compilation.
+        code: how large the code is, if it was asked for; ``code_note`` says why that is not known.
     """
 
     model: str
@@ -91,6 +94,9 @@ class CheckResult:
     ties: Ties | None = None
     notes: tuple[str, ...] = ()
     measured: Measured | None = None
+    report: Mapping[str, Any] = field(default_factory=dict)
+    code: Code | None = None
+    code_note: str = ""
 
     @property
     def ok(self) -> bool:
@@ -169,6 +175,7 @@ def check(
     per_layer: bool = False,
     golden: bool = False,
     seed: int = 0,
+    with_code: bool = False,
 ) -> CheckResult:
     """Compile a model into a temporary folder, build it with strict warnings, run it and compare.
 
@@ -184,6 +191,7 @@ def check(
         per_layer: also compare each inner value that exists both in the ONNX model and in the generated code.
         golden: also build and run the test program that ``--golden`` writes.
         seed: of random inputs.
+        with_code: also ask the compiler how large the code is.
 
     Returns:
         The result, whether good or bad.
@@ -199,8 +207,9 @@ def check(
         out = Path(folder) / compilation.graph.name
         write_folder(out, files)
         return check_folder(
-            model, compilation, out, inputs=inputs, expect=expect, per_layer=per_layer, golden=golden, seed=seed
-        )
+            model, compilation, out, inputs=inputs, expect=expect, per_layer=per_layer, golden=golden, seed=seed,
+            with_code=with_code,
+        )  # fmt: skip
 
 
 def check_folder(
@@ -213,6 +222,7 @@ def check_folder(
     per_layer: bool = False,
     golden: bool = False,
     seed: int = 0,
+    with_code: bool = False,
 ) -> CheckResult:
     """As `check`, for files that lie in ``out`` already."""
     graph = compilation.graph
@@ -249,6 +259,7 @@ def check_folder(
         ties, differing = _explained(model, compilation, network, cases)
         unstable += differing
     stack = _stack(out, network, compilation)
+    code, note = code_or_note(out, network.report) if with_code else (None, "")
     return CheckResult(
         model=f"{graph.name} ({compilation.source})",
         target=f"{compilation.target.name} -{compilation.options.opt_level}",
@@ -260,6 +271,9 @@ def check_folder(
         ties=ties,
         notes=(*compilation.notes, *(judge.judge.notes if judge is not None else ())),
         measured=measured,
+        report=network.report,
+        code=code,
+        code_note=note,
     )
 
 

@@ -22,26 +22,36 @@ from mccompile.cli import options as o
               help="Rounds in which everything that is measured has its turn.")
 @click.option("--against", default="", metavar="ENGINE",
               help="Measure another engine beside it: onnxruntime, if it is installed.")
+@o.REPORT
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 @o.PLUGIN
 @o.JSON
 def bench(
-    model: Path, inputs: Path | None, per_layer: bool, rounds: int, against: str, quiet: bool, as_json: bool,
-    tune: bool, tuning: Path | None, **build: Any,
+    model: Path, inputs: Path | None, per_layer: bool, rounds: int, against: str, reports: tuple[Path, ...],
+    quiet: bool, as_json: bool, tune: bool, tuning: Path | None, **build: Any,
 ) -> None:  # fmt: skip
     """Compile MODEL, build the C with the system's compiler and measure it: median over interleaved bursts.
 
     With --per-layer each step is `compute`- or `bandwidth`-bound, whichever of its multiply-adds at the core's peak
     and its bytes at the core's bandwidth would take longer, or `overhead` where that is less than a third of its
-    time.
+    time. --report shows the times of steps, too, and the roofs that they are under.
     """
     from mccompile.bench.bench import bench as run
     from mccompile.cli.watch import Progress
     from mccompile.ir.files import read_arrays
+    from mccompile.report.figures import require_suffixes, with_figures, write_reports
 
+    require_suffixes(reports)
     options = o.make_options(build)
     given = None if inputs is None else read_arrays(inputs)
     with Progress.of("compile", quiet or as_json) as at:
         options = o.tuned(options, [model], tune, tuning, at)
-        result = run(model, options, inputs=given, per_layer=per_layer, rounds=rounds, against=against, tick=at)
+        result = run(
+            model, options, inputs=given, per_layer=per_layer or bool(reports), rounds=rounds, against=against,
+            with_code=bool(reports), tick=at,
+        )  # fmt: skip
+    if reports:
+        code = result.code.to_json() if result.code else None
+        full = with_figures(result.report, code=code, code_note=result.code_note, bench=result.to_json())
+        write_reports(reports, full)
     click.echo(json.dumps(result.to_json(), indent=1) if as_json else "\n".join(result.lines()))

@@ -26,24 +26,28 @@ CHECK_FAILED = 3
 @click.option("--profile", is_flag=True,
               help="Also print the instructions of each step, where the target runs on an emulated board.")
 @click.option("--seed", default=0, show_default=True, help="Seed of random inputs.")
+@o.REPORT
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @o.PLUGIN
 @o.JSON
 def check(
     model: Path, inputs: Path | None, expect: Path | None, per_layer: bool, golden: bool, profile: bool, seed: int,
-    quiet: bool, as_json: bool, tune: bool, tuning: Path | None, **build: Any,
+    reports: tuple[Path, ...], quiet: bool, as_json: bool, tune: bool, tuning: Path | None, **build: Any,
 ) -> int:  # fmt: skip
     """Compile MODEL, build the C, run it and compare with the reference.
 
     The C is built by the system's compiler; for another kind of machine by a cross compiler, and run in an emulator:
-    what is for a microcontroller on an emulated board, where instructions are counted, too.
+    what is for a microcontroller on an emulated board, where instructions are counted, too. --report shows the error
+    of each step, or its instructions.
     """
     from mccompile.check.check import check as run
     from mccompile.cli.watch import Progress
     from mccompile.ir.errors import UsageError
     from mccompile.ir.files import SUFFIX, read_arrays
-    from mccompile.targets.target import resolve
+    from mccompile.report.figures import require_suffixes, with_figures, write_reports
+    from mccompile.targets.target import resolve, runs_here
 
+    require_suffixes(reports)
     if model.suffix == SUFFIX:
         raise UsageError("check needs the .onnx model: it compares with what that computes")
     with Progress.of("tune", quiet or as_json) as at:
@@ -58,10 +62,15 @@ def check(
         options,
         inputs=None if inputs is None else read_arrays(inputs),
         expect=None if expect is None else read_arrays(expect),
-        per_layer=per_layer,
+        per_layer=per_layer or (bool(reports) and runs_here(resolve(options.target).name)),
         golden=golden,
         seed=seed,
+        with_code=bool(reports),
     )
+    if reports:
+        code = result.code.to_json() if result.code else None
+        full = with_figures(result.report, code=code, code_note=result.code_note, check=result.to_json())
+        write_reports(reports, full)
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=1))
     elif not quiet or not result.ok:

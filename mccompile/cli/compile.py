@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--dump-dir", type=click.Path(path_type=Path), metavar="DIR",
               help="Write the IR after every pass and stage into numbered files.")
 @click.option("--remarks", is_flag=True, help="Say what each pass did, and did not and why.")
+@o.REPORT
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print what passes did and which kernels were chosen.")
 @o.PLUGIN
@@ -41,18 +42,20 @@ def compile_(
     name: str, project: str, share_arena: bool, split_kernels: bool, embed: bool, package: str, golden: Path | None,
     inputs: Path | None, depfile: Path | None,
     print_after: tuple[str, ...], print_after_all: bool, dump_dir: Path | None, remarks: bool,
-    quiet: bool, verbose: bool, as_json: bool, **build: Any,
+    reports: tuple[Path, ...], quiet: bool, verbose: bool, as_json: bool, **build: Any,
 ) -> None:  # fmt: skip
     """Compile MODEL (.onnx, or IR text in .mcir to be resumed) into the folder OUT; several as one --project."""
     from mccompile import driver
     from mccompile.cli.watch import Progress, Watch
     from mccompile.codegen.folder import require_writable, write_folder
+    from mccompile.report.figures import require_suffixes
     from mccompile.report.limits import require_fit, require_project_fit
     from mccompile.report.project import project_summary
     from mccompile.report.summary import summary
 
     several = len(models) > 1 or bool(project)
     _require_sense(several, share_arena, inputs, golden)
+    require_suffixes(reports)
     for folder in (out, golden):
         if folder is not None:
             require_writable(folder)
@@ -84,6 +87,8 @@ def compile_(
         write_folder(golden, tests)
     if depfile is not None:
         _write_rule(depfile, out, [*models, *([inputs] if inputs else []), *([tuning] if tuning else [])])
+    if reports:
+        _write_reports(reports, report, out, {"ram": ram, "flash": flash})
     if as_json:
         click.echo(json.dumps(report, indent=1))
         return
@@ -91,8 +96,25 @@ def compile_(
         click.echo(project_summary(report, str(out)) if several else summary(report, str(out)))
         if golden is not None and not _same(golden, out):
             click.echo(f"  golden test     {golden}: {' '.join(tests)}")
+        if reports:
+            click.echo(f"  report          {' '.join(map(str, reports))}")
     for one in report["models"].values() if several else [report]:
         _print_more(one, remarks, verbose)
+
+
+def _write_reports(paths: tuple[Path, ...], report: dict[str, Any], out: Path, limits: dict[str, int | None]) -> None:
+    """The report, or that of each model of a project, with what the C compiler of the target says of the code."""
+    from mccompile.report.figures import with_figures, write_reports
+    from mccompile.run.code import code_or_note
+
+    def full(one: dict[str, Any]) -> dict[str, Any]:
+        code, note = code_or_note(out, one)
+        return with_figures(one, limits=limits, code=code.to_json() if code else None, code_note=note)
+
+    if "models" in report:
+        write_reports(paths, {**report, "models": {name: full(one) for name, one in report["models"].items()}})
+    else:
+        write_reports(paths, full(report))
 
 
 def _require_sense(several: bool, share_arena: bool, inputs: Path | None, golden: Path | None) -> None:

@@ -17,6 +17,7 @@ from mccompile._version import __version__
 from mccompile.cli.bench import bench
 from mccompile.cli.check import check
 from mccompile.cli.compile import compile_
+from mccompile.cli.diff import diff
 from mccompile.cli.inspect import inspect
 from mccompile.cli.ops import ops
 from mccompile.cli.opt import opt
@@ -136,7 +137,7 @@ def cli() -> None:
     """Compile a trained network (ONNX) into a folder of plain C99: no malloc, one static arena, one weights blob."""
 
 
-for _command in (compile_, inspect, check, bench, quantize, opt, ops, targets):
+for _command in (compile_, inspect, check, bench, diff, quantize, opt, ops, targets):
     cli.add_command(_command)
 
 

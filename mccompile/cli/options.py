@@ -236,6 +236,10 @@ PLUGIN = click.option(
     "--plugin", type=click.Path(path_type=Path), multiple=True, metavar="DIR", is_eager=True, expose_value=False,
     callback=_use_plugins, help="Use the operators, kernels, passes and targets in this folder (repeatable).",
 )  # fmt: skip
+REPORT = click.option(
+    "--report", "reports", type=click.Path(path_type=Path), multiple=True, metavar="OUT.html",
+    help="Write a page that shows memory, steps, kernels and code; or the same as data, OUT.json (repeatable).",
+)  # fmt: skip
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON on stdout, and nothing else.")
 
 

@@ -123,12 +123,21 @@ def label(name: str, room: int = MAX_LABEL) -> str:
 
     ``/model/decoder/layers/3/self_attn/k_proj/MatMul`` is ``.../3/self_attn/k_proj/MatMul`` where that is too long.
     """
+    return comment(own_part(name, room))
+
+
+def own_part(name: str, room: int) -> str:
+    """A name in at most ``room`` characters, as `label` says; for texts that are no C.
+
+    >>> own_part("/model/decoder/layers/3/self_attn/k_proj/MatMul", 24)
+    '.../k_proj/MatMul'
+    """
     own = name if len(name) <= room else name.split(";")[0] or name
     parts = own.split("/")
     while len(own) > room and len(parts) > 2:
         parts = parts[1:]
         own = ".../" + "/".join(parts)
-    return comment(own if len(own) <= room else "..." + own[3 - room :])
+    return own if len(own) <= room else "..." + own[3 - room :]
 
 
 def string_literal(text: str) -> str:

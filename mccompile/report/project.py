@@ -9,6 +9,7 @@ from mccompile._version import __version__
 from mccompile.codegen.files import c_sources
 from mccompile.codegen.projects import Project
 from mccompile.report.report import make_report
+from mccompile.report.schema import SCHEMA
 from mccompile.report.summary import MAX_LINES, row, size_text
 from mccompile.search.state import Compilation
 
@@ -23,6 +24,7 @@ def project_report(p: Project, compilations: Sequence[Compilation], files: Mappi
     arenas = [r["memory"]["arena_bytes"] for r in reports.values()]
     shared = sum(max(a.bytes for _, a in s.members) for s in p.shared)
     return {
+        "schema": SCHEMA,
         "mccompile": __version__,
         "project": {
             "name": p.name,

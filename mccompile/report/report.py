@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,15 +13,18 @@ from mccompile.codegen.extents import GivenExtent
 from mccompile.codegen.files import c_sources
 from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.ports import Port
+from mccompile.importer.outline import Outline
 from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Graph
-from mccompile.ir.kernel import Buffer, Call, View, whole
+from mccompile.ir.kernel import Call, Fill, View, whole
 from mccompile.ir.program import Program
 from mccompile.ir.turns import times
 from mccompile.kernel_passes.pipeline import Improved
 from mccompile.plugins import plugins
 from mccompile.report.choices import choices, estimate
+from mccompile.report.memory import alive, extents, footprint, memory
 from mccompile.report.quantised import quantised
+from mccompile.report.schema import SCHEMA
 from mccompile.report.traffic import step_bytes, step_macs, traffic
 from mccompile.search.state import Compilation
 
@@ -73,82 +76,54 @@ def _tensors(program: Program) -> dict[str, Any]:
     return {b.name: _view(whole(b)) for b in (*program.arena(), *lent)}
 
 
-def _steps(program: Program, graph: Graph) -> list[dict[str, Any]]:
-    """What each step runs, for which ONNX nodes, and how much work it is."""
+def _steps(program: Program, graph: Graph, facts: ModelFacts) -> list[dict[str, Any]]:
+    """What each step runs, for which ONNX nodes, what it reads and writes, and how much work it is."""
     steps: list[dict[str, Any]] = []
     macs = step_macs(program.module, graph)
-    alive = _alive(program)
-    for step, done in zip(program.body.linear(), macs, strict=True):
-        if isinstance(step, Call):
-            names = list(dict.fromkeys(v.buffer.name for v in step.results))
-            what: dict[str, Any] = {"kernel": step.kernel, "onnx": list(step.origins), "writes": names}
-        else:
-            what = {"kernel": "fill.generic", "onnx": [], "writes": [step.view.buffer.name]}
+    living = alive(program, facts.keep_inputs)
+    for i, (step, done) in enumerate(zip(program.body.linear(), macs, strict=True)):
+        kernel = step.kernel if isinstance(step, Call) else "fill.generic"
+        origins = list(step.origins) if isinstance(step, Call) else []
+        what: dict[str, Any] = {"kernel": kernel, "function": _function(facts.steps[i].call), "onnx": origins}
         read, written = (times(step) * n for n in step_bytes(step))
-        used = footprint(program, alive[len(steps)])
-        steps.append(what | {"macs": done, "read_bytes": read, "written_bytes": written, "arena_bytes": used})
+        used = footprint(program, living[i])
+        work = {"macs": done, "read_bytes": read, "written_bytes": written, "arena_bytes": used}
+        turns = {"turns": times(step)} if times(step) > 1 else {}
+        steps.append(what | _operands(step) | work | turns)
     return steps
 
 
-def _alive(program: Program) -> list[list[Buffer]]:
-    """The buffers alive at each step; those of a program without steps at its one moment."""
-    lives = program.lives()
-    alive: list[list[Buffer]] = [[] for _ in range(max((hi for _, hi in lives.values()), default=0) + 1)]
-    for b, (lo, hi) in lives.items():
-        for at in alive[lo : hi + 1]:
-            at.append(b)
-    return alive
+def _function(call: str) -> str:
+    """The C function of a step; none of what lies there already."""
+    return call.partition("(")[0]
 
 
-def footprint(program: Program, buffers: Iterable[Buffer]) -> int:
-    """The bytes of the arena that buffers take together; those that lie over one another count once."""
-    buffers = [b for b in buffers if b.space == "arena"]
-    total, region, end = 0, "", 0
-    for name, start, stop in sorted((b.region, program.offsets[b], program.offsets[b] + b.nbytes) for b in buffers):
-        if name != region:
-            region, end = name, 0
-        total += max(stop - max(start, end), 0)
-        end = max(end, stop)
-    return total
-
-
-def _memory(program: Program) -> dict[str, Any]:
-    facts = program.facts
-    alive = _alive(program)
-    used = [footprint(program, buffers) for buffers in alive]
-    step = used.index(max(used))
-    scratch = [b for b in program.arena() if b.role == "scratch"]
+def _operands(step: Call | Fill) -> dict[str, Any]:
+    """The buffers that a step reads, those of the blob apart, and those that it writes."""
+    if isinstance(step, Fill):
+        return {"reads": [], "weights": [], "weights_bytes": 0, "writes": [step.view.buffer.name]}
+    read = list(dict.fromkeys(v.buffer for v in step.inputs if v is not None))
+    weights = [b for b in read if b.space == "blob"]
     return {
-        "arena_bytes": program.arena_bytes,
-        "peak_bytes": facts.peak,
-        "lower_bound_bytes": facts.lower_bound,
-        "gap_percent": round(100 * (facts.peak / facts.lower_bound - 1), 2) if facts.lower_bound else 0.0,
-        "naive_bytes": facts.naive,
-        "state_bytes": sum(b.nbytes for b in program.module.state),
-        "scratch_bytes": max((b.nbytes for b in scratch), default=0),
-        "algorithm": facts.algorithm,
-        "in_place": [list(pair) for pair in facts.inplace],
-        "peak_step": step,
-        "used_at_peak_bytes": used[step],
-        "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in alive[step] if b.space == "arena"],
-        "tensors": [
-            {"name": b.name, "offset": program.offsets[b], "bytes": b.nbytes, "role": b.role} | _region(b.region)
-            for b in program.arena()
-        ],
-    } | ({"regions": _regions(program)} if program.regions else {})
+        "reads": [b.name for b in read if b.space != "blob"],
+        "weights": [b.name for b in weights],
+        "weights_bytes": sum(b.nbytes for b in weights),
+        "writes": list(dict.fromkeys(v.buffer.name for v in step.results)),
+    }
 
 
-def _regions(program: Program) -> list[dict[str, Any]]:
-    """Each memory of the arena, fastest first: what it has, what is used, and by how many tensors."""
+def _weights(program: Program) -> list[dict[str, Any]]:
+    """What the blob holds, by address."""
     return [
-        {
-            "name": r.name,
-            "arena_bytes": r.nbytes,
-            "limit_bytes": r.limit,
-            "tensors": sum(b.region == r.name for b in program.arena()),
-        }
-        for r in program.regions
+        {"name": b.name, "offset": program.offsets[b], "bytes": b.nbytes, "dtype": b.type.dtype.name}
+        | {"shape": extents(b)}
+        for b in program.blob()
     ]
+
+
+def _onnx(outline: Outline) -> list[dict[str, Any]]:
+    """The nodes of the file, constants left out; what is read are numbers in this list."""
+    return [{"name": n.name, "op": n.op, "reads": list(n.reads)} for n in outline.nodes]
 
 
 def _copies(f: Improved) -> dict[str, Any]:
@@ -174,6 +149,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
     made = choices(c.graph, lowered.choices, c.target)
     split = {"sources": c_sources(facts, c.library)} if c.library is not None else {}
     return split | {
+        "schema": SCHEMA,
         "mccompile": __version__,
         "model": {"file": c.source, "sha256": c.sha256, "onnx_nodes": c.onnx_nodes, "name": c.graph.name},
         "target": {
@@ -197,14 +173,16 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "state": [_port(p) | {"output": kept, "bytes": p.nbytes} for kept, p in _states(c, facts)],
         "macs": macs if c.graph.nodes else None,  # unknown where kernels are all that was given
         "quantised": quantised(c.graph, c.passes),
-        "memory": _memory(program),
+        "memory": memory(program, facts.keep_inputs, c.outline.values),
         "weights_bytes": facts.weights_bytes,
         "blob_bytes": len(facts.blob),
         "graph_nodes": len(c.graph.nodes),
         "kernels": dict(sorted(Counter(k.kernel for k in facts.kernels).items())),
         "traffic": asdict(traffic(program.module)),
         "copies": _copies(c.improved) if c.improved and c.improved.records else None,
-        "steps": _steps(program, c.graph),
+        "steps": _steps(program, c.graph, facts),
+        "onnx": _onnx(c.outline),
+        "weights": _weights(program),
         "tensors": _tensors(program),
         "tuning": dict(c.options.costs.origin) or None,
         "estimate": estimate(made, macs, c.target),

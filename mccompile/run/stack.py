@@ -13,23 +13,21 @@ that consist of assembler compilers know no stack: it is what they push.
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import re
 import shlex
-import subprocess
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mccompile.ir.errors import CompileError
 from mccompile.run.boards import board_of
-from mccompile.run.build import cache_dir, compiler_version, run_compiler
+from mccompile.run.build import compiler_version
 from mccompile.run.cycles import words_of
 from mccompile.run.emulate import compiler_for
-from mccompile.targets.target import resolve, runs_here
+from mccompile.run.objects import object_facts
+from mccompile.targets.target import Target, resolve, runs_here
 
 _FUNCTION = re.compile(r"^\w[^\n;={}]*?\b(\w+)\([^;={}]*\)\s*\{$(.*?)^\}", re.MULTILINE | re.DOTALL)
 """A function's definition at file scope: its name, its body."""
@@ -41,6 +39,7 @@ COUNT_ALL = ("-mno-red-zone",)
 """Else functions on x86-64 that call nothing keep up to 128 bytes below the stack, which nobody counts."""
 NO_FUNCTIONS = ("_GLOBAL_OFFSET_TABLE_",)
 """Undefined symbols that nobody calls."""
+RUNTIME = "mcc.c"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _PUSH = re.compile(r'"push (\{[^}]*\})')
 WORD = 4
@@ -98,18 +97,19 @@ def stack_of(out: Path, report: Mapping[str, Any]) -> Stack:
     target = resolve(report["target"]["name"])
     compiler = list(compiler_for(target))
     board_of(target)
-    x86 = platform.machine() in ("x86_64", "AMD64") and runs_here(target.name)
-    flags = [*report["target"]["c_flags"], "-fstack-usage", "-c"]
-    flags += COUNT_ALL if x86 else ()
-    sources = [out / s for s in report.get("sources", [f"{name}.c", "mcc.c"]) if s != "mcc.c"]
+    x86 = _on_x86(target)
+    flags = counted_flags(report)
     uncounted = RETURN_ADDRESS if x86 and "clang" in compiler_version(compiler) else 0
     usage: dict[str, int] = {}
     calls: dict[str, set[str]] = {}
     undefined: set[str] = set()
-    for source in sources:
-        told, symbols = _usage_text(compiler, flags, source).split("\n\n")
-        _add_usage(usage, told, uncounted)
-        undefined |= set(symbols.split())
+    for source in sources_of(out, report):
+        facts = object_facts(compiler, flags, source)
+        if facts.usage is None:
+            what = f"{compiler[0]} does not tell what stack functions take"
+            raise CompileError(what, hint="set CC to gcc or to a newer clang")
+        _add_usage(usage, facts.usage, uncounted)
+        undefined |= set(facts.undefined)
         text = source.read_text(encoding="utf-8")
         calls |= _calls(text)
         pushed = pushes(text)
@@ -118,6 +118,22 @@ def stack_of(out: Path, report: Mapping[str, Any]) -> Stack:
     outside = {s for s in undefined if s not in calls and not s.startswith("mcc_") and s not in NO_FUNCTIONS}
     command = shlex.join([*compiler, *report["target"]["c_flags"]])
     return replace(found, outside=tuple(sorted(outside)), compiler=command)
+
+
+def counted_flags(report: Mapping[str, Any]) -> list[str]:
+    """The flags of a target, and what makes its compiler count all of the stack."""
+    flags = list(report["target"]["c_flags"])
+    return [*flags, *COUNT_ALL] if _on_x86(resolve(report["target"]["name"])) else flags
+
+
+def sources_of(out: Path, report: Mapping[str, Any]) -> list[Path]:
+    """The C files of a network, without that of the runtime."""
+    names = report.get("sources", [f"{report['model']['name']}.c", RUNTIME])
+    return [out / name for name in names if name != RUNTIME]
+
+
+def _on_x86(target: Target) -> bool:
+    return platform.machine() in ("x86_64", "AMD64") and runs_here(target.name)
 
 
 def worst(entry: str, usage: Mapping[str, int], calls: Mapping[str, Iterable[str]]) -> Stack:
@@ -177,38 +193,3 @@ def _add_usage(usage: dict[str, int], text: str, uncounted: int) -> None:
             raise CompileError(f"the stack of {m[1]} depends on its data")
         own = m[1].split(".")[0]
         usage[own] = usage.get(own, 0) + int(m[2]) + uncounted
-
-
-def _usage_text(compiler: Sequence[str], flags: Sequence[str], source: Path) -> str:
-    """The .su file of a C file, an empty line, the undefined symbols of its object; kept in the cache by content."""
-    key = hashlib.sha256(shlex.join([*compiler, *flags, source.name]).encode() + compiler_version(compiler).encode())
-    for path in (source, *sorted(source.parent.glob("*.h"))):
-        key.update(hashlib.sha256(path.read_bytes()).digest())
-    kept = cache_dir() / f"{key.hexdigest()[:32]}.stack"
-    if kept.exists():
-        return kept.read_text()
-    with tempfile.TemporaryDirectory(prefix="mccompile-stack-") as folder:
-        made = Path(folder, "made.o")
-        run_compiler([*compiler, *flags, str(source.absolute()), "-o", str(made)], source.parent)
-        told = made.with_suffix(".su")
-        if not told.exists():
-            what = f"{compiler[0]} does not tell what stack functions take"
-            raise CompileError(what, hint="set CC to gcc or to a newer clang")
-        text = f"{told.read_text().strip()}\n\n{' '.join(_undefined(compiler, made))}\n"
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed inside of one folder: other processes see all of it or nothing.
-        staged = kept.with_name(f"{kept.name}.{Path(folder).name}")
-        staged.write_text(text)
-        staged.replace(kept)
-    return text
-
-
-def _undefined(compiler: Sequence[str], made: Path) -> list[str]:
-    """The symbols that an object file asks of others, by the nm of its compiler."""
-    try:
-        asked = subprocess.run([*compiler, "-print-prog-name=nm"], capture_output=True, text=True, check=True)
-        nm = asked.stdout.strip() or "nm"
-        told = subprocess.run([nm, "-u", "-P", str(made)], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError) as e:
-        raise CompileError(f"the nm of {compiler[0]} cannot be run: {e}", hint="install binutils") from e
-    return [line.split()[0] for line in told.splitlines() if line.strip()]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mccompile.codegen.library import Library
 from mccompile.codegen.model import ModelFacts
+from mccompile.importer.outline import Outline
 from mccompile.interface.tensors import Interface
 from mccompile.ir.graph import Graph
 from mccompile.ir.program import Program
@@ -28,6 +29,7 @@ class Compilation:
     graph: Graph
     notes: list[str]
     onnx_nodes: int = 0
+    outline: Outline = field(default_factory=Outline)
     interface: Interface = field(default_factory=Interface)
     draws: tuple[Draw, ...] = ()
     passes: list[PassRecord] = field(default_factory=list)

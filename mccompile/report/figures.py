@@ -1,0 +1,67 @@
+"""The report with what is not known when the compiler ends: limits of the device, code, times, errors.
+
+report.json depends on model, options and version alone. What a C compiler says and what was measured come beside it,
+under keys of their own, in the files that ``--report`` names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mccompile.ir.errors import CompileError, UsageError
+from mccompile.report.page.page import page
+
+SUFFIXES = (".html", ".json")
+_OF_BENCH = ("machine", "rounds", "ms", "gflops", "of_peak", "of_pairs", "against", "layers")
+"""What of `bench --json` the report has not already."""
+
+Report = Mapping[str, Any]
+
+
+def with_figures(
+    report: Report,
+    *,
+    limits: Mapping[str, int | None] | None = None,
+    code: Mapping[str, Any] | None = None,
+    code_note: str = "",
+    bench: Mapping[str, Any] | None = None,
+    check: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A model's report and what else is known of it.
+
+    Args:
+        limits: bytes of ``ram`` and ``flash``.
+        code: of `mccompile.run.code`; ``code_note`` says why it is not known.
+        bench, check: as their ``--json`` prints them.
+    """
+    found = dict(report)
+    if limits is not None:
+        found["limits"] = dict(limits)
+    if code is not None or code_note:
+        found |= {"code": code, "code_note": code_note}
+    if bench is not None:
+        found["bench"] = {key: bench[key] for key in _OF_BENCH if key in bench}
+    if check is not None:
+        found["check"] = {key: value for key, value in check.items() if key not in ("model", "target", "stack")}
+    return found
+
+
+def require_suffixes(paths: tuple[Path, ...]) -> None:
+    """UsageError for a file that is neither a page nor data."""
+    for path in paths:
+        if path.suffix not in SUFFIXES:
+            raise UsageError(f"the name of '{path}' has to end in {' or '.join(SUFFIXES)}")
+
+
+def write_reports(paths: tuple[Path, ...], report: Report) -> None:
+    """Write a report as pages and as data, by the names of the files. CompileError where one cannot be written."""
+    for path in paths:
+        text = page(report) if path.suffix == ".html" else json.dumps(report, indent=1) + "\n"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as e:
+            raise CompileError(f"cannot write {path}: {e.strerror or e}") from e
