@@ -15,7 +15,7 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: budgets conformance fuzz golden replay help demo test test-fast test-slow check docs bench bench-decoders bench-firmware bench-products bench-planner site wheel clean distclean
+.PHONY: budgets conformance fuzz golden pictures replay help demo test test-fast test-slow check docs bench bench-decoders bench-firmware bench-products bench-planner site wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo "make conformance  run the ONNX backend suite, write the table of docs/conformance.md"
 	@echo "make budgets    count the instructions of kernels, write tests/budgets/budgets.json"
 	@echo "make golden     write the C of small graphs anew, tests/golden/*.c: see what a template changes"
+	@echo "make pictures   photograph the report for the README (needs chromium and MCC_SHARED)"
 	@echo "make replay     compare what the networks compile to with HEAD (REPLAY=\"--rev main~3 --objects\": options)"
 	@echo "make site       the documents as a site in build/site"
 	@echo "make wheel      build the wheel into dist/"
@@ -118,6 +119,9 @@ golden: .venv/.stamp-dev
 site: .venv/.stamp-dev .venv/.stamp-site
 	$(BIN)/python tools/make_site.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+pictures: .venv/.stamp-dev
+	$(BIN)/python tools/make_pictures.py
 
 wheel: .venv/.stamp-dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .

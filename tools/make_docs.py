@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import json
 import re
 import shlex
 import sys
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.packages import packages
@@ -40,6 +42,8 @@ from mccompile.ops.draw import SeededDraw
 from mccompile.ops.registry import lookup
 from mccompile.passes.manager import Pass, passes, rounding, run_passes
 from mccompile.passes.pipeline import PIPELINES
+from mccompile.report.diff import differences, text_lines
+from mccompile.report.schema import schema
 from mccompile.targets.target import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -300,6 +304,47 @@ def package_table() -> str:
     return "\n".join(rows)
 
 
+# -- reports -----------------------------------------------------------------------------------------------------
+REPORT_PARTS = (
+    ("", ()), ("steps", ("steps", "items")), ("memory", ("memory",)),
+    ("memory.tensors", ("memory", "properties", "tensors", "items")),
+    ("code", ("code", "oneOf", 1)), ("code.functions", ("code", "oneOf", 1, "properties", "functions", "items")),
+)  # fmt: skip
+"""Parts of a report, and where they stand in its schema, from the properties of a model's report on."""
+
+
+def report_fields() -> str:
+    """The fields of report.json, by its schema: those that say something of themselves."""
+    whole = schema()
+    lines = ["| field | |", "|---|---|"]
+    for name, path in REPORT_PARTS:
+        part: Any = whole["$defs"]["model_report"] if not path else whole["$defs"]["model_report"]["properties"]
+        for step in path:
+            part = _resolved(part[step], whole)
+        for field, told in part["properties"].items():
+            text = told.get("description") or _resolved(told, whole).get("description", "")
+            if text and field not in ("limits", "bench", "check"):
+                lines.append(f"| `{name}{'.' if name else ''}{field}` | {text} |")
+    return "\n".join(lines)
+
+
+def _resolved(part: Any, whole: Mapping[str, Any]) -> Any:
+    """A part of a schema, or what it refers to."""
+    if not isinstance(part, dict) or "$ref" not in part:
+        return part
+    return whole["$defs"][part["$ref"].removeprefix("#/$defs/")]
+
+
+def report_diff() -> str:
+    """What `mccompile diff` says of the shipped network at two levels."""
+    path = ROOT / "examples" / "digits" / "digits.onnx"
+    reports = []
+    for level in ("O2", "Os"):
+        files = finish(import_graph(path, Options(target="cortex-m4", opt_level=level)))
+        reports.append(json.loads(files["report.json"]))
+    return _fence("\n".join(text_lines(differences(*reports))))
+
+
 MAKERS: dict[str, Callable[..., str]] = {
     "file": file,
     "grammar": grammar,
@@ -311,6 +356,8 @@ MAKERS: dict[str, Callable[..., str]] = {
     "template-words": template_words,
     "helpers": helpers,
     "packages": package_table,
+    "report_fields": report_fields,
+    "report_diff": report_diff,
 }
 
 

@@ -108,7 +108,7 @@ def _write_reports(paths: tuple[Path, ...], report: dict[str, Any], out: Path, l
     from mccompile.run.code import code_or_note
 
     def full(one: dict[str, Any]) -> dict[str, Any]:
-        code, note = code_or_note(out, one)
+        code, note = code_or_note(out, {**one, "files": report["files"]})
         return with_figures(one, limits=limits, code=code.to_json() if code else None, code_note=note)
 
     if "models" in report:

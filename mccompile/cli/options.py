@@ -238,7 +238,8 @@ PLUGIN = click.option(
 )  # fmt: skip
 REPORT = click.option(
     "--report", "reports", type=click.Path(path_type=Path), multiple=True, metavar="OUT.html",
-    help="Write a page that shows memory, steps, kernels and code; or the same as data, OUT.json (repeatable).",
+    help="Write a page that shows memory, steps, kernels and code; as OUT.json its data, as OUT.svg the memory map "
+    "(repeatable).",
 )  # fmt: skip
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON on stdout, and nothing else.")
 

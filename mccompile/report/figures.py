@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.report.page.memory_picture import memory_picture
 from mccompile.report.page.page import page
 
-SUFFIXES = (".html", ".json")
+SUFFIXES = (".html", ".json", ".svg")
 _OF_BENCH = ("machine", "rounds", "ms", "gflops", "of_peak", "of_pairs", "against", "layers")
 """What of `bench --json` the report has not already."""
 
@@ -50,18 +51,31 @@ def with_figures(
 
 
 def require_suffixes(paths: tuple[Path, ...]) -> None:
-    """UsageError for a file that is neither a page nor data."""
+    """UsageError for a file that is neither a page, nor data, nor a picture."""
     for path in paths:
         if path.suffix not in SUFFIXES:
-            raise UsageError(f"the name of '{path}' has to end in {' or '.join(SUFFIXES)}")
+            raise UsageError(f"the name of '{path}' has to end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
 
 
 def write_reports(paths: tuple[Path, ...], report: Report) -> None:
-    """Write a report as pages and as data, by the names of the files. CompileError where one cannot be written."""
+    """Write a report as pages, as data, and its memory map as pictures, by the names of the files.
+
+    CompileError where one cannot be written, UsageError for the picture of a project.
+    """
     for path in paths:
-        text = page(report) if path.suffix == ".html" else json.dumps(report, indent=1) + "\n"
+        text = _text(path.suffix, report)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except OSError as e:
             raise CompileError(f"cannot write {path}: {e.strerror or e}") from e
+
+
+def _text(suffix: str, report: Report) -> str:
+    if suffix == ".html":
+        return page(report)
+    if suffix == ".json":
+        return json.dumps(report, indent=1) + "\n"
+    if "models" in report:
+        raise UsageError("a picture shows the memory of one model", hint="write a page: --report OUT.html")
+    return memory_picture(report)

@@ -19,7 +19,7 @@ from mccompile.ir.errors import CompileError
 from mccompile.run.build import compiler_version
 from mccompile.run.emulate import compiler_for
 from mccompile.run.objects import ObjectFacts, object_facts
-from mccompile.run.stack import RUNTIME, Stack, counted_flags, sources_of, stack_of
+from mccompile.run.stack import RUNTIME, Stack, counted_flags, headers_of, place_of, sources_of, stack_of
 from mccompile.targets.target import resolve
 
 _CONSTANTS = (".rodata", ".data.rel.ro")
@@ -75,8 +75,9 @@ def code_of(out: Path, report: Mapping[str, Any]) -> Code:
     """
     compiler = list(compiler_for(resolve(report["target"]["name"])))
     flags = counted_flags(report)
-    made = [object_facts(compiler, flags, source) for source in sources_of(out, report)]
-    runtime = object_facts(compiler, flags, out / RUNTIME)
+    include = headers_of(out, report)
+    made = [object_facts(compiler, flags, source, include) for source in sources_of(out, report)]
+    runtime = object_facts(compiler, flags, place_of(out, report, RUNTIME), include)
     note = ""
     stack: Stack | None = None
     try:

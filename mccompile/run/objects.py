@@ -41,21 +41,25 @@ class ObjectFacts:
     sections: Mapping[str, int]
 
 
-def object_facts(compiler: Sequence[str], flags: Sequence[str], source: Path) -> ObjectFacts:
-    """Compile a C file and ask; what is told is kept in the cache by content.
+def object_facts(
+    compiler: Sequence[str], flags: Sequence[str], source: Path, include: Sequence[Path]
+) -> ObjectFacts:
+    """Compile a C file with headers in some folders, and ask; what is told is kept in the cache by content.
 
     Raises:
         CompileError: the compiler complains, or its nm or size cannot be run.
     """
     key = hashlib.sha256(shlex.join([*compiler, *flags, source.name]).encode() + compiler_version(compiler).encode())
-    for path in (source, *sorted(source.parent.glob("*.h"))):
+    headers = [path for folder in include for path in sorted(folder.glob("*.h"))]
+    for path in (source, *headers):
         key.update(hashlib.sha256(path.read_bytes()).digest())
     kept = cache_dir() / f"{key.hexdigest()[:32]}.object"
     if kept.exists():
         return ObjectFacts(**json.loads(kept.read_text()))
     with tempfile.TemporaryDirectory(prefix="mccompile-object-") as folder:
         made = Path(folder, "made.o")
-        asked = [*flags, "-fstack-usage", "-c", str(source.absolute()), "-o", str(made)]
+        places = [part for folder in include for part in ("-I", str(folder.absolute()))]
+        asked = [*flags, *places, "-fstack-usage", "-c", str(source.absolute()), "-o", str(made)]
         run_compiler([*compiler, *asked], source.parent)
         told = made.with_suffix(".su")
         facts = ObjectFacts(

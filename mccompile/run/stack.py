@@ -104,7 +104,7 @@ def stack_of(out: Path, report: Mapping[str, Any]) -> Stack:
     calls: dict[str, set[str]] = {}
     undefined: set[str] = set()
     for source in sources_of(out, report):
-        facts = object_facts(compiler, flags, source)
+        facts = object_facts(compiler, flags, source, headers_of(out, report))
         if facts.usage is None:
             what = f"{compiler[0]} does not tell what stack functions take"
             raise CompileError(what, hint="set CC to gcc or to a newer clang")
@@ -129,7 +129,21 @@ def counted_flags(report: Mapping[str, Any]) -> list[str]:
 def sources_of(out: Path, report: Mapping[str, Any]) -> list[Path]:
     """The C files of a network, without that of the runtime."""
     names = report.get("sources", [f"{report['model']['name']}.c", RUNTIME])
-    return [out / name for name in names if name != RUNTIME]
+    return [place_of(out, report, name) for name in names if name != RUNTIME]
+
+
+def place_of(out: Path, report: Mapping[str, Any], name: str) -> Path:
+    """Where a file lies: packages have folders for sources and headers.
+
+    >>> str(place_of(Path("out"), {"files": {"src/digits.c": 900, "include/digits.h": 90}}, "digits.c"))
+    'out/src/digits.c'
+    """
+    return next((out / path for path in sorted(report["files"]) if Path(path).name == name), out / name)
+
+
+def headers_of(out: Path, report: Mapping[str, Any]) -> list[Path]:
+    """The folders of headers."""
+    return sorted({(out / path).parent for path in report["files"] if path.endswith(".h")} or {out})
 
 
 def _on_x86(target: Target) -> bool:

@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import make_docs
+import make_pictures
 import pytest
 
 import mccompile
-from tests._skips import needs_tool
+from mccompile import driver
+from mccompile.report.page.memory_picture import memory_picture
+from tests._skips import needs_shared, needs_tool
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -99,6 +102,19 @@ def test_make_targets_exist(target: str) -> None:
 def test_generated_parts_are_what_make_docs_writes(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert make_docs.made(text) == text, f"{path.name} is stale: run make docs"
+
+
+def test_pictures_are_small() -> None:
+    pictures = list((ROOT / "docs" / "pictures").iterdir())
+    assert len(pictures) == 3
+    assert sum(p.stat().st_size for p in pictures) < 200_000
+
+
+def test_the_memory_map_is_what_make_pictures_writes(tmp_path: Path) -> None:
+    needs_shared("mlperf_tiny")
+    made = driver.compile(make_pictures.MODEL, tmp_path / "out", make_pictures.OPTIONS)
+    wanted = memory_picture(made.report)
+    assert (make_pictures.PICTURES / "memory.svg").read_text() == wanted, "stale: run make pictures"
 
 
 def test_a_stale_part_is_noticed() -> None:

@@ -8,8 +8,8 @@ Worked example: the nodes Conv, Relu, Add, of which Add reads Conv's input x as 
     o       Add    sum      -   1 map.vector           o
 
 A value takes the first free lane when it is made, and gives it up at its last reader, as branches in the drawing of a
-history do. Nodes stand with the step that does them, in the order of the file; those that no step does (folded,
-or done while others were) stand where they were in the file.
+history do. Nodes stand with the step that does them, in the order of the file; those that no step does (known
+when the network was compiled, or only how others address memory) stand where they are read first.
 """
 
 from __future__ import annotations
@@ -199,15 +199,18 @@ def _done(report: Mapping[str, Any], rows: Sequence[Row]) -> list[list[int]]:
 
 
 def _placed(report: Mapping[str, Any], done: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The nodes of each step, with those that no step does before the next one that a step does; the rest at the end.
-    """
+    """The nodes of each step, with those that no step does where the first node stands that reads them; those that
+    nobody reads at the end."""
     found = [list(own) for own in done] + [[]]
-    doer = {n: step for step, own in enumerate(done) for n in own}
-    following = len(done)
-    for n in range(len(report["onnx"]) - 1, -1, -1):
-        following = doer.get(n, following)
-        if n not in doer:
-            found[following].append(n)
+    place = {n: step for step, own in enumerate(done) for n in own}
+    nodes = report["onnx"]
+    first = [len(done)] * len(nodes)
+    for n in range(len(nodes) - 1, -1, -1):
+        if n not in place:
+            place[n] = first[n]
+            found[first[n]].append(n)
+        for read in nodes[n]["reads"]:
+            first[read] = min(first[read], place[n])
     return [sorted(own) for own in found]
 
 

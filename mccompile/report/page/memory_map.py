@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mccompile.report.page.text import byte_marks, middle, nbytes, steps_between, tip
+from mccompile.report.page.text import byte_marks, ends, nbytes, steps_between, tip
 
 WIDTH, HEIGHT = 980, 320
 """Of the field that is drawn in, in pixels, before the page stretches it."""
@@ -158,7 +158,7 @@ def labels(boxes: Sequence[Box], steps: int, total: int, height: int) -> Iterato
         room = int((wide - 8) / LETTER)
         if high < LINE or room < SHORTEST:
             continue
-        own = Label(b.x / steps * WIDTH + 4, b.y / total * height + LINE - 2, middle(b.name, room))
+        own = Label(b.x / steps * WIDTH + 4, b.y / total * height + LINE - 2, ends(b.name, room))
         if not any(own.over(other) for other in placed):
             placed.append(own)
             yield own

@@ -101,7 +101,10 @@
             const from = Math.max((x - first) * wide, 0);
             const room = Math.floor((Math.min((x + width - first) * wide, some * wide) - from - 8) / 5.8);
             if (room < 4 || rect.height.baseVal.value * high < 13) continue;
-            const name = rect.dataset.name.split("/").pop(), left = from + 4, y = rect.y.baseVal.value * high + 11;
+            const parts = rect.dataset.name.split(";")[0].split("/");
+            let name = parts.pop();
+            while (parts.length && parts.at(-1).length + 1 + name.length <= room) name = `${parts.pop()}/${name}`;
+            const left = from + 4, y = rect.y.baseVal.value * high + 11;
             const text = make("text", { x: left, y });
             const tail = Math.floor((room - 1) / 2);
             text.textContent = name.length <= room ? name : `${name.slice(0, room - 1 - tail)}…${name.slice(-tail)}`;

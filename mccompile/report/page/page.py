@@ -6,32 +6,29 @@ tips, sorting and a closer look at a part of the steps. The same report gives th
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import jinja2
-
-from mccompile.report.page import flow as _flow
 from mccompile.report.page.budget import Bar, budget
+from mccompile.report.page.environment import environment
 from mccompile.report.page.errors import Errors, errors
 from mccompile.report.page.flow import Flow, flow
-from mccompile.report.page.memory_map import MemoryMap, memory_maps, step_marks
+from mccompile.report.page.memory_map import MemoryMap, memory_maps
 from mccompile.report.page.roofline import Roofline, roofline
 from mccompile.report.page.rows import Cost, Refusals, Row, cost_of, rows
-from mccompile.report.page.text import count, names, nbytes, number, seconds, short, tip
+from mccompile.report.page.text import count, nbytes, seconds
 
 Report = Mapping[str, Any]
 
-_HERE = Path(__file__).parent
 COLOURS = 9
 """Kernels with a colour of their own; all others share one more."""
+SEEN = 0.001
+"""The least part of the cost that has an entry of its own in the legend."""
 MOST_ROWS = 2000
 """Steps in the table: of more, the dearest."""
-MOST_WEIGHTS, MOST_FUNCTIONS = 12, 60
+MOST_WEIGHTS = 12
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def page(report: Report) -> str:
     shown = [_model(r) for r in models]
     first = shown[0].report
     title = report["project"]["name"] if "project" in report else first["model"]["name"]
-    return _environment().get_template("page.html.j2").render(
+    return environment().get_template("page.html.j2").render(
         report=report, title=title, models=shown, project=report.get("project")
     )
 
@@ -130,12 +127,15 @@ def _colours(found: Sequence[Row], cost: Cost) -> dict[str, int]:
 def _legend(
     found: Sequence[Row], cost: Cost, colours: Mapping[str, int]
 ) -> tuple[tuple[str, int, float], ...]:
-    """Name, colour and share of each kernel with a colour of its own, and of all others together."""
+    """Name, colour and share of each kernel with a colour of its own that takes a part one can see, and of all others
+    together."""
     shares: dict[str, float] = {}
     for r in found:
-        name = r.kernel if colours[r.kernel] < COLOURS else "others"
-        shares[name] = shares.get(name, 0.0) + cost.share(r.step)
-    listed = [(name, colours.get(name, COLOURS), share) for name, share in shares.items()]
+        shares[r.kernel] = shares.get(r.kernel, 0.0) + cost.share(r.step)
+    named = [name for name, share in shares.items() if colours[name] < COLOURS and share >= SEEN]
+    listed = [(name, colours[name], shares.pop(name)) for name in named]
+    if shares:
+        listed.append(("others", COLOURS, sum(shares.values())))
     return tuple(sorted(listed, key=lambda entry: (entry[1], entry[0])))
 
 
@@ -176,28 +176,3 @@ def _tiles(report: Report) -> list[Tile]:
         ok = check["ok"]
         tiles.append(Tile("Check", "ok" if ok else "failed", f"against {check['judge']}", "good" if ok else "bad"))
     return tiles
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    """Names in models are not to be trusted: all that is printed is escaped."""
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
-    made.filters |= {
-        "nbytes": nbytes, "seconds": seconds, "short": short, "names": names, "tip": tip, "n": number,
-        "count": count,
-    }  # fmt: skip
-    made.globals |= {
-        "file": lambda name: (_HERE / name).read_text(encoding="utf-8"),
-        "step_marks": step_marks,
-        "LANE": _flow.LANE,
-        "LANES": _flow.LANES,
-        "ROW": _flow.ROW,
-        "MOST_FUNCTIONS": MOST_FUNCTIONS,
-    }
-    return made

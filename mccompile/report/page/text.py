@@ -63,16 +63,18 @@ def short(name: str, room: int = NAME) -> str:
     if len(name) <= room:
         return name
     own = own_part(name, room + 2).replace("...", "…")
-    return own if len(own) <= room else own_part(name, room).replace("...", "…")
+    return own if len(own) <= room else f"…{own[len(own) - room + 1 :]}"
 
 
-def middle(name: str, room: int) -> str:
-    """The last part of a path, cut in its middle: names of one network begin alike, or end alike.
+def ends(name: str, room: int) -> str:
+    """As many parts of a path as there is room for, from its end; else the last one, cut in its middle.
 
-    >>> middle("model/Relu__14:0", 9), middle("conv1.relu", 5)
-    ('Relu…14:0', 'co…lu')
+    >>> ends("model/block_3/Relu;model/BiasAdd", 14), ends("model/Relu__14:0", 9), ends("conv1.relu", 5)
+    ('block_3/Relu', 'Relu…14:0', 'co…lu')
     """
-    own = name.rsplit("/", 1)[-1] or name
+    *parts, own = (name.split(";")[0] or name).split("/")
+    while parts and len(parts[-1]) + 1 + len(own) <= room:
+        own = f"{parts.pop()}/{own}"
     if len(own) <= room:
         return own
     tail = (room - 1) // 2
