@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -214,13 +215,19 @@ def test_nodes_stand_beside_their_steps() -> None:
 
 @pytest.mark.fast
 def test_suffixes(tmp_path: Path, run: Run) -> None:  # noqa: F811
-    with pytest.raises(UsageError, match=r"\.html or \.json"):
+    with pytest.raises(UsageError, match=r"\.html, \.json or \.svg"):
         require_suffixes((tmp_path / "a.txt",))
     done = run(DIGITS, "-o", tmp_path / "out", "--report", tmp_path / "a.pdf")
     assert done.exit_code == 2
     assert not (tmp_path / "out").exists()
     write_reports((tmp_path / "new" / "a.html",), digits())
     assert (tmp_path / "new" / "a.html").read_text().startswith("<!DOCTYPE html>")
+    write_reports((tmp_path / "a.svg",), digits())
+    drawn = ElementTree.parse(tmp_path / "a.svg").getroot()
+    assert drawn.tag.endswith("svg")
+    assert "conv1.relu" in "".join(drawn.itertext())
+    with pytest.raises(UsageError, match="of one model"):
+        write_reports((tmp_path / "b.svg",), {"models": {}})
     (tmp_path / "file").write_text("")
     done = run(DIGITS, "-o", tmp_path / "out", "-q", "--target", "generic", "--report", tmp_path / "file" / "a.html")
     assert done.exit_code == 1
