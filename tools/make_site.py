@@ -20,8 +20,8 @@ def moved(text: str, folder: Path) -> str:
 
     def link(found: re.Match[str]) -> str:
         path = (folder / found[2]).resolve()
-        if path.parent == ROOT / "docs":
-            return f"[{found[1]}]({path.name}{found[3] or ''})"
+        if path.is_relative_to(ROOT / "docs"):
+            return f"[{found[1]}]({path.relative_to(ROOT / 'docs').as_posix()}{found[3] or ''})"
         if path.parent == ROOT and path.name in BESIDE:
             return f"[{found[1]}]({BESIDE[path.name]}{found[3] or ''})"
         return f"{found[1]} (`{path.relative_to(ROOT)}`)"
@@ -36,7 +36,9 @@ def main() -> None:
     for path in sorted((ROOT / "docs").iterdir()):
         if path.suffix == ".md":
             (out / path.name).write_text(moved(path.read_text(encoding="utf-8"), path.parent), encoding="utf-8")
-        elif path.is_file():
+        elif path.is_dir():
+            shutil.copytree(path, out / path.name)
+        else:
             shutil.copy(path, out)
     for name, page in BESIDE.items():
         (out / page).write_text(moved((ROOT / name).read_text(encoding="utf-8"), ROOT), encoding="utf-8")

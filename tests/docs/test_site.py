@@ -14,6 +14,7 @@ def test_links_are_those_of_the_site() -> None:
     text = "[a](docs/ir.md#b) [c](CONTRIBUTING.md) [d](https://x.y) [e](LICENSE) [f](#g)"
     wanted = "[a](ir.md#b) [c](CONTRIBUTING.md) [d](https://x.y) e (`LICENSE`) [f](#g)"
     assert moved(text, REPOSITORY) == wanted
+    assert moved("![p](docs/pictures/p.png)", REPOSITORY) == "![p](pictures/p.png)"
     assert moved("[a](../README.md)", REPOSITORY / "docs") == "[a](index.md)"
 
 

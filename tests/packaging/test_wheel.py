@@ -73,7 +73,7 @@ def test_data_dir_of_the_checkout() -> None:
 
 def test_wheel_holds_every_package_and_data_file_and_nothing_else(wheel: Path) -> None:
     names = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
-    sources = (".py", ".c", ".h", ".S", ".ld", ".css", ".j2", ".js", ".json")
+    sources = (".py", ".c", ".h", ".S", ".ld", ".cmake", ".css", ".j2", ".js", ".json")
     modules = {str(p.relative_to(ROOT)) for p in (ROOT / "mccompile").rglob("*") if p.suffix in sources}
     data = {f"mccompile/_bundled/{name}" for name in data_files(ROOT)}
     assert names == modules | data | {"mccompile/py.typed"}
