@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-import numpy as np
-
 from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, Rows
 from mccompile.ir.dims import bound, span, symbols
