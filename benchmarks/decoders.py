@@ -134,7 +134,7 @@ def measured(form: Form, sizes: Sizes, past: int, rounds: int, program: Path | N
     path = folder / "decoder.onnx"
     onnx.save(form.make(sizes), path)
     dims = {"past": f"0..{sizes.room - 1}"}
-    made = mccompile.compile(path, folder / "out", "native", dims=dims, keep_inputs=True, state=state(sizes))
+    made = mccompile.compile(path, folder / "out", target="native", dims=dims, keep_inputs=True, state=state(sizes))
     network = mccompile.load(folder / "out")
     network.set_inputs({"ids": np.ones((1, 1), np.int64)})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from mccompile.codegen.folder import write_folder
 from mccompile.codegen.kernels import KernelPool, render_programs
 from mccompile.codegen.library import make_library
 from mccompile.codegen.model import ModelFacts, model_facts
-from mccompile.codegen.names import model_name
+from mccompile.codegen.names import given_name, model_name
 from mccompile.codegen.projects import Project, make_project
 from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
@@ -34,6 +34,7 @@ from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.regions import Work
 from mccompile.report.project import project_report
 from mccompile.report.report import make_report, write_report
+from mccompile.report.summary import size_text
 from mccompile.search.candidates import Observer, candidates, in_vain, unobserved
 from mccompile.search.fit import Room, fit
 from mccompile.search.options import Options, require_sense
@@ -62,7 +63,7 @@ STREAM_ROWS = "stream-rows"
 """The pass that `Options.stream_rows` may forbid."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Artifacts:
     """What a compilation made: the folder, the C prefix, the report, and notes for the user."""
 
@@ -70,6 +71,15 @@ class Artifacts:
     name: str
     report: dict[str, Any]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        arena, weights = self.report["memory"]["arena_bytes"], self.report["weights_bytes"]
+        sizes = f"{size_text(arena)} of RAM, {size_text(weights)} of weights"
+        return f"<{self.name} for {self.report['target']['name']} in {self.out_dir}: {sizes}>"
+
+    def with_notes(self, notes: Iterable[str]) -> Artifacts:
+        """With other words for the notes."""
+        return replace(self, notes=tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -94,13 +104,14 @@ def _decided() -> Iterator[None]:
     try:
         yield
     except UndecidedError as e:
-        raise CompileError(f"the network cannot be compiled for all of these extents: {e}", hint=hint_of(e)) from e
+        rule = f"the network cannot be compiled for all of these extents: {e}"
+        raise CompileError(rule, hint=hint_of(e), code="open-extents") from e
 
 
 def import_graph(path: str | Path, options: Options) -> Compilation:
     """Read a model and turn it into graph IR. Raises CompileError, UsageError."""
     model = read_model(path)
-    name = model_name(options.name or _default_name(Path(path)))
+    name = given_name(options.name) if options.name else model_name(_default_name(Path(path)))
     several = listed(options.dims)
     if several is None:
         graph, prepared = _converted(model, options, options.dims, name)
@@ -286,7 +297,7 @@ def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[P
             "several models need the name of their project and none of their own",
             hint="give --project NAME; each model is called as its file is",
         )
-    name = model_name(options.project)
+    name = given_name(options.project, "--project")
     compilations = [open_model(p, o) for p, o in zip(paths, options_of(paths, options), strict=True)]
     names = [c.graph.name for c in compilations]
     twice = sorted({n for n in [*names, name] if [*names, name].count(n) > 1})

@@ -8,14 +8,13 @@ What does not compile without warnings is not kept: it fails anew each time. ``m
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
+from mccompile.run.cache import MOST_BYTES, prune
 from tests._skips import REPOSITORY
 
 FOLDER = REPOSITORY / "build" / "test-cache"
-MOST_BYTES = 1_000_000_000
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,15 +23,3 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         prune(FOLDER, MOST_BYTES)
 
-
-def prune(folder: Path, most: int) -> None:
-    """Where there is more, the oldest files go until half of it is left."""
-    files = sorted(((p.stat(), p) for p in folder.glob("*")), key=lambda f: f[0].st_mtime)
-    total = sum(stat.st_size for stat, _ in files)
-    if total <= most:
-        return
-    for stat, path in files:
-        path.unlink(missing_ok=True)
-        total -= stat.st_size
-        if total <= most // 2:
-            break

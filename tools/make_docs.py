@@ -32,6 +32,7 @@ from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.packages import packages
 from mccompile.codegen.vectors import Vectors
 from mccompile.driver import Compilation, Options, finish, import_graph
+from mccompile.ir.errors import CODES
 from mccompile.ir.files import IR, text_of
 from mccompile.ir.graph_text import parse_graph, print_graph
 from mccompile.ir.kernel_parse import parse_module
@@ -343,6 +344,9 @@ def report_diff() -> str:
         files = finish(import_graph(path, Options(target="cortex-m4", opt_level=level)))
         reports.append(json.loads(files["report.json"]))
     return _fence("\n".join(text_lines(differences(*reports))))
+def error_codes() -> str:
+    """What programs go by."""
+    return "\n".join(["| code | |", "|---|---|", *(f"| `{code}` | {text} |" for code, text in CODES.items())])
 
 
 MAKERS: dict[str, Callable[..., str]] = {
@@ -358,6 +362,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     "packages": package_table,
     "report_fields": report_fields,
     "report_diff": report_diff,
+    "error_codes": error_codes,
 }
 
 

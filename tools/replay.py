@@ -100,7 +100,9 @@ def compile_one(job: Job, snapshot: Path) -> str:
             elif path.suffix in (".c", ".h"):
                 (folder / path.name).write_bytes(data)
             elif path.name == "report.json":
-                (folder / path.name).write_text(json.dumps(json.loads(data), indent=1, sort_keys=True))
+                report = json.loads(data)
+                del report["mccompile"]  # it names the commit
+                (folder / path.name).write_text(json.dumps(report, indent=1, sort_keys=True))
     return job.folder
 
 

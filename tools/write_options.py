@@ -1,40 +1,46 @@
-"""Write what is said of options where users read it: docs/options.md, and the docstring of `mccompile.compile`."""
+"""Write what is said of options where users read it: docs/options.md, and the types of Python's arguments."""
 
 from __future__ import annotations
 
-import re
 import textwrap
 from pathlib import Path
 
-from mccompile.search.options import Declared, declared
+from mccompile.api.functions import BUILD, COMPILE, INSPECT
+from mccompile.api.options import options_in, type_of
+from mccompile.search.options import SECTIONS, Declared, declared
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "options.md"
-MODULE = ROOT / "mccompile" / "__init__.py"
-GIVEN = re.compile(r"(        out_dir: [^\n]*\n)(.*?)(?=\n    Raises:)", re.S)
-"""The arguments in the docstring, behind the two that are no options."""
+TYPES = ROOT / "mccompile" / "api" / "arguments.py"
 WIDTH = 118
-GROUPS = {
-    "model": ("The model", "What its inputs are."),
-    "build": ("Compiling", "What the C is for, and how fast, small and exact it is."),
-    "limit": ("The device", "What it has."),
-    "output": ("Output", "What is written, and how it is called."),
-    "tune": ("Tuning", "Kernels chosen by measurements: see [tuning](tuning.md)."),
-}
+CLASSES = {"BuildOptions": ("", BUILD), "InspectOptions": ("", INSPECT), "CompileOptions": ("BuildOptions", COMPILE)}
+"""Class -> the one that it extends, and the groups of options that it has then."""
+
 COLUMNS = "| command line | Python | default | since | |\n|---|---|---|---|---|\n"
 HEAD = """# Options
 
-Written by `make docs` from `mccompile/search/options.py`. In Python they are parameters of `mccompile.compile`,
-whose docstring says more.
+Written by `make docs` from `mccompile/search/options.py`. Functions of Python take them as arguments by name: see
+[python.md](python.md).
 """
+TYPES_HEAD = '''"""The types of options that functions of `mccompile` take by name.
+
+Written by `make docs` from `mccompile/search/options.py`: do not edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, TypedDict
+'''
 
 
 def page() -> str:
     """docs/options.md."""
     parts = [HEAD]
-    for group, (title, what) in GROUPS.items():
-        parts.append(f"\n## {title}\n\n{what}\n\n{COLUMNS}")
-        parts += [_row(*option) for option in declared() if option[1].group == group]
+    for section in SECTIONS:
+        rows = [_row(*option) for option in declared() if option[1].section == section]
+        parts += [f"\n## {section}\n\n{COLUMNS}", *rows] if rows else []
     return "".join(parts)
 
 
@@ -46,23 +52,26 @@ def _row(name: str, told: Declared, default: object) -> str:
     return f"| {flags} | {python} | {shown} | {told.since} | {text} |\n"
 
 
-def arguments() -> str:
-    """The lines of the docstring that say what each parameter is."""
-    lines: list[str] = []
-    for name, told, _ in declared():
-        if told.in_python:
-            lines += textwrap.wrap(f"{name}: {told.text}", WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)
-    return "\n".join(lines) + "\n"
+def types() -> str:
+    """mccompile/api/arguments.py."""
+    parts = [TYPES_HEAD]
+    for name, (base, groups) in CLASSES.items():
+        known = {option[0] for option in options_in(*CLASSES[base][1])} if base else set()
+        parts.append(f"\n\nclass {name}({base or 'TypedDict'}, total=False):\n")
+        parts += [_field(o[0], o[1]) for o in options_in(*groups) if o[0] not in known]
+    return "".join(parts)
 
 
-def refreshed(source: str) -> str:
-    """The source of `mccompile` with the arguments as they are declared."""
-    return GIVEN.sub(lambda m: m[1] + arguments(), source, count=1)
+def _field(name: str, told: Declared) -> str:
+    text = told.text.replace("\\", "\\\\")
+    said = f'"""{text[0].upper()}{text[1:]}"""'
+    lines = textwrap.wrap(said, WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return f"    {name}: {type_of(name, told)}\n" + "\n".join(lines) + "\n"
 
 
 def main() -> None:
     PAGE.write_text(page())
-    MODULE.write_text(refreshed(MODULE.read_text()))
+    TYPES.write_text(types())
 
 
 if __name__ == "__main__":

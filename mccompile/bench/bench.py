@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 
 from mccompile import driver
-from mccompile._version import __version__
+from mccompile._version import version_text
 from mccompile.bench.engines import ENGINES
 from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, layers
 from mccompile.bench.machine import Peak, Probes, compiler_name, cpu_name
-from mccompile.bench.timing import BURST, Rounds, Spread, interleave, pinned
+from mccompile.bench.timing import BURST, Rounds, Spread, duration, interleave, pinned
+from mccompile.check.data import with_dims
 from mccompile.check.reference import random_inputs
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
+from mccompile.ir.files import SUFFIX
 from mccompile.run.code import Code, code_or_note
 from mccompile.run.memory import Array
 from mccompile.run.network import Network
+from mccompile.run.samples import named_arrays
 
 PROBE_BURST = 0.004
 """Seconds of each of the machine's own probes in a round."""
@@ -40,7 +43,7 @@ class Other:
         return {"engine": self.engine, "ms": self.time.to_json(), "ratio": round(self.ratio, 4)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BenchResult:
     """What `bench` measured; ``layers`` and ``code`` only if they were asked for; ``code_note`` says why the code is
     not known."""
@@ -53,6 +56,11 @@ class BenchResult:
     layers: tuple[Layer, ...] | None = None
     code: Code | None = None
     code_note: str = ""
+
+    def __repr__(self) -> str:
+        model, target = self.report["model"]["name"], self.report["target"]["name"]
+        others = "".join(f", {o.engine} {o.ratio:.2f} times as long" for o in self.others)
+        return f"<BenchResult of {model} for {target}: {duration(self.time.median)}{others}>"
 
     @property
     def flops(self) -> float:
@@ -77,17 +85,17 @@ class BenchResult:
             f"  machine     {cpu_name()}, {compiler_name()}",
             f"  one core    {peak.flops / 1e9:.1f} GFLOP/s at {peak.hertz / 1e9:.2f} GHz; "
             f"{peak.near / 1e9:.0f} GB/s near, {peak.far / 1e9:.0f} GB/s far",
-            f"  time        {t.median * 1e3:.4f} ms, quartiles {t.low * 1e3:.4f} to {t.high * 1e3:.4f}, "
-            f"best {t.best * 1e3:.4f}; medians of {self.rounds} rounds",
+            f"  time        {duration(t.median)}, quartiles {duration(t.low)} to {duration(t.high)}, "
+            f"best {duration(t.best)}; medians of {self.rounds} rounds",
         ]
         if self.bytes_macs:
             rate = f"{self.of_pairs:.0%} of what PMADDWD and PADDD do ({peak.pairs / 1e9:.1f} a nanosecond)"
             lines.append(f"  bytes       {self.bytes_macs:,} of its MACs are of whole numbers; all: {rate}")
         if r["macs"]:
-            rate = f"{self.flops / 1e9:.1f} GFLOP/s, {self.flops / peak.flops:.0%} of the peak"
+            rate = f"{self.flops / 1e9:.1f} GFLOP/s, {self.flops / peak.flops:.0%} of the core's roof"
             lines.append(f"  arithmetic  {r['macs']:,} MACs: {rate}")
         for o in self.others:
-            lines.append(f"  {o.engine}  {o.time.median * 1e3:.4f} ms: {o.ratio:.2f} times as long")
+            lines.append(f"  {o.engine}  {duration(o.time.median)}: {o.ratio:.2f} times as long")
         return lines if self.layers is None else [*lines, "", *layer_lines(self.layers, peak)]
 
     def to_json(self) -> dict[str, Any]:
@@ -97,7 +105,7 @@ class BenchResult:
         if self.layers is not None:
             more["layers"] = [x.to_json(self.peak, total) for x in self.layers]
         return {
-            "mccompile": __version__,
+            "mccompile": version_text(),
             "model": self.report["model"],
             "target": self.report["target"],
             "options": self.report["options"],
@@ -117,7 +125,7 @@ def bench(
     model: Path,
     options: Options,
     *,
-    inputs: Mapping[str, Array] | None = None,
+    inputs: Mapping[str, Array] | Array | None = None,
     per_layer: bool = False,
     rounds: int = 11,
     against: str = "",
@@ -132,7 +140,8 @@ def bench(
     Args:
         model: the .onnx file.
         options: how to compile; the target has to be one that this machine runs.
-        inputs: arrays by ONNX name; random ones if absent.
+        inputs: arrays by ONNX name, or the array of the only input; random ones if absent. Extents that the options
+            leave open are theirs.
         per_layer: also the time of each step, in a second build with hooks.
         rounds: in each, everything has its turn.
         against: another engine to measure beside, such as ``onnxruntime``.
@@ -148,6 +157,8 @@ def bench(
         raise UsageError(f"unknown engine {against!r}", hint=f"known engines: {', '.join(ENGINES)}")
     if rounds < 1:
         raise UsageError(f"{rounds} rounds are too few")
+    if inputs is not None and model.suffix != SUFFIX:
+        options = with_dims(model, options, inputs)
     with tempfile.TemporaryDirectory(prefix="mccompile-bench-") as folder:
         tick("compile")
         compilation, files = driver.compile_files(model, replace(options, keep_inputs=True))
@@ -158,7 +169,10 @@ def bench(
         profiler = Profiler(Network(out, hooks=PROFILE_HOOKS)) if per_layer else None
         probes = Probes(compilation.target)
         code, note = code_or_note(out, network.report) if with_code else (None, "")
-    given = random_inputs(network.input_types, 0) if inputs is None else inputs
+    if inputs is None:
+        given = random_inputs(network.input_types, 0)
+    else:
+        given = named_arrays(inputs, compilation.graph.fed)
     network.set_inputs(given)
     things: dict[str, Callable[[], object]] = {"mccompile": network.invoke}
     if profiler is not None:

@@ -140,7 +140,7 @@ def layer_lines(found: Sequence[Layer], peak: Peak) -> list[str]:
     total = sum(layer.seconds for layer in found)
     kernels = max((len(layer.kernel) for layer in found), default=6)
     head = f"{'step':>5} {'ONNX nodes':{NAME_WIDTH}} {'kernel':{kernels}} {'us':>9} {'share':>6} {'MMACs':>8}"
-    head += f" {'GFLOP/s':>8} {'peak':>5} {'KiB':>8} {'GB/s':>6}  bound"
+    head += f" {'GFLOP/s':>8} {'roof':>5} {'KiB':>8} {'GB/s':>6}  bound"
     lines = [head]
     for layer in found:
         lines.append(

@@ -98,6 +98,19 @@ def interleave(
     return Rounds(medians, bests)
 
 
+def duration(seconds: float) -> str:
+    """A time as a person reads it, with four digits.
+
+    >>> duration(8.91e-7), duration(0.01234), duration(2.5)
+    ('0.8910 us', '12.34 ms', '2.500 s')
+    """
+    for unit, size in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if seconds < 1000 * size or unit == "s":
+            break
+    number = seconds / size
+    return f"{number:.{4 if number < 1 else max(0, 4 - len(str(int(number))))}f} {unit}"
+
+
 @contextmanager
 def pinned() -> Iterator[None]:
     """Keep this process on one of the cores it may use, where the system allows that: moving it costs caches."""

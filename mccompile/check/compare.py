@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -25,6 +26,28 @@ OF_NOISE = 8.0
 OF_NOTHING = 2e-8
 F16_FACTOR = 50.0
 """What a model that stores f16 anywhere may be off beside noise, compared with one in f32."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What a user allows instead: ``|y - ref| <= atol + rtol * |ref|``, of each element, integers included."""
+
+    rtol: float = 0.0
+    atol: float = 0.0
+
+    def limits(self, want: Array) -> Array:
+        """The error allowed of each element."""
+        size = np.array(np.abs(want.astype(np.float64)))  # of a scalar, abs gives no array
+        size[~np.isfinite(size)] = 0.0
+        return np.asarray(self.atol + self.rtol * size)
+
+
+def tolerance_of(rtol: float | None, atol: float | None) -> Tolerance | None:
+    """What a user allows; None for the rule. UsageError for what is no tolerance."""
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is not None and not 0 <= value < np.inf:
+            raise UsageError(f"{name} is {value}, but it has to be a number of at least 0")
+    return None if rtol is None and atol is None else Tolerance(rtol or 0.0, atol or 0.0)
 
 
 def channel_axis(rank: int) -> int | None:
@@ -138,18 +161,22 @@ def json_number(value: float) -> float | str:
 
 
 def compare(
-    name: str, got: Array, want: Array, noise: Array | None = None, factor: float = 1.0
-) -> Comparison:
-    """Judge ``got`` by the rule. Shapes and element types have to be equal."""
+    name: str, got: Array, want: Array, noise: Array | None = None, factor: float = 1.0,
+    tolerance: Tolerance | None = None,
+) -> Comparison:  # fmt: skip
+    """Judge ``got`` by the rule, or by a user's ``tolerance``. Shapes and element types have to be equal."""
     kind = f"{want.dtype.name}[{','.join(map(str, want.shape))}]"
     if got.shape != want.shape or got.dtype != want.dtype:
         return Comparison(name, kind, f"{got.dtype.name}[{','.join(map(str, got.shape))}] instead of {kind}")
     if want.size == 0:
         return Comparison(name, kind)
     axis = channel_axis(want.ndim)
-    limit = tolerances(want, noise, factor)
-    limit = limit.reshape([-1 if i == axis else 1 for i in range(want.ndim)])
-    limit = np.broadcast_to(limit, want.shape)
+    if tolerance is None:
+        limit = tolerances(want, noise, factor)
+        limit = limit.reshape([-1 if i == axis else 1 for i in range(want.ndim)])
+        limit = np.broadcast_to(limit, want.shape)
+    else:
+        limit = tolerance.limits(want)
     error = _errors(got, want)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(error > 0, error / limit, 0.0)

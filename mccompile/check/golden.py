@@ -13,10 +13,12 @@ from mccompile.check.compare import channel_axis, tolerance_factor, tolerances
 from mccompile.check.reference import drawn_inputs
 from mccompile.check.streams import stream_of
 from mccompile.codegen.blob import declare_c
+from mccompile.codegen.folder import write_folder
 from mccompile.codegen.ports import Port
 from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.files import SUFFIX
 from mccompile.ir.types import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -103,15 +105,48 @@ def golden_files(
     return {f"test_{facts.name}.c": indent_c(text).encode()}
 
 
-def reference_golden(model: Path, seed: int = 0) -> Callable[[Compilation], dict[str, bytes]]:
-    """For `driver.compile`'s ``extra``: a golden test on random inputs, with the reference's outputs."""
+def reference_golden(
+    model: Path, inputs: Mapping[str, Array] | None = None, seed: int = 0
+) -> Callable[[Compilation], dict[str, bytes]]:
+    """For `driver.compile`'s ``extra``: a golden test on ``inputs``, or random ones, with the reference's outputs.
+
+    UsageError where the model is IR text, which no reference computes.
+    """
 
     def files(c: Compilation) -> dict[str, bytes]:
-        inputs = drawn_inputs(c, seed)
-        first, *later = stream_of(model, c).runs(inputs)
-        return golden_files(c, inputs, first.values, first.noise, [e.values for e in later])
+        if model.suffix == SUFFIX:
+            raise UsageError("--golden needs the .onnx model: the expected outputs are computed from it")
+        given = drawn_inputs(c, seed) if inputs is None else inputs
+        first, *later = stream_of(model, c).runs(given)
+        return golden_files(c, given, first.values, first.noise, [e.values for e in later])
 
     return files
+
+
+class GoldenFolder:
+    """Where golden tests go: beside the generated files, with which they are written or not at all, or elsewhere.
+
+    Args:
+        folder: where they are to be; None: there are to be none.
+        out: where the generated files are.
+    """
+
+    def __init__(self, folder: Path | None, out: Path) -> None:
+        self.folder = folder
+        self.beside = folder is not None and folder.resolve() == out.resolve()
+        self.tests: dict[str, bytes] = {}
+
+    def extra(self, model: Path, c: Compilation, inputs: Mapping[str, Array] | None = None) -> dict[str, bytes]:
+        """For `driver.compile`'s ``extra``: makes the test of a model; returns it if it is to lie beside the C."""
+        if self.folder is None:
+            return {}
+        self.tests.update(reference_golden(model, inputs)(c))
+        return self.tests if self.beside else {}
+
+    def write(self) -> None:
+        """Write the tests where they lie elsewhere. CompileError if that fails."""
+        if self.folder is not None and not self.beside:
+            write_folder(self.folder, self.tests)
 
 
 def _array(port: Port, arrays: Mapping[str, Array], what: str) -> Array:

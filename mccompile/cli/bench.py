@@ -10,25 +10,34 @@ import click
 
 from mccompile.cli import options as o
 
+MEASUREMENT = "Measurement"
 
-@click.command(short_help="Build the generated C and measure it on this machine.")
+EXAMPLES = (
+    "mccompile bench net.onnx --per-layer",
+    "mccompile bench net.onnx --against onnxruntime",
+    "mccompile bench net.onnx --dim batch=8 --target x86-64-v3 --tune",
+)
+
+
+@o.command(short_help="Build the generated C and measure it on this machine.", examples=EXAMPLES)
 @o.MODEL
+@o.option("--inputs", type=click.Path(path_type=Path), metavar="X.npz", section=MEASUREMENT,
+          help="Inputs by name, or the .npy of the only one.  [default: seeded random numbers]")
+@o.option("--per-layer", is_flag=True, section=MEASUREMENT,
+          help="Also time each step, with its rates and what bounds it.")
+@o.option("--rounds", type=click.IntRange(min=1), default=11, show_default=True, section=MEASUREMENT,
+          help="Rounds in which everything that is measured has its turn.")
+@o.option("--against", default="", metavar="ENGINE", section=MEASUREMENT,
+          help="Measure another engine beside it: onnxruntime, if it is installed.")
 @o.build_options
 @o.tune_options
-@click.option("--inputs", type=click.Path(path_type=Path), metavar="X.npz",
-              help="Inputs by name.  [default: seeded random numbers]")
-@click.option("--per-layer", is_flag=True, help="Also time each step, with its rates and what bounds it.")
-@click.option("--rounds", type=click.IntRange(min=1), default=11, show_default=True,
-              help="Rounds in which everything that is measured has its turn.")
-@click.option("--against", default="", metavar="ENGINE",
-              help="Measure another engine beside it: onnxruntime, if it is installed.")
 @o.REPORT
-@click.option("-q", "--quiet", is_flag=True, help="Print no progress.")
+@o.option("-q", "--quiet", is_flag=True, help="Print no progress.")
 @o.PLUGIN
 @o.JSON
 def bench(
     model: Path, inputs: Path | None, per_layer: bool, rounds: int, against: str, reports: tuple[Path, ...],
-    quiet: bool, as_json: bool, tune: bool, tuning: Path | None, **build: Any,
+    quiet: bool, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Compile MODEL, build the C with the system's compiler and measure it: median over interleaved bursts.
 
@@ -38,16 +47,15 @@ def bench(
     """
     from mccompile.bench.bench import bench as run
     from mccompile.cli.watch import Progress
-    from mccompile.ir.files import read_arrays
+    from mccompile.ir.files import read_inputs
     from mccompile.report.figures import require_suffixes, with_figures, write_reports
 
     require_suffixes(reports)
-    options = o.make_options(build)
-    given = None if inputs is None else read_arrays(inputs)
+    arrays = None if inputs is None else read_inputs(inputs)
     with Progress.of("compile", quiet or as_json) as at:
-        options = o.tuned(options, [model], tune, tuning, at)
+        options = o.make_options(given, [model], at)
         result = run(
-            model, options, inputs=given, per_layer=per_layer or bool(reports), rounds=rounds, against=against,
+            model, options, inputs=arrays, per_layer=per_layer or bool(reports), rounds=rounds, against=against,
             with_code=bool(reports), tick=at,
         )  # fmt: skip
     if reports:

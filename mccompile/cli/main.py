@@ -6,14 +6,16 @@ to answer at once.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from mccompile._version import __version__
+from mccompile._version import version_text
+from mccompile.cli import options as o
 from mccompile.cli.bench import bench
 from mccompile.cli.check import check
 from mccompile.cli.compile import compile_
@@ -23,17 +25,32 @@ from mccompile.cli.ops import ops
 from mccompile.cli.opt import opt
 from mccompile.cli.quantize import quantize
 from mccompile.cli.targets import targets
+from mccompile.ir.errors import CompileError, UsageError
 
+INTERNAL = 70
+"""EX_SOFTWARE of sysexits.h."""
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 + the signal's number, as shells report programs that a signal has ended."""
+
+
+REPORT_IT = "this is a bug of mccompile; please report it with the model (MCC_DEBUG=1 shows the traceback)"
+
+EXAMPLES = (
+    "mccompile net.onnx -o out/                               # for this machine",
+    "mccompile net.onnx -o out/ --target cortex-m4 --embed    # for a microcontroller, weights as a C array",
+    "mccompile inspect net.onnx --ram 96K --flash 512K        # would it fit?",
+    "mccompile check net.onnx                                 # build, run, compare with onnxruntime",
+    "mccompile bench net.onnx --per-layer                     # how fast, and what takes the time",
+)
 
 
 class Commands(click.Group):
     """A group whose first argument may be left out: ``mccompile model.onnx -o out/`` is ``mccompile compile``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version", "--cmake-dir"):
+        own = ("--help", "-h", "--version", "-V", "--cmake-dir")
+        if args and args[0] not in self.commands and args[0] not in own:
             _refuse_typo(args[0], list(self.commands), ctx)
             args = ["compile", *args]
         return super().parse_args(ctx, args)
@@ -44,14 +61,20 @@ class Commands(click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         command = self.commands["compile"]
-        command.format_options(click.Context(command, parent=ctx, info_name="compile"), formatter)
+        o.write_sections(command, click.Context(command, parent=ctx, info_name="compile"), formatter)
         self.format_commands(ctx, formatter)
+        with formatter.section("About"):
+            formatter.write_dl([record for p in self.get_params(ctx) if (record := p.get_help_record(ctx))])
 
-    def main(self, *args: Any, **extra: Any) -> Any:
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        o.write_examples(EXAMPLES, formatter)
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
         """As click's, but errors look like ours. Exits."""
         run = super().main
-        given = {**extra, "prog_name": "mccompile", "standalone_mode": False}
-        sys.exit(guarded(lambda: run(*args, **given)))
+        words = list(sys.argv[1:] if args is None else args)
+        given: dict[str, Any] = {**extra, "prog_name": "mccompile", "standalone_mode": False}
+        sys.exit(guarded(lambda: run(words, *more, **given), as_json="--json" in words))
 
 
 def _refuse_typo(word: str, commands: list[str], ctx: click.Context) -> None:
@@ -64,11 +87,12 @@ def _refuse_typo(word: str, commands: list[str], ctx: click.Context) -> None:
         raise click.UsageError(f"there is neither a command nor a file '{word}'; {hint}", ctx)
 
 
-def guarded(run: Callable[[], object]) -> int:
-    """Run a command and say on stderr what went wrong, if anything did. Returns the exit code.
+def guarded(run: Callable[[], object], as_json: bool = False) -> int:
+    """Run a command and say on stderr what went wrong, if anything did, and with ``as_json`` on stdout as an object.
+    Returns the exit code.
 
-    0 done, 1 cannot be compiled or does not fit, 2 wrong usage, 3 check failed. A traceback is only shown with
-    MCC_DEBUG=1, and is always a bug of the compiler.
+    0 done, 1 cannot be compiled or does not fit, 2 wrong usage, 3 check failed, 70 a bug of the compiler. A traceback
+    is only shown with MCC_DEBUG=1.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -91,30 +115,42 @@ def guarded(run: Callable[[], object]) -> int:
             return 2
         context = getattr(e, "ctx", None)
         path = context.command_path if context is not None else "mccompile"
-        _say(f"{e.format_message()}\n  hint: '{path} --help' shows how it is used")
-        return 2
+        hint = f"'{path} --help' shows how it is used"
+        _say(f"{e.format_message()}\n  hint: {hint}")
+        return _told(UsageError(e.format_message(), hint=hint), as_json)
     except Exception as e:
-        return _failed(e)
+        return _failed(e, as_json)
 
 
-def _failed(error: Exception) -> int:
-    from mccompile.ir.errors import CompileError
-
+def _failed(error: Exception, as_json: bool) -> int:
     if os.environ.get("MCC_DEBUG") == "1":
         import traceback
 
         traceback.print_exception(error)
     if isinstance(error, CompileError):
         _say(str(error))
-        return error.exit_code
+        return _told(error, as_json)
     if isinstance(error, MemoryError):
-        _say("not enough memory to compile this model")
-        return 1
-    _say(
-        f"internal error: {type(error).__name__}: {error}\n"
-        "  hint: this is a bug of mccompile; please report it with the model (MCC_DEBUG=1 shows the traceback)"
-    )
-    return 1
+        known = CompileError("not enough memory to compile this model", code="out-of-memory")
+        _say(str(known))
+        return _told(known, as_json)
+    bug = BugError(f"internal error: {type(error).__name__}: {error}", hint=REPORT_IT)
+    _say(str(bug))
+    return _told(bug, as_json)
+
+
+class BugError(CompileError):
+    """An error that nobody foresaw, as users see it."""
+
+    exit_code = INTERNAL
+    usual_code = "internal"
+
+
+def _told(error: CompileError, as_json: bool) -> int:
+    """The exit code of an error, which is printed as data if that is what is asked for."""
+    if as_json:
+        click.echo(json.dumps({"error": error.to_json()}, indent=1))
+    return error.exit_code
 
 
 def _say(message: str) -> None:
@@ -131,7 +167,7 @@ def _say_cmake_dir(ctx: click.Context, param: click.Parameter, asked: bool) -> N
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(__version__, prog_name="mccompile", message="%(prog)s %(version)s")
+@click.version_option(version_text(), "-V", "--version", prog_name="mccompile", message="%(prog)s %(version)s")
 @click.option("--cmake-dir", is_flag=True, is_eager=True, expose_value=False, callback=_say_cmake_dir, hidden=True)
 def cli() -> None:
     """Compile a trained network (ONNX) into a folder of plain C99: no malloc, one static arena, one weights blob."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mccompile.cli import options as o
+from mccompile.search.options import DEBUGGING, DEVICE
 
 if TYPE_CHECKING:
     from mccompile.ir.files import IR
@@ -30,19 +31,20 @@ def _list_passes(ctx: click.Context, param: click.Parameter, value: bool) -> Non
     ctx.exit()
 
 
-@click.command(short_help="Run passes on a model or IR text and print the IR.")
+@o.command(short_help="Run passes on a model or IR text and print the IR.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("-p", "--passes", "names", default="", metavar="PASS,..", help="Passes to run, in order.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="OUT.mcir",
+@o.option("-p", "--passes", "names", default="", metavar="PASS,..", help="Passes to run, in order.")
+@o.option("-o", "--out", type=click.Path(path_type=Path), metavar="OUT.mcir",
               help="Write the text here, and large constants into an .npz beside it.  [default: stdout]")
-@click.option("--dot", type=click.Path(path_type=Path), metavar="OUT.dot", help="Also draw it: text for Graphviz.")
-@click.option("--onnx", "onnx_file", type=click.Path(path_type=Path), metavar="OUT.onnx",
+@o.option("--dot", type=click.Path(path_type=Path), metavar="OUT.dot", help="Also draw it: text for Graphviz.")
+@o.option("--onnx", "onnx_file", type=click.Path(path_type=Path), metavar="OUT.onnx",
               help="Also draw it: an ONNX file that viewers as Netron open, not to be run.")
-@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_passes,
+@o.option("--list", is_flag=True, section=DEBUGGING, is_eager=True, expose_value=False, callback=_list_passes,
               help="List the passes and the levels they run at.")
-@click.option("--time", "timed", is_flag=True, help="Say on stderr how long each pass took and what it changed.")
-@click.option("--remarks", is_flag=True, help="Say on stderr what each pass did, and did not and why.")
-@click.option("--target", default="generic", metavar="NAME", show_default=True,
+@o.option("--time", "timed", is_flag=True, section=DEBUGGING,
+          help="Say on stderr how long each pass took and what it changed.")
+@o.option("--remarks", is_flag=True, section=DEBUGGING, help="Say on stderr what each pass did, and did not and why.")
+@o.option("--target", section=DEVICE, default="generic", metavar="NAME", show_default=True,
               help="What passes that depend on a target choose for.")
 @o.PLUGIN
 @o.model_options

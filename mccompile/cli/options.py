@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mccompile.search.options import RANDOM, REQUANT, STREAMING, Declared, declared
+from mccompile.passes.pipeline import PIPELINES
+from mccompile.search.options import (
+    MORE,
+    OUTPUT,
+    RANDOM,
+    REQUANT,
+    SECTIONS,
+    STREAMING,
+    Declared,
+    declared,
+    level_of,
+    size_of,
+)
 
 if TYPE_CHECKING:
     from mccompile.driver import Options
+    from mccompile.run.samples import Array, Named
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-LEVELS = ("0", "1", "2", "3", "s")
-_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
-    """Bytes: ``65536``, ``64K``, ``1.5M``; a K is 1024 bytes, ``KB`` and ``KiB`` mean the same."""
+    """Bytes, as `size_of` reads them."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
-        if not m:
+        size = size_of(str(value))
+        if size is None:
             self.fail(f"'{value}' is no size; give bytes or a number with K or M, such as 64K", param, ctx)
-        return int(float(m[1]) * _UNITS[m[2].upper()])
+        return size
 
 
 class Memory(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
@@ -70,11 +81,11 @@ class Level(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
     name = "level"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        level = str(value).removeprefix("O")
-        if level not in LEVELS:
-            known = ", ".join(f"-O{known}" for known in LEVELS)
+        level = level_of(str(value))
+        if level not in PIPELINES:
+            known = ", ".join(f"-{known}" for known in PIPELINES)
             self.fail(f"unknown level '{value}'; the levels are {known}", param, ctx)
-        return f"O{level}"
+        return level
 
 
 class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
@@ -191,12 +202,64 @@ KINDS: dict[str, dict[str, Any]] = {
 """How values are read that `Declared.kind` names."""
 
 
+class Sectioned(click.Option):
+    """An option that knows where the help has it: in a section of `SECTIONS`, or in one of the command's own."""
+
+    def __init__(self, *args: Any, section: str = OUTPUT, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.section = section
+
+
+class Command(click.Command):
+    """A command whose help shows options by section, and examples below."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.examples = examples
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_sections(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.examples, formatter)
+
+
+def write_sections(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """The options of a command, its own sections first."""
+    rows: dict[str, list[tuple[str, str]]] = {}
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+        if record is not None:
+            rows.setdefault(getattr(param, "section", OUTPUT), []).append(record)
+    for section in [*(s for s in rows if s not in SECTIONS), *(s for s in SECTIONS if s in rows)]:
+        with formatter.section(section):
+            formatter.write_dl(rows[section])
+
+
+def write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> None:
+    if examples:
+        with formatter.section("Examples"):
+            formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in examples))
+
+
+def command(name: str | None = None, **more: Any) -> Callable[[Callable[..., Any]], Command]:
+    """`click.command` for a `Command`."""
+    return click.command(name, cls=Command, **more)
+
+
+def option(*flags: str, section: str = OUTPUT, **more: Any) -> Callable[[F], F]:
+    """`click.option` with a section."""
+    return click.option(*flags, cls=Sectioned, section=section, **more)
+
+
 def _click_option(name: str, told: Declared, default: Any) -> Callable[[F], F]:
     kind = KINDS[told.kind]
     more = {} if "multiple" in kind else {"default": default}
     if told.metavar:
         more["metavar"] = told.metavar
-    return click.option(*told.flags, name, help=told.help, show_default=told.show_default, **more, **kind)
+    return option(
+        *told.flags, name, help=told.help, show_default=told.show_default, section=told.section, **more, **kind
+    )
 
 
 def _options(*groups: str) -> Callable[[F], F]:
@@ -219,11 +282,13 @@ tune_options = _options("tune")
 """What kernels are chosen by."""
 limit_options = _options("limit")
 """What the device has."""
-output_options = _options("output")
+output_options = _options("output", "golden")
 """What is written."""
 
 
 MODEL = click.argument("model", type=click.Path(path_type=Path), metavar="MODEL")
+
+
 def _use_plugins(ctx: click.Context, param: click.Parameter, folders: tuple[Path, ...]) -> None:
     """Before anything else is read: plugins may add targets and kernels, which other options name."""
     from mccompile import plugins
@@ -232,36 +297,42 @@ def _use_plugins(ctx: click.Context, param: click.Parameter, folders: tuple[Path
         plugins.add(folder)
 
 
-PLUGIN = click.option(
-    "--plugin", type=click.Path(path_type=Path), multiple=True, metavar="DIR", is_eager=True, expose_value=False,
+PLUGIN = option(
+    "--plugin", type=click.Path(path_type=Path), section=SECTIONS[0], multiple=True, metavar="DIR",
+    is_eager=True, expose_value=False,
     callback=_use_plugins, help="Use the operators, kernels, passes and targets in this folder (repeatable).",
 )  # fmt: skip
-REPORT = click.option(
+REPORT = option(
     "--report", "reports", type=click.Path(path_type=Path), multiple=True, metavar="OUT.html",
     help="Write a page that shows memory, steps, kernels and code; as OUT.json its data, as OUT.svg the memory map "
     "(repeatable).",
 )  # fmt: skip
-JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON on stdout, and nothing else.")
+JSON = option("--json", "as_json", is_flag=True, help="Print the answer as JSON on stdout, and nothing else.")
 
 
-def make_options(build: dict[str, Any], **more: Any) -> Options:
-    """`driver.Options` from the values of `build_options`. UsageError for a kernel that does not exist."""
+def make_options(
+    given: Mapping[str, Any], models: Sequence[Path], at: Callable[[str], None] = lambda text: None
+) -> Options:
+    """`driver.Options` from the values of declared options, with the measurements that ``--tune`` makes for
+    ``models``. UsageError for a kernel that does not exist."""
     from mccompile.driver import Options
 
-    options = Options(**build, **more)
+    options = Options(**{name: value for name, value in given.items() if name not in MORE})
     _require_kernels(options.kernels)
-    return options
-
-
-def tuned(
-    options: Options, models: Sequence[Path], tune: bool, tuning: Path | None, at: Callable[[str], None]
-) -> Options:
-    """The options with the measurements of `tune_options`."""
+    tune, tuning = given.get("tune", False), given.get("tuning")
     if not tune and tuning is None:
         return options
     from mccompile.tune.tune import apply
 
     return apply(options, models, tune, tuning, at)
+
+
+def arrays_of(file: Path | None, values: Sequence[Named]) -> dict[str, Array] | None:
+    """The arrays of a file by name; None without a file."""
+    from mccompile.ir.files import read_inputs
+    from mccompile.run.samples import named_arrays
+
+    return None if file is None else named_arrays(read_inputs(file), values)
 
 
 def _require_kernels(kernels: Any) -> None:

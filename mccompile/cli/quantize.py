@@ -9,22 +9,31 @@ import click
 
 from mccompile.cli import options as o
 
+QUANTISATION = "Quantisation"
 
-@click.command(short_help="Make a network of 8-bit integers of a float one.")
+EXAMPLES = (
+    "mccompile quantize net.onnx --data samples.npz -o net_int8.onnx",
+    "mccompile quantize net.onnx --data samples.npz -o net_int8.onnx --method percentile --exclude /head/MatMul",
+)
+
+
+@o.command(short_help="Make a network of 8-bit integers of a float one.", examples=EXAMPLES)
 @o.MODEL
-@click.option("--data", type=click.Path(path_type=Path), required=True, metavar="X.npz",
+@o.option("--data", section=QUANTISATION, type=click.Path(path_type=Path), required=True, metavar="X.npz",
               help="Typical inputs by name, along the first axis or stacked; a hundred are usual.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="OUT.onnx",
+@o.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="OUT.onnx",
               help="File to write.")
-@click.option("--method", type=click.Choice(["minmax", "entropy", "percentile"]), default="minmax", show_default=True,
-              help="How the ranges of activations follow from the data.")
-@click.option("--activations", type=click.Choice(["int8", "uint8"]), default="int8", show_default=True,
-              help="Type of activations; weights are int8.")
-@click.option("--per-tensor", is_flag=True, help="One scale for the weights of a layer, not one for each channel.")
-@click.option("--exclude", multiple=True, metavar="NODE", help="Leave this node in floats (repeatable).")
-@click.option("--worst", type=click.IntRange(min=0), default=5, show_default=True,
-              help="So many of the layers that cost the most are named.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@o.option("--method", section=QUANTISATION, type=click.Choice(["minmax", "entropy", "percentile"]),
+          default="minmax", show_default=True, help="How the ranges of activations follow from the data.")
+@o.option("--activations", section=QUANTISATION, type=click.Choice(["int8", "uint8"]), default="int8",
+          show_default=True, help="Type of activations; weights are int8.")
+@o.option("--per-tensor", is_flag=True, section=QUANTISATION,
+          help="One scale for the weights of a layer, not one for each channel.")
+@o.option("--exclude", section=QUANTISATION, multiple=True, metavar="NODE",
+          help="Leave this node in floats (repeatable).")
+@o.option("--worst", section=QUANTISATION, type=click.IntRange(min=0), default=5, show_default=True,
+          help="So many of the layers that cost the most are named.")
+@o.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @o.JSON
 def quantize(
     model: Path, data: Path, out: Path, method: str, activations: str, per_tensor: bool, exclude: tuple[str, ...],

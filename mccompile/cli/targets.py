@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from mccompile.targets.target import Target
 
 
-@click.command(short_help="List what C can be generated for.")
-@click.option("--flags", "of", metavar="NAME", help="Print the flags alone that the C of this target needs.")
+@o.command(short_help="List what C can be generated for.")
+@o.option("--flags", "of", metavar="NAME", help="Print the flags alone that the C of this target needs.")
 @o.PLUGIN
 @o.JSON
 def targets(of: str | None, as_json: bool) -> None:

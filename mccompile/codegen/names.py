@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from mccompile.ir.errors import UsageError
+
 _KEYWORDS: Final = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
@@ -63,6 +65,18 @@ def model_name(name: str) -> str:
     text = identifier(name.lower()).rstrip("_")
     taken = text in _KEYWORDS or text in _MODEL_NAMES or re.match(r"mcc(_|$)", text)
     return f"net_{text}" if taken else text
+
+
+def given_name(name: str, option: str = "--name") -> str:
+    """A prefix that the user gave: as it is, or not at all. UsageError for one that C files cannot have."""
+    made = model_name(name)
+    if made != name:
+        raise UsageError(
+            f"{name!r} cannot be the prefix of C names and files: they are lower case, begin with a letter, have no "
+            f"other characters than letters, digits and _, and hide no header or word of C",
+            hint=f"{option} {made} would do",
+        )
+    return name
 
 
 def own_parts(names: Iterable[str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readabl
 from mccompile.importer.outputs import bind_outputs, ports
 from mccompile.importer.ports import packed, port_type, unpacked
 from mccompile.importer.prepare import Prepared, not_tensors
-from mccompile.importer.refusals import unsupported
+from mccompile.importer.refusals import UNSUPPORTED, blame, joined, unsupported
 from mccompile.importer.sequences import Known, require_tensor
 from mccompile.importer.solved import Unknown, equations, solve
 from mccompile.importer.varying import TAKES_EXTENTS
@@ -77,11 +77,14 @@ class _Converter:
 
     def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
         for node in nodes:
+            before = len(self.errors)
             try:
                 self.run_node(node, depth)
             except CompileError as e:
                 self.errors.append(e)
                 self.poisoned.update(o for o in node.outputs if o)
+            if depth == 0:  # what is deeper is of definitions, not of the file
+                blame(self.errors[before:], node)
 
     def define_constants(self, graph: OnnxGraph) -> None:
         """Give the initializers of a graph, nested or not, their values."""
@@ -371,7 +374,7 @@ def _widths(values: Mapping[str, Known], outputs: Sequence[OnnxValue]) -> tuple[
 
 def _unsupported_in(errors: list[CompileError]) -> bool:
     """Whether an operator is not supported at all: then it is no matter of shapes."""
-    return any(" is not supported" in e.rule for e in errors)
+    return any(" is not supported" in e.rule or e.code == UNSUPPORTED for e in errors)
 
 
 def convert(
@@ -410,7 +413,7 @@ def _converted(
     plain = [v for v in source.outputs if v.dtype not in ("sequence", "optional")]
     converter.errors += [CompileError(rule) for rule in not_tensors("output", plain)]
     if converter.errors:
-        raise _joined(converter.errors)
+        raise joined(converter.errors)
     strange = [n for n in bounds if n not in converter.stated.asked]
     prepared.notes.extend(f"nothing asks for the bound {n!r}" for n in strange)
     prepared.notes.extend(prepared.draws.notes)
@@ -485,18 +488,6 @@ def _readable(graph: Graph, port: Value, given: OnnxValue) -> Value:
         held_shape = port.shape if given.dtype == "string" else shape
         return graph.constant(f"{given.name}.empty", np.zeros(held_shape, dtype))
     return unpacked(graph, port, given.dtype, shape) if given.dtype in HELD_IN else port
-
-
-def _joined(errors: list[CompileError]) -> CompileError:
-    """One error that names them all, equal ones once."""
-    if len(errors) == 1:
-        return errors[0]
-    lines = dict.fromkeys(f"{e.where}: {e.rule}" if e.where else e.rule for e in errors)
-    hints = dict.fromkeys(e.hint for e in errors if e.hint)
-    return CompileError(
-        "the model cannot be compiled:\n" + "\n".join(f"  {line}" for line in lines),
-        hint="; ".join(hints),
-    )
 
 
 def _tensor_type(value: OnnxValue, text_bytes: int) -> TensorType:

@@ -59,6 +59,19 @@ def bind_dims(
         UsageError: a name that does not exist, a value that does not fit.
         CompileError: an extent that nothing determines; all of them at once.
     """
+    shaped, bindings = bind_known(inputs, outputs, dims, input_shapes)
+    bound = [bindings.resolve(value) for value in shaped]
+    _require_bound(bound)
+    return bound, bindings
+
+
+def bind_known(
+    inputs: Sequence[OnnxValue],
+    outputs: Sequence[OnnxValue],
+    dims: Mapping[str, int | str],
+    input_shapes: Mapping[str, Sequence[int | str]],
+) -> tuple[list[OnnxValue], Bindings]:
+    """As `bind_dims`, but extents that nothing determines stay open; `Bindings.resolve` puts the others in."""
     bindings = Bindings()
     inputs = _named_axes(inputs, input_shapes)
     inputs = _named_batch(inputs) if BATCH in dims else inputs
@@ -66,9 +79,7 @@ def bind_dims(
     shaped = _bind_shapes(inputs, input_shapes, bindings)
     _bind_batch(shaped, outputs, bindings)
     _bind_formulas(shaped, bindings)
-    bound = [bindings.resolve(value) for value in shaped]
-    _require_bound(bound)
-    return bound, bindings
+    return shaped, bindings
 
 
 def _named_batch(inputs: Sequence[OnnxValue]) -> Sequence[OnnxValue]:
@@ -267,5 +278,6 @@ def _require_bound(inputs: Sequence[OnnxValue]) -> None:
         if value.shape is None or None in value.shape:
             options.append(f"--input-shape {value.name}={shapes[value.name] or 'N,...'}")
     raise CompileError(
-        f"extents of the inputs are not fixed: {'; '.join(parts)}", hint=f"pass {' '.join(options)}"
-    )
+        f"extents of the inputs are not fixed: {'; '.join(parts)}", hint=f"pass {' '.join(options)}",
+        code="open-extents",
+    )  # fmt: skip

@@ -80,15 +80,28 @@ def _write_arrays(path: Path, data: Mapping[str, Array]) -> None:
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of an .npz by name. UsageError if there is no such file, CompileError if it cannot be read."""
     if not path.exists():
-        raise UsageError(f"there is no file '{path}'")
+        raise UsageError(f"there is no file '{path}'", code="no-file")
     try:
         with np.load(path, allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array without a name")
+                raise ValueError("it holds one array without a name: is it an .npy?")
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as e:
         hint = "an .npz is written with numpy.savez"
         raise CompileError(f"the arrays cannot be read: {e}", where=str(path), hint=hint) from e
+
+
+def read_inputs(path: Path) -> dict[str, Array] | Array:
+    """The arrays of an .npz by name, or the one array of an .npy. Errors as `read_arrays`."""
+    if path.suffix != ".npy":
+        return read_arrays(path)
+    if not path.exists():
+        raise UsageError(f"there is no file '{path}'", code="no-file")
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, ValueError, EOFError) as e:
+        hint = "an .npy is written with numpy.save"
+        raise CompileError(f"the array cannot be read: {e}", where=str(path), hint=hint) from e
 
 
 def load(path: Path, ops: OpLookup, params: ParamsLookup) -> IR:
@@ -97,7 +110,7 @@ def load(path: Path, ops: OpLookup, params: ParamsLookup) -> IR:
     Raises UsageError if there is no such file, CompileError with file and line where it is malformed.
     """
     if not path.is_file():
-        raise UsageError(f"there is no file '{path}'")
+        raise UsageError(f"there is no file '{path}'", code="no-file")
     try:
         source = path.read_text(encoding="utf-8")
     except OSError as e:

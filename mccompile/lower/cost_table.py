@@ -14,11 +14,13 @@ from mccompile.ir.op import op_text
 class CostTable:
     """Measured cycles: ``cycles[signature][label]`` of a node (`signature`) and of a candidate (`Variant.label`).
 
-    ``origin`` says where they come from, for the report.
+    ``origin`` says where they come from, for the report. Where they do not ``decide``, candidates are chosen by
+    estimates, and measurements only say what these take.
     """
 
     cycles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
+    decides: bool = True
 
     def of(self, node: Node, constants: Container[Value]) -> Mapping[str, float]:
         """The measured candidates of a node; mostly none."""

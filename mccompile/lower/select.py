@@ -62,8 +62,8 @@ def choose(
 
     ``constants`` are the values whose elements are known, which some variants rearrange. With ``arena_first`` a
     variant that wants a halo around an operand, or scratch, is taken only where there is no other. What ``costs`` has
-    measured replaces the variants' estimates. A variant that adds more than ``room`` bytes to the weights must be
-    forced.
+    measured replaces the variants' estimates, where it decides. A variant that adds more than ``room`` bytes to the
+    weights must be forced.
 
     Raises CompileError if no variant supports the node.
     """
@@ -73,20 +73,21 @@ def choose(
     ranked: list[Candidate] = []
     rejected: list[tuple[str, str]] = []
     for variant in candidates(node.op.name):
-        known = variant.takes(node)
-        found = variant.offer(planned, target, constants) if known else "extents are known at run time only"
+        takes = variant.takes(node)
+        found = variant.offer(planned, target, constants) if takes else "extents are known at run time only"
         if isinstance(found, Offer) and wanted not in (variant.label, variant.kernel) and found.growth_bytes > room:
             found = f"its weights take {found.growth_bytes} bytes more"
         if isinstance(found, str):
             rejected.append((variant.label, found))
             continue
         halo = arena_first and found.enlarges_arena
-        for offer in (found, *_others(variant, planned, target, constants, {*measured, wanted} - {None})):
+        known = {*(measured if costs.decides else ()), wanted} - {None}
+        for offer in (found, *_others(variant, planned, target, constants, known)):
             ranked.append(Candidate(variant, offer, measured.get(offer.label), halo))
     if not ranked:
         reasons = "; ".join(f"{kernel}: {reason}" for kernel, reason in rejected)
         raise CompileError(f"no kernel supports this node ({reasons})", where=node.where)
-    ranked.sort(key=lambda c: (c.halo, c.cycles))  # stable: of equals the first
+    ranked.sort(key=lambda c: (c.halo, c.cycles if costs.decides else c.offer.cycles))  # stable: of equals the first
     named = [c for c in ranked if wanted in (c.offer.label, c.variant.kernel)]
     best = next((c for c in named if c.offer.label == wanted), (named or ranked)[0])
     return Choice(best, tuple(c for c in ranked if c is not best), tuple(rejected))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import onnx
@@ -10,6 +11,7 @@ import onnx.inliner
 from google.protobuf.message import DecodeError
 
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.onnxio.foreign import TENSORFLOW, foreign
 from mccompile.onnxio.limits import check_limits
 from mccompile.onnxio.model import OnnxModel
 from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain
@@ -59,30 +61,38 @@ def read_model(path: str | Path) -> OnnxModel:
 def read_bytes(path: Path) -> bytes:
     """The bytes of a model file, or an error that says why there are none."""
     if not path.exists():
-        raise UsageError(f"there is no file '{path}'")
+        remote = "://" in str(path) or re.match(r"https?:/", str(path))
+        hint = "nothing is downloaded: get the file first" if remote else ""
+        raise UsageError(f"there is no file '{path}'", hint=hint, code="no-file")
     if path.is_dir():
-        raise UsageError(f"'{path}' is a folder", hint="name the .onnx file itself")
+        inside = sorted(p.name for p in path.glob("*.onnx"))[:3]
+        saved = (path / "saved_model.pb").is_file()
+        hint = f"a SavedModel of TensorFlow becomes one by {TENSORFLOW}" if saved else "name the .onnx file itself"
+        hint += f": {', '.join(inside)}" if inside else ""
+        raise UsageError(f"'{path}' is a folder", hint=hint, code="no-file")
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"'{path}' cannot be read: {error.strerror}") from error
+        raise UsageError(f"'{path}' cannot be read: {error.strerror}", code="no-file") from error
     if not data:
-        raise CompileError("the file is empty", where=path.name)
+        raise CompileError("the file is empty", where=path.name, code="no-onnx")
     return data
 
 
 def parse(data: bytes, path: Path) -> onnx.ModelProto:
     """The protobuf of a model file's bytes."""
     proto = onnx.ModelProto()
+    rule = "the file holds no ONNX graph"
     try:
         proto.ParseFromString(data)
-    except DecodeError as error:
-        raise CompileError(
-            "the file is not a readable ONNX protobuf", where=path.name, hint=DAMAGED
-        ) from error
-    if not proto.HasField("graph"):
-        raise CompileError("the file holds no ONNX graph", where=path.name, hint=DAMAGED)
-    return proto
+        if proto.HasField("graph"):
+            return proto
+    except DecodeError:
+        rule = "the file is not a readable ONNX protobuf"
+    found = foreign(data, path.suffix)
+    if found is not None:
+        raise CompileError(f"the file is {found.what}", where=path.name, hint=found.hint, code="no-onnx")
+    raise CompileError(rule, where=path.name, hint=DAMAGED, code="no-onnx")
 
 
 def _has_other_domains_only(graph: onnx.GraphProto) -> bool:

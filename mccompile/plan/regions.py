@@ -276,6 +276,7 @@ def _misfit(module: KernelModule, whole: _Whole, parts: Sequence[_Part]) -> Comp
         f"{huge if largest.nbytes > alone else ''}",
         where=module.name,
         hint="larger regions in --memory, a smaller or quantised model, or smaller extents (--dim, --input-shape)",
+        code="does-not-fit",
     )
 
 

@@ -10,7 +10,6 @@ The noise of a value is the power of the difference in units of the signal's, su
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,50 +17,11 @@ from typing import Any
 import numpy as np
 
 from mccompile.onnxio import OnnxGraph
+from mccompile.run.noise import Noise
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 """Inputs to values, both by name."""
-
-
-@dataclass
-class Noise:
-    """Sums over samples of one value: power of signal and of difference, the largest difference, agreement."""
-
-    signal: float = 0.0
-    error: float = 0.0
-    largest: float = 0.0
-    samples: int = 0
-    ranked: int = 0
-    agree: int = 0
-
-    def add(self, want: Array, got: Array) -> None:
-        wide = want.astype(np.float64)
-        apart = got.astype(np.float64) - wide
-        self.signal += float(np.square(wide).sum())
-        self.error += float(np.square(apart).sum())
-        self.largest = max(self.largest, float(np.abs(apart).max(initial=0.0)))
-        self.samples += 1
-        if want.dtype.kind == "f" and sum(e > 1 for e in want.shape) == 1:
-            self.ranked += 1
-            self.agree += int(want.argmax() == got.argmax())
-
-    @property
-    def relative(self) -> float:
-        """Power of the difference by that of the signal; 0 if there is none, infinite if there is no signal."""
-        if not self.error:
-            return 0.0
-        return self.error / self.signal if self.signal else math.inf
-
-    @property
-    def agreement(self) -> float | None:
-        """The part of the samples whose largest element is the same one; None of what is no vector."""
-        return self.agree / self.ranked if self.ranked else None
-
-
-def decibels(relative: float) -> float | None:
-    """Signal to noise; None where it has no number: no noise, or no signal."""
-    return -10.0 * math.log10(relative) if 0.0 < relative < math.inf else None
 
 
 def compare(

@@ -31,8 +31,9 @@ from mccompile.onnxio import (
     tensor_names,
     widened,
 )
-from mccompile.quantize.accuracy import Layer, Noise, Run, compare, decibels, layers, paired
-from mccompile.quantize.samples import Array, Sample, cut
+from mccompile.quantize.accuracy import Layer, Run, compare, layers, paired
+from mccompile.run.noise import Noise, decibels
+from mccompile.run.samples import Array, Sample, cut, require_finite
 
 METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 """How ranges of activations are found, and what onnxruntime calls it."""
@@ -152,7 +153,8 @@ def quantize(model: Path, arrays: Mapping[str, Array], out: Path, settings: Sett
     _require_float(read)
     excluded = _excluded(read.graph, settings.exclude)
     weights = read.graph.initializers
-    samples = cut(arrays, [v for v in read.graph.inputs if v.name not in weights])
+    require_finite(arrays)
+    samples = cut(arrays, [v for v in read.graph.inputs if v.name not in weights], batch=1)
     with tempfile.TemporaryDirectory(prefix="mccompile-") as folder:
         plain, prepared, made = (Path(folder, f"{name}.onnx") for name in ("plain", "prepared", "quantised"))
         data, opset = lifted(model, OPSET)

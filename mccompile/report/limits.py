@@ -64,6 +64,7 @@ def require_project_fit(report: Mapping[str, Any], ram: int | None, flash: int |
                 f"{limit:,} of {option}\n  models: {sizes}",
                 where=facts["name"],
                 hint=hint,
+                code="does-not-fit",
             )
 
 
@@ -84,4 +85,4 @@ def require_fit(c: Compilation, ram: int | None, flash: int | None) -> None:
             found.append(f"  {in_vain(c)}")
         kept = ", or without --keep-inputs" if c.options.keep_inputs else ""
         hint = f"a smaller or quantised model, smaller extents (--dim, --input-shape){kept}"
-        raise CompileError("\n".join(found), where=c.source, hint=hint)
+        raise CompileError("\n".join(found), where=c.source, hint=hint, code="does-not-fit")

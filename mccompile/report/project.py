@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mccompile._version import __version__
+from mccompile._version import version_text
 from mccompile.codegen.files import c_sources
 from mccompile.codegen.projects import Project
 from mccompile.report.report import make_report
@@ -25,7 +25,7 @@ def project_report(p: Project, compilations: Sequence[Compilation], files: Mappi
     shared = sum(max(a.bytes for _, a in s.members) for s in p.shared)
     return {
         "schema": SCHEMA,
-        "mccompile": __version__,
+        "mccompile": version_text(),
         "project": {
             "name": p.name,
             "kernels": len(p.library.kernels),

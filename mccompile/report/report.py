@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mccompile._version import __version__
+from mccompile._version import version_text
 from mccompile.codegen.extents import GivenExtent
 from mccompile.codegen.files import c_sources
 from mccompile.codegen.model import ModelFacts
@@ -150,7 +150,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
     split = {"sources": c_sources(facts, c.library)} if c.library is not None else {}
     return split | {
         "schema": SCHEMA,
-        "mccompile": __version__,
+        "mccompile": version_text(),
         "model": {"file": c.source, "sha256": c.sha256, "onnx_nodes": c.onnx_nodes, "name": c.graph.name},
         "target": {
             "required_flags": list(c.target.required_flags),

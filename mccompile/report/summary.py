@@ -87,7 +87,8 @@ def _speed(report: Report) -> list[str]:
     slowest = sorted(report["choices"].items(), key=lambda c: -c[1]["cycles"])[:MAX_SLOWEST]
     shares = ", ".join(f"{name} {choice['cycles'] / found['cycles']:.0%}" for name, choice in slowest)
     how = f", {found['tuned']} of {len(report['choices'])} nodes measured" if found["tuned"] else " by estimate"
-    return row("  speed", f"{found['cycles']:,} cycles{how}, {found['of_peak']:.0%} of the peak; most: {shares}", 2)
+    rate = f"{found['of_peak']:.0%} of the core's roof"
+    return row("  speed", f"{found['cycles']:,} cycles{how}, {rate}; most: {shares}", 2)
 
 
 def _copies(report: Report) -> list[str]:

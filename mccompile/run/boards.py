@@ -70,6 +70,7 @@ class Board:
                     f"the network does not fit on the emulated board {self.name}: weights and arenas take {sizes} "
                     f"bytes, and for {size:,} of them {rest} are left",
                     hint="check a smaller network there, or this one for another target",
+                    code="does-not-fit",
                 )
             left[place] -= size
 

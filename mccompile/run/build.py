@@ -8,11 +8,11 @@ import os
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from mccompile.ir.errors import CompileError
+from mccompile.run.cache import adding, cache_dir, find
 
 
 def c_compiler() -> list[str]:
@@ -22,7 +22,7 @@ def c_compiler() -> list[str]:
     for name in ("cc", "gcc", "clang"):
         if shutil.which(name):
             return [name]
-    raise CompileError("no C compiler was found", hint="install gcc or clang, or set CC")
+    raise CompileError("no C compiler was found", hint="install gcc or clang, or set CC", code="no-compiler")
 
 
 def compiler_version(command: Sequence[str]) -> str:
@@ -36,17 +36,10 @@ def _version(command: tuple[str, ...]) -> str:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True)
     except OSError as e:
         raise CompileError(
-            f"the C compiler {shlex.join(command)!r} cannot be run: {e.strerror}", hint="set CC to gcc or clang"
-        ) from e
+            f"the C compiler {shlex.join(command)!r} cannot be run: {e.strerror}",
+            hint="set CC to gcc or clang", code="no-compiler",
+        ) from e  # fmt: skip
     return done.stdout
-
-
-def cache_dir() -> Path:
-    """Where built libraries are kept: $MCC_CACHE, or the user's cache folder."""
-    if os.environ.get("MCC_CACHE"):
-        return Path(os.environ["MCC_CACHE"])
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "mccompile"
 
 
 def run_compiler(command: Sequence[str], cwd: Path) -> None:
@@ -54,7 +47,7 @@ def run_compiler(command: Sequence[str], cwd: Path) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     if done.returncode:
         shown = "\n".join(done.stderr.splitlines()[:20])
-        raise CompileError(f"the C compiler failed: {shlex.join(command)}\n{shown}")
+        raise CompileError(f"the C compiler failed: {shlex.join(command)}\n{shown}", code="compiler-failed")
 
 
 def build_library(sources: Sequence[Path], flags: Sequence[str], *include: Path) -> Path:
@@ -89,21 +82,15 @@ def _built(
     for path in [*sorted(sources), *headers]:
         key.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     result = cache_dir() / f"{key.hexdigest()[:32]}{suffix}"
-    if result.exists():
+    if find(result):
         return result
+    places = [part for folder in include for part in ("-I", str(folder.absolute()))]
     try:
-        result.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(suffix=suffix, dir=result.parent)
+        with adding(result) as staged:
+            named = (str(path.absolute()) for path in sources)
+            run_compiler([*compiler, *flags, *places, *named, "-lm", "-o", str(staged)], include[0])
     except OSError as e:
         raise CompileError(
             f"the cache folder {result.parent} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
         ) from e
-    os.close(handle)
-    places = [part for folder in include for part in ("-I", str(folder.absolute()))]
-    command = [*compiler, *flags, *places, *(str(path.absolute()) for path in sources), "-lm", "-o", name]
-    try:
-        run_compiler(command, include[0])
-        os.replace(name, result)
-    finally:
-        Path(name).unlink(missing_ok=True)
     return result

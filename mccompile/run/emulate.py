@@ -69,7 +69,7 @@ def cross_tools(target: Target) -> CrossTools:
     emulator = target.emulator if board is None else board.emulator
     if not emulator:
         device = "let the device run the test program that --golden DIR writes, or compile for the target native"
-        raise CompileError(f"{refused}, and no emulator for it is known", hint=device)
+        raise CompileError(f"{refused}, and no emulator for it is known", hint=device, code="no-compiler")
     names = (f"{target.triple}-gcc", emulator[0])
     found = [shutil.which(name) for name in names]
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
@@ -78,6 +78,7 @@ def cross_tools(target: Target) -> CrossTools:
             f"{refused}, and its compiler and emulator are not complete: {' and '.join(missing)} not found",
             hint=f"install them (Debian, Ubuntu: apt install {' '.join(target.packages)}), or let the device run the "
             "test program that --golden DIR writes",
+            code="no-compiler",
         )
     return CrossTools((names[0], *(board.specs if board else ())), emulator, board)
 

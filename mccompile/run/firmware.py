@@ -12,14 +12,14 @@ network's:
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from mccompile.ir.errors import CompileError
 from mccompile.run.boards import BARE, Board
-from mccompile.run.build import build_object, build_program, cache_dir
+from mccompile.run.build import build_object, build_program
+from mccompile.run.cache import adding, cache_dir, find
 from mccompile.run.emulate import FENCE_BYTES, CrossTools, EmulatedNet, emulated_main
 from mccompile.targets.target import Target
 
@@ -88,7 +88,7 @@ def link(
         raise CompileError(
             f"the program does not fit on the emulated board {board.name}: its {memory.length:,} bytes of {region} "
             f"are exceeded by {int(over):,}",
-            hint="compile with -Os, or check a smaller network there",
+            hint="compile with -Os, or check a smaller network there", code="does-not-fit",
         ) from e
 
 
@@ -96,10 +96,7 @@ def _linker_script(board: Board) -> Path:
     """The script as a file whose name changes with its text, as what is cached goes by the names in flags."""
     text = board.linker_script
     path = cache_dir() / f"{board.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.ld"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(suffix=".ld", dir=path.parent)
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(name, path)
+    if not find(path):
+        with adding(path) as staged:
+            staged.write_text(text)
     return path

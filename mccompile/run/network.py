@@ -8,6 +8,7 @@ of which API mode would check nothing that `init` does not.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,8 @@ class Network:
     outputs. ``state`` are views of what is kept from run to run, by the name of the input: zero until the first
     run, and after `reset`. ``quantised`` says what the bytes of an input or output stand for, where the model does;
     ``labels`` what the numbers of an output, which were text, or its columns, which were a map, are.
-    Several networks are independent of each other; one network belongs to one thread at a time.
+    Several networks are independent of each other. `run` may be called from several threads: they take turns. Views
+    and `invoke` belong to one thread at a time; a second one gets a UsageError while a run is going on.
 
     Args:
         out_dir: folder made by `mccompile.compile`; it is not needed any more afterwards.
@@ -125,6 +127,7 @@ class Network:
         model: str = "",
         emulate: bool = False,
     ) -> None:
+        self._lock = threading.RLock()
         self.report = read_report(out_dir, model)
         self.name = self.report["model"]["name"]
         target = self.report["target"]["name"]
@@ -154,7 +157,8 @@ class Network:
         else:
             self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
         self.extents = {d["name"]: int(d["high"]) for d in self.report.get("dims", ())}
-        self._read_extents()
+        counted = any(p.get("counted") for p in self.report["outputs"])
+        self._moves = self._read_extents() or counted
         self._see_tensors()
         self.reset()
         self.quantised = {
@@ -322,27 +326,56 @@ class Network:
             raise CompileError(f"{self.name}_{what} answered status {status}: {self._text(status)}")
 
     def invoke(self) -> None:
-        """Run once on what lies in `inputs`. CompileError if the generated code answers an error status."""
-        status = self._run(self._net)
-        if status:
-            self._expect_ok(status, "run")
-        if self._read_extents() or any(p.get("counted") for p in self.report["outputs"]):
-            self._see_tensors(after_run=True)
+        """Run once on what lies in `inputs`.
+
+        Raises:
+            CompileError: the generated code answers an error status.
+            UsageError: another thread runs this network now.
+        """
+        if not self._lock.acquire(False):
+            raise UsageError(
+                f"{self.name} is running in another thread, and both would write to the same arena",
+                hint="call run, for which threads take turns; or give each thread a network of its own",
+            )
+        try:
+            status = self._run(self._net)
+            if status:
+                self._expect_ok(status, "run")
+            if self._moves:
+                self._read_extents()
+                self._see_tensors(after_run=True)
+        finally:
+            self._lock.release()
 
     def set_inputs(self, inputs: Mapping[str, Array]) -> None:
-        """Copy inputs in. UsageError for a missing or unknown name or another shape or element type."""
-        if set(inputs) != set(self.inputs):
-            raise UsageError(f"inputs {sorted(inputs)} given, {sorted(self.inputs)} expected")
+        """Copy inputs in. They may be views of this network, such as `outputs` of the run before.
+
+        UsageError for a missing or unknown name or another shape or element type.
+        """
+        views = self.inputs
+        if inputs.keys() != views.keys():
+            raise UsageError(f"inputs {sorted(inputs)} given, {sorted(views)} expected")
+        given = {}
+        for name, array in inputs.items():
+            array = np.asarray(array)
+            given[name] = array if array.base is None else self._detached(array)
         if self.extents:
-            self.set_extents(self._extents_of(inputs))
-        for name, array in inputs.items():
-            mine, given = self.inputs[name], np.asarray(array)
-            if given.shape != mine.shape or given.dtype != mine.dtype:
+            self.set_extents(self._extents_of(given))
+            views = self.inputs
+        for name, array in given.items():
+            mine = views[name]
+            if array.shape != mine.shape or array.dtype != mine.dtype:
                 raise UsageError(
-                    f"input {name!r} is {given.dtype}{list(given.shape)}, not {mine.dtype}{list(mine.shape)}"
+                    f"input {name!r} is {array.dtype}{list(array.shape)}, not {mine.dtype}{list(mine.shape)}",
+                    hint=_way(array, mine),
                 )
-        for name, array in inputs.items():
-            self.inputs[name][...] = array
+        for name, array in given.items():
+            views[name][...] = array
+
+    def _detached(self, array: Array) -> Array:
+        """The view, or a copy where it lies in memory of this network: another input may be copied over it."""
+        memory = (*self.arenas.values(), *self._lent.values())
+        return array.copy() if any(np.may_share_memory(array, own) for own in memory) else array
 
     def _extents_of(self, inputs: Mapping[str, Array]) -> dict[str, int]:
         """The run-time extents that arrays have."""
@@ -354,14 +387,64 @@ class Network:
                     found.setdefault(extent, e)
         return found
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Copy inputs in, run, copy outputs out.
+    def run(self, *arrays: Mapping[str, Array] | Array, **named: Array) -> dict[str, Array]:
+        """Copy inputs in, run, copy outputs out: ``run({"x": a, "h": b})``, ``run(a, b)`` or ``run(x=a, h=b)``.
 
-        Raises UsageError for a missing or unknown name or another shape or element type.
+        Threads take turns.
+
+        Args:
+            arrays: the inputs in the model's order, or a mapping of all by name.
+            named: inputs by name; those that are no names of Python are in a mapping.
+
+        Returns:
+            The outputs by name.
+
+        Raises:
+            UsageError: a missing or unknown name or another shape or element type.
+            CompileError: the generated code answers an error status.
         """
-        self.set_inputs(inputs)
-        self.invoke()
-        return {name: view.copy() for name, view in self.outputs.items()}
+        first = arrays[0] if len(arrays) == 1 and not named else None
+        inputs = first if type(first) is dict else self._by_name(arrays, named)  # the usual call in the least time
+        with self._lock:
+            self.set_inputs(inputs)
+            self.invoke()
+            return {name: view.copy() for name, view in self.outputs.items()}
+
+    def __call__(self, *arrays: Mapping[str, Array] | Array, **named: Array) -> Any:
+        """As `run`; gives the output, where there is only one, and else a tuple of all in the model's order."""
+        outputs = tuple(self.run(*arrays, **named).values())
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _by_name(
+        self, arrays: tuple[Mapping[str, Array] | Array, ...], named: Mapping[str, Array]
+    ) -> Mapping[str, Array]:
+        """Inputs by name, as `run` is given them. UsageError where there are more of them than the network has, or
+        one is given twice."""
+        if len(arrays) == 1 and isinstance(arrays[0], Mapping):
+            return {**arrays[0], **named} if named else arrays[0]
+        names = list(self.inputs)
+        if len(arrays) > len(names):
+            raise UsageError(f"{len(arrays)} inputs are given, {self.name} takes {', '.join(names) or 'none'}")
+        found: dict[str, Any] = dict(zip(names, arrays, strict=False))
+        twice = [name for name in named if name in found]
+        if twice:
+            raise UsageError(f"input {twice[0]!r} is given twice: by its place and by its name")
+        return found | dict(named)
+
+    def __repr__(self) -> str:
+        def ports(kind: str) -> str:
+            return ", ".join(f"{p['name']} {p['dtype']}{p.get('extents', p['shape'])}" for p in self.report[kind])
+
+        return f"<Network {self.name} for {self.report['target']['name']}: {ports('inputs')} -> {ports('outputs')}>"
+
+
+def _way(given: Array, mine: Array) -> str:
+    """What to do about an array that does not fit."""
+    if given.shape == mine.shape:
+        return f"convert it: array.astype(np.{mine.dtype.name})"
+    if given.ndim == mine.ndim:
+        return "run it part by part, or compile the model for other extents: dims={...} or input_shapes={...}"
+    return ""
 
 
 def _read(path: Path) -> bytes:

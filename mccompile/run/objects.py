@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mccompile.ir.errors import CompileError
-from mccompile.run.build import cache_dir, compiler_version, run_compiler
+from mccompile.run.build import compiler_version, run_compiler
+from mccompile.run.cache import adding, cache_dir, find
 
 _CODE = "tTwW"
 """The letters of nm for functions."""
@@ -54,7 +55,7 @@ def object_facts(
     for path in (source, *headers):
         key.update(hashlib.sha256(path.read_bytes()).digest())
     kept = cache_dir() / f"{key.hexdigest()[:32]}.object"
-    if kept.exists():
+    if find(kept):
         return ObjectFacts(**json.loads(kept.read_text()))
     with tempfile.TemporaryDirectory(prefix="mccompile-object-") as folder:
         made = Path(folder, "made.o")
@@ -65,11 +66,8 @@ def object_facts(
         facts = ObjectFacts(
             told.read_text() if told.exists() else None, *_symbols(compiler, made), _sections(compiler, made)
         )
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed inside of one folder: other processes see all of it or nothing.
-        staged = kept.with_name(f"{kept.name}.{Path(folder).name}")
-        staged.write_text(json.dumps(asdict(facts)))
-        staged.replace(kept)
+        with adding(kept) as staged:
+            staged.write_text(json.dumps(asdict(facts)))
     return facts
 
 

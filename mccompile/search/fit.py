@@ -68,7 +68,7 @@ def fit(candidates: Iterable[Candidate], room: Room, work: Work, in_vain: str) -
     if best is not None:
         return best
     assert failure is not None
-    raise CompileError(f"{failure.rule}\n  {in_vain}", where=failure.where, hint=failure.hint)
+    raise CompileError(f"{failure.rule}\n  {in_vain}", where=failure.where, hint=failure.hint, code=failure.code)
 
 
 def _attempts(candidates: Iterable[Candidate], effort: int) -> Iterator[tuple[Candidate, int, str]]:

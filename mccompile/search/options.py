@@ -1,5 +1,5 @@
-"""What is asked of a compilation. Options are declared here and nowhere else: the command line, `mccompile.compile`
-and docs/options.md follow (`tools/write_options.py`).
+"""What is asked of a compilation. Options are declared here and nowhere else: the command line, the functions of
+`mccompile`, their types (`mccompile/api/arguments.py`) and docs/options.md follow (`tools/write_options.py`).
 
 Commands answer ``--help`` at once, so nothing here imports more than the standard library before it is used.
 """
@@ -32,6 +32,10 @@ REQUANT = ("exact", "tflite")
 """What `Options.requant` may be."""
 
 
+MODEL, DEVICE, SPEED, OUTPUT, DEBUGGING = SECTIONS = ("Model", "Device", "Speed and memory", "Output", "Debugging")
+"""What options are about: how help and docs group them."""
+
+
 @dataclass(frozen=True)
 class Declared:
     """An option as users see it.
@@ -43,8 +47,9 @@ class Declared:
         kind: which values it takes: a name of `mccompile.cli.options.KINDS`.
         metavar: what stands for its value in the help.
         group: the commands that have it: those with `model_options`, `build_options` and so on.
+        section: what it is about, of `SECTIONS`.
         show_default: the help names the default.
-        in_python: it is a parameter of `mccompile.compile`.
+        in_python: functions of `mccompile` have it as a parameter.
         since: the version that had it first.
     """
 
@@ -54,6 +59,7 @@ class Declared:
     kind: str = "text"
     metavar: str = ""
     group: str = "build"
+    section: str = SPEED
     show_default: bool = False
     in_python: bool = True
     since: str = "0.1.0"
@@ -86,7 +92,7 @@ class Options:
 
     target: str = _option(
         "What the C is for: see 'mccompile targets'.", "native", "--target", metavar="NAME", show_default=True,
-        python="a name of `mccompile targets`; ``native`` is the best one this machine runs.",
+        python="a name of `mccompile targets`; ``native`` is the best one this machine runs.", section=DEVICE,
     )  # fmt: skip
     opt_level: str = _option(
         "0, 1, 2, 3, or s for size.  [default: 2]", "O2", "-O", "--opt-level", kind="level", metavar="LEVEL",
@@ -98,19 +104,19 @@ class Options:
         None, "--dim", factory=dict, kind="dims", metavar="NAME=VALUE", group="model",
         python="extent of each symbolic dimension; the text ``1..128`` is a range of what is given when the program "
         "runs, ``32..128:32`` one of multiples of 32, ``16,64,128`` numbers to choose from, ``past+1`` what is "
-        "computed of another.",
+        "computed of another.", section=MODEL,
     )  # fmt: skip
     bounds: Mapping[str, int] = _option(
         "The most that an extent may be which the network finds out when it runs, or the turns of a loop, where an "
         "error asks for it (repeatable).", None, "--bound", factory=dict, kind="bounds", metavar="NAME=N",
         group="model",
         python="the most that extents may be which the network finds out when it runs, or the turns of loops, where "
-        "an error asks for them.",
+        "an error asks for them.", section=MODEL,
     )  # fmt: skip
     input_shapes: Mapping[str, Sequence[int | str]] = _option(
         "Whole shape of an input: numbers, and names that --dim says more of (repeatable).", None, "--input-shape",
         factory=dict, kind="shapes", metavar="NAME=D0,D1,..", group="model",
-        python="whole shape of inputs by name: numbers, and names that ``dims`` says more of.",
+        python="whole shape of inputs by name: numbers, and names that ``dims`` says more of.", section=MODEL,
     )  # fmt: skip
     constants: Mapping[str, Any] = _option(
         "Fix an input to a number, to the array in an .npy file, or to the extent of a dim; an optional one that is "
@@ -118,24 +124,24 @@ class Options:
         metavar="NAME=VALUE", group="model",
         python="value of inputs that are the same in every run, by name: a number or an array; the name of a dim "
         "whose extent it is in every run; or None for an optional one that is absent. The network has no such inputs "
-        "then, and what depends on them is computed when it is compiled.",
+        "then, and what depends on them is computed when it is compiled.", section=MODEL,
     )  # fmt: skip
     state: Mapping[str, str] = _option(
         "Keep an output as this input of the next run: neither is an input or output then (repeatable).", None,
         "--state", factory=dict, kind="states", metavar="OUT=IN", group="model",
         python="outputs that are kept as inputs of the next run, output -> input: neither is an input or output of "
-        "the network then.",
+        "the network then.", section=MODEL,
     )  # fmt: skip
     random: str = _option(
         "What becomes of operators that draw random numbers: an error; or their draws become further inputs, which "
         "the caller fills.", "refuse", "--random", kind="random", show_default=True, group="model",
         python="what becomes of operators that draw random numbers: ``refuse``, an error; or ``input``: their draws "
-        "become further inputs, which the caller fills.",
+        "become further inputs, which the caller fills.", section=MODEL,
     )  # fmt: skip
     string_bytes: int = _option(
         "Bytes of UTF-8 that an element of an input may take, where inputs are text.", 64, "--string-bytes",
         kind="count", metavar="N", show_default=True,
-        python="bytes of UTF-8 that an element of an input may take, where inputs are text.",
+        python="bytes of UTF-8 that an element of an input may take, where inputs are text.", section=MODEL,
     )  # fmt: skip
     keep_inputs: bool = _option(
         "Do not reuse the memory of inputs: run may be repeated on them.", False, "--keep-inputs", kind="flag",
@@ -147,7 +153,7 @@ class Options:
         "arena", "--io", kind="io", metavar="WHERE,..", show_default=True,
         python="where inputs and outputs are: in the ``arena``, or in buffers of the ``caller``, who says where when "
         "it runs. With ``quantized`` (alone, or as in ``caller,quantized``), those that a network quantises at once, "
-        "or dequantises at last, stay bytes.",
+        "or dequantises at last, stay bytes.", section=MODEL,
     )  # fmt: skip
     input_formats: Mapping[str, str] = _option(
         "What an input is made of, such as image=u8,nhwc,mean=127.5,scale=0.0078: u8, i8, u16 or i16, channels last, "
@@ -155,7 +161,7 @@ class Options:
         "--input", factory=dict, kind="formats", metavar="NAME=TYPE,..",
         python="what inputs are made of, by name, as ``u8,nhwc,mean=127.5,scale=0.0078``: elements of u8, i8, u16 or "
         "i16, with ``nhwc`` channels last, of which the model gets (element - mean) * scale; ``1.5:2:2.5`` is a "
-        "number for each channel.",
+        "number for each channel.", section=MODEL,
     )  # fmt: skip
     requant: str = _option(
         "How sums of integers are rounded to 8 bits: each to the nearest, but for ties; or with the bits of "
@@ -167,6 +173,7 @@ class Options:
         "Put the arena in several memories, fastest first: dtcm:64K,sram:256K.", (), "--memory", kind="memory",
         metavar="NAME:SIZE,..",
         python="several memories for the arena, name -> bytes, the fastest first: the hottest tensors go there.",
+        section=DEVICE,
     )  # fmt: skip
     plan_effort: int = _option(
         "How long to search for a smaller arena: each 8 times as long as the one before.", 1, "--plan-effort",
@@ -186,7 +193,7 @@ class Options:
     )  # fmt: skip
     stepwise: bool = _option(
         "Also write <model>_run_step, which runs one step: for watchdogs and cooperative tasks.", False, "--stepwise",
-        kind="flag",
+        kind="flag", section=OUTPUT,
     )  # fmt: skip
     max_blob_growth: float = _option(
         "By what factor the weights may grow for faster kernels (Winograd convolution, at -O2 and -O3 on hosted "
@@ -202,34 +209,34 @@ class Options:
     ram: int | None = _option(
         "Try harder, then fail, if the arena needs more, such as 64K.", None, "--ram", kind="size", metavar="SIZE",
         group="limit",
-        python="bytes that the arena should not exceed; if it does, slower ways that take less are tried. It is no "
-        'error if they are of no use: see ``report["memory"]["arena_bytes"]``.',
+        python="bytes that the arena may take, or text such as ``64K``; slower ways that take less are tried before "
+        "it is an error.", section=DEVICE,
     )  # fmt: skip
     name: str = _option(
         "Prefix of all that is generated.  [default: the file's name]", "", "--name", metavar="NAME", group="output",
-        python="prefix of everything generated; by default the file's name.",
+        python="prefix of everything generated; by default the file's name.", section=OUTPUT,
     )  # fmt: skip
     project: str = _option(
         "Prefix of what several models share: kernels, and the arena with --share-arena.", "", "--project",
-        metavar="NAME", group="output", in_python=False,
+        metavar="NAME", group="output", in_python=False, section=OUTPUT,
     )  # fmt: skip
     share_arena: bool = _option(
         "The models of a project run in one arena, one after the other.", False, "--share-arena", kind="flag",
-        group="output", in_python=False,
+        group="output", in_python=False, section=OUTPUT,
     )  # fmt: skip
     split_kernels: bool = _option(
         "Write a C file for each kernel.", False, "--split-kernels", kind="flag", group="output",
-        python="one C file per kernel.",
+        python="one C file per kernel.", section=OUTPUT,
     )  # fmt: skip
     embed: bool = _option(
         "Also write the weights as a C array.", False, "--embed", kind="flag", group="output",
-        python="also write the weights as a C array.",
+        python="also write the weights as a C array.", section=OUTPUT,
     )  # fmt: skip
     package: str = _option(
         "Lay the files out as a build system wants them: cmake, zephyr, esp-idf, arduino, platformio, cmsis-pack or "
         "cargo.", "cmake", "--package", metavar="NAME", group="output", show_default=True,
         python="the build system that files are laid out for: ``cmake``, ``zephyr``, ``esp-idf``, ``arduino``, "
-        "``platformio``, ``cmsis-pack`` or ``cargo``.",
+        "``platformio``, ``cmsis-pack`` or ``cargo``.", section=OUTPUT,
     )  # fmt: skip
     passes: Sequence[str] | None = None
     costs: CostTable = field(default_factory=_unmeasured)
@@ -264,8 +271,26 @@ MORE: dict[str, tuple[Declared, Any]] = {
         None,
     ),
     "flash": (
-        Declared("Fail if the weights need more.", flags=("--flash",), kind="size", metavar="SIZE", group="limit",
-                 in_python=False),
+        Declared(
+            "Fail if the weights need more.", flags=("--flash",), kind="size", metavar="SIZE", group="limit",
+            section=DEVICE, python="bytes that the weights may take, or text such as ``512K``; more is an error.",
+        ),
+        None,
+    ),
+    "golden": (
+        Declared(
+            "Write test_<model>.c into DIR: inputs and expected outputs, for tests without Python.",
+            flags=("--golden",), kind="path", metavar="DIR", group="golden", section=OUTPUT,
+            python="folder for test_<model>.c: inputs and expected outputs, for tests without Python.",
+        ),
+        None,
+    ),
+    "inputs": (
+        Declared(
+            "Inputs of the golden test: an .npz by name, or the .npy of the only input.", flags=("--inputs",),
+            kind="path", metavar="X.npz", group="golden", section=OUTPUT,
+            python="inputs of the golden test: arrays by name, or the array of the only input.",
+        ),
         None,
     ),
 }  # fmt: skip
@@ -280,6 +305,25 @@ def declared() -> Iterator[tuple[str, Declared, Any]]:
             yield f.name, f.metadata["declared"], default
     for name, (told, default) in MORE.items():
         yield name, told, default
+
+
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+def size_of(text: str) -> int | None:
+    """Bytes of a size such as ``65536``, ``64K`` or ``1.5M``; None where it is none. A K is 1024 bytes, ``KB`` and
+    ``KiB`` mean the same.
+
+    >>> size_of("1.5K"), size_of("lots")
+    (1536, None)
+    """
+    m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    return None if m is None else int(float(m[1]) * _UNITS[m[2].upper()])
+
+
+def level_of(text: str) -> str:
+    """The name of an optimisation level: ``2``, ``O2`` and ``-O2`` are O2, and so is the number."""
+    return f"O{text.removeprefix('-').removeprefix('O')}"
 
 
 def require_sense(options: Options) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from mccompile.codegen.names import model_name
+from mccompile.codegen.names import given_name, model_name
 from mccompile.interface.interface import make_interface
 from mccompile.ir import files as ir_files
 from mccompile.ir.errors import CompileError, InternalError, UsageError
@@ -33,7 +33,7 @@ def resume(path: Path, options: Options) -> Compilation:
         raise UsageError(f"the inputs of {path.name} are fixed", hint=hint)
     ir = load_ir(path)
     graph = ir if isinstance(ir, Graph) else Graph(ir.name)
-    graph.name = model_name(options.name or graph.name)
+    graph.name = given_name(options.name) if options.name else model_name(graph.name)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     c = Compilation(path.name, sha256, options, _target_of(ir, options), graph, [])
     if isinstance(ir, Graph):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 from mccompile._version import __version__
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.lower.cost_table import CostTable
-from mccompile.run.build import cache_dir
+from mccompile.run.cache import adding, cache_dir
 
 FORMAT = 1
 
@@ -93,11 +91,8 @@ class TuningFile:
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all. CompileError if that fails."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(suffix=".json", dir=path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(json.dumps(self.to_json(), indent=1) + "\n")
-            os.replace(name, path)
+            with adding(path) as staged:
+                staged.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
         except OSError as e:
             raise CompileError(f"the tuning file {path} cannot be written: {e.strerror}") from e
 

@@ -47,7 +47,7 @@ def test_bench_as_text(tmp_path: Path) -> None:
     done = run(DIGITS, "--rounds", 1, "--target", "generic")
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
-    assert "of the peak" in done.stdout
+    assert "of the core's roof" in done.stdout
     assert "ONNX nodes" not in done.stdout
     assert "digits (digits.onnx) for generic -O2" in done.stdout
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +110,89 @@ def test_all_unsupported_nodes_are_named(run: Run, tmp_path: Path) -> None:
     assert "Twiddle" in result.stderr
 
 
+def test_nodes_of_one_operator_are_one_line(run: Run, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Rleu", [f"x{i}"], [f"x{i + 1}"], name=f"act{i}") for i in range(5)]
+    nodes[0].input[0], nodes[-1].output[0] = "x", "y"
+    path = save(tmp_path / "m.onnx", nodes, [floats("x", [1, 4])])
+    result = run(path, "-o", tmp_path / "out")
+    shown = "operator Rleu is not supported: 5 nodes, first node 0 'act0', node 1 'act1', node 2 'act2'"
+    clear(result.stderr, shown)
+    assert "act3" not in result.stderr
+    assert "was Relu meant?" in result.stderr
+
+
+def test_definitions_blame_the_node_of_the_file(run: Run, tmp_path: Path) -> None:
+    """Clip of a bool has no definition that fits: the error is about the node, not about what it is made of."""
+    node = helper.make_node("SequenceMap", ["s"], ["y"], name="each", body=helper.make_graph(
+        [helper.make_node("Frobnicate", ["e"], ["f"], name="inside")], "body",
+        [floats("e", [2])], [floats("f", [2])],
+    ))  # fmt: skip
+    made = helper.make_node("SequenceConstruct", ["x"], ["s"], name="one")
+    path = save(tmp_path / "m.onnx", [made, node], [floats("x", [2])])
+    error = json.loads(run(path, "-o", tmp_path / "out", "--json").stdout)["error"]
+    assert "Frobnicate" in error["operators"]
+
+
+def test_failures_are_data_for_programs(run: Run, tmp_path: Path) -> None:
+    done = run(unknown_operator(tmp_path), "-o", tmp_path / "out", "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], error["exit_code"], done.exit_code) == ("unsupported-operator", 1, 1)
+    assert error["operators"] == {"Frobnicate": 1, "Twiddle": 1}
+    assert error["nodes"][0] == {"index": 0, "name": "first", "operator": "Frobnicate"}
+    assert done.stderr.startswith("error: ")
+
+
+CODES: dict[str, tuple[list[str], str]] = {
+    "no file": (["nothing.onnx", "-o", "out"], "no-file"),
+    "option": (["small.onnx", "-o", "out", "--fast"], "usage"),
+    "value": (["small.onnx", "-o", "out", "--target", "z80"], "usage"),
+    "memory": (["small.onnx", "-o", "out", "--ram", "16"], "does-not-fit"),
+    "text": (["conftest.onnx", "-o", "out"], "no-onnx"),
+}
+
+
+@pytest.mark.parametrize("case", CODES)
+def test_codes(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    monkeypatch.chdir(model.parent)
+    Path("conftest.onnx").write_text("no model")
+    args, code = CODES[case]
+    done = run(*args, "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (error["code"], error["exit_code"]) == (code, done.exit_code)
+
+
+def archive(*names: str) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as file:
+        for name in names:
+            file.writestr(name, b"x")
+    return data.getvalue()
+
+
+FOREIGN = {
+    "net.pt": (archive("net/data.pkl", "net/version"), "torch.onnx.export"),
+    "net.keras": (archive("config.json", "model.weights.h5"), "model.export"),
+    "net.npz": (archive("x.npy"), "--inputs"),
+    "net.zip": (archive("net.onnx"), "unpack it"),
+    "net.tflite": (b"\x1c\0\0\0TFL3" + bytes(40), "tf2onnx.convert --tflite"),
+    "net.h5": (b"\x89HDF\r\n\x1a\n" + bytes(40), "model.export"),
+    "saved.pb": (b"\x08\x01\x12\x02ab", "--saved-model"),
+    "net.onnx": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+    "page.onnx": (b"\n<!DOCTYPE html><html></html>", "download the file itself"),
+    "old.pkl": (b"\x80\x04\x95" + bytes(20), "torch.onnx.export"),
+    "net.ort": (b"\x20\0\0\0ORTM" + bytes(20), ".onnx file that it was made of"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_that_are_no_onnx_are_called_what_they_are(run: Run, tmp_path: Path, name: str) -> None:
+    data, hint = FOREIGN[name]
+    (tmp_path / name).write_bytes(data)
+    done = run(tmp_path / name, "-o", tmp_path / "out")
+    assert done.exit_code == 1
+    clear(done.stderr, hint)
+
+
 USAGE: dict[str, tuple[list[str], str]] = {
     "no file": (["nothing.onnx", "-o", "out"], "there is no file"),
     "folder": ([".", "-o", "out"], "folder"),
@@ -134,6 +220,14 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "inputs": (["small.onnx", "-o", "out", "--inputs", "x.npz"], "--golden"),
     "dump": (["small.onnx", "-o", "out", "--dump-dir", "small.onnx"], "cannot be made"),
     "check inputs": (["check", "small.onnx", "--inputs", "x.npz"], "there is no file"),
+    "digit first": (["small.onnx", "-o", "out", "--name", "3bad"], "--name t3bad would do"),
+    "word of C": (["small.onnx", "-o", "out", "--name", "int"], "--name net_int would do"),
+    "upper case": (["small.onnx", "-o", "out", "--name", "Small"], "--name small would do"),
+    "web": (["https://example.com/m.onnx", "-o", "out"], "nothing is downloaded"),
+    "no operator": (["ops", "Covn"], "was Conv"),
+    "labels": (["check", "small.onnx", "--labels", "x.npy"], "there is no file"),
+    "tolerance": (["check", "small.onnx", "--rtol", "-1"], "rtol is -1"),
+    "two checks": (["check", "small.onnx", "small.onnx", "--inputs", "x.npz"], "are of one model"),
 }
 
 
@@ -222,14 +316,14 @@ def test_internal_errors_are_called_bugs(run: Run, model: Path, monkeypatch: pyt
 
     monkeypatch.setattr("mccompile.driver.fit", broken)
     result = run(model, "-o", model.parent / "out")
-    assert result.exit_code == 1
+    assert result.exit_code == 70
     assert "internal error: ZeroDivisionError: planted" in result.stderr
     assert "please report" in result.stderr
     assert "Traceback" not in result.stderr
     monkeypatch.setenv("MCC_DEBUG", "1")
     result = run(model, "-o", model.parent / "out")
     assert "Traceback" in result.stderr
-    assert result.exit_code == 1
+    assert result.exit_code == 70
     assert [p.name for p in model.parent.iterdir()] == ["small.onnx"]
 
 

@@ -62,7 +62,8 @@ def test_the_firmware_example_classifies_a_picture(tmp_path: Path) -> None:
 
 def test_the_sizes_on_a_cortex_m4_are_as_stated(tmp_path: Path) -> None:
     needs_tool("arm-none-eabi-gcc")
-    artifacts = mccompile.compile(ROOT / "examples/digits/digits.onnx", tmp_path / "out", "generic", "Os")
+    digits = ROOT / "examples" / "digits" / "digits.onnx"
+    artifacts = mccompile.compile(digits, tmp_path / "out", target="generic", opt_level="Os")
     cpu = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]
     sizes = []
     for name in ("digits", "mcc"):
@@ -85,6 +86,15 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "bytes of RAM" in done.stdout
+
+
+def test_the_page_on_python_runs(tmp_path: Path) -> None:
+    code = "\n".join(blocks((ROOT / "docs" / "python.md").read_text(), "python"))
+    code = code.replace("build/python", str(tmp_path / "out"))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for word in ("of RAM", "True", "Conv", "right 100.00%", "does-not-fit"):
+        assert word in done.stdout
 
 
 @pytest.mark.parametrize("document", make_docs.documents(), ids=lambda p: p.name)

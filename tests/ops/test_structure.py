@@ -72,7 +72,7 @@ def applied(op_type: str, domain: str, folder: Path) -> list[Applied]:
         case = front_end.sample(SeededDraw(seed))
         path = folder / f"{front_end.op_type}{seed}.onnx"
         path.write_bytes(case_model(front_end, case).SerializeToString())
-        graph = import_graph(path, Options(name="case")).graph
+        graph = import_graph(path, Options(name="net")).graph
         found += list(_applied(graph, case))
     return found
 

@@ -53,7 +53,7 @@ def forget() -> None:
 @pytest.mark.parametrize("target", ["generic", "native"])
 def test_the_c_computes_what_the_operator_says(target: str, acme: plugins.Plugin, tmp_path: Path) -> None:
     path = model(tmp_path, 0.25)
-    made = mccompile.compile(path, tmp_path / "out", target)
+    made = mccompile.compile(path, tmp_path / "out", target=target)
     assert made.report["plugins"] == [{"name": "acme", "sha256": acme.digest}]
     x = np.random.default_rng(1).normal(0, 1, (3, 16)).astype(np.float32)
     (y,) = mccompile.load(tmp_path / "out").run({"x": x}).values()
@@ -62,7 +62,7 @@ def test_the_c_computes_what_the_operator_says(target: str, acme: plugins.Plugin
 
 
 def test_its_pass_runs_where_it_says(acme: plugins.Plugin, tmp_path: Path) -> None:
-    report = mccompile.compile(model(tmp_path, 1.0), tmp_path / "out", "generic").report
+    report = mccompile.compile(model(tmp_path, 1.0), tmp_path / "out", target="generic").report
     names = [p["name"] for p in report["passes"]]
     assert names[names.index("canonicalize") + 1] == "remove-open-filters"
     assert [p["changes"] for p in report["passes"] if p["name"] == "remove-open-filters"] == [1]
@@ -102,7 +102,7 @@ def test_a_blob_fits_the_program_of_the_same_plugin_alone(tmp_path: Path) -> Non
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text((text if path.suffix == ".j2" else "") + path.read_text())
         plugins.add(folder)
-        mccompile.compile(model(tmp_path, 0.25), tmp_path / "out", "generic")
+        mccompile.compile(model(tmp_path, 0.25), tmp_path / "out", target="generic")
         ids.append((tmp_path / "out" / "net.mcb").read_bytes()[40:56])
         forget()
     assert ids[0] != ids[1]

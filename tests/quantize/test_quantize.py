@@ -13,7 +13,7 @@ from onnx import helper
 from mccompile.ir.errors import UsageError
 from mccompile.onnxio import OnnxValue, read_model
 from mccompile.quantize.quantize import QUANTISED
-from mccompile.quantize.samples import cut
+from mccompile.run.samples import cut
 from tests._skips import REPOSITORY, needs_shared
 from tests.cli.conftest import Run, floats, run, save, spawn  # noqa: F401  # `run` is a fixture
 
@@ -153,14 +153,14 @@ def test_what_is_quantised_already_is_refused(data: Path, tmp_path: Path, run: R
 
 
 WRONG = {
-    "another name": ({"picture": np.zeros((2, 1, 8, 8), np.float32)}, "no data for input 'image'"),
+    "another name": ({"picture": np.zeros((2, 1, 8, 8), np.float32)}, "no array is given for input 'image'"),
     "one too many": ({"image": np.zeros((2, 1, 8, 8), np.float32), "b": np.zeros(3)}, "the model has no input 'b'"),
     "another shape": (
         {"image": np.zeros((2, 8, 8), np.float32)},
         "f32[?,1,8,8], its data f32[2, 8, 8]",
     ),
     "another type": ({"image": np.zeros((2, 1, 8, 8))}, "astype('float32')"),
-    "no sample": ({"image": np.zeros((0, 1, 8, 8), np.float32)}, "there is no sample"),
+    "no sample": ({"image": np.zeros((0, 1, 8, 8), np.float32)}, "the data holds no sample"),
     "NaN": ({"image": np.full((1, 1, 8, 8), np.nan, np.float32)}, "NaN or infinity"),
 }
 
@@ -199,12 +199,12 @@ def test_samples_are_cut_along_the_batch_or_stacked() -> None:
     a, b = OnnxValue("a", "f32", ("n", 3)), OnnxValue("b", "f32", (2, 3))
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     alone = np.ones((2, 3), np.float32)
-    found = cut({"a": x, "b": alone}, [a, b])
+    found = cut({"a": x, "b": alone}, [a, b], batch=1)
     assert [s["a"].tolist() for s in found] == [[row] for row in x.tolist()]
     assert all(s["b"] is found[0]["b"] for s in found)
     assert len(cut({"b": x}, [b])) == 2
     assert len(cut({"b": np.stack([alone] * 5)}, [b])) == 5
     with pytest.raises(UsageError, match="2 samples of input 'b', 4 of another"):
-        cut({"a": x, "b": x}, [a, b])
+        cut({"a": x, "b": x}, [a, b], batch=1)
     with pytest.raises(UsageError, match="several samples lie along the first axis"):
         cut({"b": x[:3]}, [b])

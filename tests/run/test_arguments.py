@@ -350,7 +350,7 @@ def test_what_has_no_bound_asks_for_it_by_name(tmp_path: Path) -> None:
     onnx.save(model_of(d), tmp_path / "net.onnx")
     with pytest.raises(CompileError) as caught:
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "c", target="generic")
-    assert "--bound rows=N" in caught.value.hint
+    assert "bounds={'rows': N}" in caught.value.hint
 
 
 def test_a_stated_shape_that_no_arguments_give(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def _by_hand(path: Path, tokens: list[np.ndarray], sizes: Sizes, heads: int) -> 
 
 def _compiled(path: Path, folder: Path, sizes: Sizes, target: str, **dims: str) -> Network:
     ranges = {"past": f"0..{sizes.room - 1}", **dims}
-    mccompile.compile(path, folder, target, dims=ranges, state=state(sizes))
+    mccompile.compile(path, folder, target=target, dims=ranges, state=state(sizes))
     return mccompile.load(folder)
 
 
@@ -133,7 +133,7 @@ def test_attention_behind_keys_of_the_run(kind: str, queries: int, tmp_path: Pat
     path = tmp_path / "attention.onnx"
     onnx.save(_attention(kind, queries), path)
     session = ort.InferenceSession(path.read_bytes())
-    mccompile.compile(path, tmp_path / "out", "generic", dims={"past": "0..6"})
+    mccompile.compile(path, tmp_path / "out", target="generic", dims={"past": "0..6"})
     network, rng = mccompile.load(tmp_path / "out"), np.random.default_rng(5)
     for past in first:
         feeds = {v.name: rng.standard_normal([past if e == "past" else e for e in v.shape]).astype(np.float32)

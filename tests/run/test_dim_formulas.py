@@ -131,8 +131,8 @@ def test_names_of_a_shape_are_dims(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("build", "dims", "hint"),
-    [(_sum, {"s0": "1..8", "s1": "1..9"}, "--dim s1=s0"),
-     (_cache, {"past": "0..7", "total": "1..9"}, "--dim total=past+1")],
+    [(_sum, {"s0": "1..8", "s1": "1..9"}, "dims={'s1': 's0'}"),
+     (_cache, {"past": "0..7", "total": "1..9"}, "dims={'total': 'past+1'}")],
 )  # fmt: skip
 def test_what_has_to_be_equal_is_said(
     build: Callable[[], onnx.ModelProto], dims: dict[str, int | str], hint: str, tmp_path: Path

@@ -411,7 +411,7 @@ def test_only_multiples_are_taken(tmp_path: Path) -> None:
 
 def test_what_is_undecided_says_which_multiples_to_take(tmp_path: Path) -> None:
     onnx.save(_skipping(), tmp_path / "net.onnx")
-    with pytest.raises(CompileError, match=r"take only multiples: --dim h=4\.\.16:4"):
+    with pytest.raises(CompileError, match=r"take only multiples: dims={'h': '4\.\.16:4'}"):
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": 1, "h": "4..17", "w": 8})
 
 

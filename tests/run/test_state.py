@@ -68,7 +68,7 @@ class _ByHand:
 @pytest.mark.thorough
 def test_two_streams_keep_what_is_theirs(cell: Path, tmp_path: Path) -> None:
     """Each network has its own state, in the memory of its arena; what the caller stores and writes back goes on."""
-    made = mccompile.compile(cell, tmp_path, "generic", state=STATE)
+    made = mccompile.compile(cell, tmp_path, target="generic", state=STATE)
     assert [p["name"] for p in made.report["inputs"]] == ["x"]
     assert [p["name"] for p in made.report["outputs"]] == ["y", "seen", "grown"]
     assert made.report["memory"]["state_bytes"] == 4 * (4 + 12 + 4)

@@ -13,7 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from mccompile.run.build import cache_dir, compiler_version, run_compiler
+from mccompile.run.build import compiler_version, run_compiler
+from mccompile.run.cache import cache_dir
 
 HEADERS = ("immintrin.h", "arm_neon.h")
 

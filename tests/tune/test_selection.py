@@ -161,3 +161,22 @@ def test_the_report_says_what_was_chosen_and_why() -> None:
 
 def test_no_table_is_no_change() -> None:
     assert UNMEASURED.of(product().nodes[0], {}) == {}
+
+
+@pytest.mark.parametrize(("cycles", "taken"), [(270, "matmul.dot"), (1, "matmul.variable")])
+def test_more_memory_has_to_gain_something(cycles: int, taken: str) -> None:
+    """`matmul.variable` takes more of the arena: for a thousandth of the network's time it is not worth that."""
+    plain, _ = compile_files(DIGITS, Options(target="x86-64-v3"))
+    assert plain.lowered is not None
+    node = next(n for n in plain.graph.nodes if n.op.name == "matmul")
+    name = node.results[0].name
+    assert plain.lowered.choices[name].offer.label == "matmul.dot"
+    measured = {signature(node, plain.graph.constants): {"matmul.variable": cycles, "matmul.dot": 280}}
+    tuned, _ = compile_files(DIGITS, Options(target="x86-64-v3", costs=CostTable(measured)))
+    assert tuned.lowered is not None
+    assert tuned.program is not None
+    assert plain.program is not None
+    assert tuned.lowered.choices[name].offer.label == taken
+    assert (tuned.program.arena_bytes > plain.program.arena_bytes) == (taken == "matmul.variable")
+    assert any("are taken" in note for note in tuned.notes) == (taken == "matmul.dot")
+    assert tuned.lowered.choices[name].best.measured == (280 if taken == "matmul.dot" else 1)

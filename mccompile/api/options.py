@@ -1,0 +1,135 @@
+"""Options of Python's functions, by their declaration: which there are, what they may be, how docs say them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mccompile.ir.errors import UsageError
+from mccompile.search.options import MORE, Declared, Options, declared, level_of, size_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ARGUMENTS = "        {options}\n"
+"""The line of a docstring where the options are to stand."""
+
+WIDTH = 118
+
+TYPES = {
+    "text": "str",
+    "flag": "bool",
+    "count": "int",
+    "level": "str | int",
+    "size": "int | str | None",
+    "path": "str | PathLike[str] | None",
+    "memory": "Mapping[str, int | str]",
+    "effort": "int",
+    "factor": "float",
+    "io": "str",
+    "random": "str",
+    "requant": "str",
+    "formats": "Mapping[str, str]",
+    "streaming": "str",
+    "dims": "Mapping[str, int | str]",
+    "bounds": "Mapping[str, int]",
+    "shapes": "Mapping[str, Sequence[int | str]]",
+    "constants": "Mapping[str, Any]",
+    "states": "Mapping[str, str]",
+    "kernels": "Mapping[str, str]",
+}
+"""The types of `Declared.kind` in Python."""
+
+OWN_TYPES = {"inputs": "Mapping[str, Any] | Any"}
+"""Of options that are files on the command line, and arrays in Python."""
+
+
+def type_of(name: str, told: Declared) -> str:
+    """The type of an option, as annotations say it."""
+    return OWN_TYPES.get(name, TYPES[told.kind])
+
+
+def options_in(*groups: str) -> Iterator[tuple[str, Declared, Any]]:
+    """The options that a function of Python has: those of some groups."""
+    return (o for o in declared() if o[1].in_python and o[1].group in groups)
+
+
+def takes(*groups: str) -> Callable[[F], F]:
+    """A decorator: the function's ``**options`` are those of some groups, and its signature and docstring say so."""
+
+    def decorate(function: F) -> F:
+        own = inspect.signature(function)
+        fixed = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        keywords = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=type_of(name, told))
+            for name, told, default in options_in(*groups)
+        ]
+        function.__signature__ = own.replace(parameters=[*fixed, *keywords])  # type: ignore[attr-defined]
+        function.__doc__ = (function.__doc__ or "").replace(ARGUMENTS, argument_lines(*groups))
+        return function
+
+    return decorate
+
+
+def argument_lines(*groups: str) -> str:
+    """The lines of a docstring that say what each option is."""
+    lines: list[str] = []
+    for name, told, _ in options_in(*groups):
+        text = f"{name}: {told.text}"
+        lines += textwrap.wrap(text, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def read(function: str, groups: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
+    """What a function was given: `Options`, and what a compilation does not know (`MORE`), by name.
+
+    Raises:
+        TypeError: an option that does not exist.
+        UsageError: a value that it cannot have.
+    """
+    known = {name: (told, default) for name, told, default in options_in(*groups)}
+    strange = [name for name in given if name not in known]
+    if strange:
+        near = difflib.get_close_matches(strange[0], known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"{function}() has no option {strange[0]!r}{hint}")
+    values = {name: _value(name, known[name][0], value) for name, value in given.items() if value is not None}
+    more = {name: values.get(name, default) for name, (_, default) in known.items() if name in MORE}
+    fields = {f.name for f in dataclasses.fields(Options)}
+    return Options(**{name: value for name, value in values.items() if name in fields}), more
+
+
+def _value(name: str, told: Declared, value: Any) -> Any:
+    """The value of an option as `Options` has it."""
+    match told.kind:
+        case "level":
+            return level_of(str(value))
+        case "size":
+            return _bytes(name, value)
+        case "memory":
+            return tuple((region, _bytes(name, size)) for region, size in dict(value).items())
+        case "path" if name not in OWN_TYPES:
+            return _path(name, value)
+    return value
+
+
+def _bytes(name: str, value: Any) -> int:
+    size = size_of(value) if isinstance(value, str) else value
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise UsageError(f"{name}={value!r} is no size", hint="give bytes, or text such as '64K'")
+    return size
+
+
+def _path(name: str, value: Any) -> Path:
+    from pathlib import Path
+
+    try:
+        return Path(value)
+    except TypeError as e:
+        raise UsageError(f"{name}={value!r} is no path") from e

@@ -1,0 +1,127 @@
+"""A user's data in a check: what it says of open extents, its samples, and how good the results are over all of them.
+
+    the model takes ids: i64[batch,seq]      ids in the file [50,16]      seq=16, and 50 samples of batch 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mccompile.check.result import Accuracy
+from mccompile.driver import Options
+from mccompile.importer.dims import bind_known
+from mccompile.importer.fixed import fix_inputs
+from mccompile.ir.dims import Dim
+from mccompile.ir.errors import UsageError
+from mccompile.ir.graph import Graph, Value
+from mccompile.onnxio import OnnxValue, read_model
+from mccompile.run.noise import Noise
+from mccompile.run.samples import Array, Sample, cut, named_arrays, require_names
+
+
+def with_dims(model: Path, options: Options, given: Any) -> Options:
+    """The options with the open extents that a user's inputs have.
+
+    Args:
+        model: the .onnx file.
+        options: what they say of dims is left as it is.
+        given: arrays by name, or the array of the only input.
+
+    Raises:
+        UsageError: one array for several inputs.
+    """
+    graph, _ = fix_inputs(read_model(model).graph, options.constants)
+    kept = set(options.state.values())
+    inputs = [v for v in graph.inputs if v.name not in graph.initializers and v.name not in kept]
+    arrays = named_arrays(given, inputs)
+    shaped, bindings = bind_known(graph.inputs, graph.outputs, options.dims, options.input_shapes)
+    dims, shapes = dict(options.dims), dict(options.input_shapes)
+    for value in map(bindings.resolve, shaped):
+        if value.name not in arrays:
+            continue
+        extents = arrays[value.name].shape
+        if value.shape is not None and len(extents) == len(value.shape) + 1:
+            extents = extents[1:]  # stacked samples
+        if value.shape is not None and len(extents) != len(value.shape):
+            continue  # an error, which says so when the samples are cut
+        if value.shape is None or None in value.shape:
+            shapes.setdefault(value.name, extents)
+        for dim, extent in zip(value.shape or (), extents, strict=False):
+            if isinstance(dim, str):
+                dims.setdefault(dim, extent)
+    return replace(options, dims=dims, input_shapes=shapes)
+
+
+def samples_of(graph: Graph, given: Any) -> list[Sample]:
+    """The inputs of each run. UsageError where they do not fit the network."""
+    return _cut(graph.fed, given, "input")
+
+
+def expected_of(graph: Graph, given: Any, samples: int) -> list[Sample]:
+    """The outputs that are expected of each run: all, or some of them. UsageError where they do not fit."""
+    arrays = named_arrays(given, graph.outputs)
+    known = {v.name: v for v in graph.outputs}
+    if not arrays:
+        raise UsageError("no outputs are expected", hint=f"the model's outputs are {', '.join(known)}")
+    require_names(arrays, [n for n in known if n in arrays], "output")
+    if samples == 1:
+        return [arrays]
+    found = _cut([known[n] for n in arrays], arrays, "output")
+    if len(found) != samples:
+        raise UsageError(f"{len(found)} samples of outputs are expected of {samples} of inputs")
+    return found
+
+
+def _cut(values: Sequence[Value], given: Any, kind: str) -> list[Sample]:
+    arrays = named_arrays(given, values)
+    require_names(arrays, [v.name for v in values], kind)
+    if all(_fits(arrays[v.name], v) for v in values):
+        return [arrays]
+    known = [tuple(None if isinstance(e, Dim) else e for e in v.type.shape) for v in values]
+    return cut(arrays, [OnnxValue(v.name, v.dtype.name, s) for v, s in zip(values, known, strict=True)], kind)
+
+
+def _fits(array: Array, value: Value) -> bool:
+    """Whether an array is just what a value may be."""
+    shape = value.type.shape
+    if array.ndim != len(shape) or array.dtype != value.dtype.numpy:
+        return False
+    return all(isinstance(e, Dim) or e == n for e, n in zip(shape, array.shape, strict=True))
+
+
+def accuracy_of(
+    wanted: Sequence[Mapping[str, Array]], got: Sequence[Mapping[str, Array]], labels: Any = None
+) -> tuple[Accuracy, ...]:
+    """Each output over all samples.
+
+    Args:
+        wanted, got: the outputs of each sample by name, of the reference and of the C.
+        labels: the right class of each sample, which the largest element of the first output is to be.
+
+    Raises:
+        UsageError: not a label for each sample.
+    """
+    right = None if labels is None else np.asarray(labels).reshape(-1)
+    if right is not None and len(right) != len(wanted):
+        raise UsageError(f"{len(right)} labels are given for {len(wanted)} samples")
+    found = []
+    for place, name in enumerate(wanted[0]):
+        noise = Noise()
+        for want, have in zip(wanted, got, strict=True):
+            if name in have and have[name].shape == want[name].shape:
+                noise.add(want[name], have[name])
+        scores: list[float | None] = [None, None]
+        if right is not None and place == 0:
+            scores = [_right([run[name] for run in runs], right) for runs in (got, wanted)]
+        found.append(Accuracy(name, noise.samples, noise.relative, noise.largest, noise.agreement, *scores))
+    return tuple(found)
+
+
+def _right(outputs: Sequence[Array], labels: Array) -> float:
+    """The part of the samples whose largest element is where the label says."""
+    return float(np.mean([int(np.argmax(a)) == int(label) for a, label in zip(outputs, labels, strict=True)]))

@@ -1,0 +1,193 @@
+"""What a check found, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mccompile.check.compare import Comparison, json_number
+from mccompile.check.ties import Ties
+from mccompile.check.trace import Trace
+from mccompile.run.code import Code
+from mccompile.run.measure import Measured
+from mccompile.run.noise import decibels
+from mccompile.run.stack import Stack
+
+MAX_SHOWN = 6
+"""Outputs of one run that are listed; the rest is counted."""
+
+MAX_RUNS = 4
+"""Runs that are listed; of more only those that fail."""
+
+MAX_NOTES = 3
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what its inputs were, and each output against what was expected."""
+
+    label: str
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(c.ok for c in self.comparisons)
+
+    def lines(self, explained: bool = False) -> list[str]:
+        """The comparisons; ``explained`` where they differ as they may."""
+        verdict, word = ("differs", "diff") if explained else ("FAILED", "FAIL")
+        bad = [c for c in self.comparisons if not c.ok]
+        good = [c for c in self.comparisons if c.ok]
+        shown = [*bad, *good][:MAX_SHOWN]
+        lines = [f"{self.label}: {'ok' if self.ok else verdict}"]
+        lines += [f"  {'ok  ' if c.ok else word} {c.name} {c.type}: {c.text()}" for c in shown]
+        left = len(self.comparisons) - len(shown)
+        return lines + ([f"  and {left} more, {max(len(bad) - len(shown), 0)} of them wrong"] if left else [])
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One output over all samples.
+
+    Attributes:
+        name: the output.
+        samples: how many there were.
+        relative: the power of the error by that of the reference.
+        largest: error.
+        agreement: the part of the samples of which the reference and the C say the same class; None of what is no
+            vector of scores.
+        right, reference_right: the part of the samples of which the C, and the reference, say the class that the
+            labels say; None without labels.
+    """
+
+    name: str
+    samples: int
+    relative: float
+    largest: float
+    agreement: float | None = None
+    right: float | None = None
+    reference_right: float | None = None
+
+    def line(self) -> str:
+        noise = decibels(self.relative)
+        parts = ["equal" if self.relative == 0 else "no signal" if noise is None else f"SNR {noise:.1f} dB"]
+        parts += [f"largest error {self.largest:.3g}"] if self.largest else []
+        parts += [f"same class as the reference {self.agreement:.2%}"] if self.agreement is not None else []
+        if self.right is not None:
+            parts.append(f"right {self.right:.2%} (the reference {self.reference_right:.2%})")
+        return f"  {self.name}: {', '.join(parts)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; ``snr_db`` is None where there is no error, or no signal."""
+        return {
+            "name": self.name,
+            "samples": self.samples,
+            "snr_db": decibels(self.relative),
+            "largest_error": json_number(self.largest),
+            "agreement": self.agreement,
+            "right": self.right,
+            "reference_right": self.reference_right,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class CheckResult:
+    """What `check` found.
+
+    Attributes:
+        model, target, judge: what was checked, for what, against what.
+        runs: the runs with their comparisons.
+        faults: what else is wrong: warnings of the C compiler, results that depend on what memory held before.
+        stack: what a run takes of it, where the compiler tells.
+        trace: the layers, if they were asked for.
+        ties: of a quantised network whose outputs are not those of the reference: whether that is right.
+        notes: what was decided for the user.
+        measured: what the last run took, where it was on an emulated board.
+        accuracy: of each output over all samples, where there were several.
+        report: of the compilation.
+        code: how large the code is, if it was asked for; ``code_note`` says why that is not known.
+    """
+
+    model: str
+    target: str
+    judge: str
+    runs: tuple[Run, ...]
+    faults: tuple[str, ...] = ()
+    stack: Stack | None = None
+    trace: Trace | None = None
+    ties: Ties | None = None
+    notes: tuple[str, ...] = ()
+    measured: Measured | None = None
+    accuracy: tuple[Accuracy, ...] = ()
+    report: Mapping[str, Any] = field(default_factory=dict)
+    code: Code | None = None
+    code_note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        if self.ties is not None:  # behind one tie, all layers may differ from the reference's
+            return self.ties.ok and not self.faults
+        return all(r.ok for r in self.runs) and not self.faults and (self.trace is None or self.trace.ok)
+
+    def __repr__(self) -> str:
+        bad = sum(not r.ok for r in self.runs)
+        found = "ok" if self.ok else f"FAILED, {bad} of {len(self.runs)} runs wrong, {len(self.faults)} faults"
+        return f"<CheckResult of {self.model} for {self.target}: {found}>"
+
+    def lines(self, profile: bool = False) -> list[str]:
+        """What to show a user, at most about 25 lines, and one for each step with ``profile``."""
+        lines = [f"{self.model} for {self.target}, against {self.judge}"]
+        lines += [f"note: {note}" for note in self.notes[:MAX_NOTES]]
+        lines += self._run_lines()
+        if self.ties is not None:
+            lines.append(f"quantised: {self.ties.text()}")
+        lines += [self.stack.line()] if self.stack else []
+        lines += [line for fault in self.faults for line in f"FAIL {fault}".splitlines()[:4]]
+        if self.trace is not None:
+            lines += _trace_lines(self.trace)
+        if self.measured is not None:
+            lines += [*self.measured.lines(), *(self.measured.table() if profile else [])]
+        return [*lines, "ok" if self.ok else "FAILED"]
+
+    def _run_lines(self) -> list[str]:
+        explained = self.ties is not None and self.ties.ok
+        shown: Sequence[Run] = self.runs
+        lines = []
+        if len(self.runs) > MAX_RUNS:
+            wrong = [r for r in self.runs if not r.ok]
+            lines.append(f"{len(self.runs)} samples: {f'{len(wrong)} differ' if wrong else 'all ok'}")
+            shown = wrong[:MAX_RUNS]
+        lines += [line for run in shown for line in run.lines(explained)]
+        return lines + [a.line() for a in self.accuracy]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`."""
+        return {
+            "model": self.model,
+            "target": self.target,
+            "judge": self.judge,
+            "ok": self.ok,
+            "runs": [
+                {"label": r.label, "ok": r.ok, "outputs": [c.to_json() for c in r.comparisons]}
+                for r in self.runs
+            ],
+            "faults": list(self.faults),
+            "stack": self.stack.to_json() if self.stack else None,
+            "trace": self.trace.to_json() if self.trace else None,
+            "ties": self.ties.to_json() if self.ties else None,
+            "notes": list(self.notes),
+            "measured": self.measured.to_json() if self.measured else None,
+            "accuracy": [a.to_json() for a in self.accuracy],
+        }
+
+
+def _trace_lines(found: Trace) -> list[str]:
+    wrong = [layer for layer in found.layers if not layer.comparison.ok]
+    head = f"layers: {len(found.layers)} compared, {len(wrong)} diverge"
+    lines = [head + (f", {len(found.skipped)} without a counterpart" if found.skipped else "")]
+    if found.first is not None:
+        lines += [f"  first: {found.first.text()}", f"    {found.first.comparison.text()}"]
+    if found.worst is not None:
+        lines += [f"  worst: {found.worst.text()}", f"    {found.worst.comparison.text()}"]
+    return lines

@@ -1,0 +1,1 @@
+"""Says what is in a model, what of it is supported, and what it would need."""

@@ -1,0 +1,101 @@
+"""Checks of a user's data: many samples, open extents, tolerances, several models, results for CI servers."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import mccompile
+from tests.cli.conftest import Run, floats, run, save  # noqa: F401
+
+RNG = np.random.default_rng(3)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """x[N, seq] -> y[N, seq, 5]: N is the batch, seq is open."""
+    w = helper.make_tensor("w", TensorProto.FLOAT, [1, 5], [1.0, -2.0, 3.0, 0.5, -1.0])
+    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [2])
+    nodes = [helper.make_node("Unsqueeze", ["x", "axes"], ["u"]), helper.make_node("MatMul", ["u", "w"], ["y"])]
+    folder = tmp_path_factory.mktemp("data")
+    return save(folder / "net.onnx", nodes, [floats("x", ["N", "seq"])], initializer=[w, axes])
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    w = helper.make_tensor("w", TensorProto.FLOAT, [4, 3], [float(v) for v in RNG.standard_normal(12)])
+    folder = tmp_path_factory.mktemp("scores")
+    return save(folder / "scores.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [floats("x", ["N", 4])],
+                initializer=[w])  # fmt: skip
+
+
+def test_an_array_alone_says_the_open_extents(model: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    np.save(tmp_path / "x.npy", np.ones((3, 7), np.float32))
+    told = json.loads(run("check", model, "--target", "generic", "--inputs", tmp_path / "x.npy", "--json").stdout)
+    assert [r["label"] for r in told["runs"]] == ["sample 0", "sample 1", "sample 2"]
+    assert {o["type"] for r in told["runs"] for o in r["outputs"]} == {"float32[1,7,5]"}
+    assert told["accuracy"][0]["samples"] == 3
+    whole = mccompile.check(model, target="generic", inputs=np.ones((3, 7), np.float32), dims={"N": 3})
+    assert [r.label for r in whole.runs] == ["given inputs"]
+
+
+def test_a_data_set_has_an_accuracy(scores: Path) -> None:
+    x = RNG.standard_normal((20, 4)).astype(np.float32)
+    found = mccompile.check(scores, target="generic", inputs=x)
+    y = found.accuracy[0]
+    assert (found.ok, y.samples, y.agreement, y.right) == (True, 20, 1.0, None)
+    assert "20 samples: all ok" in found.lines()
+    half = mccompile.check(scores, target="generic", inputs=x, labels=[3] * 20)
+    assert (half.accuracy[0].right, half.accuracy[0].reference_right) == (0.0, 0.0)
+    with pytest.raises(mccompile.UsageError, match="3 labels are given for 20 samples"):
+        mccompile.check(scores, target="generic", inputs=x, labels=[1, 2, 3])
+
+
+def test_expected_outputs_of_many_samples_and_tolerances(scores: Path) -> None:
+    x = RNG.standard_normal((6, 4)).astype(np.float32)
+    good = x @ onnx.numpy_helper.to_array(onnx.load(scores).graph.initializer[0])
+    assert mccompile.check(scores, target="generic", inputs=x, expect=good).ok
+    wrong = good.copy()
+    wrong[4, 1] += 0.01
+    found = mccompile.check(scores, target="generic", inputs=x, expect=wrong)
+    assert [r.ok for r in found.runs] == [True] * 4 + [False, True]
+    assert any(line.startswith("6 samples: 1 differ") for line in found.lines())
+    assert mccompile.check(scores, target="generic", inputs=x, expect=wrong, atol=0.02).ok
+    assert not mccompile.check(scores, target="generic", inputs=x, expect=wrong, rtol=1e-7).ok
+    with pytest.raises(mccompile.UsageError, match="5 samples of outputs are expected of 6"):
+        mccompile.check(scores, target="generic", inputs=x, expect=good[:5])
+
+
+def test_several_models_and_junit(scores: Path, model: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    words = ["check", scores, model, "--target", "generic", "--dim", "seq=3"]
+    done = run(*words, "--junit", tmp_path / "a.xml", "-q")
+    assert (done.exit_code, done.stdout) == (0, "")
+    suites = list(ET.parse(tmp_path / "a.xml").getroot())
+    assert [(s.get("failures"), s.get("errors")) for s in suites] == [("0", "0"), ("0", "0")]
+    assert all(len(s) == int(s.get("tests", "0")) > 1 for s in suites)
+    bad = save(tmp_path / "bad.onnx", [helper.make_node("Frob", ["x"], ["y"])], [floats("x", [1])])
+    done = run(words[0], scores, bad, "--target", "generic", "--junit", tmp_path / "b.xml", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["ok"]) == (1, False)
+    assert [m["ok"] for m in told["models"]] == [True, False]
+    assert told["models"][1]["error"]["code"] == "unsupported-operator"
+    assert [(s.get("failures"), s.get("errors")) for s in ET.parse(tmp_path / "b.xml").getroot()] == [
+        ("0", "0"), ("0", "1"),
+    ]  # fmt: skip
+
+
+def test_a_wrong_result_is_a_failure_in_junit(scores: Path, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    np.savez(tmp_path / "x.npz", x=np.ones((1, 4), np.float32))
+    np.savez(tmp_path / "y.npz", y=np.zeros((1, 3), np.float32))
+    done = run("check", scores, "--target", "generic", "--inputs", tmp_path / "x.npz", "--expect", tmp_path / "y.npz",
+               "--junit", tmp_path / "c.xml")  # fmt: skip
+    assert done.exit_code == 3
+    failure = ET.parse(tmp_path / "c.xml").getroot().find("testsuite/testcase/failure")
+    assert failure is not None
+    assert "FAIL y" in (failure.text or "")
