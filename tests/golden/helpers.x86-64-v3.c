@@ -6,7 +6,9 @@
 /* gcc 12 hoists the loads of later steps until accumulators spill; clang does not. */
 #if defined(__clang__)
 #define MCC_BARRIER() ((void)0)
-#else
+#elif !defined(MCC_NO_ASM)
+#define MCC_BARRIER() __asm__ volatile("" : : : "memory")
+#else /* this leaves gcc more freedom, which it uses to spill */
 #define MCC_BARRIER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #endif
 
@@ -235,7 +237,11 @@ static inline mcc_vf mcc_vrelu(mcc_vf x)
 }
 
 /* Where many steps are written out, clang hoists their loads as well. */
+#if !defined(MCC_NO_ASM)
+#define MCC_FENCE() __asm__ volatile("" : : : "memory")
+#else
 #define MCC_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#endif
 
 /* The first n lanes to p[0] .. p[n - 1], in pieces: a masked store takes longer. */
 MCC_PLACE_CODE
