@@ -68,7 +68,9 @@ def expected_of(graph: Graph, given: Any, samples: int) -> list[Sample]:
     known = {v.name: v for v in graph.outputs}
     if not arrays:
         raise UsageError("no outputs are expected", hint=f"the model's outputs are {', '.join(known)}")
-    require_names(arrays, [n for n in known if n in arrays], "output")
+    strange = [n for n in arrays if n not in known]
+    if strange:
+        raise UsageError(f"the model has no output {strange[0]!r}", hint=f"its outputs are {', '.join(known)}")
     if samples == 1:
         return [arrays]
     found = _cut([known[n] for n in arrays], arrays, "output")

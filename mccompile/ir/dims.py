@@ -183,7 +183,7 @@ class Dim(int):
         return other // self, other % self
 
     def __abs__(self) -> int:
-        return self if self >= 0 else -self
+        return -self if self._may_fall_short(0) else self if self >= 0 else -self
 
     # -- order -----------------------------------------------------------------------------------------------
     def __eq__(self, other: object) -> bool:
@@ -196,6 +196,8 @@ class Dim(int):
         return hash(self.terms)
 
     def __lt__(self, other: int) -> bool:
+        if self._may_fall_short(other):
+            return True
         return self._decided("<", other, lambda low, high: True if high < 0 else False if low >= 0 else None)
 
     def __le__(self, other: int) -> bool:
@@ -209,16 +211,22 @@ class Dim(int):
         return self._decided(">", other, lambda low, high: True if low > 0 else False if high <= 0 else None)
 
     def __ge__(self, other: int) -> bool:
+        if self._may_fall_short(other):
+            return False
         return self._decided(">=", other, lambda low, high: True if low >= 0 else False if high < 0 else None)
 
     def __bool__(self) -> bool:
-        if self.low >= 0 or bound(self) < 0:
+        if self.low >= 0 or bound(self) <= 0:
             return True
         raise UndecidedError(f"whether {self} is 0 depends on {ranges(self)}", bool, self)
 
     def _may_exceed(self, other: int) -> bool:
         """Whether it is to be taken for more than 0 or 1, see the module's text."""
         return not isinstance(other, Dim) and other in (0, 1) and self.low >= 0 and bound(self) > other
+
+    def _may_fall_short(self, other: int) -> bool:
+        """Whether it is to be taken for less than 0, as what it is the negative of is for more."""
+        return not isinstance(other, Dim) and other == 0 and self.low < 0 and bound(self) == 0
 
     def _decided(self, sign: str, other: int, rule: Callable[[int, int], bool | None]) -> bool:
         if not isinstance(other, int):

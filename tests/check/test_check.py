@@ -173,11 +173,11 @@ def test_arguments_that_do_not_fit_are_usage_errors(net: Path) -> None:
     y = np.zeros((1, 5), np.float32)
     with pytest.raises(UsageError, match="need the inputs"):
         check(net, GENERIC, expect={"y": y})
-    with pytest.raises(UsageError, match=r"expected outputs \['z'\]"):
+    with pytest.raises(UsageError, match=r"no output 'z'\n.*its outputs are y"):
         check(net, GENERIC, inputs=given(), expect={"z": y})
     with pytest.raises(UsageError, match="no array is given for input 'x'"):
         check(net, GENERIC, inputs={"other": y})
-    with pytest.raises(UsageError, match="float64"):
+    with pytest.raises(UsageError, match="its data f64"):
         check(net, GENERIC, inputs={"x": given()["x"].astype(np.float64)})
 
 

@@ -18,6 +18,7 @@ import mccompile
 from mccompile import plugins
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ops.registry import lookup
+from mccompile.targets.target import targets
 from tests._skips import REPOSITORY
 
 FOLDER = REPOSITORY / "examples" / "plugin"
@@ -38,10 +39,18 @@ def model(folder: Path, share: float) -> Path:
     return folder / "net.onnx"
 
 
-@pytest.fixture
-def acme() -> Iterator[plugins.Plugin]:
-    yield plugins.add(FOLDER / "acme")
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """No plugin is left, and targets that other tests have made are there again."""
+    made = dict(targets())
+    yield
     forget()
+    targets().update(made)
+
+
+@pytest.fixture
+def acme() -> plugins.Plugin:
+    return plugins.add(FOLDER / "acme")
 
 
 def forget() -> None:

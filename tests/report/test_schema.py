@@ -132,7 +132,7 @@ def test_lives_are_those_of_the_program(tmp_path: Path) -> None:
     """The steps that read or write a tensor lie within its life, inputs from 0, outputs to the end."""
     values = outline(read_model(DIGITS).graph).values
     for keep in (False, True):
-        made = mccompile.compile(DIGITS, tmp_path / "out", "generic", keep_inputs=keep).report
+        made = mccompile.compile(DIGITS, tmp_path / "out", target="generic", keep_inputs=keep).report
         used: dict[str, list[int]] = {}
         for i, step in enumerate(made["steps"]):
             for name in [*step["reads"], *step["writes"]]:
