@@ -93,9 +93,9 @@ than the last cache ({cache}) comes from there, for the loop as well; rows of fo
 
 *Standard* has MatMul, Concat and Softmax as exporters write them; *grouped* GroupQueryAttention, and MatMulNBits of
 blocks of 32 with a scale each. *Rounded* has `accuracy_level` 4: operands are rounded to 8 bits by blocks, as
-onnxruntime and llama.cpp round them, and multiplied in integers; without it 8 bits are multiplied in floats, 4 bits by
-operands of three digits. llama.cpp's model (F32, Q8_0, Q4_0) has the same sizes and layers, with biases and GELU; it rounds in any
-case, and keeps keys and values in 16 bits, which is its default and its fastest form.
+onnxruntime and llama.cpp round them, and multiplied in integers; without it 8 bits are multiplied in floats, 4 bits
+by operands of three digits. llama.cpp's model (F32, Q8_0, Q4_0) has the same sizes and layers, with biases and GELU;
+it rounds in any case, and keeps keys and values in 16 bits, which is its default and its fastest form.
 
 - machine: {cpu}; one thread; load of the machine at the beginning {load:.1f}
 - *ort*, *llama*: how often as long as ours a token of onnxruntime and of llama.cpp takes
