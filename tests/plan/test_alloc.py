@@ -98,6 +98,15 @@ def test_every_member_is_sound_with_offers(problem: Problem) -> None:
         assert plan.peak >= plan.lower_bound
 
 
+def test_an_offer_below_another_block_is_aligned() -> None:
+    """8 bytes below an address are no multiple of 64."""
+    spans = (("a", 8, 9, 1), ("b", 0, 1, 0), ("c", 1, 2, 0), ("d", 3, 9, 1))
+    lives = [Interval(*span, align=64) for span in spans]
+    problem = Problem(tuple(lives), nears=(Near(src=3, dst=0, distance=-8),))
+    for plan in member_plans(problem, ()).values():
+        check_plan(problem, plan)
+
+
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(problems(offers=True))
 def test_portfolio_is_never_worse_than_a_member_or_than_no_sharing(problem: Problem) -> None:

@@ -73,7 +73,7 @@ def build_sections(problem: Problem, conflicts: Conflicts) -> Sections | None:
         unit=unit,
         never=never,
         sizes=np.array([b.nbytes // unit for b in blocks], kind),
-        aligns=_aligns(conflicts, unit, above, kind),
+        aligns=_aligns(conflicts, unit, above[above > -never], kind),
         above=above,
         below=np.ascontiguousarray(above.T),
         blocks=block,
@@ -89,9 +89,10 @@ def build_sections(problem: Problem, conflicts: Conflicts) -> Sections | None:
     )
 
 
-def _aligns(conflicts: Conflicts, unit: int, above: Ints, kind: Any) -> Ints | None:
+def _aligns(conflicts: Conflicts, unit: int, distances: Ints, kind: Any) -> Ints | None:
+    """None where every sum of ``distances`` is aligned, also of those below 0: a block may lie below another one."""
     aligns = {b.align // unit for b in conflicts.blocks}
-    if len(aligns) == 1 and not (above[above > 0] % aligns.copy().pop()).any():
+    if len(aligns) == 1 and not (distances % aligns.copy().pop()).any():
         return None
     return np.array([b.align // unit for b in conflicts.blocks], kind)
 
