@@ -139,9 +139,9 @@ def _write_rule(depfile: Path, out: Path, models: Sequence[Path], others: Sequen
 
     files = [f for path in models for f in ([path] if path.suffix == SUFFIX else model_files(path))]
     files += others
-    text = " ".join(str(path).replace(" ", "\\ ").replace("$", "$$") for path in files)
+    result, *read = (str(path).replace(" ", "\\ ").replace("$", "$$") for path in [out / "report.json", *files])
     try:
-        depfile.write_text(f"{str(out / 'report.json').replace(' ', chr(92) + ' ')}: {text}\n", encoding="utf-8")
+        depfile.write_text(f"{result}: {' '.join(read)}\n", encoding="utf-8")
     except OSError as e:
         raise UsageError(f"{depfile} cannot be written: {e.strerror}") from e
 

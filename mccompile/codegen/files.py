@@ -22,13 +22,7 @@ def source_files(
 
     ``library`` holds the kernels where they are in files of their own.
     """
-    embed = embed or find_package(package).embed
-    texts = _model_texts(m, embed)
-    if library is not None:
-        texts = _joined(texts, library_files(library))
-    blob = [f"{m.name}_blob.c"] if embed else []
-    sources = [*c_sources(m, library)[:-1], *blob, RUNTIME]
-    return _packed(Project(m.name, (m,), library, ()), texts, sources, embed, package)
+    return project_files(Project(m.name, (m,), library, ()), embed, package)
 
 
 def c_sources(m: ModelFacts, library: Library | None) -> list[str]:
@@ -37,20 +31,26 @@ def c_sources(m: ModelFacts, library: Library | None) -> list[str]:
 
 
 def project_files(p: Project, embed: bool = False, package: str = DEFAULT) -> dict[str, bytes]:
-    """Everything but the report: the files of each model, of the kernels and of the project.
+    """Everything but the report: the files of each model, of the kernels, of the project, and those of the package.
 
     Raises UsageError where two of them would have the same name.
     """
-    assert p.library is not None
-    embed = embed or find_package(package).embed
+    kind = find_package(package)
+    embed = embed or kind.embed
     texts: dict[str, str] = {}
     for m in p.models:
         texts = _joined(texts, _model_texts(m, embed))
-    texts = _joined(texts, library_files(p.library))
-    texts = _joined(texts, {p.header: indent_c(render("_model/project.h.j2", p=p))})
+    if p.library is not None:
+        texts = _joined(texts, library_files(p.library))
+    if not p.is_one_model:
+        texts = _joined(texts, {p.header: indent_c(render("_model/project.h.j2", p=p))})
+    kernels = p.library.sources if p.library is not None else ()
     blobs = [f"{m.name}_blob.c" for m in p.models] if embed else []
-    sources = [*(f"{m.name}.c" for m in p.models), *p.library.sources, *blobs, RUNTIME]
-    return _packed(p, texts, sources, embed, package)
+    sources = (*(f"{m.name}.c" for m in p.models), *kernels, *blobs, RUNTIME)
+    files = {name: text.encode() for name, text in texts.items()} | runtime_files()
+    files |= {f"{m.name}.mcb": m.blob for m in p.models}
+    headers = tuple(sorted(name for name in files if name.endswith(".h")))
+    return packed(Content(p, kind, sources, headers, embed), files)
 
 
 def header_text(m: ModelFacts, embed: bool = False) -> str:
@@ -78,11 +78,3 @@ def _joined(a: dict[str, str], b: dict[str, str]) -> dict[str, str]:
     if both:
         raise UsageError(f"two files would be called {', '.join(both)}", hint="rename a model or the project")
     return a | b
-
-
-def _packed(p: Project, texts: dict[str, str], sources: list[str], embed: bool, package: str) -> dict[str, bytes]:
-    """The files of models as a package has them."""
-    files = {name: text.encode() for name, text in texts.items()} | runtime_files()
-    files |= {f"{m.name}.mcb": m.blob for m in p.models}
-    headers = tuple(sorted(name for name in files if name.endswith(".h")))
-    return packed(Content(p, find_package(package), tuple(sources), headers, embed), files)

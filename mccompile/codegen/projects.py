@@ -34,6 +34,11 @@ class Project:
     shared: tuple[SharedArena, ...]
 
     @property
+    def is_one_model(self) -> bool:
+        """Whether there is nothing beside a model of the same name."""
+        return [m.name for m in self.models] == [self.name]
+
+    @property
     def header(self) -> str:
         """What an application includes."""
         return f"{self.name}.h"

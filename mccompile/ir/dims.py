@@ -183,7 +183,7 @@ class Dim(int):
         return other // self, other % self
 
     def __abs__(self) -> int:
-        return -self if self._may_fall_short(0) else self if self >= 0 else -self
+        return self if self >= 0 else -self
 
     # -- order -----------------------------------------------------------------------------------------------
     def __eq__(self, other: object) -> bool:

@@ -120,3 +120,12 @@ def test_equal_extents_are_said_by_the_last_name() -> None:
     assert equality(N, 9) == ""  # which it never is
     assert equality(N * 2, M * 2) == ""
     assert equality(N + 1, M) == equality(M, N + 1) == "--dim m=n+1"
+
+
+def test_the_negative_of_a_count_is_below_0() -> None:
+    """As a count of 0 to 5 is never taken for 0: strides that run backwards are its negative."""
+    n = symbol("n", 0, 5)
+    assert -n < 0
+    assert not -n >= 0
+    assert bool(-n)
+    assert abs(-n) == n

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import mccompile
 from mccompile import driver
 from mccompile.ir.errors import CompileError
 from mccompile.ops.text import decoded, encoded
+from tests.support.runs import compare
 from tests.support.small_models import Array, Maker
 
 I64 = TensorProto.INT64
@@ -27,17 +29,7 @@ def _model(m: Maker, outputs: Mapping[str, int], opset: int = 18) -> onnx.ModelP
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
-def _compare(model: onnx.ModelProto, folder: Path, feeds: Sequence[Mapping[str, Array]], **options: object) -> None:
-    path = folder / "net.onnx"
-    onnx.save(model, path)
-    mccompile.compile(path, folder / "out", target="generic", **options)  # type: ignore[arg-type]
-    network = mccompile.load(folder / "out")
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    for feed in feeds:
-        network.fill_arenas(0xFF)
-        got = network.run(dict(feed))
-        for name, want in zip((o.name for o in model.graph.output), session.run(None, dict(feed)), strict=True):
-            np.testing.assert_allclose(got[name], want, rtol=2e-5, atol=2e-6, err_msg=name)
+_compare = functools.partial(compare, rtol=2e-5, atol=2e-6, target="generic")
 
 
 def _floats(*shape: int, seed: int = 0) -> Array:

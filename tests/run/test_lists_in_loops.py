@@ -3,17 +3,16 @@ onnxruntime."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import mccompile
-from tests.support.small_models import Array
+from tests.support.runs import compare
 
 N = helper.make_node
 FLOAT, I64 = TensorProto.FLOAT, TensorProto.INT64
@@ -74,18 +73,7 @@ def _words() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def _compare(model: onnx.ModelProto, folder: Path, feeds: Sequence[Mapping[str, Array]], **options: object) -> None:
-    path = folder / "net.onnx"
-    onnx.save(model, path)
-    mccompile.compile(path, folder / "out", **options)  # type: ignore[arg-type]
-    network = mccompile.load(folder / "out")
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    for feed in feeds:
-        network.fill_arenas(0xFF)
-        got = network.run(dict(feed))
-        for name, want in zip((o.name for o in model.graph.output), session.run(None, dict(feed)), strict=True):
-            np.testing.assert_allclose(got[name], want, rtol=1e-5, atol=1e-6, err_msg=name)
-            assert got[name].shape == want.shape
+_compare = functools.partial(compare, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("new_axis", "axis", "length"), [(1, 0, "2..200"), (0, 1, "2..200"), (1, 2, 150)])

@@ -17,8 +17,9 @@ import numpy as np
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
-from mccompile.passes.analysis.quantised import Quantised, quantised
+from mccompile.passes.analysis.quantised import Quantised
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.dequantised import constants_read_by
 from mccompile.passes.rewrite.rewriter import Rewriter
 
 ROUNDS = True
@@ -49,20 +50,10 @@ def run(graph: Graph, remarks: Remarks) -> int:
     """Multiply floats by weights that stay integers, where all readers of dequantised constants are such products."""
     r = Rewriter(graph)
     changes = 0
-    for node in r.nodes():
-        found = quantised(graph, node)
-        if found is None or not isinstance(graph.constants.get(found.integers), np.ndarray):
-            continue
-        what = f"kept the weights {found.integers.name} as integers"
-        readers = r.users(node.result)
-        reasons = [_obstacle(r, reader, node.result, found) for reader in readers]
-        reason = next(filter(None, reasons), "" if readers else "nothing reads them")
-        if reason:
-            remarks.miss(what, reason)
-            continue
+    for found, readers, said in constants_read_by(r, remarks, "kept the weights {} as integers", _obstacle):
         for reader in readers:
             weights = _in_blocks(graph, found, reader.op.weight_axes)
-            remarks.hit(f"{what} of {weights.bits} bits in {reader.where}, in blocks of {weights.block}")
+            remarks.hit(f"{said} of {weights.bits} bits in {reader.where}, in blocks of {weights.block}")
             _rewrite(r, reader, found.integers, weights)
         changes += len(readers)
     r.finish()

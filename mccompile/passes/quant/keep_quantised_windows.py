@@ -20,8 +20,9 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
-from mccompile.passes.analysis.quantised import Quantised, followed, quantised
+from mccompile.passes.analysis.quantised import Quantised, followed
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.dequantised import constants_read_by
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
@@ -33,21 +34,11 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Convolve floats by weights that stay integers, where all readers of dequantised constants are convolutions."""
     r = Rewriter(graph)
     changes = 0
-    for node in r.nodes():
-        found = quantised(graph, node)
-        if found is None or not isinstance(graph.constants.get(found.integers), np.ndarray):
-            continue
-        what = f"kept the weights {found.integers.name} of windows as integers"
-        readers = r.users(node.result)
-        packs = target.lanes > 1
-        reasons = [_obstacle(r, reader, node.result, found) for reader in readers]
-        reason = next(filter(None, reasons), "" if readers else "nothing reads them")
-        if reason:
-            remarks.miss(what, reason)
-            continue
+    what = "kept the weights {} of windows as integers"
+    for found, readers, said in constants_read_by(r, remarks, what, _obstacle):
         for reader in readers:
-            _rewrite(r, reader, found, packs)
-            remarks.hit(f"{what} in {reader.where}")
+            _rewrite(r, reader, found, packs=target.lanes > 1)
+            remarks.hit(f"{said} in {reader.where}")
         changes += len(readers)
     r.finish()
     return changes
