@@ -14,6 +14,7 @@ CODES = {
     "open-extents": "shapes are not known: `hint` says which options bind them",
     "does-not-fit": "it takes more memory than the device has",
     "no-compiler": "there is no C compiler, emulator or other tool for the target",
+    "unsafe-cache": "others can replace what is in the cache's folder",
     "compiler-failed": "the C compiler, or the program that it made, failed",
     "usage": "the command or call itself is wrong",
     "no-file": "a file is missing or cannot be read",

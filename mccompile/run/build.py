@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mccompile.ir.errors import CompileError
-from mccompile.run.cache import adding, cache_dir, find
+from mccompile.run.cache import cached
 
 
 def c_compiler() -> list[str]:
@@ -81,16 +81,10 @@ def _built(
     headers = [path for folder in include for path in sorted(folder.glob("*.h"))]
     for path in [*sorted(sources), *headers]:
         key.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    result = cache_dir() / f"{key.hexdigest()[:32]}{suffix}"
-    if find(result):
-        return result
     places = [part for folder in include for part in ("-I", str(folder.absolute()))]
-    try:
-        with adding(result) as staged:
-            named = (str(path.absolute()) for path in sources)
-            run_compiler([*compiler, *flags, *places, *named, "-lm", "-o", str(staged)], include[0])
-    except OSError as e:
-        raise CompileError(
-            f"the cache folder {result.parent} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
-        ) from e
-    return result
+    named = [str(path.absolute()) for path in sources]
+
+    def make(result: Path) -> None:
+        run_compiler([*compiler, *flags, *places, *named, "-lm", "-o", str(result)], include[0])
+
+    return cached(f"{key.hexdigest()[:32]}{suffix}", make)

@@ -1,21 +1,37 @@
-"""The cache of what was built: files named by their content, written whole, for all users who may read the folder.
+"""The cache of what was built: files named by what they were made of, with the digest of what they hold.
 
-It is bounded: where there is more than `MOST_BYTES`, what was not used for longest goes until half of that is left.
+What is found is run, so it is believed only if nobody else can have put it there: the file is the user's own or
+root's, nobody else may write it, and it has the digest that lies beside it. Anything else is made anew.
+
+    ~/.cache/mccompile            drwxr-xr-x me      taken
+    /srv/cache                    drwxrwxrwt root    its folder user-1000, which is mine, is taken
+    /srv/cache                    drwxrwxrwx root    refused: others can put folders in the place of mine
+
+Others may read what is there: a build by root serves all users. The cache is bounded: where there is more than
+`MOST_BYTES`, what was not used for longest goes until half of that is left.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from mccompile.ir.errors import CompileError
 
 MOST_BYTES = 1_000_000_000
 
 ONE_IN = 16
 """New files after which the size is looked at."""
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+_HAS_OWNERS = hasattr(os, "geteuid")
+"""Not on Windows, where a user's cache folder is the user's."""
 
 
 def cache_dir() -> Path:
@@ -26,19 +42,33 @@ def cache_dir() -> Path:
     return Path(base) / "mccompile"
 
 
-def find(result: Path) -> bool:
-    """Whether a file is there; it counts as used now."""
+def cached(name: str, make: Callable[[Path], object]) -> Path:
+    """The file of a name, which says all that it is made of; where there is none to be believed, ``make`` writes it.
+
+    Raises:
+        CompileError: the folder cannot be written, or others can replace what is in it; and what ``make`` raises.
+    """
     try:
-        os.utime(result)
-    except FileNotFoundError:
-        return False
-    except OSError:  # somebody else's
-        return result.exists()
-    return True
+        folder = _folder()
+        result = folder / name
+        if not _believed(result):
+            with written_whole(result) as staged:
+                make(staged)
+                staged.chmod(staged.stat().st_mode & ~_OTHERS_WRITE)
+                digest = _digest(staged)
+            with written_whole(_seal(result)) as staged:
+                staged.write_text(digest)
+            if secrets.randbelow(ONE_IN) == 0:
+                prune(folder, MOST_BYTES)
+    except OSError as e:
+        raise CompileError(
+            f"the cache folder {cache_dir()} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
+        ) from e
+    return result
 
 
 @contextmanager
-def adding(result: Path) -> Iterator[Path]:
+def written_whole(result: Path) -> Iterator[Path]:
     """A name to write a new file to, which becomes ``result`` where nothing fails, with the modes that the user's
     umask gives. OSError if the folder cannot be written."""
     result.parent.mkdir(parents=True, exist_ok=True)
@@ -50,8 +80,6 @@ def adding(result: Path) -> Iterator[Path]:
         os.replace(staged, result)
     finally:
         staged.unlink(missing_ok=True)
-    if secrets.randbelow(ONE_IN) == 0:
-        prune(result.parent, MOST_BYTES)
 
 
 def prune(folder: Path, most: int) -> None:
@@ -65,6 +93,55 @@ def prune(folder: Path, most: int) -> None:
         total -= found.st_size
         if total <= most // 2:
             break
+
+
+def _folder() -> Path:
+    """The cache's folder, made if it is not there: one in which nobody else can put a file under a name of ours."""
+    folder = cache_dir()
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    found = folder.stat()
+    if not _HAS_OWNERS or not found.st_mode & _OTHERS_WRITE:
+        return folder
+    if found.st_mode & stat.S_ISVTX:
+        own = folder / f"user-{os.geteuid()}"
+        own.mkdir(mode=0o755, exist_ok=True)
+        found = own.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE:
+            return own
+        folder = own
+    raise CompileError(
+        f"others can change what is in the cache folder {folder}, which is run",
+        hint=f"chmod go-w {folder}, or set MCC_CACHE to a folder of your own", code="unsafe-cache",
+    )
+
+
+def _believed(result: Path) -> bool:
+    """Whether a file is there that can only be ours or root's, whole; it counts as used now."""
+    try:
+        found = result.lstat()
+        if not stat.S_ISREG(found.st_mode) or not _safe(found) or not _safe(_seal(result).lstat()):
+            return False
+        if _seal(result).read_text() != _digest(result):
+            return False
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
+    for path in (result, _seal(result)):
+        with suppress(OSError):  # root's
+            os.utime(path)
+    return True
+
+
+def _safe(found: os.stat_result) -> bool:
+    return not _HAS_OWNERS or (found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_WRITE)
+
+
+def _seal(result: Path) -> Path:
+    """The file of a file's digest."""
+    return result.with_name(f"{result.name}.sha256")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _files(folder: Path) -> Iterator[tuple[os.stat_result, Path]]:

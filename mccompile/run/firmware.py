@@ -19,7 +19,7 @@ from pathlib import Path
 from mccompile.ir.errors import CompileError
 from mccompile.run.boards import BARE, Board
 from mccompile.run.build import build_object, build_program
-from mccompile.run.cache import adding, cache_dir, find
+from mccompile.run.cache import cached
 from mccompile.run.emulate import FENCE_BYTES, CrossTools, EmulatedNet, emulated_main
 from mccompile.targets.target import Target
 
@@ -95,8 +95,5 @@ def link(
 def _linker_script(board: Board) -> Path:
     """The script as a file whose name changes with its text, as what is cached goes by the names in flags."""
     text = board.linker_script
-    path = cache_dir() / f"{board.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.ld"
-    if not find(path):
-        with adding(path) as staged:
-            staged.write_text(text)
-    return path
+    name = f"{board.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.ld"
+    return cached(name, lambda path: path.write_text(text))

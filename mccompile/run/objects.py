@@ -19,7 +19,7 @@ from pathlib import Path
 
 from mccompile.ir.errors import CompileError
 from mccompile.run.build import compiler_version, run_compiler
-from mccompile.run.cache import adding, cache_dir, find
+from mccompile.run.cache import cached
 
 _CODE = "tTwW"
 """The letters of nm for functions."""
@@ -54,21 +54,20 @@ def object_facts(
     headers = [path for folder in include for path in sorted(folder.glob("*.h"))]
     for path in (source, *headers):
         key.update(hashlib.sha256(path.read_bytes()).digest())
-    kept = cache_dir() / f"{key.hexdigest()[:32]}.object"
-    if find(kept):
-        return ObjectFacts(**json.loads(kept.read_text()))
-    with tempfile.TemporaryDirectory(prefix="mccompile-object-") as folder:
-        made = Path(folder, "made.o")
-        places = [part for folder in include for part in ("-I", str(folder.absolute()))]
-        asked = [*flags, *places, "-fstack-usage", "-c", str(source.absolute()), "-o", str(made)]
-        run_compiler([*compiler, *asked], source.parent)
-        told = made.with_suffix(".su")
-        facts = ObjectFacts(
-            told.read_text() if told.exists() else None, *_symbols(compiler, made), _sections(compiler, made)
-        )
-        with adding(kept) as staged:
-            staged.write_text(json.dumps(asdict(facts)))
-    return facts
+
+    def make(result: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="mccompile-object-") as folder:
+            made = Path(folder, "made.o")
+            places = [part for folder in include for part in ("-I", str(folder.absolute()))]
+            asked = [*flags, *places, "-fstack-usage", "-c", str(source.absolute()), "-o", str(made)]
+            run_compiler([*compiler, *asked], source.parent)
+            told = made.with_suffix(".su")
+            stack = told.read_text() if told.exists() else None
+            facts = ObjectFacts(stack, *_symbols(compiler, made), _sections(compiler, made))
+        result.write_text(json.dumps(asdict(facts)))
+
+    kept = cached(f"{key.hexdigest()[:32]}.object", make)
+    return ObjectFacts(**json.loads(kept.read_text()))
 
 
 def _symbols(compiler: Sequence[str], made: Path) -> tuple[list[str], dict[str, int]]:

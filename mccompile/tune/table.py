@@ -12,7 +12,7 @@ from typing import Any
 from mccompile._version import __version__
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.lower.cost_table import CostTable
-from mccompile.run.cache import adding, cache_dir
+from mccompile.run.cache import cache_dir, written_whole
 
 FORMAT = 1
 
@@ -91,7 +91,7 @@ class TuningFile:
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all. CompileError if that fails."""
         try:
-            with adding(path) as staged:
+            with written_whole(path) as staged:
                 staged.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
         except OSError as e:
             raise CompileError(f"the tuning file {path} cannot be written: {e.strerror}") from e
