@@ -15,7 +15,7 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: budgets conformance fuzz golden pictures replay help demo test test-fast test-slow check docs bench bench-decoders bench-firmware bench-products bench-planner site wheel clean distclean
+.PHONY: budgets conformance fuzz golden pictures prove replay help demo test test-fast test-slow check docs bench bench-decoders bench-firmware bench-products bench-planner site wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make bench-products  count what products of bytes take on vector machines, write docs/integer-products.md"
 	@echo "make bench-planner  measure the memory planner, write docs/planner.md (EFFORTS=\"0 1 2 3\" searches longer)"
 	@echo "make fuzz       attack the compiler with what is drawn (FUZZ=\"--minutes 60 --seed 7\": options), write build/fuzz"
+	@echo "make prove      prove the runtime and drawn kernels with Frama-C, write the table of docs/proofs.md"
 	@echo "make conformance  run the ONNX backend suite, write the table of docs/conformance.md"
 	@echo "make budgets    count the instructions of kernels, write tests/budgets/budgets.json"
 	@echo "make golden     write the C of small graphs anew, tests/golden/*.c: see what a template changes"
@@ -105,6 +106,9 @@ replay: .venv/.stamp-dev
 
 fuzz: .venv/.stamp-dev
 	$(BIN)/python -m tests.support.fuzz $(FUZZ)
+
+prove: .venv/.stamp-dev
+	$(BIN)/python -m tests.support.prove --write $(PROVE)
 
 conformance: .venv/.stamp-dev
 	$(BIN)/python -m tests.support.conformance --write $(CONFORMANCE)

@@ -8,6 +8,8 @@
  *   11.4  address to integer, in mcc_pointer_check alone: there is no other way to ask for an alignment
  *   11.5  void pointer to byte pointer: blobs come as bare addresses
  *   15.5  several returns: guard clauses, so that nothing is read before it was checked
+ *
+ * Comments with an @ are read by Frama-C, which proves that nothing is read or written but what is there.
  */
 #include "mcc.h"
 
@@ -23,6 +25,9 @@ uint32_t mcc_crc32(uint32_t crc, const void *data, size_t bytes)
     const uint8_t *b = data;
     uint32_t r = ~crc;
     size_t i;
+    /*@ loop invariant 0 <= i <= bytes;
+        loop assigns i, r;
+        loop variant bytes - i; */
     for (i = 0u; i < bytes; i++) {
         r ^= b[i];
         r = (r >> 4) ^ crc_of_nibble[r & 15u];
@@ -113,6 +118,9 @@ mcc_status mcc_blob_check(const void *blob, size_t blob_bytes, const mcc_blob_ex
     if (status != MCC_OK) {
         return status;
     }
+    /*@ loop invariant 0 <= i <= MCC_BLOB_ID_BYTES;
+        loop assigns i;
+        loop variant MCC_BLOB_ID_BYTES - i; */
     for (i = 0u; i < MCC_BLOB_ID_BYTES; i++) {
         if (b[MCC_BLOB_OFF_ID + i] != expect->id[i]) {
             return MCC_E_ID;
@@ -147,6 +155,11 @@ mcc_status mcc_blob_verify(const void *blob, size_t blob_bytes)
 
 /* Fixed part of a directory entry: u32 offset, u32 bytes, u8 dtype, u8 rank, u16 name bytes. */
 #define ENTRY_BYTES 12u
+
+static uint32_t read_u16(const uint8_t *b)
+{
+    return (uint32_t)b[0] | ((uint32_t)b[1] << 8);
+}
 
 mcc_status mcc_blob_dir_open(const void *blob, size_t blob_bytes, mcc_blob_dir *dir)
 {
@@ -188,8 +201,10 @@ mcc_status mcc_blob_dir_next(mcc_blob_dir *dir, mcc_blob_tensor *t)
     t->bytes = read_u32(&e[4]);
     t->rank = e[9];
     name_at = ENTRY_BYTES + (4u * t->rank);
-    name_end = name_at + ((uint32_t)e[10] | ((uint32_t)e[11] << 8));
-    used = (name_end + 4u) & ~(uint32_t)3u; /* at least one zero ends the name */
+    name_end = name_at + read_u16(&e[10]);
+    used = ((name_end / 4u) + 1u) * 4u; /* at least one zero ends the name */
+    /*@ assert name: ENTRY_BYTES + 4 * t->rank == name_at <= name_end <= 66567; */
+    /*@ assert used: name_end < used <= name_end + 4; */
     payload_bytes = read_u32(&b[MCC_BLOB_OFF_PAYLOAD_BYTES]);
     if ((used > left) || (e[name_end] != 0u) || (t->offset > payload_bytes) ||
         (t->bytes > (payload_bytes - t->offset)) || (e[8] < (uint8_t)MCC_F32) || (e[8] > (uint8_t)MCC_BOOL)) {
@@ -199,6 +214,7 @@ mcc_status mcc_blob_dir_next(mcc_blob_dir *dir, mcc_blob_tensor *t)
     t->name = (const char *)&e[name_at];
     t->data = &b[read_u32(&b[MCC_BLOB_OFF_PAYLOAD_OFFSET]) + t->offset];
     t->dims = &e[ENTRY_BYTES];
+    /*@ assert dims: ENTRY_BYTES + 4 * t->rank <= left; */
     dir->next += used;
     return MCC_OK;
 }

@@ -50,6 +50,10 @@ TOOLS = {
     "qemu-system-riscv32": Tool("qemu-system-misc"),
     "chromium": Tool("chromium"),
     "cppcheck": Tool("cppcheck"),
+    "frama-c": Tool("frama-c-base"),
+    "why3": Tool("why3"),
+    "cvc4": Tool("cvc4"),
+    "z3": Tool("z3"),
     "valgrind": Tool("valgrind"),
 }
 """Those whose packages a reader could not guess; `.ci/run` installs the same ones."""
