@@ -27,6 +27,9 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 MAX_NUMBERS = 4096
 """Shapes have few numbers: longer tensors are data."""
 
+MAX_WHOLE = 2.0**53
+"""Floats from there on, infinite ones too, are no numbers of elements."""
+
 
 def cast_to(node: OnnxNode) -> str | None:
     """The element type that Cast asks for; None where it says none, which its front end refuses."""
@@ -69,7 +72,7 @@ def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = Fa
 def _whole(a: Numbers) -> Numbers:
     """An array with its floats as whole numbers. ValueError for what is none."""
     if a.dtype.kind == "f":
-        if not np.all(a == np.floor(a)):
+        if not np.all((a == np.floor(a)) & (abs(a) < MAX_WHOLE)):
             raise ValueError("extents are whole")
         a = a.astype(np.int64)
     return a.astype(object)
@@ -152,15 +155,35 @@ def _divide(a: int, b: int) -> int:
     return a // b
 
 
+def _modulo(a: int, b: int) -> int:
+    """What is left by `_divide`; of the extents of an image what its padding to whole windows is computed of."""
+    return a - _divide(a, b) * b
+
+
 def _exact(node: OnnxNode, x: list[Numbers]) -> Any:
-    found = _each(_divide)(node, x)
-    if not np.all(np.equal(np.multiply(found, x[1]), x[0])):
+    found = _objects(_each(_divide)(node, x))  # of no axes it is an extent, which numpy takes for its bound
+    if not np.all(np.frompyfunc(lambda whole, by, of: whole * by == of, 3, 1)(found, x[1], x[0])):
         raise UndecidedError("the quotient is no whole number")
     return found
 
 
 def _reshape(node: OnnxNode, x: list[Numbers]) -> Any:
     return x[0].reshape(_known(x[1]))
+
+
+def _clip(node: OnnxNode, x: list[Numbers]) -> Any:
+    found: Any = x[0]
+    limits = iter(x[1:])
+    for name, step in zip(node.inputs[1:], (maximum, minimum), strict=False):
+        if name:
+            found = np.frompyfunc(step, 2, 1)(found, next(limits))
+    return found
+
+
+def _transpose(node: OnnxNode, x: list[Numbers]) -> Any:
+    perm = node.attrs.get("perm")
+    axes = [axis for axis in perm if isinstance(axis, int)] if isinstance(perm, tuple) else None
+    return np.transpose(x[0], axes)
 
 
 def _expand(node: OnnxNode, x: list[Numbers]) -> Any:
@@ -214,6 +237,8 @@ _RULES: Mapping[str, Rule] = {
     "Split": _split,
     "Reshape": _reshape,
     "Expand": _expand,
+    "Transpose": _transpose,
+    "Tile": lambda node, x: np.tile(x[0], _known(x[1])),
     "Squeeze": lambda node, x: np.squeeze(x[0], _axes(x)),
     "Unsqueeze": _unsqueeze,
     "Cast": _same,
@@ -225,9 +250,12 @@ _RULES: Mapping[str, Rule] = {
     "Sub": _each(lambda a, b: a - b),
     "Mul": _each(lambda a, b: a * b),
     "Div": _each(_divide),
+    "Mod": _each(_modulo),
+    "Clip": _clip,
     "Min": _each(minimum),
     "Max": _each(maximum),
     "Neg": lambda node, x: -x[0],
+    "Abs": lambda node, x: abs(x[0]),
     "ReduceProd": _reduced(lambda a, b: a * b),
     "ReduceSum": _reduced(lambda a, b: a + b),
     "ReduceMax": _reduced(maximum),

@@ -26,6 +26,9 @@ _NON_TENSOR = {
 }
 
 
+NO_NAMES = ("", "?", "None", "-1")
+"""What exporters write for an extent that they do not know: axes that are called so need not be equal."""
+
 DAMAGED = "the file is no ONNX model, or it is damaged or cut short"
 
 
@@ -73,7 +76,7 @@ def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     require_text(dim.dim_param)
-    return dim.dim_param or None
+    return None if dim.dim_param in NO_NAMES else dim.dim_param
 
 
 class GraphReader:

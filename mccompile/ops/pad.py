@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from mccompile.ir.affine import Move, box
-from mccompile.ir.dims import Dim, span
+from mccompile.ir.dims import Dim, maximum, span
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Arrays, Attributes, Folding, present
@@ -119,10 +119,10 @@ def import_pad(n: Import) -> None:
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise n.error(f"mode {mode!r} is unknown")
     if any(span(p)[0] < 0 for p in begin + end):  # a negative pad crops, before anything is added
-        starts = tuple(max(-b, 0) for b in begin)
-        extents = tuple(e - s - max(-t, 0) for e, s, t in zip(x.shape, starts, end, strict=True))
+        starts = tuple(maximum(-b, 0) for b in begin)
+        extents = tuple(e - s - maximum(-t, 0) for e, s, t in zip(x.shape, starts, end, strict=True))
         x = n.inner(Slice(starts, (1,) * rank, extents), [x], "cropped")
-    pads = tuple(max(p, 0) for p in begin + end)
+    pads = tuple(maximum(p, 0) for p in begin + end)
     value = n.const(2, "value").reshape(-1)[0].item() if n.optional(2) is not None else 0
     if any(pads):
         n.emit(Pad(pads, mode, value), [x])

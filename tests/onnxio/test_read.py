@@ -58,6 +58,16 @@ def test_plain_data(tmp_path: Path) -> None:
     assert (read.producer, read.metadata, len(read.sha256)) == ("me", {"k": "v"}, 64)
 
 
+@pytest.mark.parametrize("unknown", ["", "?", "None", "-1"])
+def test_extents_that_exporters_do_not_know_have_no_name(unknown: str, tmp_path: Path) -> None:
+    """Old paddle2onnx calls height and width of an image both '?', which makes it no square."""
+    model = proto(RELU)
+    del model.graph.input[:]
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, unknown, unknown])
+    model.graph.input.append(image)
+    assert read_model(save(model, tmp_path)).graph.inputs == [OnnxValue("x", "f32", ("n", 3, None, None))]
+
+
 def test_attributes_of_every_kind(tmp_path: Path) -> None:
     branch = helper.make_graph(
         [helper.make_node("Neg", ["x"], ["z"])], "b", [], [helper.make_empty_tensor_value_info("z")]

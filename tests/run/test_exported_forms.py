@@ -48,6 +48,56 @@ def test_tf_reverse_of_a_batch_of_the_run(tmp_path: Path) -> None:
     _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"time": "1..5", "batch": "1..3"})
 
 
+def _torch_pads(m: Maker, x: str, pads: list[str]) -> str:
+    """Pad as PyTorch exports F.pad: begins and ends of the last axis first, turned round as a matrix."""
+    turned = [m.const(np.array(a)) for a in ([-1, 2], [-1], [-(2**63) + 1], [0])]
+    rows = m.node("Reshape", [m.node("Concat", pads, axis=0), turned[0]])
+    back = m.node("Slice", [rows, turned[1], turned[2], turned[3], turned[1]])
+    return m.node("Pad", [x, m.node("Reshape", [m.node("Transpose", [back], perm=[1, 0]), turned[1]])])
+
+
+def test_relative_positions_of_a_length_of_the_run(tmp_path: Path) -> None:
+    """VITS, as Piper exports it: embeddings of 5 places before and behind, padded to the length, or cut to it."""
+    m = Maker()
+    x = m.input("x", ("length", 16))  # type: ignore[arg-type]
+    length = m.node("Gather", [m.node("Shape", [x]), m.const(np.array([0]))])
+    missing, none = m.node("Sub", [length, m.const(np.array([5]))]), m.const(np.array([0]))
+    padded = _torch_pads(m, m.weight((9, 16)), [none, none, missing, missing])
+    m.node("MatMul", [x, m.node("Transpose", [padded], perm=[1, 0])], "y")
+    feeds = [{"x": _floats(n, 16)} for n in (2, 5, 12)]
+    _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"length": "2..12"})
+
+
+def test_images_padded_to_whole_windows_of_the_run(tmp_path: Path) -> None:
+    """Swin: (4 - w % 4) % 4 columns are added."""
+    m = Maker()
+    x = m.input("x", (1, 2, "w"))  # type: ignore[arg-type]
+    four, none = m.const(np.array([4])), m.const(np.array([0]))
+    width = m.node("Gather", [m.node("Shape", [x]), m.const(np.array([2]))])
+    missing = m.node("Mod", [m.node("Sub", [four, m.node("Mod", [width, four])]), four])
+    padded = _torch_pads(m, x, [none, missing, none, none, none, none])
+    m.node("Reshape", [padded, m.const(np.array([1, 2, -1, 4]))], "y")
+    feeds = [{"x": _floats(1, 2, w)} for w in (4, 5, 7, 11)]
+    _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"w": "3..11"})
+
+
+def test_pads_of_tensorflow_for_images_of_the_run(tmp_path: Path) -> None:
+    """timm's layers with SAME padding: max((ceil(w / 2) - 1) * 2 + 3 - w, 0) in floats, of no axes."""
+    m = Maker()
+    x = m.input("x", (1, 2, "w"))  # type: ignore[arg-type]
+    two, none = m.const(np.array(2, np.float32)), m.const(np.array([0]))
+    width = m.node("Gather", [m.node("Shape", [x]), m.const(np.array(2))])
+    exact = m.node("Cast", [width], to=TensorProto.FLOAT)
+    steps = m.node("Sub", [m.node("Ceil", [m.node("Div", [exact, two])]), m.const(np.array(1, np.float32))])
+    reach = m.node("Add", [m.node("Mul", [steps, two]), m.const(np.array(3, np.float32))])
+    missing = m.node("Clip", [m.node("Sub", [reach, exact]), m.const(np.array(0, np.float32)), ""])
+    whole = m.node("Unsqueeze", [m.node("Cast", [missing], to=I64), none])
+    padded = _torch_pads(m, x, [none, whole, none, none, none, none])
+    m.node("Conv", [padded, m.weight((4, 2, 3))], "y", strides=[2])
+    feeds = [{"x": _floats(1, 2, w)} for w in (8, 16, 12)]
+    _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"w": "8..16:4"})
+
+
 def test_lengths_of_a_batch_of_the_run(tmp_path: Path) -> None:
     m = Maker()
     m.input("x", (4, "batch", 2))  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from mccompile.kernels.conv.line_ends import LineEnds, line_ends
 from mccompile.kernels.conv.strips import Column, Strip
 from mccompile.kernels.model.tiles import LONG, Segment, narrow, segments, turns
 from mccompile.kernels.views.planes import pair
-from mccompile.kernels.views.windows import tiles_distance
+from mccompile.kernels.views.windows import tiles_distance, tiles_inside
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
@@ -170,11 +170,8 @@ class ChannelWindow:
 
     def _inside(self, start: int, out: int, extent: int) -> int:
         """How many whole tiles from ``start`` on read nothing outside of a line."""
-        if start * self.strides[1] < self.pads[1]:
-            return 0
-        room = extent + self.pads[1] - (self.kernel[1] - 1) * self.dilations[1]
-        results = min(out, -(-room // self.strides[1]))
-        return (results - start) // self.pixels
+        reach = (self.kernel[1] - 1) * self.dilations[1]
+        return tiles_inside(start, self.pixels, out, extent, (self.strides[1], reach, self.pads[1]))
 
     def _columns(self, start: int, size: int, extent: int) -> tuple[Column, ...]:
         left = start * self.strides[1] - self.pads[1]

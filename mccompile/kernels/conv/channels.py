@@ -60,7 +60,7 @@ from mccompile.kernels.variant import (
 )
 from mccompile.kernels.views.channels import is_channels_last, last
 from mccompile.kernels.views.planes import pair, plane_last
-from mccompile.kernels.views.windows import tiles_distance
+from mccompile.kernels.views.windows import tiles_distance, tiles_inside
 from mccompile.ops.conv import Conv
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
@@ -243,9 +243,18 @@ class Depth:
 
 
 def _inside(out: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> int:
-    """How many taps of ``out`` results along an axis do not lie in the padding."""
-    places = (i * stride + k * dilation - pad for i in range(out) for k in range(kernel))
-    return sum(0 <= place < extent for place in places)
+    """How many taps of ``out`` results along an axis do not lie in the padding.
+
+    >>> _inside(out=10, extent=10, kernel=3, stride=1, dilation=1, pad=1)  # all but one at either end
+    28
+    """
+    total = 0
+    for tap in range(kernel):
+        before = pad - tap * dilation
+        first = max(-(-before // stride), 0)
+        last = min((int(extent) - 1 + before) // stride, int(out) - 1)
+        total += max(last - first + 1, 0)
+    return total
 
 
 @dataclass(frozen=True)
@@ -282,20 +291,26 @@ class PixelTile(Tile, Prefetching):
         if varies([out, extent]):
             return list(self._varying(out, extent))
         strips: list[PixelStrip] = []
-        for start in range(0, out, self.rows):
-            size = min(self.rows, out - start)
-            inside = self._inside(start, start + size - 1, extent)
-            if self.kernel[1] > WIDE and not inside:
-                first = strips.pop().start if strips and strips[-1].ragged else start
-                strips.append(PixelStrip(first, start + size, 1, ((0,),) * self.kernel[1], ragged=True))
+        every = (tuple(range(self.rows)),) * self.kernel[1]
+        reach = (self.kernel[1] - 1) * self.dilations[1]
+        start = 0
+        while start < out:
+            tiles = tiles_inside(start, self.rows, out, extent, (self.strides[1], reach, self.pads[1]))
+            if tiles:
+                strips.append(PixelStrip(start, start + tiles * self.rows, self.rows, every))
+                start = strips[-1].stop
                 continue
-            pixels = range(start, start + size)
-            columns = range(self.kernel[1])
-            taps = tuple(tuple(range(size)) if inside else self._served(pixels, tap, extent) for tap in columns)
-            if strips and not strips[-1].ragged and (strips[-1].size, strips[-1].taps) == (size, taps):
-                strips[-1] = PixelStrip(strips[-1].start, start + size, size, taps)
+            stop = min(start + self.rows, out)
+            if self.kernel[1] > WIDE and not self._inside(start, stop - 1, extent):
+                first = strips.pop().start if strips and strips[-1].ragged else start
+                strips.append(PixelStrip(first, stop, 1, ((0,),) * self.kernel[1], ragged=True))
             else:
-                strips.append(PixelStrip(start, start + size, size, taps))
+                taps = tuple(self._served(range(start, stop), tap, extent) for tap in range(self.kernel[1]))
+                if strips and not strips[-1].ragged and (strips[-1].size, strips[-1].taps) == (stop - start, taps):
+                    strips[-1] = replace(strips[-1], stop=stop)
+                else:
+                    strips.append(PixelStrip(start, stop, stop - start, taps))
+            start = stop
         return strips
 
     def _varying(self, out: int, extent: int) -> Iterator[PixelStrip]:

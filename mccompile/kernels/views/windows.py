@@ -55,6 +55,21 @@ def covered(results: int, kernel: int, stride: int, dilation: int) -> int:
     return (results - 1) * stride + (kernel - 1) * dilation + 1
 
 
+def tiles_inside(start: int, size: int, out: int, extent: int, window: tuple[int, int, int]) -> int:
+    """How many whole tiles of ``size`` results, of the ``out`` of a line, lie one behind the other from ``start`` on
+    and read nothing outside of the line. ``window`` is its stride, its distance from the first tap to the last,
+    and its pad.
+
+    >>> tiles_inside(0, 4, 10, 10, (1, 2, 1)), tiles_inside(4, 4, 10, 10, (1, 2, 1))
+    (0, 1)
+    """
+    stride, reach, pad = window
+    if start * stride < pad:
+        return 0
+    results = min(out, -(-(extent + pad - reach) // stride))
+    return max((results - start) // size, 0)
+
+
 def channels_innermost(view: View) -> bool:
     """True if the channels of a pixel lie closer to each other than pixels do."""
     if view.rank < 3:
