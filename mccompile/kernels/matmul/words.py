@@ -27,7 +27,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, DType
 from mccompile.kernels.matmul.packed import batched, pack_columns
 from mccompile.kernels.matmul.quantised import QuantisedTile
-from mccompile.kernels.model.prefetch import AHEAD
+from mccompile.kernels.model.prefetch import STREAM_AHEAD
 from mccompile.kernels.model.tiles import LONG, RUN, InChunks, Prefetching, columns, merge
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out, lines_broken, not_plain_f32
 from mccompile.ops.matmul_quantised import MatMulQuantised
@@ -231,7 +231,7 @@ def _tile(node: Node, rows: int, block: int, target: Target) -> WordTile:
     least = op.least if op.bits == 4 else int(np.iinfo(w.dtype.numpy.name).min)
     if op.bits == 8 and dot in SIGNED:
         least += 128
-    ahead = AHEAD if target.machine.l2 else 0
+    ahead = STREAM_AHEAD[op.bits] if target.machine.l2 else 0
     held = HELD if dot == "maddubs" else 0
     return WordTile(
         min(rows, MOST_ROWS), vectors, target.lanes, min(rows, CHUNK), block, least, dot, digits, held, ahead=ahead

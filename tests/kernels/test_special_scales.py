@@ -1,0 +1,59 @@
+"""Products by weights of few bits whose scales or operands are huge or tiny, and of operands that are not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.kernels.cases import Net, VariantCase
+from tests.kernels.test_variants import Array, kernels_of, library
+from tests.support.targets import NARROW, WIDE, needs_target
+
+BLOCK, COLUMNS = 32, 20
+SCALES = (3e38, 1e-12, 1e-30, 1e-38, 1e-45, -2.0)
+TARGETS = [WIDE[-1], *(pytest.param(name, marks=pytest.mark.slow) for name in (*WIDE[:-1], *NARROW))]
+
+
+def _product(bits: int, level: int) -> VariantCase:
+    """Two blocks of rows; the first columns have the ``SCALES`` in the second. ``level`` 4 rounds operands."""
+
+    def build(n: Net) -> Sequence[str]:
+        weights = n.rng.integers(0, 256, (COLUMNS, 2, BLOCK * bits // 8)).astype(np.uint8)
+        scale = n.rng.uniform(0.5, 1, (COLUMNS, 2)).astype(np.float32)
+        scale[: len(SCALES), 1] = SCALES
+        given = [n.input(1, 2 * BLOCK), n.constant(weights), n.constant(scale.ravel())]
+        sizes = {"K": 2 * BLOCK, "N": COLUMNS, "bits": bits, "block_size": BLOCK}
+        return [n("MatMulNBits", *given, domain="com.microsoft", accuracy_level=level, **sizes)]
+
+    return VariantCase(f"scales {bits} {level}", "matmul_quantised.words", build)
+
+
+def _operands() -> list[Array]:
+    plain = np.random.default_rng(5).uniform(-2, 2, (1, 2 * BLOCK)).astype(np.float32)
+    found = [plain, plain * np.float32(1e-25), plain * np.float32(1e30), np.zeros_like(plain)]
+    found[1][:, :BLOCK] = 0  # what is tiny is seen beside nothing else
+    for special in (np.inf, -np.inf, np.nan):
+        found.append(plain.copy())
+        found[-1][0, 3] = special
+    return found
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_not_finite_is_so_in_the_generic_kernel(target: str, tmp_path: Path) -> None:
+    """Results are as in the generic kernel; of infinite operands they may be NaN there or here."""
+    needs_target(target)
+    cases = [_product(bits, level) for bits in (4, 8) for level in (0, 4)]
+    forced = library(cases, target, tmp_path / "forced", flags=["-O1"])
+    generic = library(cases, target, tmp_path / "generic", generic=True)
+    for case, ours, theirs in zip(cases, forced.built, generic.built, strict=True):
+        assert case.kernel in kernels_of(ours)
+        for number, x in enumerate(_operands()):
+            inputs = {case.model().graph.input[0].name: x}
+            (got,), (want,) = forced.run(ours, inputs), generic.run(theirs, inputs)
+            where = f"{case.name}, operand {number}"
+            np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want), where)
+            numbers = ~np.isnan(got) if np.isinf(x).any() else np.full(got.shape, True)
+            np.testing.assert_allclose(got[numbers], want[numbers], rtol=1e-4, atol=1e-43, err_msg=where)
