@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mccompile.codegen.choice import make_choice, part_name
 from mccompile.codegen.files import project_files, source_files
 from mccompile.codegen.folder import write_folder
 from mccompile.codegen.kernels import KernelPool, render_programs
 from mccompile.codegen.library import make_library
 from mccompile.codegen.model import ModelFacts, model_facts
 from mccompile.codegen.names import given_name, model_name
+from mccompile.codegen.packages import find_package
 from mccompile.codegen.projects import Project, make_project
 from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
@@ -32,7 +34,7 @@ from mccompile.onnxio import OnnxModel, read_model
 from mccompile.passes.manager import exact_only, run_passes, with_plugins
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.regions import Work
-from mccompile.report.project import project_report
+from mccompile.report.project import choice_report, project_report
 from mccompile.report.report import make_report, write_report
 from mccompile.report.summary import size_text
 from mccompile.search.candidates import Observer, candidates, in_vain, unobserved
@@ -40,6 +42,7 @@ from mccompile.search.fit import Room, fit
 from mccompile.search.options import Options, require_sense
 from mccompile.search.resume import load_ir, resume, target_of
 from mccompile.search.state import Compilation
+from mccompile.targets.processor import choosable
 
 __all__ = [
     "Artifacts",
@@ -47,6 +50,7 @@ __all__ = [
     "Options",
     "ProjectArtifacts",
     "compile",
+    "compile_choice",
     "compile_files",
     "compile_program",
     "compile_project",
@@ -319,6 +323,59 @@ def _link(paths: Sequence[Path], options: Options, observe: Observer) -> tuple[P
                          hint="leave --share-arena out")
     library = make_library(pool, facts, compilations[0].target, options.split_kernels)
     return make_project(name, facts, library, options.share_arena), compilations
+
+
+def compile_choice(
+    model: str | Path,
+    out_dir: str | Path,
+    options: Options,
+    observe: Observer = unobserved,
+    extra: Callable[[Path, Compilation], dict[str, bytes]] = lambda path, c: {},
+    accept: Callable[[dict[str, Any]], None] = lambda report: None,
+) -> ProjectArtifacts:
+    """Compile a model for each of ``options.targets`` into one folder: a program takes one of them when it runs.
+
+    ``extra`` and ``accept`` as for `compile_project`; ``extra`` sees the last target's compilation as that of all.
+
+    Raises:
+        UsageError: targets that no machine has a choice of, or other options that do not go with several.
+        CompileError: as `compile`.
+    """
+    targets = choosable(options.targets)
+    _require_choice(options)
+    align = max(t.align for t in targets)
+    name = given_name(options.name) if options.name else model_name(_default_name(Path(model)))
+    compilations = []
+    for target in targets:
+        of_one = replace(options, target=target.name, targets=(), name=part_name(name, target))
+        c = open_model(model, of_one)
+        c.target = replace(c.target, align=align)
+        compile_program(c, observe)
+        compilations.append(c)
+    chosen = make_choice(name, [c.facts for c in compilations if c.facts is not None], targets)
+    for c, part in zip(compilations, chosen.parts, strict=True):
+        c.facts = part.facts
+    project = Project(name, (chosen,), None, ())
+    files = project_files(project, options.embed, options.package)
+    files |= extra(Path(model), replace(compilations[-1], facts=chosen))
+    report = choice_report(chosen, compilations, files)
+    files["report.json"] = write_report(report)
+    accept(report)
+    write_folder(Path(out_dir), files)
+    return ProjectArtifacts(Path(out_dir), name, report)
+
+
+def _require_choice(options: Options) -> None:
+    """UsageError for options that do not go with several targets."""
+    for given, flag in (
+        (options.target != "native", "--target"), (options.project, "--project"), (options.memory, "--memory"),
+        (options.split_kernels, "--split-kernels"), (options.costs.origin, "--tuning"),
+    ):  # fmt: skip
+        if given:
+            raise UsageError(f"--targets and {flag} do not go together")
+    if find_package(options.package).platform:
+        raise UsageError(f"a package for {options.package} is for one processor",
+                         hint="--targets goes with --package cmake and cargo")
 
 
 def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:

@@ -21,8 +21,9 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -104,6 +105,110 @@ def plugins() -> tuple[Plugin, ...]:
             raise CompileError(f"the plugin {entry.name} names {entry.module}, which is no package")
         found[entry.name] = Plugin(entry.name, Path(spec.submodule_search_locations[0]), entry.module)
     return tuple(found[name] for name in sorted(found))
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of C that computes an operator: it is called as its header is.
+
+    Beside ``low_pass.h`` there may be ``low_pass.c``, which is compiled with the network, and ``low_pass.py``, whose
+    function ``low_pass`` computes the same for references: it takes arrays, and attributes by name.
+    """
+
+    domain: str
+    op_type: str
+    header: Path
+
+    @property
+    def name(self) -> str:
+        return self.header.stem
+
+    @property
+    def source(self) -> Path | None:
+        """Its C file, if it has one."""
+        path = self.header.with_suffix(".c")
+        return path if path.is_file() else None
+
+    @property
+    def twin(self) -> Path:
+        """The file of its twin in Python, which need not be there."""
+        return self.header.with_suffix(".py")
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What is written beside the generated C, by name."""
+        return {p.name: p.read_bytes() for p in (self.header, self.source) if p is not None}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its C, in hexadecimal."""
+        total = hashlib.sha256()
+        for name, data in self.files.items():
+            total.update(f"{name} {len(data)}\n".encode() + data)
+        return total.hexdigest()
+
+    def evaluate(self, arrays: Sequence[Any], attributes: Mapping[str, Any]) -> list[Any]:
+        """What the twin in Python answers, as a list. CompileError where there is none."""
+        if not self.twin.is_file():
+            raise CompileError(
+                f"{self.name} has no twin in Python to compare with",
+                hint=f"write {self.twin.name} beside {self.header.name}, with {self.name}(x0, .., attribute=..)",
+            )
+        found = _twin(self.twin, self.name)(*arrays, **attributes)
+        return list(found) if isinstance(found, tuple | list) else [found]
+
+
+@functools.cache
+def _twin(path: Path, name: str) -> Callable[..., Any]:
+    spec = importlib.util.spec_from_file_location(f"{_PREFIX}twin_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        function: Callable[..., Any] = getattr(module, name)
+    except Exception as e:
+        raise CompileError(f"{path.name} cannot be used: {type(e).__name__}: {e}", where=str(path)) from e
+    return function
+
+
+_functions: dict[tuple[str, str], Function] = {}
+
+
+def add_function(text: str) -> Function:
+    """Compute an operator by a function of C from now on: ``com.acme:LowPass=low_pass.h`` (docs/plugins.md).
+
+    Raises:
+        UsageError: text that is not like that, no such header, or a name that C or ONNX has already.
+    """
+    operator, equals, path = text.partition("=")
+    domain, colon, op_type = operator.partition(":")
+    header = Path(path).resolve()
+    if not (equals and colon and domain and op_type and path.endswith(".h")):
+        raise UsageError(f"'{text}' has to be like com.acme:LowPass=low_pass.h")
+    if not header.is_file():
+        raise UsageError(f"there is no file '{path}'")
+    if not re.fullmatch(r"[A-Za-z_]\w*", header.stem) or header.stem.startswith("mcc_") or header.stem == "mcc":
+        raise UsageError(f"{header.name} is named after no function", hint="low_pass.h declares low_pass()")
+    made = Function(domain, op_type, header)
+    other = next((f for f in _functions.values() if f.name == made.name and f.header != header), None)
+    if other is not None:
+        raise UsageError(f"there are two headers called {header.name}: {other.header} and {header}")
+    if _functions.get((domain, op_type)) != made:
+        _functions[domain, op_type] = made
+        for clear in _registries:
+            clear()
+    return made
+
+
+def functions() -> Mapping[tuple[str, str], Function]:
+    """The functions of C that compute operators, by domain and name of the operator."""
+    return _functions
+
+
+def made_with() -> list[Plugin | Function]:
+    """What results depend on beside this package: plugins, and functions of C."""
+    return [*plugins(), *(_functions[key] for key in sorted(_functions))]
 
 
 def modules(floor: str) -> list[ModuleType]:

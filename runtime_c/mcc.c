@@ -246,8 +246,9 @@ const char *mcc_status_text(mcc_status status)
                                "extent over bound\0"
                                "end\0"
                                "too many turns\0"
+                               "no target for this machine\0"
                                "unknown";
-    const uint32_t known = (uint32_t)MCC_E_LIMIT + 1u;
+    const uint32_t known = (uint32_t)MCC_E_TARGET + 1u;
     uint32_t skip = ((uint32_t)status < known) ? (uint32_t)status : known;
     uint32_t at = 0u;
     while (skip > 0u) {

@@ -131,7 +131,8 @@ typedef enum mcc_status {
     MCC_E_INDEX = 11,     /* an index in the input data is out of range (Gather, Scatter, OneHot) */
     MCC_E_DIM = 12,       /* a run-time extent exceeds the bound that memory was planned for */
     MCC_END = 13,         /* no error: the iteration is over */
-    MCC_E_LIMIT = 14      /* a loop would make more turns than memory was planned for */
+    MCC_E_LIMIT = 14,     /* a loop would make more turns than memory was planned for */
+    MCC_E_TARGET = 15     /* this processor runs none of the targets that the program was compiled for */
 } mcc_status;
 
 #ifndef MCC_NO_STATUS_TEXT

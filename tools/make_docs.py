@@ -49,7 +49,7 @@ from mccompile.targets.target import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^<!-- made: (.*?) -->\n(.*?)^<!-- end -->$", re.S | re.M)
-LANGUAGES = {".py": "python", ".j2": "c", ".mcir": "", ".c": "c", ".md": "markdown", ".toml": "toml"}
+LANGUAGES = {".py": "python", ".j2": "c", ".mcir": "", ".c": "c", ".h": "c", ".md": "markdown", ".toml": "toml"}
 WIDTH = 116
 
 

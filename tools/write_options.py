@@ -20,7 +20,17 @@ COLUMNS = "| command line | Python | default | since | |\n|---|---|---|---|---|\
 HEAD = """# Options
 
 Written by `make docs` from `mccompile/search/options.py`. Functions of Python take them as arguments by name: see
-[python.md](python.md).
+[python.md](python.md). `-` in the place of a model is an `.onnx` file on stdin:
+`make_net | mccompile - -o out/ --name net`.
+
+Shells complete commands and options where they are told to, in `~/.bashrc`, `~/.zshrc` or a file of
+`~/.config/fish/completions`:
+
+```console
+$ eval "$(_MCCOMPILE_COMPLETE=bash_source mccompile)"     # bash
+$ eval "$(_MCCOMPILE_COMPLETE=zsh_source mccompile)"      # zsh
+$ _MCCOMPILE_COMPLETE=fish_source mccompile | source      # fish
+```
 """
 TYPES_HEAD = '''"""The types of options that functions of `mccompile` take by name.
 

@@ -29,6 +29,7 @@ TYPES = {
     "level": "str | int",
     "size": "int | str | None",
     "path": "str | PathLike[str] | None",
+    "targets": "Sequence[str]",
     "memory": "Mapping[str, int | str]",
     "effort": "int",
     "factor": "float",

@@ -28,7 +28,7 @@ EXAMPLES = (
 
 
 @o.command(short_help="Build the generated C, run it, compare with the reference.", examples=EXAMPLES)
-@click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="MODEL...")
+@o.MODELS
 @o.option("--inputs", type=click.Path(path_type=Path), metavar="X.npz", section=DATA,
           help="Inputs by name, or the .npy of the only one; many samples along the first axis, or stacked. Open "
           "dims are as large as theirs.  [default: seeded random numbers]")

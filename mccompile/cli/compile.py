@@ -25,7 +25,7 @@ EXAMPLES = (
 
 
 @o.command("compile", short_help="Compile a model (the word may be left out).", examples=EXAMPLES)
-@click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="MODEL...")
+@o.MODELS
 @o.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="OUT", help="Folder to write.")
 @o.build_options
 @o.tune_options
@@ -55,12 +55,16 @@ def compile_(
     from mccompile import driver
     from mccompile.cli.watch import Progress, Watch
     from mccompile.codegen.folder import require_writable
+    from mccompile.ir.errors import UsageError
     from mccompile.report.figures import require_suffixes
     from mccompile.report.limits import require_fit, require_project_fit
     from mccompile.report.project import project_summary
     from mccompile.report.summary import summary
 
+    one_of = bool(given["targets"])
     several = len(models) > 1 or bool(given["project"])
+    if one_of and several:
+        raise UsageError("--targets is for one model")
     _require_sense(several, given["share_arena"], inputs, golden)
     require_suffixes(reports)
     for folder in (out, golden):
@@ -70,6 +74,8 @@ def compile_(
         options = o.make_options(given, models, at)
     tests = _golden_folder(golden, out)
     ram = options.ram
+
+    several = several or one_of
 
     def extra(model: Path, c: Compilation) -> dict[str, bytes]:
         """Called before anything is written: what does not fit leaves no trace."""
@@ -81,7 +87,9 @@ def compile_(
         require_project_fit(report, ram, flash)
 
     with Watch(options, print_after, print_after_all, dump_dir, quiet or as_json) as watch:
-        if several:
+        if one_of:
+            report = driver.compile_choice(models[0], out, options, watch, extra, fits).report
+        elif several:
             report = driver.compile_project(models, out, options, watch, extra, fits).report
         else:
             report = driver.compile(models[0], out, options, watch, lambda c: extra(models[0], c)).report

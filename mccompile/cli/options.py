@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -63,6 +64,15 @@ class Memory(click.ParamType):  # type: ignore[type-arg]  # generic in newer ver
                 self.fail(f"'{part}' has to be like dtcm:64K", param, ctx)
             found.append((name, Size().convert(size, param, ctx)))
         return tuple(found)
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """``name,name``: several names."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        return value if isinstance(value, tuple) else tuple(part.strip() for part in str(value).split(","))
 
 
 class Factor(click.FloatRange):
@@ -185,6 +195,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "size": {"type": Size()},
     "path": {"type": click.Path(path_type=Path)},
     "memory": {"type": Memory()},
+    "targets": {"type": Names()},
     "effort": {"type": click.IntRange(0, 3)},
     "factor": {"type": Factor(min=0)},
     "io": {},
@@ -286,7 +297,23 @@ output_options = _options("output", "golden")
 """What is written."""
 
 
-MODEL = click.argument("model", type=click.Path(path_type=Path), metavar="MODEL")
+class ModelFile(click.Path):
+    """The path of a model; ``-`` is an .onnx file on stdin, which becomes a temporary one for as long as the command
+    runs."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value != "-" or ctx is None:
+            return super().convert(value, param, ctx)
+        from mccompile.onnxio.source import as_file
+
+        return ctx.with_resource(as_file(sys.stdin.buffer.read()))
+
+
+MODEL = click.argument("model", type=ModelFile(), metavar="MODEL")
+MODELS = click.argument("models", type=ModelFile(), nargs=-1, required=True, metavar="MODEL...")
 
 
 def _use_plugins(ctx: click.Context, param: click.Parameter, folders: tuple[Path, ...]) -> None:
@@ -297,11 +324,30 @@ def _use_plugins(ctx: click.Context, param: click.Parameter, folders: tuple[Path
         plugins.add(folder)
 
 
-PLUGIN = option(
+def _use_functions(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> None:
+    from mccompile import plugins
+
+    for text in given:
+        plugins.add_function(text)
+
+
+_FUNCTION = option(
+    "--custom-op", section=SECTIONS[0], multiple=True, metavar="DOMAIN:OP=HEADER.h", is_eager=True,
+    expose_value=False, callback=_use_functions,
+    help="Compute an operator by the function of C that a header declares and is named after (repeatable).",
+)  # fmt: skip
+_PLUGIN = option(
     "--plugin", type=click.Path(path_type=Path), section=SECTIONS[0], multiple=True, metavar="DIR",
     is_eager=True, expose_value=False,
     callback=_use_plugins, help="Use the operators, kernels, passes and targets in this folder (repeatable).",
 )  # fmt: skip
+
+
+def PLUGIN(command: F) -> F:  # noqa: N802  # a decorator as those beside it
+    """What adds operators from outside."""
+    return _PLUGIN(_FUNCTION(command))
+
+
 REPORT = option(
     "--report", "reports", type=click.Path(path_type=Path), multiple=True, metavar="OUT.html",
     help="Write a page that shows memory, steps, kernels and code; as OUT.json its data, as OUT.svg the memory map "

@@ -2,6 +2,7 @@
 #
 #     find_package(mccompile REQUIRED)          # cmake -Dmccompile_DIR=$(mccompile --cmake-dir) ...
 #     mccompile_add_model(kws model/kws.onnx TARGET cortex-m4 EMBED OPTIONS -O s --ram 64K)
+#     mccompile_add_model(net net.onnx TARGETS x86-64-v2 x86-64-v3)            # a choice at run time
 #     target_link_libraries(app PRIVATE kws)
 #
 # makes a static library `kws`, whose C has the prefix kws_ (kws.h, kws_init, kws_run), in kws/ of the current binary
@@ -16,11 +17,28 @@ if(NOT MCCOMPILE_EXECUTABLE)
   return()
 endif()
 
-# mccompile_add_model(<name> <model.onnx> [TARGET <target>] [EMBED] [OPTIONS <option>...])
+# Lets C files of a network's library be compiled with the flags of a target.
+function(_mccompile_flags name target)
+  execute_process(
+    COMMAND "${MCCOMPILE_EXECUTABLE}" targets --flags "${target}"
+    OUTPUT_VARIABLE flags ERROR_VARIABLE wrong RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(failed)
+    message(FATAL_ERROR "mccompile_add_model(${name}): ${wrong}")
+  endif()
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${name} PROPERTIES COMPILE_OPTIONS "${flags}")
+  endif()
+endfunction()
+
+# mccompile_add_model(<name> <model.onnx> [TARGET <target> | TARGETS <target>...] [EMBED] [OPTIONS <option>...])
 function(mccompile_add_model name model)
-  cmake_parse_arguments(PARSE_ARGV 2 mcc "EMBED" "TARGET" "OPTIONS")
+  cmake_parse_arguments(PARSE_ARGV 2 mcc "EMBED" "TARGET" "OPTIONS;TARGETS")
   if(mcc_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "mccompile_add_model(${name}): what is ${mcc_UNPARSED_ARGUMENTS}? Options stand behind OPTIONS")
+  endif()
+  if(mcc_TARGET AND mcc_TARGETS)
+    message(FATAL_ERROR "mccompile_add_model(${name}): TARGET and TARGETS do not go together")
   endif()
   if(NOT mcc_TARGET)
     set(mcc_TARGET native)
@@ -28,18 +46,51 @@ function(mccompile_add_model name model)
   get_filename_component(model "${model}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/${name}")
   set(sources "${folder}/${name}.c" "${folder}/mcc.c")
+  set(for_target --target "${mcc_TARGET}")
+  if(mcc_TARGETS)
+    string(REPLACE ";" "," for_target "${mcc_TARGETS}")
+    set(for_target --targets "${for_target}")
+  endif()
+  foreach(target IN LISTS mcc_TARGETS)
+    string(REPLACE "-" "_" target "${target}")
+    list(APPEND sources "${folder}/${name}_${target}.c")
+  endforeach()
   set(embed "")
   if(mcc_EMBED)
     set(embed --embed)
     list(APPEND sources "${folder}/${name}_blob.c")
   endif()
 
+  set(compile "${MCCOMPILE_EXECUTABLE}" "${model}" -o "${folder}" --name "${name}" ${for_target} ${embed} ${mcc_OPTIONS}
+    --quiet --depfile "${folder}.d")
+
+  # Which other C files there are is only known when it is compiled: now, and again before a build where it has changed.
+  set(own "${folder}/${name}.c")
+  if(mcc_OPTIONS MATCHES "(^|;)--(split-kernels|custom-op)")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${model}")
+    execute_process(COMMAND ${compile} ERROR_VARIABLE wrong RESULT_VARIABLE failed)
+    if(failed)
+      message(FATAL_ERROR "mccompile_add_model(${name}): ${wrong}")
+    endif()
+    file(READ "${folder}/report.json" report)
+    string(JSON count LENGTH "${report}" sources)
+    math(EXPR last "${count} - 1")
+    foreach(i RANGE ${last})
+      string(JSON source GET "${report}" sources ${i})
+      list(APPEND sources "${folder}/${source}")
+      if(NOT source STREQUAL "mcc.c")
+        list(APPEND own "${folder}/${source}")
+      endif()
+    endforeach()
+    list(REMOVE_DUPLICATES sources)
+    list(REMOVE_DUPLICATES own)
+  endif()
+
   # report.json is what make compares times with: C that has not changed keeps its own.
   add_custom_command(
     OUTPUT "${folder}/report.json"
     BYPRODUCTS ${sources} "${folder}/${name}.h" "${folder}/mcc.h" "${folder}/${name}.mcb"
-    COMMAND "${MCCOMPILE_EXECUTABLE}" "${model}" -o "${folder}" --name "${name}" --target "${mcc_TARGET}"
-      ${embed} ${mcc_OPTIONS} --quiet --depfile "${folder}.d"
+    COMMAND ${compile}
     COMMAND "${CMAKE_COMMAND}" -E touch "${folder}/report.json"
     DEPENDS "${model}"
     DEPFILE "${folder}.d"
@@ -47,19 +98,15 @@ function(mccompile_add_model name model)
     VERBATIM)
   add_custom_target(${name}_generated DEPENDS "${folder}/report.json")
 
-  execute_process(
-    COMMAND "${MCCOMPILE_EXECUTABLE}" targets --flags "${mcc_TARGET}"
-    OUTPUT_VARIABLE flags ERROR_VARIABLE wrong RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
-  if(failed)
-    message(FATAL_ERROR "mccompile_add_model(${name}): ${wrong}")
-  endif()
-  separate_arguments(flags UNIX_COMMAND "${flags}")
-
   add_library(${name} STATIC ${sources})
   add_dependencies(${name} ${name}_generated)
   target_include_directories(${name} PUBLIC "${folder}")
-  if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
-    set_source_files_properties("${folder}/${name}.c" PROPERTIES COMPILE_OPTIONS "${flags}")
+  foreach(target IN LISTS mcc_TARGETS)
+    string(REPLACE "-" "_" part "${target}")
+    _mccompile_flags(${name} "${target}" "${folder}/${name}_${part}.c")
+  endforeach()
+  if(NOT mcc_TARGETS)
+    _mccompile_flags(${name} "${mcc_TARGET}" ${own})
   endif()
   if(NOT MSVC)
     target_link_libraries(${name} PUBLIC m)

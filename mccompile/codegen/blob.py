@@ -178,6 +178,11 @@ def write_blob(payload: bytes | memoryview, tensors: Sequence[BlobTensor], progr
     return b"".join((header.pack(), *body))  # payloads may be large: copied once
 
 
+def payload_offset(data: bytes) -> int:
+    """Where the payload of a blob begins. CompileError for what is none."""
+    return _read_header(data).payload_offset
+
+
 def read_blob(data: bytes) -> Blob:
     """Takes a blob file apart, checking all that the format promises.
 

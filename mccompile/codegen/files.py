@@ -10,6 +10,7 @@ from mccompile.codegen.packages import DEFAULT, Content, find_package, packed
 from mccompile.codegen.projects import Project
 from mccompile.codegen.templates import indent_c, render
 from mccompile.ir.errors import UsageError
+from mccompile.targets.processor import SAVED
 
 RUNTIME = "mcc.c"
 """The C file of the runtime, the last of all sources."""
@@ -26,8 +27,14 @@ def source_files(
 
 
 def c_sources(m: ModelFacts, library: Library | None) -> list[str]:
-    """The C files that make a network: its own, those of its kernels, the runtime."""
-    return [f"{m.name}.c", *(library.sources if library is not None else ()), RUNTIME]
+    """The C files that make a network: its own, those of its targets or of its kernels, the runtime."""
+    return [*own_sources(m), *(library.sources if library is not None else ()), RUNTIME]
+
+
+def own_sources(m: ModelFacts) -> list[str]:
+    """The C files that are a network's alone: one, and one for each target that it takes its code from."""
+    foreign = [f.source.name for f in m.functions if f.source is not None]
+    return [f"{m.name}.c", *(f"{part.facts.name}.c" for part in m.parts), *foreign]
 
 
 def project_files(p: Project, embed: bool = False, package: str = DEFAULT) -> dict[str, bytes]:
@@ -46,9 +53,14 @@ def project_files(p: Project, embed: bool = False, package: str = DEFAULT) -> di
         texts = _joined(texts, {p.header: indent_c(render("_model/project.h.j2", p=p))})
     kernels = p.library.sources if p.library is not None else ()
     blobs = [f"{m.name}_blob.c" for m in p.models] if embed else []
-    sources = (*(f"{m.name}.c" for m in p.models), *kernels, *blobs, RUNTIME)
+    own = dict.fromkeys(name for m in p.models for name in own_sources(m))
+    sources = (*own, *kernels, *blobs, RUNTIME)
     files = {name: text.encode() for name, text in texts.items()} | runtime_files()
     files |= {f"{m.name}.mcb": m.blob for m in p.models}
+    for name, data in {n: d for m in p.models for f in m.functions for n, d in f.files.items()}.items():
+        if name in files:
+            raise UsageError(f"two files would be called {name}", hint="rename the header of --custom-op")
+        files[name] = data
     headers = tuple(sorted(name for name in files if name.endswith(".h")))
     return packed(Content(p, kind, sources, headers, embed), files)
 
@@ -64,10 +76,13 @@ def runtime_files() -> dict[str, bytes]:
 
 
 def _model_texts(m: ModelFacts, embed: bool) -> dict[str, str]:
+    template = "_model/choice.c.j2" if m.parts else "_model/model.c.j2"
     texts = {
         f"{m.name}.h": header_text(m, embed),
-        f"{m.name}.c": indent_c(render("_model/model.c.j2", m=m)),
+        f"{m.name}.c": indent_c(render(template, m=m, saved=SAVED)),
     }
+    for part in m.parts:
+        texts = _joined(texts, _model_texts(part.facts, embed=False))
     if embed:
         texts[f"{m.name}_blob.c"] = embed_c(f"{m.name}_blob", m.blob)
     return texts

@@ -15,6 +15,7 @@ from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContex
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.code import extent_name
 from mccompile.codegen.comments import Use, kernel_comment
+from mccompile.codegen.foreign import foreign_call
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.scaled import scaled_channels
 from mccompile.codegen.shared_numbers import Joined, form_of, joined, mentioned, with_parameters
@@ -134,6 +135,7 @@ def kernel_text(context: KernelContext, target: Target) -> str:
     return render(
         f"{family}/{variant}.c.j2",
         fn=KERNEL_NAME, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
+        foreign_call=foreign_call,
         v=vectors_for(context, target), words=Words(context),
         scaled_channels=partial(scaled_channels, context), use=context.uses.use, say=context.uses.say,
     )  # fmt: skip

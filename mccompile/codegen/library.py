@@ -33,7 +33,7 @@ class LibraryFile:
 
 @dataclass(frozen=True)
 class Library:
-    """``<prefix>_kernels.h`` and the C files behind it."""
+    """``<prefix>_kernels.h`` and the C files behind it; ``foreign``: headers of users whose functions are called."""
 
     prefix: str
     version: str
@@ -44,6 +44,7 @@ class Library:
     requires: tuple[str, ...]
     kernels: tuple[LibraryKernel, ...]
     files: tuple[LibraryFile, ...]
+    foreign: tuple[str, ...] = ()
 
     @property
     def header(self) -> str:
@@ -72,7 +73,10 @@ def make_library(pool: KernelPool, models: Sequence[ModelFacts], target: Target,
         files = (_file(f"{pool.prefix}_kernels.c", kernels, target),)
     names = tuple(m.name for m in models)
     flags, level = models[0].c_flags, models[0].optimisation
-    return Library(pool.prefix, __version__, names, target.name, flags, level, target.requires, kernels, files)
+    foreign = tuple(dict.fromkeys(f.header.name for m in models for f in m.functions))
+    return Library(
+        pool.prefix, __version__, names, target.name, flags, level, target.requires, kernels, files, foreign
+    )
 
 
 def _file(name: str, kernels: tuple[LibraryKernel, ...], target: Target) -> LibraryFile:

@@ -20,7 +20,8 @@ from mccompile.ir.kernel import Buffer, Call, Condition, Fill, View
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program
 from mccompile.ir.turns import Numbered, Turns, nested
-from mccompile.plugins import plugins
+from mccompile.plugins import Function, functions, made_with
+from mccompile.targets.processor import Question
 from mccompile.targets.target import Target
 
 ABI_VERSION = 3
@@ -163,6 +164,25 @@ class KernelText:
 
 
 @dataclass(frozen=True)
+class Part:
+    """The program of a network for one of the targets that it takes its code from when it runs: its name in unions of
+    C, its facts, where its blob begins in the payload of the blob of all, the kind of machine it is for
+    (`family`), what it asks of the processor."""
+
+    id: str
+    facts: ModelFacts
+    place: int
+    machine: str
+    questions: tuple[Question, ...]
+
+    @property
+    def asked(self) -> str:
+        """What the processor is asked, as a condition in C."""
+        calls = (f"has(0x{q.leaf:X}u, {q.subleaf}u, {q.register}u, 0x{q.mask:X}u)" for q in self.questions)
+        return " && ".join(calls)
+
+
+@dataclass(frozen=True)
 class ModelFacts:
     """Everything the templates of a model's files print."""
 
@@ -200,6 +220,8 @@ class ModelFacts:
     id_bytes: str
     blob: bytes
     given: list[GivenExtent]
+    functions: tuple[Function, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def upper(self) -> str:
@@ -230,8 +252,11 @@ class ModelFacts:
         return ", ".join(f"&{a.field}" for a in self.arenas)
 
     def over(self, output: Port) -> list[Port]:
-        """The inputs that share bytes with an output."""
-        return [p for p in self.inputs if p.overlaps(output)]
+        """The inputs that share bytes with an output; for one of its targets, if there are several."""
+        at = self.outputs.index(output)
+        programs = [part.facts for part in self.parts] or [self]
+        found = {p.name for m in programs for p in m.inputs if p.overlaps(m.outputs[at])}
+        return [p for p in self.inputs if p.name in found]
 
     @property
     def growing(self) -> list[GivenExtent]:
@@ -398,6 +423,12 @@ def _payload(program: Program, total: int) -> memoryview:
     return data.data
 
 
+def _functions(program: Program) -> tuple[Function, ...]:
+    """The functions of users that a program calls."""
+    called = {getattr(s.op, "function", "") for s in program.body.linear() if isinstance(s, Call) if s.op.wants_rows}
+    return tuple(f for f in functions().values() if f.name in called)
+
+
 def recommended_level(target: Target, opt_level: str) -> str:
     """The flag of optimisation that the header recommends: for size where that was asked for."""
     return "-Os" if opt_level == "Os" else target.optimisation
@@ -432,7 +463,7 @@ def model_facts(
         BlobTensor(b.name, b.type.dtype.name, b.type.shape, program.offsets[b], b.nbytes) for b in program.blob()
     )
     align = max(target.align, program.module.align)
-    made_by = "".join(f"// plugin {p.name} {p.digest}\n" for p in plugins())
+    made_by = "".join(f"// plugin {p.name} {p.digest}\n" for p in made_with())
     program_id = blob_id(made_by + print_program(program, digests=False), tensors, total, align)
     blob = write_blob(_payload(program, total), tensors, program_id, align)
     counts = program.module.counts
@@ -483,4 +514,5 @@ def model_facts(
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,
         given=given,
+        functions=_functions(program),
     )

@@ -67,6 +67,15 @@ def find_package(name: str) -> Package:
 
 
 @dataclass(frozen=True)
+class Compiled:
+    """C files that are compiled alike: from the root of the package, with flags; ``upper`` is what names them."""
+
+    upper: str
+    flags: list[str]
+    sources: list[str]
+
+
+@dataclass(frozen=True)
 class Content:
     """What is packed, as templates see it: models, the library's C files and headers by name,
     whether blobs are arrays."""
@@ -114,6 +123,16 @@ class Content:
         """What the C has to be compiled with; where the platform says so, without language and instruction set."""
         said = self.models[0].c_flags.split()
         return [f for f in said if not f.startswith(("-m", "-std="))] if self.package.platform else said
+
+    @property
+    def compiled(self) -> list[Compiled]:
+        """All sources but the runtime, by the flags they need: those of each target, and all others."""
+        parts = [part.facts for m in self.models for part in m.parts]
+        named = {f"{m.name}.c" for m in parts}
+        found = [n for n in self.names[:-1] if n not in named]
+        common = Compiled(self.upper, self.flags, [_at(self.package.sources, n) for n in found])
+        own = (Compiled(m.upper, m.c_flags.split(), [_at(self.package.sources, f"{m.name}.c")]) for m in parts)
+        return [common, *own]
 
     @property
     def level(self) -> str:

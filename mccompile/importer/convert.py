@@ -438,7 +438,8 @@ def _walked(
 ) -> _Converter:  # fmt: skip
     """The state behind the last node."""
     source, graph = prepared.model.graph, Graph(name)
-    stated = Stated(dict(prepared.declared), bounds, taken=set(taken))
+    dtypes = {v.name: v.dtype for v in (*source.value_info.values(), *source.outputs)}
+    stated = Stated(dict(prepared.declared), bounds, taken=set(taken), dtypes=dtypes)
     converter = _Converter(graph, notes=prepared.notes, stated=stated)
     converter.draws = prepared.draws
     converter.draws.begin(graph)

@@ -67,6 +67,9 @@ class Op:
     reads_bits: ClassVar[bool] = False
     """Whether it depends on how elements are stored, not only on what they stand for."""
 
+    wants_rows: ClassVar[bool] = False
+    """Whether its operands and results must lie row by row, without gaps for halos."""
+
     ends_run: ClassVar[bool] = False
     """Whether it may end the program, so that it stays where nothing reads its results."""
 

@@ -47,8 +47,8 @@ class Storage:
 def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> Storage:
     """Reshapes share their operand's buffer unless both ends are fixed (inputs, outputs, constants).
 
-    Halos are granted to values that are neither fixed nor seen through a reshape; where two readers want
-    different fills, the first one gets its way and the others copy.
+    Halos are granted to values that are neither fixed nor seen through a reshape, nor wanted row by row; where two
+    readers want different fills, the first one gets its way and the others copy.
     """
     storage = Storage()
     fixed = set(graph.inputs) | set(graph.outputs)
@@ -69,10 +69,13 @@ def assign_storage(graph: Graph, demands: Mapping[Node, tuple[Demand, ...]]) -> 
         if len(members) > 1:
             root = next((m for m in members if m in fixed), members[0])
             storage.root.update(dict.fromkeys(members, root))
+    rows = {v for n in graph.nodes if n.op.wants_rows for v in (*n.operands, *n.results)}
     for node, wanted in demands.items():
         for demand in wanted:
             value = node.operands[demand.operand]
-            if value is None or value in fixed or value in storage.root or value in graph.constants:
+            if value is None or value in fixed or value in rows:
+                continue
+            if value in storage.root or value in graph.constants:
                 continue
             if not any(lo or hi for lo, hi in demand.halo):
                 continue

@@ -13,6 +13,7 @@ import onnx
 import onnx.shape_inference
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.dtypes import dtype_name, dtype_of_array, numpy_dtype
@@ -20,6 +21,7 @@ from mccompile.onnxio.model import OnnxModel, OnnxNode, OnnxValue, node_label
 from mccompile.onnxio.proto import node_to_proto, value_from_proto, value_to_proto
 from mccompile.onnxio.schema import newest_opset
 from mccompile.onnxio.write import model_to_bytes
+from mccompile.plugins import Function, functions
 
 
 def evaluate_node(
@@ -82,6 +84,20 @@ def result_bytes(node: OnnxNode, inputs: Sequence[np.ndarray | None], opset: int
     return total
 
 
+def _twins() -> list[type[OpRun]]:
+    """The operators that functions of C compute, by their twins in Python."""
+    return [_twin(f) for f in functions().values()]
+
+
+def _twin(function: Function) -> type[OpRun]:
+    def run(self: OpRun, *inputs: np.ndarray, **attributes: Any) -> tuple[np.ndarray, ...]:
+        given = {a.name: helper.get_attribute_value(a) for a in self.onnx_node.attribute}
+        given = {n: v.decode() if isinstance(v, bytes) else v for n, v in given.items()}
+        return tuple(function.evaluate(inputs, given))
+
+    return type(function.op_type, (OpRun,), {"op_domain": function.domain, "_run": run})
+
+
 def evaluate_model(
     model: OnnxModel, inputs: Mapping[str, np.ndarray], names: Sequence[str]
 ) -> dict[str, np.ndarray]:
@@ -101,9 +117,8 @@ def evaluate_model(
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            results = ReferenceEvaluator(onnx.ModelProto.FromString(model_to_bytes(changed))).run(
-                None, dict(inputs)
-            )
+            proto = onnx.ModelProto.FromString(model_to_bytes(changed))
+            results = ReferenceEvaluator(proto, new_ops=_twins()).run(None, dict(inputs))
         found = zip(wanted, results, strict=True)
         return {v.name: _as_array(r, None if v.dtype == "unknown" else v.dtype) for v, r in found}
     except Exception as error:

@@ -96,6 +96,10 @@ def front_ends() -> dict[tuple[str, str], FrontEnd]:
             if callable(item) and getattr(item, "__module__", "") == vars(module)["__name__"]:
                 rows += getattr(item, _MARK, [])
         found.update({(row.domain, row.op_type): row for row in rows})
+    for module in modules("ops"):
+        more = vars(module).get("front_ends_of_functions")
+        if more is not None and more.__module__ == vars(module)["__name__"]:
+            found.update({(row.domain, row.op_type): row for row in more()})
     return dict(sorted(found.items()))
 
 

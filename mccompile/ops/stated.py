@@ -16,13 +16,15 @@ Shape = tuple[int | str | None, ...]
 class Stated:
     """``shapes`` that the model states of values, which may be wrong: who uses them has them checked when the program
     runs. ``bounds`` are the most that extents may be which it finds out then, by name; ``asked`` were used.
-    ``taken`` are the names that such extents have, in all graphs of the program.
+    ``taken`` are the names that such extents have, in all graphs of the program. ``dtypes``: element types by value,
+    as the model states them or as follows from it.
     """
 
     shapes: dict[str, Shape] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
     def fresh(self, base: str) -> str:
         """A name for an extent that is found out when the program runs, which no other extent of it has."""

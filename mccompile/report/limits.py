@@ -55,7 +55,7 @@ def require_project_fit(report: Mapping[str, Any], ram: int | None, flash: int |
     hint = "a larger budget, smaller models" + ("" if facts["share_arena"] else ", or --share-arena")
     for what, option, total, limit, parts in (
         ("arenas", "--ram", facts["arena_bytes"], ram, arenas),
-        ("weights", "--flash", sum(blobs.values()), flash, blobs),
+        ("weights", "--flash", facts.get("blob_bytes", sum(blobs.values())), flash, blobs),
     ):
         if limit is not None and total > limit:
             sizes = ", ".join(f"{name} {size:,}" for name, size in parts.items())

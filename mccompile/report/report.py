@@ -20,7 +20,7 @@ from mccompile.ir.kernel import Call, Fill, View, whole
 from mccompile.ir.program import Program
 from mccompile.ir.turns import times
 from mccompile.kernel_passes.pipeline import Improved
-from mccompile.plugins import plugins
+from mccompile.plugins import made_with
 from mccompile.report.choices import choices, estimate
 from mccompile.report.memory import alive, extents, footprint, memory
 from mccompile.report.quantised import quantised
@@ -147,7 +147,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
     assert lowered is not None
     macs = sum(many * n.op.macs(n.operand_types(), [r.type for r in n.results]) for n, many in c.graph.everywhere())
     made = choices(c.graph, lowered.choices, c.target)
-    split = {"sources": c_sources(facts, c.library)} if c.library is not None else {}
+    split = {"sources": c_sources(facts, c.library)} if c.library is not None or facts.functions else {}
     return split | {
         "schema": SCHEMA,
         "mccompile": version_text(),
@@ -165,7 +165,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "io": facts.io,
             "plan_effort": c.options.plan_effort,
         },
-        "plugins": [{"name": p.name, "sha256": p.digest} for p in plugins()],
+        "plugins": [{"name": p.name, "sha256": p.digest} for p in made_with()],
         "notes": list(c.notes),
         "dims": [_extent(g) for g in facts.given],
         "inputs": [_port(p) for p in facts.inputs],

@@ -57,13 +57,19 @@ def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
     except ValueError as e:
         raise UsageError(f"{path} is damaged: {e}", hint="compile the model again") from e
     if isinstance(report, dict) and isinstance(report.get("models"), dict):
-        report = _model_report(report["models"], out_dir, model)
+        report = _model_report(report["models"], out_dir, model or _choice(report))
     elif model and isinstance(report, dict) and report.get("model", {}).get("name", model) != model:
         raise UsageError(f"{out_dir} holds no model {model!r}", hint=f"it holds {report['model']['name']}")
     wanted = ("model", "target", "memory", "inputs", "outputs", "state")
     if not isinstance(report, dict) or any(key not in report for key in wanted):
         raise UsageError(f"{path} is no report of this mccompile", hint="compile the model again")
     return report
+
+
+def _choice(report: Mapping[str, Any]) -> str:
+    """The last program of a network for several targets that this machine runs; "" where there is no choice."""
+    programs = report.get("project", {}).get("choice", ())
+    return next((name for name in reversed(programs) if runs_here(report["models"][name]["target"]["name"])), "")
 
 
 def _model_report(reports: dict[str, Any], out_dir: Path, model: str) -> Any:
@@ -147,7 +153,7 @@ class Network:
         self.arenas = {r["name"]: allocate(int(r["arena_bytes"]), align) for r in regions}
         ports = [*self.report["inputs"], *self.report["outputs"]]
         self._lent = {p["c_field"]: _lent(p, allocate) for p in ports if _is_lent(p)}
-        data = _read(out_dir / f"{self.name}.mcb")
+        data = _blob_of(out_dir, self.report)
         self._blob = allocate(len(data), align)
         self._blob[:] = np.frombuffer(data, dtype=np.uint8)
         if here:
@@ -445,6 +451,14 @@ def _way(given: Array, mine: Array) -> str:
     if given.ndim == mine.ndim:
         return "run it part by part, or compile the model for other extents: dims={...} or input_shapes={...}"
     return ""
+
+
+def _blob_of(out_dir: Path, report: Mapping[str, Any]) -> bytes:
+    """The blob of a network: a file, or a part of the file that holds those of all targets."""
+    place = report.get("blob")
+    if place is None:
+        return _read(out_dir / f"{report['model']['name']}.mcb")
+    return _read(out_dir / place["file"])[place["offset"] : place["offset"] + place["bytes"]]
 
 
 def _read(path: Path) -> bytes:

@@ -94,6 +94,11 @@ class Options:
         "What the C is for: see 'mccompile targets'.", "native", "--target", metavar="NAME", show_default=True,
         python="a name of `mccompile targets`; ``native`` is the best one this machine runs.", section=DEVICE,
     )  # fmt: skip
+    targets: tuple[str, ...] = _option(
+        "Compile for several targets of one kind of machine; a program takes the last that its processor runs: "
+        "x86-64-v2,x86-64-v3,x86-64-v4.", (), "--targets", kind="targets", metavar="NAME,..", group="output",
+        section=DEVICE, in_python=False,
+    )  # fmt: skip
     opt_level: str = _option(
         "0, 1, 2, 3, or s for size.  [default: 2]", "O2", "-O", "--opt-level", kind="level", metavar="LEVEL",
         python="O0, O1, O2, O3 or Os.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
+from mccompile.targets.x86_64_v3 import TARGET as V3
 
 TARGET = Target(
     name="x86-64-v4",
@@ -16,7 +17,7 @@ TARGET = Target(
     requires=("__AVX512F__", "__AVX512VL__"),
     isa="avx512",
     machines=("x86_64", "AMD64"),
-    features=("avx2", "fma", "f16c", "bmi2", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"),
+    features=(*V3.features, "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"),
     spare_memory=True,
     integer="madd",
     prefers="u8",

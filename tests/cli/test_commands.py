@@ -386,3 +386,12 @@ def test_options_of_projects_on_the_command_line(run: Run, model: Path, tmp_path
     assert list(report["models"]) == ["small", "other"]
     assert report["project"]["kernels"] < report["project"]["kernels_unshared"]
     assert run(model, "-o", tmp_path / "one", "--project", "p").exit_code == 0
+
+
+def test_a_model_on_stdin(model: Path, tmp_path: Path) -> None:
+    given = subprocess.run(
+        [Path(sys.executable).with_name("mccompile"), "-", "-o", "out", "--target", "generic", "--name", "net"],
+        input=model.read_bytes(), cwd=tmp_path, capture_output=True,
+    )  # fmt: skip
+    assert given.returncode == 0, given.stderr
+    assert (tmp_path / "out" / "net.c").is_file()

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from mccompile import driver
 from mccompile.codegen.packages import packages
 from mccompile.driver import Options
+from mccompile.targets.target import runs_here
 from tests._skips import REPOSITORY, needs_tool
 from tests.support.small_models import write_model
 
@@ -155,11 +156,40 @@ def test_a_build_compiles_the_model_and_only_what_changed(generator: str, tmp_pa
 
 
 @pytest.mark.thorough
-def test_the_crate_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["TARGET generic OPTIONS --split-kernels", "TARGETS x86-64-v2 x86-64-v3"])
+def test_a_build_of_several_c_files(options: str, tmp_path: Path) -> None:
+    cmake = needs_tool("cmake")
+    if not runs_here("x86-64-v2"):
+        pytest.skip("no x86-64")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(app C)\nfind_package(mccompile REQUIRED)\n"
+        f"mccompile_add_model(net {DIGITS} EMBED {options})\nadd_executable(app main.c)\n"
+        "target_link_libraries(app PRIVATE net)\n"
+    )
+    (tmp_path / "main.c").write_text(
+        '#include "net.h"\nstatic net_arena arena;\nint main(void)\n{\n    net_t net;\n\n'
+        "    return (int)net_init(&net, &arena, net_blob, sizeof(net_blob)) + (int)net_run(&net);\n}\n"
+    )
+    program = Path(sys.executable).with_name("mccompile")
+    there = run(program, "--cmake-dir", cwd=tmp_path).strip()
+    run(cmake, ".", f"-Dmccompile_DIR={there}", f"-DMCCOMPILE_EXECUTABLE={program}", cwd=tmp_path)
+    run(cmake, "--build", ".", cwd=tmp_path)
+    run("./app", cwd=tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("targets", [(), ("generic", "x86-64-v2")])
+def test_the_crate_runs(targets: tuple[str, ...], tmp_path: Path) -> None:
     cargo = needs_tool("cargo")
     if not list(CRATES.glob("cc-1*")):
         pytest.skip("needs the crate cc (Debian, Ubuntu: apt install librust-cc-dev)")
-    folder = one(tmp_path / "net", "cargo")
+    if not all(map(runs_here, targets)):
+        pytest.skip("no x86-64")
+    folder = tmp_path / "net"
+    if targets:
+        driver.compile_choice(DIGITS, folder, Options(targets=targets, package="cargo"))
+    else:
+        one(folder, "cargo")
     (folder / ".cargo").mkdir()
     (folder / ".cargo" / "config.toml").write_text(
         f'[source.crates-io]\nreplace-with = "here"\n[source.here]\ndirectory = "{CRATES}"\n'

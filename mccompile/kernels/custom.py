@@ -1,0 +1,43 @@
+"""The family of `custom`: a call of a function from outside, which sees tensors row by row without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from mccompile.ir.graph import Node, Value
+from mccompile.ir.kernel import Call, View
+from mccompile.kernels.variant import Offer, Plain, laid_out
+from mccompile.targets.target import Target
+
+
+class CustomGeneric(Plain):
+    ops = ("custom",)
+    kernel = "custom.generic"
+    may_share = False
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if laid_out(node):
+            return "a function of C wants its tensors row by row"
+        return super().offer(node, target, constants)
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        views = [v for v in (*after.inputs, *after.results) if v is not None]
+        return "" if all(map(_rows, views)) else "a function of C wants its tensors row by row"
+
+
+def _rows(view: View) -> bool:
+    """Whether the elements of a view follow each other in row-major order.
+
+    f32[2,3] with strides (3, 1): rows. (4, 1): there is a gap behind each row.
+    """
+    if not view.linear:
+        return False
+    expected = 1
+    for extent, stride in reversed(list(zip(view.shape, view.axis_strides(), strict=True))):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+VARIANTS = (CustomGeneric(),)

@@ -1,0 +1,90 @@
+"""An operator that is a function of C from outside: ``--custom-op com.acme:LowPass=low_pass.h``.
+
+The node ``LowPass(x) {share=0.25}`` of domain com.acme, f32[3,16] to f32[3,16], is a call of the function that the
+header is named after, with each tensor and its extents, operands first, and then the attributes by name:
+
+    void low_pass(const float *x0, const int32_t *x0_dims, float *y0, const int32_t *y0_dims, float share);
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mccompile.ir.dims import varies
+from mccompile.ir.errors import CompileError
+from mccompile.ir.op import Op
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import DTYPES, TensorType
+from mccompile.ops.frontend import Import
+from mccompile.ops.registry import FrontEnd
+from mccompile.plugins import functions
+
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Custom(Op):
+    """``function`` of the header ``<function>.h``, by the name of the node's operator in messages; ``types`` are
+    the element type and extents of each, ``attributes`` those of the node by name."""
+
+    name = "custom"
+    wants_rows = True
+
+    function: str
+    types: tuple[tuple[str, tuple[int, ...]], ...]
+    attributes: tuple[tuple[str, Attribute], ...] = ()
+
+    def infer(self, *operands: TensorType | None) -> tuple[TensorType, ...]:
+        return tuple(TensorType(DTYPES[dtype], shape) for dtype, shape in self.types)
+
+    def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
+        """By its twin in Python; CompileError if it has none."""
+        known = next((f for f in functions().values() if f.name == self.function), None)
+        if known is None:
+            raise CompileError(f"nothing is known of {self.function}.h", hint="give --custom-op as for the model")
+        found = known.evaluate([np.asarray(a) for a in arrays], dict(self.attributes))
+        wanted = self.infer()
+        if [a.shape for a in found] != [t.shape for t in wanted]:
+            raise CompileError(f"{known.twin.name} gives {[a.shape for a in found]}, not {[t.shape for t in wanted]}")
+        return tuple(np.asarray(a, t.dtype.numpy) for a, t in zip(found, wanted, strict=True))
+
+
+def front_ends_of_functions() -> list[FrontEnd]:
+    """A front end for each function that was named."""
+    return [FrontEnd(op_type, _import, domain=domain) for domain, op_type in functions()]
+
+
+def _import(n: Import) -> None:
+    function = functions()[n.node.domain, n.op_type]
+    operands = [n.input(i) for i in range(len(n.node.inputs))]
+    attributes = tuple((name, _attribute(n, name)) for name in sorted(n.node.attrs))
+    results = tuple(_result(n, i) for i in range(len(n.node.outputs)))
+    n.emit(Custom(function.name, results, attributes), operands)
+
+
+def _attribute(n: Import, name: str) -> Attribute:
+    """An attribute that C can be given. CompileError for tensors and graphs, and integers beyond 32 bits."""
+    value: Any = n.attr(name)
+    items: Sequence[Any] = value if isinstance(value, tuple | list) else [value]
+    kinds = {type(item) for item in items}
+    numbers = kinds <= {int} or kinds <= {float}
+    fits = all(-(2**31) <= item < 2**31 for item in items if isinstance(item, int))
+    if not re.fullmatch(r"[A-Za-z]\w*", name) or not fits or not (numbers or isinstance(value, str)):
+        raise n.error(f"attribute {name!r} = {value!r} cannot be given to a function of C",
+                      "integers of 32 bits, floats, lists of these, and text can")
+    return tuple(value) if isinstance(value, tuple | list) else value
+
+
+def _result(n: Import, i: int) -> tuple[str, tuple[int, ...]]:
+    """The type that the model states for a result; of the only one, where it states none, that of operand 0."""
+    shape, dtype = n.declared(i), n.stated.dtypes.get(n.node.outputs[i], "")
+    if shape is not None and dtype in DTYPES:
+        return dtype, shape
+    if len(n.node.outputs) == 1 and n.node.inputs and not varies(n.input(0).shape):
+        return n.input(0).dtype.name, n.input(0).shape
+    raise n.error(f"the type of output {i} is not known", "state it in the model: graph.value_info, fixed extents")

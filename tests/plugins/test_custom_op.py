@@ -1,0 +1,109 @@
+"""``--custom-op``: nodes that are calls of a function of C from outside."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import mccompile
+from mccompile import driver, plugins
+from mccompile.driver import Options
+from mccompile.ir.errors import CompileError, UsageError
+from tests._skips import needs_tool
+from tests.cli.conftest import spawn
+
+HERE = Path(__file__).parent
+LOW_PASS = f"com.acme:LowPass={HERE / 'low_pass.h'}"
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """No function is left."""
+    yield
+    plugins._functions.clear()
+    for clear in plugins._registries:
+        clear()
+
+
+def model(folder: Path, stated: tuple[int, ...] = (), **attributes: object) -> Path:
+    """Conv, Reshape, LowPass, Reshape, Conv: the convolutions want halos around what the filter reads and writes."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 16, 1]) for name in "xy")
+    weights = np.random.default_rng(1).normal(size=(3, 3, 3, 1)).astype(np.float32) / 3
+    constants = {"w": weights, "rows": np.array([3, 16]), "image": np.array([1, 3, 16, 1])}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 0, 1, 0]),
+        helper.make_node("Reshape", ["a", "rows"], ["b"]),
+        helper.make_node("LowPass", ["b"], ["c"], domain="com.acme", **{"share": 0.25, **attributes}),
+        helper.make_node("Reshape", ["c", "image"], ["d"]),
+        helper.make_node("Conv", ["d", "w"], ["y"], pads=[1, 0, 1, 0]),
+    ]
+    info = [helper.make_tensor_value_info("c", TensorProto.FLOAT, stated)] if stated else []
+    held = [onnx.numpy_helper.from_array(a, n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "g", [x], [y], held, value_info=info)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.acme", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "net.onnx")
+    return folder / "net.onnx"
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+def test_results_are_those_of_the_twin(target: str, tmp_path: Path) -> None:
+    plugins.add_function(LOW_PASS)
+    found = mccompile.check(model(tmp_path, (3, 16)), target=target)
+    assert found.ok
+    assert "onnx.reference" in found.judge
+
+
+def test_the_command_line_takes_it_too(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = spawn([model(tmp_path), "-o", out, "--custom-op", LOW_PASS, "--target", "generic", "--split-kernels"])
+    assert done.returncode == 0, done.stderr
+    assert {"low_pass.c", "low_pass.h"} <= set(os.listdir(out))
+    assert "low_pass.c" in (out / "CMakeLists.txt").read_text()
+    subprocess.run([needs_tool("gcc"), "-std=c99", "-c", *out.glob("*.c")], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("declared", [
+    "void other(const float *x0, const int32_t *x0_dims, double *y0, const int32_t *y0_dims, float share);",
+    "int other(const float *x0);",
+])  # fmt: skip
+def test_another_signature_does_not_compile(declared: str, tmp_path: Path) -> None:
+    (tmp_path / "other.h").write_text(f"#include <stdint.h>\n{declared}\n")
+    plugins.add_function(f"com.acme:LowPass={tmp_path / 'other.h'}")
+    driver.compile(model(tmp_path), tmp_path / "out", Options(target="generic"))
+    done = subprocess.run([needs_tool("gcc"), "-std=c99", "-c", "net.c"], cwd=tmp_path / "out", capture_output=True)
+    assert b"conflicting types" in done.stderr
+
+
+def test_attributes_are_parameters_by_name(tmp_path: Path) -> None:
+    (tmp_path / "f.h").write_text("")
+    plugins.add_function(f"com.acme:LowPass={tmp_path / 'f.h'}")
+    path = model(tmp_path, mode="fast", taps=[1, 2], gains=[0.5])
+    driver.compile(path, tmp_path / "out", Options(target="generic"))
+    code = " ".join((tmp_path / "out" / "net.c").read_text().split())
+    assert (
+        "const float *gains, int32_t gains_count, const char *mode, float share, const int32_t *taps, "
+        "int32_t taps_count);" in code
+    )
+    assert 'f(x0, x0_dims, y0, y0_dims, gains, 1, "fast", 0.25f, taps, 2);' in code
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    for text, rule in (("LowPass=low_pass.h", "has to be like"), ("a:B=gone.h", "there is no file")):
+        with pytest.raises(UsageError, match=rule):
+            plugins.add_function(text)
+    (tmp_path / "alone.h").write_text(
+        "#include <stdint.h>\nstatic inline void alone(const float *x0, const int32_t *x0_dims, float *y0, "
+        "const int32_t *y0_dims, float share)\n{\n(void)x0_dims; (void)y0_dims; y0[0] = share * x0[0];\n}\n"
+    )
+    plugins.add_function(f"com.acme:LowPass={tmp_path / 'alone.h'}")
+    with pytest.raises(CompileError, match="alone has no twin"):
+        mccompile.check(model(tmp_path), target="generic")
+    with pytest.raises(CompileError, match="cannot be given to a function of C"):
+        driver.compile(model(tmp_path, share=2**40), tmp_path / "out", Options(target="generic"))
