@@ -57,7 +57,7 @@ help:
 	@touch $@ $(if $(filter dev,$*),.venv/.stamp-check) # dev holds all of check
 
 demo: .venv/.stamp-check
-	@command -v $(firstword $(CC)) >/dev/null || { echo "No C compiler '$(CC)'. Install gcc or clang, or: make demo CC=..."; exit 1; }
+	@command -v $(firstword $(CC)) >/dev/null || { echo "No C compiler '$(CC)'. Install gcc or clang, or: $(BIN)/pip install ziglang && make demo CC='$(BIN)/python -m ziglang cc'"; exit 1; }
 	$(BIN)/mccompile $(EXAMPLE)/digits.onnx -o $(DEMO)
 	$(BIN)/mccompile check $(EXAMPLE)/digits.onnx
 	$(BIN)/python $(EXAMPLE)/demo.py $(DEMO) --cc "$(CC)"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mccompile.run.build import spelled
+
 HERE = Path(__file__).resolve().parent
 WARNINGS = ["-Wall", "-Wextra"]
 
@@ -20,7 +22,7 @@ def build(cc: str, main: Path, out: Path) -> Path:
     program = out / main.stem
     sources = [str(main), f"{out}/digits.c", f"{out}/mcc.c"]
     flags = [*target_flags, *WARNINGS, f"-I{out}"]
-    command = [*shlex.split(cc), *flags, *sources, "-o", str(program), "-lm"]
+    command = spelled([*shlex.split(cc), *flags, *sources, "-o", str(program), "-lm"])
     print("$", shlex.join(command), flush=True)
     subprocess.run(command, check=True)
     return program.resolve()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,13 +18,17 @@ from mccompile.run.cache import cached
 
 
 def c_compiler() -> list[str]:
-    """The C compiler's command: $CC, or cc, gcc, clang. CompileError if there is none."""
+    """The C compiler's command: $CC, or cc, gcc, clang, or that of the package ziglang. CompileError if there is
+    none."""
     if os.environ.get("CC"):
         return shlex.split(os.environ["CC"])
     for name in ("cc", "gcc", "clang"):
         if shutil.which(name):
             return [name]
-    raise CompileError("no C compiler was found", hint="install gcc or clang, or set CC", code="no-compiler")
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    hint = "install gcc or clang, or set CC, or: pip install 'mccompile[cc]', a clang from PyPI"
+    raise CompileError("no C compiler was found", hint=hint, code="no-compiler")
 
 
 def compiler_version(command: Sequence[str]) -> str:
@@ -42,8 +48,20 @@ def _version(command: tuple[str, ...]) -> str:
     return done.stdout
 
 
+def spelled(command: Sequence[str]) -> list[str]:
+    """A compiler command with flags as that compiler spells them: zig has underscores in the names of processors.
+
+    >>> spelled(["python", "-m", "ziglang", "cc", "-march=x86-64-v3"])[-1], spelled(["gcc", "-march=x86-64-v3"])[-1]
+    ('-march=x86_64_v3', '-march=x86-64-v3')
+    """
+    if list(command[1:3]) != ["-m", "ziglang"]:
+        return list(command)
+    return [flag.replace("=x86-64-", "=x86_64_") for flag in command]
+
+
 def run_compiler(command: Sequence[str], cwd: Path) -> None:
     """Run a compiler command. CompileError with its first messages if it fails."""
+    command = spelled(command)
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     if done.returncode:
         shown = "\n".join(done.stderr.splitlines()[:20])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -141,8 +142,11 @@ def test_no_compiler_and_broken_c_are_clear_errors(tmp_path: Path, monkeypatch: 
         build_library([tmp_path / "a.c"], [], tmp_path)
     monkeypatch.delenv("CC")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(CompileError, match="no C compiler"):
         c_compiler()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "ziglang" or None)
+    assert c_compiler() == [sys.executable, "-m", "ziglang", "cc"]
 
 
 def test_strict_warnings_are_spelled_for_the_compiler() -> None:
