@@ -48,7 +48,7 @@ def bench(
     from mccompile.bench.bench import bench as run
     from mccompile.cli.watch import Progress
     from mccompile.ir.files import read_inputs
-    from mccompile.report.figures import require_suffixes, with_figures, write_reports
+    from mccompile.report.figures import require_suffixes, write_result
 
     require_suffixes(reports)
     arrays = None if inputs is None else read_inputs(inputs)
@@ -58,8 +58,5 @@ def bench(
             model, options, inputs=arrays, per_layer=per_layer or bool(reports), rounds=rounds, against=against,
             with_code=bool(reports), tick=at,
         )  # fmt: skip
-    if reports:
-        code = result.code.to_json() if result.code else None
-        full = with_figures(result.report, code=code, code_note=result.code_note, bench=result.to_json())
-        write_reports(reports, full)
+    write_result(reports, result, "bench")
     click.echo(json.dumps(result.to_json(), indent=1) if as_json else "\n".join(result.lines()))

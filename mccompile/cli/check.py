@@ -13,7 +13,6 @@ from mccompile.search.options import DEBUGGING
 
 if TYPE_CHECKING:
     from mccompile.check.junit import Outcome
-    from mccompile.check.result import CheckResult
 
 CHECK_FAILED = 3
 DATA = "Data"
@@ -73,7 +72,7 @@ def check(
     from mccompile.driver import options_of
     from mccompile.ir.errors import CompileError, UsageError
     from mccompile.ir.files import read_inputs
-    from mccompile.report.figures import require_suffixes
+    from mccompile.report.figures import require_suffixes, write_result
     from mccompile.targets.target import resolve, runs_here
 
     require_suffixes(reports)
@@ -104,7 +103,7 @@ def check(
             found.append(Outcome(str(model), None, e))
         else:
             found.append(Outcome(str(model), result))
-            _report(reports, result)
+            write_result(reports, result, "check")
         if not as_json:
             _say(found[-1], quiet, profile)
     if junit is not None:
@@ -123,15 +122,6 @@ def _require_board(target: str, profile: bool) -> None:
             f"--profile counts instructions on an emulated board, and {target} has none",
             hint="`mccompile bench --per-layer` measures the time of each step on this machine",
         )
-
-
-def _report(reports: tuple[Path, ...], result: CheckResult) -> None:
-    from mccompile.report.figures import with_figures, write_reports
-
-    if reports:
-        code = result.code.to_json() if result.code else None
-        full = with_figures(result.report, code=code, code_note=result.code_note, check=result.to_json())
-        write_reports(reports, full)
 
 
 def _say(one: Outcome, quiet: bool, profile: bool) -> None:

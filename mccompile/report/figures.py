@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.report.page.memory_picture import memory_picture
@@ -48,6 +48,26 @@ def with_figures(
     if check is not None:
         found["check"] = {key: value for key, value in check.items() if key not in ("model", "target", "stack")}
     return found
+
+
+class Result(Protocol):
+    """What `check` and `bench` answer."""
+
+    @property
+    def report(self) -> Mapping[str, Any]: ...
+    @property
+    def code(self) -> Any: ...
+    @property
+    def code_note(self) -> str: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+def write_result(paths: tuple[Path, ...], result: Result, kind: str) -> None:
+    """`write_reports` of what "check" or "bench" found, if there are paths."""
+    if paths:
+        code = result.code.to_json() if result.code else None
+        found = {kind: result.to_json()}
+        write_reports(paths, with_figures(result.report, code=code, code_note=result.code_note, **found))
 
 
 def require_suffixes(paths: tuple[Path, ...]) -> None:
