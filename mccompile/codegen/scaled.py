@@ -35,13 +35,18 @@ def scaled_channels(context: KernelContext, begun: int) -> ScaledChannels | None
                 ex.Apply(fn="mulhi", operands=(ex.Var(index=ex.ACC), ex.Var(index=scale))), ex.Num(value=offset))),
             ex.Num(value=bits))),)):  # fmt: skip
             begin = context.e[begun] if begun >= 0 else None
-            if _by_channels(context.e[scale]) and (begin is None or _by_channels(begin)) and 1 <= bits < MOST_BITS:
+            within = 1 <= bits < MOST_BITS and abs(offset) < MOST_OFFSET
+            if within and _by_channels(context.e[scale]) and (begin is None or _by_channels(begin)):
                 return ScaledChannels("" if begin is None else begin.name, f"e{scale}", int(offset), int(bits))
     return None
 
 
 MOST_BITS = 16
 """Shifts below this have functions of their own."""
+
+MOST_OFFSET = 1 << 22
+"""Offsets below this, which are added to the upper word of a sum below 2^23 by 2^31 at most, may be 256 times as
+large: the functions for pairs of channels have 256 times one of the sums."""
 
 
 def _by_channels(e: BoundView) -> bool:

@@ -42,6 +42,14 @@ CYCLES = {
     "sww_dscnn1d_int8": 1.3,
 }
 """Millions that they may take on a Cortex-M4, with assembler or without."""
+INSTRUCTIONS = {
+    "ic_resnet8_int8": (11.8, 15.2),
+    "kws_dscnn_int8": (2.85, 3.50),
+    "vww_mobilenetv1_int8": (5.35, 6.60),
+    "ad_autoencoder_int8": (0.31, 0.315),
+    "sww_dscnn1d_int8": (0.83, 1.06),
+}
+"""Millions that they may take with assembler, and without."""
 OTHERS = ("kws_micro_qdq", "mobilenetv2_035_int8_qdq", "shufflenetv2_int8", "crepe_tiny_qop")
 MOST_DIFFERING = 1e-5
 """The part of the elements of all layers that may fall to the other side of a tie than onnxruntime's."""
@@ -129,7 +137,7 @@ def test_integer_networks_touch_no_float_and_stay_small(name: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "name", ["kws_dscnn_int8", *(pytest.param(n, marks=pytest.mark.slow) for n in TINY if n != "kws_dscnn_int8")]
 )
-def test_cycles_of_integer_networks(name: str, assembler: bool, tmp_path: Path) -> None:
+def test_counts_of_integer_networks(name: str, assembler: bool, tmp_path: Path) -> None:
     """With -DMCC_NO_ASM there is C with the intrinsics of ACLE alone, written so that it comes out as fast."""
     needs_target("cortex-m4")
     compilation, files = driver.compile_files(_path(name), Options(target="cortex-m4"))
@@ -143,7 +151,9 @@ def test_cycles_of_integer_networks(name: str, assembler: bool, tmp_path: Path) 
     assert result.ok, "\n".join(result.lines())
     assert result.measured is not None
     assert result.measured.cycles is not None
+    assert result.measured.instructions is not None
     assert 0.5 < result.measured.cycles / 1e6 / CYCLES[name] <= 1
+    assert 0.9 < result.measured.instructions / 1e6 / INSTRUCTIONS[name][not assembler] <= 1
 
 
 def test_floats_on_an_m4_would_be_seen(tmp_path: Path) -> None:
