@@ -6,6 +6,9 @@
 All channels of a pixel of ``b`` need all channels of the same pixel of ``a`` and nothing else: with these few numbers
 in a scratch buffer, ``b`` may lie over ``a``, and the two take the memory of one. Each kernel says for itself what it
 keeps aside: some pixels, or a plane of a channel (`Variant.staged`).
+
+Where tiles of few pixels alone take as little memory, because results of small tiles lie over most of their operand
+anyway, that is left to `narrow-tiles`: it keeps nothing aside, and leaves most calls as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import replace
 
 from mccompile.ir.kernel import Block, Buffer, Call, KernelModule
 from mccompile.ir.types import TensorType
+from mccompile.kernel_passes.narrow_tiles import declared, narrowest
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.steps import Step
 from mccompile.kernels.registry import variant
@@ -31,20 +35,30 @@ def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) ->
     if target.spare_memory or target.lanes > 1:
         return 0
     steps = list(module.body.linear())
-    changed, declared = buffered(steps, module.buffers)
-    count = len(declared) - len(module.buffers)
+    changed, buffers = buffered(steps, module.buffers)
+    count = len(buffers) - len(module.buffers)
     if not count:
         return 0
     now = judge.begin(steps)
-    peak = judge.peak(changed, buffers=declared)
+    peak = judge.peak(changed, buffers=buffers)
     if peak >= min(now, WORTH * judge.baseline):
         remarks.miss(f"let {count} results overwrite operands", f"the peak would be {peak} bytes, it is {now}")
         return 0
-    names = [b.name.removesuffix(PIXEL) for b in declared[len(module.buffers) :]]
-    module.body, module.buffers[:] = Block(tuple(changed)), declared
+    small, both = (_narrow_peak(s, b, judge) for s, b in ((steps, module.buffers), (changed, buffers)))
+    if small <= min(peak, both):
+        remarks.miss(f"let {count} results overwrite operands", f"with tiles of few pixels the peak is {small} bytes")
+        return 0
+    names = [b.name.removesuffix(PIXEL) for b in buffers[len(module.buffers) :]]
+    module.body, module.buffers[:] = Block(tuple(changed)), buffers
     judge.now = peak
     remarks.hit(f"computed in place of their operands: {', '.join(names)}")
     return count
+
+
+def _narrow_peak(steps: Sequence[Step], buffers: Sequence[Buffer], judge: Judge) -> int:
+    """The peak with tiles of the fewest pixels."""
+    narrow = narrowest(steps)
+    return judge.peak(narrow, buffers=declared(buffers, steps, narrow))
 
 
 PIXEL = ".pixel"

@@ -38,15 +38,12 @@ def run(module: KernelModule, remarks: Remarks, target: Target, judge: Judge) ->
 def _narrow(module: KernelModule, remarks: Remarks, judge: Judge, staged: bool) -> int:
     """The same for all calls, or without ``staged`` for those that have no scratch memory."""
     steps = list(module.body.linear())
-    narrow = list(steps)
-    for t, step in enumerate(steps):
-        if isinstance(step, Call) and (staged or step.scratch is None):
-            narrow[t] = _narrowed(step, PIXELS[0]) or step
+    narrow = narrowest(steps, staged)
     changed = [t for t, (a, b) in enumerate(zip(steps, narrow, strict=True)) if a is not b]
     if not changed:
         return 0
     now = judge.begin(steps)
-    peak = judge.peak(narrow, buffers=_declared(module, steps, narrow))
+    peak = judge.peak(narrow, buffers=declared(module.buffers, steps, narrow))
     if peak >= WORTH[staged] * now:
         remarks.miss(f"narrowed {len(changed)} tiles", f"the peak would be {peak} bytes, it is {now}")
         return 0
@@ -54,11 +51,17 @@ def _narrow(module: KernelModule, remarks: Remarks, judge: Judge, staged: bool) 
         _widen(module, steps, narrow, t, peak, judge)
     pairs = zip(narrow, steps, strict=True)
     kept = [s.results[0].buffer.name for s, old in pairs if s is not old and isinstance(s, Call)]
-    module.buffers[:] = _declared(module, steps, narrow)
+    module.buffers[:] = declared(module.buffers, steps, narrow)
     module.body = Block(tuple(narrow))
     judge.now = peak
     remarks.hit(f"tiles of few pixels make: {', '.join(kept)}")
     return len(kept)
+
+
+def narrowest(steps: Sequence[Step], staged: bool = True) -> list[Step]:
+    """The steps with tiles of the fewest pixels, or without ``staged`` those of them that have no scratch memory."""
+    tried = (staged or (isinstance(s, Call) and s.scratch is None) for s in steps)
+    return [(_narrowed(s, PIXELS[0]) if may else None) or s for s, may in zip(steps, tried, strict=True)]
 
 
 def _widen(
@@ -70,7 +73,7 @@ def _widen(
         if wider is None:
             continue
         narrow[t] = wider
-        if judge.peak(narrow, buffers=_declared(module, steps, narrow)) <= peak:
+        if judge.peak(narrow, buffers=declared(module.buffers, steps, narrow)) <= peak:
             return
     narrow[t] = least
 
@@ -87,8 +90,8 @@ def _narrowed(step: Step, pixels: int) -> Call | None:
     return replace(found, scratch=replace(old, type=TensorType(old.type.dtype, (kept.count,))))
 
 
-def _declared(module: KernelModule, steps: Sequence[Step], narrow: Sequence[Step]) -> list[Buffer]:
+def declared(buffers: Sequence[Buffer], steps: Sequence[Step], narrow: Sequence[Step]) -> list[Buffer]:
     """The buffers of a module with steps that have other scratch memory."""
     pairs = [(a, b) for a, b in zip(steps, narrow, strict=True) if isinstance(a, Call) and isinstance(b, Call)]
     changed = {a.scratch: b.scratch for a, b in pairs if a.scratch is not None and b.scratch is not None}
-    return [changed.get(b, b) for b in module.buffers]
+    return [changed.get(b, b) for b in buffers]

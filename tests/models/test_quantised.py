@@ -156,6 +156,17 @@ def test_counts_of_integer_networks(name: str, assembler: bool, tmp_path: Path) 
     assert 0.9 < result.measured.instructions / 1e6 / INSTRUCTIONS[name][not assembler] <= 1
 
 
+@pytest.mark.slow
+def test_counts_with_the_rounding_of_tflite() -> None:
+    """What docs/quantization.md says that `--requant tflite` costs."""
+    needs_target("cortex-m4")
+    result = check(_path("kws_dscnn_int8"), Options(target="cortex-m4", requant="tflite"))
+    assert result.ok, "\n".join(result.lines())
+    assert result.measured is not None
+    found = result.measured.instructions, result.measured.cycles
+    assert found == pytest.approx((3.89e6, 5.55e6), rel=0.02)
+
+
 def test_floats_on_an_m4_would_be_seen(tmp_path: Path) -> None:
     gcc, objdump = needs_tool("arm-none-eabi-gcc"), needs_tool("arm-none-eabi-objdump")
     text = "float f(float a, float b) { return a * b; } double g(double a, double b) { return a * b; }\n"

@@ -15,6 +15,7 @@ from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 from mccompile.passes.rows.regions import in_strips, regions, smallest
 from mccompile.passes.rows.strips import plan_strips, streamed
+from mccompile.passes.rows.windows import row_windows
 from tests.support.graphs import difference, fill_constants, random_inputs
 
 CONV = "strides=({s}, 1), pads=({p}, 1, {q}, 1), dilations=({d}, 1)"
@@ -80,6 +81,26 @@ def _lines() -> Graph:
     return graph
 
 
+BYTES = """graph @g(%x: i8[1,3,14,6]) {
+  %v = const : i8[4,3,3,3] ; sha256=00
+  %w = const : i8[4,1,3,3] ; sha256=01
+  %z = const : i8[4,1,1,1] ; sha256=02
+  %t = const : i32[1,4,1,1] ; sha256=03
+  %a = conv(%x, %v) {strides=(2, 1), pads=(0, 1, 1, 1), dilations=(1, 1)} with(%t)
+      pre0{ (i32(acc) - i32(5)) } pre1{ i32(acc) } post0{ sat_i8(asr((acc + x0), i32(7))) } : i8[1,4,7,6]
+  %y = conv(%a, %w) {strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1), groups=4} with(%z)
+      pre0{ (i32(acc) - i32(-7)) } pre1{ (i32(acc) - i32(x0)) } post0{ sat_i8(asr(acc, i32(6))) } : i8[1,4,7,6]
+  return %y
+}"""
+"""Zero points, of which padding is at the value, one of them another for each channel of weights."""
+
+
+def _bytes() -> Graph:
+    graph = parse_graph(BYTES, lookup)
+    fill_constants(graph, 4)
+    return graph
+
+
 GRAPHS = {
     "odd height": _chain(13, 3, 1, 1, (1, 1)),
     "stride 2": _chain(12, 3, 2, 1, (0, 1)),
@@ -90,6 +111,7 @@ GRAPHS = {
     "stride beyond the window": _chain(13, 2, 3, 1, (0, 0)),
     "branches, pools, a join": _mixed(),
     "operators along lines": _lines(),
+    "bytes": _bytes(),
 }
 
 
@@ -120,6 +142,13 @@ def test_no_row_is_computed_twice(name: str) -> None:
         rows = [r for s in strips if node in s.rows for r in s.rows[node]]
         assert rows == sorted(set(rows))
         assert len(rows) <= node.result.shape[2]
+
+
+def test_a_prologue_with_rows_of_its_own_is_left_whole() -> None:
+    text = BYTES.replace("%z = const : i8[4,1,1,1]", "%z = const : i8[4,1,3,1]")
+    graph = parse_graph(text, lookup)
+    assert row_windows(graph.nodes[1]) == "the prologue of an operand differs from row to row"
+    assert not list(regions(graph))
 
 
 def test_a_value_with_other_readers_ends_a_region() -> None:

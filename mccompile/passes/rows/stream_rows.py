@@ -126,7 +126,7 @@ class _Costs:
         if isinstance(node.op, Slice | Concat) and node.op.view:
             return 0.0
         key = (node.op, *(v and v.type for v in node.operands), *(v.type for v in (*node.extras, *node.results)),
-               *node.post.values())  # fmt: skip
+               *node.pre.values(), *node.post.values())  # fmt: skip
         if key not in self.known:
             self.known[key] = CALL_CYCLES + cheapest(node, self.target, self.graph.constants)
         return self.known[key]

@@ -163,7 +163,7 @@ class _Cutter:
         op, inputs = self.taken(node, rows)
         count = len(node.operands)
         new = self.emit(op, inputs[:count], node, f"{node.result.name}.rows",
-                        extras=inputs[count:], post=dict(node.post))  # fmt: skip
+                        extras=inputs[count:], pre=dict(node.pre), post=dict(node.post))  # fmt: skip
         stored_as(new, node.result)
         if old is not None:
             new = self.emit(Concat(AXIS, view=True), [old, new], node, f"{node.result.name}.window")

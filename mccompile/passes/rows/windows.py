@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.affine import Affine
+from mccompile.ir.expr import ACC, variables
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.structure import Nest, bounds, is_loop
@@ -56,8 +57,9 @@ def row_windows(node: Node) -> tuple[RowWindow | None, ...] | str:
     """
     if len(node.results) != 1 or len(node.result.shape) <= AXIS:
         return "it has several results, or no rows"
-    if node.pre:
-        return "an operand has a prologue"
+    read = set().union(*map(variables, node.pre.values())) - {ACC}
+    if any(_varies_by_row(node.extras[j], node.result) for j in read):
+        return "the prologue of an operand differs from row to row"
     op, types = node.op, node.operand_types()
     if reorders(op) and len(types) == 1:
         return f"{op.name} is a copy, of which strips save nothing"
@@ -124,6 +126,13 @@ def _has_rows(value: Value, result: Value) -> bool:
     """Whether a value that is broadcast to a result has the result's rows."""
     axis = AXIS - (len(result.shape) - len(value.shape))
     return axis >= 0 and value.shape[axis] == result.shape[AXIS] != 1
+
+
+def _varies_by_row(value: Value, result: Value) -> bool:
+    """Whether what a prologue reads is another one for each row of what it is applied to. Zero points are not: they
+    are one number, or one for each channel."""
+    axis = row_axis(value, result)
+    return axis >= 0 and value.shape[axis] != 1
 
 
 def row_axis(value: Value, result: Value) -> int:
