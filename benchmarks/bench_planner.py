@@ -62,7 +62,7 @@ def simple_peaks(problem: Problem) -> tuple[int, int]:
     conflicts = build_conflicts(problem, blocks)
     fallen = push_down(problem, blocks)
     greedy = first_gap(conflicts, orders(blocks)["size"])
-    return peak_of(conflicts, fallen), peak_of(conflicts, greedy)
+    return peak_of(blocks, fallen), peak_of(blocks, greedy)
 
 
 def measure_network(name: str, c: Compilation) -> Network:

@@ -68,6 +68,7 @@ def buffered(steps: Sequence[Step], buffers: Sequence[Buffer]) -> tuple[list[Ste
     """The steps and buffers with convolutions that overwrite an operand which nobody reads afterwards."""
     last = {b: t for t, s in enumerate(steps) for b in s.buffers()}
     changed, declared = list(steps), list(buffers)
+    names = {b.name for b in buffers}
     for t, step in enumerate(steps):
         if not isinstance(step, Call) or step.varies or not step.reads or step.scratch is not None:
             continue
@@ -79,8 +80,9 @@ def buffered(steps: Sequence[Step], buffers: Sequence[Buffer]) -> tuple[list[Ste
             continue
         type_ = TensorType(x.dtype.compute, (found.count,))
         scratch = Buffer(f"{y.buffer.name}{PIXEL}", type_, "arena", y.buffer.align, role="scratch")
-        if any(b.name == scratch.name for b in declared):
+        if scratch.name in names:
             continue
+        names.add(scratch.name)
         declared.append(scratch)
         inplace = tuple(sorted({0, *step.inplace}))
         changed[t] = replace(step, params=found.params, scratch=scratch, inplace=inplace)

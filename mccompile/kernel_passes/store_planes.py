@@ -61,14 +61,19 @@ def channels_last(
     steps: Sequence[Step], buffers: Sequence[Buffer], target: Target
 ) -> tuple[list[Step], list[Buffer]]:
     """The steps and buffers with planes stored pixel by pixel."""
-    changed, declared = list(steps), list(buffers)
+    changed, others = list(steps), dict[Buffer, Buffer]()
+    touching: dict[Buffer, list[int]] = {}
+    for t, step in enumerate(steps):
+        for b in step.buffers():
+            touching.setdefault(b, []).append(t)
     for buffer in (b for b in planes(steps) if b.type.layout is None):
         other = Buffer(buffer.name, _moved(buffer), "arena", buffer.align)
-        found = _stored(changed, buffer, whole(other), target)
+        found = _stored([changed[t] for t in touching[buffer]], buffer, whole(other), target)
         if found is not None:
-            changed = found
-            declared[declared.index(buffer)] = other
-    return changed, declared
+            others[buffer] = other
+            for t, step in zip(touching[buffer], found, strict=True):
+                changed[t] = step
+    return changed, [others.get(b, b) for b in buffers]
 
 
 def planes(steps: Iterable[Step]) -> list[Buffer]:
@@ -89,12 +94,9 @@ def _moved(buffer: Buffer) -> TensorType:
 
 
 def _stored(steps: Sequence[Step], buffer: Buffer, far: View, target: Target) -> list[Step] | None:
-    """The steps with everything that touches ``buffer`` on ``far`` instead; None if some kernel cannot."""
+    """The steps, which all touch ``buffer``, on ``far`` instead; None if some kernel cannot."""
     out: list[Step] = []
     for step in steps:
-        if buffer not in step.buffers():
-            out.append(step)
-            continue
         if isinstance(step, Fill):
             return None
         found = rebound(step, buffer, whole(buffer), far, target, writes=True)

@@ -21,6 +21,7 @@ result. Where c comes first, it waits beside big: 8 + 16 + 64 = 88 bytes. In the
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -276,11 +277,20 @@ def _kept(p: OrderProblem, states: list[_State], width: int) -> list[_State]:
     for k, state in enumerate(states[:width]):
         assert state.before is not None
         freed = [f for f in p.followers[state.unit] if not p.waits[f] & ~state.done]
-        state.ready = tuple(sorted({*state.before.ready, *freed} - {state.unit}))
+        state.ready = _with_freed(state.before.ready, state.unit, freed)
         runs += min(len(state.ready), MOST_READY)
         if runs >= width * RUNS_PER_STATE:
             return states[: k + 1]
     return states[:width]
+
+
+def _with_freed(ready: tuple[int, ...], unit: int, freed: list[int]) -> tuple[int, ...]:
+    """What is ready, in order, once ``unit`` of it is done and others are ``freed`` by that."""
+    after = list(ready)
+    del after[bisect_left(after, unit)]
+    for follower in freed:
+        insort(after, follower)
+    return tuple(after)
 
 
 def _reversed(p: OrderProblem) -> OrderProblem:

@@ -38,7 +38,7 @@ def member_plans(problem: Problem, chosen: tuple[Overwrite, ...]) -> dict[str, P
     for name, order in orders(blocks).items():
         found[f"first {name}"] = first_gap(conflicts, order)
         found[f"best {name}"] = best_gap(conflicts, order)
-    worst = max(peak_of(conflicts, a) for a in found.values()) + 1
+    worst = max(peak_of(conflicts.blocks, a) for a in found.values()) + 1
     order = list(range(len(blocks)))
     for name, addresses in (
         ("climb", hill_climb(conflicts, order, worst, bound, 20_000, 1)),
@@ -50,7 +50,7 @@ def member_plans(problem: Problem, chosen: tuple[Overwrite, ...]) -> dict[str, P
     for name, addresses in found.items():
         offsets = expand(problem, blocks, addresses)
         used = [*chosen, *(n for n in problem.nears if shares(problem, offsets, n))]
-        plans[name] = Plan(offsets, peak_of(conflicts, addresses), bound, name, tuple(used))
+        plans[name] = Plan(offsets, peak_of(conflicts.blocks, addresses), bound, name, tuple(used))
     return plans
 
 
@@ -215,7 +215,7 @@ def test_bottom_up_finds_the_optimum() -> None:
         found = bottom_up(problem, conflicts, 1000, 0, 10_000_000)
         assert found is not None
         optimum = brute_force_peak(problem)
-        assert peak_of(conflicts, found) == optimum
+        assert peak_of(conflicts.blocks, found) == optimum
         gaps += optimum > lower_bound(problem, ())
     assert gaps > 0, "the sample must hold instances whose optimum is above the bound"
 
@@ -248,10 +248,10 @@ def test_all_plans_of_a_few_blocks_have_the_optimum_among_them() -> None:
         found, final = all_plans(conflicts, 1000, 0)
         assert found is not None
         optimum = brute_force_peak_with_offers(problem, ())
-        assert peak_of(conflicts, found) >= optimum
+        assert peak_of(conflicts.blocks, found) >= optimum
         assert final or min(n.distance for n in nears) < 0, "only where a rival must be a certain way below"
         if final:
-            assert peak_of(conflicts, found) == optimum
+            assert peak_of(conflicts.blocks, found) == optimum
             assert all_plans(conflicts, optimum, 0) == (None, True), "nothing is below the optimum"
         finals += final
         shared += final and optimum < brute_force_peak_with_offers(problem_of(*lives), ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -65,13 +66,7 @@ class State:
     def in_order(self) -> list[Step]:
         """The steps that are left and needed; a background is filled before the first step that touches its
         buffer."""
-        steps = [s for _, s in self.live()]
-        while True:
-            read = {b for s in steps for b in s.asked()}
-            needed = [s for s in steps if _ends_run(s) or any(b in read or b.kept for b in s.written())]
-            if len(needed) == len(steps):
-                break
-            steps = needed
+        steps = _needed([s for _, s in self.live()])
         fills: dict[Buffer, list[Step]] = {}
         for s in steps:
             if isinstance(s, Fill):
@@ -84,6 +79,28 @@ class State:
             if not isinstance(s, Fill):
                 order.append(s)
         return order
+
+
+def _needed(steps: list[Step]) -> list[Step]:
+    """Those of the steps that end the run, or write what is kept or what one that is left reads."""
+    readers = Counter(b for s in steps for b in {*s.asked()})
+    writers: dict[Buffer, list[int]] = {}
+    for i, s in enumerate(steps):
+        for b in {*s.written()}:
+            writers.setdefault(b, []).append(i)
+    left: list[Step | None] = [*steps]
+    suspects = list(range(len(steps)))
+    while suspects:
+        i = suspects.pop()
+        step = left[i]
+        if step is None or _ends_run(step) or any(readers[b] or b.kept for b in step.written()):
+            continue
+        left[i] = None
+        for b in {*step.asked()}:
+            readers[b] -= 1
+            if not readers[b]:
+                suspects += writers.get(b, ())
+    return [s for s in left if s is not None]
 
 
 def _ends_run(step: Step) -> bool:

@@ -31,11 +31,18 @@ def run(graph: Graph, remarks: Remarks) -> int:
     """
     r = Rewriter(graph)
     changes = 0
+    # The largest window on each tensor, which stays what it is: no convolution of many readers looks at all others.
+    widest: dict[Value, int] = {}
     for node in r.nodes():
         small = _plain(r, node)
         if small is None:
             continue
-        for other in r.users(node.inputs[0]):
+        x = node.inputs[0]
+        if x not in widest:
+            widest[x] = max(math.prod(p.window) for u in r.users(x) if (p := _plain(r, u)) is not None)
+        if math.prod(small.window) == widest[x]:
+            continue
+        for other in r.users(x):
             big = _plain(r, other)
             if big is not None and math.prod(big.window) > math.prod(small.window):
                 changes += _enlarge(r, small, big, remarks)

@@ -15,7 +15,9 @@ overwrite a they count once, 8; if a may lie over b from 2 bytes behind its begi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import accumulate
 
 from mccompile.plan.alloc.problem import Overwrite, Problem, near_holds, padded
 
@@ -61,7 +63,9 @@ def lower_bound(problem: Problem, chosen_overwrites: tuple[Overwrite, ...]) -> i
         for (dst, src), distance in distances.items()
         if begins[src] < begins[dst]
     ]
-    return max([most, *(_chain_need(chain, sizes) for chain in _chains(links))])
+    for chain in _chains(links):
+        most = _chain_need(chain, sizes, most)
+    return most
 
 
 @dataclass(frozen=True)
@@ -88,18 +92,66 @@ def _chains(links: list[_Link]) -> list[list[_Link]]:
     return chains
 
 
-def _chain_need(chain: list[_Link], sizes: list[int]) -> int:
-    """The least peak of the buffers of a chain, over all ways to take some links and to have the others apart."""
-    buffers = [chain[0].src, *(link.dst for link in chain)]
-    # ended[k]: the least peak where a run of taken links ends at buffer k.
-    ended: list[int] = []
-    for last in range(len(buffers)):
-        address, need = 0, sizes[buffers[last]]
-        ways = []
-        for first in range(last, -1, -1):
-            if first < last:
-                address = max(0, address + chain[first].distance)
-                need = max(need, address + sizes[buffers[first]])
-            ways.append(max(need, ended[first - 1], chain[first - 1].apart) if first else need)
-        ended.append(min(ways))
-    return ended[-1]
+def _chain_need(chain: list[_Link], sizes: list[int], least: int) -> int:
+    """The least peak of the buffers of a chain, over all ways to take some links and to have the others apart; or
+    ``least`` if that is more. By bisection: `_Chain.fits` is one walk, so that long chains take little more."""
+    walk = _Chain.of(chain, sizes)
+    if walk.fits(least):
+        return least
+    step = 1
+    while not walk.fits(least + step):
+        step *= 2
+    low, high = least + step // 2, least + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if walk.fits(middle) else (middle, high)
+    return high
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """The buffers of a chain, 0, 1, 2, ..., and what the link behind each takes if its sides are apart.
+
+    Where the links from buffer p to buffer j are taken, p begins at least ``rise[j] - rise[p]`` bytes above j, and
+    ends ``rise[j] + tops[p]`` bytes above the floor: of a (8 bytes), 2 bytes above b (8), 2 bytes above c (8)
+
+        rise 0 2 4    tops 8 6 4    a ends at 4 + 8 = 12, b at 4 + 6 = 10, c at 4 + 4 = 8
+
+    A run of taken links fits into a peak if that does not exceed it for any p and any j behind p in the run.
+    """
+
+    rise: list[int]
+    tops: list[int]
+    apart: list[int]
+
+    @classmethod
+    def of(cls, chain: list[_Link], sizes: list[int]) -> _Chain:
+        rise = list(accumulate((link.distance for link in chain), initial=0))
+        buffers = [chain[0].src, *(link.dst for link in chain)]
+        tops = [sizes[b] - r for b, r in zip(buffers, rise, strict=True)]
+        return cls(rise, tops, [link.apart for link in chain])
+
+    def fits(self, peak: int) -> bool:
+        """Whether some links can be taken, and the others be apart, within ``peak`` bytes.
+
+        The run of taken links that ends at a buffer begins as late as it may, and must begin behind every buffer
+        that would stand too high.
+        """
+        begin = earliest = 0
+        # The buffers whose top is above those of all behind them: the last one too high is found by bisection.
+        high: list[int] = []
+        negated: list[int] = []
+        for j, (rise, top) in enumerate(zip(self.rise, self.tops, strict=True)):
+            if j and self.apart[j - 1] <= peak:
+                begin = j
+            while high and self.tops[high[-1]] <= top:
+                high.pop()
+                negated.pop()
+            high.append(j)
+            negated.append(-top)
+            too_high = bisect_left(negated, rise - peak)
+            if too_high:
+                earliest = max(earliest, high[too_high - 1] + 1)
+            if begin < earliest:
+                return False
+        return True

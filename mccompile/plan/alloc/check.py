@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from heapq import heappop, heappush
+
 from mccompile.ir.errors import InternalError
 from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Plan, Problem
 
@@ -21,13 +24,14 @@ def check_plan(problem: Problem, plan: Plan) -> None:
         if offset < 0 or offset % interval.align != 0:
             raise InternalError(f"{interval.name}: address {offset} breaks alignment {interval.align}")
         spans.append((offset, offset + _round_up(interval.nbytes, interval.align)))
-    allowed = {_check_offer(problem, spans, offer) for offer in plan.used}
+    made: set[Overwrite | Near] = {*problem.overwrites, *problem.nears}
+    allowed = {_check_offer(problem, spans, offer, made) for offer in plan.used}
     _check_pairs(problem.intervals, spans, allowed)
     top = max((span[1] for span, i in zip(spans, problem.intervals, strict=True) if i.nbytes > 0), default=0)
     if plan.peak != top:
         raise InternalError(f"plan says peak {plan.peak}, its highest byte is {top}")
     # Diagonal overlaps one above the other need more than is live at any moment.
-    live = top if problem.nears else _most_live_bytes(problem.intervals, spans)
+    live = top if problem.nears else _most_live_bytes(problem.intervals, spans, plan.lower_bound)
     if not 0 <= plan.lower_bound <= live:
         raise InternalError(f"plan says lower bound {plan.lower_bound}, but only {live} bytes are ever live")
 
@@ -37,14 +41,16 @@ def _round_up(nbytes: int, align: int) -> int:
     return nbytes if rest == 0 else nbytes + align - rest
 
 
-def _check_offer(problem: Problem, spans: list[tuple[int, int]], offer: Overwrite | Near) -> tuple[int, int]:
-    """The pair (older, younger) that `offer` excuses, once it is known to hold."""
+def _check_offer(
+    problem: Problem, spans: list[tuple[int, int]], offer: Overwrite | Near, made: Set[Overwrite | Near]
+) -> tuple[int, int]:
+    """The pair (older, younger) that `offer`, one of those `made`, excuses, once it is known to hold."""
     src, dst = problem.intervals[offer.src], problem.intervals[offer.dst]
     names = f"{src.name} and {dst.name}"
+    if offer not in made:
+        raise InternalError(f"{names}: nobody offered {offer}")
     (src_low, src_high), (dst_low, dst_high) = spans[offer.src], spans[offer.dst]
     if isinstance(offer, Overwrite):
-        if offer not in problem.overwrites:
-            raise InternalError(f"{names}: nobody offered {offer}")
         if dst.end - 1 != src.begin or dst.begin >= src.begin:
             raise InternalError(f"{names}: {dst.name} does not die where {src.name}, its overwriter, is born")
         if src_low != dst_low + offer.offset:
@@ -52,8 +58,6 @@ def _check_offer(problem: Problem, spans: list[tuple[int, int]], offer: Overwrit
         if src_low < dst_low or src_high > dst_high:
             raise InternalError(f"{names}: the overwriter {src.name} sticks out of {dst.name}")
         return offer.dst, offer.src
-    if offer not in problem.nears:
-        raise InternalError(f"{names}: nobody offered {offer}")
     if src.end - 1 != dst.begin:
         raise InternalError(f"{names}: {src.name} does not die where {dst.name} is born")
     disjoint = src_high <= dst_low or dst_high <= src_low
@@ -80,20 +84,33 @@ def _check_pairs(
         live.append(i)
 
 
-def _most_live_bytes(intervals: tuple[Interval, ...], spans: list[tuple[int, int]]) -> int:
-    """The largest union of live bytes; it can only grow at a birth."""
-    most = 0
+def _most_live_bytes(intervals: tuple[Interval, ...], spans: list[tuple[int, int]], enough: int) -> int:
+    """The largest union of live bytes, or one that is ``enough``; it can only grow at a birth.
+
+    A union is no larger than the sum, which is at hand at each moment: where that is not enough, none is built.
+    """
+    most = total = 0
     order = sorted(range(len(intervals)), key=lambda k: intervals[k].begin)
     live: list[int] = []
+    ends: list[tuple[int, int]] = []
     for position, i in enumerate(order):
         now = intervals[i].begin
-        live = [j for j in live if intervals[j].end > now]
+        while ends and ends[0][0] <= now:
+            total -= heappop(ends)[1]
+        nbytes = spans[i][1] - spans[i][0]
+        heappush(ends, (intervals[i].end, nbytes))
+        total += nbytes
         live.append(i)
         if position + 1 < len(order) and intervals[order[position + 1]].begin == now:
             continue
+        if total <= most:
+            continue
+        live = [j for j in live if intervals[j].end > now]
         union, covered = 0, 0
         for low, high in sorted(spans[j] for j in live):
             union += max(0, high - max(low, covered))
             covered = max(covered, high)
         most = max(most, union)
+        if most >= enough:
+            break
     return most

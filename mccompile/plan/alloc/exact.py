@@ -48,7 +48,7 @@ class _Walk:
         """Go through the ways to place the others behind the ``last`` one."""
         left = [i for i, a in enumerate(addresses) if a == UNPLACED]
         if not left:
-            self.best, self.peak = list(addresses), peak_of(self.conflicts, addresses)
+            self.best, self.peak = list(addresses), peak_of(self.conflicts.blocks, addresses)
             return
         blocks, ends, ways = self.conflicts.blocks, 0, []
         for i in left:

@@ -69,9 +69,9 @@ def best_gap(conflicts: Conflicts, order: Sequence[int]) -> list[int]:
     return addresses
 
 
-def peak_of(conflicts: Conflicts, addresses: Sequence[int]) -> int:
+def peak_of(blocks: Sequence[Block], addresses: Sequence[int]) -> int:
     """The highest byte in use plus one."""
-    return max((a + b.nbytes for a, b in zip(addresses, conflicts.blocks, strict=True)), default=0)
+    return max((a + b.nbytes for a, b in zip(addresses, blocks, strict=True)), default=0)
 
 
 def orders(blocks: tuple[Block, ...]) -> dict[str, list[int]]:

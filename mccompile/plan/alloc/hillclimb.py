@@ -91,7 +91,7 @@ def hill_climb(
     while peak > bound and walk.steps < budget:
         target = max(bound, peak - 1 - (peak - bound) // 50)
         if walk.advance(target):
-            best, peak = list(walk.addresses), peak_of(conflicts, walk.addresses)
+            best, peak = list(walk.addresses), peak_of(conflicts.blocks, walk.addresses)
             target = max(bound, peak - 1 - (peak - bound) // 50)
             tops = ((i, a + conflicts.blocks[i].nbytes) for i, a in enumerate(walk.addresses))
             walk.rewind(min((position[i] for i, top in tops if top > target), default=count))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import Block, build_blocks, choose_overwrites, expand
@@ -29,13 +29,21 @@ Member = tuple[str, Callable[[int], list[int] | None]]
 
 @dataclass(frozen=True)
 class _Variant:
-    """The problem with one set of overwrites taken; `bound` holds for all variants."""
+    """The problem with one set of overwrites taken; `bound` holds for all variants, `own_bound` for this one."""
 
     problem: Problem
     chosen: tuple[Overwrite, ...]
-    blocks: tuple[Block, ...]
-    conflicts: Conflicts
     bound: int
+    own_bound: int
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        return build_blocks(self.problem, self.chosen)
+
+    @cached_property
+    def conflicts(self) -> Conflicts:
+        """As many as pairs that live together: for those who place blocks one by one, not for push-down."""
+        return build_conflicts(self.problem, self.blocks)
 
 
 def allocate(problem: Problem, effort: int = 1, part: int = 1) -> Plan:
@@ -55,42 +63,42 @@ def allocate(problem: Problem, effort: int = 1, part: int = 1) -> Plan:
     # Cheap members see both variants before any search; on equal peaks the first, with overwrites, stays.
     for links in choices:
         if best is None or best.peak > bound:
-            blocks = build_blocks(problem, links)
-            variants.append(_Variant(problem, links, blocks, build_conflicts(problem, blocks), bound))
-            best = _improve(variants[-1], best, _quick_members(variants[-1]))
+            # Without overwrites nothing gets below the bound of that variant, so often no search is worth it.
+            own = bound if links == chosen else lower_bound(problem, links)
+            variants.append(_Variant(problem, links, bound, own))
+            best = _improve(variants[-1], best, _quick_members(variants[-1]), bound)
     assert best is not None
     if effort > 0:
         for quick in variants:
-            # Without overwrites nothing gets below the bound of that variant, so often no search is worth it.
-            reachable = max(bound, lower_bound(problem, quick.chosen))
-            if best.peak > reachable:
-                best = _searched(replace(quick, bound=reachable), best, effort, part)
+            if best.peak > max(bound, quick.own_bound):
+                best = _searched(quick, best, effort, part)
     return replace(best, lower_bound=bound)
 
 
 def _searched(variant: _Variant, best: Plan, effort: int, part: int) -> Plan:
     """The better of ``best`` and what the searches find; of few blocks all plans are looked at first."""
-    addresses, final = all_plans(variant.conflicts, best.peak, variant.bound)
+    bound = max(variant.bound, variant.own_bound)
+    addresses, final = all_plans(variant.conflicts, best.peak, bound)
     if addresses is not None:
         best = _plan(variant, "all plans", addresses)
-    return best if final else _improve(variant, best, _search_members(variant, effort, part))
+    return best if final else _improve(variant, best, _search_members(variant, bound, effort, part), bound)
 
 
-def _improve(variant: _Variant, best: Plan | None, members: Iterator[Member]) -> Plan:
+def _improve(variant: _Variant, best: Plan | None, members: Iterator[Member], bound: int) -> Plan:
     """The better of `best` and what the members find, asking no more once the bound is met."""
     for name, run in members:
         addresses = run(best.peak if best else 0)
-        if addresses is not None and (best is None or peak_of(variant.conflicts, addresses) < best.peak):
+        if addresses is not None and (best is None or peak_of(variant.blocks, addresses) < best.peak):
             best = _plan(variant, name, addresses)
-        if best is not None and best.peak <= variant.bound:
+        if best is not None and best.peak <= bound:
             break
     assert best is not None
     return best
 
 
 def _quick_members(variant: _Variant) -> Iterator[Member]:
-    conflicts = variant.conflicts
     yield "push-down", lambda _: push_down(variant.problem, variant.blocks)
+    conflicts = variant.conflicts
     budget = GREEDY_STEPS
     for name, order in orders(variant.blocks).items():
         budget -= 4 * conflicts.pairs
@@ -105,8 +113,8 @@ def _ignore_peak(
     return place(conflicts, order)
 
 
-def _search_members(variant: _Variant, effort: int, part: int) -> Iterator[Member]:
-    conflicts, bound = variant.conflicts, variant.bound
+def _search_members(variant: _Variant, bound: int, effort: int, part: int) -> Iterator[Member]:
+    conflicts = variant.conflicts
     scale = 8 ** (effort - 1)
     named = orders(variant.blocks)
     for seed, name in enumerate(("crowd-size", "crowd-life")):
@@ -126,8 +134,8 @@ def _plan(variant: _Variant, name: str, addresses: list[int]) -> Plan:
     offsets = expand(problem, variant.blocks, addresses)
     used: list[Overwrite | Near] = [*variant.chosen]
     used += [near for near in problem.nears if _is_used(problem, offsets, near)]
-    bound = min(variant.bound, lower_bound(problem, variant.chosen))
-    plan = Plan(offsets, peak_of(variant.conflicts, addresses), bound, name, tuple(used))
+    bound = min(variant.bound, variant.own_bound)
+    plan = Plan(offsets, peak_of(variant.blocks, addresses), bound, name, tuple(used))
     check_plan(problem, plan)
     return plan
 
