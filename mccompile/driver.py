@@ -29,6 +29,7 @@ from mccompile.ir.dims import UndecidedError
 from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
+from mccompile.ir.limits import limited
 from mccompile.kernel_passes.share_code import share_modules
 from mccompile.onnxio import OnnxModel, read_model
 from mccompile.passes.manager import exact_only, run_passes, with_plugins
@@ -114,6 +115,11 @@ def _decided() -> Iterator[None]:
 
 def import_graph(path: str | Path, options: Options) -> Compilation:
     """Read a model and turn it into graph IR. Raises CompileError, UsageError."""
+    with limited(options.limits):
+        return _imported(path, options)
+
+
+def _imported(path: str | Path, options: Options) -> Compilation:
     model = read_model(path)
     name = given_name(options.name) if options.name else model_name(_default_name(Path(path)))
     several = listed(options.dims)
@@ -194,7 +200,7 @@ def place_program(c: Compilation, observe: Observer = unobserved) -> None:
     """Every stage that is not done yet, up to the planned program."""
     require_sense(c.options)
     if c.program is None:
-        with _decided():
+        with _decided(), limited(c.options.limits):
             if c.lowered is None:
                 observe("import", c.graph)
                 optimize(c, observe)
@@ -380,7 +386,8 @@ def _require_choice(options: Options) -> None:
 
 def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
     """The options of each model: those dims and shapes that it has. UsageError for one that none has."""
-    known = [_open_names(p) for p in paths]
+    with limited(options.limits):
+        known = [_open_names(p) for p in paths]
     for what, given in _by_name(options):
         strange = [n for n in given if not any(n in names for names in known)]
         if strange:

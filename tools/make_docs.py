@@ -37,6 +37,7 @@ from mccompile.ir.files import IR, text_of
 from mccompile.ir.graph_text import parse_graph, print_graph
 from mccompile.ir.kernel_parse import parse_module
 from mccompile.ir.kernel_text import print_module
+from mccompile.ir.limits import LIMITS, Limit
 from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, improve, kernel_passes
 from mccompile.kernels.registry import params_of
 from mccompile.ops.draw import SeededDraw
@@ -349,6 +350,16 @@ def error_codes() -> str:
     return "\n".join(["| code | |", "|---|---|", *(f"| `{code}` | {text} |" for code, text in CODES.items())])
 
 
+def limits_table() -> str:
+    """Every limit of `mccompile.ir.limits`."""
+    rows = [f"| `{n}` | {t.what} | {t.usual:,} {t.unit} | {_most(t)} |" for n, t in LIMITS.items()]
+    return "\n".join(["| limit | of what | usually | at most |", "|---|---|---:|---:|", *rows]) + "\n"
+
+
+def _most(told: Limit) -> str:
+    return "as asked" if told.most > 2**60 else f"{told.most:,}"
+
+
 MAKERS: dict[str, Callable[..., str]] = {
     "file": file,
     "grammar": grammar,
@@ -363,6 +374,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     "report_fields": report_fields,
     "report_diff": report_diff,
     "error_codes": error_codes,
+    "limits": limits_table,
 }
 
 

@@ -36,6 +36,8 @@ class BuildOptions(TypedDict, total=False):
     further inputs, which the caller fills."""
     string_bytes: int
     """Bytes of UTF-8 that an element of an input may take, where inputs are text."""
+    limits: Mapping[str, int]
+    """What a model may ask of the compiler, by the names of docs/limits.md, such as ``tensor-elements``."""
     keep_inputs: bool
     """Do not reuse the memory of inputs, so that ``run`` may be repeated on them."""
     io: str
@@ -99,6 +101,8 @@ class InspectOptions(TypedDict, total=False):
     further inputs, which the caller fills."""
     string_bytes: int
     """Bytes of UTF-8 that an element of an input may take, where inputs are text."""
+    limits: Mapping[str, int]
+    """What a model may ask of the compiler, by the names of docs/limits.md, such as ``tensor-elements``."""
     keep_inputs: bool
     """Do not reuse the memory of inputs, so that ``run`` may be repeated on them."""
     io: str

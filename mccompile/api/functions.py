@@ -167,11 +167,12 @@ def _read(
     function: str, groups: tuple[str, ...], model: ModelLike, given: Mapping[str, Any]
 ) -> Iterator[tuple[Path, Options, dict[str, Any]]]:
     """The path of a model, and what is asked of it; errors speak of arguments as long as the context lasts."""
+    from mccompile.ir.limits import limited
     from mccompile.onnxio.source import as_file
 
     with python_words():
         options, more = read(function, groups, given)
-        with as_file(model, options.name) as path:
+        with as_file(model, options.name) as path, limited(options.limits):
             if more.get("tune") or more.get("tuning") is not None:
                 from mccompile.tune.tune import apply
 

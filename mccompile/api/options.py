@@ -40,6 +40,7 @@ TYPES = {
     "streaming": "str",
     "dims": "Mapping[str, int | str]",
     "bounds": "Mapping[str, int]",
+    "limits": "Mapping[str, int]",
     "shapes": "Mapping[str, Sequence[int | str]]",
     "constants": "Mapping[str, Any]",
     "states": "Mapping[str, str]",

@@ -106,6 +106,7 @@ def _constant(text: str) -> str:
 _VALUES: dict[str, Callable[[str], str]] = {
     "dims": _number,
     "bounds": _number,
+    "limits": _number,
     "shapes": _shape,
     "constants": _constant,
     "states": _text,

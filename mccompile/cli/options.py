@@ -146,6 +146,10 @@ def _bounds(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, 
     return found
 
 
+def _limits(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]) -> dict[str, int]:
+    return _dims(ctx, param, value)  # `ir.limits.limited` says what is wrong with them
+
+
 def _shapes(
     ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]
 ) -> dict[str, list[int]]:
@@ -205,6 +209,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "streaming": {"type": click.Choice(list(STREAMING))},
     "dims": {"type": Pair("batch=1"), "multiple": True, "callback": _dims},
     "bounds": {"type": Pair("count=128"), "multiple": True, "callback": _bounds},
+    "limits": {"type": Pair("tensor-elements=400000000"), "multiple": True, "callback": _limits},
     "shapes": {"type": Pair("x=1,3,224,224"), "multiple": True, "callback": _shapes},
     "constants": {"type": Pair("sr=16000"), "multiple": True, "callback": _constants},
     "states": {"type": Pair("h_out=h_in"), "multiple": True, "callback": _plain},
@@ -362,8 +367,10 @@ def make_options(
     """`driver.Options` from the values of declared options, with the measurements that ``--tune`` makes for
     ``models``. UsageError for a kernel that does not exist."""
     from mccompile.driver import Options
+    from mccompile.ir.limits import limited
 
     options = Options(**{name: value for name, value in given.items() if name not in MORE})
+    click.get_current_context().with_resource(limited(options.limits))  # until the command ends
     _require_kernels(options.kernels)
     tune, tuning = given.get("tune", False), given.get("tuning")
     if not tune and tuning is None:

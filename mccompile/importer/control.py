@@ -2,7 +2,7 @@
 
 What is short is unrolled; what is not, or takes a course that is known at run time only, stays a loop
 (`importer.loops`). A loop that cannot stay one, for its sequences or shapes change from turn to turn, is unrolled up
-to `MAX_UNROLLED_NODES`.
+to the limit ``unrolled-nodes``.
 
 Names are unique over all nested graphs of a prepared model, so a nested graph is walked in the same table of names
 as the graph around it; an iteration defines the names of the body anew.
@@ -19,6 +19,7 @@ from mccompile.importer import loops
 from mccompile.importer.branch import Begin, Captures
 from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, require_tensor, stack, take_range
+from mccompile.ir import limits
 from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
@@ -40,9 +41,6 @@ SHORT_NODES = 128
 """A loop that becomes so many ONNX nodes at most is unrolled, if its course is known."""
 SHORT_BYTES = 1 << 16
 """So much may be folded for it: each turn has constants of its own."""
-MAX_UNROLLED_NODES = 2_000
-"""ONNX nodes that all loops of a model that have to be unrolled may become together."""
-
 
 class Walker(Protocol):
     """What the importer offers: its table of names, and the walk over nodes."""
@@ -174,11 +172,11 @@ def _short_or_kept(
         trips: the number of turns, if it is known; ``known``: what says how many there are is.
         unroll: unrolls up to so many ONNX nodes. Raises CompileError where that does not do.
     """
-    before = _Before(w)
+    before, most = _Before(w), limits.limit("unrolled-nodes")
     small = known and (trips is None or trips * max(_size(body), 1) <= SHORT_NODES)
     if small or course is None:
         try:
-            found = unroll(SHORT_NODES if course is not None else MAX_UNROLLED_NODES)
+            found = unroll(SHORT_NODES if course is not None else most)
             if course is None or (found is not None and before.folded_since(w) <= SHORT_BYTES):
                 return found
         except CompileError:
@@ -200,7 +198,7 @@ def _short_or_kept(
         w.errors += kept.errors
         return None
     try:
-        return unroll(MAX_UNROLLED_NODES)
+        return unroll(most)
     except CompileError as e:
         if trips is None:
             raise kept.errors[0] from e
@@ -255,15 +253,17 @@ def _iterate(w: Walker, body: OnnxGraph, depth: int) -> list[Known] | None:
 
 
 def _require_small(
-    w: Walker, n: Import, body: OnnxGraph, iterations: int, limit: int = MAX_UNROLLED_NODES
+    w: Walker, n: Import, body: OnnxGraph, iterations: int, limit: int | None = None
 ) -> None:
     """Count one iteration; CompileError as soon as all that are to come would be too many nodes."""
     size = max(_size(body), 1)
+    limit = limits.limit("unrolled-nodes") if limit is None else limit
     if w.unrolled + iterations * size > limit:
         raise _broken(
             n.node,
             f"unrolled it would be more than {limit} nodes ({iterations} iterations of {size} are left)",
-            "a smaller trip count, or export the model without the loop",
+            "a smaller trip count, or export the model without the loop; "
+            + limits.to_raise("unrolled-nodes", w.unrolled + iterations * size),
         )
     w.unrolled += size
 

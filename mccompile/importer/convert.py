@@ -11,12 +11,13 @@ import numpy as np
 
 from mccompile.importer import control, sequences
 from mccompile.importer.arguments import read_arguments
+from mccompile.importer.bounded import require_results, require_value, require_window
 from mccompile.importer.branch import Begin, Captures, emit_if, refused, settled
 from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.extents import Numbers, asked, cast_to, computed, written
-from mccompile.importer.fold import MAX_FOLDED_TOTAL_BYTES, fold_node, grows_much
+from mccompile.importer.fold import fold_node, grows_much
 from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readable, result_types, rounded_before_steps
 from mccompile.importer.outputs import bind_outputs, ports
 from mccompile.importer.ports import packed, port_type, unpacked
@@ -30,6 +31,7 @@ from mccompile.ir.dims import UndecidedError, symbols, varies
 from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
+from mccompile.ir.limits import require
 from mccompile.ir.types import BOOL, DTYPES, I64, DType, TensorType
 from mccompile.onnxio import (
     DRAWING,
@@ -272,11 +274,8 @@ class _Converter:
 
     def _count(self, node: OnnxNode, folded: list[np.ndarray]) -> None:
         self.folded_bytes += sum(a.nbytes for a in folded)
-        if self.folded_bytes > MAX_FOLDED_TOTAL_BYTES:
-            raise CompileError(
-                f"all that is folded would take more than {MAX_FOLDED_TOTAL_BYTES} bytes",
-                where=f"node {node.index} {node.name!r} {node.op_type}",
-            )
+        where = f"node {node.index} {node.name!r} {node.op_type}"
+        require("all-folded-bytes", self.folded_bytes, "all that is folded", where)
 
     def _view(self, node: OnnxNode, inputs: list[Value | None]) -> Import:
         return Import(self.graph, node, inputs, self.narrow, self.varying, self.stated)
@@ -290,6 +289,8 @@ class _Converter:
                 f"{node.op_type} is not supported where extents are known at run time only",
                 "give each dim that it depends on one number: --dim NAME=N",
             )
+        require_window(node, inputs)
+        before = len(self.graph.nodes)
         form = None if domain else run_time_forms().get(node.op_type)
         try:
             (form.convert if form is not None and form.wanted(view) else front_end.convert)(view)
@@ -302,6 +303,7 @@ class _Converter:
             ) from e
         except MemoryError as e:
             raise view.error(f"{node.op_type} takes more memory than there is: {e}") from e
+        require_results(self.graph.nodes[before:], f"node {node.index} {node.name!r} {node.op_type}")
         view.refuse_unread(front_end.without_effect)
         if view.expansion:
             self.run(view.expansion, depth + 1)
@@ -445,6 +447,7 @@ def _walked(
     converter.draws.begin(graph)
     for given in prepared.inputs:
         value = graph.value(given.name, _tensor_type(given, text_bytes))
+        require_value(value, "input")
         graph.inputs.append(value)
         converter.values[given.name] = held_value = _readable(graph, value, given)
         if given.dtype in HELD_IN:

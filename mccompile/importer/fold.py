@@ -9,14 +9,9 @@ import numpy as np
 from mccompile.importer.fold_values import computed
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
+from mccompile.ir.limits import limit, require
 from mccompile.onnxio import DRAWING, OnnxNode, newest_opset, result_bytes
 from mccompile.ops.registry import folding
-
-MAX_FOLDED_BYTES = 256 * 1024 * 1024
-"""A folded constant may not be larger: hostile models ask for terabytes in a few bytes."""
-
-MAX_FOLDED_TOTAL_BYTES = 2 << 30
-"""All that is folded in one model."""
 
 MAX_RESULT_BYTES = 1 << 34
 """A result computed at run time may not be larger, in elements of 8 bytes: no index reaches further."""
@@ -31,7 +26,7 @@ Weights that are cast or dequantised stay below the factor.
 def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> list[np.ndarray] | None:
     """The node's results if they are known at compile time, else None.
 
-    Raises CompileError where a result would be larger than `MAX_FOLDED_BYTES`.
+    Raises CompileError where a result would be larger than the limit ``folded-bytes``.
     """
     if node.domain:
         return None
@@ -50,11 +45,13 @@ def fold_node(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> l
         return None
     arrays = [None if v is None else graph.array(v) for v in inputs]
     size = _bound(node, arrays)
-    if MAX_FOLDED_BYTES < size <= MAX_RESULT_BYTES and folding(node.domain, node.op_type).repeats:
+    most = limit("folded-bytes")
+    if most < size <= MAX_RESULT_BYTES and folding(node.domain, node.op_type).repeats:
         return None
-    if size > MAX_FOLDED_BYTES:
+    if size > most:
         exact = result_bytes(node, arrays, newest_opset())
-        _require(node, size if exact is None else exact, MAX_FOLDED_BYTES)
+        asked = size if exact is None else exact
+        require("folded-bytes", asked, f"the result of {node.op_type}", f"node {node.index} {node.name!r}")
     try:
         return computed(node, arrays)
     except MemoryError as e:
@@ -71,19 +68,16 @@ def grows_much(node: OnnxNode, results: Sequence[np.ndarray], inputs: Sequence[V
     return not folded_only and made - given > GROWN_BYTES and made > GROWN_FACTOR * given
 
 
-def _require(node: OnnxNode, size: int, limit: int) -> None:
-    if size > limit:
-        raise CompileError(
-            f"the result of {node.op_type} would take {size} bytes, the limit is {limit}",
-            where=f"node {node.index} {node.name!r}",
-        )
-
-
 def _require_bounded(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> None:
     """Refuse what front ends would make tables for before any limit of the plan is reached."""
     if folding(node.domain, node.op_type).sized:
         known = [_stand_in(graph, v) for v in inputs]
-        _require(node, _bound(node, known), MAX_RESULT_BYTES)
+        size = _bound(node, known)
+        if size > MAX_RESULT_BYTES:
+            raise CompileError(
+                f"the result of {node.op_type} would take {size:,} bytes, no more than {MAX_RESULT_BYTES:,} can be "
+                "indexed", where=f"node {node.index} {node.name!r}",
+            )  # fmt: skip
 
 
 def _stand_in(graph: Graph, value: Value | None) -> np.ndarray | None:

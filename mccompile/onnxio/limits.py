@@ -7,10 +7,9 @@ from collections.abc import Iterable
 import onnx
 
 from mccompile.ir.errors import CompileError
+from mccompile.ir.limits import require
 
-MAX_NODES = 1_000_000
 MAX_DEPTH = 32
-MAX_TENSOR_BYTES = 2 << 30
 
 FunctionKey = tuple[str, str, str]
 
@@ -44,8 +43,6 @@ def check_limits(model: onnx.ModelProto, where: str) -> None:
                     count += total(attribute.g.node, depth + 1)
                 for graph in attribute.graphs:
                     count += total(graph.node, depth + 1)
-        if count > MAX_NODES:
-            raise CompileError(f"the model has more than {MAX_NODES} nodes", where=where)
         return count
 
-    total(model.graph.node, 0)
+    require("nodes", total(model.graph.node, 0), "the model", where)

@@ -11,8 +11,8 @@ import onnx
 from onnx import numpy_helper
 
 from mccompile.ir.errors import CompileError
+from mccompile.ir.limits import require
 from mccompile.onnxio.dtypes import dtype_bits, dtype_name
-from mccompile.onnxio.limits import MAX_TENSOR_BYTES
 
 
 def decode_tensor(tensor: onnx.TensorProto, folder: Path, where: str) -> np.ndarray:
@@ -68,8 +68,7 @@ def _payload_bytes(dims: tuple[int, ...], dtype: str, label: str) -> int:
     if any(extent < 0 for extent in dims):
         raise CompileError(f"negative extent in shape {dims}", where=label)
     size = (math.prod(dims) * dtype_bits(dtype) + 7) // 8
-    if size > MAX_TENSOR_BYTES:
-        raise CompileError(f"shape {dims} needs {size} bytes, the limit is {MAX_TENSOR_BYTES}", where=label)
+    require("stored-bytes", size, f"shape {dims}", label)
     return size
 
 

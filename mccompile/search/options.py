@@ -148,6 +148,12 @@ class Options:
         kind="count", metavar="N", show_default=True,
         python="bytes of UTF-8 that an element of an input may take, where inputs are text.", section=MODEL,
     )  # fmt: skip
+    limits: Mapping[str, int] = _option(
+        "Let a model ask for more, or less, than usual, such as tensor-elements=400000000: see docs/limits.md "
+        "(repeatable).", None, "--limits", factory=dict, kind="limits", metavar="NAME=N", group="model",
+        python="what a model may ask of the compiler, by the names of docs/limits.md, such as ``tensor-elements``.",
+        section=MODEL,
+    )  # fmt: skip
     keep_inputs: bool = _option(
         "Do not reuse the memory of inputs: run may be repeated on them.", False, "--keep-inputs", kind="flag",
         python="do not reuse the memory of inputs, so that ``run`` may be repeated on them.",

@@ -12,9 +12,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.driver import Options, import_graph
-from mccompile.importer.control import MAX_UNROLLED_NODES, SHORT_NODES
+from mccompile.importer.control import SHORT_NODES
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
+from mccompile.ir.limits import limit
 from tests.support.small_models import ort_run
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -258,14 +259,15 @@ def test_a_long_loop_that_cannot_stay_one_is_unrolled_or_refused(tmp_path: Path)
         [_value("i", (), TensorProto.INT64), _value("g", (), TensorProto.BOOL), _value("s", None)],
         [_value("o", (), TensorProto.BOOL), _value("t", None)],
     )
-    for trips in (SHORT_NODES, MAX_UNROLLED_NODES):
+    for trips in (SHORT_NODES, limit("unrolled-nodes")):
         pads = _const("pads", [0, 0, 1, 1], "int64")
         nodes = [_const("n", trips, "int64"), pads, N("Loop", ["n", "", "x"], ["y"], body=body)]
         path = _save(tmp_path, nodes, [_value("x")], ["y"])
         if trips == SHORT_NODES:
             assert import_graph(path, Options(target="generic")).graph.outputs[0].shape == (2 + trips, 3 + trips)
         else:
-            with pytest.raises(CompileError, match=f"more than {MAX_UNROLLED_NODES} nodes .* it cannot stay a loop"):
+            rule = f"more than {limit('unrolled-nodes')} nodes .* it cannot stay a loop"
+            with pytest.raises(CompileError, match=rule):
                 import_graph(path, Options(target="generic"))
 
 

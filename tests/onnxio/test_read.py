@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.limits import limited
 from mccompile.onnxio import OnnxValue, limits, model_to_bytes, newest_opset, read_model, subgraphs
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
@@ -208,7 +209,7 @@ def test_functions_that_explode_or_recurse(tmp_path: Path) -> None:
         model.functions.append(helper.make_function("my", f"f{level}", ["a"], ["b"], body, imports))
     last = helper.make_function("my", "f30", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], imports)
     model.functions.append(last)
-    with pytest.raises(CompileError, match=f"more than {limits.MAX_NODES} nodes"):
+    with pytest.raises(CompileError, match="the limit is 1,000,000"):
         read_model(save(model, tmp_path))
     model.functions[-1].node[0].CopyFrom(call("f0", "a", "b"))
     with pytest.raises(CompileError, match="calls itself"):
@@ -216,15 +217,13 @@ def test_functions_that_explode_or_recurse(tmp_path: Path) -> None:
 
 
 def test_node_and_depth_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_NODES", 3)
-    with pytest.raises(CompileError, match="more than 3 nodes"):
+    with limited({"nodes": 3}), pytest.raises(CompileError, match="the model has 4 nodes, the limit is 3"):
         read_model(save(proto(RELU * 4), tmp_path))
     monkeypatch.setattr(limits, "MAX_DEPTH", 2)
     node = RELU[0]
     for _ in range(3):
         branch = helper.make_graph([node], "b", [], [Y])
         node = helper.make_node("Wrap", ["x"], ["y"], domain="d", body=branch)
-    monkeypatch.setattr(limits, "MAX_NODES", 100)
     with pytest.raises(CompileError, match="nested deeper than 2"):
         read_model(save(proto([node]), tmp_path))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Set
 import numpy as np
 
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.limits import exceeds, to_raise
 from mccompile.passes.manager import Remarks
 
 MAX_GROWTH_BYTES = 1 << 20
@@ -28,6 +29,11 @@ def run(graph: Graph, remarks: Remarks) -> int:
             continue
         if is_dequantised(node):
             remarks.miss(f"folded {node.where}", "integers that stand for floats are small, and may stay so")
+            kept.append(node)
+            continue
+        steps = sum(node.op.turns_inside() * len(region.nodes) for region in node.regions)
+        if exceeds("folded-steps", steps):
+            remarks.miss(f"folded {node.where}", f"a loop of {steps:,} steps; {to_raise('folded-steps', steps)}")
             kept.append(node)
             continue
         growth = _growth(node, readers, outputs)
