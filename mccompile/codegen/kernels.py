@@ -6,7 +6,8 @@ On microcontrollers, and where code is to be small, so do calls whose texts diff
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -106,18 +107,29 @@ class KernelPool:
 def _fill(step: Fill, external: bool) -> Rendered:
     view = BoundView("y0", step.view)
     value = view.uses.say(literal(step.value, view.dtype))
-    count = ", int32_t count" if step.view.varies else ""
-    if count and (step.view.offset != 0 or step.view.count != whole(step.view.buffer).count):
-        raise InternalError(f"only a part of {step.view.buffer.name} is to be filled, whose extents vary")
+    count = ", int32_t count" if _is_whole(step) else ""
     head = Head(KERNEL_NAME, f"{view.ctype} *{view.name}{count}", external=external)
-    text = render("fill/generic.c.j2", head=head.definition, k=KernelContext, y=view, value=value, varies=bool(count))
-    return Rendered(head, text, frozenset(view.uses.names))
+    seen = {"head": head.definition, "y": view, "value": value, "counted": bool(count)}
+    text = render("fill/generic.c.j2", k=KernelContext, **seen)
+    return _with_extents(Rendered(head, text, frozenset(view.uses.names)), _fill_numbers(step))
 
 
-def _with_extents(made: Rendered, call: Call) -> Rendered:
+def _is_whole(step: Fill) -> bool:
+    """Whether a whole tensor is filled whose extents vary: it is told how many elements that are."""
+    view = step.view
+    return view.varies and view.offset == 0 and view.count == math.prod(view.buffer.extents)
+
+
+def _fill_numbers(step: Fill) -> dict[str, int]:
+    """`_symbols` of a step that fills a part of a tensor."""
+    view = step.view
+    return {} if _is_whole(step) else _by_name(view.shape, view.strides)
+
+
+def _with_extents(made: Rendered, known: Mapping[str, int]) -> Rendered:
     """The kernel with the symbols of extents that its text mentions as C parameters, of all functions that need them.
     """
-    names = mentioned(made.text, list(_symbols(call)))
+    names = mentioned(made.text, list(known))
     if not names:
         return made
     params = ", ".join([made.head.params, *(f"int32_t {n}" for n in names)])
@@ -126,7 +138,12 @@ def _with_extents(made: Rendered, call: Call) -> Rendered:
 
 def _symbols(call: Call) -> dict[str, int]:
     """What the numbers of a call depend on, by the name of the C parameter."""
-    return {extent_name(s.name): polynomial({(s,): 1}) for s in symbols(*number_names(call).values())}
+    return _by_name(number_names(call).values())
+
+
+def _by_name(*numbers: Iterable[int]) -> dict[str, int]:
+    """The symbols that numbers depend on, by the name of the C parameter."""
+    return {extent_name(s.name): polynomial({(s,): 1}) for s in symbols(*chain(*numbers))}
 
 
 def kernel_text(context: KernelContext, target: Target) -> str:
@@ -152,7 +169,7 @@ def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> 
         raise InternalError(f"{step.kernel} has no head")
     tables = tuple(sorted(context.uses.tables.items()))
     made = Rendered(context.declared, text, frozenset(context.uses.names), tables)
-    return context, _with_extents(made, step)
+    return context, _with_extents(made, _symbols(step))
 
 
 @dataclass(frozen=True)
@@ -172,19 +189,19 @@ class _Step:
 
 def _rendered(step: Call | Fill, plain: frozenset[int], target: Target, external: bool) -> _Step:
     if isinstance(step, Fill):
-        count = step.view.count
-        return _Step(step, _fill(step, external), (step.view,), (count,) if step.view.varies else ())
+        made = _fill(step, external)
+        numbers = (step.view.count,) if _is_whole(step) else _extents(made, _fill_numbers(step))
+        return _Step(step, made, (step.view,), numbers)
     context, made = _call(step, plain, target, external)
     scratch = () if step.scratch is None else (_scratch_view(step),)
     pointers = (*(v for _, v in context.pointers()), *scratch)
     values = number_names(context.call)
     numbers = tuple(values[a] for a in context.call.args)
-    return _Step(context.call, made, pointers, (*numbers, *_extents(made, step)), context.plain)
+    return _Step(context.call, made, pointers, (*numbers, *_extents(made, _symbols(step))), context.plain)
 
 
-def _extents(made: Rendered, call: Call) -> tuple[int, ...]:
+def _extents(made: Rendered, known: Mapping[str, int]) -> tuple[int, ...]:
     """The symbols that a kernel is given, as extents."""
-    known = _symbols(call)
     return tuple(known[n] for n in mentioned(made.text, list(known)))
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import UndecidedError, symbols, varies
+from mccompile.ir.dims import UndecidedError, symbols, value, varies
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.op import Inside, Op, TypeRuleError, op_at
 from mccompile.ir.scalar import Array
@@ -400,15 +400,17 @@ class Graph:
                 raise InternalError(f"state %{kept} cannot be %{given}: {why}")
 
     def evaluate(
-        self, inputs: Mapping[str, Array], wide: bool = False, keep: bool = False
+        self, inputs: Mapping[str, Array], wide: bool = False, keep: bool = False,
+        extents: Mapping[str, int] | None = None,
     ) -> dict[str, Array]:
-        """Run in numpy. Returns outputs by name, or with ``keep`` every value; ``wide`` in float64."""
+        """Run in numpy. Returns outputs by name, or with ``keep`` every value; ``wide`` in float64. ``extents`` are
+        the symbols that the caller gives, by name."""
         values: dict[Value, Array] = {v: _typed(self.array(v), v.dtype, wide) for v in self.constants}
+        known = dict(extents or {})
         for v in self.inputs:
-            if inputs[v.name].shape != v.shape:
+            if inputs[v.name].shape != tuple(value(e, known) for e in v.shape):
                 raise CompileError(f"input {v.name} has shape {inputs[v.name].shape}, not {v.shape}")
             values[v] = _typed(inputs[v.name], v.dtype, wide)
-        known: dict[str, int] = {}
         for node in self.nodes:
             known.update({s: int(values[v]) for s, v in self.counts.items() if s not in known and v in values})
             own = {s: -1 for s, v in self.counts.items() if v in node.results}

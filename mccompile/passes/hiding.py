@@ -23,7 +23,7 @@ TAKES_EXTENTS = frozenset({
     "fold-affine", "fold-affine-before", "fold-constants", "fold-pads", "fuse-groups", "fuse-prologues",
     "fuse-siblings", "inline-scalars", "keep-quantised-weights", "move-maps-over-movement",
     "move-maps-over-reshapes", "recognize-activations", "recognize-attention", "recognize-normalization",
-    "recognize-recurrent", "recognize-softmax", "simplify-movement", "widen-f16",
+    "recognize-recurrent", "recognize-softmax", "simplify-movement", "tabulate-extents", "widen-f16",
 })  # fmt: skip
 """The passes that see every node."""
 

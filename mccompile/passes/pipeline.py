@@ -24,7 +24,8 @@ _SCALES = (
 )  # fmt: skip
 _STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts", "stream-rows")
 _FULL = (
-    *_CLEAN, "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_STORE,
+    *_CLEAN, "tabulate-extents", "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE,
+    *_SCALES, *_STORE,
 )  # fmt: skip
 _SMALL = (
     *_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_CLEAN, "choose-layouts",

@@ -383,13 +383,21 @@ class _Memory:
 
         A part of a tensor has no halo: who reads one, reads nothing beside it.
         """
-        stored, count = math.prod(view.buffer.type.stored_shape), view.buffer.type.count
+        of = view.buffer.type
+        stored, count = (value(n, self.values) for n in (math.prod(of.stored_shape), of.count))
         padded = (bool(view.buffer.halo) and view.count == count) or stored != count
-        return self._all(view.buffer) if padded else self._units(view)
+        return self._filled(view.buffer) if padded else self._units(view)
 
     def _tensor(self, b: Buffer) -> Owners:
         """All of a buffer, or of one whose extents are known at run time only, what is used of it."""
         return self._units(whole(b).at(self.values)) if b.type.varies else self._all(b)
+
+    def _filled(self, b: Buffer) -> Owners:
+        """All that a run has of a buffer, its halo included: elements that lie together."""
+        if not b.type.varies:
+            return self._all(b)
+        count = math.prod(value(e, self.values) for e in b.extents)
+        return self._all(b)[: count * b.type.dtype.nbytes // self.unit]
 
     def _all(self, b: Buffer) -> Owners:
         low, high = _span(self.program, b)

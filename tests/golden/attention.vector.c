@@ -100,30 +100,46 @@ static void net_k0_attention_weights(float *MCC_RESTRICT scratch, int32_t count)
 {
     for (int32_t r = 0; r < count; ++r) {
         float *row = &scratch[r * 24 + 152];
-        mcc_vf top = mcc_vset(-INFINITY);
-        for (int32_t n = 0; n < 16; n += 8) {
-            const mcc_vf product = mcc_vload(row + n);
+        mcc_vf top_0 = mcc_vset(-INFINITY);
+        mcc_vf sum_0 = { 0.0f };
+        mcc_vf top_1 = mcc_vset(-INFINITY);
+        mcc_vf sum_1 = { 0.0f };
+        {
+            const mcc_vf product = mcc_vload(row);
             const mcc_vf score = product * mcc_vset(0.5f);
-
-            mcc_vstore(row + n, score);
-            top = mcc_vmax(top, score);
+            mcc_vstore(row, score);
+            top_0 = mcc_vmax(top_0, score);
         }
         {
-            const int32_t n = 16;
-            const mcc_vf product = mcc_vload(row + n);
+            const mcc_vf product = mcc_vload(row + 8);
             const mcc_vf score = product * mcc_vset(0.5f);
-
+            mcc_vstore(row + 8, score);
+            top_1 = mcc_vmax(top_1, score);
+        }
+        {
+            const mcc_vf product = mcc_vload(row + 16);
+            const mcc_vf score = product * mcc_vset(0.5f);
             const mcc_vf last = mcc_vfirst(2, score, mcc_vset(-INFINITY));
-            mcc_vstore(row + n, last);
-            top = mcc_vmax(top, last);
+            mcc_vstore(row + 16, last);
+            top_0 = mcc_vmax(top_0, last);
         }
-        const mcc_vf largest = mcc_vset(mcc_vtop(top));
-        mcc_vf sum = { 0.0f };
-        for (int32_t n = 0; n < 24; n += 8) {
-            const mcc_vf power = mcc_vexp_below(mcc_vload(row + n) - largest);
-            mcc_vstore(row + n, power);
-            sum += power;
+        const mcc_vf largest = mcc_vset(mcc_vtop(mcc_vmax(top_0, top_1)));
+        {
+            const mcc_vf power = mcc_vexp_below(mcc_vload(row) - largest);
+            mcc_vstore(row, power);
+            sum_0 += power;
         }
+        {
+            const mcc_vf power = mcc_vexp_below(mcc_vload(row + 8) - largest);
+            mcc_vstore(row + 8, power);
+            sum_1 += power;
+        }
+        {
+            const mcc_vf power = mcc_vexp_below(mcc_vload(row + 16) - largest);
+            mcc_vstore(row + 16, power);
+            sum_0 += power;
+        }
+        const mcc_vf sum = sum_0 + sum_1;
         scratch[r + 272] = 1.0f / mcc_vsum(sum);
     }
 }

@@ -7,16 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from mccompile.ir.dims import value
 from mccompile.ir.graph import Digest, Graph
 from tests.support.draw import SeededDraw
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
-def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Elements in [-2, 2] (unsigned integers in [0, 2]) for every input of a graph."""
-    draw = SeededDraw(seed)
-    return {v.name: draw.array(v.shape, v.dtype.name, 0 if v.dtype.kind == "u" else -2) for v in graph.inputs}
+def random_inputs(
+    graph: Graph, seed: int, extents: Mapping[str, int] | None = None
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Elements in [-2, 2] (unsigned integers in [0, 2]) for every input of a graph, where its symbols are
+    ``extents``."""
+    draw, known = SeededDraw(seed), extents or {}
+    shapes = {v: tuple(value(e, known) for e in v.shape) for v in graph.inputs}
+    return {v.name: draw.array(shapes[v], v.dtype.name, 0 if v.dtype.kind == "u" else -2) for v in graph.inputs}
 
 
 def fill_constants(graph: Graph, seed: int) -> None:

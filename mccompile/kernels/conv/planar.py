@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mccompile.ir.dims import bound, span
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
@@ -231,10 +232,7 @@ class ConvDirect(Variant):
     may_share = False
 
     def takes(self, node: Node) -> bool:
-        if not varies_in_batch(node):
-            return False
-        bordered = node.varies and any(lo or hi for lo, hi in self._demand(node).halo)
-        return not bordered  # a border is filled where all extents are known
+        return True
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := computed(node, constants, 1):
@@ -257,8 +255,8 @@ class ConvDirect(Variant):
         x, w = operand_pair(node)
         halo = [(0, 0), (0, 0)]
         for i, out in enumerate(node.results[0].shape[2:]):
-            reach = covered(out, w.shape[2 + i], op.strides[i], op.dilations[i])
-            halo.append((op.pads[i], max(reach - op.pads[i] - x.shape[2 + i], 0)))
+            behind = covered(out, w.shape[2 + i], op.strides[i], op.dilations[i]) - op.pads[i] - x.shape[2 + i]
+            halo.append((op.pads[i], max(span(behind)[1], 0)))
         return Demand(0, tuple(halo))
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
@@ -282,7 +280,7 @@ class ConvDirect(Variant):
         op = node.op
         assert isinstance(op, Conv)
         w = operand_pair(node)[1]
-        n, channels, *spatial = node.results[0].shape
+        n, channels, *spatial = map(bound, node.results[0].shape)
         height, width = (1, *spatial)[-2:]
         cycles, rows, vectors, lines = best_window(
             channels // op.groups, height, width, math.prod(w.shape[1:]), op.strides[-1], target
