@@ -215,6 +215,7 @@ VECTORS: tuple[tuple[Callable[[], onnx.ModelProto], dict[str, str], set[str]], .
     (_images, {"n": "1..9", "h": "12", "w": "11"}, set()),
     (_images, {"n": "1..2", "h": "6..31", "w": "6..24"}, set()),
     (_skipping, {"n": "1..3", "h": "8", "w": "12"}, set()),
+    (_skipping, {"n": "1", "h": "4..16:4", "w": "8..12:4"}, {"resize.generic", "map.generic"}),
     (_planes, {"n": "1", "h": "5..13", "w": "5..31"}, set()),
     (_planes, {"n": "1..2", "h": "7", "w": "6..3000"}, set()),
 )

@@ -7,6 +7,7 @@ import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
+from mccompile.ir.dims import maximum, minimum, span, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, Logical, View
 from mccompile.ir.scalar import Array
@@ -22,7 +23,6 @@ from mccompile.kernels.variant import (
     not_plain_f32,
     operand_pair,
     sums_backwards,
-    varies_in_batch,
 )
 from mccompile.kernels.views.channels import is_channels_last
 from mccompile.kernels.views.planes import plane_last
@@ -58,9 +58,9 @@ class AxisPhase:
 
 
 def axis_phases(out: int, kernel: int, stride: int, dilation: int, pad: int) -> list[AxisPhase]:
-    """The phases of an axis of ``out`` results."""
+    """The phases of an axis of ``out`` results: as many as ``stride``, or as results where these are fewer."""
     phases = []
-    for start in range(min(stride, out)):
+    for start in range(min(stride, span(out)[0])):
         reach = start + pad
         taps = tuple(k for k in reversed(range(kernel)) if (reach - k * dilation) % stride == 0)
         step = (taps[0] - taps[1]) * dilation // stride if len(taps) > 1 else 1
@@ -108,15 +108,14 @@ class Phase:
     def tile(self, target: Target) -> tuple[float, PixelTile]:
         return best_pixel_tile(self.op, self.x, self.w, self.y, target)
 
-
     def logical(self, part: View, weights: View, result_and_extras: Sequence[View]) -> Logical:
         """What a phase means: a convolution that is padded, or its operand cut, so that it has as many results."""
         n, ends, shape = len(self.axes), [], list(part.shape)
         for a, (axis, dilation) in enumerate(zip(self.axes, self.op.dilations, strict=True)):
             reach = (len(axis.taps) - 1) * dilation + axis.count
             end = reach - self.op.pads[a] - part.shape[2 + a]
-            shape[2 + a] += min(end, 0)
-            ends.append(max(end, 0))
+            shape[2 + a] += minimum(end, 0)
+            ends.append(maximum(end, 0))
         op = replace(self.op, pads=(*self.op.pads[:n], *ends))
         result, *extras = result_and_extras
         return Logical((replace(part, shape=tuple(shape)), weights), (result,), tuple(extras), op)
@@ -131,7 +130,7 @@ def phases(node: Node) -> list[Phase]:
     ]
     found = []
     for axes in itertools.product(*along):
-        origin = tuple(min(max(a.first, 0), e - 1) for a, e in zip(axes, x.shape[2:], strict=True))
+        origin = tuple(minimum(max(a.first, 0), e - 1) for a, e in zip(axes, x.shape[2:], strict=True))
         pads = tuple(o - a.first for o, a in zip(origin, axes, strict=True))
         conv = Conv((1,) * len(axes), (*pads, *pads), tuple(a.dilation for a in axes), op.groups)
         found.append(
@@ -161,7 +160,9 @@ class ConvTransposePhases(Variant):
     may_share = False
 
     def takes(self, node: Node) -> bool:
-        return varies_in_batch(node)
+        op, extents = node.op, node.results[0].shape[2:]
+        assert isinstance(op, ConvTranspose)
+        return all(not varies([e]) or span(e)[0] >= s for e, s in zip(extents, op.strides, strict=True))
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         x, _ = operand_pair(node)
