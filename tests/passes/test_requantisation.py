@@ -18,6 +18,8 @@ from mccompile.passes.analysis.fixed_point import TIE, Fixed, Steps, _compared, 
 from mccompile.passes.analysis.forms import form_of
 from mccompile.passes.analysis.quantised import linear
 from mccompile.passes.analysis.sums import sum_range
+from mccompile.passes.manager import run_passes
+from mccompile.targets.target import resolve
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CHANNELS = 320
@@ -344,3 +346,35 @@ def test_a_range_of_sums_holds_the_extremes(kind: str, dtype: str) -> None:
             got = np.moveaxis(graph.evaluate({"q": x})["y"], axis, -1).reshape(-1, reach.low.size)
             assert (got >= reach.low).all()
             assert (got <= reach.high).all()
+
+
+PARTS = (
+    "relu({x} + {y})", "relu({x}) + {y}", "min({x}, 0.5) + {y}", "relu({x}) * {y}", "max({x}, {y})",
+    "relu({x} - 1.0) + relu({y})",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+@pytest.mark.parametrize("part", PARTS)
+def test_what_is_cut_off_in_part_stays_cut_off(part: str, target: str) -> None:
+    """Of two bytes, and of one sum twice: integers give the expression's results, but for the side of a tie."""
+    two = part.format(x="(f32(x0) * 0.03)", y="(f32(x1) * 0.05)")
+    one = part.format(x="(f32(acc) * 0.003)", y="(f32(acc) * 0.002)")
+    a, b = (v.astype(np.int8).reshape(1, -1) for v in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
+    rounded = "i8((rne((({}) / 0.06)) + -20.0))"
+    maps = f"%y = map(%a, %b) {{expr={{{rounded.format(two)}}}}} : i8[1,65536]"
+    sums = np.random.default_rng(0).integers(-128, 128, (300, 8)).astype(np.int8)
+    product = (
+        f"%y = matmul(%a, %w) pre0{{ i32(acc) }} pre1{{ i32(acc) }} post0{{ {rounded.format(one)} }}"
+    )
+    weights = "%w = const [" + ", ".join(["90, -70"] * 8) + "] : i8[8,2]"
+    for head, body, given in (
+        ("%a: i8[1,65536], %b: i8[1,65536]", maps, {"a": a, "b": b}),
+        ("%a: i8[300,8]", f"{weights}\n  {product} : i8[300,2]", {"a": sums}),
+    ):
+        graph = parse_graph(f"graph @g({head}) {{\n  {body}\n  return %y\n}}", lookup)
+        wanted = graph.evaluate(given)["y"].astype(int)
+        run_passes(graph, ("requantise",), target=resolve(target))
+        off = np.abs(graph.evaluate(given)["y"].astype(int) - wanted)
+        assert off.max() <= 1, (graph, off.max())
+        assert (off > 0).mean() < 0.1

@@ -2,14 +2,16 @@
 
     i8(rne(relu(f32(acc + x0) * 0.01) / 0.5) + 3.0)      0.02 times (acc + x0), plus 3, cut off from below
     i8(rne((f32(i32(x0) - 3) * 0.5 + f32(i32(x1)) * 0.25) / 0.1))     5 times (x0 - 3), plus 2.5 times x1
+    i8(rne((relu(f32(acc) * 0.1) + f32(acc) * 0.1)))                  0.2 times acc, of which a part is cut off: apart
 
-Where the numbers are cut off is not recorded: the expression says it, at its ends.
+Where the numbers are cut off is not recorded: the expression says it, at its ends. It does not where a part of a sum
+or product is cut off by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,19 +24,39 @@ _NOTHING = np.zeros(())
 
 @dataclass(frozen=True)
 class Form:
-    """``offset`` plus the sum of ``terms``: expressions of integers, each with its scale; in float64."""
+    """``offset`` plus the sum of ``terms``: expressions of integers, each with its scale; in float64.
+
+    ``cut`` says that it is cut off somewhere, ``apart`` that only a part of it is: the expression is no form then.
+    """
 
     terms: Mapping[ex.Expr, Array]
     offset: Array
+    cut: bool = False
+    apart: bool = False
 
     def scaled(self, by: Array) -> Form:
-        return Form({core: scale * by for core, scale in self.terms.items()}, self.offset * by)
+        terms = {core: scale * by for core, scale in self.terms.items()}
+        return replace(self, terms=terms, offset=self.offset * by)
 
     def plus(self, other: Form) -> Form:
         terms = dict(self.terms)
         for core, scale in other.terms.items():
             terms[core] = terms[core] + scale if core in terms else scale
-        return Form(terms, self.offset + other.offset)
+        return Form(terms, self.offset + other.offset, *self._cut_with(other))
+
+    def times(self, other: Form) -> Form | None:
+        """The product of two forms of one term and nothing else; None of others."""
+        if len(self.terms) != 1 or len(other.terms) != 1 or self.offset.any() or other.offset.any():
+            return None
+        (p, s), (q, t) = next(iter(self.terms.items())), next(iter(other.terms.items()))
+        if p.dtype != q.dtype:
+            return None
+        return Form({ex.apply("mul", p, q): s * t}, np.zeros(()), *self._cut_with(other))
+
+    def _cut_with(self, other: Form) -> tuple[bool, bool]:
+        """`cut` and `apart` of what both are in."""
+        cut = self.cut or other.cut
+        return cut, self.apart or other.apart or (cut and bool(self.terms) and bool(other.terms))
 
 
 def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | str:
@@ -55,7 +77,8 @@ def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | st
             case ex.Apply(fn="rne", operands=(a,)):
                 return "it is rounded twice" if rounded else walk(a, True)
             case ex.Apply(fn="relu", operands=(a,)):
-                return walk(a, rounded)
+                inner = walk(a, rounded)
+                return inner if isinstance(inner, str) else replace(inner, cut=True)
             case ex.Apply(fn="neg", operands=(a,)):
                 inner = walk(a, rounded)
                 return inner if isinstance(inner, str) else inner.scaled(np.asarray(-1.0))
@@ -100,13 +123,10 @@ def _combined(fn: str, a: Form, b: Form) -> Form | str:
     if fn == "sub":
         return a.plus(b.scaled(np.asarray(-1.0)))
     if fn in ("max", "min") and not (a.terms and b.terms):
-        return a if a.terms else b
+        return replace(a if a.terms else b, cut=True)
     if fn == "div" and not b.terms:
         return a.scaled(1 / b.offset)
     if fn == "mul" and not (a.terms and b.terms):
         return a.scaled(b.offset) if a.terms else b.scaled(a.offset)
-    if fn == "mul" and len(a.terms) == len(b.terms) == 1 and not a.offset.any() and not b.offset.any():
-        (p, s), (q, t) = next(iter(a.terms.items())), next(iter(b.terms.items()))
-        if p.dtype == q.dtype:
-            return Form({ex.apply("mul", p, q): s * t}, np.zeros(()))
-    return f"{fn} is no sum of products"
+    product = a.times(b) if fn == "mul" else None
+    return f"{fn} is no sum of products" if product is None else product

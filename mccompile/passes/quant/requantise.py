@@ -202,7 +202,7 @@ class _Work:
     # -- one sum -----------------------------------------------------------------------------------------------
     def _by_sum(self, e: ex.Expr) -> ex.Expr | str:
         assert isinstance(e, ex.Convert)
-        form = form_of(e.operand, self._constant)
+        form = _whole(form_of(e.operand, self._constant))
         if isinstance(form, str):
             return form
         if len(form.terms) != 1:
@@ -246,7 +246,7 @@ class _Work:
         out = output_of(e.operand, self._constant)
         if out is None or ex.ACC not in ex.variables(core) or not self.node.op.multilinear:
             return "it is no product, sum or mean that is quantised"
-        form = form_of(out.inner, self._constant)
+        form = _whole(form_of(out.inner, self._constant))
         if isinstance(form, str):
             return form
         count = 0 if len(self.node.op.multilinear) > 1 else terms(self.node)
@@ -294,9 +294,7 @@ class _Work:
         total = ex.apply("add", product, self._operand(g.c, shape, "offset"))
         return _cut(ex.apply("asr", total, ex.num(g.s, I32)), g.low, g.high, dtype)
 
-    def _in_floats(
-        self, e: ex.Expr, core: ex.Expr, form: Form, f: Steps, shape: tuple[int, ...]
-    ) -> ex.Expr | str:
+    def _in_floats(self, e: ex.Expr, core: ex.Expr, form: Form, f: Steps, shape: tuple[int, ...]) -> ex.Expr | str:
         """One product, rounded and cut off: what engines make of scales that are merged at compile time."""
         (scale,) = form.terms.values()
         if not (np.isfinite(scale).all() and (np.asarray(scale) > 0).all()):
@@ -329,8 +327,8 @@ class _Work:
             return core
         match core:
             case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC) as sum_, ex.Var(index=i))) if (
-                (own := self._constant(i)) is not None
-            ):
+                own := self._constant(i)
+            ) is not None:
                 return ex.apply("add", sum_, self._operand(own.astype(np.int64) + start, shape, "start"))
         return ex.apply("add", core, self._operand(start, shape, "start"))
 
@@ -373,11 +371,10 @@ class _Work:
             return self._product(form, *cores.popitem(), wanted, e.dtype)
         return _pairs(form, cores, wanted, e.dtype) or "no multiplication is right for all pairs"
 
-
     def _pair_as_tflite(self, e: ex.Convert, cores: Mapping[ex.Expr, Array], wanted: Array) -> ex.Expr | str:
         """A sum, difference or product of two bytes as TensorFlow Lite's kernel scales it."""
         out = output_of(e.operand, self._constant)
-        form = "it is not quantised with one scale" if out is None else form_of(out.inner, self._constant)
+        form = "it is not quantised with one scale" if out is None else _whole(form_of(out.inner, self._constant))
         if out is None or isinstance(form, str):
             return str(form)
         reaches = {core: Reach(a.min(keepdims=True)[0], a.max(keepdims=True)[0]) for core, a in cores.items()}
@@ -397,10 +394,14 @@ class _Work:
         if isinstance(found, str):
             return found
         got = found[0].evaluate(reach)
-        real = np.clip(reach * scale + offset, low, high)
-        if ((got != wanted) & (np.abs(got - real) > TIE)).any():
+        if not _right(got, wanted, reach * scale + offset):
             return "no multiplication is right for all pairs"
         return self._printed(found[0], core, dtype, ())
+
+
+def _whole(form: Form | str) -> Form | str:
+    """A form, if the expression is that, cut off at its ends at most."""
+    return "a part of its sum is cut off" if isinstance(form, Form) and form.apart else form
 
 
 def _inside(e: ex.Expr, core: ex.Expr) -> ex.Expr:
@@ -420,8 +421,7 @@ def _pairs(form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, dtype: DTy
             continue
         raw = (sum(factors[core] * a for core, a in cores.items()) + c) >> s
         for low, high in ((info.min, info.max), (int(wanted.min()), int(wanted.max()))):
-            got = np.clip(raw, low, high)
-            if not ((got != wanted) & (np.abs(got - np.clip(real, low, high)) > TIE)).any():
+            if _right(np.clip(raw, low, high), wanted, real):
                 break
         else:
             return None
@@ -430,6 +430,16 @@ def _pairs(form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, dtype: DTy
             total = ex.apply("add", ex.apply("mul", core, ex.num(factor, I32)), total)
         return _cut(ex.apply("asr", total, ex.num(s, I32)), low, high, dtype)
     return None
+
+
+def _right(got: Array, wanted: Array, real: Array) -> bool:
+    """True if results are those of an expression, or on the other side of a tie of ``real``, which both round.
+
+    The expression is asked for that, too: where it is not ``real``, for a part of it is cut off, there is no tie.
+    """
+    real = np.clip(real, wanted.min(), wanted.max())
+    off = np.maximum(np.abs(got - real), np.abs(wanted - real))
+    return not ((got != wanted) & (off > TIE)).any()
 
 
 def simplest(byte: ex.Expr, elements: Array) -> ex.Expr:
