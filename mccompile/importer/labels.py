@@ -69,7 +69,8 @@ def _labels(node: OnnxNode, attribute: str) -> tuple[object, ...]:
 
 def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
     """The graph with tensors of numbers where it has maps and text, and what its outputs of that kind mean."""
-    initializers, legends = _numbered(graph)
+    texts = _read_as_text(graph)
+    initializers, legends = _numbered(graph, texts)
     nodes = []
     for node in graph.nodes:
         if (node.domain, node.op_type) == ZIP_MAP:
@@ -79,8 +80,11 @@ def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
         elif node.domain == ML and node.op_type in _CLASSIFIERS and (text := _labels(node, _TEXT)):
             attrs: dict[str, AttrValue] = {k: v for k, v in node.attrs.items() if k != _TEXT}
             attrs[_CLASSIFIERS[node.op_type]] = tuple(range(len(text)))
-            legends[node.outputs[0]] = Legend(text, False)
             node = dataclasses.replace(node, attrs=attrs)
+            if node.outputs[0] in texts:
+                nodes += _looked_up(node, tuple(map(str, text)))
+                continue
+            legends[node.outputs[0]] = Legend(text, False)
         elif _moves(node) and node.inputs[0] in legends:
             legends[node.outputs[0]] = legends[node.inputs[0]]
         nodes.append(node)
@@ -97,13 +101,21 @@ def as_tensors(graph: OnnxGraph) -> tuple[OnnxGraph, dict[str, Legend]]:
     return changed, {v.name: legends[v.name] for v in graph.outputs if v.name in legends}
 
 
+def _looked_up(node: OnnxNode, labels: tuple[str, ...]) -> list[OnnxNode]:
+    """A classifier of numbers, and the text of these for those who read it."""
+    label, *scores = node.outputs
+    number = f"{label}.number"
+    encoding: dict[str, AttrValue] = {"keys_int64s": tuple(range(len(labels))), "values_strings": labels}
+    encoder = OnnxNode("LabelEncoder", (number,), (label,), ML, f"{node.name}.labels", encoding, node.index)
+    return [dataclasses.replace(node, outputs=(number, *scores)), encoder]
+
+
 def _moves(node: OnnxNode) -> bool:
     return (node.domain, node.op_type) in _MOVES and bool(node.inputs)
 
 
-def _numbered(graph: OnnxGraph) -> tuple[dict[str, np.ndarray], dict[str, Legend]]:
+def _numbered(graph: OnnxGraph, texts: set[str]) -> tuple[dict[str, np.ndarray], dict[str, Legend]]:
     """The initializers, with numbers in the place of text that is moved about and nothing else, and its legends."""
-    texts = _read_as_text(graph)
     initializers, legends = dict(graph.initializers), {}
     for name, array in graph.initializers.items():
         if array.dtype == object and name not in texts:

@@ -89,6 +89,24 @@ def test_maps_and_text_become_tensors(tmp_path: Path) -> None:
     assert 'const char net_labels_maps[2][4] = {\n    "cat",\n    "ant",\n};' in files["net.c"]
 
 
+def test_labels_that_are_read_as_text_are_text(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("LinearClassifier", ["x"], ["label", "p"], domain=ML, classlabels_strings=["b", "a,é"],
+                         coefficients=[1.0, 0.0, 0.0, 1.0], multi_class=1),
+        helper.make_node("StringSplit", ["label"], ["parts", "n"], delimiter=","),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [9, 2])],
+        [helper.make_tensor_value_info("n", TensorProto.INT64, [9])],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(ML, 3)]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+    compiled = import_graph(path, Options(target="generic", name="net")).graph
+    x = np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)
+    np.testing.assert_array_equal(compiled.evaluate({"x": x})["n"], 1 + x.argmax(1))
+
+
 def test_text_of_a_constant_that_is_moved_about_stays_numbers(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("ArgMax", ["x"], ["place"], axis=1, keepdims=0),
