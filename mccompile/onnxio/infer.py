@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Set
 
 import onnx
 import onnx.shape_inference
 
 from mccompile.onnxio.dtypes import dtype_of_array
-from mccompile.onnxio.model import OnnxGraph, OnnxModel, OnnxNode, OnnxValue
+from mccompile.onnxio.model import OnnxGraph, OnnxModel, OnnxNode, OnnxValue, subgraphs
 from mccompile.onnxio.proto import graph_to_proto, value_from_proto
 from mccompile.onnxio.wellformed import require_wellformed
 from mccompile.onnxio.write import opset_imports
 
 _SMALL = 64
 
+
+_TYPED = frozenset({("ai.onnx.ml", "DictVectorizer"), ("ai.onnx.ml", "LabelEncoder"), ("", "RegexFullMatch")})
+"""Operators on which ONNX's inference ends the process where it does not know the type of their operand: behind what
+it does not infer, such as a node of another domain, or StringSplit of what is no text."""
 
 _OTHERS = ("sequence", "optional", "map", "sparse", "opaque")
 
@@ -30,13 +35,22 @@ def infer_types(model: OnnxModel) -> OnnxModel:
         CompileError: nodes without the form of their operators, on which ONNX's inference may end the process.
     """
     require_wellformed(model)
-    proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph_to_proto(_skeleton(model.graph)))
+    found: dict[str, OnnxValue] = {}
+    if any((node.domain, node.op_type) in _TYPED for node in _all_nodes(model.graph)):
+        found = _inferred(model, {})
+    return dataclasses.replace(model, graph=_with_info(model.graph, _inferred(model, found)))
+
+
+def _inferred(model: OnnxModel, known: Mapping[str, OnnxValue]) -> dict[str, OnnxValue]:
+    """The types that ONNX infers, without `_TYPED` nodes whose operand has no type: in ``known`` or stated."""
+    stated = {v.name for g in _all_graphs(model.graph) for v in (*g.inputs, *_typed_constants(g))}
+    hidden = _without_untyped(_skeleton(model.graph), stated | set(known))
+    proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph_to_proto(hidden))
     proto.opset_import.extend(opset_imports(model))
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False)
     except Exception:
-        # Inference is an extra: whoever uses the types also does without.
-        return dataclasses.replace(model, graph=_with_info(model.graph, {}))
+        return {}  # inference is an extra: whoever uses the types also does without
     found: dict[str, OnnxValue] = {}
     graphs = [inferred.graph]
     while graphs:
@@ -46,7 +60,34 @@ def infer_types(model: OnnxModel) -> OnnxModel:
                 found.setdefault(value.name, value_from_proto(value))
         for node in graph.node:
             graphs.extend(attribute.g for attribute in node.attribute if attribute.HasField("g"))
-    return dataclasses.replace(model, graph=_with_info(model.graph, found))
+    return found
+
+
+def _all_graphs(graph: OnnxGraph) -> Iterator[OnnxGraph]:
+    """A graph and those nested in it."""
+    yield graph
+    for node in graph.nodes:
+        for inner in subgraphs(node):
+            yield from _all_graphs(inner)
+
+
+def _all_nodes(graph: OnnxGraph) -> Iterator[OnnxNode]:
+    return (node for g in _all_graphs(graph) for node in g.nodes)
+
+
+def _typed_constants(graph: OnnxGraph) -> list[OnnxValue]:
+    return [OnnxValue(name, dtype_of_array(array), array.shape) for name, array in graph.initializers.items()]
+
+
+def _without_untyped(graph: OnnxGraph, typed: Set[str]) -> OnnxGraph:
+    """The graph without `_TYPED` nodes that read what has no type, in nested graphs too."""
+    nodes = []
+    for node in graph.nodes:
+        if (node.domain, node.op_type) in _TYPED and not typed >= set(filter(None, node.inputs)):
+            continue
+        nested = {k: _without_untyped(v, typed) for k, v in node.attrs.items() if isinstance(v, OnnxGraph)}
+        nodes.append(dataclasses.replace(node, attrs={**node.attrs, **nested}) if nested else node)
+    return dataclasses.replace(graph, nodes=nodes)
 
 
 def _skeleton(graph: OnnxGraph) -> OnnxGraph:

@@ -88,3 +88,26 @@ def test_every_node_is_named_in_branches_too(tmp_path: Path) -> None:
     error = _refusal(tmp_path, nodes, {"k": np.array(True)})
     assert "'inner'" in error.rule
     assert "'outer'" in error.rule
+
+
+ML_OPSETS = [helper.make_opsetid("", 23), helper.make_opsetid("ai.onnx.ml", 4), helper.make_opsetid("c", 1)]
+UNTYPED = {
+    "LabelEncoder": {"domain": "ai.onnx.ml", "keys_strings": ["a"], "values_strings": ["x"]},
+    "RegexFullMatch": {"pattern": "a"},
+    "DictVectorizer": {"domain": "ai.onnx.ml", "int64_vocabulary": [1]},
+}
+"""Operators whose inference reads the type of an operand that may have none."""
+
+
+@pytest.mark.parametrize("op", UNTYPED)
+@pytest.mark.parametrize("before", [N("StringSplit", ["x"], ["s", "n"]), N("Foo", ["x"], ["s"], domain="c")])
+def test_what_reads_a_value_without_a_type_does_not_end_the_process(
+    op: str, before: onnx.NodeProto, tmp_path: Path
+) -> None:
+    nodes = [before, N(op, ["s"], ["y"], **UNTYPED[op])]
+    x = helper.make_tensor_value_info("x", TensorProto.INT64, [4])
+    graph = helper.make_graph(nodes, "g", [x], [onnx.ValueInfoProto(name="y")])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=ML_OPSETS, ir_version=9), path)
+    with pytest.raises(CompileError, match=before.op_type):
+        import_graph(path, Options(target="generic"))
