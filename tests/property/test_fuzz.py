@@ -16,7 +16,8 @@ from tests.support.fuzz import arguments, blobs, files, kept, networks, texts, w
 from tests.support.fuzz.__main__ import attacks
 from tests.support.fuzz.attempt import FAULTS, attempt, expectations
 from tests.support.fuzz.family import MAIN, FamilyComposer
-from tests.support.fuzz.isolated import isolated
+from tests.support.fuzz.guarded import outcomes
+from tests.support.fuzz.isolated import each_isolated, isolated
 from tests.support.fuzz.ledger import Ledger
 from tests.support.fuzz.profiles import PROFILES, family
 from tests.support.fuzz.setting import Setting
@@ -52,13 +53,13 @@ def test_an_extent_of_the_run_is_a_family_of_networks() -> None:
     assert net.model().graph.input[0].type.tensor_type.shape.dim[1].dim_param == "n"
 
 
-def test_a_planted_error_is_found_and_made_small() -> None:
+def test_a_planted_error_is_found_and_made_small(tmp_path: Path) -> None:
     """Where C has Softmax, another number is expected: what fails is that node alone, in the plainest setting."""
     net, odd = _chain(), replace(PLAIN, target="native", level="O2", options={"stepwise": True, "exact": True})
     expected = expectations(net, PLAIN, 0)
-    assert attempt(net, PLAIN, expected).kind == "ok"
+    assert attempt(net, PLAIN, expected, tmp_path / "right").kind == "ok"
     spoiled = [[replace(e, values={n: a * 1.1 for n, a in e.values.items()}) for e in row] for row in expected]
-    assert attempt(net, PLAIN, spoiled).kind == "wrong"
+    assert attempt(net, PLAIN, spoiled, tmp_path / "wrong").kind == "wrong"
     small, plain = shrunk(net, odd, lambda n, s: any(step.op_type == "Softmax" for step in n.steps))
     assert [step.op_type for step in small.steps] == ["Softmax"]
     assert small.axes[next(iter(small.inputs))] == (1,)
@@ -74,8 +75,10 @@ def test_what_ends_a_process_is_told() -> None:
     assert isolated(aborts, 9).last == "begun"
     assert isolated(lambda _: 7, 9).answer == 7
     assert "ZeroDivisionError" in isolated(lambda _: 1 // 0, 9).by
+    ends = [ended.answer or ended.by for ended in each_isolated([lambda _: 1, aborts, lambda _: 3], 9)]
+    assert ends == [1, "SIGKILL", 3]
     hung = isolated(lambda _: [None for _ in iter(int, 1)], 1)
-    assert (hung.answer, hung.by) == (None, "SIGALRM")
+    assert (hung.answer, hung.by) == (None, "SIGPROF")
 
 
 def test_every_form_is_drawn() -> None:
@@ -113,13 +116,13 @@ def test_damage_of_each_kind_changes_a_file() -> None:
 
 @pytest.mark.parametrize("attack", [files, texts, blobs, arguments], ids=lambda m: m.__name__.rsplit(".", 1)[-1])
 def test_damaged_input_ends_in_one_error(attack: object) -> None:
-    outcomes = [attack.tried(seed) for seed in range(2)]  # type: ignore[attr-defined]
-    assert not [text for kind, text in outcomes if kind in FAULTS], outcomes
+    found = list(outcomes([attack.attack(seed) for seed in range(2)]))  # type: ignore[attr-defined]
+    assert not [text for kind, text in found if kind in FAULTS], found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_drawn_networks_agree_with_onnxruntime(profile: str) -> None:
-    outcomes = [networks.tried(seed, profile) for seed in range(4)]
-    assert not [text for kind, text in outcomes if kind in FAULTS], outcomes
-    assert sum(kind == "ok" for kind, _ in outcomes) >= 2
+    found = list(outcomes([networks.attack(seed, profile) for seed in range(4)], networks.SECONDS))
+    assert not [text for kind, text in found if kind in FAULTS], found
+    assert sum(kind == "ok" for kind, _ in found) >= 2

@@ -7,6 +7,21 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 
+SLOW = ("SIGPROF", "SIGALRM")
+"""What ends a process that has had more time than `end_after` gives it."""
+
+WAIT = 10
+"""Seconds that a process may wait for each one that it may compute."""
+
+
+def end_after(seconds: int) -> None:
+    """End this process when it has computed so many seconds, however busy the machine is; 0: never.
+
+    One that waits for ever ends `WAIT` times as late.
+    """
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(WAIT * seconds)
+
 
 def in_children(calls: Sequence[Callable[[], str]], seconds: int) -> list[tuple[str, bool]]:
     """Each call's answer, and whether it is the name of what ended the process instead.
@@ -40,7 +55,7 @@ def _in_child(calls: Sequence[Callable[[], str]], seconds: int) -> tuple[list[st
 
 
 def _answer(call: Callable[[], str], seconds: int) -> str:
-    signal.alarm(seconds)
+    end_after(seconds)
     try:
         return call()
     except Exception as e:

@@ -1,34 +1,55 @@
 """Attacks the compiler for some minutes: ``python -m tests.support.fuzz --minutes 10 --seed 0`` (``make fuzz``).
 
-Each attack takes its turn, one seed at a time, and goes on from the seed where the last run ended. A failure is made
-smaller and written to ``build/fuzz/found/``: the model, its inputs, a script that shows it. The exit code is 3 if
-there was one.
+Each attack takes its turn, some seeds at a time, and goes on from the seed where the last run ended. A failure is
+made smaller and written to ``build/fuzz/found/``: the model, its inputs, a script that shows it. The exit code is 3
+if there was one.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import mccompile
+from mccompile.codegen.templates import environment
 from tests.support.fuzz import arguments, blobs, files, kept, networks, texts, written
 from tests.support.fuzz.attempt import FAULTS
+from tests.support.fuzz.guarded import SECONDS, Work, outcomes
 from tests.support.fuzz.ledger import Ledger
 from tests.support.fuzz.profiles import PROFILES
 
-FOLDER = Path(__file__).resolve().parents[3] / "build" / "fuzz"
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "build" / "fuzz"
+EXAMPLE = ROOT / "examples" / "digits" / "digits.onnx"
 
-Attack = Callable[[int], tuple[str, str]]
+BATCH = 24
+"""Seeds that share a process, of one attack in its turn."""
 
 
-def attacks() -> Mapping[str, Attack]:
-    """By name: what says how a seed ends."""
-    found: dict[str, Attack] = {name: partial(networks.tried, profile=name) for name in PROFILES}
-    found["boards"] = partial(networks.tried, profile="all", emulated=True)
-    return found | {"files": files.tried, "texts": texts.tried, "blobs": blobs.tried, "arguments": arguments.tried}
+def attacks() -> Mapping[str, Callable[[int], Work]]:
+    """By name: what a seed has to do."""
+    found: dict[str, Callable[[int], Work]] = {name: partial(networks.attack, profile=name) for name in PROFILES}
+    found["boards"] = partial(networks.attack, profile="all", emulated=True)
+    return found | {
+        "files": files.attack,
+        "texts": texts.attack,
+        "blobs": blobs.attack,
+        "arguments": arguments.attack,
+    }
+
+
+def warm() -> None:
+    """Load what every seed needs, so that processes begin with it."""
+    for name in environment().list_templates():
+        environment().get_template(name)
+    with tempfile.TemporaryDirectory() as folder:
+        for target in ("generic", "native"):
+            mccompile.compile(EXAMPLE, Path(folder) / target, target=target)
 
 
 def main() -> int:
@@ -44,17 +65,19 @@ def main() -> int:
         net, setting = networks.network_of(args.seed, names[0])
         print(f"{net.text()}\n{setting.label}")
         return 0
+    warm()
     ledger = Ledger.read(args.folder / f"ledger_{args.seed}.json")
-    end, faults, start = time.monotonic() + 60 * args.minutes, 0, time.monotonic()
-    for turn in itertools.count():
-        if time.monotonic() > end or 0 < args.count <= turn // len(names):
-            break
-        name = names[turn % len(names)]
-        faults += _one(name, ledger, args)
-        if turn % 50 == 49:
-            print(f"{time.monotonic() - start:.0f} s: {_totals(ledger)}", flush=True)
-    print(_totals(ledger))
+    faults, start, left = 0, time.monotonic(), args.count or sys.maxsize
+    while left > 0 and not _over(start, args):
+        for name in names:
+            faults += _some(name, min(left, BATCH), ledger, start, args)
+        left -= BATCH
+        print(f"{time.monotonic() - start:.0f} s: {_totals(ledger)}", flush=True)
     return 3 if faults else 0
+
+
+def _over(start: float, args: argparse.Namespace) -> bool:
+    return time.monotonic() > start + 60 * args.minutes
 
 
 def _again(found: Path) -> int:
@@ -71,22 +94,38 @@ def _totals(ledger: Ledger) -> str:
     return "; ".join(f"{name} {dict(c)}" for name, c in ledger.counts.items())
 
 
-def _one(name: str, ledger: Ledger, args: argparse.Namespace) -> int:
-    """Try the next seed of an attack: 1 if it fails."""
-    seed, before = ledger.seed(name, args.seed), time.monotonic()
-    kind, text = attacks()[name](seed)
-    ledger.note(name, kind, time.monotonic() - before)
-    ledger.write()
-    if kind == "refused" and args.refused:
-        print(f"{name} {seed} refused: {text[:400]}", flush=True)
-    if kind not in FAULTS:
-        return 0
+def _some(name: str, count: int, ledger: Ledger, start: float, args: argparse.Namespace) -> int:
+    """Try the next seeds of an attack: how many fail."""
+    first, faults, before = ledger.seed(name, args.seed), 0, time.monotonic()
+    attack = attacks()[name]
+    seconds = networks.SECONDS if _draws(name) else SECONDS
+    for seed, (kind, text) in enumerate(outcomes([attack(first + i) for i in range(count)], seconds), first):
+        ledger.note(name, kind, time.monotonic() - before)
+        ledger.write()
+        if kind == "refused" and args.refused:
+            print(f"{name} {seed} refused: {text[:400]}", flush=True)
+        if kind == "ok" and text:
+            print(f"{name} {seed}: {text[:400]}", flush=True)
+        if kind in FAULTS:
+            faults += 1
+            _tell(name, seed, kind, text, args)
+        if _over(start, args):
+            break
+        before = time.monotonic()
+    return faults
+
+
+def _draws(name: str) -> bool:
+    return name in (*PROFILES, "boards")
+
+
+def _tell(name: str, seed: int, kind: str, text: str, args: argparse.Namespace) -> None:
+    """Print a failure and make it smaller."""
     print(f"== {name} {seed} {kind}\n{text[:1500]}", flush=True)
-    if not args.no_reduce and name in (*PROFILES, "boards"):
+    if not args.no_reduce and _draws(name):
         where = args.folder / "found" / f"{name}_{seed}"
         profile, emulated = ("all", True) if name == "boards" else (name, False)
         print(f"-- smaller, in {where}:\n{networks.keep(seed, profile, kind, where, emulated)[:3000]}\n", flush=True)
-    return 1
 
 
 def _arguments() -> argparse.Namespace:

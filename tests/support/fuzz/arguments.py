@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
 import random
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import click
@@ -14,7 +12,8 @@ import click
 from mccompile.cli.main import cli
 from tests.support.compose.network import Refused
 from tests.support.fuzz.files import PYTHON
-from tests.support.fuzz.guarded import Outcome, guarded
+from tests.support.fuzz.guarded import Outcome, Work
+from tests.support.fuzz.isolated import Say
 from tests.support.fuzz.profiles import family
 
 VALUES = (
@@ -46,8 +45,8 @@ def line(r: random.Random, folder: Path) -> list[str]:
     return words
 
 
-def tried(seed: int) -> Outcome:
-    def call(say: Callable[[str], None], folder: Path) -> Outcome:
+def attack(seed: int) -> Work:
+    def work(say: Say, folder: Path) -> Outcome:
         r = random.Random(f"arguments {seed}")
         try:
             net = family(seed, r.choice(["extents", "quant", "all"]), r.choice([(), (1, 4)]))
@@ -58,8 +57,7 @@ def tried(seed: int) -> Outcome:
         shown = " ".join(repr(w.replace(str(folder), "")) for w in words)
         say(shown)
         errors, code = io.StringIO(), 0
-        os.chdir(folder)  # some options name files
-        with redirect_stdout(io.StringIO()), redirect_stderr(errors):
+        with chdir(folder), redirect_stdout(io.StringIO()), redirect_stderr(errors):  # some options name files
             try:
                 cli.main(words)
             except SystemExit as e:
@@ -71,4 +69,4 @@ def tried(seed: int) -> Outcome:
             return "wrong", text
         return ("refused" if code else "ok"), ""
 
-    return guarded(call)
+    return work

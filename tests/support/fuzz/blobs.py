@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +12,18 @@ from mccompile.ir.errors import CompileError
 from mccompile.run.memory import aligned_bytes
 from mccompile.run.network import Network
 from tests.support.compose.network import Refused
-from tests.support.fuzz.guarded import Outcome, guarded
+from tests.support.fuzz.guarded import Outcome, Work
+from tests.support.fuzz.isolated import Say
 from tests.support.fuzz.profiles import PROFILES, family
 
 HEADER = 64
 FLIPS = 400
 
 
-def tried(seed: int) -> Outcome:
+def attack(seed: int) -> Work:
     """Every bit of the header, some behind it, and blobs that are too short."""
 
-    def call(say: Callable[[str], None], folder: Path) -> Outcome:
+    def work(say: Say, folder: Path) -> Outcome:
         r = random.Random(f"blob {seed}")
         try:
             net = family(seed, r.choice(list(PROFILES)), ())
@@ -35,7 +35,7 @@ def tried(seed: int) -> Outcome:
         fault = _fault(Network(folder / "out", ("-O1",)), (folder / "out" / "net.mcb").read_bytes(), r)
         return ("wrong" if fault else "ok"), f"{fault}\n{net.text()}" if fault else ""
 
-    return guarded(call)
+    return work
 
 
 def _fault(network: Network, blob: bytes, r: random.Random) -> str:

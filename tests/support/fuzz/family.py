@@ -140,6 +140,8 @@ class FamilyComposer(Composer):
     def _run(self, step: Step, values: Arrays) -> list[Array]:
         if step.op_type.startswith("Reduce") and not values[step.inputs[0]].size:
             raise Refused("onnxruntime refuses to reduce nothing")
+        if _reads_beyond(step, values):
+            raise Refused("onnxruntime rounds the extent of what a window does not fit into towards 0, to 1")
         try:
             arrays = self.net.engine.run(step, values)
         except Exception as e:  # onnxruntime's errors have no common class of their own
@@ -174,3 +176,15 @@ class FamilyComposer(Composer):
     def index(self, value: int) -> str:
         """A number of its own, without axes."""
         return self.constant(np.array(value, np.int64))
+
+
+def _reads_beyond(step: Step, values: Arrays) -> bool:
+    """True if a window does not fit into what it reads with its padding: (1 - 2) / 2 + 1 results are 0, or 1."""
+    kernel = step.attrs.get("kernel_shape")
+    if kernel is None or step.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        return False
+    rank, extents = len(kernel), values[step.inputs[0]].shape[2:]
+    pads, dilations = step.attrs.get("pads", (0,) * 2 * rank), step.attrs.get("dilations", (1,) * rank)
+    spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
+    room = [e + pads[i] + pads[i + rank] for i, e in enumerate(extents)]
+    return any(span > most for span, most in zip(spans, room, strict=False))

@@ -16,7 +16,8 @@ from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ops.registry import front_ends
 from tests.support.compose.network import Refused
 from tests.support.draw import SeededDraw
-from tests.support.fuzz.guarded import Outcome, guarded
+from tests.support.fuzz.guarded import Outcome, Work
+from tests.support.fuzz.isolated import Say
 from tests.support.fuzz.profiles import PROFILES, family
 from tests.support.opcases import case_model
 
@@ -278,8 +279,8 @@ def mutant(seed: int) -> tuple[bytes, str]:
     return data, f"{operators}: {way}"
 
 
-def tried(seed: int) -> Outcome:
-    def call(say: Callable[[str], None], folder: Path) -> Outcome:
+def attack(seed: int) -> Work:
+    def work(say: Say, folder: Path) -> Outcome:
         data, what = mutant(seed)
         path = folder / "mutant.onnx"
         path.write_bytes(data)
@@ -294,4 +295,4 @@ def tried(seed: int) -> Outcome:
             return ("message" if PYTHON.search(str(e)) else "refused"), f"{what}\n{e}"
         return "ok", ""
 
-    return guarded(call)
+    return work

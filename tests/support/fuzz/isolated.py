@@ -1,4 +1,9 @@
-"""A call in a process of its own: onnxruntime aborts the process on some networks, and what is called may hang."""
+"""Calls in a process of their own: onnxruntime aborts the process on some networks, and what is called may hang.
+
+Many calls share one process, so that what the first of them loads is there for the others; the call that ends it is
+followed by a new one. Example: of ``[a, abort, b]`` the first process answers a and ends in abort, the second
+answers b.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,18 @@ import json
 import os
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from tests.support.children import end_after
+
+Say = Callable[[str], None]
+Call = Callable[[Say], Any]
+
+_PEAK = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -19,7 +33,7 @@ class Ended:
         answer: what it returned; None if it did not.
         by: empty, or the name of the signal or the error that ended it.
         last: the last word that it said through ``say``.
-        mib: the most memory that its process had.
+        mib: the most memory that its process had meanwhile; 0 where the process ended.
     """
 
     answer: Any
@@ -28,43 +42,74 @@ class Ended:
     mib: int
 
 
-def isolated(call: Callable[[Callable[[str], None]], Any], seconds: int) -> Ended:
-    """The answer of ``call(say)``, which is to be JSON; SIGALRM ends it after so many seconds."""
+def isolated(call: Call, seconds: int) -> Ended:
+    """The answer of ``call(say)``, which is to be JSON; a signal of `SLOW` ends it after so many seconds."""
+    return next(each_isolated([call], seconds))
+
+
+def each_isolated(calls: Sequence[Call], seconds: int) -> Iterator[Ended]:
+    """How each of the calls ended, one after the other; ``seconds`` is what one of them may take."""
+    done = 0
+    while done < len(calls):
+        for ended in _of_one_process(calls[done:], seconds):
+            done += 1
+            yield ended
+
+
+def _of_one_process(calls: Sequence[Call], seconds: int) -> Iterator[Ended]:
+    """The calls that a process came to: all, or those up to the one that ended it."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
+        os.setpgid(0, 0)  # what it starts ends with it
         os.close(reading)
-        _answer(call, seconds, writing)
+        _answer_all(calls, seconds, writing)
+    with suppress(PermissionError, ProcessLookupError):  # whoever is first; the other one is too late
+        os.setpgid(child, child)
     os.close(writing)
+    said, left, status = "", len(calls), None
     with os.fdopen(reading) as lines:
-        said = [json.loads(line) for line in lines if line.endswith("\n")]
-    _, status, usage = os.wait4(child, 0)
-    words = [s["say"] for s in said if "say" in s]
-    answers = [s for s in said if "say" not in s]
-    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    by = signal.Signals(number).name if number else "" if answers else "exit"
-    found = answers[-1] if answers else {}
-    return Ended(found.get("answer"), found.get("error", by), words[-1] if words else "", usage.ru_maxrss // 1024)
+        try:
+            for line in lines:
+                found = json.loads(line) if line.endswith("\n") else {}
+                said = found.get("say", said)
+                if "mib" in found:
+                    yield Ended(found.get("answer"), found.get("error", ""), said, found["mib"])
+                    said, left = "", left - 1
+            _, status = os.waitpid(child, 0)
+        finally:
+            with suppress(ProcessLookupError):  # what it started, and itself if nobody wants the other answers
+                os.killpg(child, signal.SIGKILL)
+            if status is None:
+                os.waitpid(child, 0)
+    if left:
+        number = os.WTERMSIG(status)
+        yield Ended(None, signal.Signals(number).name if number else "exit", said, 0)
 
 
-def _answer(call: Callable[[Callable[[str], None]], Any], seconds: int, writing: int) -> None:
-    os.setpgid(0, 0)  # what it starts ends with it
-    signal.signal(signal.SIGALRM, _end_all)
-    signal.alarm(seconds)
+def _answer_all(calls: Sequence[Call], seconds: int, writing: int) -> None:
     with os.fdopen(writing, "w") as out:
 
         def tell(what: dict[str, Any]) -> None:
             print(json.dumps(what), file=out, flush=True)
 
-        try:
-            tell({"answer": call(lambda word: tell({"say": word}))})
-        except BaseException:
-            tell({"error": traceback.format_exc(limit=-5)})
+        for call in calls:
+            end_after(seconds)
+            _forget_peak()
+            try:
+                ended = {"answer": call(lambda word: tell({"say": word}))}
+            except BaseException:
+                ended = {"error": traceback.format_exc(limit=-5)}
+            end_after(0)
+            tell({**ended, "mib": _peak_mib()})
     os._exit(0)
 
 
-def _end_all(number: int, frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.killpg(0, signal.SIGTERM)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGALRM)
+def _forget_peak() -> None:
+    """Begin anew to measure the most memory."""
+    _PEAK[0].write_text("5")
+
+
+def _peak_mib() -> int:
+    line = next(line for line in _PEAK[1].read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) // 1024

@@ -7,6 +7,7 @@ reader and ``reproduce.py``. Those under tests/property/kept are tests.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -46,7 +47,8 @@ def again(folder: Path) -> Verdict:
             run, name = key.split("/", 1)
             runs.setdefault(run, {})[name] = data[key].astype(object) if data[key].dtype.kind == "U" else data[key]
     expected = [_expected(model, inputs, setting.state) for _, inputs in sorted(runs.items())]
-    return attempted(model, setting, expected)
+    with tempfile.TemporaryDirectory(prefix="mccompile-fuzz-") as name:
+        return attempted(model, setting, expected, Path(name))
 
 
 def _expected(model: bytes, inputs: Arrays, state: Mapping[str, str]) -> list[Expected]:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.compose.network import Refused
 from tests.support.fuzz import kept
 from tests.support.fuzz.attempt import FAULTS, Verdict, attempt, expectations
 from tests.support.fuzz.family import Family
-from tests.support.fuzz.isolated import isolated
+from tests.support.fuzz.guarded import Outcome, Work, outcomes
+from tests.support.fuzz.isolated import Say
 from tests.support.fuzz.profiles import family
 from tests.support.fuzz.setting import Setting, extents_of, setting_of
 from tests.support.fuzz.shrink import shrunk
 
 SECONDS = 240
 """What one network may take from its drawing to its verdict; on a busy machine most take 3."""
-
-MOST_MIB = 4096
-
-Outcome = tuple[str, str]
-"""A kind, ``drawn`` for what came to no network that can be judged, and a text."""
 
 
 def network_of(seed: int, profile: str, emulated: bool = False) -> tuple[Family, Setting]:
@@ -29,43 +24,32 @@ def network_of(seed: int, profile: str, emulated: bool = False) -> tuple[Family,
     return net, setting_of(name, net, emulated)
 
 
-def tried(seed: int, profile: str, emulated: bool = False) -> Outcome:
-    """The outcome of a seed in a process of its own."""
+def attack(seed: int, profile: str, emulated: bool = False) -> Work:
+    """The network of a seed: drawn, judged, compiled, run."""
 
-    def call(say: Callable[[str], None]) -> list[str]:
+    def work(say: Say, folder: Path) -> Outcome:
         try:
             net, setting = network_of(seed, profile, emulated)
             expected = expectations(net, setting, seed)
         except Refused as e:
-            return ["none", str(e)[:200]]
+            return "none", str(e)[:200]
         say(setting.label)
-        verdict = attempt(net, setting, expected)
-        return [verdict.kind, f"{setting.label}\n{verdict.text}" if verdict.kind != "ok" else ""]
+        verdict = attempt(net, setting, expected, folder)
+        return verdict.kind, f"{setting.label}\n{verdict.text}" if verdict.kind != "ok" else ""
 
-    ended = isolated(call, SECONDS)
-    if ended.answer is None and not ended.last:  # onnxruntime aborts, or the shaken network has other shapes
-        return "none", ended.by
-    if ended.answer is None:
-        return ("slow" if ended.by == "SIGALRM" else "crash"), f"{ended.last}\n{ended.by}"
-    if ended.mib > MOST_MIB:
-        return "memory", f"{ended.last}\n{ended.mib} MiB"
-    kind, text = ended.answer
-    return kind, text
+    return work
 
 
 def verdict_of(net: Family, setting: Setting, seed: int) -> Verdict:
     """In a process of its own."""
 
-    def call(say: Callable[[str], None]) -> list[str]:
+    def work(say: Say, folder: Path) -> Outcome:
         expected = expectations(net, setting, seed)
         say("judged")
-        verdict = attempt(net, setting, expected)
-        return [verdict.kind, verdict.text]
+        verdict = attempt(net, setting, expected, folder)
+        return verdict.kind, verdict.text
 
-    ended = isolated(call, SECONDS)
-    if ended.answer is not None:
-        return Verdict(*ended.answer)
-    return Verdict("crash" if ended.last else "none", ended.by)
+    return Verdict(*next(outcomes([work], SECONDS)))
 
 
 def keep(seed: int, profile: str, kind: str, folder: Path, emulated: bool = False, most: int = 60) -> str:
@@ -78,4 +62,4 @@ def keep(seed: int, profile: str, kind: str, folder: Path, emulated: bool = Fals
     return text
 
 
-__all__ = ["FAULTS", "keep", "network_of", "tried", "verdict_of"]
+__all__ = ["FAULTS", "attack", "keep", "network_of", "verdict_of"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from mccompile.driver import Options, compile_program, import_graph, load_ir
@@ -13,7 +12,8 @@ from mccompile.ir.files import text_of
 from mccompile.ops.registry import front_ends
 from tests.support.draw import SeededDraw
 from tests.support.fuzz.files import PYTHON
-from tests.support.fuzz.guarded import Outcome, guarded
+from tests.support.fuzz.guarded import Outcome, Work
+from tests.support.fuzz.isolated import Say
 from tests.support.opcases import case_model
 
 WORD = re.compile(r"\s+|[A-Za-z_][\w.]*|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|.", re.S)
@@ -62,8 +62,8 @@ def _text(r: random.Random, folder: Path) -> str:
             continue
 
 
-def tried(seed: int) -> Outcome:
-    def call(say: Callable[[str], None], folder: Path) -> Outcome:
+def attack(seed: int) -> Work:
+    def work(say: Say, folder: Path) -> Outcome:
         r = random.Random(f"text {seed}")
         text = changed(_text(r, folder), r)
         path = folder / "t.mcir"
@@ -77,4 +77,4 @@ def tried(seed: int) -> Outcome:
             return ("message" if PYTHON.search(str(e)) else "refused"), f"{text[:600]}\n{e}"
         return "ok", ""
 
-    return guarded(call)
+    return work

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tests.support.compose.network import Refused
 from tests.support.fuzz.family import FamilyComposer
 
 WORDS = (
@@ -58,7 +59,10 @@ def _split(c: FamilyComposer) -> list[str]:
     attrs = {"delimiter": c.d.choice([",", " ", "b"])} if c.d.bool() else {}
     if c.d.bool():
         attrs["maxsplit"] = c.d.choice([1, 2])
-    return c.apply("StringSplit", [_some(c)], outputs=2, **attrs)
+    v = _some(c)
+    if "delimiter" in attrs and (c.array(v) == "").any():
+        raise Refused("onnxruntime splits no text into nothing, the standard's reference into one of no text")
+    return c.apply("StringSplit", [v], outputs=2, **attrs)
 
 
 def _matched(c: FamilyComposer) -> list[str]:
