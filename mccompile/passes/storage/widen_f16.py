@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -45,6 +45,8 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         if isinstance(node.op, Map) and node.op.storage:
             body = ex.apply("round_f16", node.op.expr) if node in casts else node.op.expr
             node.op = replace(node.op, expr=body, storage="")
+        named = {f.name: F32.name for f in fields(node.op) if getattr(node.op, f.name) == F16.name}
+        node.op = replace(node.op, **named) if named else node.op  # what has no operands says its type itself
         for v in node.results:
             if v.dtype == F16:
                 v.type = v.type.with_dtype(F32)
