@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import cache_from_source
+from pathlib import Path
 
 import jinja2
 
@@ -66,6 +70,27 @@ class _Loader(jinja2.FileSystemLoader):
         return source if template.startswith(_PLAIN) else requests_of_names(source), path, current
 
 
+class _Compiled(jinja2.FileSystemBytecodeCache):
+    """What Jinja has made of templates, beside what Python has made of this module, and like that: whoever may not
+    write there compiles anew. It is made again where a template or this module, which says how, has changed."""
+
+    def __init__(self) -> None:
+        super().__init__(str(Path(cache_from_source(__file__)).parent), "%s.template")
+        self.made_by = Path(__file__).stat().st_mtime_ns
+
+    def get_cache_key(self, name: str, filename: str | None = None) -> str:
+        return super().get_cache_key(f"{name} {self.made_by}", filename)
+
+    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        with suppress(OSError):
+            super().load_bytecode(bucket)
+
+    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
+
+
 def _printed(value: object) -> object:
     """An extent that is known at run time only as C that may stand next to any operator."""
     return wrapped(value) if isinstance(value, Dim) else value
@@ -83,6 +108,7 @@ def environment() -> jinja2.Environment:
         autoescape=False,
         extensions=["jinja2.ext.do"],
         finalize=_printed,
+        bytecode_cache=_Compiled(),
     )
     made.filters["bare"] = bare
     made.filters["closed"] = closed

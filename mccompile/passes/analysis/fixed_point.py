@@ -27,6 +27,10 @@ _USUAL_SHIFT = 4
 """A shift that most layers can have: factors from 2^-13 of 24 bits, which is what floats have, are whole numbers."""
 
 
+_ABOUT = 2
+"""How far from the tie of the real result steps are expected to be."""
+
+
 @dataclass(frozen=True)
 class Fixed:
     """y = clip(asr(mulhi((a + start) << up, m) + c, s), low, high), with numbers of each channel or of all."""
@@ -76,10 +80,22 @@ class Steps:
         return all(np.unique(end).size == 1 for end in self.channel_ends())
 
 
-def least(reaches: Callable[[Array], Array], low: Array, high: Array, rows: int) -> Array:
-    """The least sum of each row and channel for which a test, false and then true, holds; high + 1 if none."""
-    a = np.broadcast_to(low, (rows, low.size)).copy()
-    b = np.broadcast_to(high + 1, (rows, low.size)).copy()
+def least(reaches: Callable[[Array], Array], low: Array, high: Array, near: Array) -> Array:
+    """The least sum of each row and channel for which a test, false and then true, holds; high + 1 if none.
+
+    ``near`` is about where, which spares most of the bisection; it need not be right.
+    """
+    a = np.broadcast_to(low, near.shape).copy()
+    b = np.broadcast_to(high + 1, near.shape).copy()
+    for end in (low, high):  # channels of one result
+        found = reaches(np.broadcast_to(end, (1, end.size)))
+        b = np.where(found, np.minimum(b, end), b)
+        a = np.where(found, a, end + 1)
+    for by in (-_ABOUT, _ABOUT):
+        place = np.clip(near + by, low, high)
+        found = reaches(place)
+        b = np.where(found, np.minimum(b, place), b)
+        a = np.where(found, a, np.maximum(a, place + 1))
     while (a < b).any():
         middle = (a + b) >> 1
         found = reaches(np.minimum(middle, high))
@@ -177,11 +193,13 @@ def _compared(g: Fixed, scale: Array, offset: Array, f: Steps) -> tuple[Fixed, i
         return "its sum does not fit 32 bits"
     results = np.arange(g.low + 1, g.high + 1)[:, None]
 
-    def reached_by(by: float) -> Array:
-        return least(lambda a: scale * a + offset >= results - by, f.low, f.high, results.size)
+    ties = np.ceil(np.clip((results - 0.5 - offset) / scale, f.low, f.high)).astype(np.int64)
 
-    own = least(lambda a: g.evaluate(a) >= results, f.low, f.high, results.size)
-    wanted = least(lambda a: f.value(a) >= results, f.low, f.high, results.size)
+    def reached_by(by: float) -> Array:
+        return least(lambda a: scale * a + offset >= results - by, f.low, f.high, ties)
+
+    own = least(lambda a: g.evaluate(a) >= results, f.low, f.high, ties)
+    wanted = least(lambda a: f.value(a) >= results, f.low, f.high, ties)
     for name, steps in (("the multiplication", own), ("the expression", wanted)):
         wrong = (steps < reached_by(TIE)) | (steps > reached_by(1 - TIE))
         if wrong.any():

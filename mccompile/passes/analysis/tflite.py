@@ -107,8 +107,9 @@ def _nearest(real: Array, reach: Reach, cut: tuple[int, int]) -> Multiplier | st
     def value(a: Array) -> Array:
         return np.asarray(np.sign(a) * np.floor(np.abs(a * real) + 0.5))
 
-    wanted = least(lambda a: value(a) >= results, low, high, results.size)
-    own = least(lambda a: (a * m + (1 << (30 - shift))) >> (31 - shift) >= results, low, high, results.size)
+    ties = np.ceil(np.clip((results - 0.5) / real, low, high)).astype(np.int64)
+    wanted = least(lambda a: value(a) >= results, low, high, ties)
+    own = least(lambda a: (a * m + (1 << (30 - shift))) >> (31 - shift) >= results, low, high, ties)
     found = m.copy()
     for k in np.flatnonzero((wanted != own).any(0)):
         steps = zip(results[:, 0].tolist(), wanted[:, k].tolist(), strict=True)
