@@ -216,7 +216,8 @@ def _explained(
         found.append(judge_layers(imported, c.graph, judge, given, c.interface, _TIES[c.options.requant]))
         for name, array in case.state.items():
             network.state[name][...] = array
-        meant, got = c.graph.evaluate(given), _ran(network, case)
+        meant = c.graph.evaluate(given, extents=c.graph.extents_of(given))
+        got = _ran(network, case)
         apart = [compare(n, got[n], a, None, 4.0) for n, a in meant.items()]
         faults += [f"the C does not compute its graph: {a.name}: {a.text()}" for a in apart if not a.ok]
     whole = Ties(

@@ -92,11 +92,13 @@ def judge_layers(
     reals = _real_results(imported, theirs, interface.model_inputs(inputs))
     values: dict[Value, Array] = {v: optimised.array(v) for v in optimised.constants}
     values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in optimised.inputs}
+    extents = optimised.extents_of(inputs)
     names = {v.name for n in optimised.nodes for v in n.results}
     layers = elements = differing = 0
     wrong: list[str] = []
     for node in optimised.nodes:
-        for v, got in zip(node.results, node.evaluate(values), strict=True):
+        results = node.evaluate(values, extents=optimised.known_at(node, values, extents))
+        for v, got in zip(node.results, results, strict=True):
             values[v] = got
             name = interface.tensors.get(v.name)
             if name not in reals:
@@ -122,9 +124,10 @@ def _real_results(imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[
     """What is rounded, before it is: of the reference's own rounded tensors, in float64."""
     values: dict[Value, Array] = {v: imported.array(v) for v in imported.constants}
     values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in imported.inputs}
+    extents = imported.extents_of(inputs)
     reals: dict[str, Array] = {}
     for node in imported.nodes:
-        results = node.evaluate(values, wide=True)
+        results = node.evaluate(values, True, imported.known_at(node, values, extents))
         for v, got in zip(node.results, results, strict=True):
             values[v] = got
             if _rounded(v) and v.name in theirs:

@@ -412,14 +412,24 @@ class Graph:
                 raise CompileError(f"input {v.name} has shape {inputs[v.name].shape}, not {v.shape}")
             values[v] = _typed(inputs[v.name], v.dtype, wide)
         for node in self.nodes:
-            known.update({s: int(values[v]) for s, v in self.counts.items() if s not in known and v in values})
-            own = {s: -1 for s, v in self.counts.items() if v in node.results}
-            for r, a in zip(node.results, node.evaluate(values, wide, known | own), strict=True):
+            results = node.evaluate(values, wide, self.known_at(node, values, known))
+            for r, a in zip(node.results, results, strict=True):
                 if a.shape != r.shape and not r.type.varies:
                     raise InternalError(f"{node.where} evaluates to shape {a.shape}, its rule says {r.type}")
                 values[r] = a
         shown = values if keep else self.outputs
         return {v.name: values[v] for v in shown}
+
+    def extents_of(self, inputs: Mapping[str, Array]) -> dict[str, int]:
+        """The symbols that extents of the inputs are, by name, as arrays have them."""
+        pairs = [pair for v in self.inputs for pair in zip(v.shape, inputs[v.name].shape, strict=True)]
+        return {str(e): n for e, n in pairs if [s.name for s in symbols(e)] == [str(e)]}
+
+    def known_at(self, node: Node, values: Mapping[Value, Array], extents: Mapping[str, int]) -> dict[str, int]:
+        """What `Node.evaluate` has to know: ``extents``, and those that nodes before it have counted."""
+        counted = {s: int(values[v]) for s, v in self.counts.items() if v in values}
+        own = {s: -1 for s, v in self.counts.items() if v in node.results}
+        return {**counted, **extents, **own}
 
     def as_function(self, wide: bool = False) -> Inside:
         """`evaluate` on arrays in the order of inputs and outputs."""

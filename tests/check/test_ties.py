@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
+import onnx
 import pytest
 
 from mccompile import driver
@@ -55,6 +56,21 @@ def test_check_takes_ties_and_says_how_many(tmp_path: Path, target: str, level: 
     result = check(residual(tmp_path / "m.onnx", 4), Options(target=target, opt_level=level), per_layer=True)
     assert result.ok, "\n".join(result.lines())
     assert any("elements fall to the other side of a tie" in line for line in result.lines())
+
+
+def test_layers_of_any_batch_are_judged(tmp_path: Path) -> None:
+    net = Net(1, (1, 3, 9, 7))
+    net.conv(8, 3, relu=True)
+    net.conv(8, 1)
+    model = onnx.load(net.model(tmp_path / "m.onnx"))
+    for v in (*model.graph.input, *model.graph.output):
+        v.type.tensor_type.shape.dim[0].dim_param = "n"
+    del model.graph.value_info[:]
+    onnx.save(model, tmp_path / "n.onnx")
+    result = check(tmp_path / "n.onnx", Options(target="generic", dims={"n": "1..3"}), per_layer=True)
+    assert result.ok, "\n".join(result.lines())
+    assert result.ties is not None
+    assert result.ties.layers == 4  # two in each of two runs
 
 
 def dying(path: Path, seed: int) -> Path:

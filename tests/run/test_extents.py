@@ -453,3 +453,14 @@ def test_what_a_mask_leaves_may_be_nothing(target: str, tmp_path: Path) -> None:
             continue
         for name, expected in zip(found, session.run(list(found), fed), strict=True):
             np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_lines_that_never_reach_the_inside_of_a_window(tmp_path: Path) -> None:
+    """A code for tiles inside would be used by nothing, which compilers warn of."""
+    m = Maker()
+    x = m.input("x", [1, 16, "w"])
+    m.node("Conv", [x, m.weight((16, 1, 5))], "y", pads=[2, 2], group=16)
+    m.node("AveragePool", [x], "z", kernel_shape=[5], pads=[2, 2], count_include_pad=0)
+    onnx.save(m.model(["y", "z"]), tmp_path / "net.onnx")
+    found = mccompile.check(tmp_path / "net.onnx", target="native", dims={"w": "1..2"})
+    assert found.ok, found

@@ -92,10 +92,11 @@ class LinePart:
 
 @dataclass(frozen=True)
 class LineEnds:
-    """How a line is cut: ``parts`` of it, the code of ``tiles`` at its ends, and the ``whole`` tile inside."""
+    """How a line is cut: ``parts`` of it, the code of ``tiles`` at its ends, and the ``whole`` tile inside; None if the
+    line has none, however long it is."""
 
     tiles: tuple[EndTile, ...]
-    whole: Strip
+    whole: Strip | None
     parts: tuple[LinePart, ...]
     span: int
 
@@ -108,6 +109,11 @@ class LineEnds:
     def key(self, place: tuple[int, ...]) -> int:
         """A number for a place; the template computes it alike."""
         return functools.reduce(lambda key, part: key * (self.span + 1) + part, place)
+
+    @property
+    def looked_up(self) -> bool:
+        """Whether a tile may lie at an end of the line."""
+        return not all(part.inside for part in self.parts)
 
     def keys(self, tile: EndTile) -> list[int]:
         return [self.key(place) for place in tile.places]
@@ -132,7 +138,8 @@ def line_ends(window: Window, out: int, extent: int) -> LineEnds:
     last = first + maximum(minimum(ends, out) - first, 0) // size * size
     begins = (0, minimum(first, out), False), (first, last, True), (last, out, False)
     parts = tuple(LinePart(Segment(start, stop, size), inside) for start, stop, inside in begins if start != stop)
-    return LineEnds(tuple(found.values()), whole, parts, window.span)
+    inside = any(part.inside for part in parts)
+    return LineEnds(tuple(found.values()), whole if inside else None, parts, window.span)
 
 
 def known_ends(out: int, extent: int, stride: int) -> bool:
