@@ -26,6 +26,7 @@ from mccompile.onnxio import (
     extract_with_outputs,
     jitter_weights,
     read_model,
+    sigmoids_by_exp,
     widened,
     with_draws,
 )
@@ -53,8 +54,8 @@ class Expected:
 class OnnxRuntime:
     """onnxruntime on one thread: without graph optimisations, which is the reference, and in ``others`` ways, whose
     greatest distance from it is the noise: with all optimisations; with weights that are one unit in the last place
-    off, which shows what is ill-conditioned; and models with f16 in f32. ``notes`` say what else is unlike
-    the file.
+    off, which shows what is ill-conditioned; models with f16 in f32; and sigmoids by their meaning. ``notes`` say
+    what else is unlike the file.
 
     Models with bfloat16 are computed in f32, as they are in the generated code; of ``halves``, inputs and outputs,
     the bits are taken and given, and the last place of an output counts as noise.
@@ -210,7 +211,8 @@ def _session(onnxruntime: Any, model: bytes, optimise: bool) -> Any:
 def _others(onnxruntime: Any, model: bytes) -> tuple[Any, ...]:
     """The sessions that give noise; one that cannot be made is left out."""
     sessions = []
-    for data, optimise in ((model, True), (jitter_weights(model), False), (widened(model), False)):
+    rewritten = (jitter_weights(model), widened(model), sigmoids_by_exp(model))
+    for data, optimise in ((model, True), *((data, False) for data in rewritten)):
         try:
             if data is not None:
                 sessions.append(_session(onnxruntime, data, optimise))

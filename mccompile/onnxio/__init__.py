@@ -25,7 +25,7 @@ from mccompile.onnxio.schema import (
     versions,
 )
 from mccompile.onnxio.unsigned import unsigned_products
-from mccompile.onnxio.variants import jitter_weights, widened
+from mccompile.onnxio.variants import jitter_weights, sigmoids_by_exp, widened
 from mccompile.onnxio.write import extract_with_outputs, model_to_bytes, tensor_names, write_model
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "read_model",
     "result_bytes",
     "row_biases",
+    "sigmoids_by_exp",
     "since_version",
     "subgraphs",
     "taking",

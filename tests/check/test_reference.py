@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from mccompile.check import saturation
 from mccompile.check.check import check
+from mccompile.check.compare import compare
 from mccompile.check.reference import OnnxReference, OnnxRuntime, open_judge, random_inputs
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError
@@ -134,3 +136,18 @@ def test_products_of_bytes_that_saturate_are_judged_as_unsigned_ones(
         found = check(path, Options(target="generic"), inputs=x)
         assert found.ok, found.lines()
         assert saturation.UNSIGNED in found.notes
+
+
+def test_sigmoids_near_zero_are_as_unsure_as_those_near_one(tmp_path: Path) -> None:
+    """onnxruntime computes them to 6e-8 of 1, also where they are 1e-6."""
+    nodes = [helper.make_node("Sigmoid", ["x"], ["y"])]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    judge = open_judge(tmp_path / "m.onnx", ["y"])
+    found = judge.run({"x": np.array([[-13.95, -14.2, -15, -16.1]], np.float32)})
+    exact = 1 / (1 + np.exp(np.array([[13.95, 14.2, 15, 16.1]])))
+    assert compare("y", exact.astype(np.float32), found.values["y"], found.noise["y"]).ok
+    assert not compare("y", (exact + 1e-6).astype(np.float32), found.values["y"], found.noise["y"]).ok

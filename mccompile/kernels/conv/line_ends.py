@@ -92,8 +92,8 @@ class LinePart:
 
 @dataclass(frozen=True)
 class LineEnds:
-    """How a line is cut: ``parts`` of it, the code of ``tiles`` at its ends, and the ``whole`` tile inside; None if the
-    line has none, however long it is."""
+    """How a line is cut: ``parts`` of it, the code of ``tiles`` at its ends, and the ``whole`` tile inside, or None
+    where no line has one."""
 
     tiles: tuple[EndTile, ...]
     whole: Strip | None
