@@ -239,14 +239,14 @@ const char *mcc_status_text(mcc_status status)
                                "format version\0"
                                "byte order\0"
                                "header damaged\0"
-                               "blob of another program\0"
+                               "another program\0"
                                "payload damaged\0"
                                "bad directory\0"
                                "index out of range\0"
                                "extent over bound\0"
                                "end\0"
                                "too many turns\0"
-                               "no target for this machine\0"
+                               "wrong processor\0"
                                "unknown";
     const uint32_t known = (uint32_t)MCC_E_TARGET + 1u;
     uint32_t skip = ((uint32_t)status < known) ? (uint32_t)status : known;

@@ -1,5 +1,6 @@
 """Hooks of the whole suite."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -21,6 +22,11 @@ __all__ = [
     "pytest_runtest_protocol",
     "pytest_runtest_teardown",
 ]
+
+
+def pytest_runtest_setup() -> None:
+    if "tests.support.targets" in sys.modules:  # a plugin of the test before has made the list of targets anew
+        sys.modules["tests.support.targets"].imitate()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -60,17 +60,6 @@ def woven(y: BoundView, of: Primitives, parts: Sequence[tuple[Part, Final]]) -> 
     return "\n".join(["{", *lines, "}"])
 
 
-def in_mantissas(y: BoundView, of: Primitives, row: Sequence[tuple[str, str, str]], at: Sequence[str]) -> str:
-    """Statements that store a row of two or four vectors of bytes: sums that are mantissas of floats
-    (`kernels/model/mantissas`), whose lanes are woven, each with its factor and what is added then."""
-    use = of.uses.use
-    values = [f"{use('mcc_vnearest')}({value}, {factor}, {offset})" for value, factor, offset in row]
-    name = use(f"mcc_vweave{len(row)}_mantissas_{y.dtype}")
-    lines = [f"const {use('mcc_vi')} bytes = {name}({', '.join(values)});"]
-    lines.append(of.store_woven(f"&{y.name}[{y.index(*at)}]", "bytes", len(row)))
-    return "\n".join(["{", *lines, "}"])
-
-
 def packed(y: BoundView, of: Primitives, parts: Sequence[tuple[Part, Final]]) -> str:
     """Statements that store up to four vectors of bytes: neighbours in one half of a vector of these together."""
     values = [f.value if f.zero is None else of.whole(bare(f.value)) for _, f in parts]

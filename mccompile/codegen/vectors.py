@@ -9,9 +9,9 @@ from mccompile.codegen.arithmetic import total
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.bounds import LIMIT, magnitude, of_type, of_view
 from mccompile.codegen.c_expr import instead, unread
-from mccompile.codegen.code import Code, bare, closed, code, wrapped
+from mccompile.codegen.code import Code, closed, code, wrapped
 from mccompile.codegen.moves import Moves, moves
-from mccompile.codegen.packs import Final, Part, in_mantissas, packed, packs, woven
+from mccompile.codegen.packs import Final, Part, packed, packs, woven
 from mccompile.codegen.vector_emitter import Primitives, VectorEmitter, Width, rounding
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, varies
@@ -19,7 +19,6 @@ from mccompile.ir.kernel import View
 from mccompile.ir.types import F32, DType
 from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
-from mccompile.kernels.model.mantissas import scaled_sum
 from mccompile.kernels.model.tiles import Segment, descending, fits, narrow, segments
 from mccompile.targets.machine import Capability, Machine
 from mccompile.targets.target import Target
@@ -219,22 +218,6 @@ class Vectors:
         if not self._packs(r) or len(parts) < 2 or None in finals:
             return "\n".join(self.store(r, p.value, p.count, *p.at, dtype=dtype, begun=begun) for p in parts)
         return "\n".join(packed(y, of, known[i : i + 4]) for i in range(0, len(known), 4))
-
-    def store_mantissas(self, rows: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
-        """`store_rows` of result 0, of woven sums that are mantissas of floats (`kernels/model/mantissas`): in the
-        places of its extras the epilogue finds what such sums are multiplied by, and what is added."""
-        found = scaled_sum(dict(self.context.call.post).get(0))
-        self.context.require(found is not None, "sums that are scaled and rounded to bytes")
-        assert found is not None
-        stored: list[str] = []
-        for values, at in rows:
-            row: list[tuple[str, str, str]] = []
-            for i, value in enumerate(values):
-                along = (*at[:-1], total(at[-1], i * self.lanes))
-                read = [self.lanes_of(self.context.e[n], self.lanes, *along) for n in (found.factor, found.bias)]
-                row.append((value, bare(read[0]), bare(read[1])))
-            stored.append(in_mantissas(self.context.y[0], self.of(F32), row, at))
-        return "\n".join(stored)
 
     def _final(
         self,

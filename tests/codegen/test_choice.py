@@ -94,7 +94,7 @@ def test_results_are_those_of_single_builds(tool: str, tmp_path: Path) -> None:
     for i, name in enumerate(X86):
         said[name] = run("./app", str(i), cwd=folder)
         if not runs_here(name):
-            assert said[name] == "no target for this machine\n"
+            assert said[name] == "wrong processor\n"
             continue
         mccompile.compile(DIGITS, tmp_path / name, target=name)
         (want,) = mccompile.load(tmp_path / name).run(image).values()
@@ -105,7 +105,7 @@ def test_results_are_those_of_single_builds(tool: str, tmp_path: Path) -> None:
             assert got.tobytes() == want.tobytes()
         np.testing.assert_allclose(got, want.reshape(-1), rtol=1e-4)
     assert run("./app", cwd=folder) == said[[name for name in X86 if runs_here(name)][-1]]  # the last that runs here
-    assert run("./app", "7", cwd=folder) == "no target for this machine\n"
+    assert run("./app", "7", cwd=folder) == "wrong processor\n"
 
 
 @pytest.mark.thorough
@@ -120,7 +120,7 @@ def test_a_processor_that_nobody_can_ask_gets_what_asks_for_nothing(tmp_path: Pa
     )
     build(gcc, folder, X86, "-DMCC_CPU_WORD=nothing")
     assert run("./app", cwd=folder).startswith("generic\n")
-    assert run("./app", "1", cwd=folder) == "no target for this machine\n"
+    assert run("./app", "1", cwd=folder) == "wrong processor\n"
 
 
 def test_python_loads_the_target_that_this_machine_runs(tmp_path: Path) -> None:

@@ -39,6 +39,9 @@ NEED_LARGE_VALUES = ("stream-rows",)
 OF_RECURRENT_NETWORKS = ("recognize-recurrent",)
 """Passes that look for cells, of which random graphs have none (tests/passes/test_recurrent_cells.py draws them)."""
 
+OF_EXTENTS = ("tabulate-extents",)
+"""Passes on extents of the run, of which random graphs have none (tests/passes/tabulate_extents.mcir)."""
+
 OF_QUANTISED_NETWORKS = tuple(
     name for name, run in passes().items() if run.__module__.startswith("mccompile.passes.quant.")
 )
@@ -82,7 +85,7 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
         same = difference(narrow, graph.evaluate(drawn.inputs), floor=1)
         allowed = 1e-6 if name in OTHER_PRODUCTS else 0
         assert same <= allowed, f"seed {seed} is off by {same} in f32\n{print_graph(graph)}"
-    elsewhere = (*NEED_LARGE_VALUES, *OF_RECURRENT_NETWORKS, *OF_QUANTISED_NETWORKS)
+    elsewhere = (*NEED_LARGE_VALUES, *OF_RECURRENT_NETWORKS, *OF_EXTENTS, *OF_QUANTISED_NETWORKS)
     assert changes > 5 or name in elsewhere, f"{name} changed next to nothing: the graphs do not test it"
 
 

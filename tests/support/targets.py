@@ -15,10 +15,18 @@ ONE_LANE, BYTE_VECTORS = "one-lane", "byte-vectors"
 IMITATED = {ONE_LANE: "cortex-m4", BYTE_VECTORS: "cortex-m55"}
 """What microcontrollers that compute floats, and vectors of bytes, get as plain C that any machine runs: targets of
 tests alone."""
-for _name, _core in IMITATED.items():
-    targets()[_name] = replace(
-        resolve(_core), name=_name, summary="tests", flags=(), requires=(), triple="", packages=(), hosted=True
-    )
+
+
+def imitate() -> None:
+    """Have the imitated targets among all, also after a plugin has made the list anew."""
+    for name, core in IMITATED.items():
+        if name not in targets():
+            targets()[name] = replace(
+                resolve(core), name=name, summary="tests", flags=(), requires=(), triple="", packages=(), hosted=True
+            )
+
+
+imitate()
 
 
 def _by_width(names: Iterable[str]) -> list[str]:

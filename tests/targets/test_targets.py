@@ -18,11 +18,12 @@ from tests.support.targets import BARE, BYTES, EMULATED, IMITATED, NARROW, WIDE
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 X86 = "fpu sse2 ssse3 sse4_1 sse4_2 popcnt"
+HASWELL = f"{X86} avx2 fma f16c abm bmi1 bmi2 movbe"
 MACHINES = [
-    ("x86_64", f"{X86} avx2 fma f16c bmi2 avx512f avx512bw avx512vl avx512dq avx512cd", "x86-64-v4"),
-    ("x86_64", f"{X86} avx2 fma f16c bmi2 avx512f avx512bw avx512vl avx512dq avx512cd avx512_vnni", "x86-64-v4-vnni"),
-    ("AMD64", f"{X86} avx2 fma f16c bmi2 avx512f", "x86-64-v3"),
-    ("AMD64", f"{X86} avx2 fma f16c bmi2 avx_vnni", "x86-64-v3-vnni"),
+    ("x86_64", f"{HASWELL} avx512f avx512bw avx512vl avx512dq avx512cd", "x86-64-v4"),
+    ("x86_64", f"{HASWELL} avx512f avx512bw avx512vl avx512dq avx512cd avx512_vnni", "x86-64-v4-vnni"),
+    ("AMD64", f"{HASWELL} avx512f", "x86-64-v3"),
+    ("AMD64", f"{HASWELL} avx_vnni", "x86-64-v3-vnni"),
     ("x86_64", f"{X86} avx", "x86-64-v2"),
     ("x86_64", "fpu sse2", "generic"),
     ("x86_64", "", "generic"),

@@ -30,7 +30,6 @@ from mccompile.kernels.model.arithmetic import (
     narrow_arithmetic,
     single_arithmetic,
 )
-from mccompile.kernels.model.mantissas import Mantissas, extras_of, mantissas_of
 from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import Tile, merge
 from mccompile.kernels.model.woven import WovenRow, weaves
@@ -450,35 +449,18 @@ def _emit(
         tall=max(tile.rows // pixels, 1), ahead=weights_ahead(weights.type.nbytes // 4, b.target.machine),
         weaves=weave,
     )  # fmt: skip
+    if weave:
+        extras = [_woven(b, value, view, tile) for value, view in zip(node.extras, extras, strict=True)]
     packing = PackedWords(
         own.name, params.width, params.lanes, padding + own.offset(source.dtype), zero, params.one_run,
         node.op.trans_b if isinstance(node.op, MatMul) else None, weave,
     )  # fmt: skip
-    if weave:
-        found = _mantissas(node, b, params, packing, m)
-        if found is not None:
-            params, packing = replace(params, mantissas=True), replace(packing, begins=tuple(found.begins.tolist()))
-            placed = extras_of(node, b, found, params.width, params.lanes)
-            extras = [replace(view, buffer=placed[v].buffer) for v, view in zip(node.extras, extras, strict=True)]
-        else:
-            extras = [_woven(b, value, view, tile) for value, view in zip(node.extras, extras, strict=True)]
     packed = b.packed(weights, packing)
     scratch = None
     if staged:
         count = params.staged_lines(chunk) * params.staged_width(pixels) * channels
         scratch = b.scratch(count + own.steps, own.staged)
     b.call("conv.integer", [source, packed], [result], params=params, extras=extras, scratch=scratch)
-
-
-def _mantissas(
-    node: Node, b: Builder, params: IntegerTile, packing: PackedWords, columns: int
-) -> Mantissas | None:
-    """The sums of a product as mantissas, where all of its columns are woven and its epilogue reads nothing else."""
-    if len(node.extras) != 2 or not all(params.woven(s.size) for s in params.tiles_n(columns)):
-        return None
-    weights = replace(packing, zero=0).columns(weights_of(node, b))
-    low = lowest(operand_pair(node)[0].dtype) - params.zero
-    return mantissas_of(node, b, weights.reshape(len(weights), -1), (low, low + 255))
 
 
 VARIANTS = (ConvInteger(), MatMulInteger(), MatMulIntegers())

@@ -12,12 +12,11 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.integer import STAGED_BYTES, supported
 from mccompile.kernels.conv.integer_tiles import EPILOGUE
-from mccompile.kernels.integers import lowest, weights_of, zero_points
+from mccompile.kernels.integers import zero_points
 from mccompile.kernels.model.arithmetic import MADD, Arithmetic, PackedColumns, by_name, single_arithmetic
-from mccompile.kernels.model.mantissas import Mantissas, extras_of, mantissas_of
 from mccompile.kernels.model.tiles import Segment, segments
 from mccompile.kernels.model.woven import VECTORS, WovenRow, is_woven, weaves
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, neighbours, operand_pair, varies_in_batch
@@ -43,7 +42,6 @@ class JoinedRows:
         pads: what comes before the operand.
         blank: elements that a line of the operand extends over.
         weaves: channels lie woven, in words of scratch and in all that is stored for them.
-        mantissas: all channels are woven, and sums are mantissas of floats (`kernels/model/mantissas`).
         span: pixels of a line, at most, that are done for all lines before the next ones; 0: all.
     """
 
@@ -60,7 +58,6 @@ class JoinedRows:
     blank: int
     weaves: bool = False
     span: int = 0
-    mantissas: bool = False
 
     @property
     def own(self) -> Arithmetic:
@@ -202,19 +199,13 @@ class ConvIntegerDepthwise(Variant):
         source, pixels = plane_last(b.read(x)), pair(result.shape[2:])[1]
         dense = neighbours(source) and neighbours(plane_last(result))
         tile = replace(tile, weaves=dense and tile.own == MADD and weaves(node, 1, b.target, b.is_constant))
+        how = WovenRow(tile.weave or 1, tile.lanes)
+        read = [b.packed(v, how) if tile.weaves and b.is_constant(v) else b.read(v) for v in node.extras]
+        extras = [plane_last(v.broadcast(result.shape)) for v in read]
         offset = tile.zero + tile.own.offset(x.dtype)
         packing = PackedColumns(
             tile.arithmetic, tile.lanes, tile.tall, tile.strides[0], offset, zero_points(node)[1], tile.weave
         )  # fmt: skip
-        how, read = WovenRow(tile.weave or 1, tile.lanes), dict[Value, View]()
-        found = _mantissas(node, b, tile) if tile.weaves else None
-        if found is not None:
-            tile, packing = replace(tile, mantissas=True), replace(packing, begins=tuple(found.begins.tolist()))
-            read = extras_of(node, b, found, tile.weave, tile.lanes)
-        else:
-            for v in node.extras:
-                read[v] = b.packed(v, how) if tile.weaves and b.is_constant(v) else b.read(v)
-        extras = [plane_last(read[v].broadcast(result.shape)) for v in node.extras]
         packed = b.packed(w, packing)
         if tile.joined:
             _, _, across, channel = source.axis_strides()
@@ -236,16 +227,6 @@ class ConvIntegerDepthwise(Variant):
         if getattr(before.params, "weaves", False) and not neighbours(after.results[0]):
             return f"{self.kernel} stores bytes of neighbours together"
         return lines_broken(before, after, reads=False)
-
-
-def _mantissas(node: Node, b: Builder, tile: JoinedRows) -> Mantissas | None:
-    """The sums of a convolution as mantissas, where all of its channels are woven and its epilogue reads nothing
-    else."""
-    x, w = operand_pair(node)
-    if len(node.extras) != 2 or not all(tile.woven(s.size) for s in tile.tiles_n(x.shape[1])):
-        return None
-    low = lowest(x.dtype) - tile.zero
-    return mantissas_of(node, b, weights_of(node, b).reshape(w.shape[0], -1), (low, low + 255))
 
 
 def _tile(node: Node, own: Arithmetic, target: Target) -> JoinedRows:

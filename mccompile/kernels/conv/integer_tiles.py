@@ -50,7 +50,6 @@ class IntegerTile(Tile):
         ahead: bytes by which weights are asked for early; 0: they are near.
         pads: what comes before the operand.
         weaves: columns lie woven, where a block has as many vectors as that takes.
-        mantissas: all columns are woven, and sums are mantissas of floats (`kernels/model/mantissas`).
     """
 
     arithmetic: str
@@ -67,7 +66,6 @@ class IntegerTile(Tile):
     tall: int = 1
     ahead: int = 0
     weaves: bool = False
-    mantissas: bool = False
 
     @property
     def own(self) -> Arithmetic:

@@ -173,7 +173,6 @@ class PackedWords:
     column's weights, from which ``zero`` was taken. With ``one_run`` the taps of a line of the window lie one behind
     the other in the operand, as one run of KW * C; the last word of a run is filled up with zeros. Where
     ``transposed`` is not None the weights are a matrix [K, N], or [N, K]. Columns of a block may be ``woven``.
-    ``begins`` is what sums begin with beside that, one number for each column.
     """
 
     arithmetic: str
@@ -184,7 +183,6 @@ class PackedWords:
     one_run: bool = True
     transposed: bool | None = None
     woven: bool = False
-    begins: tuple[int, ...] = ()
 
     def columns(self, array: Array) -> Array:
         """The weights less their zero point as i64 [M, words, steps]."""
@@ -205,7 +203,7 @@ class PackedWords:
     def pack(self, array: Array) -> Array:
         own = by_name(self.arithmetic)
         columns = self.columns(array)
-        start = -self.offset * columns.sum((1, 2)) + np.array(self.begins or 0)
+        start = -self.offset * columns.sum((1, 2))
         parts = []
         for first in range(0, len(columns), self.width):
             count = min(self.width, len(columns) - first)
@@ -229,8 +227,7 @@ class PackedColumns:
     then for each of ``lines`` lines of the result the words [groups][KW][lanes][steps], as bytes.
 
     A word holds rows of the operand, in groups of as many as a word has: line l of the result meets row
-    l * ``stride`` + kh with its weight kh. Channels are woven in blocks of ``width``, if that is not 0. ``begins`` is
-    what sums begin with beside the offset, one number for each channel.
+    l * ``stride`` + kh with its weight kh. Channels are woven in blocks of ``width``, if that is not 0.
     """
 
     arithmetic: str
@@ -240,22 +237,19 @@ class PackedColumns:
     offset: int
     zero: int = 0
     width: int = 0
-    begins: tuple[int, ...] = ()
 
     def pack(self, array: Array) -> Array:
         own = by_name(self.arithmetic)
         weights = array.astype(np.int64).reshape(array.shape[0], -1, array.shape[-1]) - self.zero
-        begins = np.zeros(len(weights), np.int64) + np.array(self.begins or 0)
         if self.width:
-            order = WovenRow(self.width, self.lanes).pack(np.arange(len(weights)))
-            weights, begins = weights[order], begins[order]
+            weights = weights[WovenRow(self.width, self.lanes).pack(np.arange(len(weights)))]
         c, kh, kw = weights.shape
         whole, groups = -(-c // self.lanes) * self.lanes, own.words((self.lines - 1) * self.stride + kh)
         rows = np.zeros((whole, self.lines, groups * own.steps, kw), np.int64)
         for line in range(self.lines):
             rows[:c, line, line * self.stride : line * self.stride + kh] = weights
         start = np.zeros(whole, np.int64)
-        start[:c] = begins - self.offset * weights.sum((1, 2))
+        start[:c] = -self.offset * weights.sum((1, 2))
         words = rows.reshape(-1, self.lanes, self.lines, groups, own.steps, kw).transpose(0, 2, 3, 5, 1, 4)
         words = words.reshape(*words.shape[:-1], -1, own.beside).swapaxes(-2, -3)
         parts = []
