@@ -267,9 +267,13 @@ def compile(
     files = _generated(c, observe)
     files |= extra(c)
     report = make_report(c, files)
-    files["report.json"] = write_report(report)
-    write_folder(Path(out_dir), files)
+    _write(out_dir, files, report)
     return Artifacts(Path(out_dir), c.graph.name, report, tuple(c.notes))
+
+
+def _write(out_dir: str | Path, files: dict[str, bytes], report: dict[str, Any]) -> None:
+    """Put the files and their report into the folder."""
+    write_folder(Path(out_dir), files | {"report.json": write_report(report)})
 
 
 def compile_project(
@@ -294,9 +298,8 @@ def compile_project(
     for path, c in zip(models, compilations, strict=True):
         files |= extra(Path(path), c)
     report = project_report(project, compilations, files)
-    files["report.json"] = write_report(report)
     accept(report)
-    write_folder(Path(out_dir), files)
+    _write(out_dir, files, report)
     return ProjectArtifacts(Path(out_dir), project.name, report)
 
 
@@ -365,9 +368,8 @@ def compile_choice(
     files = project_files(project, options.embed, options.package)
     files |= extra(Path(model), replace(compilations[-1], facts=chosen))
     report = choice_report(chosen, compilations, files)
-    files["report.json"] = write_report(report)
     accept(report)
-    write_folder(Path(out_dir), files)
+    _write(out_dir, files, report)
     return ProjectArtifacts(Path(out_dir), name, report)
 
 

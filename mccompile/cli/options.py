@@ -146,10 +146,6 @@ def _bounds(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, 
     return found
 
 
-def _limits(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]) -> dict[str, int]:
-    return _dims(ctx, param, value)  # `ir.limits.limited` says what is wrong with them
-
-
 def _shapes(
     ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, str], ...]
 ) -> dict[str, list[int]]:
@@ -209,7 +205,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "streaming": {"type": click.Choice(list(STREAMING))},
     "dims": {"type": Pair("batch=1"), "multiple": True, "callback": _dims},
     "bounds": {"type": Pair("count=128"), "multiple": True, "callback": _bounds},
-    "limits": {"type": Pair("tensor-elements=400000000"), "multiple": True, "callback": _limits},
+    "limits": {"type": Pair("tensor-elements=400000000"), "multiple": True, "callback": _dims},
     "shapes": {"type": Pair("x=1,3,224,224"), "multiple": True, "callback": _shapes},
     "constants": {"type": Pair("sr=16000"), "multiple": True, "callback": _constants},
     "states": {"type": Pair("h_out=h_in"), "multiple": True, "callback": _plain},

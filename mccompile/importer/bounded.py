@@ -46,5 +46,6 @@ def require_window(node: OnnxNode, inputs: Sequence[Value | None]) -> None:
 def _numbers(node: OnnxNode, name: str) -> tuple[int, ...]:
     """An attribute of whole numbers; none where it is something else, which front ends refuse."""
     given = node.attrs.get(name)
-    known = isinstance(given, tuple | list) and all(isinstance(n, int) for n in given)
-    return tuple(n for n in given if isinstance(n, int)) if known and isinstance(given, tuple | list) else ()
+    items = given if isinstance(given, tuple | list) else ()
+    found = tuple(n for n in items if isinstance(n, int))
+    return found if len(found) == len(items) else ()

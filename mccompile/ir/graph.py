@@ -406,7 +406,7 @@ class Graph:
         """Run in numpy. Returns outputs by name, or with ``keep`` every value; ``wide`` in float64. ``extents`` are
         the symbols that the caller gives, by name."""
         values: dict[Value, Array] = {v: _typed(self.array(v), v.dtype, wide) for v in self.constants}
-        known = dict(extents or {})
+        known = extents or {}
         for v in self.inputs:
             if inputs[v.name].shape != tuple(value(e, known) for e in v.shape):
                 raise CompileError(f"input {v.name} has shape {inputs[v.name].shape}, not {v.shape}")

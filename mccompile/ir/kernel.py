@@ -170,16 +170,15 @@ class View:
     @property
     def dense(self) -> bool:
         """True if the view covers its whole buffer in row-major order without a halo."""
-        return (
-            self.linear
-            and self.offset == 0
-            and self.count == self.buffer.elements
-            and self._contiguous(self.axis_strides())
-        )
+        return self.gapless and self.offset == 0 and self.count == self.buffer.elements
 
-    def _contiguous(self, strides: tuple[int, ...]) -> bool:
+    @property
+    def gapless(self) -> bool:
+        """True if elements follow each other in row-major order: f32[2,3] with strides (3, 1), not with (4, 1)."""
+        if not self.linear:
+            return False
         step = 1
-        for extent, stride in zip(reversed(self.shape), reversed(strides), strict=True):
+        for extent, stride in zip(reversed(self.shape), reversed(self.axis_strides()), strict=True):
             if extent != 1 and stride != step:
                 return False
             step *= extent
@@ -210,7 +209,7 @@ class View:
         """The view under another shape of as many elements, or the reason why there is none."""
         if not self.linear:
             return "the layout is blocked"
-        if self._contiguous(self.axis_strides()):
+        if self.gapless:
             return View(self.buffer, shape, row_major(len(shape)), _dense_strides(shape), self.offset)
         strides = _split(_runs(self.shape, self.axis_strides()), shape)
         if strides is None:

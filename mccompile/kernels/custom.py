@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.kernels.variant import Offer, Plain, laid_out
 from mccompile.targets.target import Target
 
@@ -22,22 +22,7 @@ class CustomGeneric(Plain):
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         views = [v for v in (*after.inputs, *after.results) if v is not None]
-        return "" if all(map(_rows, views)) else "a function of C wants its tensors row by row"
-
-
-def _rows(view: View) -> bool:
-    """Whether the elements of a view follow each other in row-major order.
-
-    f32[2,3] with strides (3, 1): rows. (4, 1): there is a gap behind each row.
-    """
-    if not view.linear:
-        return False
-    expected = 1
-    for extent, stride in reversed(list(zip(view.shape, view.axis_strides(), strict=True))):
-        if extent != 1 and stride != expected:
-            return False
-        expected *= extent
-    return True
+        return "" if all(v.gapless for v in views) else "a function of C wants its tensors row by row"
 
 
 VARIANTS = (CustomGeneric(),)

@@ -48,8 +48,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def _in_child(run: Callable[[], None]) -> int:
-    """Run in a process of its own: its exit code, below 0 if a signal ended it."""
+def _begin(run: Callable[[], None]) -> int:
+    """Run in a process of its own, whose number this is."""
     child = os.fork()
     if child == 0:
         try:
@@ -59,6 +59,11 @@ def _in_child(run: Callable[[], None]) -> int:
         except BaseException:
             os._exit(99)
         os._exit(0)
+    return child
+
+
+def _ended(child: int) -> int:
+    """The exit code of a process, below 0 if a signal ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -79,7 +84,7 @@ def _killed_at(step: int, run: Callable[[], None]) -> bool:
         sys.addaudithook(hook)
         run()
 
-    code = _in_child(killed)
+    code = _ended(_begin(killed))
     assert code in (0, -signal.SIGKILL)
     return code != 0
 
@@ -118,21 +123,11 @@ def test_two_at_once_leave_one_of_both(out: Path, way: str) -> None:
 
         return run
 
-    children = []
-    for what in ("one", "two"):
-        child = os.fork()
-        if child == 0:
-            code = 99
-            try:
-                often(what)()
-                code = 0
-            finally:
-                os._exit(code)
-        children.append(child)
+    children = [_begin(often(what)) for what in ("one", "two")]
     if way == "exchange":
         for _ in range(200):
             assert (out / "net.c").read_bytes() in [files(what)["net.c"] for what in ("old", "one", "two")]
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+    assert [_ended(child) for child in children] == [0, 0]
     if way == "exchange":
         assert found(out) in ({**files("one"), **USERS}, {**files("two"), **USERS})
 
@@ -143,7 +138,7 @@ def test_a_full_disk_leaves_all_as_it_is(out: Path, way: str) -> None:
         write_folder(out, files("new"))
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    assert _in_child(full) == 1
+    assert _ended(_begin(full)) == 1
     assert found(out) == {**files("old"), **USERS}
 
 

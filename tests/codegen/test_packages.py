@@ -127,24 +127,29 @@ def test_cmake_links_libm_on_bare_metal(tmp_path: Path) -> None:
     run(cmake, "--build", "b", cwd=tmp_path)
 
 
+def configure(folder: Path, model: str, *cmake: str) -> None:
+    """Configure an application whose build compiles a model, given as `mccompile_add_model` takes it, and which runs
+    the network once."""
+    (folder / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(app C)\nfind_package(mccompile REQUIRED)\n"
+        f"mccompile_add_model(net {model})\nadd_executable(app main.c)\ntarget_link_libraries(app PRIVATE net)\n"
+    )
+    (folder / "main.c").write_text(
+        '#include "net.h"\nstatic net_arena arena;\nint main(void)\n{\n    net_t net;\n\n'
+        "    return (int)net_init(&net, &arena, net_blob, sizeof(net_blob)) + (int)net_run(&net);\n}\n"
+    )
+    program = Path(sys.executable).with_name("mccompile")
+    there = run(program, "--cmake-dir", cwd=folder).strip()
+    run(*cmake, ".", f"-Dmccompile_DIR={there}", f"-DMCCOMPILE_EXECUTABLE={program}", cwd=folder)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("generator", ["Unix Makefiles", "Ninja"])
 def test_a_build_compiles_the_model_and_only_what_changed(generator: str, tmp_path: Path) -> None:
     cmake = needs_tool("cmake")
     needs_tool({"Ninja": "ninja"}.get(generator, "make"))
     (tmp_path / "digits.onnx").write_bytes(DIGITS.read_bytes())
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.20)\nproject(app C)\nfind_package(mccompile REQUIRED)\n"
-        "mccompile_add_model(net digits.onnx TARGET generic EMBED OPTIONS -O s)\nadd_executable(app main.c)\n"
-        "target_link_libraries(app PRIVATE net)\n"
-    )
-    (tmp_path / "main.c").write_text(
-        '#include "net.h"\nstatic net_arena arena;\nint main(void)\n{\n    net_t net;\n\n'
-        "    return (int)net_init(&net, &arena, net_blob, sizeof(net_blob));\n}\n"
-    )
-    program = Path(sys.executable).with_name("mccompile")
-    there = run(program, "--cmake-dir", cwd=tmp_path).strip()
-    run(cmake, "-G", generator, ".", f"-Dmccompile_DIR={there}", f"-DMCCOMPILE_EXECUTABLE={program}", cwd=tmp_path)
+    configure(tmp_path, "digits.onnx TARGET generic EMBED OPTIONS -O s", cmake, "-G", generator)
     assert "Compiling the network net" in run(cmake, "--build", ".", cwd=tmp_path)
     run("./app", cwd=tmp_path)
     assert "Compiling the network" not in run(cmake, "--build", ".", cwd=tmp_path)
@@ -161,18 +166,7 @@ def test_a_build_of_several_c_files(options: str, tmp_path: Path) -> None:
     cmake = needs_tool("cmake")
     if not runs_here("x86-64-v2"):
         pytest.skip("no x86-64")
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.20)\nproject(app C)\nfind_package(mccompile REQUIRED)\n"
-        f"mccompile_add_model(net {DIGITS} EMBED {options})\nadd_executable(app main.c)\n"
-        "target_link_libraries(app PRIVATE net)\n"
-    )
-    (tmp_path / "main.c").write_text(
-        '#include "net.h"\nstatic net_arena arena;\nint main(void)\n{\n    net_t net;\n\n'
-        "    return (int)net_init(&net, &arena, net_blob, sizeof(net_blob)) + (int)net_run(&net);\n}\n"
-    )
-    program = Path(sys.executable).with_name("mccompile")
-    there = run(program, "--cmake-dir", cwd=tmp_path).strip()
-    run(cmake, ".", f"-Dmccompile_DIR={there}", f"-DMCCOMPILE_EXECUTABLE={program}", cwd=tmp_path)
+    configure(tmp_path, f"{DIGITS} EMBED {options}", cmake)
     run(cmake, "--build", ".", cwd=tmp_path)
     run("./app", cwd=tmp_path)
 

@@ -12,11 +12,11 @@ import onnx
 from tests.support.compose.run import Setting
 from tests.support.conformance.cases import SUITES, SuiteCase
 from tests.support.conformance.judge import KINDS, OK, Verdict
+from tests.support.marked import with_part
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = ROOT / "docs" / "conformance.md"
 EXCEPTIONS = ROOT / "tests" / "conformance" / "exceptions.txt"
-BEGIN, END = "<!-- conformance -->\n", "<!-- end conformance -->\n"
 
 
 def write_exceptions(verdicts: Sequence[Verdict]) -> None:
@@ -36,10 +36,7 @@ def read_exceptions() -> dict[str, str]:
 
 def write_document(cases: Sequence[SuiteCase], verdicts: Sequence[Verdict], setting: Setting) -> None:
     """Put the tables between their marks."""
-    text = DOCUMENT.read_text()
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    DOCUMENT.write_text(before + BEGIN + _tables(cases, verdicts, setting) + END + after)
+    DOCUMENT.write_text(with_part(DOCUMENT.read_text(), "conformance", _tables(cases, verdicts, setting)))
 
 
 def _tables(cases: Sequence[SuiteCase], verdicts: Sequence[Verdict], setting: Setting) -> str:

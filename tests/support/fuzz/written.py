@@ -7,18 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.fuzz.ledger import Ledger
+from tests.support.marked import with_part
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
-BEGIN, END = "<!-- fuzz -->\n", "<!-- end fuzz -->\n"
 KINDS = ("ok", "refused", "none")
 
 
 def record(ledgers: Sequence[Ledger]) -> str:
     """The document with the sums of all ledgers."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return before + BEGIN + "\n".join(table(ledgers)) + "\n" + END + after
+    return with_part(DOCUMENT.read_text(encoding="utf-8"), "fuzz", "\n".join(table(ledgers)) + "\n")
 
 
 def table(ledgers: Sequence[Ledger]) -> list[str]:

@@ -11,11 +11,11 @@ import click
 
 from mccompile.ops.registry import front_ends
 from tests._skips import REPOSITORY
+from tests.support.marked import with_part
 from tests.support.prove.frama_c import HERE, alarms, proved
 from tests.support.prove.kernels import Proof, prove
 
 DOCUMENT = REPOSITORY / "docs" / "proofs.md"
-BEGIN, END = "<!-- proofs -->\n", "<!-- end proofs -->\n"
 
 BY_EVA = ("read_u16", "host_is_little_endian", "mcc_status_text")
 """Functions of mcc.c that Eva proves: WP does not follow bits, bytes of numbers, nor texts."""
@@ -45,9 +45,8 @@ def main(seeds: int, operators: str, jobs: int, write: bool) -> None:
                 proofs.append(proof)
                 print(proof.operator, proof.seed, proof.unknown or dict(proof.alarms) or "proved", flush=True)
     if write:
-        text = DOCUMENT.read_text(encoding="utf-8")
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-        DOCUMENT.write_text(before + BEGIN + written(goals, left, proofs) + END + after, encoding="utf-8")
+        text = with_part(DOCUMENT.read_text(encoding="utf-8"), "proofs", written(goals, left, proofs))
+        DOCUMENT.write_text(text, encoding="utf-8")
     sys.exit(1 if left else 0)
 
 
