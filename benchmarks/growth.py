@@ -49,6 +49,9 @@ class Measured:
 
 def compile_once(family: str, nodes: int) -> Measured:
     """Compile one network of a family; a small one before."""
+    from mccompile._collector import collect_rarely
+
+    collect_rarely()
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "net.onnx"
         for count in (WARM_UP, nodes):

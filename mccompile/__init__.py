@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from mccompile._version import __version__
-from mccompile.api.functions import compile, inspect, load
 from mccompile.ir.errors import CompileError, UsageError
 
 if TYPE_CHECKING:
-    from mccompile.api.functions import bench, check
+    from mccompile.api.functions import bench, check, compile, inspect, load
 else:
     from mccompile import bench, check  # packages that can be called: see `mccompile._callable`
 
@@ -28,3 +28,10 @@ __all__ = [
 def __dir__() -> list[str]:
     """What is meant for users; Python adds every package that was imported."""
     return __all__
+
+
+def __getattr__(name: str) -> Any:
+    """The functions, when they are asked for: commands start without them."""
+    if name in __all__:
+        return getattr(importlib.import_module("mccompile.api.functions"), name)
+    raise AttributeError(f"module 'mccompile' has no attribute '{name}'")

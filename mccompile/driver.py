@@ -64,6 +64,9 @@ __all__ = [
 ]
 
 
+Writer = Callable[[Path, Mapping[str, bytes]], None]
+"""What puts all files into a folder, or none."""
+
 STREAM_ROWS = "stream-rows"
 """The pass that `Options.stream_rows` may forbid."""
 
@@ -258,8 +261,9 @@ def compile(
     options: Options,
     observe: Observer = unobserved,
     extra: Callable[[Compilation], dict[str, bytes]] = lambda c: {},
+    write: Writer = write_folder,
 ) -> Artifacts:
-    """Compile ``model`` into ``out_dir``. ``extra`` may add files (golden tests).
+    """Compile ``model`` into ``out_dir``. ``extra`` may add files (golden tests), ``write`` gets them all.
 
     Either every file is written or none: they are made in a temporary folder beside and moved at the end.
     """
@@ -267,13 +271,13 @@ def compile(
     files = _generated(c, observe)
     files |= extra(c)
     report = make_report(c, files)
-    _write(out_dir, files, report)
+    _write(out_dir, files, report, write)
     return Artifacts(Path(out_dir), c.graph.name, report, tuple(c.notes))
 
 
-def _write(out_dir: str | Path, files: dict[str, bytes], report: dict[str, Any]) -> None:
+def _write(out_dir: str | Path, files: dict[str, bytes], report: dict[str, Any], write: Writer) -> None:
     """Put the files and their report into the folder."""
-    write_folder(Path(out_dir), files | {"report.json": write_report(report)})
+    write(Path(out_dir), files | {"report.json": write_report(report)})
 
 
 def compile_project(
@@ -283,11 +287,12 @@ def compile_project(
     observe: Observer = unobserved,
     extra: Callable[[Path, Compilation], dict[str, bytes]] = lambda path, c: {},
     accept: Callable[[dict[str, Any]], None] = lambda report: None,
+    write: Writer = write_folder,
 ) -> ProjectArtifacts:
     """Compile several models into one folder, with ``options.project`` as the prefix of the kernels they share.
 
-    ``extra`` may add files for each model, ``accept`` sees the report and may raise. Either every file is written or
-    none.
+    ``extra`` may add files for each model, ``accept`` sees the report and may raise, ``write`` gets all files. Either
+    every file is written or none.
 
     Raises:
         UsageError: no name for the project, or two models or files of one name.
@@ -299,7 +304,7 @@ def compile_project(
         files |= extra(Path(path), c)
     report = project_report(project, compilations, files)
     accept(report)
-    _write(out_dir, files, report)
+    _write(out_dir, files, report, write)
     return ProjectArtifacts(Path(out_dir), project.name, report)
 
 
@@ -341,10 +346,12 @@ def compile_choice(
     observe: Observer = unobserved,
     extra: Callable[[Path, Compilation], dict[str, bytes]] = lambda path, c: {},
     accept: Callable[[dict[str, Any]], None] = lambda report: None,
+    write: Writer = write_folder,
 ) -> ProjectArtifacts:
     """Compile a model for each of ``options.targets`` into one folder: a program takes one of them when it runs.
 
-    ``extra`` and ``accept`` as for `compile_project`; ``extra`` sees the last target's compilation as that of all.
+    ``extra``, ``accept`` and ``write`` as for `compile_project`; ``extra`` sees the last target's compilation as that
+    of all.
 
     Raises:
         UsageError: targets that no machine has a choice of, or other options that do not go with several.
@@ -369,7 +376,7 @@ def compile_choice(
     files |= extra(Path(model), replace(compilations[-1], facts=chosen))
     report = choice_report(chosen, compilations, files)
     accept(report)
-    _write(out_dir, files, report)
+    _write(out_dir, files, report, write)
     return ProjectArtifacts(Path(out_dir), name, report)
 
 

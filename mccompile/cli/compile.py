@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mccompile.cli import options as o
-from mccompile.search.options import DEBUGGING
+from mccompile.ir.errors import UsageError
+from mccompile.search.options import DEBUGGING, SPEED
 
 if TYPE_CHECKING:
+    from mccompile.check.golden import GoldenFolder
     from mccompile.driver import Compilation
+    from mccompile.run.kept import Kept
 
 EXAMPLES = (
     "mccompile net.onnx -o out/                               # for this machine",
@@ -40,6 +44,8 @@ EXAMPLES = (
 @o.option("--dump-dir", type=click.Path(path_type=Path), metavar="DIR", section=DEBUGGING,
           help="Write the IR after every pass and stage into numbered files.")
 @o.option("--remarks", is_flag=True, section=DEBUGGING, help="Say what each pass did, and did not and why.")
+@o.option("--no-cache", is_flag=True, section=SPEED,
+          help="Compile even if the same was compiled before, and keep nothing of it.")
 @o.REPORT
 @o.option("-v", "--verbose", is_flag=True, section=DEBUGGING,
           help="Also print what passes did and which kernels were chosen.")
@@ -47,69 +53,136 @@ EXAMPLES = (
 @o.PLUGIN
 @o.JSON
 def compile_(
-    models: tuple[Path, ...], out: Path, flash: int | None, golden: Path | None, inputs: Path | None,
-    depfile: Path | None, print_after: tuple[str, ...], print_after_all: bool, dump_dir: Path | None, remarks: bool,
-    reports: tuple[Path, ...], quiet: bool, verbose: bool, as_json: bool, **given: Any,
+    models: tuple[Path, ...], out: Path, depfile: Path | None, print_after: tuple[str, ...], print_after_all: bool,
+    dump_dir: Path | None, reports: tuple[Path, ...], remarks: bool, quiet: bool, verbose: bool, as_json: bool,
+    no_cache: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Compile MODEL (.onnx, or IR text in .mcir to be resumed) into the folder OUT; several as one --project."""
-    from mccompile import driver
-    from mccompile.cli.watch import Progress, Watch
     from mccompile.codegen.folder import require_writable
-    from mccompile.ir.errors import UsageError
-    from mccompile.report.figures import require_suffixes
-    from mccompile.report.limits import require_fit, require_project_fit
-    from mccompile.report.project import project_summary
-    from mccompile.report.summary import summary
 
-    one_of = bool(given["targets"])
-    several = len(models) > 1 or bool(given["project"])
-    if one_of and several:
-        raise UsageError("--targets is for one model")
-    _require_sense(several, given["share_arena"], inputs, golden)
-    require_suffixes(reports)
+    golden = given["golden"]
+    _require_sense(models, given, reports)
     for folder in (out, golden):
         if folder is not None:
             require_writable(folder)
-    with Progress.of("tune", quiet or as_json) as at:
-        options = o.make_options(given, models, at)
     tests = _golden_folder(golden, out)
-    ram = options.ram
-
-    several = several or one_of
-
-    def extra(model: Path, c: Compilation) -> dict[str, bytes]:
-        """Called before anything is written: what does not fit leaves no trace."""
-        if not several:
-            require_fit(c, ram, flash)
-        return {} if tests is None else tests.extra(model, c, o.arrays_of(inputs, c.graph.fed))
-
-    def fits(report: dict[str, Any]) -> None:
-        require_project_fit(report, ram, flash)
-
-    with Watch(options, print_after, print_after_all, dump_dir, quiet or as_json) as watch:
-        if one_of:
-            report = driver.compile_choice(models[0], out, options, watch, extra, fits).report
-        elif several:
-            report = driver.compile_project(models, out, options, watch, extra, fits).report
-        else:
-            report = driver.compile(models[0], out, options, watch, lambda c: extra(models[0], c)).report
+    silent = quiet or as_json
+    shown = Shown(print_after, print_after_all, dump_dir, silent)
+    kept = None if no_cache or shown.any else _kept(models, given, silent)
+    report = None if kept is None else _copied(kept, out)
+    if report is None:
+        report = _compiled(models, out, given, shown, tests, kept)
     if tests is not None:
         tests.write()
     if depfile is not None:
-        _write_rule(depfile, out, models, [path for path in (inputs, given["tuning"]) if path is not None])
+        _write_rule(depfile, out, models, [path for path in (given["inputs"], given["tuning"]) if path is not None])
     if reports:
-        _write_reports(reports, report, out, {"ram": given["ram"], "flash": flash})
+        _write_reports(reports, report, out, {"ram": given["ram"], "flash": given["flash"]})
     if as_json:
         click.echo(json.dumps(report, indent=1))
         return
     if not quiet:
-        click.echo(project_summary(report, str(out)) if several else summary(report, str(out)))
+        click.echo(_summary(report, out))
         if tests is not None and not tests.beside:
             click.echo(f"  golden test     {golden}: {' '.join(tests.tests)}")
         if reports:
             click.echo(f"  report          {' '.join(map(str, reports))}")
-    for one in report["models"].values() if several else [report]:
+    for one in report["models"].values() if "models" in report else [report]:
         _print_more(one, remarks, verbose)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is asked to be seen while a model is compiled."""
+
+    after: tuple[str, ...]
+    all: bool
+    folder: Path | None
+    silent: bool
+
+    @property
+    def any(self) -> bool:
+        return bool(self.after or self.all or self.folder)
+
+
+def _kept(models: Sequence[Path], given: Mapping[str, Any], silent: bool) -> Kept | None:
+    """What an earlier compilation of the same is kept as. None where more is asked for than the files of a folder, or
+    they depend on more than is written anywhere, as on the time that something takes."""
+    from mccompile.run.cache import CacheError
+    from mccompile.run.kept import kept
+
+    if any(given[name] for name in ("tune", "tuning", "golden")) or any(path.suffix != ".onnx" for path in models):
+        return None
+    try:
+        return kept(models, given["target"], given)
+    except CacheError as e:
+        if not silent:
+            click.echo(f"note: {e.rule}: nothing is kept for the next time", err=True)
+        return None
+
+
+def _copied(kept: Kept, out: Path) -> dict[str, Any] | None:
+    """The report of what was compiled before, whose files are in the folder then; None where nothing is kept."""
+    from mccompile.codegen.folder import LAST, write_folder
+
+    files = kept.files()
+    if files is None:
+        return None
+    write_folder(out, files)
+    report: dict[str, Any] = json.loads(files[LAST])
+    return report
+
+
+def _compiled(
+    models: Sequence[Path], out: Path, given: Mapping[str, Any], shown: Shown, tests: GoldenFolder | None,
+    kept: Kept | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The report of what is compiled now."""
+    from mccompile import driver
+    from mccompile.cli.watch import Progress, Watch
+    from mccompile.codegen.folder import write_folder
+    from mccompile.report.limits import require_fit, require_project_fit
+
+    several, one_of = _several(models, given), bool(given["targets"])
+    with Progress.of("tune", shown.silent) as at:
+        options = o.make_options(given, models, at)
+    ram, flash = options.ram, given["flash"]
+
+    def extra(model: Path, c: Compilation) -> dict[str, bytes]:
+        """Called before anything is written: what does not fit leaves no trace."""
+        if not several and not one_of:
+            require_fit(c, ram, flash)
+        return {} if tests is None else tests.extra(model, c, o.arrays_of(given["inputs"], c.graph.fed))
+
+    def fits(report: dict[str, Any]) -> None:
+        require_project_fit(report, ram, flash)
+
+    def write(folder: Path, files: Mapping[str, bytes]) -> None:
+        write_folder(folder, files)
+        if kept is not None:
+            kept.keep(files)
+
+    with Watch(options, shown.after, shown.all, shown.folder, shown.silent) as watch:
+        if one_of:
+            return driver.compile_choice(models[0], out, options, watch, extra, fits, write).report
+        if several:
+            return driver.compile_project(models, out, options, watch, extra, fits, write).report
+        return driver.compile(models[0], out, options, watch, lambda c: extra(models[0], c), write).report
+
+
+def _several(models: Sequence[Path], given: Mapping[str, Any]) -> bool:
+    """Whether it is a project."""
+    return len(models) > 1 or bool(given["project"])
+
+
+def _summary(report: dict[str, Any], out: Path) -> str:
+    if "models" in report:
+        from mccompile.report.project import project_summary
+
+        return project_summary(report, str(out))
+    from mccompile.report.summary import summary
+
+    return summary(report, str(out))
 
 
 def _write_reports(paths: tuple[Path, ...], report: dict[str, Any], out: Path, limits: dict[str, int | None]) -> None:
@@ -127,21 +200,25 @@ def _write_reports(paths: tuple[Path, ...], report: dict[str, Any], out: Path, l
         write_reports(paths, full(report))
 
 
-def _require_sense(several: bool, share_arena: bool, inputs: Path | None, golden: Path | None) -> None:
-    """UsageError for options that do not go together."""
-    from mccompile.ir.errors import UsageError
-
-    if inputs is not None and golden is None:
+def _require_sense(models: Sequence[Path], given: Mapping[str, Any], reports: tuple[Path, ...]) -> None:
+    """UsageError for options that do not go together, and for reports of no kind that there is."""
+    several = _several(models, given)
+    if given["targets"] and several:
+        raise UsageError("--targets is for one model")
+    if given["inputs"] is not None and given["golden"] is None:
         raise UsageError("--inputs is of use only with --golden")
-    if inputs is not None and several:
+    if given["inputs"] is not None and (several or given["targets"]):
         raise UsageError("--inputs is for the golden test of one model")
-    if share_arena and not several:
+    if given["share_arena"] and not (several or given["targets"]):
         raise UsageError("--share-arena is for several models")
+    if reports:
+        from mccompile.report.figures import require_suffixes
+
+        require_suffixes(reports)
 
 
 def _write_rule(depfile: Path, out: Path, models: Sequence[Path], others: Sequence[Path]) -> None:
     """A rule of make, by which ``out`` is as new as what was read, external data of models included."""
-    from mccompile.ir.errors import UsageError
     from mccompile.ir.files import SUFFIX
     from mccompile.onnxio import model_files
 

@@ -14,11 +14,13 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from mccompile.ir.dims import Dim, bound, require_equal, span, value, varies
 from mccompile.ir.errors import InternalError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
+        import numpy as np  # here, so that targets are known without it
+
         return np.dtype(_NUMPY[self.name])
 
     @property
@@ -70,12 +74,15 @@ U64 = DType("u64", "uint64_t", 8, "u")
 BOOL = DType("bool", "uint8_t", 1, "b")
 
 DTYPES: dict[str, DType] = {d.name: d for d in (F64, F32, F16, I8, I16, I32, I64, U8, U16, U32, U64, BOOL)}
-_BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
+
+@functools.cache
+def _by_numpy() -> Mapping[np.dtype[np.generic], DType]:
+    return {d.numpy: d for d in DTYPES.values()}
 
 
 def dtype_of(array: np.ndarray) -> DType:
     """The element type of a numpy array; KeyError for types no IR has (strings, complex)."""
-    return _BY_NUMPY[array.dtype]
+    return _by_numpy()[array.dtype]
 
 
 Shape = tuple[int, ...]

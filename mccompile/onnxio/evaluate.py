@@ -1,4 +1,5 @@
-"""Evaluate a node or a model in canonical (newest) form, by ONNX's own reference implementation."""
+"""Evaluate a node or a model in canonical (newest) form, by ONNX's own reference implementation, which is imported
+when something is to be evaluated: it takes as long as all the rest of `onnx`, and few networks need it."""
 
 from __future__ import annotations
 
@@ -6,14 +7,12 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import onnx.shape_inference
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import OpRun
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.dtypes import dtype_name, dtype_of_array, numpy_dtype
@@ -22,6 +21,9 @@ from mccompile.onnxio.proto import node_to_proto, value_from_proto, value_to_pro
 from mccompile.onnxio.schema import newest_opset
 from mccompile.onnxio.write import model_to_bytes
 from mccompile.plugins import Function, functions
+
+if TYPE_CHECKING:
+    from onnx.reference.op_run import OpRun
 
 
 def evaluate_node(
@@ -45,6 +47,8 @@ def evaluate_node(
     Raises:
         CompileError: naming the node, if it cannot be evaluated.
     """
+    from onnx.reference import ReferenceEvaluator
+
     feeds = {f"//in{i}": array for i, array in enumerate(inputs) if array is not None}
     outer = {**(captures or {}), **feeds}
     renamed = tuple(f"//in{i}" if array is not None else "" for i, array in enumerate(inputs))
@@ -90,6 +94,8 @@ def _twins() -> list[type[OpRun]]:
 
 
 def _twin(function: Function) -> type[OpRun]:
+    from onnx.reference.op_run import OpRun
+
     def run(self: OpRun, *inputs: np.ndarray, **attributes: Any) -> tuple[np.ndarray, ...]:
         given = {a.name: helper.get_attribute_value(a) for a in self.onnx_node.attribute}
         given = {n: v.decode() if isinstance(v, bytes) else v for n, v in given.items()}
@@ -111,6 +117,8 @@ def evaluate_model(
     Raises:
         CompileError: if the reference implementation cannot evaluate the model.
     """
+    from onnx.reference import ReferenceEvaluator
+
     info = model.graph.value_info
     wanted = [info.get(name, OnnxValue(name, "unknown")) for name in dict.fromkeys(names)]
     changed = dataclasses.replace(model, graph=dataclasses.replace(model.graph, outputs=wanted))

@@ -34,6 +34,10 @@ _HAS_OWNERS = hasattr(os, "geteuid")
 """Not on Windows, where a user's cache folder is the user's."""
 
 
+class CacheError(CompileError):
+    """The folder cannot be written, or others can replace what is in it."""
+
+
 def cache_dir() -> Path:
     """Where built libraries are kept: $MCC_CACHE, or the user's cache folder."""
     if os.environ.get("MCC_CACHE"):
@@ -46,25 +50,43 @@ def cached(name: str, make: Callable[[Path], object]) -> Path:
     """The file of a name, which says all that it is made of; where there is none to be believed, ``make`` writes it.
 
     Raises:
-        CompileError: the folder cannot be written, or others can replace what is in it; and what ``make`` raises.
+        CacheError: the folder cannot be written, or others can replace what is in it; and what ``make`` raises.
     """
-    try:
+    return found(name) or stored(name, make)
+
+
+def found(name: str) -> Path | None:
+    """The file of a name, if there is one to be believed. CacheError as for `cached`."""
+    with _usable():
+        path = _folder() / name
+        return path if _believed(path) else None
+
+
+def stored(name: str, make: Callable[[Path], object]) -> Path:
+    """The file of a name, as ``make`` writes it now. CacheError as for `cached`."""
+    with _usable():
         folder = _folder()
         result = folder / name
-        if not _believed(result):
-            with written_whole(result) as staged:
-                make(staged)
-                staged.chmod(staged.stat().st_mode & ~_OTHERS_WRITE)
-                digest = _digest(staged)
-            with written_whole(_seal(result)) as staged:
-                staged.write_text(digest)
-            if secrets.randbelow(ONE_IN) == 0:
-                prune(folder, MOST_BYTES)
+        with written_whole(result) as staged:
+            make(staged)
+            staged.chmod(staged.stat().st_mode & ~_OTHERS_WRITE)
+            digest = _digest(staged)
+        with written_whole(_seal(result)) as staged:
+            staged.write_text(digest)
+        if secrets.randbelow(ONE_IN) == 0:
+            prune(folder, MOST_BYTES)
+    return result
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    """CacheError where the system refuses what is done with the folder."""
+    try:
+        yield
     except OSError as e:
-        raise CompileError(
+        raise CacheError(
             f"the cache folder {cache_dir()} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
         ) from e
-    return result
 
 
 @contextmanager
@@ -109,7 +131,7 @@ def _folder() -> Path:
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE:
             return own
         folder = own
-    raise CompileError(
+    raise CacheError(
         f"others can change what is in the cache folder {folder}, which is run",
         hint=f"chmod go-w {folder}, or set MCC_CACHE to a folder of your own", code="unsafe-cache",
     )

@@ -14,7 +14,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.types import F32, I8, I32
 from mccompile.ops.registry import lookup
-from mccompile.passes.analysis.fixed_point import TIE, Fixed, Steps, _compared, fit
+from mccompile.passes.analysis.fixed_point import TIE, Fixed, Steps, _compared, _Met, fit
 from mccompile.passes.analysis.forms import form_of
 from mccompile.passes.analysis.quantised import linear
 from mccompile.passes.analysis.sums import sum_range
@@ -51,6 +51,9 @@ class Channel:
 
     def fitted(self) -> tuple[Fixed, int] | str:
         return fit(np.array([self.scale]), np.array([self.offset]), self.steps())
+
+    def met(self) -> _Met:
+        return _Met.of(np.array([self.scale]), np.array([self.offset]), self.steps())
 
     def sums(self) -> Array:
         return np.arange(self.low, self.high + 1)[:, None]
@@ -132,8 +135,9 @@ def test_planted_errors_are_found_where_they_matter() -> None:
         right = channel.fitted()
         if isinstance(right, str):
             continue
+        met = channel.met()
         for kind, g in planted(right[0]):
-            verdict = _compared(g, np.array([channel.scale]), np.array([channel.offset]), channel.steps())
+            verdict = _compared(g, met, channel.steps())
             if isinstance(verdict, str) and "32 bits" in verdict:
                 continue
             wrong = channel.wrong(g.evaluate(channel.sums())) > 0
@@ -156,8 +160,7 @@ def test_a_multiplication_for_a_smaller_range_is_refused_for_a_larger() -> None:
             continue
         g = right[0]
         coarse = replace(g, m=(g.m >> 16 << 16) + 1)
-        steps = (np.array([channel.scale]), np.array([channel.offset]), channel.steps())
-        verdict = _compared(coarse, *steps)
+        verdict = _compared(coarse, channel.met(), channel.steps())
         wrong = channel.wrong(coarse.evaluate(channel.sums())) > 0
         if not (isinstance(verdict, str) and "32 bits" in verdict):
             assert isinstance(verdict, str) == wrong, channel

@@ -112,32 +112,63 @@ def fit(scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
     """
     if not (np.isfinite(scale).all() and np.isfinite(offset).all() and (scale > 0).all()):
         return "a scale is no positive number"
+    met = _Met.of(scale, offset, f)
     found: tuple[Fixed, int] | str = "sums would not fit 32 bits"
     for raised in _RAISED:
         candidate = _candidate(scale, offset, f, raised)
         if candidate is None:
             return found
-        found = _right(candidate, scale, offset, f)
+        found = _right(candidate, met, f)
         if not isinstance(found, str):
-            return _usual(found, scale, offset, f)
+            return _usual(found, scale, offset, met, f)
     return found
 
 
-def _right(g: Fixed, scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
+@dataclass(frozen=True)
+class _Met:
+    """What the steps of any multiplication are compared with, for each result above the lowest and each channel.
+
+    Attributes:
+        results: the results, a row each.
+        ties: about where the real result is on a tie.
+        wanted: the first sum of which the expression makes the result.
+        earliest, latest: the first sums for which the result is right, and must be there.
+    """
+
+    results: Array
+    ties: Array
+    wanted: Array
+    earliest: Array
+    latest: Array
+
+    @staticmethod
+    def of(scale: Array, offset: Array, f: Steps) -> _Met:
+        lowest, highest = f.ends()
+        results = np.arange(lowest + 1, highest + 1)[:, None]
+        ties = np.ceil(np.clip((results - 0.5 - offset) / scale, f.low, f.high)).astype(np.int64)
+
+        def reached_by(by: float) -> Array:
+            return least(lambda a: scale * a + offset >= results - by, f.low, f.high, ties)
+
+        wanted = least(lambda a: f.value(a) >= results, f.low, f.high, ties)
+        return _Met(results, ties, wanted, reached_by(TIE), reached_by(1 - TIE))
+
+
+def _right(g: Fixed, met: _Met, f: Steps) -> tuple[Fixed, int] | str:
     """`_compared`, or that of the multiplication with what is constant apart."""
-    found = _compared(g, scale, offset, f)
+    found = _compared(g, met, f)
     if isinstance(found, str) and not f.varies().all():
-        found = _compared(_constants_apart(g, f), scale, offset, f)
+        found = _compared(_constants_apart(g, f), met, f)
     return found
 
 
-def _usual(found: tuple[Fixed, int], scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int]:
+def _usual(found: tuple[Fixed, int], scale: Array, offset: Array, met: _Met, f: Steps) -> tuple[Fixed, int]:
     """The multiplication with the usual shift, if that is right, too, and on hardly more sums on the other side of a
     tie: layers of one shift may be one function, that knows it."""
     candidate = _candidate(scale, offset, f, 0, _USUAL_SHIFT)
     if found[0].s <= _USUAL_SHIFT or found[0].up or candidate is None:
         return found
-    usual = _right(candidate, scale, offset, f)
+    usual = _right(candidate, met, f)
     return found if isinstance(usual, str) or usual[1] > found[1] * 5 // 4 + 4 else usual
 
 
@@ -185,23 +216,15 @@ def _constants_apart(g: Fixed, f: Steps) -> Fixed:
     return replace(g, start=start, m=m, c=c)
 
 
-def _compared(g: Fixed, scale: Array, offset: Array, f: Steps) -> tuple[Fixed, int] | str:
+def _compared(g: Fixed, met: _Met, f: Steps) -> tuple[Fixed, int] | str:
     """The multiplication and on how many sums it differs; or why it is not right for all of them."""
     reach = np.maximum(np.abs(f.low + g.start), np.abs(f.high + g.start))
     product = reach.astype(np.float64) * 2.0**g.up * g.m / 2.0**32
     if (product + np.abs(g.c) + 1 >= 2**31).any():
         return "its sum does not fit 32 bits"
-    results = np.arange(g.low + 1, g.high + 1)[:, None]
-
-    ties = np.ceil(np.clip((results - 0.5 - offset) / scale, f.low, f.high)).astype(np.int64)
-
-    def reached_by(by: float) -> Array:
-        return least(lambda a: scale * a + offset >= results - by, f.low, f.high, ties)
-
-    own = least(lambda a: g.evaluate(a) >= results, f.low, f.high, ties)
-    wanted = least(lambda a: f.value(a) >= results, f.low, f.high, ties)
-    for name, steps in (("the multiplication", own), ("the expression", wanted)):
-        wrong = (steps < reached_by(TIE)) | (steps > reached_by(1 - TIE))
+    own = least(lambda a: g.evaluate(a) >= met.results, f.low, f.high, met.ties)
+    for name, steps in (("the multiplication", own), ("the expression", met.wanted)):
+        wrong = (steps < met.earliest) | (steps > met.latest)
         if wrong.any():
             return f"{int(wrong.sum())} of {wrong.size} steps of {name} are no ties of the real result"
-    return g, int(np.abs(own - wanted).sum())
+    return g, int(np.abs(own - met.wanted).sum())

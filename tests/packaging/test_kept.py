@@ -1,0 +1,124 @@
+"""Compilations that were made before: the same files again, without compiling; anything else is compiled."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+from onnx import TensorProto, helper, numpy_helper
+
+from mccompile.cli.main import cli
+from mccompile.run import kept
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MCC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """x[2] * w, where w is in a file of its own."""
+    weights = numpy_helper.from_array(np.arange(512, dtype=np.float32), "w")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [512]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "g", values[:1], values[1:], [weights])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    path = tmp_path / "net.onnx"
+    onnx.save_model(made, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    return path
+
+
+def compiled(*words: object) -> Result:
+    done = CliRunner().invoke(cli, [*map(str, words), "--target", "generic"])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+HEAVY = ("numpy", "jinja2", "onnx", "mccompile.driver")
+
+COMMAND = f"""
+import sys
+from mccompile.cli.main import cli
+try:
+    cli.main(sys.argv[1:])
+except SystemExit as end:
+    print(end.code, [m for m in {HEAVY} if m in sys.modules], file=sys.stderr)
+"""
+
+
+def test_the_same_again_is_copied_and_nothing_heavy_is_imported(model: Path, cache: Path, tmp_path: Path) -> None:
+    first = compiled(model, "-o", tmp_path / "a")
+    words = [sys.executable, "-c", COMMAND, model, "-o", tmp_path / "b", "--target", "generic"]
+    again = subprocess.run([*map(str, words)], capture_output=True, text=True, check=True)
+    assert again.stderr == "0 []\n"
+    assert again.stdout == first.stdout.replace(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_what_differs_is_compiled(model: Path, cache: Path, tmp_path: Path) -> None:
+    def kept_after(*words: object) -> int:
+        compiled(*words, "-o", tmp_path / "out", "-q")
+        return len(list(cache.glob("*.compiled")))
+
+    assert kept_after(model) == kept_after(model) == 1
+    assert kept_after(model, "--embed") == 2
+    assert kept_after(model, "--ram", "1M") == 3
+    assert kept_after(model, "--constant", f"x={_saved(tmp_path / 'x.npy', 1)}") == 4
+    assert kept_after(model, "--constant", f"x={_saved(tmp_path / 'x.npy', 2)}") == 5
+    named = shutil.copy(model, tmp_path / "other.onnx")
+    assert kept_after(named) == 6
+    weights = tmp_path / "w.bin"
+    weights.write_bytes(weights.read_bytes()[::-1])
+    before = files(tmp_path / "out")
+    assert kept_after(named) == 7
+    assert files(tmp_path / "out") != before
+
+
+def _saved(path: Path, value: float) -> Path:
+    np.save(path, np.full(512, value, np.float32))
+    return path
+
+
+def test_a_changed_compiler_finds_nothing(model: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kept.kept([model], "generic", {})
+    monkeypatch.setattr(kept, "_digest_of_all", lambda folder: "another")
+    assert before != kept.kept([model], "generic", {})
+
+
+def test_weights_outside_of_the_folder_are_not_looked_at(model: Path, cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.bin").unlink()
+    (tmp_path / "w.bin").symlink_to("/dev/zero")
+    assert kept.kept([model], "generic", {}) is None
+
+
+@pytest.mark.parametrize("words", [("--no-cache",), ("--golden", "tests")])
+def test_what_is_not_kept(words: Sequence[str], model: Path, cache: Path, tmp_path: Path) -> None:
+    compiled(model, "-o", tmp_path / "out", *(tmp_path / w if w == "tests" else w for w in words))
+    assert not list(cache.glob("*.compiled"))
+
+
+def test_the_largest_are_not_kept(model: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "LARGEST", 10_000)
+    compiled(model, "-o", tmp_path / "out")
+    assert not list(cache.glob("*.compiled"))
+
+
+def test_a_cache_that_cannot_be_used_is_done_without(model: Path, cache: Path, tmp_path: Path) -> None:
+    cache.mkdir()
+    cache.chmod(0o777)
+    done = compiled(model, "-o", tmp_path / "out")
+    assert "note: others can change what is in the cache folder" in done.stderr
+    assert (tmp_path / "out" / "net.c").exists()
+    assert not compiled(model, "-o", tmp_path / "out", "-q").stderr
