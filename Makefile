@@ -15,7 +15,7 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
-.PHONY: budgets conformance fuzz golden pictures prove replay help demo test test-fast test-slow check docs bench bench-decoders bench-firmware bench-products bench-growth bench-extents bench-planner site wheel clean distclean
+.PHONY: budgets conformance fuzz golden pictures prove replay help demo test test-fast test-slow check docs bench bench-decoders bench-firmware bench-products bench-growth bench-blob bench-extents bench-planner site wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make bench-decoders  measure tokens of decoders, write docs/decoders.md (BENCH=\"--llama PROGRAM\": beside llama.cpp)"
 	@echo "make bench-products  count what products of bytes take on vector machines, write docs/integer-products.md"
 	@echo "make bench-growth  compile networks of up to 100,000 nodes, write docs/compile-time.md"
+	@echo "make bench-blob  what weights that grow buy, write docs/blob-growth.md (BENCH=\"resnet8\": some networks)"
 	@echo "make bench-extents  count what extents of the run cost, write docs/extents.md (BENCH=\"minilm\": some networks)"
 	@echo "make bench-planner  measure the memory planner, write docs/planner.md (EFFORTS=\"0 1 2 3\" searches longer)"
 	@echo "make fuzz       attack the compiler with what is drawn (FUZZ=\"--minutes 60 --seed 7\": options), write build/fuzz"
@@ -105,6 +106,9 @@ bench-products: .venv/.stamp-check
 
 bench-growth: .venv/.stamp-check
 	$(BIN)/python benchmarks/growth.py $(BENCH)
+
+bench-blob: .venv/.stamp-check
+	PYTHONPATH=.$${PYTHONPATH:+:$$PYTHONPATH} $(BIN)/python benchmarks/blob_growth.py $(BENCH)
 
 bench-planner: .venv/.stamp-check
 	$(BIN)/python benchmarks/bench_planner.py $(EFFORTS)

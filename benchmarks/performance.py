@@ -60,7 +60,7 @@ while slows both.
 network has; Winograd's algorithm does fewer, so that more than the peak is possible. *error* is the largest
 difference from onnxruntime without optimisations, relative to the largest element of the output. *C* is the
 size of the network's C file, *code* the machine code of network and runtime, *compile* mccompile's time, *cc* the C
-compiler's, both on that core.
+compiler's, both on that core. What the growth of weights buys, which is in *blob*: [blob-growth.md](blob-growth.md).
 """
 
 BURST = 0.08

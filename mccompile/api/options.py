@@ -32,7 +32,7 @@ TYPES = {
     "targets": "Sequence[str]",
     "memory": "Mapping[str, int | str]",
     "effort": "int",
-    "factor": "float",
+    "factor": "float | None",
     "io": "str",
     "random": "str",
     "requant": "str",

@@ -23,7 +23,7 @@ from mccompile.kernels.variant import Demand, Packing
 from mccompile.kernels.views.collapse import collapse
 from mccompile.lower.control import lower_regions
 from mccompile.lower.cost_table import UNMEASURED, CostTable
-from mccompile.lower.growth import choose_all, is_empty
+from mccompile.lower.growth import NO_GROWTH, Budget, choose_all, is_empty
 from mccompile.lower.select import Choice, choose
 from mccompile.lower.storage import Storage, assign_storage
 from mccompile.lower.widened import Narrow, stored, whole_weights
@@ -339,25 +339,25 @@ def lower(
     force: Mapping[str, str] | None = None,
     arena_first: bool = False,
     costs: CostTable = UNMEASURED,
-    growth_bytes: int = 0,
+    budget: Budget = NO_GROWTH,
     ports: str = "arena",
 ) -> Lowered:
     """Lower a verified graph. ``force`` maps operators to kernels that must be used where supported.
 
     ``arena_first`` prefers kernels that take less of the arena to faster ones. ``costs`` are measurements that
-    replace estimates. ``growth_bytes`` is what the kernels together may add to the weights. ``ports`` is the space of
+    replace estimates. ``budget`` is what the kernels together may add to the weights. ``ports`` is the space of
     inputs and outputs: "arena", or "caller".
 
     Raises CompileError naming every node no kernel supports.
     """
 
     def choices_of(part: Graph) -> dict[Node, Choice]:
-        def choice(node: Node, room: int) -> Choice:
-            if whole_weights(node, part):
-                room = 0  # what is computed of whole numbers beforehand is none
-            return choose(node, target, force or {}, part.constants, arena_first, costs, room)
+        def choice(node: Node) -> Choice:
+            found = choose(node, target, force or {}, part.constants, arena_first, costs)
+            # What is computed of whole numbers beforehand is none.
+            return found.within(0) if whole_weights(node, part) else found
 
-        return choose_all(part, choice, growth_bytes)
+        return choose_all(part, choice, budget)
 
     chosen = {g: choices_of(g) for g in (graph, *graph.all_regions())}
     builder = _Builder(graph, target, _storage(graph, chosen[graph]), ports)

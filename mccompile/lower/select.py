@@ -18,13 +18,19 @@ from mccompile.targets.target import Target
 class Candidate:
     """A variant's offer for a node: cycles by its own model, and measured ones where there are any.
 
-    ``halo`` tells that it is put behind others because it takes memory.
+    ``halo`` tells that it is put behind others because it takes memory; ``forced`` that it is asked for by name.
     """
 
     variant: Variant
     offer: Offer
     measured: float | None = None
     halo: bool = False
+    forced: bool = False
+
+    @property
+    def growth(self) -> int:
+        """The bytes that it adds to the weights, where that is a reason against it."""
+        return 0 if self.forced else max(self.offer.growth_bytes, 0)
 
     @property
     def cycles(self) -> float:
@@ -48,6 +54,18 @@ class Choice:
     def offer(self) -> Offer:
         return self.best.offer
 
+    @property
+    def growth(self) -> int:
+        """The bytes that it adds to the weights."""
+        return self.best.growth
+
+    def within(self, room: int) -> Choice:
+        """The choice where no more than ``room`` bytes may be added to the weights. There is always one."""
+        ranked = (self.best, *self.others)
+        rest = [c for c in ranked if c.growth <= room]
+        reasons = {c.variant.label: f"its weights take {c.growth} bytes more" for c in ranked if c.growth > room}
+        return Choice(rest[0], tuple(rest[1:]), (*self.rejected, *reasons.items()))
+
 
 def choose(
     node: Node,
@@ -56,14 +74,12 @@ def choose(
     constants: Container[Value],
     arena_first: bool = False,
     costs: CostTable = UNMEASURED,
-    room: int = 0,
 ) -> Choice:
     """The variant for a node. ``force`` maps an operator to the kernel that must be used where supported.
 
     ``constants`` are the values whose elements are known, which some variants rearrange. With ``arena_first`` a
     variant that wants a halo around an operand, or scratch, is taken only where there is no other. What ``costs`` has
-    measured replaces the variants' estimates, where it decides. A variant that adds more than ``room`` bytes to the
-    weights must be forced.
+    measured replaces the variants' estimates, where it decides. `Choice.within` limits what is added to the weights.
 
     Raises CompileError if no variant supports the node.
     """
@@ -75,15 +91,14 @@ def choose(
     for variant in candidates(node.op.name):
         takes = variant.takes(node)
         found = variant.offer(planned, target, constants) if takes else "extents are known at run time only"
-        if isinstance(found, Offer) and wanted not in (variant.label, variant.kernel) and found.growth_bytes > room:
-            found = f"its weights take {found.growth_bytes} bytes more"
         if isinstance(found, str):
             rejected.append((variant.label, found))
             continue
         halo = arena_first and found.enlarges_arena
         known = {*(measured if costs.decides else ()), wanted} - {None}
         for offer in (found, *_others(variant, planned, target, constants, known)):
-            ranked.append(Candidate(variant, offer, measured.get(offer.label), halo))
+            forced = wanted in (variant.label, variant.kernel)
+            ranked.append(Candidate(variant, offer, measured.get(offer.label), halo, forced))
     if not ranked:
         reasons = "; ".join(f"{kernel}: {reason}" for kernel, reason in rejected)
         raise CompileError(f"no kernel supports this node ({reasons})", where=node.where)

@@ -13,7 +13,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import KernelModule
 from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, Improved, improve
 from mccompile.lower.cost_table import CostTable
-from mccompile.lower.growth import weight_bytes
+from mccompile.lower.growth import NO_GROWTH, Budget, weight_bytes
 from mccompile.lower.lower import Lowered, lower
 from mccompile.passes.rows.regions import smallest
 from mccompile.passes.rows.strips import streamed
@@ -31,6 +31,10 @@ REGIONS_TRIED = 3
 """Regions that are tried for each."""
 GAIN = 0.02
 """What faster kernels have to gain of the network's time, or they are not worth more memory."""
+USUAL_GROWTH = 4.0
+"""By what factor weights may grow at the most, where nobody says it."""
+WORTH_GROWING = 0.95
+"""The share of the cycles saved by that which they grow for then: the last bytes save next to nothing."""
 SMALLER = 0.97
 """What part of the peak may be left, or it is not worth the code."""
 
@@ -141,7 +145,7 @@ def _one_more(c: Compilation, form: Candidate) -> Iterator[Candidate]:
 
 def _lower(c: Compilation, graph: Graph, arena_first: bool = False, costs: CostTable | None = None) -> Lowered:
     o = c.options
-    return lower(graph, c.target, o.kernels, arena_first, costs or o.costs, growth_bytes(o, graph), o.place)
+    return lower(graph, c.target, o.kernels, arena_first, costs or o.costs, budget(o, graph), o.place)
 
 
 def _improved(c: Compilation, lowered: Lowered, graph: Graph, observe: Observer = unobserved) -> Candidate:
@@ -152,8 +156,11 @@ def _improved(c: Compilation, lowered: Lowered, graph: Graph, observe: Observer 
     return Candidate(graph, lowered, improved)
 
 
-def growth_bytes(options: Options, graph: Graph) -> int:
+def budget(options: Options, graph: Graph) -> Budget:
     """What kernels may add to the weights of a graph to be faster, in ways that round otherwise."""
     if options.exact or options.opt_level not in ("O2", "O3"):
-        return 0
-    return int(min(max(options.max_blob_growth - 1, 0) * weight_bytes(graph), 2.0**62))
+        return NO_GROWTH
+    most = options.max_blob_growth
+    factor = USUAL_GROWTH if most is None else most
+    room = int(min(max(factor - 1, 0) * weight_bytes(graph), 2.0**62))
+    return Budget(room, WORTH_GROWING if most is None else 1.0)

@@ -17,7 +17,7 @@ from mccompile.ir.graph import Graph, Node
 from mccompile.kernels.registry import candidates
 from mccompile.kernels.variant import Offer
 from mccompile.lower.cost_table import UNMEASURED, signature
-from mccompile.search.candidates import growth_bytes
+from mccompile.search.candidates import budget
 from mccompile.targets.target import Target, resolve, runs_here
 from mccompile.tune.alone import NAME, alone
 from mccompile.tune.table import Conditions, Measurement, TuningFile, load, load_cached, load_for, save_cached
@@ -95,7 +95,7 @@ def conditions(c: Compilation) -> Conditions:
 def tune(c: Compilation, store: TuningFile, timer: Timer, tick: Tick = lambda text: None) -> TuningFile:
     """Measure, with ``timer``, the candidates of each distinct node of an optimised graph that has several, unless
     ``store`` has measurements of this very code."""
-    nodes = list(_rivals(c.graph, c.target, growth_bytes(c.options, c.graph)))
+    nodes = list(_rivals(c.graph, c.target, budget(c.options, c.graph).room))
     for i, (name, node, rivals) in enumerate(nodes):
         tick(f"measure node {i + 1} of {len(nodes)}: {len(rivals)} kernels for {node.op.name}")
         built = {v.label: _compiled(node, c, v.label) for v in rivals}

@@ -26,7 +26,7 @@ from mccompile.kernels.conv.winograd_matrices import (
     sums,
 )
 from mccompile.kernels.variant import Offer
-from mccompile.lower.growth import weight_bytes
+from mccompile.lower.growth import Budget, weight_bytes
 from mccompile.lower.lower import lower
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
@@ -283,7 +283,7 @@ def _two_layers() -> Graph:
 
 
 def _chosen(graph: Graph, room: int) -> tuple[int, list[str]]:
-    lowered = lower(graph, resolve("x86-64-v4"), growth_bytes=room)
+    lowered = lower(graph, resolve("x86-64-v4"), budget=Budget(room))
     blob = sum(b.nbytes for b in lowered.module.buffers if b.space == "blob")
     return blob, [c.offer.label for n, c in lowered.choices.items() if n in ("a", "y")]
 

@@ -18,6 +18,7 @@ from mccompile.ir.kernel_text import print_program
 from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, improve
 from mccompile.kernels.registry import params_of
 from mccompile.lower.evaluate import evaluate, unknown
+from mccompile.lower.growth import Budget
 from mccompile.lower.lower import lower
 from mccompile.ops.registry import lookup
 from mccompile.plan.plan import plan
@@ -33,7 +34,7 @@ FAST_MACS = 5e6
 def _check(c: Compilation, inputs: dict[str, np.ndarray]) -> None:
     optimize(c)
     want = c.graph.evaluate(inputs, wide=True)
-    module = lower(c.graph, c.target, growth_bytes=1 << 30).module
+    module = lower(c.graph, c.target, budget=Budget(1 << 30)).module
     for stage in ("lowered", "passed"):
         assert not unknown(module), stage
         assert difference(want, evaluate(module, inputs, wide=True)) < 1e-12, stage

@@ -1,12 +1,13 @@
-"""Instructions of runs with extents that are given when the program runs, counted by callgrind."""
+"""Instructions of runs, with extents that are given when the program runs or with other options, by callgrind."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import mccompile
 from mccompile.ir.dims import identifier
@@ -29,14 +30,16 @@ int main(int argc, char **argv)
 
 @dataclass
 class Counted:
-    """A program compiled into ``out`` for ``dims``, whose runs are counted on inputs of zeros."""
+    """A program compiled into ``out`` for ``dims`` with ``options``, whose runs are counted on inputs of zeros."""
 
     path: Path
     out: Path
     dims: Mapping[str, int | str]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        mccompile.compile(self.path, self.out, target=TARGET, dims=dict(self.dims), embed=True, name="net")
+        options = {"target": TARGET, "dims": dict(self.dims), "embed": True, "name": "net", **self.options}
+        mccompile.compile(self.path, self.out, **options)
         declared = re.findall(r"net_set_(\w+)\(", (self.out / "net.h").read_text())
         self._set = [name for name in self.dims if identifier(name) in declared]
         sets = [f"status |= (int)net_set_{identifier(n)}(&net, atoi(argv[{i}]));" for i, n in enumerate(self._set, 1)]

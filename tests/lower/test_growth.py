@@ -1,0 +1,79 @@
+"""Where weights grow: cycles saved for a byte decide, and no more bytes are taken than are worth it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mccompile.lower.growth import Budget, _Level, _spent
+
+Levels = dict[str, list[tuple[int, float]]]
+
+EXAMPLE: Levels = {"a": [(0, 900.0), (30, 780.0), (100, 400.0)], "b": [(0, 700.0), (40, 300.0)]}
+
+
+def spent(levels: Levels, room: int, share: float = 1.0) -> dict[str, int]:
+    """The bytes that each node adds; nodes are their names here."""
+    known: dict[Any, list[_Level]] = {n: [_Level(*level) for level in reversed(found)] for n, found in levels.items()}
+    return {str(n): added for n, added in _spent(known, Budget(room, share)).items()}
+
+
+def cycles(levels: Levels, added: dict[str, int]) -> float:
+    return sum(dict(found)[added.get(n, 0)] for n, found in levels.items())
+
+
+@pytest.mark.parametrize(
+    ("room", "share", "added"),
+    [
+        (120, 1.0, {"b": 40, "a": 30}),
+        (120, 0.75, {"b": 40}),
+        (140, 1.0, {"b": 40, "a": 100}),
+        (39, 1.0, {"a": 30}),
+        (29, 1.0, {}),
+        (0, 1.0, {}),
+    ],
+)
+def test_the_example(room: int, share: float, added: dict[str, int]) -> None:
+    assert spent(EXAMPLE, room, share) == added
+
+
+def drawn(seed: int) -> Levels:
+    rng = np.random.default_rng(seed)
+    levels: Levels = {}
+    for name in "abcd"[: rng.integers(1, 5)]:
+        bytes_ = np.sort(rng.choice(np.arange(1, 90), rng.integers(0, 4), replace=False))
+        falling = 1000.0 - np.cumsum(rng.integers(1, 100, len(bytes_) + 1)).astype(float)
+        levels[name] = [(int(b), float(c)) for b, c in zip([0, *bytes_], falling, strict=True)]
+    return levels
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_fits_and_is_near_the_best_that_there_is(seed: int) -> None:
+    levels = drawn(seed)
+    total = sum(found[-1][0] for found in levels.values())
+    for room in (0, total // 4, total // 2, total):
+        added = spent(levels, room)
+        assert sum(added.values()) <= room
+        ways = [dict(zip(levels, (b for b, _ in way), strict=True)) for way in itertools.product(*levels.values())]
+        plain = cycles(levels, {})
+        best = plain - min(cycles(levels, way) for way in ways if sum(way.values()) <= room)
+        most = max((a - b for found in levels.values() for (_, a), (_, b) in itertools.pairwise(found)), default=0.0)
+        gained = plain - cycles(levels, added)
+        assert best - 3 * most <= gained <= best  # a greedy choice misses at most what a step saves
+        assert gained == best or room < total
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_a_share_of_the_gain_takes_the_worthiest_bytes(seed: int, share: float) -> None:
+    levels = drawn(seed)
+    total = sum(found[-1][0] for found in levels.values())
+    plain, whole = cycles(levels, {}), spent(levels, total)
+    part = spent(levels, total, share)
+    gain, enough = plain - cycles(levels, whole), plain - cycles(levels, part)
+    assert enough >= share * gain
+    assert sum(part.values()) <= sum(whole.values())
+    assert all(whole[n] >= b for n, b in part.items())
