@@ -62,7 +62,7 @@ def measure(path: Path, growth: float | None) -> Grown:
     counted = 0
     if macs <= MOST_MACS:
         with tempfile.TemporaryDirectory(prefix="mccompile-bench-") as folder:
-            counted = Counted(path, Path(folder) / "out", {}, {"max_blob_growth": growth}).run({})
+            counted = Counted(path, Path(folder) / "out", {"max_blob_growth": growth}).run({})
     cycles = sum(choice.best.cycles for choice in c.lowered.choices.values())
     return Grown(cycles, sum(b.nbytes for b in c.program.blob()), counted)
 

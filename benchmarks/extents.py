@@ -57,10 +57,12 @@ def row(network: Dynamic) -> str:
         folder = Path(name)
         try:
             path = path_of(network, folder)
-            ranged = Counted(path, folder / "ranged", network.dims)
+            ranged = Counted(path, folder / "ranged", network.options())
             bound, half = network.bound(), network.half()
             at_bound, at_half = ranged.run(bound), ranged.run(half)
-            fixed = [Counted(path, folder / f"fixed{i}", at).run(at) for i, at in enumerate((bound, half))]
+            fixed = [
+                Counted(path, folder / f"fixed{i}", network.options(at)).run(at) for i, at in enumerate((bound, half))
+            ]
         except CompileError as e:
             return f"| `{network.label}` | {str(e).splitlines()[0]} | | | |"
     ratios = at_bound / fixed[0], at_half / fixed[1], at_half / at_bound

@@ -15,7 +15,7 @@ from mccompile.importer.fixed import Fixed, FromDim, fixed_arrays, from_dims
 from mccompile.importer.labels import Legend, as_tensors
 from mccompile.importer.prepare import prepare
 from mccompile.interface.tensors import Interface
-from mccompile.ir.dims import symbols
+from mccompile.ir.dims import Symbol, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ir.types import TensorType
@@ -249,16 +249,26 @@ def _refused(engine: str, error: Exception) -> CompileError:
 
 
 def drawn_extents(c: Compilation, seed: int) -> dict[str, int]:
-    """The extents that the caller gives, for inputs of ``seed``: all at their bounds, or all at the least for every
-    other seed; of several numbers one after the other, the largest first."""
-    given = symbols(*(e for v in c.graph.fed for e in v.shape))
-    ends = {s: s.choices[::-1] or (s.high, s.low) for s in given}
-    return {s.name: values[seed % len(values)] for s, values in ends.items()}
+    """The extents that the caller gives, for inputs of ``seed``: of every three seeds one has all at their bounds,
+    one all at the least, one each somewhere in between; of several numbers one after the other, the largest first."""
+    rng = np.random.default_rng([seed, 3])
+    found = {}
+    for s in _given(c):
+        inner = s.values[1:-1] or s.values
+        values = s.choices[::-1] or (s.high, s.low, inner[int(rng.integers(len(inner)))])
+        found[s.name] = values[seed % len(values)]
+    return found
 
 
 def drawn_cases(c: Compilation) -> int:
-    """How many seeds draw all that extents are to be checked with: two, or as many as there are to choose from."""
-    return max([2, *(len(s.choices) for v in c.graph.fed for s in symbols(*v.shape))])
+    """How many seeds draw all that extents are to be checked with: two, three where any has a range, or as many as
+    there are to choose from."""
+    return max([2, *(len(s.choices) or min(len(s.values), 3) for s in _given(c))])
+
+
+def _given(c: Compilation) -> list[Symbol]:
+    """The symbols of the extents that the caller gives."""
+    return symbols(*(e for v in c.graph.fed for e in v.shape))
 
 
 def drawn_inputs(c: Compilation, seed: int) -> dict[str, Array]:

@@ -25,10 +25,12 @@ MAX_NOTES = 3
 
 @dataclass(frozen=True)
 class Run:
-    """One run: what its inputs were, and each output against what was expected."""
+    """One run: what its inputs were, and each output against what was expected; ``moved`` rows of equal scores stand
+    in another order than those of the reference."""
 
     label: str
     comparisons: tuple[Comparison, ...]
+    moved: int = 0
 
     @property
     def ok(self) -> bool:
@@ -42,6 +44,8 @@ class Run:
         shown = [*bad, *good][:MAX_SHOWN]
         lines = [f"{self.label}: {'ok' if self.ok else verdict}"]
         lines += [f"  {'ok  ' if c.ok else word} {c.name} {c.type}: {c.text()}" for c in shown]
+        if self.moved:
+            lines.append(f"  {self.moved} rows stand in another order: their scores are equal but for noise")
         left = len(self.comparisons) - len(shown)
         return lines + ([f"  and {left} more, {max(len(bad) - len(shown), 0)} of them wrong"] if left else [])
 
@@ -169,7 +173,7 @@ class CheckResult:
             "judge": self.judge,
             "ok": self.ok,
             "runs": [
-                {"label": r.label, "ok": r.ok, "outputs": [c.to_json() for c in r.comparisons]}
+                {"label": r.label, "ok": r.ok, "moved": r.moved, "outputs": [c.to_json() for c in r.comparisons]}
                 for r in self.runs
             ],
             "faults": list(self.faults),

@@ -61,14 +61,13 @@ def _dynamic_quantize(n: Import) -> None:
     low = e.add("Min", [e.add("ReduceMin", [x], "smallest", keepdims=0), zero], "low")
     span = e.add("Div", [e.add("Sub", [high, low], "span"), top], "step")
     flat = e.add("Equal", [span, zero], "flat")
-    scale = e.add("Where", [flat, one, span], "scale")
+    scale, point = (out or f"{e.base}.{s}" for out, s in zip([*outs[1:], "", ""], ("scale", "zero"), strict=False))
+    e.last("Where", [flat, one, span], scale, f"{n.node.name}.scale")
     offset = e.add("Neg", [e.add("Div", [low, scale], "offset")], "zero_real")
     bounded = e.add("Min", [e.add("Max", [offset, zero], "not_negative"), top], "bounded")
-    point = e.cast(e.add("Round", [bounded], "rounded"), "u8", "zero")
+    least = e.constant(np.array(0, np.uint8), "least")
+    e.last("QuantizeLinear", [bounded, one, least], point, f"{n.node.name}.zero")
     e.last("QuantizeLinear", [x, scale, point], outs[0])
-    for out, value in zip(outs[1:], (scale, point), strict=False):
-        if out:
-            e.last("Identity", [value], out, f"{n.node.name}.{out}")
     e.finish()
 
 

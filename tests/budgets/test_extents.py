@@ -42,8 +42,8 @@ def test_extents_cost_little(
     path = tmp_path / "net.onnx"
     onnx.save(build(), path)
     half = {n: e // 2 if isinstance(dims[n], str) else e for n, e in bound.items()}
-    fixed = Counted(path, tmp_path / "fixed", bound).run(bound)
-    ranged = Counted(path, tmp_path / "any", dims)
+    fixed = Counted(path, tmp_path / "fixed", {"dims": bound}).run(bound)
+    ranged = Counted(path, tmp_path / "any", {"dims": dims})
     whole, part = ranged.run(bound), ranged.run(half)
     assert whole < 1.05 * fixed
     assert part < 0.56 * whole

@@ -70,7 +70,7 @@ def test_layers_of_any_batch_are_judged(tmp_path: Path) -> None:
     result = check(tmp_path / "n.onnx", Options(target="generic", dims={"n": "1..3"}), per_layer=True)
     assert result.ok, "\n".join(result.lines())
     assert result.ties is not None
-    assert result.ties.layers == 4  # two in each of two runs
+    assert result.ties.layers == 6  # two in each of three runs
 
 
 def dying(path: Path, seed: int) -> Path:
@@ -123,3 +123,20 @@ def test_layers_behind_a_tie_may_differ() -> None:
     assert not replace(found, ties=Ties(1, 10, 1, ("y: 4 where 3.4 is real",))).ok
     assert not replace(found, ties=None).ok
     assert not replace(found, faults=("the C does not compute its graph",)).ok
+
+
+def test_a_zero_point_that_is_a_tie_is_the_references(tmp_path: Path) -> None:
+    """DynamicQuantizeLinear of what reaches from -1 to 1: 127.5 is 127 or 128, and every byte one more by that."""
+    nodes = [
+        onnx.helper.make_node("Mul", ["x", "gain"], ["loud"]),
+        onnx.helper.make_node("Tanh", ["loud"], ["t"]),
+        onnx.helper.make_node("DynamicQuantizeLinear", ["t"], ["q", "scale", "zero"]),
+    ]
+    x, y = (onnx.helper.make_tensor_value_info(n, kind, [400]) for n, kind in (("x", 1), ("q", 2)))
+    gain = onnx.numpy_helper.from_array(np.array(20, np.float32), "gain")
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y], [gain])
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10), path)
+    found = _judged(path)
+    assert found.ok, found.text()
+    assert found.layers == 2

@@ -8,9 +8,10 @@ exporters with dynamic axes write.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,17 +21,20 @@ from tests._skips import REPOSITORY
 
 Given = int | str
 MODELS = Path(os.environ.get("MCC_SHARED", REPOSITORY.parent / "shared")) / "models"
+SPEECH: Mapping[str, Sequence[int | str]] = {"input": ("b", 512), "state": (2, "b", 128)}
 ROWS, COLUMNS = "p2o.DynamicDimension.1", "p2o.DynamicDimension.2"
 
 
 @dataclass(frozen=True)
 class Dynamic:
     """A network of MCC_SHARED/models (``made``: of the benchmark set, see `with_extents`) and its extents: numbers,
-    or ranges LOW..HIGH[:STEP]."""
+    or ranges LOW..HIGH[:STEP]; shapes that name what the file does not, inputs that are constant."""
 
     model: str
     dims: Mapping[str, Given]
     made: bool = False
+    shapes: Mapping[str, Sequence[Given]] = field(default_factory=dict)
+    constants: Mapping[str, Given] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -40,6 +44,10 @@ class Dynamic:
     @property
     def path(self) -> Path:
         return MODELS / self.model / "model.onnx"
+
+    def options(self, dims: Mapping[str, Given] | None = None) -> dict[str, Any]:
+        """Arguments of `mccompile.compile`, for the ranges or for other ``dims``."""
+        return {"dims": dict(dims or self.dims), "input_shapes": dict(self.shapes), "constants": dict(self.constants)}
 
     def range_of(self, name: str) -> range:
         """What a dim may be."""
@@ -83,7 +91,7 @@ NETWORKS = (
     Dynamic("mobilenetv2_035_int8_qdq", {"unk__608": "1..2"}),
     Dynamic("nilm_conv1d", {"batch_size": 1, "time": "64..512"}),
     Dynamic("nilm_conv1d", {"batch_size": "1..8", "time": 128}),
-    Dynamic("nnsplit_en", {"batch": 1, "length": "5..128"}),
+    Dynamic("nnsplit_en", {"batch": 1, "length": "6..128:2"}),
     Dynamic("nnsplit_en", {"batch": "1..4", "length": 64}),
     Dynamic("plcmos_v2", {"batch_size": 1, "frames": "32..100"}),
     Dynamic("plcmos_v2", {"batch_size": "1..4", "frames": 50}),
@@ -92,7 +100,8 @@ NETWORKS = (
     Dynamic("ppocr_det_v3", {"p2o.DynamicDimension.0": 1, ROWS: "64..160:32", COLUMNS: "64..160:32"}),
     Dynamic("rf_iris", {"batch": "1..64"}),
     Dynamic("superres_x3", {"batch_size": "1..2"}),
-    Dynamic("voicevox_intonation", {"length": "8..64"}),
+    Dynamic("silero_vad", {"b": "1..4"}, shapes=SPEECH, constants={"sr": 16000}),
+    Dynamic("voicevox_intonation", {"length": "8..64"}, constants={"length": "length"}),
     Dynamic("voicevox_spectrogram", {"length": "8..128"}),
     Dynamic("yamnet_256", {"unk__120": "1..2"}),
 )

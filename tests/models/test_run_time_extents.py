@@ -1,0 +1,48 @@
+"""Real networks whose extents are given when they run: right at both ends and between them, and nowhere outside.
+
+`check` runs each at its bounds, at the least, and at drawn extents, in an arena full of 0xFF; here the program is
+built with sanitizers, and its arena and blob lie on its heap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+import mccompile.run.network as running
+from mccompile.check import check as checking
+from mccompile.driver import Options
+from tests._skips import REPOSITORY, needs_sanitizers
+from tests.support.dynamic_networks import MODELS, NETWORKS, Dynamic
+from tests.support.fuzz.attempt import _native_tools, _sanitized_program
+
+FLAGS = ("-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
+SEEDS = 5
+"""The ends, and three places between them."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (MODELS / "manifest.json").exists(), reason="needs models/manifest.json under MCC_SHARED"),
+]
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.label)
+@pytest.mark.parametrize("target", ["native", "generic"])
+def test_networks_are_right_at_all_extents(
+    network: Dynamic, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_sanitizers("gcc")
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    path = importlib.import_module("extents").path_of(network, tmp_path)
+    monkeypatch.setattr(checking, "drawn_cases", lambda c: SEEDS + 1)
+    monkeypatch.setattr(checking, "strict_warnings", lambda compiler: FLAGS)
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")
+    options = Options(target=target, **network.options())
+    with mock.patch.multiple(
+        running, runs_here=lambda _: False, cross_tools=_native_tools, build_emulated=_sanitized_program
+    ):
+        result = checking.check(path, options)
+    assert result.ok, "\n".join(result.lines())
