@@ -78,6 +78,7 @@ class Refuse(Op):
     """Results that are never made, for the program ends with MCC_E_DIM: a branch that cannot be computed."""
 
     name = "refuse"
+    ends_run = True
 
     dtypes: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]

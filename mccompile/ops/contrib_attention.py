@@ -73,6 +73,18 @@ class _Heads:
             kept = e.add("And", [kept, e.add("Greater", [column, first], "in_window")], "kept")
         self.mask_where(kept, _LOWEST, "future")
 
+    def mask_behind(self, begin: str, window: int = -1) -> None:
+        """As `mask_future`, where the first query of each sample stands at a place of its own, ``begin`` [B]."""
+        e = self.e
+        first = e.reshaped(begin, [self.batch, 1, 1, 1], "first_row")
+        steps = e.add("Unsqueeze", [e.counted(0, self.queries, "steps_on"), e.ints([1], "rows.axis")], "steps_down")
+        row, column = e.add("Add", [first, steps], "row"), e.counted(0, self.keys, "every_column")
+        kept = e.add("LessOrEqual", [column, row], "not_behind")
+        if window > 0:
+            before = e.add("Sub", [row, e.number(window, "window")], "before")
+            kept = e.add("And", [kept, e.add("Greater", [column, before], "in_window")], "kept")
+        self.mask_where(kept, _LOWEST, "future")
+
     def mask_padding(self, i: int, value: float) -> None:
         """Input ``i`` says which keys count: [B, L] or [B, S, L] by 0 and 1, [B] how many, [2 B] from where, too."""
         e, shape = self.e, self.e.n.input(i).shape
@@ -238,7 +250,9 @@ def _group_query(n: Import) -> None:
     """GroupQueryAttention: several heads of queries share one of keys and values; keys of calls before are ``past``.
 
     All samples have as many keys, those of this call behind all of the past: by the operator's rule one sample has,
-    so that its lengths may be computed when the program runs; those of several have to be known.
+    so that its lengths may be computed when the program runs; those of several have to be known. Or the past is a
+    buffer that holds all there will ever be (``total_sequence_length`` is its length), in which ``seqlens_k`` says
+    where the new keys of each sample go.
     """
     e, heads, shared = Expansion(n), n.required("num_heads"), n.required("kv_num_heads")
     _refuse(n, (11, "head_sink"), (12, "k_scale"), (13, "v_scale"), (14, "q_norm_weight"), (15, "k_norm_weight"))
@@ -254,13 +268,15 @@ def _group_query(n: Import) -> None:
     if heads % shared:
         raise n.error(f"{heads} heads of queries do not share {shared} of keys")
     total = (past + queries,) if batch == 1 and not n.has_numbers(6) else n.ints(6, "total_sequence_length")
-    ends = (past + queries - 1,) if batch == 1 and not n.has_numbers(5) else n.ints(5, "seqlens_k")
-    if total != (past + queries,) or set(ends) != {past + queries - 1}:
+    buffer = total == (past,)
+    ends = (past + queries - 1,) if batch == 1 and not n.has_numbers(5) else () if buffer else n.ints(5, "seqlens_k")
+    if not buffer and (total != (past + queries,) or set(ends) != {past + queries - 1}):
         raise n.error(
             f"{total[0]} keys, of which samples have {[end + 1 for end in ends]}, are not {past} and {queries} more",
             "lengths that differ from what past_key and query hold are not supported",
         )
-    h = _Heads(e, batch, queries, past + queries, n.input(0).dtype.numpy)
+    h = _Heads(e, batch, queries, past + (0 if buffer else queries), n.input(0).dtype.numpy)
+    begin = _first_place(e, batch, queries) if buffer else ""
     if packed:
         cuts = [0, heads * size, (heads + shared) * size, width]
         names = [e.sliced(e.name(0), 2, cuts[i], cuts[i + 1], f"part{i}") for i in range(3)]
@@ -268,17 +284,23 @@ def _group_query(n: Import) -> None:
         names = [e.name(i) for i in range(3)]
     q, k, v = (h.split(x, c, size, name) for x, c, name in zip(names, (heads, shared, shared), "qkv", strict=True))
     if n.flag("do_rotary"):
-        places = e.name(9) or _repeated_places(e, past, queries, batch)
+        places = e.name(9) or _places(e, begin, past, queries, batch)
         how = {"interleaved": int(n.flag("rotary_interleaved"))}
         q, k = (e.add("RotaryEmbedding", [x, e.name(7), e.name(8), places], f"{name}.turned", **how)
                 for x, name in ((q, "q"), (k, "k")))  # fmt: skip
-    if past:
+    if buffer:
+        k, v = (e.add("TensorScatter", [e.name(i), x, begin], f"{name}.all", axis=2)
+                for i, x, name in ((3, k, "k"), (4, v, "v")))  # fmt: skip
+        h.mask_behind(begin, n.attr("local_window_size", -1))
+    elif past:
         k, v = (_with_past(h, e.name(i), x, name) for i, x, name in ((3, k, "k"), (4, v, "v")))
-    h.mask_future(n.attr("local_window_size", -1))
+    if not buffer:
+        h.mask_future(n.attr("local_window_size", -1))
+    by_samples = len(h.masks) * buffer
     if n.optional(10) is not None:
         h.masks.append(e.name(10))
     cap = float(n.attr("softcap", 0.0))
-    if queries == 1 and not h.masks:  # heads that share keys are rows of one product
+    if queries == 1 and len(h.masks) == by_samples:  # heads that share keys are rows of one product
         grouped = e.reshaped(q, [batch, shared, heads // shared, size], "grouped")
         e.bind(0, h.result(grouped, k, v, _scale(n, size), cap, heads_first=True))
     else:
@@ -288,6 +310,21 @@ def _group_query(n: Import) -> None:
     e.bind(1, k)
     e.bind(2, v)
     e.finish()
+
+
+def _first_place(e: Expansion, batch: int, queries: int) -> str:
+    """Where the new keys of each sample [batch] go: input 5 says at which place its last one is. Prompts that are
+    shorter than others are followed by what does not count: all begin at 0."""
+    last = e.cast(e.reshaped(e.name(5), [batch], "last"), "i64", "last_place")
+    return e.add("Max", [e.add("Sub", [last, e.number(queries - 1, "more")], "first"), e.number(0, "none")], "begin")
+
+
+def _places(e: Expansion, begin: str, past: int, queries: int, batch: int) -> str:
+    """The places of new keys and queries: behind those of calls before, or from ``begin`` on."""
+    if not begin:
+        return _repeated_places(e, past, queries, batch)
+    steps = e.counted(0, queries, "steps")
+    return e.add("Add", [e.reshaped(begin, [batch, 1], "begins"), steps], "places")
 
 
 def _repeated_places(e: Expansion, first: int, count: int, batch: int) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.affine import Move, fixed, loop
+from mccompile.ir.dims import UndecidedError
+from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import TensorType, broadcast_shapes
 from mccompile.ops.folding import Folding, shaped_bytes
@@ -54,7 +56,7 @@ def import_expand(n: Import) -> None:
     try:
         shape = broadcast_shapes(x.shape, wanted)
     except ValueError as e:
-        raise n.error(str(e)) from e
+        raise n.error(str(e), hint_of(e) if isinstance(e, UndecidedError) else "") from e
     if x.type.with_shape(shape).count == x.type.count:
         n.emit_reshape(shape)
     else:

@@ -416,6 +416,17 @@ def test_what_is_undecided_says_which_multiples_to_take(tmp_path: Path) -> None:
         mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": 1, "h": "4..17", "w": 8})
 
 
+def test_an_expansion_that_is_undecided_says_what_is_equal(tmp_path: Path) -> None:
+    """As of the time steps of a diffusion network, which are one, or as many as there are samples."""
+    m = Maker()
+    x = m.input("x", ["batch", 3])
+    batch = m.node("Slice", [m.node("Shape", [x]), m.const(np.array([0])), m.const(np.array([1]))])
+    m.node("Expand", [m.input("t", ["steps"]), batch], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    with pytest.raises(CompileError, match=r"say that they are equal: dims=\{'steps': 'batch'\}"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"batch": "1..2", "steps": "1..2"})
+
+
 def test_a_window_that_does_not_always_fit(tmp_path: Path) -> None:
     m = Maker()
     m.node("Conv", [m.input("x", [1, 2, "s"]), m.weight((3, 2, 5))], "y")
@@ -464,3 +475,25 @@ def test_lines_that_never_reach_the_inside_of_a_window(tmp_path: Path) -> None:
     onnx.save(m.model(["y", "z"]), tmp_path / "net.onnx")
     found = mccompile.check(tmp_path / "net.onnx", target="native", dims={"w": "1..2"})
     assert found.ok, found
+
+
+def test_a_branch_that_fits_no_extent_answers_where_it_is_taken(tmp_path: Path) -> None:
+    """As in networks for two sampling rates: of windows of one length, the other's branch has no meaning."""
+
+    def branch(name: str, rows: int) -> onnx.GraphProto:
+        weights = onnx.numpy_helper.from_array(np.ones((rows, 2), np.float32), f"{name}.w")
+        product = onnx.helper.make_node("MatMul", ["x", weights.name], [f"{name}.y"])
+        result = onnx.helper.make_tensor_value_info(f"{name}.y", TensorProto.FLOAT, None)
+        return onnx.helper.make_graph([product], name, [], [result], [weights])
+
+    m = Maker()
+    rate = m.node("Equal", [m.input("rate", [], INT), m.const(np.array(16))])
+    m.input("x", ["n", "k"])
+    m.node("If", [rate], "y", then_branch=branch("fits", 4), else_branch=branch("other", 5))
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": "1..3", "k": 4})
+    net = Network(tmp_path / "out", ("-O1",))
+    x = np.ones((2, 4), np.float32)
+    assert (net.run({"x": x, "rate": np.array(16)})["y"] == 4).all()
+    with pytest.raises(CompileError, match="extent over bound"):
+        net.run({"x": x, "rate": np.array(8)})

@@ -9,17 +9,20 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
 from mccompile import driver
 from mccompile.check.check import check
 from mccompile.driver import Options
 from mccompile.ir import files
-from mccompile.ir.errors import InternalError, UsageError
+from mccompile.ir.errors import CompileError, InternalError, UsageError
 from mccompile.ir.files import text_of
 from mccompile.kernels.registry import params_of
 from mccompile.ops.registry import lookup
 from mccompile.plan.check import check_program
+from mccompile.run.network import Network
+from tests.support.judge import plain_session
 from tests.support.small_models import Array, Maker
 
 STATE = {"hn": "h0", "window_out": "window_in", "sum_out": "sum_in"}
@@ -163,3 +166,56 @@ def test_pairs_are_offered_by_name(cell: Path) -> None:
     assert len(offered) == 1
     assert "--state hn=h0 --state window_out=window_in --state sum_out=sum_in" in offered[0]
     assert not [n for n in driver.open_model(cell, Options(state=STATE)).notes if "--state" in n]
+
+
+@pytest.mark.parametrize(
+    ("batch", "tokens", "window", "turned"), [(1, 1, -1, False), (2, 1, -1, True), (1, 3, 3, True)]
+)
+def test_a_buffer_of_keys_is_written_in_place(
+    batch: int, tokens: int, window: int, turned: bool, tmp_path: Path
+) -> None:
+    """Past and present of GroupQueryAttention in one buffer: each sample says where its last key is."""
+    length, heads, shared, size = 8, 4, 2, 16
+    shapes = {n: [batch, tokens, h * size] for n, h in (("q", heads), ("k", shared), ("v", shared))}
+    caches = {name: [batch, shared, length, size] for name in ("past_k", "past_v")}
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (shapes | caches).items()]
+    inputs.append(helper.make_tensor_value_info("last", TensorProto.INT32, [batch]))
+    angles = np.random.default_rng(0).uniform(-3, 3, (length, size // 2)).astype(np.float32)
+    stored = {"total": np.array(length, np.int32)}
+    if turned:
+        stored |= {"cos": np.cos(angles), "sin": np.sin(angles)}
+    node = helper.make_node(
+        "GroupQueryAttention", [*shapes, *caches, "last", *stored], ["y", "new_k", "new_v"], domain="com.microsoft",
+        num_heads=heads, kv_num_heads=shared, local_window_size=window, do_rotary=int(turned),
+    )  # fmt: skip
+    outputs = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
+        for n, s in (("y", shapes["q"]), ("new_k", caches["past_k"]), ("new_v", caches["past_v"]))
+    ]
+    weights = [numpy_helper.from_array(a, n) for n, a in stored.items()]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph([node], "g", inputs, outputs, weights)
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    state = {"new_k": "past_k", "new_v": "past_v"}
+    report = mccompile.compile(path, tmp_path / "out", state=state).report
+    copies = [step for step in report["steps"] if step["kernel"].startswith("copy")]
+    assert not copies or tokens > 1  # several queries want keys for each of their heads
+    net, session = Network(tmp_path / "out", ("-O1",)), plain_session(path.read_bytes())
+    net.fill_arenas(0xFF)
+    net.reset()
+    rng = np.random.default_rng(1)
+    held = {n: np.zeros(s, np.float32) for n, s in caches.items()}
+    at = np.arange(batch) * (tokens == 1)
+    for _ in range(2):
+        given = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+        given["last"] = (at + tokens - 1).astype(np.int32)
+        y, held["past_k"], held["past_v"] = session.run(None, given | held)
+        np.testing.assert_allclose(net.run(given)["y"], y, atol=1e-5)
+        for name, cache in held.items():
+            for b, last in enumerate(given["last"]):
+                np.testing.assert_allclose(net.state[name][b, :, : last + 1], cache[b, :, : last + 1], atol=1e-5)
+        at = at + tokens
+    given["last"][:] = length
+    with pytest.raises(CompileError, match="index"):
+        net.run(given)
