@@ -56,6 +56,11 @@ def _in_child(calls: Sequence[Callable[[], str]], seconds: int) -> tuple[list[st
 
 def _answer(call: Callable[[], str], seconds: int) -> str:
     end_after(seconds)
+    return answered(call)
+
+
+def answered(call: Callable[[], str]) -> str:
+    """A call's answer, or the exception that it ended with."""
     try:
         return call()
     except Exception as e:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -114,11 +114,15 @@ class Engine:
         self._sessions: dict[Any, Any] = {}
 
     def run(self, step: Step, values: Arrays) -> list[Array]:
+        """The results of a step. Refused where onnxruntime refuses it."""
         feeds = {n: values[n] for n in step.reads}
         key = (id(step), tuple((a.dtype.name, a.shape) for a in feeds.values()))
-        if key not in self._sessions:
-            self._sessions[key] = (step, plain_session(self._model(step, values).SerializeToString()))
-        return [np.asarray(a) for a in self._sessions[key][1].run(None, feeds)]
+        try:
+            if key not in self._sessions:
+                self._sessions[key] = (step, plain_session(self._model(step, values).SerializeToString()))
+            return [np.asarray(a) for a in self._sessions[key][1].run(None, feeds)]
+        except Exception as e:  # onnxruntime's errors have no common class of their own
+            raise Refused(str(e)) from e
 
     @staticmethod
     def _model(step: Step, values: Arrays) -> onnx.ModelProto:
@@ -158,7 +162,8 @@ class Composition:
         """Every value on ``inputs``; with ``noise``, floats are off as far as they may be after each step."""
         values = {**self.constants, **inputs}
         for step in self.steps:
-            made = self.engine.run(step, values if noise is None else {**values, **_nearly(step, values, noise)})
+            read = values if noise is None else {**values, **_nearly(step, values, noise)}
+            made = self.engine.run(*((step, read) if noise is None else _with_unsure_scores(step, read, noise)))
             names = [o for o in step.outputs if o]
             for name, array in zip(names, made, strict=True):
                 values[name] = array if noise is None else _shaken(array, step, noise)
@@ -200,6 +205,22 @@ class Composition:
             attrs = "".join(f", {k}={v!r}" for k, v in s.attrs.items())
             lines.append(f"{made} = {s.op_type}({', '.join(s.inputs)}{attrs})")
         return "\n".join([*lines, f"outputs  {', '.join(self.outputs)}"])
+
+
+def _with_unsure_scores(step: Step, values: Arrays, noise: Noise) -> tuple[Step, Arrays]:
+    """A step that masks keys by adding -10000 to their scores, with scores that are off by that sum's rounding.
+
+    The float next to 10000 is 2^-10 away: where all keys of a row are masked, their weights are those of scores with
+    that step, each rounded to one side or the other. Where a key is left, the weight of a masked one is 0 either way.
+    """
+    if step.op_type != "MultiHeadAttention" or len(step.inputs) < 5 or not step.inputs[4]:
+        return step, values
+    hidden, length = values[step.inputs[4]] == 0, values[step.inputs[0]].shape[1]
+    row = np.zeros((1, 1, length, hidden.shape[1]), np.float32)
+    bias = values[step.inputs[5]] if len(step.inputs) > 5 and step.inputs[5] else row
+    off = 2.0**-10 * noise.drawn((*hidden.shape[:1], *bias.shape[1:])) * hidden[:, None, None, :]
+    inputs = (*step.inputs[:5], f"{step.outputs[0]}.scores", *step.inputs[6:])
+    return replace(step, inputs=inputs), {**values, inputs[5]: np.asarray(bias + off, bias.dtype)}
 
 
 def _nearly(step: Step, values: Arrays, noise: Noise) -> Arrays:
@@ -280,10 +301,7 @@ class Composer:
         base = self._name("v")
         names = tuple(base if outputs == 1 else f"{base}_{i}" for i in range(outputs))
         step = Step(op, tuple(inputs), names, attrs, domain)
-        try:
-            arrays = self.net.engine.run(step, self.net.values)
-        except Exception as e:
-            raise Refused(str(e)) from e
+        arrays = self.net.engine.run(step, self.net.values)
         for name, array in zip(names, arrays, strict=True):
             require_comparable(array)
             if op in ("Cast", "CastLike"):

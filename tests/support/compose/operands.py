@@ -331,6 +331,8 @@ def _resized(c: Composer, v: str, axis: int, extent: int) -> str:
     if mine == 1:
         shape[axis] = extent
         return c.one("Expand", v, c.ints(*shape))
+    if mine == 0:
+        raise Refused("nothing to repeat")
     if mine < extent:
         if extent * c.array(v).size // mine > MAX_COUNT:
             raise Refused("too large")

@@ -24,9 +24,9 @@ from mccompile.run.memory import guarded_bytes
 from mccompile.run.network import Network
 from mccompile.run.values import stored
 from mccompile.targets.target import resolve, runs_here, strict_warnings
-from tests.support.children import SLOW, in_children
+from tests.support.children import SLOW, answered, in_children
 from tests.support.compose.judge import SHAKES, Expected, spread
-from tests.support.compose.network import Array, Arrays, Noise
+from tests.support.compose.network import Array, Arrays, Noise, Refused
 from tests.support.fuzz.family import MAIN, Family
 from tests.support.fuzz.setting import QUICK, Setting
 from tests.support.precompiled import precompiled
@@ -42,7 +42,10 @@ TURNS = 3
 BOUND = 24
 """What is given where a bound is asked for: loops have at most 20 turns."""
 
-FAULTS = ("internal", "build", "wrong", "crash", "slow", "memory", "message")
+UNSURE = ("wrong", "build", "crash")
+"""What `QUICK` may be at fault for."""
+
+FAULTS = ("internal", "build", "wrong", "crash", "slow", "memory", "message", "harness")
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def _expected(net: Family, inputs: Arrays, state: Mapping[str, str], seed: int) 
     for turn, values in enumerate(plain):
         net.require_defined(values)
         want = {n: values[n] for n in wanted}
+        if any(run[turn][n].shape != a.shape for run in shaken for n, a in want.items()):
+            raise Refused("what is counted depends on the noise")
         found.append(Expected(given, want, *spread(want, [run[turn] for run in shaken])))
     return found
 
@@ -84,18 +89,30 @@ def _in_a_row(net: Family, inputs: Arrays, state: Mapping[str, str], noise: Nois
 
 
 # -- what is done ---------------------------------------------------------------------------------------------------
-def attempt(net: Family, setting: Setting, expected: Sequence[Sequence[Expected]], folder: Path) -> Verdict:
-    """Compiled into a folder, its C built with all warnings, every run twice on different garbage."""
+def attempt(
+    net: Family, setting: Setting, expected: Sequence[Sequence[Expected]], folder: Path, alone: bool = False
+) -> Verdict:
+    """Compiled into a folder, its C built with all warnings, every run twice on different garbage.
+
+    ``alone``: this process may end with it. A child costs as much as all that a network of tcc does in it.
+    """
     if not resolve(setting.target).denormals and net.has_denormals:
         return Verdict("ok", "denormals")
-    verdict = attempted(net.model().SerializeToString(), setting, expected, folder)
-    if setting.compiler != QUICK or verdict.kind not in ("wrong", "build", "crash"):
+    model = net.model().SerializeToString()
+    verdict = attempted(model, setting, expected, folder, alone and setting.compiler == QUICK)
+    if setting.compiler != QUICK or verdict.kind not in UNSURE:
         return verdict
-    sure = attempted(net.model().SerializeToString(), setting.surely, expected, folder / "sure")
+    return agreed(verdict, attempted(model, setting.surely, expected, folder / "sure"))
+
+
+def agreed(verdict: Verdict, sure: Verdict) -> Verdict:
+    """What is said of a network that `QUICK` found a fault with, by what the sanitizers find."""
     return sure if sure.kind != "ok" else Verdict("ok", f"{QUICK} is wrong: {verdict.text}")
 
 
-def attempted(model: bytes, setting: Setting, expected: Sequence[Sequence[Expected]], folder: Path) -> Verdict:
+def attempted(
+    model: bytes, setting: Setting, expected: Sequence[Sequence[Expected]], folder: Path, alone: bool = False
+) -> Verdict:
     """As `attempt`, of a model as a file has it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "drawn.onnx"
@@ -109,7 +126,8 @@ def attempted(model: bytes, setting: Setting, expected: Sequence[Sequence[Expect
             return Verdict("refused", str(e))
         except Exception:
             return Verdict("internal", traceback.format_exc(limit=-6))
-        ((text, ended),) = in_children([partial(_fault, folder / "out", setting, expected)], SECONDS)
+        run = partial(_fault, folder / "out", setting, expected)
+        ((text, ended),) = [(answered(run), False)] if alone else in_children([run], SECONDS)
     if ended:
         return Verdict("slow" if text in SLOW else "crash", text)
     if text.startswith("CompileError: the C compiler"):

@@ -140,12 +140,11 @@ class FamilyComposer(Composer):
     def _run(self, step: Step, values: Arrays) -> list[Array]:
         if step.op_type.startswith("Reduce") and not values[step.inputs[0]].size:
             raise Refused("onnxruntime refuses to reduce nothing")
+        if step.op_type in ("LSTM", "GRU", "RNN") and not values[step.inputs[0]].size:
+            raise Refused("onnxruntime ends the process where a cell has no step")
         if _reads_beyond(step, values):
             raise Refused("onnxruntime rounds the extent of what a window does not fit into towards 0, to 1")
-        try:
-            arrays = self.net.engine.run(step, values)
-        except Exception as e:  # onnxruntime's errors have no common class of their own
-            raise Refused(str(e)) from e
+        arrays = self.net.engine.run(step, values)
         for array in arrays:
             if array.size or not self.net.others:
                 network.require_comparable(array)

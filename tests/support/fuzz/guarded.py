@@ -43,8 +43,8 @@ def _in_folder(work: Work, folder: Path) -> Call:
 
 def outcome(ended: Ended) -> Outcome:
     """What the end of a work says of what it tried."""
-    if not ended.last and not ended.answer:  # onnxruntime aborts, or the shaken network has other shapes
-        return "none", ended.by
+    if not ended.last and not ended.answer:  # onnxruntime aborts, or our own drawing is at fault
+        return "harness" if "Traceback" in ended.by else "none", ended.by
     if ended.by:
         kind = "slow" if ended.by in SLOW else "crash" if ended.by.startswith("SIG") else "internal"
         return kind, f"{ended.last}\n{ended.by}"

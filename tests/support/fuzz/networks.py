@@ -6,12 +6,12 @@ from pathlib import Path
 
 from tests.support.compose.network import Refused
 from tests.support.fuzz import kept
-from tests.support.fuzz.attempt import FAULTS, Verdict, attempt, expectations
+from tests.support.fuzz.attempt import FAULTS, Verdict, agreed, attempt, expectations
 from tests.support.fuzz.family import Family
 from tests.support.fuzz.guarded import Outcome, Work, outcomes
 from tests.support.fuzz.isolated import Say
 from tests.support.fuzz.profiles import family
-from tests.support.fuzz.setting import Setting, extents_of, setting_of
+from tests.support.fuzz.setting import QUICK, Setting, extents_of, setting_of
 from tests.support.fuzz.shrink import shrunk
 
 SECONDS = 240
@@ -34,10 +34,21 @@ def attack(seed: int, profile: str, emulated: bool = False) -> Work:
         except Refused as e:
             return "none", str(e)[:200]
         say(setting.label)
-        verdict = attempt(net, setting, expected, folder)
-        return verdict.kind, f"{setting.label}\n{verdict.text}" if verdict.kind != "ok" else ""
+        verdict = attempt(net, setting, expected, folder, alone=True)
+        return verdict.kind, f"{setting.label}\n{verdict.text}" if verdict.kind != "ok" else verdict.text
 
     return work
+
+
+def confirmed(seed: int, profile: str, emulated: bool, kind: str, text: str) -> Outcome:
+    """What the sanitizers say of a network that ended the process of its seed, if a quick compiler built it."""
+    if kind != "crash":
+        return kind, text
+    net, setting = network_of(seed, profile, emulated)
+    if setting.compiler != QUICK:
+        return kind, text
+    verdict = agreed(Verdict(kind, text), verdict_of(net, setting.surely, seed))
+    return verdict.kind, verdict.text
 
 
 def verdict_of(net: Family, setting: Setting, seed: int) -> Verdict:
@@ -46,13 +57,13 @@ def verdict_of(net: Family, setting: Setting, seed: int) -> Verdict:
     def work(say: Say, folder: Path) -> Outcome:
         expected = expectations(net, setting, seed)
         say("judged")
-        verdict = attempt(net, setting, expected, folder)
+        verdict = attempt(net, setting, expected, folder, alone=True)
         return verdict.kind, verdict.text
 
     return Verdict(*next(outcomes([work], SECONDS)))
 
 
-def keep(seed: int, profile: str, kind: str, folder: Path, emulated: bool = False, most: int = 60) -> str:
+def keep(seed: int, profile: str, emulated: bool, kind: str, folder: Path, most: int = 60) -> str:
     """Make a failure smaller and write it into ``folder``; what a reader wants to know of it."""
     net, setting = network_of(seed, profile, emulated)
     net, setting = shrunk(net, setting, lambda n, s: verdict_of(n, s, seed).kind == kind, most)
@@ -62,4 +73,4 @@ def keep(seed: int, profile: str, kind: str, folder: Path, emulated: bool = Fals
     return text
 
 
-__all__ = ["FAULTS", "attack", "keep", "network_of", "verdict_of"]
+__all__ = ["FAULTS", "attack", "confirmed", "keep", "network_of", "verdict_of"]
