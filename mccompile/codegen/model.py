@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -29,6 +30,14 @@ MAX_ORIGINS = 4
 """So many ONNX nodes of a step are named."""
 WEIGHTS_MULTIPLE = 8
 """The payload's size is a multiple of this: sizeof of the weights struct on every ABI."""
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """The first ``nbytes`` of the weights say where kernels read and write; ``crc`` is that of what was checked."""
+
+    nbytes: int
+    crc: int
 
 
 @dataclass(frozen=True)
@@ -219,6 +228,7 @@ class ModelFacts:
     io: str
     id_bytes: str
     blob: bytes
+    trusted: Trusted | None
     given: list[GivenExtent]
     functions: tuple[Function, ...] = ()
     parts: tuple[Part, ...] = ()
@@ -423,6 +433,12 @@ def _payload(program: Program, total: int) -> memoryview:
     return data.data
 
 
+def _trusted(program: Program, payload: memoryview) -> Trusted | None:
+    """The part of the payload, at its beginning, that says where kernels read and write."""
+    nbytes = max((program.offsets[b] + b.nbytes for b in program.module.trusted()), default=0)
+    return Trusted(nbytes, zlib.crc32(payload[:nbytes])) if nbytes else None
+
+
 def _functions(program: Program) -> tuple[Function, ...]:
     """The functions of users that a program calls."""
     called = {getattr(s.op, "function", "") for s in program.body.linear() if isinstance(s, Call) if s.op.wants_rows}
@@ -463,9 +479,12 @@ def model_facts(
         BlobTensor(b.name, b.type.dtype.name, b.type.shape, program.offsets[b], b.nbytes) for b in program.blob()
     )
     align = max(target.align, program.module.align)
+    payload = _payload(program, total)
+    trusted = _trusted(program, payload)
     made_by = "".join(f"// plugin {p.name} {p.digest}\n" for p in made_with())
+    made_by += f"// trusted {trusted.crc:08x}\n" if trusted else ""
     program_id = blob_id(made_by + print_program(program, digests=False), tensors, total, align)
-    blob = write_blob(_payload(program, total), tensors, program_id, align)
+    blob = write_blob(payload, tensors, program_id, align)
     counts = program.module.counts
     counted = {name: f"{_member(b, ids)}[0]" for name, b in counts.items()}
     given = given_extents(program.module, counted)
@@ -513,6 +532,7 @@ def model_facts(
         io="caller" if any(p.of_caller for p in (*inputs, *outputs)) else "arena",
         id_bytes=", ".join(f"0x{b:02x}" for b in program_id),
         blob=blob,
+        trusted=trusted,
         given=given,
         functions=_functions(program),
     )

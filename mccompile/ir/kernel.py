@@ -338,6 +338,12 @@ class Call:
         return self.reads + self.extras
 
     @property
+    def trusted(self) -> tuple[Buffer, ...]:
+        """What lies in the blob and says where it reads and writes, unchecked."""
+        views = (self.reads[i] for i in self.op.trusted if i < len(self.reads))
+        return tuple(v.buffer for v in views if v is not None and v.buffer.space == "blob")
+
+    @property
     def varies(self) -> bool:
         """Whether one of its numbers is known at run time only."""
         return varies(self.op.numbers) or any(v.varies for v in self.views())
@@ -466,6 +472,10 @@ class KernelModule:
             numbers += () if isinstance(step, Fill) else step.op.numbers
             numbers += [loop.trips for loop in step.loops]
         return numbers
+
+    def trusted(self) -> set[Buffer]:
+        """What lies in the blob and says where kernels read and write, unchecked."""
+        return {b for step in self.body.linear() if isinstance(step, Call) for b in step.trusted}
 
     def loops(self) -> list[Loop]:
         """The loops in the order of their first steps."""

@@ -101,6 +101,14 @@ class Op:
         return ()
 
     @property
+    def trusted(self) -> tuple[int, ...]:
+        """The operands whose numbers say where kernels read and write, or how long, and are not checked there.
+
+        Where they are constants, they were checked when the model was compiled: other numbers in a blob would do harm.
+        """
+        return ()
+
+    @property
     def selects(self) -> bool:
         """Whether every element of result 0 is one of operand 0, unchanged."""
         return False

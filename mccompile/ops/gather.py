@@ -37,6 +37,10 @@ class Gather(Op):
     inside: bool = False
 
     @property
+    def trusted(self) -> tuple[int, ...]:
+        return (1,) if self.inside else ()
+
+    @property
     def multilinear(self) -> tuple[int, ...]:
         return (0,)
 

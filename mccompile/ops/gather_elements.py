@@ -28,6 +28,10 @@ class GatherElements(Op):
     inside: bool = False
 
     @property
+    def trusted(self) -> tuple[int, ...]:
+        return (1,) if self.inside else ()
+
+    @property
     def multilinear(self) -> tuple[int, ...]:
         return (0,)
 

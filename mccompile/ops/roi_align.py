@@ -49,6 +49,10 @@ class RoiAlign(Op):
     inside: bool = False
 
     @property
+    def trusted(self) -> tuple[int, ...]:
+        return (2,) if self.inside else ()
+
+    @property
     def multilinear(self) -> tuple[int, ...]:
         return (0,) if self.mode == "avg" else ()
 

@@ -31,6 +31,10 @@ class ScatterND(Op):
     reduction: str = "none"
     inside: bool = False
 
+    @property
+    def trusted(self) -> tuple[int, ...]:
+        return (1,) if self.inside else ()
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         return in_place(types)
 

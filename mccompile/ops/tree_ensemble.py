@@ -55,6 +55,10 @@ class TreeEnsemble(Op):
     slots: int
     missing_low: bool = False
 
+    @property
+    def trusted(self) -> tuple[int, ...]:
+        return (1, 2, 3, 5)
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (y,) = self.infer(*types)
         own = axis_loops(2, 2)

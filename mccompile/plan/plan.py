@@ -97,13 +97,15 @@ def memory_problem(module: KernelModule, life: dict[Buffer, tuple[int, int]]) ->
 
 
 def place_blob(module: KernelModule) -> tuple[dict[Buffer, int], int]:
-    """Offsets of the weights in order of first use, so that they are read forward."""
+    """Offsets of the weights in order of first use, so that they are read forward; first of all, in one piece, those
+    that kernels trust."""
     used: dict[Buffer, None] = {}
     for step in module.body.linear():
         used.update(dict.fromkeys(b for b in step.buffers() if b.space == "blob"))
+    trusted = module.trusted()
     offsets: dict[Buffer, int] = {}
     at = 0
-    for b in used:
+    for b in sorted(used, key=lambda b: b not in trusted):
         at = round_up(at, b.align)
         offsets[b] = at
         at += b.nbytes

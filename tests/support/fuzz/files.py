@@ -242,7 +242,7 @@ def bytes_changed(data: bytes, r: random.Random) -> bytes:
 
 
 # -- the attack ---------------------------------------------------------------------------------------------------
-def _base(r: random.Random) -> onnx.ModelProto:
+def base(r: random.Random) -> onnx.ModelProto:
     """One operator, or a drawn network."""
     rows = [f for f in front_ends().values() if f.sample is not None]
     while True:
@@ -260,7 +260,7 @@ def _base(r: random.Random) -> onnx.ModelProto:
 def mutant(seed: int) -> tuple[bytes, str]:
     """A damaged file, and what was done to it."""
     r = random.Random(f"file {seed}")
-    model = _base(r)
+    model = base(r)
     operators = ", ".join(n.op_type for n in model.graph.node[:6])
     way = r.choice(["graph", "graph", "graph", "message", "bytes"])
     if way == "graph":
