@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.limits import limited
 from mccompile.kernel_passes.share_code import share_modules
 from mccompile.onnxio import OnnxModel, read_model
+from mccompile.passes.analysis.weight_forms import EVERY, named
 from mccompile.passes.manager import exact_only, run_passes, with_plugins
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.plan.regions import Work
@@ -179,7 +181,20 @@ def optimize(c: Compilation, observe: Observer = unobserved) -> None:
     names = with_plugins(PIPELINES[c.options.opt_level]) if c.options.passes is None else c.options.passes
     if c.options.stream_rows == "never":
         names = [n for n in names if n != STREAM_ROWS]
-    c.passes = run_passes(c.graph, exact_only(names) if c.options.exact else names, observe, c.target)
+    _require_nodes(c)
+    names = exact_only(names) if c.options.exact else names
+    c.passes = run_passes(c.graph, names, observe, c.target, c.options.weights)
+
+
+def _require_nodes(c: Compilation) -> None:
+    """UsageError for a name in ``--weights`` that no node has."""
+    nodes = [(n.origins, n.op.name) for n, _ in c.graph.everywhere()]
+    for pattern in c.options.weights:
+        if pattern != EVERY and not any(named(pattern, *node) for node in nodes):
+            known = dict.fromkeys(name for origins, op in nodes for name in (*origins, op))
+            near = difflib.get_close_matches(pattern, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "'mccompile inspect' lists the nodes"
+            raise UsageError(f"no node is named {pattern!r}", hint=hint)
 
 
 def compile_program(

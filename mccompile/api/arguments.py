@@ -48,6 +48,10 @@ class BuildOptions(TypedDict, total=False):
     """What inputs are made of, by name, as ``u8,nhwc,mean=127.5,scale=0.0078``: elements of u8, i8, u16 or i16, with
     ``nhwc`` channels last, of which the model gets (element - mean) * scale; ``1.5:2:2.5`` is a number for each
     channel."""
+    weights: str | Mapping[str, str]
+    """How weights are stored, by the names of nodes (``*`` stands for any text) or operators: ``f32``, ``bf16``,
+    ``f16``, ``i8`` or ``i4``; a text such as ``i8,classifier=f32`` means the same. ``i8:32`` has a scale for each 32
+    elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``."""
     requant: str
     """How sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or ``tflite``, with
     the bits of TensorFlow Lite's reference kernels."""
@@ -113,6 +117,10 @@ class InspectOptions(TypedDict, total=False):
     """What inputs are made of, by name, as ``u8,nhwc,mean=127.5,scale=0.0078``: elements of u8, i8, u16 or i16, with
     ``nhwc`` channels last, of which the model gets (element - mean) * scale; ``1.5:2:2.5`` is a number for each
     channel."""
+    weights: str | Mapping[str, str]
+    """How weights are stored, by the names of nodes (``*`` stands for any text) or operators: ``f32``, ``bf16``,
+    ``f16``, ``i8`` or ``i4``; a text such as ``i8,classifier=f32`` means the same. ``i8:32`` has a scale for each 32
+    elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``."""
     requant: str
     """How sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or ``tflite``, with
     the bits of TensorFlow Lite's reference kernels."""

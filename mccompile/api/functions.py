@@ -81,7 +81,8 @@ def load(out_dir: str | PathLike[str], model: str = "") -> Network:
 def check(
     model: ModelLike, *, inputs: Arrays | None = None, expect: Arrays | None = None,
     labels: Sequence[int] | np.ndarray[Any, Any] | None = None, rtol: float | None = None,
-    atol: float | None = None, per_layer: bool = False, seed: int = 0, **options: Unpack[BuildOptions],
+    atol: float | None = None, max_error: float | None = None, per_layer: bool = False, seed: int = 0,
+    **options: Unpack[BuildOptions],
 ) -> CheckResult:  # fmt: skip
     """Compile a model into a temporary folder, build and run its C, and compare it with the reference.
 
@@ -94,6 +95,8 @@ def check(
         expect: expected outputs, as many as samples, instead of the reference's.
         labels: the right class of each sample: the accuracy of the first output is counted.
         rtol, atol: allow errors of atol + rtol * abs(reference), instead of the rule of `check/compare.py`.
+        max_error: the relative error of outputs that is allowed where ``weights`` are stored in fewer bits; by
+            default what their forms explain.
         per_layer: also compare inner values.
         seed: of random inputs.
         {options}
@@ -108,7 +111,7 @@ def check(
 
         found = run(
             path, chosen, inputs=inputs, expect=expect, labels=labels, tolerance=tolerance_of(rtol, atol),
-            per_layer=per_layer, seed=seed,
+            per_layer=per_layer, seed=seed, max_error=max_error,
         )  # fmt: skip
     return replace(found, notes=tuple(map(in_python, found.notes)))
 

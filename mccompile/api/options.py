@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mccompile.ir.errors import UsageError
-from mccompile.search.options import MORE, Declared, Options, declared, level_of, size_of
+from mccompile.search.options import MORE, Declared, Options, declared, forms_of, level_of, size_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +44,7 @@ TYPES = {
     "shapes": "Mapping[str, Sequence[int | str]]",
     "constants": "Mapping[str, Any]",
     "states": "Mapping[str, str]",
+    "weights": "str | Mapping[str, str]",
     "kernels": "Mapping[str, str]",
 }
 """The types of `Declared.kind` in Python."""
@@ -114,6 +115,11 @@ def _value(name: str, told: Declared, value: Any) -> Any:
             return level_of(str(value))
         case "size":
             return _bytes(name, value)
+        case "weights" if isinstance(value, str):
+            found = forms_of(value)
+            if found is None:
+                raise UsageError(f"{name}={value!r} says no form of weights", hint="such as 'i8,classifier=f32'")
+            return found
         case "memory":
             return tuple((region, _bytes(name, size)) for region, size in dict(value).items())
         case "path" if name not in OWN_TYPES:

@@ -15,6 +15,7 @@ from mccompile.check.compare import Comparison, Tolerance, compare, tolerance_fa
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
 from mccompile.check.golden import golden_files
 from mccompile.check.order import orders, reordered
+from mccompile.check.precision import is_narrow, precision_of
 from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs, judge_of
 from mccompile.check.result import Accuracy, CheckResult, Run
 from mccompile.check.streams import RUNS, Stream, stream_of
@@ -54,6 +55,7 @@ class _Asked:
     golden: bool = False
     seed: int = 0
     with_code: bool = False
+    max_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def check(
     golden: bool = False,
     seed: int = 0,
     with_code: bool = False,
+    max_error: float | None = None,
 ) -> CheckResult:
     """Compile a model into a temporary folder, build it with strict warnings, run it and compare.
 
@@ -105,6 +108,8 @@ def check(
         golden: also build and run the test program that ``--golden`` writes.
         seed: of random inputs.
         with_code: also ask the compiler how large the code is.
+        max_error: the error of an output that is allowed where weights are stored in fewer bits: the length of the
+            difference by that of the output; by default what the forms explain (`precision`).
 
     Returns:
         The result, whether good or bad.
@@ -118,13 +123,15 @@ def check(
     if inputs is None and (expect is not None or labels is not None):
         what = "labels" if expect is None else "expected outputs"
         raise UsageError(f"{what} need the inputs they belong to", hint="give --inputs as well")
+    if max_error is not None and not 0 <= max_error < np.inf:
+        raise UsageError(f"max_error is {max_error}, but it has to be a number of at least 0")
     if inputs is not None:
         options = with_dims(model, options, inputs)
     with tempfile.TemporaryDirectory(prefix="mccompile-check-") as folder:
         compilation, files = driver.compile_files(model, options)
         out = Path(folder) / compilation.graph.name
         write_folder(out, files)
-        asked = _Asked(inputs, expect, labels, tolerance, per_layer, golden, seed, with_code)
+        asked = _Asked(inputs, expect, labels, tolerance, per_layer, golden, seed, with_code, max_error)
         return _checked(model, compilation, out, asked)
 
 
@@ -171,6 +178,11 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     if judge is not None and asked.tolerance is None and (per_layer or not all(r.ok for r in runs)):
         ties, differing = _explained(model, compilation, network, cases)
         unstable += differing
+    precision = None
+    if is_narrow(compilation) and asked.tolerance is None:
+        each = [(case.everything, case.expected.values, got) for case, got in zip(cases, results, strict=True)]
+        precision = precision_of(model, compilation, each, asked.max_error)
+        unstable += _unlike_graph(compilation, network, cases)
     stack = _stack(out, network, compilation)
     code, note = code_or_note(out, network.report) if asked.with_code else (None, "")
     return CheckResult(
@@ -182,6 +194,7 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         stack=stack,
         trace=layers,
         ties=ties,
+        precision=precision,
         notes=(*compilation.notes, *(judge.judge.notes if judge is not None else ())),
         measured=measured,
         report=network.report,
@@ -210,20 +223,26 @@ def _explained(
     known = set(tensor_names(model))
     names = [name for name in rounded_names(imported) if name in known]
     judge = judge_of(model, c, names)
-    faults: list[str] = []
     found: list[Ties] = []
     for case in cases:
-        given = case.everything
-        found.append(judge_layers(imported, c.graph, judge, given, c.interface, _TIES[c.options.requant]))
-        for name, array in case.state.items():
-            network.state[name][...] = array
-        got = _ran(network, case)
-        faults += [f"the C does not compute its graph: {a.name}: {a.text()}" for a in _apart(c, given, got)]
+        found.append(judge_layers(imported, c.graph, judge, case.everything, c.interface, _TIES[c.options.requant]))
     whole = Ties(
         sum(t.layers for t in found), sum(t.elements for t in found), sum(t.differing for t in found),
         tuple(w for t in found for w in t.wrong),
     )  # fmt: skip
-    return whole, faults
+    return whole, _unlike_graph(c, network, cases)
+
+
+def _unlike_graph(c: Compilation, network: Network, cases: Sequence[_Case]) -> list[str]:
+    """Where the C does not compute what the graph says that it was made of, with the weights as they are stored."""
+    faults: list[str] = []
+    for case in cases:
+        given = case.everything
+        for name, array in case.state.items():
+            network.state[name][...] = array
+        got = _ran(network, case)
+        faults += [f"the C does not compute its graph: {a.name}: {a.text()}" for a in _apart(c, given, got)]
+    return faults
 
 
 def _apart(c: Compilation, given: Mapping[str, Array], got: Mapping[str, Array]) -> list[Comparison]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mccompile.check.compare import Comparison, json_number
+from mccompile.check.precision import Precision
 from mccompile.check.ties import Ties
 from mccompile.check.trace import Trace
 from mccompile.run.code import Code
@@ -106,6 +107,7 @@ class CheckResult:
         stack: what a run takes of it, where the compiler tells.
         trace: the layers, if they were asked for.
         ties: of a quantised network whose outputs are not those of the reference: whether that is right.
+        precision: what weights in fewer bits cost, where they were asked for.
         notes: what was decided for the user.
         measured: what the last run took, where it was on an emulated board.
         accuracy: of each output over all samples, where there were several.
@@ -121,6 +123,7 @@ class CheckResult:
     stack: Stack | None = None
     trace: Trace | None = None
     ties: Ties | None = None
+    precision: Precision | None = None
     notes: tuple[str, ...] = ()
     measured: Measured | None = None
     accuracy: tuple[Accuracy, ...] = ()
@@ -130,6 +133,8 @@ class CheckResult:
 
     @property
     def ok(self) -> bool:
+        if self.precision is not None:  # the C has been compared with its graph, whose weights are rounded
+            return self.precision.ok and not self.faults
         if self.ties is not None:  # behind one tie, all layers may differ from the reference's
             return self.ties.ok and not self.faults
         return all(r.ok for r in self.runs) and not self.faults and (self.trace is None or self.trace.ok)
@@ -146,6 +151,8 @@ class CheckResult:
         lines += self._run_lines()
         if self.ties is not None:
             lines.append(f"quantised: {self.ties.text()}")
+        if self.precision is not None:
+            lines += self.precision.lines(self.judge)
         lines += [self.stack.line()] if self.stack else []
         lines += [line for fault in self.faults for line in f"FAIL {fault}".splitlines()[:4]]
         if self.trace is not None:
@@ -155,7 +162,7 @@ class CheckResult:
         return [*lines, "ok" if self.ok else "FAILED"]
 
     def _run_lines(self) -> list[str]:
-        explained = self.ties is not None and self.ties.ok
+        explained = self.precision is not None or (self.ties is not None and self.ties.ok)
         shown: Sequence[Run] = self.runs
         lines = []
         if len(self.runs) > MAX_RUNS:
@@ -180,6 +187,7 @@ class CheckResult:
             "stack": self.stack.to_json() if self.stack else None,
             "trace": self.trace.to_json() if self.trace else None,
             "ties": self.ties.to_json() if self.ties else None,
+            "precision": self.precision.to_json() if self.precision else None,
             "notes": list(self.notes),
             "measured": self.measured.to_json() if self.measured else None,
             "accuracy": [a.to_json() for a in self.accuracy],

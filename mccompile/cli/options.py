@@ -21,6 +21,7 @@ from mccompile.search.options import (
     STREAMING,
     Declared,
     declared,
+    forms_of,
     level_of,
     size_of,
 )
@@ -129,6 +130,18 @@ class FormatOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer v
         return m[1], m[2]
 
 
+class Weights(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """``form`` or ``node=form``, several with commas between."""
+
+    name = "weights"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
+        found = value if isinstance(value, dict) else forms_of(str(value))
+        if found is None:
+            self.fail(f"'{value}' has to be like i8, or classifier=f16, or i8,classifier=f32", param, ctx)
+        return found
+
+
 def _number(text: str) -> Any:
     """An int if it is one; anything else goes on as text, to be refused where its meaning is known."""
     return int(text) if re.fullmatch(r"-?\d+", text.strip()) else text.strip()
@@ -179,6 +192,10 @@ def _plain(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, s
     return dict(_once(value, param))
 
 
+def _merged(ctx: click.Context, param: click.Parameter, value: tuple[dict[str, str], ...]) -> dict[str, str]:
+    return {name: form for part in value for name, form in part.items()}
+
+
 def _once(pairs: tuple[tuple[str, str], ...], param: click.Parameter) -> tuple[tuple[str, str], ...]:
     names = [name for name, _ in pairs]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
@@ -209,6 +226,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "shapes": {"type": Pair("x=1,3,224,224"), "multiple": True, "callback": _shapes},
     "constants": {"type": Pair("sr=16000"), "multiple": True, "callback": _constants},
     "states": {"type": Pair("h_out=h_in"), "multiple": True, "callback": _plain},
+    "weights": {"type": Weights(), "multiple": True, "callback": _merged},
     "kernels": {"type": Pair("conv=conv.generic"), "multiple": True, "callback": _plain},
 }
 """How values are read that `Declared.kind` names."""

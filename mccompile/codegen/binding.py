@@ -23,6 +23,8 @@ from mccompile.ir.op import Op
 from mccompile.ir.types import F32, I32, DType, Factor
 from mccompile.kernels.integers import begun_with
 from mccompile.kernels.model.tiles import Segment
+from mccompile.kernels.model.widening import scaled as scaled_by
+from mccompile.kernels.model.widening import unscaled, widening
 
 
 @dataclass(frozen=True)
@@ -354,6 +356,22 @@ class KernelContext:
         changed = {i for i, _ in self.call.pre}
         stored = [None if i in changed else self.x[i] for i in operands]
         return all(v is not None and v.dtype == F32 for v in stored)
+
+    def widened(self, operand: int) -> str:
+        """The form of `mccompile.kernels.model.widening` that an operand is stored in; empty if it has none."""
+        x = self.x[operand]
+        return "" if x is None else widening(unscaled(dict(self.call.pre).get(operand), x.dtype), x.dtype)
+
+    def scale(self, operand: int) -> BoundView | None:
+        """What the elements of an operand in such a form are multiplied by: kernels may scale sums instead."""
+        x = self.x[operand]
+        found = None if x is None else scaled_by(dict(self.call.pre).get(operand), x.dtype)
+        return None if found is None else self.e[found]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether operand 0 is floats as they are stored, and operand 1 what `Vectors.weights` loads."""
+        return self.raw(0) and (self.raw(1) or bool(self.widened(1)))
 
     # -- words of the templates --------------------------------------------------------------------------
     @staticmethod

@@ -16,7 +16,7 @@ from mccompile.codegen.vector_emitter import Primitives, VectorEmitter, Width, r
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, varies
 from mccompile.ir.kernel import View
-from mccompile.ir.types import F32, DType
+from mccompile.ir.types import DTYPES, F32, DType
 from mccompile.ir.vector import V, is_direct, is_lane
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
 from mccompile.kernels.model.tiles import Segment, descending, fits, narrow, segments
@@ -126,6 +126,32 @@ class Vectors:
     def write(self, pointer: str, value: str, count: Width) -> str:
         """A statement that stores ``count`` floats as they are; nothing else is touched."""
         return self.of(F32).store(pointer, value, count)
+
+    def weights(self, pointer: str, count: Width | None = None) -> Code:
+        """A vector of the weights, operand 1, that lie at a pointer; a half one where ``count`` lanes are held so.
+        Weights that are stored in fewer bits become floats."""
+        half = count is not None and self.half(count)
+        form, say = self.context.widened(1), self.context.uses.say
+        if not form:
+            return say("mcc_hload({0})" if half else "mcc_vload({0})", pointer)
+        if self.lanes == 1:
+            return self._weight(f"*{wrapped(pointer)}", form)
+        lanes = narrow(self.lanes) if half else self.lanes
+        loaded = say(f"mcc_vload_{form}({{0}}, {lanes})", pointer)
+        if form in ("i8", "u8"):
+            loaded = self.of(DTYPES[form]).converted(loaded, F32)
+        return say("mcc_low({0})", loaded) if half else loaded
+
+    def weight(self, element: str) -> Code:
+        """An element of the weights, operand 1, in every lane."""
+        form = self.context.widened(1)
+        if form == "f16" and self.lanes > 1:
+            return self.context.uses.say("mcc_vset_f16({0})", element)
+        return self.context.uses.say("mcc_vset({0})", self._weight(element, form) if form else element)
+
+    def _weight(self, element: str, form: str) -> Code:
+        """An element that is stored in fewer bits, as a float."""
+        return self.context.uses.say("(float){0}" if form in ("i8", "u8") else f"mcc_{form}_to_f32({{0}})", element)
 
     def evaluate(self, name: str, body: ex.Expr, *values: str) -> str:
         """Statements that declare the vector ``name`` as ``body``, whose variable ``i`` stands for ``values[i]``."""

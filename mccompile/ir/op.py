@@ -109,6 +109,12 @@ class Op:
         return ()
 
     @property
+    def weights(self) -> int | None:
+        """The operand that many others are multiplied by, if there is one, so that it may well be stored in fewer
+        bits than it is multiplied in."""
+        return 1 if self.multilinear == (0, 1) else None
+
+    @property
     def selects(self) -> bool:
         """Whether every element of result 0 is one of operand 0, unchanged."""
         return False

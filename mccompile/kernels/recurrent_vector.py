@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.kernels.model.lanes import refusal
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, segments
+from mccompile.kernels.recurrent import is_narrow
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent
 from mccompile.targets.target import Target
@@ -80,14 +81,16 @@ class _Tiled(Variant):
     def _refusal(self, node: Node, target: Target) -> str:
         op = node.op
         assert isinstance(op, Recurrent)
-        if node.pre:
+        narrow = is_narrow(node)
+        if any(i != 1 or not narrow for i in node.pre):
             return "an operand has a prologue"
         if node.operands[2] is not None:
             return "sequences have lengths of their own"
         if laid_out(node):
             return "recurrent cells need row-major operands"
         bodies = [value for f in fields(op) if isinstance(value := getattr(op, f.name), ex.Expr)]
-        return refusal(node, target, bodies) or self.peculiar(node)
+        floats = _as_floats(node) if narrow else node
+        return refusal(floats, target, bodies) or self.peculiar(node)
 
     def peculiar(self, node: Node) -> str:
         """Why a cell of this kind is not vectorised; empty if it is."""
@@ -105,6 +108,12 @@ class _Tiled(Variant):
         scratch = b.scratch((1 + len(op.states)) * tiles.units, F32)
         results = [b.result(i) for i in range(len(node.results))]
         b.call(self.kernel, reads, results, params=tiles, scratch=scratch)
+
+
+def _as_floats(node: Node) -> Node:
+    """The node as if its weights were floats, which is what its kernel makes of them."""
+    operands = [Value(v.name, v.type.with_dtype(F32)) if i == 1 and v else v for i, v in enumerate(node.operands)]
+    return replace(node, operands=operands, pre={})
 
 
 class LstmVector(_Tiled):

@@ -12,6 +12,7 @@ from mccompile.ir.kernel import Buffer, Call, Halo, Logical, View
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, DType
+from mccompile.kernels.model.widening import widened_operand
 from mccompile.targets.target import Target
 
 
@@ -348,15 +349,21 @@ def lines_spread(before: Call, after: Call, target: Target) -> str:
     return ""
 
 
-def not_plain_f32(node: Node, target: Target, operands: int | None = None) -> str:
-    """Why no vectors of f32 can be read as they are from (the first) ``operands`` of a node; empty if they can."""
+def not_plain_f32(node: Node, target: Target, operands: int | None = None, weights: int | None = None) -> str:
+    """Why no vectors of f32 can be read as they are from (the first) ``operands`` of a node; empty if they can.
+
+    Operand ``weights`` may be stored in one of the forms of `mccompile.kernels.model.widening`: the template has to
+    load it by `Vectors.weights`.
+    """
     if not target.lanes:
         return "the target has no vectors"
     if target.compact and target.lanes == 1:
         return "tiles of single floats take code"
-    if node.pre:
+    narrow = weights is not None and bool(widened_operand(node, weights))
+    if any(i != weights or not narrow for i in node.pre):
         return "an operand has a prologue"
-    if any(x is not None and x.dtype != F32 for x in node.operands[:operands]):
+    read = [x for i, x in enumerate(node.operands[:operands]) if i != weights or not narrow]
+    if any(x is not None and x.dtype != F32 for x in read):
         return "only f32 is vectorised"
     return ""
 

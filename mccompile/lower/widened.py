@@ -21,10 +21,8 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, U8, U16
+from mccompile.kernels.model.widening import LEAST
 from mccompile.ops.map import Map
-
-LEAST = 256
-"""Elements of weights that are worth a step of their own."""
 
 
 @dataclass(frozen=True)

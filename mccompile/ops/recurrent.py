@@ -36,6 +36,10 @@ class Recurrent(Op):
     outputs: tuple[str, ...]
     reverse: bool
 
+    @property
+    def weights(self) -> int | None:
+        return 1
+
     def own_shapes(self, batch: int, hidden: int) -> tuple[Shape, ...]:
         """The shapes of the cell's own operands."""
         return ()

@@ -49,8 +49,8 @@ class Remarks:
 Pass = Callable[..., int]
 """Changes the IR in place and returns the number of changes. Its docstring's first line is its help text.
 
-It is given the IR, the remarks, and by name what else its parameters ask for: the ``target``; on kernel IR the
-``judge`` (`mccompile.kernel_passes.rewrite.judge`).
+It is given the IR, the remarks, and by name what else its parameters ask for: the ``target``, the forms of
+``weights`` that are wanted; on kernel IR the ``judge`` (`mccompile.kernel_passes.rewrite.judge`).
 """
 
 
@@ -131,10 +131,13 @@ def run_passes(
     names: Sequence[str],
     after: Callable[[str, Graph], None] = lambda name, graph: None,
     target: Target | None = None,
+    weights: Mapping[str, str] | None = None,
 ) -> list[PassRecord]:
-    """Run passes on a graph by name; see `run_listed`. ``target`` is for those that depend on one (default: generic).
+    """Run passes on a graph by name; see `run_listed`. ``target`` is for those that depend on one (default: generic),
+    ``weights`` for that which stores weights as it says.
     """
-    return run_listed(passes(), graph, names, {"target": target or resolve("generic")}, after)
+    given = {"target": target or resolve("generic"), "weights": weights or {}}
+    return run_listed(passes(), graph, names, given, after)
 
 
 def run_listed(

@@ -19,8 +19,8 @@ _INTEGERS = (
     "integer-softmax", "start-sums", "eliminate-dead-code",
 )  # fmt: skip
 _SCALES = (
-    "store-integers", "start-sums", "keep-quantised-weights", "keep-quantised-windows", "fold-dequantised",
-    "fold-constants", "canonicalize", "requantise", "eliminate-dead-code",
+    "narrow-weights", "store-integers", "start-sums", "keep-quantised-weights", "keep-quantised-windows",
+    "fold-dequantised", "fold-constants", "canonicalize", "requantise", "eliminate-dead-code",
 )  # fmt: skip
 _STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts", "stream-rows")
 _FULL = (

@@ -28,6 +28,9 @@ IO = ("arena", "caller", "quantized")
 RANDOM = ("refuse", "input")
 """What `Options.random` may be."""
 
+WEIGHTS = r"f32|bf16|f16|(?:i8|i4)(?::[1-9]\d*)?"
+"""What `Options.weights` may say of nodes."""
+
 REQUANT = ("exact", "tflite")
 """What `Options.requant` may be."""
 
@@ -173,6 +176,14 @@ class Options:
         python="what inputs are made of, by name, as ``u8,nhwc,mean=127.5,scale=0.0078``: elements of u8, i8, u16 or "
         "i16, with ``nhwc`` channels last, of which the model gets (element - mean) * scale; ``1.5:2:2.5`` is a "
         "number for each channel.", section=MODEL,
+    )  # fmt: skip
+    weights: Mapping[str, str] = _option(
+        "How weights are stored: f32, bf16, f16, i8 or i4, of all nodes or of those that are named: "
+        "i8,classifier=f32. i8:32 has a scale for each 32 elements of a sum, i8 one for all of them; i4 is i4:32 "
+        "(repeatable).", None, "--weights", factory=dict, kind="weights", metavar="[NODE=]FORM,..",
+        python="how weights are stored, by the names of nodes (``*`` stands for any text) or operators: ``f32``, "
+        "``bf16``, ``f16``, ``i8`` or ``i4``; a text such as ``i8,classifier=f32`` means the same. ``i8:32`` has a "
+        "scale for each 32 elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``.",
     )  # fmt: skip
     requant: str = _option(
         "How sums of integers are rounded to 8 bits: each to the nearest, but for ties; or with the bits of "
@@ -333,6 +344,18 @@ def size_of(text: str) -> int | None:
     return None if m is None else int(float(m[1]) * _UNITS[m[2].upper()])
 
 
+def forms_of(text: str) -> dict[str, str] | None:
+    """The forms of weights that a text says of nodes, ``*`` being all of them; None where it says none.
+
+    >>> forms_of("i8,classifier=f32"), forms_of("a,b=i4:64"), forms_of("i9")
+    ({'*': 'i8', 'classifier': 'f32'}, {'a,b': 'i4:64'}, None)
+    """
+    part = rf"(?:(.+?)=)??({WEIGHTS})(?:,|$)"
+    if not re.fullmatch(f"(?:{part})+", text) or text.endswith(","):
+        return None
+    return {name or "*": form for name, form in re.findall(part, text)}
+
+
 def level_of(text: str) -> str:
     """The name of an optimisation level: ``2``, ``O2`` and ``-O2`` are O2, and so is the number."""
     return f"O{text.removeprefix('-').removeprefix('O')}"
@@ -352,6 +375,7 @@ def require_sense(options: Options) -> None:
         )
     if options.random not in RANDOM:
         raise UsageError(f"what becomes of random numbers is {' or '.join(RANDOM)}, not {options.random!r}")
+    _require_forms(options)
     if options.requant not in REQUANT:
         raise UsageError(f"sums are rounded {' or '.join(REQUANT)}, not {options.requant!r}")
     names = [name for name, _ in options.memory]
@@ -362,3 +386,17 @@ def require_sense(options: Options) -> None:
             raise UsageError(f"the memory {name} is given twice")
         if size < 1:
             raise UsageError(f"the memory {name} has {size} bytes")
+
+
+def _require_forms(options: Options) -> None:
+    """UsageError for forms of weights that do not exist, or that other options rule out."""
+    for name, form in options.weights.items():
+        block = int(form.partition(":")[2] or 32) if re.fullmatch(WEIGHTS, form) else 0
+        if not block or (form.startswith("i4") and block % 2):
+            hint = "f32, bf16, f16, i8, i4, or with elements to a scale i8:32, i4:32 (of 4 bits an even number)"
+            raise UsageError(f"weights of {name} cannot be stored as {form!r}", hint=hint)
+    narrow = {form for form in options.weights.values() if form != "f32"}
+    if narrow and (options.exact or "narrow-weights" not in PIPELINES[options.opt_level]):
+        other = "--exact" if options.exact else f"-{options.opt_level}"
+        what = f"--weights {min(narrow)} rounds weights, which {other} does not"
+        raise UsageError(what, hint="leave one of the two")

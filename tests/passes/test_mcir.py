@@ -17,6 +17,7 @@ from mccompile.ir.dims import symbols
 from mccompile.ir.graph_text import parse_graph, print_graph
 from mccompile.ops.registry import lookup
 from mccompile.passes.manager import passes, run_passes
+from mccompile.search.options import forms_of
 from mccompile.targets.target import resolve
 from tests.support.graphs import difference, fill_constants, random_inputs
 from tests.support.mcir import KINDS, REASON, Part, misfit, read_parts
@@ -33,7 +34,7 @@ def _run(part: Part) -> tuple[str, float]:
     cases = [dict(zip((s.name for s in given), at, strict=True)) for at in product(*(s.values for s in given))]
     inputs = [random_inputs(graph, 1, extents) for extents in cases]
     before = [graph.evaluate(i, wide=True, extents=e) for i, e in zip(inputs, cases, strict=True)]
-    records = run_passes(graph, part.names, target=resolve(part.target))
+    records = run_passes(graph, part.names, target=resolve(part.target), weights=forms_of(part.weights))
     text = print_graph(graph) + "".join(f"// remark: {line}\n" for r in records for line in r.remarks)
     after = [graph.evaluate(i, wide=True, extents=e) for i, e in zip(inputs, cases, strict=True)]
     return text, max(difference(*both) for both in zip(before, after, strict=True))
@@ -71,7 +72,7 @@ def test_hits_change_the_graph(name: str) -> None:
     for part in _own(name):
         graph = parse_graph(part.text, lookup, path=str(part.path))
         fill_constants(graph, seed=2)
-        records = run_passes(graph, part.names, target=resolve(part.target))
+        records = run_passes(graph, part.names, target=resolve(part.target), weights=forms_of(part.weights))
         changes = sum(r.changes for r in records if r.name == name)
         assert changes or part.kind != "hit", part.title
         assert not changes or part.kind != "miss" or name not in NOTHING_TO_REFUSE, part.title

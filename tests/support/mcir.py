@@ -1,7 +1,7 @@
 """Files of passes in IR text: parts with titles, and the CHECK lines (syntax of LLVM's FileCheck) of each.
 
-A file begins with ``// passes: name, name``, then perhaps ``// target: name``; its parts are separated by
-``// -----`` and begin with a comment that names them (`KINDS`).
+A file begins with ``// passes: name, name``, then perhaps ``// target: name``, and what ``--weights`` says as
+``// weights: i8``; its parts are separated by ``// -----`` and begin with a comment that names them (`KINDS`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Part:
     names: tuple[str, ...]
     target: str
     text: str
+    weights: str = ""
 
     @property
     def kind(self) -> str:
@@ -44,10 +45,13 @@ def read_parts(folder: Path) -> list[Part]:
         names = tuple(header.removeprefix("// passes: ").split(", "))
         target = re.match(r"// target: (\S+)\n", body)
         body = body[target.end() :] if target else body
+        weights = re.match(r"// weights: (\S+)\n", body)
+        body = body[weights.end() :] if weights else body
         for text in body.split("// -----\n"):
             title = re.search(r"// (.*)", text)
             assert title is not None, f"a part of {path.name} has no title"
-            found.append(Part(path, title[1], names, target[1] if target else "generic", text))
+            said = weights[1] if weights else ""
+            found.append(Part(path, title[1], names, target[1] if target else "generic", text, said))
     return found
 
 

@@ -100,7 +100,7 @@ class PackedTaps:
 def _vectorizable(node: Node, target: Target) -> str:
     """Why a convolution has no vectors over channels at all; empty if it may have them."""
     x, _ = operand_pair(node)
-    if reason := not_plain_f32(node, target):
+    if reason := not_plain_f32(node, target, weights=1):
         return reason
     if not is_channels_last(node.results[0]):
         return "the result is not channels-last"

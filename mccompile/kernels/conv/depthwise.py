@@ -68,7 +68,7 @@ class ConvDepthwise(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, (x, w) = node.op, operand_pair(node)
         assert isinstance(op, Conv)
-        if reason := computed(node, constants, 1) or not_plain_f32(node, target):
+        if reason := computed(node, constants, 1) or not_plain_f32(node, target, weights=1):
             return reason
         if not op.groups == x.shape[1] == w.shape[0]:
             return "it is not depthwise"

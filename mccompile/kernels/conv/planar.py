@@ -130,7 +130,7 @@ class PackedChannels:
 
 def _vectorizable(node: Node, target: Target) -> str:
     """Why a convolution has no vector form at all; empty if it may have one."""
-    if reason := not_plain_f32(node, target):
+    if reason := not_plain_f32(node, target, weights=1):
         return reason
     if laid_out(node):
         return "a layout is not row-major"

@@ -166,7 +166,7 @@ class ConvTransposePhases(Variant):
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         x, _ = operand_pair(node)
-        if reason := computed(node, constants, 1) or not_plain_f32(node, target):
+        if reason := computed(node, constants, 1) or not_plain_f32(node, target, weights=1):
             return reason
         if len(x.shape) not in (3, 4, 5):
             return "it has more than three spatial axes"

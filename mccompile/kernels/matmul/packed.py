@@ -100,7 +100,7 @@ class MatMulPacked(Tiled):
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         _, w = operand_pair(node)
-        if reason := computed(node, constants, 1) or not_plain_f32(node, target):
+        if reason := computed(node, constants, 1) or not_plain_f32(node, target, weights=1):
             return reason
         if math.prod(w.shape[:-2]) != 1:
             return "there are several second operands"

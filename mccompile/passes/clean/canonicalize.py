@@ -202,12 +202,12 @@ def _comes_to_a_number(r: Rewriter, node: Node) -> bool:
 
 
 def _simplifies_its_bodies(r: Rewriter, node: Node) -> bool:
-    """The rules of `expression_rules` for prologues and epilogues; one that is only ``acc`` goes."""
+    """The rules of `expression_rules` for prologues and epilogues; one that is ``acc`` goes unless it widens."""
     found = {(k, i): simplify(b) for k, table in enumerate((node.pre, node.post)) for i, b in table.items()}
     types = [v.dtype for v in node.results]
-    if all(b is (node.pre, node.post)[k][i] and not _is_acc(b) for (k, i), b in found.items()):
+    if all(b is (node.pre, node.post)[k][i] and not _is_idle(node, k, i, b) for (k, i), b in found.items()):
         return False
-    kept = {key: b for key, b in found.items() if not _is_acc(b)}
+    kept = {key: b for key, b in found.items() if not _is_idle(node, *key, b)}
     read = sorted(set().union(*map(ex.variables, kept.values())) - {ex.ACC})
 
     def place(v: ex.Var) -> ex.Expr:
@@ -225,8 +225,10 @@ def _simplifies_its_bodies(r: Rewriter, node: Node) -> bool:
     return same
 
 
-def _is_acc(e: ex.Expr) -> bool:
-    return isinstance(e, ex.Var) and e.index == ex.ACC
+def _is_idle(node: Node, kind: int, index: int, body: ex.Expr) -> bool:
+    """Whether a body of operand (``kind`` 0) or result ``index`` leaves it as it is, type included."""
+    operand = node.operands[index] if kind == 0 else None
+    return isinstance(body, ex.Var) and body.index == ex.ACC and (operand is None or operand.dtype == body.dtype)
 
 
 def _computes_before_it_reshapes(r: Rewriter, node: Node) -> bool:

@@ -50,7 +50,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
     """Multiply floats by weights that stay integers, where all readers of dequantised constants are such products."""
     r = Rewriter(graph)
     changes = 0
-    for found, readers, said in constants_read_by(r, remarks, "kept the weights {} as integers", _obstacle):
+    for found, readers, said in constants_read_by(r, remarks, "kept the weights {} as integers", obstacle):
         for reader in readers:
             weights = _in_blocks(graph, found, reader.op.weight_axes)
             remarks.hit(f"{said} of {weights.bits} bits in {reader.where}, in blocks of {weights.block}")
@@ -60,7 +60,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
     return changes
 
 
-def _obstacle(r: Rewriter, reader: Node, value: Value, found: Quantised) -> str:
+def obstacle(r: Rewriter, reader: Node, value: Value, found: Quantised) -> str:
+    """Why a reader of dequantised weights cannot take the integers; empty if it can."""
     if reader.op.weight_axes is None or len(reader.operands) != 2 or reader.operands[1] is not value:
         return f"{reader.where} is no product that takes them as they are"
     if value in r.graph.outputs or reader.operands[0] is value or value in reader.extras:

@@ -6,8 +6,9 @@ Worked example: one scale for each of two output channels, which the epilogue ha
     %y = conv(%x, %v) {...} with(%b) post0{ (acc + x0) }
     %y = conv(%x, %w) {...} with(%b, %t) pre1{ f32(acc) } post0{ ((acc * x1) + x0) }      %t : f32[1,2,1,1]
 
-Targets with vectors pack weights for them: there they are constants of floats that are whole numbers, which lowering
-stores as bytes (`mccompile/lower/widened.py`).
+Kernels with vectors load bytes that are the numbers themselves (`mccompile/kernels/model/widening.py`). With zero
+points, or where two have room in a byte, weights are constants of floats there that are whole numbers, which lowering
+stores as bytes and widens in the arena (`mccompile/lower/widened.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
+from mccompile.kernels.model.widening import LEAST
 from mccompile.passes.analysis.quantised import Quantised, followed
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.dequantised import constants_read_by
@@ -35,16 +37,17 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     r = Rewriter(graph)
     changes = 0
     what = "kept the weights {} of windows as integers"
-    for found, readers, said in constants_read_by(r, remarks, what, _obstacle):
+    for found, readers, said in constants_read_by(r, remarks, what, obstacle):
         for reader in readers:
-            _rewrite(r, reader, found, packs=target.lanes > 1)
+            _rewrite(r, reader, found, packs=target.lanes > 1 and _in_arena(found, graph))
             remarks.hit(f"{said} in {reader.where}")
         changes += len(readers)
     r.finish()
     return changes
 
 
-def _obstacle(r: Rewriter, reader: Node, value: Value, found: Quantised) -> str:
+def obstacle(r: Rewriter, reader: Node, value: Value, found: Quantised) -> str:
+    """Why a reader of dequantised weights cannot take the integers; empty if it can."""
     if reader.op.weight_axes is not None or len(reader.op.multilinear) != 2 or len(reader.operands) != 2:
         return f"{reader.where} is no convolution"
     if value in r.graph.outputs or reader.operands[1] is not value or value in (reader.operands[0], *reader.extras):
@@ -54,6 +57,13 @@ def _obstacle(r: Rewriter, reader: Node, value: Value, found: Quantised) -> str:
     if _scale_of_result(reader, found) is None:
         return "a scale varies along an axis that is summed over"
     return ""
+
+
+def _in_arena(found: Quantised, graph: Graph) -> bool:
+    """Whether vectors cannot load the numbers as they are, or half the bytes are worth a step that widens them."""
+    whole = graph.array(found.integers)
+    spread = int(whole.max(initial=0)) - int(whole.min(initial=0))
+    return bool(found.zero.any()) or (spread < 16 and whole.size >= LEAST and whole.size % 2 == 0)
 
 
 def _scale_of_result(reader: Node, found: Quantised) -> Array | None:

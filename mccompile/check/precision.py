@@ -1,0 +1,164 @@
+"""What weights in fewer bits cost: how far outputs are from those of f32, and which layer adds the most.
+
+The error of a value is that of all its elements together, |y - f32| by |f32| as lengths of vectors. What is allowed
+follows from the forms: with 12 weights of 8 bits, one of f16, which are independent, twice
+
+    sqrt(12 * (1/64)^2 + (1/2048)^2) = 0.054
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mccompile import driver
+from mccompile.check.compare import json_number
+from mccompile.driver import Compilation
+from mccompile.ir.graph import Graph
+from mccompile.run.noise import Noise
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+OF_FORM = {"f16": 2.0**-11, "bf16": 2.0**-8, "i8": 2.0**-6, "i4": 2.0**-3}
+"""The error of a product whose weights are stored so, about: half a step by the usual weight."""
+MOST = 0.5
+"""No error above this is allowed unless somebody says so: by then little is left of an output."""
+PASS = "narrow-weights"
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output: its error against the network with weights of f32, in float64, and against the judge."""
+
+    name: str
+    f32: float
+    judge: float
+
+    def line(self, judge: str, allowed: float) -> str:
+        word = "ok  " if self.f32 <= allowed else "FAIL"
+        return f"  {word} {self.name}: error {self.f32:.3g} against f32, {self.judge:.3g} against {judge}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "against_f32": json_number(self.f32), "against_judge": json_number(self.judge)}
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What narrow weights cost over all runs.
+
+    Attributes:
+        forms: how many weights are stored in each form.
+        outputs: their errors.
+        worst: the layer that adds the most error, what it adds, and its error with what came before.
+        allowed: the largest error of an output; ``given`` by the user.
+    """
+
+    forms: Mapping[str, int]
+    outputs: tuple[Output, ...]
+    worst: tuple[str, float, float] | None
+    allowed: float
+    given: bool
+
+    @property
+    def ok(self) -> bool:
+        return all(o.f32 <= self.allowed for o in self.outputs)
+
+    def lines(self, judge: str) -> list[str]:
+        stored = ", ".join(f"{count} {form}" for form, count in self.forms.items()) or "all f32"
+        rule = "" if self.given else " by these forms"
+        lines = [f"weights: {stored}; error allowed{rule} {self.allowed:.3g}"]
+        lines += [o.line(judge, self.allowed) for o in self.outputs]
+        if self.worst is not None:
+            name, added, error = self.worst
+            lines.append(f"  worst layer: {name} adds {added:.3g}, {error:.3g} behind it")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        name, added, error = self.worst or (None, 0.0, 0.0)
+        return {
+            "forms": dict(self.forms),
+            "allowed": self.allowed,
+            "ok": self.ok,
+            "outputs": [o.to_json() for o in self.outputs],
+            "worst": {"layer": name, "added": json_number(added), "error": json_number(error)},
+        }
+
+
+def is_narrow(c: Compilation) -> bool:
+    """Whether weights were asked for in fewer bits."""
+    return any(form != "f32" for form in c.options.weights.values())
+
+
+def forms_of(c: Compilation) -> dict[str, int]:
+    """How many weights the pass has stored in each form."""
+    found: dict[str, int] = {}
+    for record in c.passes:
+        for line in record.remarks if record.name == PASS else ():
+            if line.startswith("stored "):
+                form = line.split(" as ", 1)[1].split()[0]
+                found[form] = found.get(form, 0) + 1
+    return found
+
+
+def allowed_of(forms: Mapping[str, int]) -> float:
+    """What error the forms of weights explain."""
+    return min(2 * math.sqrt(sum(n * OF_FORM[form] ** 2 for form, n in forms.items())) + 1e-4, MOST)
+
+
+def precision_of(
+    model: Path,
+    c: Compilation,
+    runs: Sequence[tuple[Mapping[str, Array], Mapping[str, Array], Mapping[str, Array]]],
+    most: float | None,
+) -> Precision:
+    """The precision of a compilation.
+
+    Args:
+        model: what was compiled.
+        runs: of each run what the model is fed, what the judge says, what the C gave.
+        most: the error that is allowed, if the user said so.
+    """
+    plain = driver.import_graph(model, replace(c.options, weights={}))
+    driver.optimize(plain)
+    both = {r.name for g in (plain.graph, c.graph) for n in g.nodes for r in n.results}
+    noise = {name: Noise() for name in both}
+    outputs = {name: (Noise(), Noise()) for name in runs[0][2]}
+    for fed, judged, got in runs:
+        want, have = _values(plain.graph, fed), _values(c.graph, fed)
+        for name in noise:
+            if name in want and name in have and want[name].shape == have[name].shape:
+                noise[name].add(want[name], have[name])
+        for name, (f32, judge) in outputs.items():
+            if name in want and got[name].dtype.kind == "f":
+                f32.add(want[name], got[name])
+            if name in judged and got[name].dtype.kind == "f" and judged[name].shape == got[name].shape:
+                judge.add(judged[name], got[name])
+    forms = forms_of(c)
+    found = tuple(Output(n, _error(a), _error(b)) for n, (a, b) in outputs.items() if a.samples)
+    return Precision(
+        forms, found, _worst(c.graph, noise), allowed_of(forms) if most is None else most, most is not None
+    )
+
+
+def _values(graph: Graph, fed: Mapping[str, Array]) -> dict[str, Array]:
+    return graph.evaluate(fed, wide=True, keep=True, extents=graph.extents_of(fed))
+
+
+def _error(noise: Noise) -> float:
+    return math.sqrt(noise.relative)
+
+
+def _worst(graph: Graph, noise: Mapping[str, Noise]) -> tuple[str, float, float] | None:
+    """The layer whose result has the most more error than what it reads."""
+    layers = []
+    for node in graph.nodes:
+        after = max((_error(noise[r.name]) for r in node.results), default=0.0)
+        before = max((_error(noise[v.name]) for v in node.inputs if v.name in noise), default=0.0)
+        if any(noise[r.name].samples for r in node.results) and after > before:
+            layers.append((node.where, after - before, after))
+    return max(layers, key=lambda layer: layer[1], default=None)
