@@ -61,9 +61,9 @@ TOOLS = {
 PROBE = "#include <math.h>\n#include <stdio.h>\n#include <string.h>\nint main(void) { return 0; }\n"
 
 
-def needs_tool(name: str) -> str:
+def needs_tool(name: str, tool: Tool | None = None) -> str:
     """The path of an executable; skips the test where there is none, or a compiler that lacks a part."""
-    path, tool = shutil.which(name), TOOLS.get(name, Tool(""))
+    path, tool = shutil.which(name), tool or TOOLS.get(name, Tool(""))
     wanted = f" (Debian, Ubuntu: apt install {tool.packages})" if tool.packages else ""
     if path is None:
         pytest.skip(f"needs {name}{wanted}")

@@ -46,7 +46,7 @@ from mccompile.passes.manager import Pass, passes, rounding, run_passes
 from mccompile.passes.pipeline import PIPELINES
 from mccompile.report.diff import differences, text_lines
 from mccompile.report.schema import schema
-from mccompile.targets.target import resolve
+from mccompile.targets.target import resolve, targets
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^<!-- made: (.*?) -->\n(.*?)^<!-- end -->$", re.S | re.M)
@@ -360,6 +360,26 @@ def _most(told: Limit) -> str:
     return "as asked" if told.most > 2**60 else f"{told.most:,}"
 
 
+def instruction_sets() -> str:
+    """What an instruction set consists of, in lines."""
+    found: dict[str, list[str]] = {}
+    for t in sorted(targets().values(), key=lambda t: t.name):
+        if t.isa:
+            found.setdefault(t.isa, []).append(t.name)
+    rows = []
+    for isa, names in found.items():
+        files = [ROOT / "mccompile" / "targets" / f"{n.replace('-', '_')}.py" for n in names]
+        primitives = ROOT / "kernels_templates" / "_lib" / f"vector_{isa}.c.j2"
+        counts = " + ".join(str(_lines(path)) for path in files)
+        named = ", ".join(f"`{n}`" for n in names)
+        rows.append(f"| {named} | {counts} | `{primitives.name}` | {_lines(primitives)} |")
+    return "\n".join(["| targets | lines | primitives of their own | lines |", "|---|--:|---|--:|", *rows])
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
 MAKERS: dict[str, Callable[..., str]] = {
     "file": file,
     "grammar": grammar,
@@ -375,6 +395,7 @@ MAKERS: dict[str, Callable[..., str]] = {
     "report_diff": report_diff,
     "error_codes": error_codes,
     "limits": limits_table,
+    "instruction_sets": instruction_sets,
 }
 
 

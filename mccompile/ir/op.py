@@ -104,7 +104,7 @@ class Op:
     def trusted(self) -> tuple[int, ...]:
         """The operands whose numbers say where kernels read and write, or how long, and are not checked there.
 
-        Where they are constants, they were checked when the model was compiled: other numbers in a blob would do harm.
+        Where they are constants, they were checked when the model was compiled: others in a blob would do harm.
         """
         return ()
 

@@ -5,6 +5,8 @@ What runs under an operating system is an ordinary program there; what does not 
 
 from __future__ import annotations
 
+import functools
+import re
 import shlex
 import shutil
 import struct
@@ -19,13 +21,17 @@ import numpy as np
 
 from mccompile.codegen.templates import indent_c, render
 from mccompile.ir.errors import CompileError
+from mccompile.run import wasi
 from mccompile.run.boards import Board, board_of
-from mccompile.run.build import build_program, c_compiler
+from mccompile.run.build import build_program, c_compiler, compiler_version
 from mccompile.run.memory import Array
 from mccompile.targets.target import Target, runs_here
 
 _WRITE, _READ, _INIT, _RUN, _FENCES, _STACK, _CLOCK, _EXTENT, _DIMS = range(9)
 _BLOB = 0
+
+NEWEST, ASKED_FOR = 29, "clang-19"
+"""Releases of clang that are looked for, and the one that Debian has."""
 
 FENCE_BYTES = 4 * 1024
 """Of known bytes before and behind each memory of a network."""
@@ -33,11 +39,13 @@ FENCE_BYTES = 4 * 1024
 
 @dataclass(frozen=True)
 class CrossTools:
-    """Commands: what compiles for a target, and what runs the program; on a board, where there is one."""
+    """Commands: what compiles for a target, and what runs the program; on a board, where there is one. ``link`` are
+    flags of a program that the emulator runs."""
 
     compiler: tuple[str, ...]
     emulator: tuple[str, ...]
     board: Board | None = None
+    link: tuple[str, ...] = ("-static",)
 
     def with_arguments(self, arguments: Sequence[str]) -> CrossTools:
         """The same with more arguments for the emulator."""
@@ -70,17 +78,37 @@ def cross_tools(target: Target) -> CrossTools:
     if not emulator:
         device = "let the device run the test program that --golden DIR writes, or compile for the target native"
         raise CompileError(f"{refused}, and no emulator for it is known", hint=device, code="no-compiler")
-    names = (f"{target.triple}-gcc", emulator[0])
-    found = [shutil.which(name) for name in names]
-    missing = [name for name, path in zip(names, found, strict=True) if path is None]
+    compiler = cross_compiler(target)
+    wasm = emulator[0] == "wasmtime"
+    there = (shutil.which(compiler[0]) is not None, wasi.FOUND if wasm else shutil.which(emulator[0]) is not None)
+    missing = [name for name, found in zip((compiler[0], emulator[0]), there, strict=True) if not found]
     if missing:
+        package = ", and pip install 'mccompile[wasm]'" if wasm else ""
         raise CompileError(
             f"{refused}, and its compiler and emulator are not complete: {' and '.join(missing)} not found",
-            hint=f"install them (Debian, Ubuntu: apt install {' '.join(target.packages)}), or let the device run the "
-            "test program that --golden DIR writes",
+            hint=f"install them (Debian, Ubuntu: apt install {' '.join(target.packages)}{package}), or let the "
+            "device run the test program that --golden DIR writes",
             code="no-compiler",
         )
-    return CrossTools((names[0], *(board.specs if board else ())), emulator, board)
+    return CrossTools(
+        (*compiler, *(board.specs if board else ())), wasi.COMMAND if wasm else emulator, board, target.link
+    )
+
+
+def cross_compiler(target: Target) -> tuple[str, ...]:
+    """The command that compiles for a target where its programs do not run; whether it is there is not asked."""
+    return (_clang(target.clang), f"--target={target.triple}") if target.clang else (f"{target.triple}-gcc",)
+
+
+@functools.cache
+def _clang(least: int) -> str:
+    """clang of a release or a later one: the newest that has its release in its name, or the one without; where
+    there is none, the name of what `Target.packages` ask for."""
+    named = next((n for n in (f"clang-{release}" for release in range(NEWEST, least - 1, -1)) if shutil.which(n)), "")
+    if named or shutil.which("clang") is None:
+        return named or ASKED_FOR
+    release = re.search(r"version (\d+)", compiler_version(["clang"]))
+    return "clang" if release is not None and int(release[1]) >= least else ASKED_FOR
 
 
 def compiler_for(target: Target) -> Sequence[str]:
@@ -107,7 +135,7 @@ def build_emulated(
     with tempfile.TemporaryDirectory(prefix="mccompile-emulated-") as folder:
         main = Path(folder) / "emulated_main.c"
         main.write_text(emulated_main([net], align, fence=FENCE_BYTES))
-        return build_program(tools.compiler, [*sources, main], [*flags, "-static"], include)
+        return build_program(tools.compiler, [*sources, main], [*flags, *tools.link], include)
 
 
 class Emulator:

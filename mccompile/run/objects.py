@@ -99,5 +99,7 @@ def _asked(compiler: Sequence[str], tool: str, *arguments: str) -> str:
         named = subprocess.run([*compiler, f"-print-prog-name={tool}"], capture_output=True, text=True, check=True)
         command = [named.stdout.strip() or tool, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError) as e:
+    except OSError as e:
         raise CompileError(f"the {tool} of {compiler[0]} cannot be run: {e}", hint="install binutils") from e
+    except subprocess.CalledProcessError as e:
+        raise CompileError(f"the {tool} of {compiler[0]} does not read what that makes") from e

@@ -27,7 +27,7 @@ def run_program(
     else:
         tools = cross_tools(target)
         if tools.board is None:
-            image = build_program(tools.compiler, sources, [*flags, "-static"], include)
+            image = build_program(tools.compiler, sources, [*flags, *tools.link], include)
         else:
             image = link(tools, tools.board, [*sources, *board_objects(tools, target)], flags, include)
         command = [*tools.emulator, str(image)]

@@ -48,7 +48,10 @@ _X86: Final[Mapping[str, tuple[int, int, int, int]]] = {
 _ARM: Final[Mapping[str, tuple[int, int, int, int]]] = {"asimddp": (16, 0, 0, 20), "i8mm": (26, 0, 0, 13)}
 """Where Linux does: the entry of the auxiliary vector (AT_HWCAP, AT_HWCAP2), and its bit."""
 
-_TABLES: Final = {"x86_64": _X86, "aarch64": _ARM}
+_RISCV: Final[Mapping[str, tuple[int, int, int, int]]] = {"v": (16, 0, 0, 21)}
+"""The same: a bit for each letter."""
+
+_TABLES: Final = {"x86_64": _X86, "aarch64": _ARM, "riscv64": _RISCV}
 
 
 @dataclass(frozen=True, order=True)

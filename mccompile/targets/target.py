@@ -33,6 +33,8 @@ class Target:
         machines: what ``platform.machine()`` says where its programs may run; none: everywhere.
         features: words that /proc/cpuinfo must have there.
         triple: where they do not run, ``<triple>-gcc`` compiles for it ("": nothing does),
+        clang: or, where gcc 12 does not make its vectors, clang from this release on, told the triple; 0: gcc does.
+        link: flags of a program that is to be run so,
         emulator: this command runs what it compiled,
         packages: and these packages of Debian and Ubuntu have both.
         hosted: programs run under an operating system; False: they are all that runs on a microcontroller.
@@ -59,6 +61,8 @@ class Target:
     machines: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     triple: str = ""
+    clang: int = 0
+    link: tuple[str, ...] = ("-static",)
     emulator: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     hosted: bool = True
@@ -160,5 +164,19 @@ def runs_here(name: str) -> bool:
 
 
 def _features() -> set[str]:
-    cpuinfo = Path("/proc/cpuinfo")
-    return set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
+    cpuinfo, vector = Path("/proc/cpuinfo"), Path("/proc/sys/abi/sve_default_vector_length")
+    found = words_of(cpuinfo.read_text()) if cpuinfo.exists() else set()
+    return found | ({f"sve{8 * int(vector.read_text())}"} if vector.exists() else set())
+
+
+def words_of(cpuinfo: str) -> set[str]:
+    """The words of /proc/cpuinfo; RISC-V has its extensions in one: letters, and longer names behind these.
+
+    >>> sorted(words_of("isa : rv64imv_zicsr_zvl256b") - {":", "isa"})
+    ['i', 'm', 'rv64imv_zicsr_zvl256b', 'v', 'zicsr', 'zvl256b']
+    """
+    words = set(cpuinfo.split())
+    for isa in [w for w in words if w.startswith("rv64")]:
+        letters, *longer = isa.removeprefix("rv64").split("_")
+        words |= {*letters, *longer}
+    return words

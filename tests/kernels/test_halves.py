@@ -18,7 +18,7 @@ from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.kernels.test_variants import kernels_of
 from tests.support.compiled import compiled_graph
 from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import NARROW, WIDE, needs_target
+from tests.support.targets import ALL_VECTORS, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 HALVES = np.arange(65536, dtype=np.uint16).view(np.float16)
@@ -61,7 +61,7 @@ def same(got: Array, want: Array) -> bool:
     return bool((np.isnan(got) == ~number).all() and (got.view(bits)[number] == want.view(bits)[number]).all())
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_halves_become_floats(target: str, tmp_path: Path) -> None:
     kernel = KERNELS[converts_halves(resolve(target))]
     text = "graph @net(%x: f16[65536]) { %y = map(%x) {expr={x0}} : f32[65536] return %y }"
@@ -69,7 +69,7 @@ def test_halves_become_floats(target: str, tmp_path: Path) -> None:
     assert same(got, HALVES.astype(np.float32))
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_floats_become_the_nearest_halves(target: str, tmp_path: Path) -> None:
     x = between()
     n = x.size
@@ -80,7 +80,7 @@ def test_floats_become_the_nearest_halves(target: str, tmp_path: Path) -> None:
         assert same(got, x.astype(np.float16))
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_floats_are_rounded_to_halves(target: str, tmp_path: Path) -> None:
     x = between()
     text = f"graph @net(%x: f32[{x.size}]) {{ %y = map(%x) {{expr={{round_f16(x0)}}}} : f32[{x.size}] return %y }}"
@@ -102,7 +102,7 @@ def around(width: int) -> tuple[str, dict[str, Array]]:
     return text, inputs
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_halves_are_mapped_around_whole_vectors(target: str, tmp_path: Path) -> None:
     networks = [around(width) for width in (1, 3, 7, 16, 45, 130)]
     results = run_all(networks, target, tmp_path, KERNELS[converts_halves(resolve(target))])

@@ -17,7 +17,7 @@ from tests._skips import needs_tool
 from tests.kernels.cases import Net
 from tests.kernels.test_variants import inputs_of, ort_run
 from tests.support.opcases import Built, CaseLibrary
-from tests.support.targets import NARROW, WIDE, needs_target, quick
+from tests.support.targets import ALL_VECTORS, WIDE, needs_target, quick
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33)
 Build = Callable[[Net], str]
@@ -109,7 +109,7 @@ def run_all(target: str, folder: Path, flags: list[str], compiler: Sequence[str]
     return ways
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_every_way_moves_every_element(target: str, tmp_path: Path) -> None:
     needs_target(target)
     assert run_all(target, tmp_path, [*STRICT_WARNINGS, *quick(target)]) == set(Way)

@@ -29,7 +29,7 @@ from tests.support.compiled import keep_layouts, store_channels_last
 from tests.support.harness import SANITIZERS, SPLIT, build
 from tests.support.judge import plain_session
 from tests.support.opcases import Built, CaseLibrary, mismatch
-from tests.support.targets import NARROW, WIDE, needs_target
+from tests.support.targets import ALL_VECTORS, FOREIGN, NARROW, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CASES = [
@@ -110,7 +110,8 @@ def library(
         (WIDE[-1], 1, 8, ["-O1"]),
         *((name, 2, 8, ["-O1"]) for name in WIDE[:-1]),
         *((name, 0, 12, ["-O1"]) for name in NARROW),
-        *(pytest.param(name, 0, 1, [], marks=pytest.mark.slow) for name in (*WIDE, *NARROW)),
+        *((name, 3 + i, 36, ["-O1"]) for i, name in enumerate(FOREIGN)),
+        *(pytest.param(name, 0, 1, [], marks=pytest.mark.slow) for name in (*WIDE, *NARROW, *FOREIGN)),
     ],
 )
 def test_forced_variants_agree(target: str, first: int, every: int, flags: list[str], tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_forced_variants_agree(target: str, first: int, every: int, flags: list[
                 assert not any(faults), f"{case.name}: {faults}"
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_vector_epilogues_keep_special_values(target: str, tmp_path: Path) -> None:
     """x * 1 is x, whatever it is: NaN, infinities and zeros reach the epilogues as they are."""
     needs_target(target)
@@ -156,7 +157,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_vector_functions_are_accurate(target: str, tmp_path: Path) -> None:
     """x * 1 in an epilogue, for all magnitudes: within 4 ulp of the exact value, as the scalar table promises."""
     needs_target(target)

@@ -19,7 +19,7 @@ from mccompile.ir.vector import V, converts, is_lane
 from mccompile.ops.registry import lookup
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import resolve
-from tests.support.targets import NARROW, WIDE
+from tests.support.targets import ALL_VECTORS
 from tests.support.vector_maps import check_exact
 
 ENDS = (0, 1, -1, 2, -2, 3, 1 << 16, -(1 << 16), 46341, 2**31 - 1, -(2**31), -(2**31) + 1)
@@ -41,7 +41,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_every_function_is_exact(target: str, tmp_path: Path) -> None:
     """Rows of 144 and of 12 x 12 - 1 elements: whole vectors, and what is left."""
     pairs = np.array(list(itertools.product(ENDS, ENDS)), dtype=np.int32)
@@ -66,7 +66,7 @@ def primitives(vector: V, memory: DType, ways: Sequence[bool]) -> set[str]:
     return moved | stored | {vector.set(element)}
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_every_primitive_that_can_be_named_exists(target: str) -> None:
     to = resolve(target)
     ways = (False, True) if Capability.MASKED_STORES in to.capabilities else (False,)

@@ -19,7 +19,7 @@ from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.kernels.test_variants import kernels_of
 from tests.support.compiled import compiled_graph
 from tests.support.opcases import CaseLibrary
-from tests.support.targets import NARROW, WIDE, needs_target
+from tests.support.targets import ALL_VECTORS, WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TINY = 2.0**-126
@@ -67,7 +67,7 @@ def unary(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CaseLibra
 
 
 @pytest.mark.parametrize("fn", UNARY)
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_within_the_stated_bound(target: str, fn: str, unary: Callable[[str], CaseLibrary]) -> None:
     needs_target(target)
     library, x = unary(target), arguments(target)
@@ -99,7 +99,7 @@ def missing_helpers(files: Mapping[str, bytes]) -> set[str]:
     return called - defined - set(re.findall(r"\bmcc_\w+", files["mcc.h"].decode()))
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_each_function_by_itself_has_all_helpers(target: str) -> None:
     """Above, one function's helpers could be those that another one brought."""
     for fn in UNARY:
@@ -112,7 +112,7 @@ def test_each_function_by_itself_has_all_helpers(target: str) -> None:
         assert missing_helpers({**files, "net.c": without}) == {"mcc_vload"}
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_a_product_with_a_sigmoid_is_within_its_bound(target: str, tmp_path: Path) -> None:
     """SiLU, which is one quotient: what is no number or infinite stays so, and large negative arguments give zero."""
     needs_target(target)
@@ -159,7 +159,7 @@ def bases_and_exponents() -> tuple[Array, Array]:
     return x.astype(np.float32), y.astype(np.float32)
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_powers_are_those_of_c(target: str, tmp_path: Path) -> None:
     needs_target(target)
     x, y = bases_and_exponents()
@@ -186,7 +186,7 @@ def test_powers_are_those_of_c(target: str, tmp_path: Path) -> None:
     assert error[worst] <= FUNCTIONS["pow"].ulp * 2.0**-23, f"{x[plain][worst]} to {y[plain][worst]}"
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_remainders_are_exact(target: str, tmp_path: Path) -> None:
     """Of quotients of all sizes, close to whole ones, and of what is no finite number."""
     needs_target(target)
@@ -230,7 +230,7 @@ def test_whole_numbers_keep_the_sign_of_zero(target: str, tmp_path: Path) -> Non
         assert np.array_equal(got, want)
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_limits_are_exact(target: str, tmp_path: Path) -> None:
     """What tends to 0 or 1 arrives there: the product with an infinity, or the distance to 1, would show it."""
     needs_target(target)

@@ -10,7 +10,7 @@ import pytest
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
 from tests.kernels.test_variants import Array
-from tests.support.targets import NARROW, WIDE
+from tests.support.targets import FOREIGN, NARROW, WIDE
 from tests.support.vector_maps import check_exact
 
 TYPES = {"i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16}
@@ -47,7 +47,11 @@ def operands(dtype: str, count: int) -> Array:
 
 
 @pytest.mark.parametrize(
-    "target", [WIDE[-1], NARROW[0], *(pytest.param(t, marks=pytest.mark.slow) for t in (*WIDE[:-1], *NARROW[1:]))]
+    "target",
+    [
+        WIDE[-1], NARROW[0],
+        *(pytest.param(t, marks=pytest.mark.slow) for t in (*WIDE[:-1], *NARROW[1:], *FOREIGN)),
+    ],
 )
 def test_every_conversion_is_exact(target: str, tmp_path: Path) -> None:
     """Rows of whole vectors, and of what is left."""

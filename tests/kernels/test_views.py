@@ -30,7 +30,7 @@ from mccompile.targets.target import STRICT_WARNINGS, resolve
 from tests.support.compiled import compiled_graph
 from tests.support.draw import SeededDraw
 from tests.support.opcases import Built, CaseLibrary, mismatch
-from tests.support.targets import NARROW, WIDE, needs_target, quick
+from tests.support.targets import ALL_VECTORS, needs_target, quick
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WINDOW = "strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1)"
@@ -317,7 +317,7 @@ def agree(found: Sequence[Drawn], target: str, folder: Path, optimised: Sequence
         assert not fault, f"{f.after.kernel} on {f.after.inputs}: {fault}"
 
 
-@pytest.mark.parametrize("target", [*WIDE, *NARROW])
+@pytest.mark.parametrize("target", ALL_VECTORS)
 def test_any_step_of_any_width(target: str, tmp_path: Path) -> None:
     """Vectors of every type from any places and to any, whether or not a variant would take them."""
     needs_target(target)

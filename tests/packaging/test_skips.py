@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mccompile.targets.target import targets
 from tests._skips import TOOLS, needs_sanitizers, needs_tool
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,4 +91,5 @@ def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: p
 def test_continuous_integration_installs_what_the_skips_name() -> None:
     words = (ROOT / ".ci" / "run").read_text().split()
     assert {p for tool in TOOLS.values() for p in tool.packages.split()} <= set(words)
+    assert {p for target in targets().values() for p in target.packages} <= set(words)
     assert "clang -fsanitize=address,undefined" in " ".join(words)

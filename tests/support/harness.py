@@ -93,14 +93,15 @@ def build(out: Path, flags: Sequence[str] = (), compiler: str = "gcc", source: P
     (work / "harness_net.h").write_text("\n".join(lines) + "\n")
     target = [f for f in report["target"]["c_flags"] if not f.startswith("-std")]
     emulator: tuple[str, ...] = ()
+    command = [compiler]
     kind = resolve(report["target"]["name"])
     if not runs_here(kind.name):
         tools = cross_tools(kind)
-        compiler, emulator, flags = tools.compiler[0], tools.emulator, [*flags, "-static"]
-    (needs_sanitizers if any(f.startswith("-fsanitize") for f in flags) else needs_tool)(compiler)
+        command, emulator, flags = list(tools.compiler), tools.emulator, [*flags, *tools.link]
+    (needs_sanitizers if any(f.startswith("-fsanitize") for f in flags) else needs_tool)(command[0])
     source = source or out / f"{name}.c"
     flags = ["-std=c99", *target, *flags]
-    spared = precompiled([compiler], flags, source)  # not the harness, which asks for more of libc
-    network = build_program([compiler], [source], [*flags, *spared, "-c"], out, work)
-    program = build_program([compiler], [network, out / "mcc.c", HARNESS], flags, out, work)
+    spared = precompiled(command, flags, source)  # not the harness, which asks for more of libc
+    network = build_program(command, [source], [*flags, *spared, "-c"], out, work)
+    program = build_program(command, [network, out / "mcc.c", HARNESS], flags, out, work)
     return Harness(program, work, out, report, emulator)

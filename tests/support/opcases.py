@@ -25,7 +25,7 @@ from mccompile.run.build import build_program, run_compiler
 from mccompile.run.emulate import CrossTools, EmulatedNet, Emulator, cross_tools, emulated_main
 from mccompile.run.firmware import build_firmware
 from mccompile.run.memory import Allocate, aligned_bytes
-from mccompile.targets.target import Target, runs_here
+from mccompile.targets.target import STRICT_WARNINGS, Target, runs_here, strict_warnings
 from tests._skips import needs_tool
 from tests.support.draw import SeededDraw
 from tests.support.judge import plain_session
@@ -198,12 +198,14 @@ class CaseLibrary:
             runtime = self._runtime(tools.compiler, self.flags)
             image = build_firmware(tools, nets, self.target, align, [unit, runtime], self.flags, self.folder)
             return Emulator(image, tools)
+        spelled = dict(zip(STRICT_WARNINGS, strict_warnings(tools.compiler[0]), strict=True))
+        flags = [spelled.get(flag, flag) for flag in self.flags]
         main = self.folder / "emulated_main.c"
         main.write_text(emulated_main(nets, align))
-        static = ["-static"] if tools.emulator else []  # an emulator has no libraries of its machine
-        sources = [unit, self._runtime(tools.compiler, self.flags), main]
-        spared = precompiled(tools.compiler, self.flags, unit)
-        program = build_program(tools.compiler, sources, [*self.flags, *spared, *static], self.folder)
+        static = tools.link if tools.emulator else []  # an emulator has no libraries of its machine
+        sources = [unit, self._runtime(tools.compiler, flags), main]
+        spared = precompiled(tools.compiler, flags, unit)
+        program = build_program(tools.compiler, sources, [*flags, *spared, *static], self.folder)
         return Emulator(program, tools)
 
     def call(self, b: Built, arena: Bytes, blob: Bytes) -> int:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from mccompile.run import wasi
 from mccompile.run.boards import board_of
-from mccompile.targets.target import resolve, runs_here, targets
-from tests._skips import NO_PROCESSOR, needs_tool
+from mccompile.run.emulate import cross_compiler
+from mccompile.targets.target import Target, resolve, runs_here, targets
+from tests._skips import NO_PROCESSOR, Tool, needs_tool
 
 ONE_LANE, BYTE_VECTORS = "one-lane", "byte-vectors"
 IMITATED = {ONE_LANE: "cortex-m4", BYTE_VECTORS: "cortex-m55"}
@@ -38,10 +40,14 @@ VNNI = _by_width(name for name, t in targets().items() if t.can("VNNI"))
 DOTPROD = sorted(name for name, t in targets().items() if t.can("DOTPROD"))
 BYTES = [*VNNI, *DOTPROD]
 """Targets that differ from others in products of bytes alone."""
-WIDE = _by_width(name for name, t in targets().items() if t.lanes > 4 and name not in BYTES)
+FOREIGN = sorted(name for name, t in targets().items() if t.isa in ("rvv", "sve", "wasm"))
+"""Vector targets that have next to no primitives of their own: their text is that of the others."""
+_OWN = {name: t.lanes for name, t in targets().items() if name not in (*BYTES, *FOREIGN)}
+WIDE = _by_width(name for name, lanes in _OWN.items() if lanes > 4)
 """Vector targets; the last is tested on every case: the others share most of their text, and many are emulated."""
-NARROW = sorted(name for name, t in targets().items() if t.lanes == 4 and name not in BYTES)
-EMULATED = sorted(name for name, t in targets().items() if t.emulator and name not in BYTES)
+NARROW = sorted(name for name, lanes in _OWN.items() if lanes == 4)
+ALL_VECTORS = [*WIDE, *NARROW, *(pytest.param(name, marks=pytest.mark.slow) for name in FOREIGN)]
+EMULATED = sorted(name for name, t in targets().items() if t.emulator and name not in (*BYTES, *FOREIGN))
 """Those with a cross compiler and an emulator of their operating system."""
 BARE = sorted(name for name, t in targets().items() if not t.hosted)
 """Microcontrollers: they run on emulated boards."""
@@ -62,6 +68,19 @@ def needs_target(name: str) -> str:
         emulator = target.emulator if board is None else board.emulator
         if not emulator:
             pytest.skip(f"{NO_PROCESSOR} of {name}")
-        needs_tool(f"{target.triple}-gcc")
-        needs_tool(emulator[0])
+        needs_cross_compiler(target)
+        if emulator[0] != "wasmtime":
+            needs_tool(emulator[0])
+        elif not wasi.FOUND:
+            pytest.skip("needs wasmtime (pip install 'mccompile[wasm]')")
     return name
+
+
+def needs_cross_compiler(target: Target) -> list[str]:
+    """The command that compiles for a target where its programs do not run; skips where it is not complete."""
+    command = cross_compiler(target)
+    if target.clang:
+        needs_tool(command[0], Tool(" ".join(target.packages), (*command[1:], *target.link, "-lm")))
+    else:
+        needs_tool(command[0])
+    return list(command)

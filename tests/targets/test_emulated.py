@@ -27,7 +27,7 @@ from tests.support.harness import build
 from tests.support.opcases import CaseLibrary, agreement, case_inputs, compile_case, mismatch
 from tests.support.real_models import RealModel, real_models
 from tests.support.small_models import Maker, write_model
-from tests.support.targets import BARE, EMULATED, NARROW, needs_target
+from tests.support.targets import BARE, EMULATED, FOREIGN, NARROW, needs_target
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 REAL = {m.name: m for m in real_models() if not m.later}
@@ -49,8 +49,9 @@ def foreign(name: str) -> str:
     [
         *((t, 0, 1, 1) for t in EMULATED),
         *((t, i, len(ON_BOARDS), 1) for i, t in enumerate(ON_BOARDS)),
+        *((t, i, len(FOREIGN), 1) for i, t in enumerate(FOREIGN)),
         *(pytest.param(t, 0, 1, 5, marks=pytest.mark.slow) for t in NARROW),
-        *(pytest.param(t, 0, 1, 1, marks=pytest.mark.slow) for t in ON_BOARDS),
+        *(pytest.param(t, 0, 1, 1, marks=pytest.mark.slow) for t in (*ON_BOARDS, *FOREIGN)),
     ],
 )
 def test_operators_agree_with_onnxruntime(target: str, first: int, every: int, cases: int, tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_no_access_outside_of_the_memory(case: VariantCase, target: str, tmp_pat
             assert not mismatch(value, want, case.tolerance), place
 
 
-@pytest.mark.parametrize("target", EMULATED)
+@pytest.mark.parametrize("target", [*EMULATED, *FOREIGN])
 @pytest.mark.parametrize("name", ["residual", "integers"])
 def test_check_builds_and_emulates(name: str, target: str, tmp_path: Path) -> None:
     foreign(target)

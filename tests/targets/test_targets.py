@@ -14,7 +14,7 @@ from mccompile.targets import target as module
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target, resolve, runs_here, targets
 from tests._skips import REPOSITORY, needs_tool
-from tests.support.targets import BARE, BYTES, EMULATED, IMITATED, NARROW, WIDE
+from tests.support.targets import BARE, BYTES, EMULATED, FOREIGN, IMITATED, NARROW, WIDE, needs_cross_compiler
 
 DIGITS = REPOSITORY / "examples" / "digits" / "digits.onnx"
 X86 = "fpu sse2 ssse3 sse4_1 sse4_2 popcnt"
@@ -33,7 +33,11 @@ MACHINES = [
     ("arm64", "", "aarch64"),
     ("armv7l", "half thumb neon vfpv4", "armv7-neon"),
     ("armv7l", "half thumb vfpv3d16", "generic"),
+    ("aarch64", "fp asimd sve", "aarch64"),
+    ("aarch64", "fp asimd sve sve256", "aarch64-sve256"),
     ("riscv64", "", "generic"),
+    ("riscv64", "rv64imafdcv i m a f d c v", "riscv64-v"),
+    ("riscv64", "rv64imafdcv_zvl256b i m a f d c v zvl256b", "riscv64-v256"),
 ]
 
 
@@ -49,8 +53,8 @@ def test_native_is_the_best_that_a_machine_runs(
     assert all(t.vector_bytes <= resolve("native").vector_bytes for t in runs)
 
 
-def compiler_of(target: Target) -> str:
-    return needs_tool(f"{target.triple}-gcc" if target.triple else "gcc")
+def compiler_of(target: Target) -> list[str]:
+    return needs_cross_compiler(target) if target.triple else [needs_tool("gcc")]
 
 
 def macros(command: list[str]) -> set[str]:
@@ -59,14 +63,14 @@ def macros(command: list[str]) -> set[str]:
     return {line.split()[1].split("(")[0] for line in text.splitlines()}
 
 
-@pytest.mark.parametrize("name", [*WIDE, *NARROW, *BYTES, *BARE])
+@pytest.mark.parametrize("name", [*WIDE, *NARROW, *FOREIGN, *BYTES, *BARE])
 def test_the_flags_turn_on_what_the_file_requires(name: str) -> None:
     target = resolve(name)
     assert target.requires
-    assert set(target.requires) <= macros([compiler_of(target), *target.c_flags])
+    assert set(target.requires) <= macros([*compiler_of(target), *target.c_flags])
 
 
-@pytest.mark.parametrize("name", [*WIDE, *NARROW])
+@pytest.mark.parametrize("name", [*WIDE, *NARROW, *FOREIGN])
 def test_primitives_of_an_instruction_set_are_helpers(name: str) -> None:
     target = resolve(name)
     text = (REPOSITORY / "kernels_templates" / "_lib" / f"vector_{target.isa}.c.j2").read_text()
@@ -82,7 +86,7 @@ def test_microcontrollers_are_data(name: str) -> None:
     assert not target.spare_memory
     assert target.board
     assert target.lanes in (0, 1)
-    floats = macros([compiler_of(target), *target.c_flags]) & {"__ARM_FP", "__riscv_flen"}
+    floats = macros([*compiler_of(target), *target.c_flags]) & {"__ARM_FP", "__riscv_flen"}
     assert bool(floats) == bool(target.lanes)
     fused = "-ffp-contract=fast" in target.c_flags
     assert fused == (Capability.FMA in target.capabilities)
@@ -95,7 +99,7 @@ def test_what_integers_are_made_of_is_known() -> None:
 
 
 CORTEX_M = [name for name in BARE if name.startswith("cortex")]
-REFUSING = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "armv7-neon", *CORTEX_M]
+REFUSING = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "armv7-neon", *FOREIGN, *CORTEX_M]
 """RISC-V compilers without flags have all that is required, for 64 bits."""
 
 
@@ -103,7 +107,7 @@ REFUSING = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "armv7-neon", *CORTEX_M]
 def test_without_its_flags_the_generated_file_refuses(name: str, tmp_path: Path) -> None:
     target = resolve(name)
     mccompile.compile(DIGITS, tmp_path, target=name)
-    command = [compiler_of(target), "-std=c99", "-fsyntax-only", "digits.c"]
+    command = [*compiler_of(target), "-std=c99", "-fsyntax-only", "digits.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
     assert f"was generated for {name}" in done.stderr
