@@ -1,5 +1,5 @@
-"""Blobs with flipped bits: of the header init refuses them, of all behind it mcc_blob_verify finds them; what init takes
-nevertheless runs, and stays within its memory."""
+"""Blobs with flipped bits: of the header init refuses them, of all behind it mcc_blob_verify finds them; what init
+takes nevertheless runs, and stays within its memory."""
 
 from __future__ import annotations
 
