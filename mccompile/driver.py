@@ -209,8 +209,9 @@ def compile_program(
     o = c.options
     with _decided():
         c.facts = model_facts(
-            c.program, c.target, c.source, c.sha256, o.keep_inputs, pool, o.opt_level, o.stepwise, c.interface
-        )
+            c.program, c.target, c.source, c.sha256, o.keep_inputs, pool, o.opt_level, o.stepwise, c.interface,
+            o.threads,
+        )  # fmt: skip
     return c.facts
 
 
@@ -267,7 +268,7 @@ def _generated(c: Compilation, observe: Observer) -> dict[str, bytes]:
     facts = compile_program(c, observe, pool)
     if pool is not None:
         c.library = make_library(pool, [facts], c.target, split=True)
-    return source_files(facts, c.options.embed, c.library, c.options.package)
+    return source_files(facts, c.options.embed, c.library, c.options.package, c.options.pthread_pool)
 
 
 def compile(
@@ -314,7 +315,7 @@ def compile_project(
         CompileError: as `compile`, for the first model that cannot be compiled.
     """
     project, compilations = _link([Path(m) for m in models], options, observe)
-    files = project_files(project, options.embed, options.package)
+    files = project_files(project, options.embed, options.package, options.pthread_pool)
     for path, c in zip(models, compilations, strict=True):
         files |= extra(Path(path), c)
     report = project_report(project, compilations, files)
@@ -387,7 +388,7 @@ def compile_choice(
     for c, part in zip(compilations, chosen.parts, strict=True):
         c.facts = part.facts
     project = Project(name, (chosen,), None, ())
-    files = project_files(project, options.embed, options.package)
+    files = project_files(project, options.embed, options.package, options.pthread_pool)
     files |= extra(Path(model), replace(compilations[-1], facts=chosen))
     report = choice_report(chosen, compilations, files)
     accept(report)

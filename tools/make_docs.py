@@ -238,7 +238,7 @@ def _first_kernel_hit(name: str) -> str:
         if buffer.space == "blob":
             buffer.data = SeededDraw(2).array(buffer.type.shape, buffer.type.dtype.name, -1, 1)
     before = _steps(print_module(module))
-    improve(module, hit.names, resolve(module.target))
+    improve(module, hit.names, resolve(module.target), threads=2)
     after = _steps(print_module(module))
     changed = (_shown(before, after), _shown(after, before))
     return hit.shown(*changed)

@@ -63,6 +63,9 @@ class BuildOptions(TypedDict, total=False):
     """Compute convolutions strip by strip of rows, so that of what lies between them only a few rows exist: ``auto``
     where it is faster, or ``ram`` or ``memory`` are too small otherwise; ``never``; or ``always`` where the arena
     gets smaller."""
+    threads: int
+    """The most parts that the work of a step is cut into, which the threads of a pool may do at the same time;
+    results are the same bits."""
     exact: bool
     """Leave out every optimisation that may change how a result is rounded."""
     stepwise: bool
@@ -132,6 +135,9 @@ class InspectOptions(TypedDict, total=False):
     """Compute convolutions strip by strip of rows, so that of what lies between them only a few rows exist: ``auto``
     where it is faster, or ``ram`` or ``memory`` are too small otherwise; ``never``; or ``always`` where the arena
     gets smaller."""
+    threads: int
+    """The most parts that the work of a step is cut into, which the threads of a pool may do at the same time;
+    results are the same bits."""
     exact: bool
     """Leave out every optimisation that may change how a result is rounded."""
     stepwise: bool
@@ -156,6 +162,8 @@ class CompileOptions(BuildOptions, total=False):
     """Prefix of everything generated; by default the file's name."""
     split_kernels: bool
     """One C file per kernel."""
+    pthread_pool: bool
+    """Also write mcc_pool_pthread.c, a pool of POSIX threads for ``threads``."""
     embed: bool
     """Also write the weights as a C array."""
     package: str

@@ -62,10 +62,11 @@ def compile(model: ModelLike, out_dir: str | PathLike[str], **options: Unpack[Co
     return made.with_notes(in_python(note) for note in made.notes)
 
 
-def load(out_dir: str | PathLike[str], model: str = "") -> Network:
+def load(out_dir: str | PathLike[str], model: str = "", threads: int = 0) -> Network:
     """Build the C of a folder made by `compile` (cached by content) and load it.
 
-    ``model`` is the name of one, where the folder holds several.
+    ``model`` is the name of one, where the folder holds several. ``threads`` work at a run; by default as many as it
+    was compiled for.
 
     Raises:
         mccompile.CompileError: no C compiler, or the C does not build.
@@ -74,7 +75,7 @@ def load(out_dir: str | PathLike[str], model: str = "") -> Network:
     from mccompile.run.network import Network
 
     with python_words():
-        return Network(Path(out_dir), model=model)
+        return Network(Path(out_dir), model=model, threads=threads)
 
 
 @takes(*BUILD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -182,8 +183,9 @@ def bench(
     if against:
         tick(against)
         theirs = {name: np.zeros_like(a) for name, a in network.state.items()}
-        label, things[against] = ENGINES[against](model, compilation.interface.model_inputs(given) | theirs)
-    with pinned():
+        asked = compilation.interface.model_inputs(given) | theirs
+        label, things[against] = ENGINES[against](model, asked, options.threads)
+    with pinned() if options.threads == 1 else nullcontext():
         machine = interleave(probes.things(), rounds, PROBE_BURST)
         found = interleave(things, rounds, seconds, tick=lambda n: tick(f"round {n + 1} of {rounds}"))
     result = _result(network.report, probes.peak(machine), rounds, found, profiler, against, label)

@@ -1,4 +1,4 @@
-"""Other engines to be measured beside the generated C, each on one thread."""
+"""Other engines to be measured beside the generated C, each on as many threads as that."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.run.memory import Array
 
-Engine = Callable[[Path, Mapping[str, Array]], tuple[str, Callable[[], object]]]
-"""(model, inputs) -> the engine's name with its version, and a function that runs once on these inputs."""
+Engine = Callable[[Path, Mapping[str, Array], int], tuple[str, Callable[[], object]]]
+"""(model, inputs, threads) -> the engine's name with its version, and a function that runs once on these inputs."""
 
 
-def onnxruntime(model: Path, inputs: Mapping[str, Array]) -> tuple[str, Callable[[], object]]:
+def onnxruntime(model: Path, inputs: Mapping[str, Array], threads: int = 1) -> tuple[str, Callable[[], object]]:
     """onnxruntime with all its optimisations; inputs and outputs are bound, so that nothing is copied in a run."""
     try:
         import onnxruntime as ort
     except ImportError as e:
         raise UsageError("onnxruntime is not installed", hint="pip install 'mccompile[check]'") from e
     options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 4
     try:

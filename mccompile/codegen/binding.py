@@ -240,6 +240,8 @@ class KernelContext:
     def head(self, answers_status: bool = False, apart: bool = False) -> str:
         """The first lines of the kernel, which ends with MCC_OK if it ``answers_status``. One that stands ``apart``
         from its caller has all registers for its sums."""
+        # gcc 12 -O2 was seen to compute other numbers where the kernel of a part was inlined in its caller.
+        apart = apart or self.call.parts is not None
         self.declared = Head(KERNEL_NAME, self.params, answers_status, self.external, apart)
         return self.uses.say(self.declared.definition)
 
@@ -394,17 +396,27 @@ class KernelContext:
         repeated = [opened(f"{wrapped(c)} * 0") for c, stride in terms if str(stride) == "0" and not is_number(c)]
         return total(*(scaled(c, stride) for c, stride in terms), *repeated)
 
-    @staticmethod
-    def loop(name: str, extent: str | int, caller: loops.Caller) -> str:
-        return loops.loop(name, extent, caller)
+    @property
+    def _shared(self) -> loops.Shared | None:
+        """The loop of the kernel, below its head, whose turns are shared out."""
+        parts = self.call.parts
+        return None if parts is None or self.declared is None else loops.Shared(parts.loop, parts.cuts[-1])
 
-    @staticmethod
-    def nest(names: Sequence[str], extents: Sequence[str | int], caller: loops.Caller) -> str:
-        return loops.nest(names, extents, caller)
+    def shares(self, name: str) -> bool:
+        """Whether the turns of the loop over ``name`` are shared out: then `tiles` says which of them are made."""
+        return self._shared is not None and self._shared.name == name
 
-    @staticmethod
-    def tiles(name: str, segment: Segment, caller: loops.Caller, shift: str = "0") -> str:
-        return loops.tiles(name, segment, caller, shift)
+    def loop(self, name: str, extent: str | int, caller: loops.Caller) -> str:
+        return loops.loop(name, extent, caller, self._shared)
+
+    def nest(self, names: Sequence[str], extents: Sequence[str | int], caller: loops.Caller) -> str:
+        return loops.nest(names, extents, caller, self._shared)
+
+    def span(self, name: str, first: str, stop: str, caller: loops.Caller) -> str:
+        return loops.span(name, first, stop, caller, self._shared)
+
+    def tiles(self, name: str, segment: Segment, caller: loops.Caller, shift: str = "0") -> str:
+        return loops.tiles(name, segment, caller, shift, self._shared)
 
     @staticmethod
     def any_of(tests: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from mccompile._data import data_dir
 from mccompile.codegen.blob import embed_c
 from mccompile.codegen.library import Library, library_files
 from mccompile.codegen.model import ModelFacts
-from mccompile.codegen.packages import DEFAULT, Content, find_package, packed
+from mccompile.codegen.packages import DEFAULT, POOL_OF_THREADS, Content, find_package, packed
 from mccompile.codegen.projects import Project
 from mccompile.codegen.templates import indent_c, render
 from mccompile.ir.errors import UsageError
@@ -17,13 +17,14 @@ RUNTIME = "mcc.c"
 
 
 def source_files(
-    m: ModelFacts, embed: bool = False, library: Library | None = None, package: str = DEFAULT
+    m: ModelFacts, embed: bool = False, library: Library | None = None, package: str = DEFAULT,
+    pthread_pool: bool = False,
 ) -> dict[str, bytes]:
     """Everything but the report: ``<name>.h .c .mcb``, the runtime, a main, what the package is built by.
 
     ``library`` holds the kernels where they are in files of their own.
     """
-    return project_files(Project(m.name, (m,), library, ()), embed, package)
+    return project_files(Project(m.name, (m,), library, ()), embed, package, pthread_pool)
 
 
 def c_sources(m: ModelFacts, library: Library | None) -> list[str]:
@@ -37,8 +38,11 @@ def own_sources(m: ModelFacts) -> list[str]:
     return [f"{m.name}.c", *(f"{part.facts.name}.c" for part in m.parts), *foreign]
 
 
-def project_files(p: Project, embed: bool = False, package: str = DEFAULT) -> dict[str, bytes]:
-    """Everything but the report: the files of each model, of the kernels, of the project, and those of the package.
+def project_files(
+    p: Project, embed: bool = False, package: str = DEFAULT, pthread_pool: bool = False
+) -> dict[str, bytes]:
+    """Everything but the report: the files of each model, of the kernels, of the project, and those of the package;
+    with ``pthread_pool`` a pool of threads.
 
     Raises UsageError where two of them would have the same name.
     """
@@ -54,8 +58,10 @@ def project_files(p: Project, embed: bool = False, package: str = DEFAULT) -> di
     kernels = p.library.sources if p.library is not None else ()
     blobs = [f"{m.name}_blob.c" for m in p.models] if embed else []
     own = dict.fromkeys(name for m in p.models for name in own_sources(m))
-    sources = (*own, *kernels, *blobs, RUNTIME)
-    files = {name: text.encode() for name, text in texts.items()} | runtime_files()
+    pools = [POOL_OF_THREADS] if pthread_pool else []
+    sources = (*own, *kernels, *blobs, *pools, RUNTIME)
+    parted = any(m.threads > 1 for m in p.models)
+    files = {name: text.encode() for name, text in texts.items()} | runtime_files(parted, pthread_pool)
     files |= {f"{m.name}.mcb": m.blob for m in p.models}
     for name, data in {n: d for m in p.models for f in m.functions for n, d in f.files.items()}.items():
         if name in files:
@@ -70,9 +76,12 @@ def header_text(m: ModelFacts, embed: bool = False) -> str:
     return indent_c(render("_model/model.h.j2", m=m, embed=embed))
 
 
-def runtime_files() -> dict[str, bytes]:
-    """The runtime: ``mcc.h`` and ``mcc.c``."""
-    return {name: (data_dir() / "runtime_c" / name).read_bytes() for name in ("mcc.h", RUNTIME)}
+def runtime_files(parted: bool = False, pthread_pool: bool = False) -> dict[str, bytes]:
+    """The runtime: ``mcc.h`` and ``mcc.c``; where steps are in parts, what pools of threads are, and one of these."""
+    names = ["mcc.h", RUNTIME]
+    names += ["mcc_pool.h"] if parted else []
+    names += ["mcc_pool_pthread.h", POOL_OF_THREADS] if pthread_pool else []
+    return {name: (data_dir() / "runtime_c" / name).read_bytes() for name in names}
 
 
 def _model_texts(m: ModelFacts, embed: bool) -> dict[str, str]:

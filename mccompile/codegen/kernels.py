@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 
+from mccompile.codegen import loops
 from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.code import extent_name
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.foreign import foreign_call
+from mccompile.codegen.loops import PART
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.scaled import scaled_channels
 from mccompile.codegen.shared_numbers import Joined, form_of, joined, mentioned, with_parameters
@@ -62,12 +64,12 @@ class Rendered:
 @dataclass(frozen=True)
 class Invocation:
     """A step of the program as a call of a C function: pointer arguments as views, then numbers. None of one that has
-    nothing to do."""
+    nothing to do; what is no number is the name of one (`PART`)."""
 
     kernel: Kernel | None
     step: Call | Fill
     pointers: tuple[View, ...]
-    numbers: tuple[int, ...]
+    numbers: tuple[int | str, ...]
 
 
 class KernelPool:
@@ -110,7 +112,7 @@ def _fill(step: Fill, external: bool) -> Rendered:
     count = ", int32_t count" if _is_whole(step) else ""
     head = Head(KERNEL_NAME, f"{view.ctype} *{view.name}{count}", external=external)
     seen = {"head": head.definition, "y": view, "value": value, "counted": bool(count)}
-    text = render("fill/generic.c.j2", k=KernelContext, **seen)
+    text = render("fill/generic.c.j2", k=loops, **seen)
     return _with_extents(Rendered(head, text, frozenset(view.uses.names)), _fill_numbers(step))
 
 
@@ -169,7 +171,17 @@ def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> 
         raise InternalError(f"{step.kernel} has no head")
     tables = tuple(sorted(context.uses.tables.items()))
     made = Rendered(context.declared, text, frozenset(context.uses.names), tables)
-    return context, _with_extents(made, _symbols(step))
+    return context, _with_part(_with_extents(made, _symbols(step)), step)
+
+
+def _with_part(made: Rendered, call: Call) -> Rendered:
+    """The kernel of a call in parts, which is told the turns of its loop that it makes."""
+    if call.parts is None:
+        return made
+    if mentioned(made.text, PART) != list(PART):
+        raise InternalError(f"the template of {call.kernel} has no loop over {call.parts.loop} to share out")
+    params = ", ".join([made.head.params, *(f"int32_t {n}" for n in PART)])
+    return replace(made, head=replace(made.head, params=params), text=with_parameters(made.text, PART))
 
 
 @dataclass(frozen=True)
@@ -179,7 +191,7 @@ class _Step:
     step: Call | Fill
     made: Rendered
     pointers: tuple[View, ...]
-    numbers: tuple[int, ...] = ()
+    numbers: tuple[int | str, ...] = ()
     plain: frozenset[int] = frozenset()
 
     @property
@@ -197,7 +209,8 @@ def _rendered(step: Call | Fill, plain: frozenset[int], target: Target, external
     pointers = (*(v for _, v in context.pointers()), *scratch)
     values = number_names(context.call)
     numbers = tuple(values[a] for a in context.call.args)
-    return _Step(context.call, made, pointers, (*numbers, *_extents(made, _symbols(step))), context.plain)
+    turns = PART if step.parts is not None else ()
+    return _Step(context.call, made, pointers, (*numbers, *_extents(made, _symbols(step)), *turns), context.plain)
 
 
 def _extents(made: Rendered, known: Mapping[str, int]) -> tuple[int, ...]:

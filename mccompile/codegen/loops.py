@@ -13,36 +13,77 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mccompile.codegen.arithmetic import scaled, total
-from mccompile.codegen.code import Bond, bare
+from mccompile.codegen.code import Bond, bare, wrapped
 from mccompile.ir.dims import Dim
 from mccompile.kernels.model.tiles import Segment
 
 Caller = Callable[[], str]
 
 
-def loop(name: str, extent: str | int, caller: Caller) -> str:
+PART = ("part_begin", "part_end")
+"""The C parameters that say which turns of a loop a kernel makes, where its work is shared out."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The loop whose turns are shared out: a kernel makes those that begin from `PART`'s first number to below its
+    second. ``extent`` is where the loop ends."""
+
+    name: str
+    extent: int
+
+    def begin(self, start: str) -> str:
+        """Where turns from ``start`` on begin."""
+        return PART[0] if start == "0" else f"(({PART[0]} > {start}) ? {PART[0]} : {start})"
+
+    def end(self, stop: str) -> str:
+        """Where turns below ``stop`` end."""
+        return PART[1] if stop == str(self.extent) else f"(({PART[1]} < {stop}) ? {PART[1]} : {stop})"
+
+    def makes(self, start: str) -> str:
+        """The condition that the turn at ``start`` is made."""
+        return f"({PART[0]} <= {start}) && ({start} < {PART[1]})"
+
+
+def loop(name: str, extent: str | int, caller: Caller, shared: Shared | None = None) -> str:
     """What is called, for each ``name`` below ``extent``; once if the name is "0"."""
-    return nest([name], [extent], caller)
+    return nest([name], [extent], caller, shared)
 
 
-def nest(names: Sequence[str], extents: Sequence[str | int], caller: Caller) -> str:
+def nest(names: Sequence[str], extents: Sequence[str | int], caller: Caller, shared: Shared | None = None) -> str:
     """What is called, for each of ``names`` below its extent; those that are "0" have no loop."""
     looped = [(n, e) for n, e in zip(names, extents, strict=True) if n != "0"]
-    begins = [f"for (int32_t {n} = 0; {n} < {bare(e)}; ++{n}) {{" for n, e in looped]
+    begins = [_each(n, "0", bare(e), shared) for n, e in looped]
     return "\n".join([*begins, caller().strip(), *("}" for _ in looped)]) + "\n"
 
 
-def tiles(name: str, segment: Segment, caller: Caller, shift: str = "0") -> str:
+def span(name: str, first: str, stop: str, caller: Caller, shared: Shared | None = None) -> str:
+    """What is called, for each ``name`` from ``first`` to below ``stop``; once if the name is "0"."""
+    if name == "0":
+        return caller().strip() + "\n"
+    return "\n".join([_each(name, bare(first), bare(stop), shared), caller().strip(), "}"]) + "\n"
+
+
+def _each(name: str, first: str, stop: str, shared: Shared | None) -> str:
+    if shared is not None and shared.name == name:
+        first, stop = shared.begin(wrapped(first)), shared.end(wrapped(stop))
+    return f"for (int32_t {name} = {first}; {name} < {stop}; ++{name}) {{"
+
+
+def tiles(name: str, segment: Segment, caller: Caller, shift: str = "0", shared: Shared | None = None) -> str:
     """What is called, for each tile of a segment, which begins at ``name``; ``shift`` is where the axis begins."""
     start, stop = total(shift, segment.start), total(shift, segment.stop)
     body = caller().strip()
     if name == "0":
         return body + "\n"
+    mine = shared if shared is not None and shared.name == name else None
     if isinstance(segment.size, Dim):
         return f"if ({start} < {stop}) {{\nconst int32_t {name} = {start};\n{body}\n}}\n"
     if not isinstance(segment.stop, Dim) and segment.start + segment.size >= segment.stop:
-        return f"{{\nconst int32_t {name} = {start};\n{body}\n}}\n"
-    return f"for (int32_t {name} = {start}; {name} < {stop}; {name} += {segment.size}) {{\n{body}\n}}\n"
+        when = f"if ({mine.makes(wrapped(start))}) " if mine else ""
+        return f"{when}{{\nconst int32_t {name} = {start};\n{body}\n}}\n"
+    first, last = (mine.begin(wrapped(start)), mine.end(wrapped(stop))) if mine else (start, stop)
+    return f"for (int32_t {name} = {first}; {name} < {last}; {name} += {segment.size}) {{\n{body}\n}}\n"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from mccompile.codegen.ports import Port, ports
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir.kernel import Buffer, Call, Condition, Fill, View
 from mccompile.ir.kernel_text import print_program
+from mccompile.ir.parts import Parts
 from mccompile.ir.program import Program
 from mccompile.ir.turns import Numbered, Turns, nested
 from mccompile.plugins import Function, functions, made_with
@@ -164,6 +165,22 @@ class Repeat:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """A step whose parts threads may do at the same time: the call of its kernel for some of them, and where in the
+    turns of a loop each begins, and the last one ends."""
+
+    number: int
+    call: str
+    comment: str
+    cuts: tuple[int, ...]
+    needs: Needs
+
+    @property
+    def count(self) -> int:
+        return len(self.cuts) - 1
+
+
+@dataclass(frozen=True)
 class KernelText:
     """A kernel as it is printed, below what it is."""
 
@@ -232,6 +249,8 @@ class ModelFacts:
     given: list[GivenExtent]
     functions: tuple[Function, ...] = ()
     parts: tuple[Part, ...] = ()
+    threads: int = 1
+    shared: tuple[Shared, ...] = ()
 
     @property
     def upper(self) -> str:
@@ -362,18 +381,52 @@ def _pointer(view: View, places: dict[Buffer, str], held: Mapping[str, str]) -> 
     return places[view.buffer] + (f" + {at}" if at != "0" else "")
 
 
-def _step(number: int, call: Invocation, places: dict[Buffer, str], held: Mapping[str, str]) -> Step:
-    arguments = [_pointer(v, places, held) for v in call.pointers] + [c_number(n, held) for n in call.numbers]
+def _step(
+    number: int, name: str, call: Invocation, places: dict[Buffer, str], held: Mapping[str, str]
+) -> Step:
     step = call.step
     if isinstance(step, Call):
         about, views = _origins(step.origins) or step.op.name, step.results
     else:
         about, views = f"fill {label(step.view.buffer.name)}", (step.view,)
     traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in views))
-    text = f"{call.kernel.name}({', '.join(arguments)})" if call.kernel else "(void)0"
+    text = _call_text(call, places, held)
+    if parts := _parts(call):
+        text, about = f"mcc_pool_run(net->pool, {name}_step{number}, net, {parts.count}u)", f"{about}, in parts"
     checked = call.kernel is not None and call.kernel.head.answers_status
     about += "" if call.kernel else ": lies there already"
     return Step(number, text, about, checked, traced, _tests(step.when, places))
+
+
+def _parts(call: Invocation) -> Parts | None:
+    return call.step.parts if call.kernel is not None and isinstance(call.step, Call) else None
+
+
+def _call_text(call: Invocation, places: dict[Buffer, str], held: Mapping[str, str]) -> str:
+    """The call of a kernel; of one in parts, in a function that knows which: each has a piece of scratch memory."""
+    if call.kernel is None:
+        return "(void)0"
+    pointers = [_pointer(v, places, held) for v in call.pointers]
+    if _parts(call) is not None and isinstance(call.step, Call) and call.step.scratch is not None:
+        pointers[-1] += f" + first * {call.step.scratch.type.shape[1]}u"
+    numbers = [n if isinstance(n, str) else c_number(n, held) for n in call.numbers]
+    return f"{call.kernel.name}({', '.join([*pointers, *numbers])})"
+
+
+def _shared(
+    number: int, call: Invocation, about: str, places: dict[Buffer, str], held: Mapping[str, str], arenas: list[Arena]
+) -> Shared | None:
+    """The function of a step in parts."""
+    parts = _parts(call)
+    if parts is None:
+        return None
+    used = {(v.buffer.space, v.buffer.region) for v in call.pointers}
+    needs = Needs([a for a in arenas if ("arena", a.region) in used], any(space == "blob" for space, _ in used))
+    return Shared(number, _call_text(call, places, held), about, parts.cuts, needs)
+
+
+def _results(step: Call | Fill) -> tuple[View, ...]:
+    return step.results if isinstance(step, Call) else (step.view,)
 
 
 @dataclass(frozen=True)
@@ -404,7 +457,8 @@ class _Tree:
         """The buffers that the statement of a step names."""
         loops = [b for loop in step.loops for b in (loop.turn, *loop.asked)]
         counts = step.counts if isinstance(step, Call) else ()
-        return [*(v.buffer for v in self.calls[t].pointers), *(b for b, _ in step.when), *counts, *loops]
+        views = self.calls[t].pointers if _parts(self.calls[t]) is None else _results(step)
+        return [*(v.buffer for v in views), *(b for b, _ in step.when), *counts, *loops]
 
     def _repeat(self, turns: Turns) -> Repeat:
         loop = turns.loop
@@ -460,6 +514,7 @@ def model_facts(
     opt_level: str = "",
     stepwise: bool = False,
     interface: Interface = MODELS_OWN,
+    threads: int = 1,
 ) -> ModelFacts:
     """The facts of a placed program.
 
@@ -469,6 +524,7 @@ def model_facts(
         opt_level: the level it was compiled at, as what is recommended to the C compiler follows from it.
         stepwise: steps can be run one by one.
         interface: what inputs and outputs are to those of the model.
+        threads: the most parts of a step; with several, the network may be given a pool of threads.
     """
     pool = pool or KernelPool(program.name)
     kernels, calls = render_kernels(program, target, pool)
@@ -492,8 +548,9 @@ def model_facts(
     apart = held | {name: _apart(b, ids) for name, b in counts.items()}
     inputs, outputs, states = (ports(program, r, ids, interface, apart) for r in ("input", "output", "state"))
     places = _places(program, ids, (*inputs, *outputs))
-    steps = [_step(i, c, places, held) for i, c in enumerate(calls)]
+    steps = [_step(i, program.name, c, places, held) for i, c in enumerate(calls)]
     arenas = _arenas(program, ids)
+    functions = (_shared(s.number, c, s.comment, places, held, arenas) for s, c in zip(steps, calls, strict=True))
     tree, nest = _Tree(steps, calls, places, held, arenas), nested(list(program.body.linear()))
     uses = frozenset() if pool.external else frozenset().union(*(k.uses for k in kernels))
     tables = () if pool.external else tuple(table for k in kernels for table in k.tables)
@@ -535,4 +592,6 @@ def model_facts(
         trusted=trusted,
         given=given,
         functions=_functions(program),
+        threads=threads,
+        shared=tuple(f for f in functions if f is not None),
     )

@@ -34,6 +34,10 @@ DEFAULT = "cmake"
 _FOLDER = "_packages"
 
 
+POOL_OF_THREADS = "mcc_pool_pthread.c"
+"""The C file of a pool of POSIX threads."""
+
+
 @dataclass(frozen=True)
 class Package:
     """A build system's layout: see the top of this file. Paths may have ``{name}`` in them."""
@@ -144,6 +148,11 @@ class Content:
         library = self.project.library
         headers = [h for f in (library.files if library is not None else ()) for h in f.headers]
         return "math.h" in [*headers, *(h for m in self.models for h in m.headers)]
+
+    @property
+    def pthreads(self) -> bool:
+        """Whether a pool of POSIX threads is one of the files."""
+        return POOL_OF_THREADS in self.names
 
     @property
     def sources(self) -> list[str]:

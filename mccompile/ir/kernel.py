@@ -11,7 +11,8 @@ Grammar (printing and parsing in `kernel_text`)::
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
               "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["near" "(" int ":" int ")"]
-              ["args" "(" names ")"] ["means" (meaning | string)] [when] [in] [";" origin {"+" origin}]
+              ["args" "(" names ")"] ["parts" "(" name ":" ints ")"] ["means" (meaning | string)] [when] [in]
+              [";" origin {"+" origin}]
             | "fill" view num [when] [in]
             | "{" {step} "}"
     when    = "when" "(" ["!"] name {"," ["!"] name} ")"
@@ -38,6 +39,7 @@ from mccompile.ir.affine import Affine
 from mccompile.ir.dims import Symbol, bound, exact, span, symbols, value, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.op import Op, op_at
+from mccompile.ir.parts import Parts
 from mccompile.ir.scalar import Array
 from mccompile.ir.turns import Loop
 from mccompile.ir.types import DType, Factor, Layout, Shape, TensorType, is_linear, row_major
@@ -309,6 +311,8 @@ class Call:
     the kernel reads each element before it writes the same one. ``near`` is an operand and a distance: the
     operand's buffer may lie over that of results[0] from as many bytes behind its beginning on, because what
     the kernel writes there it has read before. ``args`` names the numbers that are C parameters instead of literals.
+    ``parts`` are what threads do of it at the same time, None where it is one piece of work. ``cycles`` is what the
+    choice of the kernel has estimated, 0 where that is not known: it has no text.
     ``counts`` hold extents that kernels have counted, on which numbers of this call depend. It is made ``when`` all
     of some conditions hold, in each turn of the ``loops`` it is in, of which the outermost is first.
     ``step`` numbers follow from the position in the program. ``logical`` is for who evaluates the operator; no kernel
@@ -332,6 +336,8 @@ class Call:
     counts: tuple[Buffer, ...] = ()
     when: tuple[Condition, ...] = ()
     loops: tuple[Loop, ...] = ()
+    parts: Parts | None = None
+    cycles: float = field(default=0.0, compare=False)
 
     @property
     def inputs(self) -> tuple[View | None, ...]:

@@ -25,6 +25,7 @@ from mccompile.ir.kernel import (
     whole,
 )
 from mccompile.ir.op import Op
+from mccompile.ir.parts import Parts
 from mccompile.ir.program import PlanFacts, Program, Region
 from mccompile.ir.scalar import Array
 from mccompile.ir.scan import MALFORMED, Scanner, literal, reason
@@ -273,6 +274,7 @@ class _Parser:
         inplace = tuple(int(i) for i in self.items("inplace"))
         near = self.near(len(reads))
         args = tuple(self.items("args"))
+        parts = self.parts()
         logical = self.logical() if self.s.accept("means") else None
         when, loops = self.conditions(), self.around()
         if any(not 0 <= i < len(reads) + len(extras) for i in inplace):
@@ -289,7 +291,7 @@ class _Parser:
         return Call(
             kernel, self.op(op_name, attributes, variable), self.parameters(kernel, params), reads, tuple(results),
             extras, pre, post, scratch, inplace, args, self.s.origins(), near, logical,
-            when=when, loops=loops,
+            when=when, loops=loops, parts=parts,
         ).with_counts(self.module.counts)  # fmt: skip
 
     def conditions(self) -> tuple[Condition, ...]:
@@ -350,6 +352,12 @@ class _Parser:
         if not 0 <= operand < operands or distance < 0:
             raise ValueError(f"near({operand}:{distance}) of {operands} operands")
         return operand, distance
+
+    def parts(self) -> Parts | None:
+        if not self.s.accept("parts"):
+            return None
+        loop, _, cuts = self.s.balanced("(").partition(":")
+        return Parts(loop, tuple(int(n) for n in cuts.split(",")))
 
     def op(self, name: str, attributes: str, variable: Callable[[int], DType]) -> Op:
         cls = self.ops(name)

@@ -96,6 +96,7 @@ def call_text(call: Call, meaning: bool = False) -> str:
     text += f" inplace({_ints(call.inplace)})" if call.inplace else ""
     text += f" near({call.near[0]}:{call.near[1]})" if call.near else ""
     text += f" args({','.join(call.args)})" if call.args else ""
+    text += f" {call.parts}" if call.parts else ""
     if meaning and call.logical is not None:
         text += f" means {_logical_text(call.logical)}"
     return text + _when_text(call.when) + _in_text(call.loops) + origins_text(call.origins)

@@ -12,6 +12,8 @@ from mccompile.passes.manager import Pass, PassRecord, passes_in, run_listed
 from mccompile.plugins import registry
 from mccompile.targets.target import Target
 
+SHARE_CODE = "share-code"
+SPLIT_CALLS = "split-calls"
 _MEMORY = (
     "forward-copies", "join-copies", "store-planes", "buffer-pixels", "narrow-tiles", "read-forwards",
     "offer-overlaps", "keep-state",
@@ -22,9 +24,18 @@ KERNEL_PIPELINES: dict[str, tuple[str, ...]] = {
     "O1": _MEMORY,
     "O2": _MEMORY,
     "O3": _MEMORY,
-    "Os": (*_MEMORY, "share-code"),
+    "Os": (*_MEMORY, SHARE_CODE),
 }
 """Pass names by level. `share-code` comes last: the numbers of final views decide."""
+
+
+def pipeline(level: str, threads: int) -> tuple[str, ...]:
+    """The names of a level's passes; for several threads, `split-calls` is one, before numbers are compared."""
+    names = KERNEL_PIPELINES[level]
+    if threads == 1:
+        return names
+    last = [n for n in names if n == SHARE_CODE]
+    return (*(n for n in names if n not in last), SPLIT_CALLS, *last)
 
 
 @dataclass(frozen=True)
@@ -56,14 +67,16 @@ def improve(
     target: Target,
     keep_inputs: bool = False,
     after: Callable[[str, KernelModule], None] = lambda name, module: None,
+    threads: int = 1,
 ) -> Improved:
     """Run passes on kernel IR by name, which changes it; ``after`` sees it after each. See `run_listed`.
 
-    ``keep_inputs`` is as for the plan that will be made of it.
+    ``keep_inputs`` is as for the plan that will be made of it, ``threads`` are as many as may work at a call.
     """
     judge = Judge.of(module, keep_inputs)
     before = copies(list(module.body.linear()))
-    records = run_listed(kernel_passes(), module, names, {"target": target, "judge": judge}, after)
+    given = {"target": target, "judge": judge, "threads": threads}
+    records = run_listed(kernel_passes(), module, names, given, after)
     left = copies(list(module.body.linear()))
     pairs = zip(before, left, strict=True)
     count, written = pairs

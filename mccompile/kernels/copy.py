@@ -10,6 +10,8 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32
+from mccompile.kernels.model.parts import Turns, axes
+from mccompile.kernels.movement import Way, movement
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, innermost_stride
 from mccompile.kernels.views.collapse import collapse
 from mccompile.ops.movement import Movement
@@ -54,6 +56,17 @@ class CopyGeneric(Variant):
     def near(self, call: Call) -> int | None:
         """Only of a view that had to be copied after all: any other copy is to go rather than to take no memory."""
         return ahead(call) if isinstance(call.op, Slice) and call.op.view else None
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        x, y = call.reads[0], call.results[0]
+        assert x is not None
+        found = movement(x, y, target.lanes)
+        inner = {Way.PLAIN: 0, Way.ROWS: 1}.get(found.way, 2)
+        outer = axes(found.result, [f"i{a}" for a in range(found.result.rank - inner)])
+        if call.args or inner < 2:
+            return outer
+        along = found.result.shape[-2 if found.way is Way.WEAVE else -1]
+        return [*outer, Turns.vectors("n", along, target.lanes)]
 
     def _copy(self, src: View | str, dst: View | str, b: Builder) -> None:
         if isinstance(src, str) or isinstance(dst, str):

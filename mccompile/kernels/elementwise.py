@@ -9,6 +9,7 @@ from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F16, F32, I8, I16, I32, U8, U16
 from mccompile.ir.vector import is_direct
 from mccompile.kernels.model.lanes import converts_halves, refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken
 from mccompile.kernels.views.collapse import collapse, in_stored_order
@@ -16,6 +17,8 @@ from mccompile.kernels.views.lines import innermost
 from mccompile.ops.map import Map
 from mccompile.targets.target import Target
 
+MOST_UNROLLED = 4
+"""Vectors of a turn of the kernel's loop, at most: a power of two."""
 HALF_CYCLES = 12
 """Of an f16 that becomes an f32 or the other way, over all lanes."""
 
@@ -36,6 +39,10 @@ class _Map(Variant):
         inplace = tuple(i for i, v in enumerate(inputs) if v.same_elements(result))
         reads, extras = inputs[: len(reads)], inputs[len(reads) :]
         b.call(self.kernel, list(reads), [result], extras=extras, inplace=inplace)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        y = call.results[0]
+        return axes(y, [f"i{a}" for a in range(y.rank)])
 
 
 class MapGeneric(_Map):
@@ -75,6 +82,11 @@ class MapVector(_Map):
         one = vector_cycles(bodies, target.vector_bytes) + len(node.inputs) + 1 + gathers
         lines = result.type.count / line
         return Offer(self.label, lines * (-(-line // target.lanes) * one + 4) + moved(node, target))
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        y = call.results[0]
+        last = [Turns.vectors("n", y.shape[-1], MOST_UNROLLED * target.lanes)] if y.rank else []
+        return [*axes(y, [f"i{a}" for a in range(y.rank - 1)]), *last]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         if any(v is not None and not is_direct(v.dtype) for v in (*before.inputs, *before.results)):

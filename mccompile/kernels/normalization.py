@@ -12,6 +12,7 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
 from mccompile.ir.vector import NARROW, is_narrow
 from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.model.parts import Turns, kept_axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards, scattered
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
@@ -52,6 +53,9 @@ class _Rows(Variant):
         x, y, *extras = (join_axes(o, i) for o, i in zip(outer, inner, strict=True))
         b.call(self.kernel, [x], [y], params=Params(outer[0].rank), extras=extras,
                inplace=overwritable(node, x, y, extras))  # fmt: skip
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return kept_axes(call)
 
 
 def _nests(node: Node, b: Builder) -> tuple[list[View], list[View]]:
@@ -147,6 +151,9 @@ class _RowsVector(Variant):
         x, y, *extras = (lanes_last(o, i, lanes_reduced) for o, i in zip(outer, inner, strict=True))
         params = Lines(outer[0].rank - (not lanes_reduced), lanes_reduced)
         b.call(self.kernel, [x], [y], params=params, extras=extras, inplace=(0,) if x.same_elements(y) else ())
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return kept_axes(call)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         if any(v.dtype == BOOL for v in before.extras) and before.extras != after.extras:

@@ -23,10 +23,12 @@ from mccompile.kernels.conv.channel_windows import (
     narrow_window,
     window_distance,
     window_of,
+    window_turns,
 )
 from mccompile.kernels.conv.line_ends import known_ends, line_shifts
 from mccompile.kernels.conv.strips import Strip
 from mccompile.kernels.model.lanes import loaded, no_vectors
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.variant import (
     Builder,
     Offer,
@@ -67,6 +69,10 @@ class PoolGeneric(Variant):
         (x,) = node.inputs[:1]
         b.call(self.kernel, [b.read(x)], [b.result(i) for i in range(len(node.results))],
                params=Order(by_extents=b.target.compact))  # fmt: skip
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        y = call.results[0]
+        return axes(y, ["n", "c", *(f"o{a}" for a in range(y.rank - 2))])
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         op, x = after.op, after.reads[0]
@@ -229,6 +235,9 @@ class PoolChannels(Variant):
         assert isinstance(offer.params, PoolWindow)
         window = fit_line_ends(offer.params, result.shape[2], source.shape[2])
         b.call(self.kernel, [source], [result], params=window, extras=extras)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return window_turns(call)
 
     def near(self, call: Call) -> int | None:
         return window_distance(call)

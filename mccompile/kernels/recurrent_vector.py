@@ -10,9 +10,11 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
+from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.kernels.model.lanes import refusal
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, segments
 from mccompile.kernels.recurrent import is_narrow
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out
@@ -108,6 +110,10 @@ class _Tiled(Variant):
         scratch = b.scratch((1 + len(op.states)) * tiles.units, F32)
         results = [b.result(i) for i in range(len(node.results))]
         b.call(self.kernel, reads, results, params=tiles, scratch=scratch)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        x = call.reads[0]
+        return [] if x is None else axes(x.along([1]), ["b"])
 
 
 def _as_floats(node: Node) -> Node:

@@ -11,6 +11,7 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32, I32
 from mccompile.ir.vector import NARROW, is_narrow
 from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
+from mccompile.kernels.model.parts import Turns, kept_axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
@@ -77,6 +78,9 @@ class ReduceGeneric(Variant):
         read = [join_axes(v, next(rows)) if i in n.early else v for i, v in enumerate(n.outer[2:])]
         b.call(self.kernel, [both], [n.outer[1]], params=Params(n.outer[0].rank), extras=read)
 
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return kept_axes(call)
+
 
 class ReduceVector(Variant):
     """Vectors along the innermost axis of the operand: they are reduced to one element, or one with another."""
@@ -120,6 +124,9 @@ class ReduceVector(Variant):
         read = [lanes_last(v, next(rows), lanes_reduced) if i in n.early else v for i, v in enumerate(n.outer[2:])]
         params = Lines(n.outer[0].rank - (not lanes_reduced), lanes_reduced)
         b.call(self.kernel, [both], [n.outer[1]], params=params, extras=read)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return kept_axes(call)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import (
     Builder,
@@ -99,6 +100,9 @@ class ResizeChannels(Variant):
         extras = [plane_last(b.read(v).broadcast(result.shape)) for v in node.extras]
         reads: list[View | None] = [plane_last(b.read(x)), *map(b.read, tables[: len(node.operands) - 1])]
         b.call(self.kernel, reads, [plane_last(result)], params=offer.params, extras=extras)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return axes(call.results[0], ["b", "oh", "ow"])
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0) or lines_broken(before, after, reads=False)

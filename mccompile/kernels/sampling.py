@@ -7,6 +7,7 @@ from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import (
     Builder,
@@ -77,6 +78,10 @@ class GridSampleChannels(Variant):
         result = b.result(0)
         extras = [last(b.read(v).broadcast(result.shape)) for v in node.extras]
         b.call(self.kernel, [last(b.read(x)), b.read(grid)], [last(result)], extras=extras)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        y = call.results[0]
+        return axes(y, ["b", *(f"o{a}" for a in range(y.rank - 2))])
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0) or lines_broken(before, after, reads=False)

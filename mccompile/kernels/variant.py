@@ -12,6 +12,7 @@ from mccompile.ir.kernel import Buffer, Call, Halo, Logical, View
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, DType
+from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.widening import widened_operand
 from mccompile.targets.target import Target
 
@@ -187,6 +188,17 @@ class Variant:
         """The inputs whose place result 0 may take, element by element, beside those that `Builder.call` was told:
         asked for when the views are final."""
         return ()
+
+    def parallel(self, call: Call, target: Target) -> Sequence[Turns]:
+        """The loops of the kernel whose turns may be made at the same time, outermost first, of a call without
+        extents of the run. A template prints each by `loop`, `nest`, `tiles` or `span`, and does nothing outside of
+        it but what each part may do for itself, in its own scratch memory."""
+        return ()
+
+    def apart(self, call: Call, parts: int) -> Call:
+        """The call with its work in so many pieces at least, where it had fewer, and with no more scratch memory."""
+        return call
+
     def staged(self, call: Call) -> Staged | None:
         """How result 0 may take the place of operand 0, if its kernel keeps aside what it needs; None if not."""
         return None

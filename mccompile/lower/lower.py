@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, Halo, KernelModule, Logical, View, whole
@@ -273,6 +274,13 @@ class _Builder:
                 self.steps[i] = replace(call, logical=logical)
         self._copied.clear()
 
+    def price(self, start: int, cycles: float) -> None:
+        """Note at the calls among the steps from ``start`` on what they take of the cycles of the node."""
+        calls = {i: s for i, s in enumerate(self.steps[start:], start) if isinstance(s, Call)}
+        elements = {i: bound(call.results[0].count) for i, call in calls.items()}
+        for i, call in calls.items():
+            self.steps[i] = replace(call, cycles=cycles * elements[i] / max(sum(elements.values()), 1))
+
     def _logical(self, call: Call) -> Logical:
         node = self.node
         if call.op != node.op:
@@ -388,6 +396,7 @@ def _lower_nodes(graph: Graph, chosen: Choices, b: _Builder) -> None:
             start = len(b.steps)
             found.variant.lower(node, found.offer, b)
             b.record(start)
+            b.price(start, found.best.cycles)
         elif b.storage.of(node.result) is not b.storage.of(node.inputs[0]):
             _copy_reshape(node, b)
 

@@ -88,7 +88,9 @@ def _steps(program: Program, graph: Graph, facts: ModelFacts) -> list[dict[str, 
         read, written = (times(step) * n for n in step_bytes(step))
         used = footprint(program, living[i])
         work = {"macs": done, "read_bytes": read, "written_bytes": written, "arena_bytes": used}
-        turns = {"turns": times(step)} if times(step) > 1 else {}
+        turns: dict[str, Any] = {"turns": times(step)} if times(step) > 1 else {}
+        if isinstance(step, Call) and step.parts is not None:
+            turns |= {"parts": {"loop": step.parts.loop, "cuts": list(step.parts.cuts)}}
         steps.append(what | _operands(step) | work | turns)
     return steps
 
@@ -164,7 +166,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "stepwise": c.options.stepwise,
             "io": facts.io,
             "plan_effort": c.options.plan_effort,
-        },
+        } | ({"threads": facts.threads} if facts.threads > 1 else {}),
         "plugins": [{"name": p.name, "sha256": p.digest} for p in made_with()],
         "notes": list(c.notes),
         "dims": [_extent(g) for g in facts.given],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from mccompile._data import data_dir
+from mccompile.codegen.packages import POOL_OF_THREADS
 from mccompile.interface.tensors import Quantisation
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.types import DTYPES, TensorType
@@ -101,11 +104,13 @@ class Network:
         hooks: C to build in.
         allocate: where arena and blob come from (`guarded_bytes` finds reads past their ends).
         model: which one, where the folder holds several.
+        threads: as many work at a run, that of the caller among them; 0: as many as the steps have parts for
+            (`Options.threads`). An emulated network has one.
         emulate: run what this machine does not run in an emulator: right, but slow, and without ``hooks``. What runs
             without an operating system runs on an emulated board, and `measured` tells what that took.
 
     Raises:
-        UsageError: ``out_dir`` holds no compiled model.
+        UsageError: ``out_dir`` holds no compiled model, or it was compiled for one thread and several are asked for.
         CompileError: no C compiler, the C does not build or not load here, or the blob is not the program's.
     """
 
@@ -131,6 +136,7 @@ class Network:
         hooks: Hooks | None = None,
         allocate: Allocate = aligned_bytes,
         model: str = "",
+        threads: int = 0,
         emulate: bool = False,
     ) -> None:
         self._lock = threading.RLock()
@@ -156,10 +162,15 @@ class Network:
         data = _blob_of(out_dir, self.report)
         self._blob = allocate(len(data), align)
         self._blob[:] = np.frombuffer(data, dtype=np.uint8)
+        parts = int(self.report["options"].get("threads", 1))
+        if threads > 1 and parts == 1:
+            raise UsageError(f"{self.name} was compiled for one thread", hint=f"compile it with --threads {threads}")
         if here:
-            library = _library(out_dir, sources, c_flags, hooks)
+            library = _library(out_dir, sources, c_flags, hooks, pooled=parts > 1)
             self.ffi, self.lib = _open(library, self.report, len(self.arenas), len(self._lent), hooks)
             self._bind_library(len(data))
+            if parts > 1:
+                self._start_threads(threads or parts)
         else:
             self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
         self.extents = {d["name"]: int(d["high"]) for d in self.report.get("dims", ())}
@@ -291,6 +302,14 @@ class Network:
         self._expect_ok(init(self._net, *arenas, self.pointer(self._blob), blob_bytes), "init")
         for i, array in enumerate(self._lent.values()):
             self._net.lent[i] = self.pointer(array)
+
+    def _start_threads(self, threads: int) -> None:
+        """Let a pool of threads work at runs, as long as the network lives."""
+        pool = self.lib.mcc_pool_pthread_start(threads)
+        if pool == self.ffi.NULL:
+            raise CompileError(f"{self.name} gets no {threads} threads of the system", hint="ask for fewer threads")
+        weakref.finalize(self, self.lib.mcc_pool_pthread_stop, pool)
+        getattr(self.lib, f"{self.name}_set_pool")(self._net, pool)
 
     def _set_extent(self, name: str, extent: int) -> int:
         """The status of the generated setter."""
@@ -477,12 +496,16 @@ def _present(out_dir: Path, names: list[str]) -> list[Path]:
     return paths
 
 
-def _library(out_dir: Path, names: list[str], flags: list[str], hooks: Hooks | None) -> Path:
-    sources = _present(out_dir, names)
+def _library(out_dir: Path, names: list[str], flags: list[str], hooks: Hooks | None, pooled: bool) -> Path:
+    sources, include = _present(out_dir, names), [out_dir]
+    if pooled:
+        runtime = data_dir() / "runtime_c"
+        sources += [runtime / POOL_OF_THREADS] if POOL_OF_THREADS not in names else []
+        flags, include = [*flags, "-pthread"], [*include, runtime]
     if hooks is None:
-        return build_library(sources, flags, out_dir)
+        return build_library(sources, flags, *include)
     define = f'-DMCC_HOOKS_HEADER="{hooks.header.name}"'
-    return build_library([*sources, *hooks.sources], [*flags, define], out_dir, hooks.header.parent)
+    return build_library([*sources, *hooks.sources], [*flags, define], *include, hooks.header.parent)
 
 
 def _is_lent(place: Mapping[str, Any]) -> bool:
@@ -512,10 +535,14 @@ def _open(
     ffi = cffi.FFI()
     fields = f" const void *lent[{lent}];" if lent else ""
     fields += f" int32_t dims[{len(dims)}];" if dims else ""
+    fields += " void *pool;" if "threads" in report["options"] else ""
     setters = "".join(f"int {name}_set_{d['name']}(net_t *, int32_t); " for d in dims)
     for role, key in (("input", "inputs"), ("output", "outputs"), ("state", "state")):
         ports = (p for p in report[key] if "extents" in p)
         setters += "".join(f"void {name}_{role}_{p['c_name']}_dims(const net_t *, int32_t *); " for p in ports)
+    if "threads" in report["options"]:
+        setters += "void *mcc_pool_pthread_start(uint32_t); void mcc_pool_pthread_stop(void *); "
+        setters += f"void {name}_set_pool(net_t *, void *); "
     setters += f"int {name}_reset(const net_t *); " if report["state"] else ""
     ffi.cdef(
         f"""typedef struct {{ void *arenas[{arenas}]; const void *weights;{fields} }} net_t;

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from mccompile.ir.files import IR
 from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import KernelModule
-from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, Improved, improve
+from mccompile.kernel_passes.pipeline import Improved, improve, pipeline
 from mccompile.lower.cost_table import CostTable
 from mccompile.lower.growth import NO_GROWTH, Budget, weight_bytes
 from mccompile.lower.lower import Lowered, lower
@@ -151,8 +151,9 @@ def _lower(c: Compilation, graph: Graph, arena_first: bool = False, costs: CostT
 def _improved(c: Compilation, lowered: Lowered, graph: Graph, observe: Observer = unobserved) -> Candidate:
     """A candidate from kernels, which the passes of the level change."""
     observe("lower", lowered.module)
-    names = KERNEL_PIPELINES[c.options.opt_level]
-    improved = improve(lowered.module, names, c.target, c.options.keep_inputs, observe)
+    threads = c.options.threads
+    names = pipeline(c.options.opt_level, threads)
+    improved = improve(lowered.module, names, c.target, c.options.keep_inputs, observe, threads)
     return Candidate(graph, lowered, improved)
 
 

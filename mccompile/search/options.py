@@ -31,6 +31,9 @@ RANDOM = ("refuse", "input")
 WEIGHTS = r"f32|bf16|f16|(?:i8|i4)(?::[1-9]\d*)?"
 """What `Options.weights` may say of nodes."""
 
+MOST_THREADS = 256
+"""What `Options.threads` may be at most."""
+
 REQUANT = ("exact", "tflite")
 """What `Options.requant` may be."""
 
@@ -210,6 +213,13 @@ class Options:
         "exist: ``auto`` where it is faster, or ``ram`` or ``memory`` are too small otherwise; ``never``; or "
         "``always`` where the arena gets smaller.",
     )  # fmt: skip
+    threads: int = _option(
+        "Cut the work of a step into at most N parts, which the threads of a pool that the application gives may do "
+        "at the same time; results are the same bits: see docs/threads.md.", 1, "--threads", kind="count",
+        metavar="N", show_default=True,
+        python="the most parts that the work of a step is cut into, which the threads of a pool may do at the same "
+        "time; results are the same bits.",
+    )  # fmt: skip
     exact: bool = _option(
         "Leave out every optimisation that may change how a result is rounded.", False, "--exact", kind="flag",
     )  # fmt: skip
@@ -250,6 +260,11 @@ class Options:
     split_kernels: bool = _option(
         "Write a C file for each kernel.", False, "--split-kernels", kind="flag", group="output",
         python="one C file per kernel.", section=OUTPUT,
+    )  # fmt: skip
+    pthread_pool: bool = _option(
+        "Also write mcc_pool_pthread.c, a pool of POSIX threads for --threads.", False, "--pthread-pool", kind="flag",
+        group="output", python="also write mcc_pool_pthread.c, a pool of POSIX threads for ``threads``.",
+        section=OUTPUT,
     )  # fmt: skip
     embed: bool = _option(
         "Also write the weights as a C array.", False, "--embed", kind="flag", group="output",
@@ -378,6 +393,10 @@ def require_sense(options: Options) -> None:
     _require_forms(options)
     if options.requant not in REQUANT:
         raise UsageError(f"sums are rounded {' or '.join(REQUANT)}, not {options.requant!r}")
+    if not 1 <= options.threads <= MOST_THREADS:
+        raise UsageError(f"a step is cut into 1 to {MOST_THREADS} parts, not {options.threads}")
+    if options.pthread_pool and options.threads == 1:
+        raise UsageError("a network of one part a step has no use for a pool of threads", hint="give --threads N")
     names = [name for name, _ in options.memory]
     for name, size in options.memory:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):

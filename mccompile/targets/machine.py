@@ -57,6 +57,7 @@ class Machine:
         l2_rate, l3_rate, memory_rate: bytes per cycle that come from the second cache, from the third one, and from
             memory.
         call: cycles of a call with its loop set-up.
+        handoff: cycles until another core has a piece of work, and its end is seen, beside the work itself.
     """
 
     vector_bytes: int = 0
@@ -76,6 +77,7 @@ class Machine:
     l3_rate: float = 27
     memory_rate: float = 6
     call: float = 20
+    handoff: float = 1500
 
     def lanes(self, dtype: DType = F32) -> int:
         """Elements in a vector register; 0 where there are none."""

@@ -16,7 +16,7 @@ import pytest
 from mccompile.ir.files import text_of
 from mccompile.ir.kernel import KernelModule
 from mccompile.ir.kernel_parse import parse_module
-from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, Improved, improve, kernel_passes
+from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, Improved, improve, kernel_passes, pipeline
 from mccompile.kernels.registry import params_of
 from mccompile.lower.evaluate import evaluate
 from mccompile.ops.registry import lookup
@@ -41,7 +41,7 @@ def _parsed(part: Part) -> KernelModule:
 
 
 def _improved(module: KernelModule, part: Part) -> Improved:
-    return improve(module, part.names, resolve(module.target))
+    return improve(module, part.names, resolve(module.target), threads=2)
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda p: f"{p.path.stem}:{p.title}")
@@ -74,4 +74,5 @@ def test_a_pass_has_a_hit_a_miss_and_a_trap(name: str) -> None:
 
 
 def test_every_pass_runs_at_some_level() -> None:
-    assert {name for names in KERNEL_PIPELINES.values() for name in names} == set(kernel_passes())
+    levels = [pipeline(level, threads) for level in KERNEL_PIPELINES for threads in (1, 2)]
+    assert {name for names in levels for name in names} == set(kernel_passes())

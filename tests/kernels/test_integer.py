@@ -208,11 +208,13 @@ CASES = [
 ]  # fmt: skip
 
 
-def built(p: Product, result: Sequence[int], number: int, target: str, kernel: str) -> Built:
+def built(
+    p: Product, result: Sequence[int], number: int, target: str, kernel: str, threads: int = 1
+) -> Built:
     graph = parse_graph(graph_text(p, result), lookup)
     graph.name = f"net{number}"
     op = "matmul" if p.kernel.startswith("matmul") else "conv"
-    options = Options(target=target, passes=(), kernels={op: kernel})
+    options = Options(target=target, passes=(), kernels={op: kernel}, threads=threads)
     c = Compilation(graph.name, "0" * 64, options, resolve(target), graph, [])
     return Built(number, Case([]), [], c, compile_program(c))
 

@@ -70,16 +70,20 @@ def placed(case: VariantCase, number: int, target: str, folder: Path, force: dic
     return c
 
 
-def compiled(case: VariantCase, number: int, target: str, folder: Path, force: dict[str, str]) -> Built:
-    c = imported(case, number, target, folder, force)
+def compiled(
+    case: VariantCase, number: int, target: str, folder: Path, force: dict[str, str], threads: int = 1
+) -> Built:
+    c = imported(case, number, target, folder, force, threads)
     return Built(number, Case([]), [], c, compile_program(c))
 
 
-def imported(case: VariantCase, number: int, target: str, folder: Path, force: dict[str, str]) -> Compilation:
+def imported(
+    case: VariantCase, number: int, target: str, folder: Path, force: dict[str, str], threads: int = 1
+) -> Compilation:
     """The case as a graph, stored as it asks for."""
     path = folder / f"case{number}.onnx"
     path.write_bytes(case.model().SerializeToString())
-    c = import_graph(path, Options(target=target, name=f"case{number}", kernels=force))
+    c = import_graph(path, Options(target=target, name=f"case{number}", kernels=force, threads=threads))
     if case.channels_last:
         store_channels_last(c)
     else:
@@ -93,12 +97,13 @@ def kernels_of(built: Built) -> set[str]:
 
 
 def library(
-    cases: Sequence[VariantCase], target: str, folder: Path, generic: bool = False, flags: Sequence[str] = ()
+    cases: Sequence[VariantCase], target: str, folder: Path, generic: bool = False, flags: Sequence[str] = (),
+    threads: int = 1,
 ) -> CaseLibrary:
     folder.mkdir()
     family = {op for c in cases for op in c.force}
     plain = {op: f"{op}.generic" for op in family}
-    built = [compiled(c, i, target, folder, plain if generic else c.force) for i, c in enumerate(cases)]
+    built = [compiled(c, i, target, folder, plain if generic else c.force, threads) for i, c in enumerate(cases)]
     flags = ["-O0"] if generic else flags
     return CaseLibrary(folder, built, [*resolve(target).c_flags, *STRICT_WARNINGS, *flags]).build()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,12 @@ def object_of(source: bytes, header: bytes, command: tuple[str, ...]) -> Path:
     return folder / "mcc.o"
 
 
+Pool = Callable[[Bytes, Callable[[int, int], None], int], None]
+"""Gets the arena of a network, what does the parts of a step from one to below another, and how many there are."""
+
+POOL_RUN = "void(void *, void (*)(const void *, uint32_t, uint32_t), const void *, uint32_t)"
+
+
 @dataclass
 class CaseLibrary:
     """Cases compiled by one call of the C compiler.
@@ -144,7 +151,7 @@ class CaseLibrary:
 
     def build(self) -> CaseLibrary:
         parts = []
-        for name, data in runtime_files().items():
+        for name, data in runtime_files(parted=any(b.facts.threads > 1 for b in self.built)).items():
             (self.folder / name).write_bytes(data)
         for b in self.built:
             check_uses(b.facts)
@@ -169,7 +176,7 @@ class CaseLibrary:
         self._ffi = cffi.FFI()
         names = [b.facts.name for b in self.built]
         self._ffi.cdef(
-            "typedef struct { void *arena; const void *weights; } net_t;"
+            "typedef struct { void *arena; const void *weights; void *pool; } net_t;"
             + "".join(f"int {n}_init(net_t *, void *, const void *, size_t);" for n in names)
             + "".join(f"int {n}_run(const net_t *);" for n in names)
         )
@@ -208,8 +215,8 @@ class CaseLibrary:
         program = build_program(tools.compiler, sources, [*flags, *spared, *static], self.folder)
         return Emulator(program, tools)
 
-    def call(self, b: Built, arena: Bytes, blob: Bytes) -> int:
-        """Initialise and run a case on its arena: its status."""
+    def call(self, b: Built, arena: Bytes, blob: Bytes, pool: Pool | None = None) -> int:
+        """Initialise and run a case on its arena: its status. ``pool`` gets the parts of steps done."""
         if self._emulator is not None:
             net = next(i for i, other in enumerate(self.built) if other is b)
             assert self._emulator.init([arena], blob, net) == 0
@@ -217,6 +224,10 @@ class CaseLibrary:
         net = self._ffi.new("net_t *")
         at = [self._ffi.cast("void *", a.ctypes.data) for a in (arena, blob)]
         assert getattr(self._lib, f"{b.facts.name}_init")(net, *at, blob.nbytes) == 0
+        if pool is not None:
+            run = self._ffi.callback(POOL_RUN, lambda _, task, net, parts: pool(arena, partial(task, net), parts))
+            struct = self._ffi.new("void *[1]", [run])
+            net.pool = self._ffi.cast("void *", struct)
         return int(getattr(self._lib, f"{b.facts.name}_run")(net))
 
     def run(
@@ -225,9 +236,10 @@ class CaseLibrary:
         inputs: Mapping[str, np.ndarray[Any, Any]],
         poison: int = 0xFF,
         allocate: Allocate | None = None,
+        pool: Pool | None = None,
     ) -> list[np.ndarray[Any, Any]]:
         """Run a case on an arena full of ``poison``; outputs in graph order."""
-        return self.run_each(b, [inputs], poison, allocate)[0]
+        return self.run_each(b, [inputs], poison, allocate, pool)[0]
 
     def run_each(
         self,
@@ -235,6 +247,7 @@ class CaseLibrary:
         runs: Sequence[Mapping[str, np.ndarray[Any, Any]]],
         poison: int = 0xFF,
         allocate: Allocate | None = None,
+        pool: Pool | None = None,
     ) -> list[list[np.ndarray[Any, Any]]]:
         """The outputs of run after run: the first finds its arena full of ``poison``, the others what was left."""
         f = b.facts
@@ -248,7 +261,7 @@ class CaseLibrary:
             for p in f.inputs:
                 raw = np.ascontiguousarray(inputs[p.name])
                 arena[p.offset : p.offset + raw.nbytes] = raw.reshape(-1).view(np.uint8)
-            status = self.call(b, arena, blob)
+            status = self.call(b, arena, blob, pool)
             assert status == 0, f"{b.label}: run answered {status}"
             answers.append([_output(b, p, arena) for p in f.outputs])
         return answers

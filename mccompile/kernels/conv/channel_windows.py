@@ -28,6 +28,7 @@ from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.line_ends import LineEnds, line_ends
 from mccompile.kernels.conv.strips import Column, Strip
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.tiles import LONG, Segment, narrow, segments, turns
 from mccompile.kernels.views.planes import pair
 from mccompile.kernels.views.windows import tiles_distance, tiles_inside
@@ -223,6 +224,17 @@ def window_distance(call: Call) -> int | None:
     top = np.clip(down[:, 0] * p.strides[0] - p.pads[0], 0, x.shape[1] - 1)
     left = np.clip(along[:, 0] * p.strides[1] - p.pads[1], 0, x.shape[2] - 1)
     return tiles_distance(call, [batch, top, left, c], [batch, down[:, 1], along[:, 1], c])
+
+
+def window_turns(call: Call) -> list[Turns]:
+    """The loops over lines, and over the pixels of these, of kernels that work on [N, H, W, C] by tiles."""
+    p, x, y = call.params, call.reads[0], call.results[0]
+    assert isinstance(p, ChannelWindow)
+    assert x is not None
+    if p.staged:
+        return []
+    lines, pixels = p.tiles_h(y.shape[1]), p.strips(y.shape[2], x.shape[2])
+    return [*axes(y, ["b"]), Turns.tiles("oh", lines), Turns.tiles("ow", pixels)]
 
 
 def narrow_window(call: Call, pixels: int) -> Call | None:

@@ -30,7 +30,15 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, Shape, row_major
-from mccompile.kernels.matmul.packed import in_chunks, pack_columns, rows_distance, rows_narrowed, rows_staged
+from mccompile.kernels.matmul.packed import (
+    in_chunks,
+    pack_columns,
+    rows_and_columns,
+    rows_distance,
+    rows_narrowed,
+    rows_staged,
+)
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import (
@@ -164,6 +172,9 @@ class ConvRows(Tiled):
         views = [source, packed, result, *extras]
         params = prefetching(chunks, w.type.count, w.shape[1], views, b.target.machine)
         b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return rows_and_columns(call)
 
     def near(self, call: Call) -> int | None:
         return rows_distance(call)
@@ -404,6 +415,9 @@ class ConvChannels(Variant):
         params = prefetching(tile, w.type.count, math.prod(w.shape[1:]), views, b.target.machine)
         b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
 
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return lines_and_channels(call)
+
     def narrowed(self, call: Call, pixels: int) -> Call | None:
         p = call.params
         assert isinstance(p, PixelTile)
@@ -431,6 +445,21 @@ class ConvChannels(Variant):
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
+
+
+def lines_and_channels(call: Call) -> list[Turns]:
+    """The loops over lines of results and over their pixels, and those over groups and channels; these first where
+    weights are more than what they are applied to."""
+    p, op, y = call.params, call.op, call.results[0]
+    x, w = call.reads[:2]
+    assert isinstance(p, PixelTile)
+    assert isinstance(op, Conv)
+    assert x is not None
+    assert w is not None
+    names = ["b", "od", "oh"] if y.rank == 5 else ["b", "oh"]
+    rows = [*axes(y, names), Turns.tiles("ow", p.strips(y.shape[-2], x.shape[-2]))]
+    columns = [Turns.each("g", op.groups), Turns.tiles("n", p.tiles_n(y.shape[-1] // op.groups))]
+    return [*columns, *rows] if w.count > x.count else [*rows, *columns]
 
 
 def _far_reads(node: Node, target: Target) -> float:

@@ -18,8 +18,10 @@ from mccompile.kernels.conv.channel_windows import (
     narrow_window,
     window_distance,
     window_of,
+    window_turns,
 )
 from mccompile.kernels.conv.line_ends import known_ends
+from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.tiles import RUN
 from mccompile.kernels.variant import (
     Builder,
@@ -90,6 +92,9 @@ class ConvDepthwise(Variant):
         assert isinstance(offer.params, ChannelWindow)
         window = fit_line_ends(offer.params, result.shape[2], source.shape[2])
         b.call(self.kernel, [source, packed], [result], params=window, extras=extras)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return window_turns(call)
 
     def near(self, call: Call) -> int | None:
         return window_distance(call)

@@ -30,6 +30,7 @@ from mccompile.kernels.model.arithmetic import (
     narrow_arithmetic,
     single_arithmetic,
 )
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import Tile, merge
 from mccompile.kernels.model.woven import WovenRow, weaves
@@ -105,6 +106,10 @@ def _reads_once(node: Node) -> bool:
     return result.type.count == columns
 
 
+FEW_CHUNKS = 4
+"""Chunks for each part, from which on it does not matter if one has more."""
+
+
 class ConvInteger(Variant):
     """Any window over bytes, in one group."""
 
@@ -156,6 +161,30 @@ class ConvInteger(Variant):
             window = POINT
         _emit(node, b, views, window, staged, own, weave)
 
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        """Chunks of lines of the result, or of pixels of its only line, and blocks of columns, whichever read more.
+        What is packed when it runs, each part packs for itself."""
+        p, y = call.params, call.results[0]
+        assert isinstance(p, IntegerTile)
+        lines = [Turns.tiles("first", p.chunks(y.shape[1]))]
+        if p.tall == 1:
+            lines.append(Turns.tiles("column", p.spans(y.shape[2])))
+        columns = Turns.tiles("n", p.tiles_n(y.shape[3]))
+        return [*axes(y, ["b"]), *([columns, *lines] if _by_columns(call) else [*lines, columns])]
+
+    def apart(self, call: Call, parts: int) -> Call:
+        """In chunks of fewer lines, or of fewer pixels where there is one line."""
+        p, y = call.params, call.results[0]
+        assert isinstance(p, IntegerTile)
+        if _by_columns(call):
+            return call
+        many = FEW_CHUNKS * parts
+        if y.shape[1] > 1:
+            lines = -(-max(y.shape[1] // many, 1) // p.tall) * p.tall
+            return call if p.lines <= lines else replace(call, params=replace(p, lines=lines))
+        pixels = -(-max(y.shape[2] // many, 1) // p.rows) * p.rows
+        return call if p.span <= pixels else replace(call, params=replace(p, span=pixels))
+
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         for x, y in zip(before.reads, after.reads, strict=True):  # of any of its variants: who asks knows the kernel
             if x is None or y is None or x.axis_strides() != y.axis_strides():
@@ -163,6 +192,12 @@ class ConvInteger(Variant):
         if getattr(before.params, "weaves", False) and not neighbours(after.results[0]):
             return f"{self.kernel} stores bytes of neighbours together"
         return lines_broken(before, after, reads=False)
+
+
+def _by_columns(call: Call) -> bool:
+    """Whether there are more weights than elements that they are applied to."""
+    x, w = call.reads[:2]
+    return x is not None and w is not None and w.count > x.count
 
 
 class MatMulInteger(ConvInteger):

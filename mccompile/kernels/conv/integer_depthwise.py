@@ -17,6 +17,7 @@ from mccompile.kernels.conv.integer import STAGED_BYTES, supported
 from mccompile.kernels.conv.integer_tiles import EPILOGUE
 from mccompile.kernels.integers import zero_points
 from mccompile.kernels.model.arithmetic import MADD, Arithmetic, PackedColumns, by_name, single_arithmetic
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.tiles import Segment, segments
 from mccompile.kernels.model.woven import VECTORS, WovenRow, is_woven, weaves
 from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, neighbours, operand_pair, varies_in_batch
@@ -219,6 +220,13 @@ class ConvIntegerDepthwise(Variant):
             count = lines * tile.staged_width(pixels) * x.shape[1]
         scratch = b.scratch(count, tile.own.staged)
         b.call(self.kernel, [source, packed], [plane_last(result)], params=tile, extras=extras, scratch=scratch)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        p, y = call.params, call.results[0]
+        assert isinstance(p, JoinedRows)
+        if p.joined:
+            return [*axes(y, ["b"]), Turns.tiles("oh", p.tiles_h(y.shape[1]))]
+        return [*axes(y, ["b"]), Turns.tiles("first", p.chunks(y.shape[1]))]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         x, y = before.reads[0], after.reads[0]

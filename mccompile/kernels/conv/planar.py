@@ -13,6 +13,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.tiles import (
     MAX_ROWS,
     MAX_VECTORS,
@@ -71,6 +72,11 @@ class ConvGeneric(Variant):
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, w = operand_pair(node)
         b.call(self.kernel, [b.read(x), b.read(w)], [b.result(0)], params=Order(by_extents=b.target.compact))
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        names, params = ["n", "m", *(f"o{a}" for a in range(call.results[0].rank - 2))], call.params
+        assert isinstance(params, Order)
+        return [t for t in axes(call.results[0], names) if t.name != "m" or not params.pixel_buffer]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         op, (x, w) = after.op, after.reads[:2]
@@ -196,6 +202,18 @@ class ConvPointwise(Variant):
         params = PointTile(tile.rows, tile.vectors, tile.lanes)
         b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
 
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        p, y = call.params, call.results[0]
+        x, w = call.reads[:2]
+        assert isinstance(p, PointTile)
+        assert x is not None
+        assert w is not None
+        if p.staged:
+            return []
+        channels, pixels = Turns.tiles("m", p.tiles_m(y.shape[1])), Turns.tiles("n", p.tiles_n(y.shape[-1]))
+        lines = axes(y.along((0, *range(2, y.rank - 1))), ["b", *(f"h{a}" for a in range(y.rank - 3))])
+        return [channels, *lines, pixels] if w.count > x.count else [*lines, pixels, channels]
+
     def staged(self, call: Call) -> Staged | None:
         """A tile of pixels at a time, where vectors are single floats."""
         p, x, y = call.params, call.reads[0], call.results[0]
@@ -270,6 +288,14 @@ class ConvDirect(Variant):
         assert isinstance(tile, WindowTile)
         packed = b.packed(w, PackedChannels(tile.rows, op.groups))
         b.call(self.kernel, [plane(source), packed], [plane(result)], params=tile, extras=list(map(plane, extras)))
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        p, op, y = call.params, call.op, call.results[0]
+        assert isinstance(p, WindowTile)
+        assert isinstance(op, Conv)
+        lines, pixels = Turns.tiles("oh", p.tiles_h(y.shape[2])), Turns.tiles("ow", p.tiles_n(y.shape[3]))
+        channels = Turns.tiles("m", p.tiles_m(y.shape[1] // op.groups))
+        return [*axes(y, ["b"]), Turns.each("g", op.groups), lines, channels, pixels]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         if any(v is not None and v.buffer.halo for v in before.reads if v not in after.reads):

@@ -12,7 +12,9 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, Logical, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, row_major
-from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
+from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile, lines_and_channels
+from mccompile.kernels.model.parts import Turns
+from mccompile.kernels.model.parts import axes as loops_over
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.variant import (
     Builder,
@@ -40,6 +42,9 @@ class ConvTransposeGeneric(Variant):
             if x is not None and (reason := sums_backwards(x, [axis])):
                 return reason
         return super().refuses(before, after, target)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return loops_over(call.results[0], ["n", "m"])
 
 
 @dataclass(frozen=True)
@@ -197,6 +202,9 @@ class ConvTransposePhases(Variant):
             params = prefetching(tile, math.prod(p.w), math.prod(p.w[1:]), [*reads, *parts], b.target.machine)
             b.call(self.kernel, [*reads], parts[:1], op=p.op, params=params, extras=parts[1:],
                    logical=p.logical(part, b.seen(w, weights), to_op))  # fmt: skip
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return lines_and_channels(call)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)

@@ -22,6 +22,7 @@ from mccompile.kernels.conv.winograd_matrices import (
     output_sums,
     transformed,
 )
+from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import (
     MAX_ROWS,
@@ -61,6 +62,10 @@ FULL_SET = 4
 """Points in one set of the first cache that have room there beside pixels and weights: half of eight ways."""
 TILE_OVERHEAD = 40
 """Cycles to find the pixels of a tile, for its points and again for its results."""
+
+
+FEW = 2
+"""Blocks for each part, and register tiles of each of two, from which on it does not matter if one has more."""
 
 
 @dataclass(frozen=True)
@@ -295,8 +300,37 @@ class ConvWinograd(Variant):
             b.call(self.kernel, [read, packed], [part], op=one, params=tile, extras=parts, scratch=scratch,
                    logical=logical)  # fmt: skip
 
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        p, y = call.params, call.results[0]
+        assert isinstance(p, WinogradTile)
+        blocks = Turns.tiles("first", segments(_count(p, y), p.block))
+        channels = Turns.tiles("n", p.tiles_n(y.shape[-1]))
+        return [channels, blocks] if _few(p, y) else [blocks, channels]
+
+    def apart(self, call: Call, parts: int) -> Call:
+        """Blocks of tiles for each part, unless there are few tiles: then each part transforms all of them, and
+        multiplies them by the weights of its own channels."""
+        p, y = call.params, call.results[0]
+        assert isinstance(p, WinogradTile)
+        tiles = _count(p, y)
+        blocks = -(-tiles // p.block)
+        if _few(p, y) or blocks >= FEW * parts or blocks % parts == 0:
+            return call
+        return replace(call, params=replace(p, block=-(-tiles // (-(-blocks // parts) * parts))))
+
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0) or lines_broken(before, after, reads=False)
+
+
+def _count(tile: WinogradTile, result: View) -> int:
+    """Tiles of a result [N, H, W, M]."""
+    n, height, width, _ = result.shape
+    return n * math.prod(tile.tiles((height, width)))
+
+
+def _few(tile: WinogradTile, result: View) -> bool:
+    """Whether tiles are so few that weights, of which each part would read all, are more than what is transformed."""
+    return _count(tile, result) < 2 * FEW * tile.rows
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import PackedTile, Tile, merge, pitch
@@ -43,6 +44,10 @@ class MatMulGeneric(Variant):
         a, w = operand_pair(node)
         result = b.result(0)
         b.call(self.kernel, [batched(b.read(a), result), batched(b.read(w), result)], [result])
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        y = call.results[0]
+        return axes(y, [*(f"b{a}" for a in range(y.rank - 2)), "m", "n"])
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         op = after.op
@@ -135,6 +140,9 @@ class MatMulPacked(Tiled):
         params = prefetching(chunks, steps * result.shape[-1], steps, views, b.target.machine)
         b.call(self.kernel, [left, packed], [result], params=params, extras=extras, scratch=scratch)
 
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        return rows_and_columns(call)
+
     def near(self, call: Call) -> int | None:
         return rows_distance(call)
 
@@ -146,6 +154,23 @@ class MatMulPacked(Tiled):
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
+
+
+def rows_and_columns(call: Call) -> list[Turns]:
+    """The loops over rows and over columns; that over rows first where more is read of these than of the weights.
+    Rows that are kept aside are read by all columns."""
+    p, x, y = call.params, call.reads[0], call.results[0]
+    assert isinstance(p, PackedTile)
+    assert x is not None
+    if p.staged:
+        return []
+    m, columns = y.rank - 2, Turns.tiles("n", p.tiles_n(y.shape[-1]))
+    rows = Turns.tiles("m", p.tiles_m(y.shape[m]))
+    if p.axis == m:
+        rows = Turns("m", tuple(p.starts_m(y.shape[m])), y.shape[m])
+    lead = [*axes(y, [f"b{i}" for i in range(m)]), rows]
+    wide = y.shape[-1] > math.prod(y.shape[:-1])
+    return [columns, *lead] if wide else [*lead, columns]
 
 
 def rows_distance(call: Call) -> int | None:

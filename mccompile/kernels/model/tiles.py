@@ -189,6 +189,11 @@ class InChunks(Tile):
     def chunks_m(self, extent: int) -> tuple[Segment, ...]:
         return chunks(extent, self.chunk)
 
+    def starts_m(self, extent: int) -> list[int]:
+        """Where tiles of rows begin, where rows are what comes in chunks."""
+        chunks = [(c.size, o) for c in self.chunks_m(extent) for o in range(c.start, c.stop, c.size)]
+        return [o + at for size, o in chunks for d in self.tiles_m(size) for at in range(d.start, d.stop, d.size)]
+
     def heights(self, extent: int) -> list[int]:
         """Rows that tiles have, where rows are what comes in chunks."""
         return list(dict.fromkeys(d.size for piece in self.chunks_m(extent) for d in self.tiles_m(piece.size)))
