@@ -14,6 +14,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.types import F32
 from mccompile.onnxio import OnnxNode
+from mccompile.onnxio.model import AttrValue
 from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
 from mccompile.ops.matmul_quantised import MatMulQuantised
@@ -232,14 +233,17 @@ def _lstm(n: Import) -> None:
     """
     e = Contrib(n)
     reals = []
-    for i, (at, suffix) in enumerate(((8, "weights"), (10, "recurrence"))):
+    for i, (at, suffix) in enumerate(((8, "weights"), (10, "recurrence"))):  # those of a column are rows to LSTM
         w = n.const(1 + i, suffix)
         scale, zero = n.const(at, "scales"), n.const(at + 1, "zero points")
         if w.ndim != 3 or any(a.shape not in (w.shape[:1], (w.shape[0], w.shape[2])) for a in (scale, zero)):
             raise n.error(f"scales or zero points of {n.input(1 + i).type} are neither of directions nor of columns")
-        scale, zero = (a.reshape(w.shape[0], 1, -1) for a in (scale, zero))
-        real = (w.astype(np.int32) - zero.astype(np.int32)).astype(np.float32) * scale
-        reals.append(e.constant(np.ascontiguousarray(real.swapaxes(1, 2)), suffix))
+        rows = (w.shape[0], w.shape[2], 1)
+        scale, zero = (np.broadcast_to(a.reshape(w.shape[0], -1, 1), rows).copy() for a in (scale, zero))
+        turned = np.ascontiguousarray(w.swapaxes(1, 2))
+        parts = [e.constant(a, f"{suffix}.{s}") for a, s in ((turned, "rows"), (scale, "scale"), (zero, "zero"))]
+        block: dict[str, AttrValue] = {"axis": 2, "block_size": w.shape[1]}
+        reals.append(e.add("DequantizeLinear", parts, suffix, **block))
     inputs = [e.name(0), *reals, *(e.name(i) for i in range(3, 8))]
     while not inputs[-1]:
         inputs.pop()

@@ -20,7 +20,8 @@ _INTEGERS = (
 )  # fmt: skip
 _SCALES = (
     "narrow-weights", "store-integers", "start-sums", "keep-quantised-weights", "keep-quantised-windows",
-    "fold-dequantised", "fold-constants", "canonicalize", "requantise", "eliminate-dead-code",
+    "keep-quantised-recurrence", "fold-dequantised", "fold-constants", "canonicalize", "requantise",
+    "eliminate-dead-code",
 )  # fmt: skip
 _STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts", "stream-rows")
 _FULL = (

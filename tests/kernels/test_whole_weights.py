@@ -1,4 +1,4 @@
-"""Convolutions of floats by weights that are bytes: right against onnxruntime, and bytes in the blob."""
+"""Convolutions and recurrent cells of floats by weights of bytes: right against onnxruntime, bytes in the blob."""
 
 from __future__ import annotations
 
@@ -78,3 +78,66 @@ def test_the_blob_has_bytes(target: str, tmp_path: Path) -> None:
         assert compilation.facts is not None
         least = 0.5 if target == "x86-64-v3" else 1.0
         assert least * count <= compilation.facts.weights_bytes <= 2.5 * count + 400, seed
+
+
+def _cells(seed: int) -> onnx.ModelProto:
+    """LSTM, GRU or RNN of one or two directions, a scale for each row of the weights or one."""
+    r = np.random.default_rng(seed)
+    kind, gates = (("LSTM", 4), ("GRU", 3), ("RNN", 1))[seed % 3]
+    directions, steps, size, hidden = int(r.integers(1, 3)), 5, int(r.integers(1, 9)), int(r.integers(1, 30))
+    rows = (directions, gates * hidden, 1)
+    nodes, constants = [], []
+    for name, width in (("w", size), ("r", hidden)):
+        shape = (*rows[:2], width)
+        by_row = bool(r.integers(2))
+        few = rows if by_row else ()
+        constants += [
+            numpy_helper.from_array(r.integers(-127, 128, shape).astype(np.int8), name),
+            numpy_helper.from_array((r.random(few) * 0.003 + 0.001).astype(np.float32), f"{name}.s"),
+            numpy_helper.from_array((r.integers(-3, 4, few) * r.integers(2)).astype(np.int8), f"{name}.z"),
+        ]
+        said = {"axis": 2, "block_size": width} if by_row else {}
+        nodes.append(helper.make_node("DequantizeLinear", [name, f"{name}.s", f"{name}.z"], [f"{name}.f"], **said))
+    direction = "bidirectional" if directions > 1 else str(r.choice(["forward", "reverse"]))
+    said = {"hidden_size": hidden, "direction": direction} | ({"linear_before_reset": 1} if kind == "GRU" else {})
+    nodes.append(helper.make_node(kind, ["x", "w.f", "r.f"], ["y"], **said))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (steps, int(r.integers(1, 3)), size))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "cells", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3", pytest.param("cortex-m4", marks=pytest.mark.slow)])
+def test_cells_by_bytes_are_right(target: str, tmp_path: Path) -> None:
+    """With and without zero points, a scale for each row or one."""
+    needs_target(target)
+    for seed in range(DRAWN):
+        path = tmp_path / f"n{seed}.onnx"
+        onnx.save(_cells(seed), path)
+        result = check(path, Options(target=target))
+        assert result.ok, f"seed {seed}\n" + "\n".join(result.lines())
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+def test_cells_quantised_dynamically_keep_bytes(target: str, tmp_path: Path) -> None:
+    """The weights of com.microsoft's LSTM, a scale for each column of each direction."""
+    r, (directions, size, hidden) = np.random.default_rng(7), (2, 16, 32)
+    scales = (directions, 4 * hidden)
+    arrays = {"w": r.integers(-127, 128, (directions, size, 4 * hidden)).astype(np.int8)}
+    arrays["r"] = r.integers(-127, 128, (directions, hidden, 4 * hidden)).astype(np.int8)
+    arrays |= {"s": r.random(scales).astype(np.float32) / 99, "z": np.zeros(scales, np.int8)}
+    inputs = ["x", "w", "r", "", "", "", "", "", "s", "z", "s", "z"]
+    said = {"hidden_size": hidden, "direction": "bidirectional"}
+    node = helper.make_node("DynamicQuantizeLSTM", inputs, ["y"], domain="com.microsoft", **said)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 1, size))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (4, directions, 1, hidden))
+    graph = helper.make_graph([node], "cells", [x], [y], [numpy_helper.from_array(a, n) for n, a in arrays.items()])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    onnx.save(model, tmp_path / "cells.onnx")
+    compilation, _ = driver.compile_files(tmp_path / "cells.onnx", Options(target=target))
+    assert compilation.facts is not None
+    weights = arrays["w"].size + arrays["r"].size
+    rows = 2 * 4 * arrays["s"].size
+    assert weights <= compilation.facts.weights_bytes <= weights + rows + 400
