@@ -20,9 +20,10 @@ _QUANTISED = """
     QuantizeLinear
 """
 _COMBINING = """
-    ArgMax ArgMin AveragePool BatchNormalization Col2Im Conv ConvTranspose CumProd CumSum DFT Det Einsum GRU Gemm
-    GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample GroupNormalization Hardmax InstanceNormalization LRN LSTM
-    LayerNormalization LogSoftmax LpNormalization LpPool MatMul MaxPool MaxUnpool MeanVarianceNormalization
+    AffineGrid ArgMax ArgMin AveragePool BatchNormalization Col2Im Conv ConvTranspose CumProd CumSum DFT Det Einsum
+    GRU Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample GroupNormalization Hardmax InstanceNormalization
+    LRN LSTM LayerNormalization LogSoftmax LpNormalization LpPool MatMul MaxPool MaxUnpool
+    MeanVarianceNormalization
     NonMaxSuppression RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
     ReduceMin ReduceProd ReduceSum ReduceSumSquare RoiAlign STFT SimplifiedLayerNormalization Softmax TopK
     Attention BiasSoftmax CDist ConvTransposeWithDynamicPads EmbedLayerNormalization FusedConv FusedGemm FusedMatMul

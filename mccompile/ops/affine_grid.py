@@ -16,6 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mccompile.ir.dims import varies
+from mccompile.ir.dims_hints import FIX
 from mccompile.ir.scalar import Array
 from mccompile.ops.expansion import Expansion
 from mccompile.ops.folding import Folding, shaped_bytes
@@ -51,6 +53,10 @@ def import_affine_grid(n: Import) -> None:
     theta, e = n.input(0), Expansion(n)
     batch, _, *spatial = n.ints(1, "size")
     rank = len(spatial)
+    if varies(spatial):
+        wanted = ", ".join(str(extent) for extent in spatial)
+        rule = f"a grid of {wanted} is a table, and its extents are known at run time only"
+        raise n.error(rule, f"{FIX}: --dim NAME=N; the batch may vary")
     if rank not in (2, 3) or theta.shape != (batch, rank, rank + 1) or min(spatial) < 1:
         raise n.error(f"theta {theta.type} does not fit size {[batch, _, *spatial]}")
     at = e.constant(places(spatial, n.flag("align_corners")).astype(theta.dtype.numpy), "places")

@@ -497,3 +497,22 @@ def test_a_branch_that_fits_no_extent_answers_where_it_is_taken(tmp_path: Path) 
     assert (net.run({"x": x, "rate": np.array(16)})["y"] == 4).all()
     with pytest.raises(CompileError, match="extent over bound"):
         net.run({"x": x, "rate": np.array(8)})
+
+
+def test_images_of_any_number_are_turned(tmp_path: Path) -> None:
+    """The grid of AffineGrid is a table of the image's extents: its batch may vary, these may not."""
+    m = Maker(opset=20)
+    x = m.input("x", ["n", 1, "h", 4])
+    grid = m.node("AffineGrid", [m.input("theta", ["n", 2, 3]), m.node("Shape", [x])], align_corners=0)
+    m.node("GridSample", [x, grid], "y")
+    path = tmp_path / "net.onnx"
+    onnx.save(m.model(["y"]), path)
+    mccompile.compile(path, tmp_path / "out", dims={"n": "1..3", "h": 5})
+    net, session = Network(tmp_path / "out", ("-O1",)), plain_session(path.read_bytes())
+    rng = np.random.default_rng(3)
+    for n in (3, 1, 2):
+        shapes = {"x": (n, 1, 5, 4), "theta": (n, 2, 3)}
+        given = {k: rng.normal(0, 0.7, s).astype(np.float32) for k, s in shapes.items()}
+        np.testing.assert_allclose(net.run(given)["y"], session.run(None, given)[0], atol=1e-5)
+    with pytest.raises(CompileError, match="a grid of h, 4 is a table"):
+        mccompile.compile(path, tmp_path / "refused", dims={"n": 1, "h": "4..5"})
