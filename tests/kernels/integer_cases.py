@@ -172,6 +172,7 @@ def product(x: Sequence[int], w: Sequence[int], **rest: Any) -> Layer:
 STAGED = [
     *(conv((1, 3, 5, 4), (m, 3, 3, 3), 1, 1, zero=127 if m % 2 else -128) for m in range(1, 10)),
     *(conv((1, 4, 1, pixels), (4, 4, 1, 1)) for pixels in range(1, 6)),
+    *(conv(x, (8, 3, 2, 2), pad=1, zero=9, stored=s) for x in ((3, 3, 1, 5), (2, 3, 4, 1)) for s in (True, False)),
     *(
         conv((1, c, 7, 5), (6, c, 3, 2), 2, 1, zero=3, dtype="u8" if c % 2 else "i8")
         for c in (1, 2, 3, 4, 5, 7, 8, 16)
@@ -188,6 +189,7 @@ STAGED = [
 """Around the tile of 3 pixels by 2 channels by 4 terms, with windows of all kinds of runs, inside and at borders."""
 PLANES = [
     *(depthwise((1, c, 7, 6), (3, 3), pads=(1, 1, 1, 1), zero=-128 if c % 2 else 127) for c in range(1, 6)),
+    *(depthwise(x, (3, 3), pads=(1, 1, 1, 1), zero=9) for x in ((2, 3, 1, 5), (2, 3, 4, 1))),
     *(
         depthwise((1, 4, 11, 9), (kh, kw), pads=(kh // 2, kw // 2) * 2, zero=3, stored=s)
         for s in (True, False)
@@ -219,6 +221,7 @@ LINES = [
         for c, w in ((1, (-128, 127)), (2, (-127, 127)), (3, (-9, 9)), (4, (-40, 40)), (8, (-127, 127)))
     ),
     *(depthwise((1, c, 5, 4), (3, 3), pads=(1, 1, 1, 1), zero=c, out="u8") for c in (15, 16, 17, 33)),
+    *(depthwise(x, (3, 3), pads=(1, 1, 1, 1), zero=9) for x in ((2, 16, 1, 5), (2, 16, 4, 1))),
     *(
         depthwise((1, c, 11, 9), (kh, kw), pads=(kh // 2, kw // 2) * 2, zero=3)
         for c, kh, kw in ((4, 1, 1), (20, 2, 2), (16, 3, 2), (5, 4, 3), (16, 5, 5), (8, 1, 5), (20, 5, 1))
