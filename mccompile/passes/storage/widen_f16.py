@@ -28,8 +28,12 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         remarks.miss("stored f16 as f32", f"target {target.name} is small, or has no vectors")
         return 0
     r = Rewriter(graph)
-    if any(node.op.reads_bits and F16 in {v.dtype for v in (*node.inputs, *node.results)} for node in r.nodes()):
+    halves = [node for node in r.nodes() if F16 in {v.dtype for v in (*node.inputs, *node.results)}]
+    if any(node.op.reads_bits for node in halves):
         remarks.miss("stored f16 as f32", "a node reads or makes the bits of halves")
+        return 0
+    if any(node.regions for node in halves):
+        remarks.miss("stored f16 as f32", "graphs inside of a node take or give halves")
         return 0
     casts = {node for node in r.nodes() if _rounds_on_purpose(r, node)}
     _round_before_steps(r, casts)
