@@ -266,6 +266,7 @@ class _Memory:
         self.unit = math.gcd(*sizes) or 1
         end = _base(program, None)
         self.owners: Owners = np.full(end // self.unit + 1, _NOBODY, np.int32)
+        self.written: dict[Buffer, list[Owners]] = {}
 
     def run(self, keep_inputs: bool) -> None:
         for b in self.buffers:
@@ -286,9 +287,17 @@ class _Memory:
     def _step(self, t: int, step: Call | Fill) -> None:
         step = step.at(self.values)
         if isinstance(step, Fill):
-            self._write(step.view)
+            self._fill(f"step {t}", step)
         else:
             self._call(f"step {t} ({step.kernel})", step)
+
+    def _fill(self, where: str, step: Fill) -> None:
+        """A background comes before what calls write on it."""
+        region, buffer = self._units(step.view), step.view.buffer
+        region[...] = _NOBODY
+        if not step.loops and any((mine == _NOBODY).any() for mine in self.written.get(buffer, ())):
+            raise InternalError(f"{where} fills what a call has written to {buffer.name}")
+        region[...] = self.number[buffer]
 
     def _turns(self, turns: Turns) -> None:
         """The first two turns of a loop and the last one; of those between, which do what the second does, what they
@@ -327,6 +336,8 @@ class _Memory:
         self._check_apart(where, call, regions)
         for r in call.results:
             self._write(r)
+            if not call.loops:
+                self.written.setdefault(r.buffer, []).append(self._units(r))
         if call.scratch is not None:
             self._all(call.scratch)[...] = self.number[call.scratch]
 
