@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
-from tests.support.fuzz import arguments, blobs, files, kept, networks, texts, written
+from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, written
 from tests.support.fuzz.__main__ import attacks
 from tests.support.fuzz.attempt import FAULTS, attempt, expectations
 from tests.support.fuzz.family import MAIN, FamilyComposer
@@ -126,3 +128,24 @@ def test_drawn_networks_agree_with_onnxruntime(profile: str) -> None:
     found = list(outcomes([networks.attack(seed, profile) for seed in range(4)], networks.SECONDS))
     assert not [text for kind, text in found if kind in FAULTS], found
     assert sum(kind == "ok" for kind, _ in found) >= 2
+
+
+def test_what_c_leaves_undefined_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quotient without the question whether the divisor is 0 or -1; with it, nothing is found."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.INT32, [4]) for name in ("a", "b", "y")]
+    graph = helper.make_graph([helper.make_node("Div", ["a", "b"], ["y"])], "quotient", ports[:2], ports[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    monkeypatch.setattr(hostile, "base", lambda _: model)
+    compiled = hostile._compiled
+
+    def spoiled(model: onnx.ModelProto, folder: Path) -> bool:
+        made = compiled(model, folder)
+        text = (folder / "out" / "net.c").read_text()
+        plain = re.sub(r"if \(b == 0\) {\s*return 0;\s*}", "", text)
+        assert plain != text
+        (folder / "out" / "net.c").write_text(plain)
+        return made
+
+    assert next(outcomes([hostile.attack(1)])) == ("ok", "")
+    monkeypatch.setattr(hostile, "_compiled", spoiled)
+    assert next(outcomes([hostile.attack(1)]))[0] == "crash"

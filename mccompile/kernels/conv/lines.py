@@ -148,12 +148,12 @@ class ConvLines(Variant):
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         product, (_, w) = offer.params, operand_pair(node)
         assert isinstance(product, IntegerProduct)
-        weights = weights_of(node, b).reshape(w.shape[0], *pair(w.shape[2:]))
+        taps = weights_of(node, b).reshape(w.shape[0], *pair(w.shape[2:]))
         source, result = (plane(v) for v in (b.read(operand_pair(node)[0]), b.result(0)))
         if _is_turned(node):
             source, result = (v.along((0, 1, 3, 2)) for v in (source, result))
-            weights = weights.swapaxes(1, 2)
-        weights = weights.reshape(w.shape[0], -1)
+            taps = taps.swapaxes(1, 2)
+        weights = taps.reshape(w.shape[0], -1)
         added = folded(weights, product.zero)
         ring = replace(_ring(node, product), groups=tap_groups(weights))
         extras = []

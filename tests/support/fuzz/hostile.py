@@ -1,7 +1,7 @@
 """Inputs that no network is meant for: NaN, infinities, the ends of integers, where indices, divisors, places stand.
 
 Nothing is compared. The C ends in results or in a status, without what C leaves undefined: gcc puts a trap at each
-such place (UndefinedBehaviorSanitizer, conversions of floats included), and memory ends at a page that ends the process.
+such place (UndefinedBehaviorSanitizer, conversions of floats included), and memory ends at a forbidden page.
 Example: of ``Div(x, 3)`` both operands become inputs, and [-2^31, 7] is divided by [-1, 0].
 """
 
