@@ -128,7 +128,7 @@ def main() -> None:
     if args.one:
         print(json.dumps(vars(compile_once(args.one[0], int(args.one[1])))))
         return
-    lines = ["| family | small | medium | large | exponent | slowest stages |", "|---|---:|---:|---:|---:|---|"]
+    lines = ["| family | small | large | exponent | slowest stages |", "|---|---:|---:|---:|---|"]
     for family in args.families or FAMILIES:
         sizes = FAMILIES[family].sizes
         found = [measure(family, n, args.limit) if n <= args.most else None for n in sizes]

@@ -201,17 +201,17 @@ class Family:
 FAMILIES: Mapping[str, Family] = {
     f.__name__: Family(f, sizes)
     for f, sizes in (
-        (convolutions, (1_000, 3_000, 10_000)),
-        (residuals, (1_000, 3_000, 10_000)),
-        (maps, (1_000, 10_000, 100_000)),
-        (movements, (1_000, 3_000, 10_000)),
-        (fan, (1_000, 3_000, 10_000)),
-        (joined, (1_000, 3_000, 10_000)),
-        (additions, (1_000, 3_000, 10_000)),
-        (ports, (250, 500, 1_000)),
-        (attention, (288, 576, 1_152)),
-        (unrolled, (1_000, 3_000, 10_000)),
-        (quantised, (1_000, 3_000, 10_000)),
-        (shapes, (1_000, 3_000, 10_000)),
+        (convolutions, (1_000, 10_000)),
+        (residuals, (1_000, 10_000)),
+        (maps, (1_000, 100_000)),
+        (movements, (1_000, 10_000)),
+        (fan, (1_000, 10_000)),
+        (joined, (1_000, 10_000)),
+        (additions, (1_000, 10_000)),
+        (ports, (250, 1_000)),
+        (attention, (288, 1_152)),
+        (unrolled, (1_000, 10_000)),
+        (quantised, (1_000, 10_000)),
+        (shapes, (1_000, 10_000)),
     )
 }

@@ -1,13 +1,14 @@
 """Renders the kernels of a program once each: calls whose text is equal share a function.
 
-On microcontrollers, and where code is to be small, so do calls whose texts differ only in numbers
-(`codegen/shared_numbers.py`).
+On microcontrollers, with vectors below -O3, and where code is to be small, so do calls whose texts differ only in
+numbers (`codegen/shared_numbers.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -24,7 +25,7 @@ from mccompile.codegen.scaled import scaled_channels
 from mccompile.codegen.shared_numbers import Joined, form_of, joined, mentioned, with_parameters
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
-from mccompile.ir.dims import polynomial, symbols
+from mccompile.ir.dims import bound, polynomial, symbols
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, View, number_names, whole
 from mccompile.ir.program import Program
@@ -235,48 +236,105 @@ WORTH = 200
 
 
 def least_saving(target: Target) -> int | None:
-    """How many bytes of code are worth functions that do not know their numbers; None: none are. The code of vectors
-    depends on extents."""
-    if target.lanes > 1 or (target.hosted and not target.compact):
+    """How many bytes of code are worth functions that do not know their numbers; None: none are, on hosts without
+    vectors, whose compilers unroll loops of a few turns, and at -O3."""
+    if target.compact:
+        return 1
+    if target.unshared or (target.hosted and target.lanes <= 1):
         return None
-    return 1 if target.compact else WORTH
+    return WORTH
 
 
-def _one_of(same: list[_Step]) -> Joined | None:
+VECTORS = ("conv.depthwise", "conv.channels", "matmul.packed")
+"""Kernels of vectors that may share their numbers; of others, what is in which register depends on extents."""
+SLOWER = 4
+"""Multiply-adds that each of their results takes more then: counted on MobileNetV1 (aarch64) and on the MobileNets of
+MLPerf Tiny and of 0.35 (x86-64-v3)."""
+MOST_SLOWER = 0.01
+"""What sharing may take of a network with vectors."""
+
+
+def _results(step: Call | Fill) -> int:
+    """Elements that a step stores."""
+    return 0 if isinstance(step, Fill) else sum(bound(v.count) for v in step.results)
+
+
+def _macs(step: Call | Fill) -> float:
+    """Multiply-adds of a kernel by what it stores and its weights, which are [.., channels] both."""
+    if isinstance(step, Fill) or len(step.inputs) < 2 or (weights := step.inputs[1]) is None:
+        return 0.0
+    if weights.buffer.space != "blob" or not step.results[0].shape:
+        return 0.0
+    stored = step.results[0]
+    return bound(stored.count) / max(bound(stored.shape[-1]), 1) * bound(weights.buffer.type.count)
+
+
+def _one_of(same: Sequence[_Step]) -> Joined | None:
     """The function of steps of one kind, unless their functions are equal."""
     texts = dict.fromkeys(s.made.text for s in same)
     return joined([form_of(s.made.text) for s in same]) if len(texts) > 1 else None
 
 
-def _saved(one: Joined, same: list[_Step]) -> float:
+def _saved(one: Joined, same: Sequence[_Step]) -> float:
     """Bytes of machine code that one function saves."""
     copies = len({s.made.text for s in same}) - 1
     letters = len("".join(one.text.split()))
     return copies * letters * BYTES_OF_LETTER - (len(same) + 1) * len(one.names) * BYTES_OF_NUMBER
 
 
-def _joined(steps: list[_Step], target: Target, external: bool) -> list[_Step]:
-    """The steps, with functions that differ only in numbers made one where that saves code."""
-    least = least_saving(target)
-    if least is None:
-        return steps
+@dataclass(frozen=True)
+class _Shared:
+    """Steps that may be calls of one function: what that saves in bytes, and takes in multiply-adds."""
+
+    places: Sequence[int]
+    steps: Sequence[_Step]
+    one: Joined
+    bytes: float
+    macs: float
+
+
+def _shared(steps: list[_Step], target: Target, external: bool) -> Iterator[_Shared]:
+    """All that may be, in the order of the program."""
     kinds: dict[object, list[int]] = {}
     for i, s in enumerate(steps):
-        kinds.setdefault(_kind(s), []).append(i)
-    out = list(steps)
+        if target.lanes <= 1 or target.compact or s.kernel in VECTORS:
+            kinds.setdefault(_kind(s), []).append(i)
     for kind, places in kinds.items():
         if kind is None:
             continue
         plain = frozenset().union(*(steps[i].plain for i in places))
         same = [_rendered(steps[i].step, plain, target, external) for i in places]
         one = _one_of(same)
-        if one is None or _saved(one, same) < least:
+        if one is not None:
+            more = SLOWER * sum(_results(s.step) for s in same) if target.lanes > 1 else 0
+            yield _Shared(places, same, one, _saved(one, same), more)
+
+
+def _joined(steps: list[_Step], target: Target, external: bool) -> list[_Step]:
+    """The steps, with functions that differ only in numbers made one where that saves code. With vectors those come
+    first that save most for what they take, as long as the network is hardly slower."""
+    least = least_saving(target)
+    if least is None:
+        return steps
+    out = list(steps)
+    left = MOST_SLOWER * sum(_macs(s.step) for s in steps)
+    worthy = [s for s in _shared(steps, target, external) if s.bytes >= least]
+    for shared in sorted(worthy, key=lambda s: s.macs / s.bytes):  # stable: all are 0 without vectors
+        if target.lanes > 1 and not target.compact and shared.macs > left:
             continue
-        for i, s, values in zip(places, same, one.values, strict=True):
-            params = ", ".join([s.made.head.params, *(f"int32_t {n}" for n in one.names)])
-            made = replace(s.made, head=replace(s.made.head, params=params), text=one.text)
+        left -= shared.macs
+        for i, s, values in zip(shared.places, shared.steps, shared.one.values, strict=True):
+            params = ", ".join([s.made.head.params, *(f"int32_t {n}" for n in shared.one.names)])
+            made = replace(s.made, head=replace(s.made.head, params=params), text=shared.one.text)
+            made = _kept_one(made) if target.lanes > 1 else made
             out[i] = replace(s, made=made, numbers=(*s.numbers, *values))
     return out
+
+
+def _kept_one(made: Rendered) -> Rendered:
+    """A function that the C compiler does not make several of again, one for each number that it is called with."""
+    text = re.sub(r"^static (?:MCC_NOINLINE )?void", "static MCC_ONCE void", made.text, flags=re.MULTILINE)
+    return replace(made, text=text, uses=made.uses | {"MCC_ONCE"})
 
 
 def _steps(program: Program, target: Target, external: bool) -> list[_Step]:

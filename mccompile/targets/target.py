@@ -40,6 +40,7 @@ class Target:
         hosted: programs run under an operating system; False: they are all that runs on a microcontroller.
         board: the board of `run/` that an emulator has with such a core, for programs that are not hosted.
         compact: code is to be small (the level is Os): no target says so of itself.
+        unshared: code is written out for each call, however alike they are (the level is O3): no target says so.
         spare_memory: there is plenty of memory; Winograd, halos, copies and code that is written out may spend it.
         requant: how sums of products become 8 bits again: in "float", or "fixed" point, where floats are slower; no
             target says "tflite" of itself.
@@ -68,6 +69,7 @@ class Target:
     hosted: bool = True
     board: str = ""
     compact: bool = False
+    unshared: bool = False
     spare_memory: bool = False
     requant: str = "float"
     integer: str = "mla"
@@ -126,7 +128,7 @@ def strict_warnings(compiler: str) -> list[str]:
 
 def at_level(target: Target, opt_level: str) -> Target:
     """The target as kernels are chosen for it at an optimisation level."""
-    return replace(target, compact=opt_level == "Os")
+    return replace(target, compact=opt_level == "Os", unshared=opt_level == "O3")
 
 
 @registry
