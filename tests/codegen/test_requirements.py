@@ -29,7 +29,8 @@ def template_of(path: Path) -> str:
     return (TEMPLATES / family / f"{variant}.c.j2").read_text()
 
 
-RAW = [path for path in sorted(FOLDER.glob("*.mcir")) if "k.raw(0" in template_of(path)]
+REQUIREMENTS = ("k.raw(0", "k.weighted")
+RAW = [p for p in sorted(FOLDER.glob("*.mcir")) if any(asked in template_of(p) for asked in REQUIREMENTS)]
 """Golden graphs of kernels whose templates read what is stored."""
 
 

@@ -112,7 +112,7 @@ def test_both_ends_give_what_onnxruntime_gives(
 ) -> None:
     result = check(_saved(tmp_path, build), Options(**{"target": "generic", **options}))
     assert result.ok, result.lines()
-    assert len(result.runs) == 2
+    assert len(result.runs) >= 2
 
 
 def test_names_of_a_shape_are_dims(tmp_path: Path) -> None:
