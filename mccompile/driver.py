@@ -181,15 +181,15 @@ def optimize(c: Compilation, observe: Observer = unobserved) -> None:
     names = with_plugins(PIPELINES[c.options.opt_level]) if c.options.passes is None else c.options.passes
     if c.options.stream_rows == "never":
         names = [n for n in names if n != STREAM_ROWS]
-    _require_nodes(c)
+    require_nodes(c, c.options.weights)
     names = exact_only(names) if c.options.exact else names
     c.passes = run_passes(c.graph, names, observe, c.target, c.options.weights)
 
 
-def _require_nodes(c: Compilation) -> None:
+def require_nodes(c: Compilation, patterns: Iterable[str]) -> None:
     """UsageError for a name in ``--weights`` that no node has."""
     nodes = [(n.origins, n.op.name) for n, _ in c.graph.everywhere()]
-    for pattern in c.options.weights:
+    for pattern in patterns:
         if pattern != EVERY and not any(named(pattern, *node) for node in nodes):
             known = dict.fromkeys(name for origins, op in nodes for name in (*origins, op))
             near = difflib.get_close_matches(pattern, known, 1)

@@ -51,7 +51,8 @@ class BuildOptions(TypedDict, total=False):
     weights: str | Mapping[str, str]
     """How weights are stored, by the names of nodes (``*`` stands for any text) or operators: ``f32``, ``bf16``,
     ``f16``, ``i8`` or ``i4``; a text such as ``i8,classifier=f32`` means the same. ``i8:32`` has a scale for each 32
-    elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``."""
+    elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``. ``auto``: in as few bits as ``max_error`` on
+    ``data`` allows."""
     requant: str
     """How sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or ``tflite``, with
     the bits of TensorFlow Lite's reference kernels."""
@@ -80,6 +81,11 @@ class BuildOptions(TypedDict, total=False):
     is kept in the user's cache, or in the file ``tuning``."""
     tuning: str | PathLike[str] | None
     """File of measurements to choose kernels by."""
+    max_error: float | None
+    """The relative error of outputs that ``weights`` may cost: what ``auto`` goes up to, and above which `check`
+    fails; by default of that, what the forms explain."""
+    data: Mapping[str, Any] | Any
+    """Inputs that ``weights`` ``auto`` is judged by: arrays by name, or the array of the only input."""
 
 
 class InspectOptions(TypedDict, total=False):
@@ -123,7 +129,8 @@ class InspectOptions(TypedDict, total=False):
     weights: str | Mapping[str, str]
     """How weights are stored, by the names of nodes (``*`` stands for any text) or operators: ``f32``, ``bf16``,
     ``f16``, ``i8`` or ``i4``; a text such as ``i8,classifier=f32`` means the same. ``i8:32`` has a scale for each 32
-    elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``."""
+    elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``. ``auto``: in as few bits as ``max_error`` on
+    ``data`` allows."""
     requant: str
     """How sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or ``tflite``, with
     the bits of TensorFlow Lite's reference kernels."""

@@ -82,8 +82,7 @@ def load(out_dir: str | PathLike[str], model: str = "", threads: int = 0) -> Net
 def check(
     model: ModelLike, *, inputs: Arrays | None = None, expect: Arrays | None = None,
     labels: Sequence[int] | np.ndarray[Any, Any] | None = None, rtol: float | None = None,
-    atol: float | None = None, max_error: float | None = None, per_layer: bool = False, seed: int = 0,
-    **options: Unpack[BuildOptions],
+    atol: float | None = None, per_layer: bool = False, seed: int = 0, **options: Unpack[BuildOptions],
 ) -> CheckResult:  # fmt: skip
     """Compile a model into a temporary folder, build and run its C, and compare it with the reference.
 
@@ -96,8 +95,6 @@ def check(
         expect: expected outputs, as many as samples, instead of the reference's.
         labels: the right class of each sample: the accuracy of the first output is counted.
         rtol, atol: allow errors of atol + rtol * abs(reference), instead of the rule of `check/compare.py`.
-        max_error: the relative error of outputs that is allowed where ``weights`` are stored in fewer bits; by
-            default what their forms explain.
         per_layer: also compare inner values.
         seed: of random inputs.
         {options}
@@ -106,13 +103,13 @@ def check(
         mccompile.CompileError: the model cannot be compiled, or the C cannot be built or run.
         mccompile.UsageError: an argument is wrong.
     """
-    with _read("check", BUILD, model, options) as (path, chosen, _):
+    with _read("check", BUILD, model, options) as (path, chosen, more):
         from mccompile.check.check import check as run
         from mccompile.check.compare import tolerance_of
 
         found = run(
             path, chosen, inputs=inputs, expect=expect, labels=labels, tolerance=tolerance_of(rtol, atol),
-            per_layer=per_layer, seed=seed, max_error=max_error,
+            per_layer=per_layer, seed=seed, max_error=more["max_error"],
         )  # fmt: skip
     return replace(found, notes=tuple(map(in_python, found.notes)))
 
@@ -177,6 +174,10 @@ def _read(
     with python_words():
         options, more = read(function, groups, given)
         with as_file(model, options.name) as path, limited(options.limits):
+            if "auto" in options.weights.values():
+                from mccompile.check.narrowing import apply as narrow
+
+                options = narrow(options, [path], more["data"], more["max_error"])
             if more.get("tune") or more.get("tuning") is not None:
                 from mccompile.tune.tune import apply
 

@@ -49,7 +49,11 @@ TYPES = {
 }
 """The types of `Declared.kind` in Python."""
 
-OWN_TYPES = {"inputs": "Mapping[str, Any] | Any"}
+OWN_TYPES = {
+    "inputs": "Mapping[str, Any] | Any",
+    "data": "Mapping[str, Any] | Any",
+    "max_error": "float | None",
+}
 """Of options that are files on the command line, and arrays in Python."""
 
 

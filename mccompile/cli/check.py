@@ -39,9 +39,6 @@ EXAMPLES = (
 @o.option("--rtol", type=float, metavar="R", section=DATA,
           help="Allow errors of atol + R * |reference|, instead of the rule for floats of f32.")
 @o.option("--atol", type=float, metavar="A", section=DATA, help="Allow errors of A + rtol * |reference|.")
-@o.option("--max-error", type=float, metavar="E", section=DATA,
-          help="Allow this relative error of outputs where --weights stores them in fewer bits."
-          "  [default: what the forms explain]")
 @o.option("--seed", default=0, show_default=True, section=DATA, help="Seed of random inputs.")
 @o.build_options
 @o.tune_options
@@ -59,7 +56,7 @@ EXAMPLES = (
 @o.JSON
 def check(
     models: tuple[Path, ...], inputs: Path | None, expect: Path | None, labels: Path | None, rtol: float | None,
-    atol: float | None, max_error: float | None, seed: int, per_layer: bool, golden: bool, profile: bool,
+    atol: float | None, seed: int, per_layer: bool, golden: bool, profile: bool,
     junit: Path | None, reports: tuple[Path, ...], quiet: bool, as_json: bool, **given: Any,
 ) -> int:  # fmt: skip
     """Compile MODEL, build the C, run it and compare with the reference; one MODEL after the other.
@@ -96,7 +93,7 @@ def check(
             result = run(
                 model, own, inputs=data["inputs"], expect=data["expect"], labels=data["labels"], tolerance=tolerance,
                 per_layer=per_layer or (bool(reports) and runs_here(resolve(own.target).name)), golden=golden,
-                seed=seed, with_code=bool(reports), max_error=max_error,
+                seed=seed, with_code=bool(reports), max_error=given["max_error"],
             )  # fmt: skip
         except UsageError:
             raise

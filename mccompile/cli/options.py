@@ -386,12 +386,25 @@ def make_options(
     options = Options(**{name: value for name, value in given.items() if name not in MORE})
     click.get_current_context().with_resource(limited(options.limits))  # until the command ends
     _require_kernels(options.kernels)
+    if "auto" in options.weights.values():
+        options = _narrowed(options, models, given.get("data"), given.get("max_error"))
     tune, tuning = given.get("tune", False), given.get("tuning")
     if not tune and tuning is None:
         return options
     from mccompile.tune.tune import apply
 
     return apply(options, models, tune, tuning, at)
+
+
+def _narrowed(options: Options, models: Sequence[Path], data: Path | None, most: float | None) -> Options:
+    """The options with the forms that ``--weights auto`` finds, which are said."""
+    from mccompile.check.narrowing import apply
+    from mccompile.ir.files import read_inputs
+
+    found = apply(options, models, None if data is None else read_inputs(data), most)
+    said = ",".join(f"{name}={form}" for name, form in found.weights.items()) or "f32"
+    click.echo(f"note: --weights auto found --weights '{said}'", err=True)
+    return found
 
 
 def arrays_of(file: Path | None, values: Sequence[Named]) -> dict[str, Array] | None:

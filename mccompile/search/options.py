@@ -182,11 +182,13 @@ class Options:
     )  # fmt: skip
     weights: Mapping[str, str] = _option(
         "How weights are stored: f32, bf16, f16, i8 or i4, of all nodes or of those that are named: "
-        "i8,classifier=f32. i8:32 has a scale for each 32 elements of a sum, i8 one for all of them; i4 is i4:32 "
-        "(repeatable).", None, "--weights", factory=dict, kind="weights", metavar="[NODE=]FORM,..",
+        "i8,classifier=f32. i8:32 has a scale for each 32 elements of a sum, i8 one for all of them; i4 is i4:32. "
+        "auto: in as few bits as --max-error on --data allows (repeatable).", None, "--weights", factory=dict,
+        kind="weights", metavar="[NODE=]FORM,..",
         python="how weights are stored, by the names of nodes (``*`` stands for any text) or operators: ``f32``, "
         "``bf16``, ``f16``, ``i8`` or ``i4``; a text such as ``i8,classifier=f32`` means the same. ``i8:32`` has a "
-        "scale for each 32 elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``.",
+        "scale for each 32 elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``. ``auto``: in as few "
+        "bits as ``max_error`` on ``data`` allows.",
     )  # fmt: skip
     requant: str = _option(
         "How sums of integers are rounded to 8 bits: each to the nearest, but for ties; or with the bits of "
@@ -308,6 +310,24 @@ MORE: dict[str, tuple[Declared, Any]] = {
         ),
         None,
     ),
+    "max_error": (
+        Declared(
+            "The relative error of outputs that --weights may cost: what --weights auto goes up to, and above which "
+            "check fails.  [default of check: what the forms explain]", flags=("--max-error",), kind="factor",
+            metavar="E", group="tune",
+            python="the relative error of outputs that ``weights`` may cost: what ``auto`` goes up to, and above "
+            "which `check` fails; by default of that, what the forms explain.",
+        ),
+        None,
+    ),
+    "data": (
+        Declared(
+            "Inputs that --weights auto judges by: an .npz by name, or the .npy of the only input; many samples "
+            "along the first axis, or stacked.", flags=("--data",), kind="path", metavar="X.npz", group="tune",
+            python="inputs that ``weights`` ``auto`` is judged by: arrays by name, or the array of the only input.",
+        ),
+        None,
+    ),
     "flash": (
         Declared(
             "Fail if the weights need more.", flags=("--flash",), kind="size", metavar="SIZE", group="limit",
@@ -365,7 +385,7 @@ def forms_of(text: str) -> dict[str, str] | None:
     >>> forms_of("i8,classifier=f32"), forms_of("a,b=i4:64"), forms_of("i9")
     ({'*': 'i8', 'classifier': 'f32'}, {'a,b': 'i4:64'}, None)
     """
-    part = rf"(?:(.+?)=)??({WEIGHTS})(?:,|$)"
+    part = rf"(?:(.+?)=)??({WEIGHTS}|auto)(?:,|$)"
     if not re.fullmatch(f"(?:{part})+", text) or text.endswith(","):
         return None
     return {name or "*": form for name, form in re.findall(part, text)}
@@ -410,6 +430,8 @@ def require_sense(options: Options) -> None:
 def _require_forms(options: Options) -> None:
     """UsageError for forms of weights that do not exist, or that other options rule out."""
     for name, form in options.weights.items():
+        if form == "auto":
+            raise UsageError("--weights auto is for compile, check and bench", hint="they say which forms it found")
         block = int(form.partition(":")[2] or 32) if re.fullmatch(WEIGHTS, form) else 0
         if not block or (form.startswith("i4") and block % 2):
             hint = "f32, bf16, f16, i8, i4, or with elements to a scale i8:32, i4:32 (of 4 bits an even number)"

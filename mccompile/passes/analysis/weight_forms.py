@@ -26,6 +26,8 @@ from mccompile.ir.small_floats import bf16_bits, bf16_values
 
 EVERY = "*"
 """The name that stands for all nodes of which nothing else is said."""
+AUTO = "auto"
+"""Stands for a form that is to be found out (`mccompile.check.narrowing`)."""
 BLOCK = 32
 """Rows of a product that share a scale of 4 bits, where none is said."""
 
@@ -51,7 +53,7 @@ def form_of(text: str) -> Form:
 
 def named(pattern: str, names: Iterable[str], op: str) -> bool:
     """Whether a pattern is meant for a node: it is a pattern of ONNX node names, or an operator's name of the IR."""
-    return pattern == op or any(fnmatchcase(name, pattern) for name in names)
+    return pattern == op or any(name == pattern or fnmatchcase(name, pattern) for name in names)
 
 
 def wanted(said: Mapping[str, str], names: Iterable[str], op: str) -> Form:

@@ -24,11 +24,12 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
+from mccompile.ir.small_floats import bf16_values
 from mccompile.ir.types import F32
 from mccompile.kernels.model.widening import WIDENED
 from mccompile.ops.map import Map
 from mccompile.passes.analysis.quantised import Quantised, dequantised, followed
-from mccompile.passes.analysis.weight_forms import Form, as_halves, in_blocks, in_bytes, wanted
+from mccompile.passes.analysis.weight_forms import Form, InBytes, as_halves, in_blocks, in_bytes, wanted
 from mccompile.passes.manager import Remarks
 from mccompile.passes.quant.keep_quantised_weights import obstacle as no_product
 from mccompile.passes.quant.keep_quantised_windows import obstacle as no_window
@@ -46,9 +47,9 @@ def run(graph: Graph, remarks: Remarks, weights: Mapping[str, str]) -> int:
     changes = 0
     for value in [v for v in graph.constants if v.dtype == F32 and isinstance(graph.constants[v], np.ndarray)]:
         asked = [(node, wanted(weights, node.origins, node.op.name)) for node in r.users(value)]
-        asked = [(node, form) for node, form in asked if form.name != "f32" and _operand(node, value) is not None]
+        asked = [(node, form) for node, form in asked if form.name != "f32" and operand_of(node, value) is not None]
         reason = _refusal(r, value, [node for node, _ in asked])
-        plans = [] if reason or not asked else [_Narrowing(r, value, node, form) for node, form in asked]
+        plans = [] if reason or not asked else [Narrowing(r, value, node, form) for node, form in asked]
         reason = reason or next(filter(None, (p.obstacle() for p in plans)), "")
         if reason:
             remarks.miss("narrowed", reason, value.name)
@@ -60,7 +61,7 @@ def run(graph: Graph, remarks: Remarks, weights: Mapping[str, str]) -> int:
     return changes
 
 
-def _operand(node: Node, value: Value) -> int | None:
+def operand_of(node: Node, value: Value) -> int | None:
     """The operand of a node that a constant is, if it is one that may be narrow: weights, or a table."""
     at = node.op.weights if node.op.weights is not None else 0 if node.op.selects else None
     return at if at is not None and at < len(node.operands) and node.operands[at] is value else None
@@ -76,12 +77,12 @@ def _refusal(r: Rewriter, value: Value, readers: list[Node]) -> str:
     return ""
 
 
-class _Narrowing:
+class Narrowing:
     """One reader of a constant, and the form in which it is to read it."""
 
     def __init__(self, r: Rewriter, value: Value, node: Node, form: Form) -> None:
         self.r, self.value, self.node, self.form = r, value, node, form
-        self.at = _operand(node, value)
+        self.at = operand_of(node, value)
         self.array: Array = r.graph.array(value)
 
     @property
@@ -122,6 +123,35 @@ class _Narrowing:
         axes = [] if reads is None else [a for a, at in enumerate(reads) if at is None]
         return axes[0] if len(axes) == 1 else None
 
+    def floats(self) -> Array:
+        """The floats that the constant is rounded to."""
+        if self.form.bits:
+            found = self._whole()
+            return np.asarray(found.whole * found.scale, np.float32)
+        halves = as_halves(self.array, self.form.name)
+        assert halves is not None
+        return halves.astype(np.float32) if self.form.name == "f16" else bf16_values(halves)
+
+    def _whole(self) -> InBytes:
+        """The constant as bytes: what has no form of 4 bits has 8."""
+        axes, form = self.node.op.weight_axes, self.form
+        if self._looked_up:
+            rows = self._rows()
+            return in_bytes(self.array, tuple(a for a in range(self.array.ndim) if a != rows), 8)
+        if not self.node.op.multilinear:
+            return in_bytes(self.array, (1,), 8)
+        if axes is None:
+            return in_bytes(self.array, self._summed(), form.bits)
+        return in_blocks(self.array, self._along(axes), self._block(axes), form.bits)
+
+    def _along(self, axes: tuple[int, int]) -> int:
+        """The axis of a product's weights that is summed over."""
+        return self.array.ndim - 2 + axes[0]
+
+    def _block(self, axes: tuple[int, int]) -> int:
+        size: int = self.array.shape[self._along(axes)]
+        return min(self.form.block or size, size)
+
     def rewrite(self) -> str:
         """Let the node read the constant in its form, and say which that is."""
         if not self.form.bits:
@@ -132,7 +162,7 @@ class _Narrowing:
 
     def _scaled(self) -> str:
         """Bytes with a scale for each row, which the prologue multiplies them by; of 8 bits also for 4."""
-        found, node = in_bytes(self.array, (1,), 8), self.node
+        found, node = self._whole(), self.node
         scale = self._constant(found.scale, "scales")
         assert self.at is not None
         node.pre[self.at] = ex.apply("mul", WIDENED["i8"][1], ex.var(len(node.extras), F32))
@@ -156,9 +186,7 @@ class _Narrowing:
 
     def _looked_up_bytes(self) -> str:
         """Bytes with a scale for each slice, which is looked up beside it. What has no form of 4 bits has 8."""
-        rows, node = self._rows(), self.node
-        assert rows is not None
-        found = in_bytes(self.array, tuple(a for a in range(self.array.ndim) if a != rows), 8)
+        node, found = self.node, self._whole()
         scales = self._constant(found.scale, "scales")
         beside = self.r.insert(node, node.op, [scales, *node.operands[1:]], f"{node.result.name}.scales")
         body = ex.apply("mul", WIDENED["i8"][1], ex.var(1, F32))
@@ -168,13 +196,8 @@ class _Narrowing:
     def _dequantised(self) -> str:
         """A map of bytes in front of the product: `keep-quantised-weights` and `keep-quantised-windows` come next."""
         node, form, axes = self.node, self.form, self.node.op.weight_axes
-        if axes is not None:
-            rank = self.array.ndim
-            summed = rank - 2 + axes[0]
-            block = min(form.block or self.array.shape[summed], self.array.shape[summed])
-            found, said = in_blocks(self.array, summed, block, form.bits), f"in blocks of {block}"
-        else:
-            found, said = in_bytes(self.array, self._summed(), form.bits), "with a scale for each channel"
+        said = "with a scale for each channel" if axes is None else f"in blocks of {self._block(axes)}"
+        found = self._whole()
         whole = self._constant(found.whole, form.name)
         op, others = dequantised(self.r.graph, whole, found.scale, np.zeros((), np.int64), whole.name)
         real = self.r.insert(node, op, [whole, *others], f"{whole.name}.real")

@@ -1,0 +1,185 @@
+"""Finds out which weights may be stored in fewer bits: as few as a given error on given data allows.
+
+Worked example: two layers, of which each form has been tried alone. Errors of layers are taken for independent, so
+that their squares add; 0.01 is allowed, 1e-4 as a square.
+
+>>> big, small = Layer(("big",), ()), Layer(("small",), ())
+>>> tried = [Step(big, "i8", 3000, 1.6e-5), Step(big, "f16", 2000, 4e-8), Step(small, "i8", 300, 8.1e-5)]
+>>> [(s.layer.names[0], s.form) for s in chosen([*tried, Step(small, "f16", 200, 1e-8)], 0.01)]
+[('big', 'f16'), ('small', 'f16'), ('big', 'i8'), ('small', 'i8')]
+
+Steps go by what they save for what they add. All that were taken are tried at once then: if the error is 0.0104 after
+all, the last ones are taken back one by one, and small is f16 again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mccompile import driver
+from mccompile.check.data import samples_of, with_dims
+from mccompile.driver import Options
+from mccompile.ir.errors import UsageError
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.types import F32
+from mccompile.passes.analysis.weight_forms import AUTO, EVERY, form_of
+from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.passes.storage.narrow_weights import Narrowing, operand_of
+from mccompile.run.noise import Noise
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+TRIED = ("f16", "i8", "i4")
+BITS = {"f32": 32.0, "f16": 16.0, "i8": 8.0, "i4": 5.0}
+"""Of a weight, with its share of a scale."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Weights that are stored alike: those of the nodes of some names, each constant with its readers."""
+
+    names: tuple[str, ...]
+    readers: tuple[tuple[Value, tuple[Node, ...]], ...]
+
+    @property
+    def count(self) -> int:
+        return sum(value.type.count for value, _ in self.readers)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A layer in a form, tried alone: what that saves, and the square of its error."""
+
+    layer: Layer
+    form: str
+    saved: float
+    square: float
+
+
+def apply(options: Options, models: Sequence[Path], data: Any, most: float | None) -> Options:
+    """The options with the forms of weights that ``--weights auto`` finds; as they are where it was not asked for."""
+    if AUTO not in options.weights.values():
+        return options
+    if len(models) != 1:
+        raise UsageError("--weights auto is for one model")
+    if data is None or most is None or not 0 <= most < math.inf:
+        raise UsageError(
+            "--weights auto needs data, and an error that is allowed", hint="--data X.npz --max-error 0.01"
+        )
+    return replace(options, weights=found_for(models[0], options, data, most))
+
+
+def found_for(model: Path, options: Options, data: Any, most: float) -> dict[str, str]:
+    """The forms of weights, by names of nodes, that keep outputs so near to those of f32 on the data."""
+    said = {name: form for name, form in options.weights.items() if form != AUTO}
+    if options.weights.get(EVERY) != AUTO:
+        raise UsageError("--weights auto is for all nodes", hint="what is named keeps its form: auto,head=f32")
+    plain = with_dims(model, replace(options, weights={}), data)
+    c = driver.import_graph(model, plain)
+    driver.require_nodes(c, said)
+    driver.optimize(c)
+    trial = _Trial(c.graph, samples_of(c.graph, data))
+    layers = [layer for layer in layers_of(c.graph) if not set(layer.names) & set(said)]
+    steps = [step for layer in layers for step in _steps(trial, layer, most)]
+    taken = chosen(steps, most)
+    while taken and trial.error(taken) > most:
+        taken = taken[:-1]
+    forms: dict[str, str] = {}
+    for step in taken:
+        forms |= dict.fromkeys(step.layer.names, step.form)
+    return {**forms, **said}
+
+
+def chosen(steps: Sequence[Step], most: float) -> list[Step]:
+    """The steps whose squares add up to no more than that of an error: those first that save the most for what they
+    add to the square, each in the place of the layer's step before it."""
+    taken: dict[tuple[str, ...], Step] = {}
+    order: list[Step] = []
+    room = most**2
+    for step in sorted(steps, key=lambda s: (-s.saved / (s.square or 1e-30), s.layer.names, s.form)):
+        before = taken.get(step.layer.names)
+        more = step.square - (before.square if before else 0.0)
+        if more <= room and (before is None or step.saved > before.saved):
+            taken[step.layer.names] = step
+            order.append(step)
+            room -= more
+    return order
+
+
+def layers_of(graph: Graph) -> list[Layer]:
+    """The weights of a graph by the nodes that read them. Constants that share a node's name, or a reader, are one
+    layer: names are all that a form can be said of."""
+    groups: list[tuple[set[str], list[tuple[Value, tuple[Node, ...]]]]] = []
+    users = graph.users()
+    for value, array in graph.constants.items():
+        readers = users.get(value, [])
+        takes = readers and all(operand_of(node, value) is not None and node.origins for node in readers)
+        if not takes or value.dtype != F32 or not isinstance(array, np.ndarray) or value in graph.outputs:
+            continue
+        names = {node.origins[0] for node in readers}
+        own = [(value, tuple(readers))]
+        for group in [g for g in groups if g[0] & names]:
+            groups.remove(group)
+            names |= group[0]
+            own = [*group[1], *own]
+        groups.append((names, own))
+    return [Layer(tuple(sorted(names)), tuple(own)) for names, own in groups]
+
+
+def _steps(trial: _Trial, layer: Layer, most: float) -> list[Step]:
+    """The forms of a layer that are no worse than what is allowed. 4 bits are for products alone."""
+    products = all(node.op.weight_axes is not None for _, readers in layer.readers for node in readers)
+    found = []
+    for form in TRIED if products else TRIED[:2]:
+        step = Step(layer, form, layer.count * (BITS["f32"] - BITS[form]) / 8, 0.0)
+        error = trial.error([step])
+        if error <= most:
+            found.append(replace(step, square=error**2))
+    return found
+
+
+class _Trial:
+    """A graph whose weights can be rounded for as long as it is computed."""
+
+    def __init__(self, graph: Graph, samples: Sequence[Mapping[str, Array]]) -> None:
+        self.graph = graph
+        self.rewriter = Rewriter(graph)
+        zeros = {v.name: np.zeros(v.shape, v.dtype.numpy) for v in graph.inputs if v.name not in samples[0]}
+        self.samples = [{**zeros, **sample} for sample in samples]
+        self.wanted = [self._run(sample) for sample in self.samples]
+
+    def _run(self, sample: Mapping[str, Array]) -> dict[str, Array]:
+        return self.graph.evaluate(sample, extents=self.graph.extents_of(sample))
+
+    def error(self, steps: Sequence[Step]) -> float:
+        """The largest error of an output with layers as steps say, the last of a layer; infinite for a form that some
+        weight cannot have."""
+        rounded = self._rounded({step.layer: step.form for step in steps})
+        if rounded is None:
+            return math.inf
+        kept = {v: self.graph.constants[v] for v in rounded}
+        self.graph.constants.update(rounded)
+        noise = {name: Noise() for name in self.wanted[0]}
+        for sample, want in zip(self.samples, self.wanted, strict=True):
+            got = self._run(sample)
+            for name, one in noise.items():
+                one.add(want[name], got[name])
+        self.graph.constants.update(kept)
+        return max((math.sqrt(n.relative) for n in noise.values()), default=0.0)
+
+    def _rounded(self, forms: Mapping[Layer, str]) -> dict[Value, Array] | None:
+        """The rounded constants, as the first of several readers reads them."""
+        found: dict[Value, Array] = {}
+        for layer, form in forms.items():
+            for value, readers in layer.readers:
+                plans = [Narrowing(self.rewriter, value, node, form_of(form)) for node in readers]
+                if any(plan.obstacle() for plan in plans):
+                    return None
+                found[value] = plans[0].floats()
+        return found

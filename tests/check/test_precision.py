@@ -1,0 +1,59 @@
+"""What weights in fewer bits cost: what check says of it, and the forms that are found for a given error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mccompile.check.check import check
+from mccompile.check.narrowing import apply
+from mccompile.driver import Options
+from mccompile.ir.errors import UsageError
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
+DATA = {"image": np.random.default_rng(0).uniform(0, 1, (4, 1, 1, 8, 8)).astype(np.float32)}
+
+
+def test_check_says_the_error_and_fails_above_what_is_allowed() -> None:
+    options = Options(target="generic", weights={"*": "i8"})
+    result = check(DIGITS, options)
+    assert result.ok, "\n".join(result.lines())
+    found = result.precision
+    assert found is not None
+    assert found.forms == {"i8": 4}
+    assert 1e-4 < found.outputs[0].f32 < found.allowed
+    assert found.outputs[0].judge == pytest.approx(found.outputs[0].f32, rel=0.01)
+    assert found.worst is not None
+    assert any("worst layer" in line for line in result.lines())
+    strict = check(DIGITS, options, max_error=found.outputs[0].f32 / 2)
+    assert not strict.ok
+    assert not strict.faults
+    assert strict.to_json()["precision"]["ok"] is False
+
+
+def test_forms_are_found_for_an_error() -> None:
+    """Less is narrowed for a smaller error, and what is found keeps it."""
+    sizes = []
+    for most in (0.0, 3e-4, 0.02):
+        options = apply(Options(target="generic", weights={"*": "auto"}), [DIGITS], DATA, most)
+        assert options == apply(Options(target="generic", weights={"*": "auto"}), [DIGITS], DATA, most)
+        result = check(DIGITS, options, inputs=DATA, max_error=most + 1e-6)
+        assert result.ok, "\n".join(result.lines())
+        sizes.append(result.report["weights_bytes"])
+    assert sizes[0] > sizes[1] > sizes[2]
+
+
+def test_what_is_named_keeps_its_form() -> None:
+    said = {"*": "auto", "linear": "f32"}
+    found = apply(Options(target="generic", weights=said), [DIGITS], DATA, 0.1).weights
+    assert found["linear"] == "f32"
+    assert set(found.values()) - {"f32"}
+
+
+def test_auto_needs_data_and_an_error() -> None:
+    with pytest.raises(UsageError, match="needs data"):
+        apply(Options(weights={"*": "auto"}), [DIGITS], None, 0.1)
+    with pytest.raises(UsageError, match="no node is named"):
+        apply(Options(weights={"*": "auto", "liner": "f32"}), [DIGITS], DATA, 0.1)
