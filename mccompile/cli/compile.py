@@ -75,7 +75,8 @@ def compile_(
     if tests is not None:
         tests.write()
     if depfile is not None:
-        _write_rule(depfile, out, models, [path for path in (given["inputs"], given["tuning"]) if path is not None])
+        others = [given[name] for name in ("inputs", "tuning", "data")]
+        _write_rule(depfile, out, models, [path for path in others if path is not None])
     if reports:
         _write_reports(reports, report, out, {"ram": given["ram"], "flash": given["flash"]})
     if as_json:
