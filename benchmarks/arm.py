@@ -10,6 +10,7 @@ the rows of others stay.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
 import re
 import subprocess
@@ -93,7 +94,6 @@ class Counted:
 
     instructions: int
     outputs: Mapping[str, Any]
-    counts: Counts
 
 
 def emulated(command: Sequence[str], first: int, last: int, given: bytes = b"") -> tuple[Counts, bytes]:
@@ -116,13 +116,25 @@ def total(counts: Counts) -> int:
 
 
 def theirs(model: Path, inputs: Mapping[str, Any], folder: Path) -> Counted:
+    """Counted once: kept under `ARM64` for the same file and release."""
+    key = hashlib.sha256(model.read_bytes() + version("onnxruntime").encode()).hexdigest()[:32]
+    kept = ARM64 / "runs" / f"{key}.npz"
+    if not kept.exists():
+        found = _theirs(model, inputs, folder)
+        kept.parent.mkdir(exist_ok=True)
+        np.savez(kept, instructions_=found.instructions, **found.outputs)
+    with np.load(kept) as run:
+        return Counted(int(run["instructions_"]), {n: run[n] for n in run.files if n != "instructions_"})
+
+
+def _theirs(model: Path, inputs: Mapping[str, Any], folder: Path) -> Counted:
     given, out = folder / "given.npz", folder / "out.npz"
     np.savez(given, **inputs)
     script = str(Path(__file__).with_name("arm_session.py"))
     command = [*arm64_root.python(ARM64), script, str(model), str(given), str(out), *MARKS]
     counts, _ = emulated(command, *(int(m, 16) for m in MARKS))
     with np.load(out) as found:
-        return Counted(total(counts), {n: found[n] for n in found.files}, counts)
+        return Counted(total(counts), {n: found[n] for n in found.files})
 
 
 def of_nothing(folder: Path) -> int:
@@ -166,7 +178,7 @@ def ours(model: Path, inputs: Mapping[str, Any], folder: Path) -> tuple[Counted,
         outputs[p["name"]] = values.reshape(p["shape"])
         at += sizes[p["name"]]
     share, products = multiply_adds(program, [s["function"] for s in report["steps"] if s["macs"]], counts)
-    return Counted(total(counts), outputs, counts), report, share, products
+    return Counted(total(counts), outputs), report, share, products
 
 
 def symbols(program: Path) -> dict[str, int]:

@@ -89,6 +89,12 @@ class Vectors:
         """Whether a turn of a loop has more ``loads`` than hardware follows, where turns are written out at all."""
         return self.lanes > 4 and 0 < self.machine.followed < loads
 
+    @property
+    def lane_products(self) -> bool:
+        """Whether a product may take a lane of one vector for all of another. It is written out for each lane, which
+        takes code."""
+        return Capability.A64 in self.target.capabilities and not self.target.compact
+
     @staticmethod
     def varying(views: Sequence[BoundView], *coordinates: str) -> list[str]:
         """Those coordinates of leading axes on which it depends which elements of the views are meant."""
