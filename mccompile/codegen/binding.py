@@ -240,8 +240,6 @@ class KernelContext:
     def head(self, answers_status: bool = False, apart: bool = False) -> str:
         """The first lines of the kernel, which ends with MCC_OK if it ``answers_status``. One that stands ``apart``
         from its caller has all registers for its sums."""
-        # gcc 12 -O2 was seen to compute other numbers where the kernel of a part was inlined in its caller.
-        apart = apart or self.call.parts is not None
         self.declared = Head(KERNEL_NAME, self.params, answers_status, self.external, apart)
         return self.uses.say(self.declared.definition)
 

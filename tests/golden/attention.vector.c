@@ -20,6 +20,7 @@ static MCC_NOINLINE void net_k0_attention_scores_5x16(const float *a, const floa
         MCC_BARRIER();
         const mcc_vf w0 = mcc_vload(w);
         const mcc_vf w1 = mcc_vload(w + 8);
+
         MCC_UNROLL_FULLY
         for (int32_t r = 0; r < 5; ++r) {
             const mcc_vf s = mcc_vset(a[r * 6]);
@@ -47,6 +48,7 @@ static MCC_NOINLINE void net_k0_attention_scores_5x2(const float *a, const float
     for (int32_t i = 0; i < 6; ++i) {
         MCC_BARRIER();
         const mcc_vf w0 = mcc_vload(w);
+
         MCC_UNROLL_FULLY
         for (int32_t r = 0; r < 5; ++r) {
             const mcc_vf s = mcc_vset(a[r * 6]);
@@ -76,6 +78,7 @@ static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT 
         MCC_BARRIER();
         const mcc_vf w0 = mcc_vload(w);
         const mcc_vf w1 = mcc_vload(w + 8);
+
         MCC_UNROLL_FULLY
         for (int32_t r = 0; r < 5; ++r) {
             const mcc_vf s = mcc_vset(a[r * 24]);
@@ -148,6 +151,7 @@ MCC_PLACE_CODE
 static void net_k0_attention(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2,
     float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch)
 {
+    MCC_WRITES();
     for (int32_t b0 = 0; b0 < 2; ++b0) {
         {
             const int32_t n = 0;

@@ -28,6 +28,7 @@ static MCC_NOINLINE void net_k0_conv_0x24(const float *MCC_RESTRICT x0, const fl
             const mcc_vf w0 = mcc_vload(w);
             const mcc_vf w1 = mcc_vload(w + 8);
             const mcc_vf w2 = mcc_vload(w + 16);
+
             MCC_UNROLL_FULLY
             for (int32_t r = 0; r < 4; ++r) {
                 const mcc_vf s = mcc_vset(a[r * 60]);
@@ -52,6 +53,7 @@ MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     {
         const int32_t n = 0;
         for (int32_t oh = 0; oh < 5; ++oh) {
@@ -105,6 +107,7 @@ static MCC_NOINLINE void net_k0_conv_0x17(const float *MCC_RESTRICT x0, const fl
                 const mcc_vf w0 = mcc_vload(w);
                 const mcc_vf w1 = mcc_vload(w + 8);
                 const mcc_vf w2 = mcc_vload(w + 16);
+
                 MCC_UNROLL_FULLY
                 for (int32_t r = 1; r < 4; ++r) {
                     const mcc_vf s = mcc_vset(a[(r - 1) * 3]);
@@ -127,6 +130,7 @@ static MCC_NOINLINE void net_k0_conv_0x17(const float *MCC_RESTRICT x0, const fl
                 const mcc_vf w0 = mcc_vload(w);
                 const mcc_vf w1 = mcc_vload(w + 8);
                 const mcc_vf w2 = mcc_vload(w + 16);
+
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 4; ++r) {
                     const mcc_vf s = mcc_vset(a[r * 3]);
@@ -171,6 +175,7 @@ static MCC_NOINLINE void net_k0_conv_4x17(const float *MCC_RESTRICT x0, const fl
                 const mcc_vf w0 = mcc_vload(w);
                 const mcc_vf w1 = mcc_vload(w + 8);
                 const mcc_vf w2 = mcc_vload(w + 16);
+
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 3; ++r) {
                     const mcc_vf s = mcc_vset(a[r * 3]);
@@ -192,6 +197,7 @@ static MCC_NOINLINE void net_k0_conv_4x17(const float *MCC_RESTRICT x0, const fl
                 const mcc_vf w0 = mcc_vload(w);
                 const mcc_vf w1 = mcc_vload(w + 8);
                 const mcc_vf w2 = mcc_vload(w + 16);
+
                 MCC_UNROLL_FULLY
                 for (int32_t r = 0; r < 2; ++r) {
                     const mcc_vf s = mcc_vset(a[r * 3]);
@@ -216,6 +222,7 @@ static MCC_NOINLINE void net_k0_conv_4x17(const float *MCC_RESTRICT x0, const fl
 MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     {
         const int32_t n = 0;
         for (int32_t oh = 0; oh < 6; ++oh) {

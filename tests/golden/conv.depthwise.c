@@ -132,6 +132,7 @@ MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t oh = 0; oh < 6; oh += 1) {
         {
             const int32_t ow = 0;

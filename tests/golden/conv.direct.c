@@ -12,6 +12,7 @@
 MCC_PLACE_CODE
 static void net_k0_fill(float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 20; ++i1) {
             y0[i0 * 140 + i1] = 0.0f;
@@ -23,6 +24,7 @@ static void net_k0_fill(float *y0)
 MCC_PLACE_CODE
 static void net_k1_fill(float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 5; ++i1) {
             y0[i0 * 140 + i1 * 20] = 0.0f;
@@ -34,6 +36,7 @@ static void net_k1_fill(float *y0)
 MCC_PLACE_CODE
 static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 5; ++i1) {
             for (int32_t n = 0; n < 16; n += 8) {
@@ -112,6 +115,7 @@ MCC_PLACE_CODE
 static void net_k3_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t oh = 0; oh < 5; oh += 1) {
         {
             const int32_t ow = 0;
@@ -160,6 +164,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_fill(float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 33; ++i1) {
             y0[i0 * 297 + i1] = 0.0f;
@@ -171,6 +176,7 @@ static void net_k0_fill(float *y0)
 MCC_PLACE_CODE
 static void net_k1_fill(float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 7; ++i1) {
             y0[i0 * 297 + i1 * 33] = 0.0f;
@@ -182,6 +188,7 @@ static void net_k1_fill(float *y0)
 MCC_PLACE_CODE
 static void net_k2_map(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 7; ++i1) {
             for (int32_t n = 0; n < 24; n += 8) {
@@ -257,6 +264,7 @@ static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const f
 MCC_PLACE_CODE
 static void net_k3_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t oh = 0; oh < 4; oh += 2) {
         for (int32_t ow = 0; ow < 16; ow += 8) {
             {

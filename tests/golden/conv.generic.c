@@ -13,6 +13,7 @@
 MCC_PLACE_CODE
 static void net_k0_conv(const float *x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0, float *y0)
 {
+    MCC_WRITES();
     for (int32_t m = 0; m < 4; ++m) {
         for (int32_t o0 = 0; o0 < 9; ++o0) {
             for (int32_t o1 = 0; o1 < 8; ++o1) {
@@ -62,6 +63,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_conv(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
+    MCC_WRITES();
     for (int32_t m = 0; m < 4; ++m) {
         for (int32_t o0 = 0; o0 < 5; ++o0) {
             for (int32_t o1 = 0; o1 < 5; ++o1) {
@@ -99,6 +101,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_conv(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
+    MCC_WRITES();
     for (int32_t o0 = 0; o0 < 4; ++o0) {
         for (int32_t o1 = 0; o1 < 4; ++o1) {
             for (int32_t m = 0; m < 6; ++m) {

@@ -142,6 +142,7 @@ MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     {
         const int32_t n = 0;
         for (int32_t m = 0; m < 8; m += 4) {

@@ -134,6 +134,7 @@ static MCC_NOINLINE void net_k0_conv_6x2(const float *a, const float *w, float *
         MCC_BARRIER();
         const mcc_vf w0 = mcc_vload(w);
         const mcc_vf w1 = mcc_vload(w + 8);
+
         MCC_UNROLL_FULLY
         for (int32_t r = 0; r < 6; ++r) {
             const mcc_vf s = mcc_vset(a[r * 16]);
@@ -162,6 +163,7 @@ static MCC_NOINLINE void net_k0_conv_4x2(const float *a, const float *w, float *
         MCC_BARRIER();
         const mcc_vf w0 = mcc_vload(w);
         const mcc_vf w1 = mcc_vload(w + 8);
+
         MCC_UNROLL_FULLY
         for (int32_t r = 0; r < 4; ++r) {
             const mcc_vf s = mcc_vset(a[r * 16]);
@@ -184,6 +186,7 @@ MCC_PLACE_CODE
 static void net_k0_conv(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0,
     float *MCC_RESTRICT scratch)
 {
+    MCC_WRITES();
     float *zeros = scratch;
     float *v = zeros + 8;
     const int32_t m = 4104;

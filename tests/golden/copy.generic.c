@@ -12,6 +12,7 @@
 MCC_PLACE_CODE
 static void net_k0_copy(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 20; ++i1) {
             for (int32_t i2 = 0; i2 < 3; ++i2) {
@@ -43,6 +44,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_copy(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 80; ++i0) {
         y0[i0] = x0[i0 * 3];
     }

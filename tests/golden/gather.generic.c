@@ -12,6 +12,7 @@
 MCC_PLACE_CODE
 static mcc_status net_k0_gather(const float *MCC_RESTRICT x0, const int64_t *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 5; ++i0) {
         const int32_t j = mcc_index_i64(x1[i0], 20);
         if (j < 0) {

@@ -70,6 +70,7 @@ static void net_k0_lstm(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT 
     const float *MCC_RESTRICT x4, float *MCC_RESTRICT y0, float *MCC_RESTRICT y1, float *MCC_RESTRICT y2,
     float *MCC_RESTRICT scratch)
 {
+    MCC_WRITES();
     int32_t from = 0;
     for (int32_t j = 0; j < 9; ++j) {
         scratch[j] = x3[j];

@@ -13,6 +13,7 @@
 MCC_PLACE_CODE
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 37; ++i0) {
         y0[i0] = x0[i0] * mcc_sigmoid_f32(x1[i0]);
     }
@@ -41,6 +42,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         for (int32_t i1 = 0; i1 < 5; ++i1) {
             for (int32_t i2 = 0; i2 < 8; ++i2) {
@@ -73,6 +75,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_map(const int32_t *x0, const int32_t *MCC_RESTRICT x1, int32_t *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 6; ++i0) {
         for (int32_t i1 = 0; i1 < 7; ++i1) {
             const int32_t t0 = x0[i0 * 7 + i1];

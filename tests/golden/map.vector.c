@@ -13,6 +13,7 @@
 MCC_PLACE_CODE
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, float *y0)
 {
+    MCC_WRITES();
     {
         mcc_vstore(&y0[0], mcc_vgate(mcc_vload(&x0[0]), mcc_vload(&x1[0])));
     }
@@ -53,6 +54,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_map(const float *x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT x2, float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         for (int32_t i1 = 0; i1 < 5; ++i1) {
             {
@@ -87,6 +89,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_map(const uint16_t *x0, const uint16_t *MCC_RESTRICT x1, uint16_t *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 4; ++i0) {
         for (int32_t n = 0; n < 16; n += 8) {
             {
@@ -122,6 +125,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_map(const int32_t *x0, const int32_t *MCC_RESTRICT x1, int32_t *y0)
 {
+    MCC_WRITES();
     {
         const mcc_vi u0 = mcc_vload_i32(&x0[0]);
         const mcc_vi u1 = mcc_vload_i32(&x1[0]);

@@ -90,6 +90,7 @@ static MCC_NOINLINE void net_k0_matmul_1x1(const float *MCC_RESTRICT x0, const f
 MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t n = 0; n < 8; n += 4) {
         net_k0_matmul_1x4(x0, x1, y0, n);
     }

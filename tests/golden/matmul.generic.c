@@ -14,6 +14,7 @@ MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t m = 0; m < 3; ++m) {
         for (int32_t n = 0; n < 5; ++n) {
             float acc = 0.0f;
@@ -48,6 +49,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t b0 = 0; b0 < 2; ++b0) {
         for (int32_t m = 0; m < 3; ++m) {
             for (int32_t n = 0; n < 4; ++n) {

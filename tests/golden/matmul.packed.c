@@ -24,6 +24,7 @@ static MCC_NOINLINE void net_k0_matmul_1x24(const float *MCC_RESTRICT x0, const 
         const mcc_vf w0 = mcc_vload(w);
         const mcc_vf w1 = mcc_vload(w + 8);
         const mcc_vf w2 = mcc_vload(w + 16);
+
         const mcc_vf s = mcc_vset(a[0]);
         acc[0][0] = mcc_vfma(s, w0, acc[0][0]);
         acc[0][1] = mcc_vfma(s, w1, acc[0][1]);
@@ -42,6 +43,7 @@ MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, const float *MCC_RESTRICT e0,
     float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     {
         const int32_t n = 0;
         net_k0_matmul_1x24(x0, x1, e0, y0, n);
@@ -82,6 +84,7 @@ static MCC_NOINLINE void net_k0_matmul_4x21(const float *MCC_RESTRICT x0, const 
         const mcc_vf w0 = mcc_vload(w);
         const mcc_vf w1 = mcc_vload(w + 8);
         const mcc_vf w2 = mcc_vload(w + 16);
+
         MCC_UNROLL_FULLY
         for (int32_t r = 0; r < 4; ++r) {
             const mcc_vf s = mcc_vset(a[r * 16]);
@@ -116,6 +119,7 @@ static MCC_NOINLINE void net_k0_matmul_3x21(const float *MCC_RESTRICT x0, const 
         const mcc_vf w0 = mcc_vload(w);
         const mcc_vf w1 = mcc_vload(w + 8);
         const mcc_vf w2 = mcc_vload(w + 16);
+
         MCC_UNROLL_FULLY
         for (int32_t r = 0; r < 3; ++r) {
             const mcc_vf s = mcc_vset(a[r * 16]);
@@ -139,6 +143,7 @@ static MCC_NOINLINE void net_k0_matmul_3x21(const float *MCC_RESTRICT x0, const 
 MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     {
         const int32_t n = 0;
         {

@@ -23,6 +23,7 @@ static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float 
         const mcc_vf w0 = mcc_vload(w);
         const mcc_vf w1 = mcc_vload(w + 8);
         const mcc_vf w2 = mcc_vload(w + 16);
+
         MCC_UNROLL_FULLY
         for (int32_t r = 0; r < 4; ++r) {
             const mcc_vf s = mcc_vset(a[r * 9]);
@@ -47,6 +48,7 @@ MCC_PLACE_CODE
 static void net_k0_matmul(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1, float *MCC_RESTRICT y0,
     float *MCC_RESTRICT scratch)
 {
+    MCC_WRITES();
     {
         const int32_t n = 0;
         {

@@ -14,6 +14,7 @@
 MCC_PLACE_CODE
 static void net_k0_normalize(const float *x0, const float *MCC_RESTRICT e0, const float *MCC_RESTRICT e1, float *y0)
 {
+    MCC_WRITES();
     const float count = (float)(40);
 
     for (int32_t i0 = 0; i0 < 3; ++i0) {

@@ -14,6 +14,7 @@
 MCC_PLACE_CODE
 static void net_k0_normalize(const float *x0, const float *MCC_RESTRICT e0, const float *MCC_RESTRICT e1, float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         const mcc_vf pivot = mcc_vset(x0[i0 * 40]);
         mcc_vf sum = { 0.0f };
@@ -139,6 +140,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_normalize(const float *x0, float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         mcc_vf squares = { 0.0f };
         {

@@ -117,6 +117,7 @@ static MCC_NOINLINE void net_k0_pool_0_lines(const float *MCC_RESTRICT x0, float
 MCC_PLACE_CODE
 static void net_k0_pool(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t oh = 0; oh < 4; ++oh) {
         const int32_t top = oh * 2 - 1;
         const int32_t above = ((top >= 0) ? 0 : ((top + 3 <= 0) ? 3 : (0 - top)));

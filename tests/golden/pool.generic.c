@@ -13,6 +13,7 @@
 MCC_PLACE_CODE
 static void net_k0_pool(const float *x0, float *y0)
 {
+    MCC_WRITES();
     for (int32_t c = 0; c < 4; ++c) {
         for (int32_t o0 = 0; o0 < 4; ++o0) {
             for (int32_t o1 = 0; o1 < 3; ++o1) {
@@ -53,6 +54,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_pool(const float *x0, float *y0)
 {
+    MCC_WRITES();
     for (int32_t c = 0; c < 4; ++c) {
         for (int32_t o0 = 0; o0 < 6; ++o0) {
             for (int32_t o1 = 0; o1 < 5; ++o1) {

@@ -12,6 +12,7 @@
 MCC_PLACE_CODE
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 4; ++i0) {
         float acc = -INFINITY;
         for (int32_t r0 = 0; r0 < 75; ++r0) {
@@ -43,6 +44,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 6; ++i0) {
         float acc = 0.0f;
         for (int32_t r0 = 0; r0 < 35; ++r0) {

@@ -12,6 +12,7 @@
 MCC_PLACE_CODE
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 4; ++i0) {
         mcc_vf acc = mcc_vset(-INFINITY);
         {
@@ -76,6 +77,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_reduce(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 3; ++i0) {
         {
             const int32_t n = 0;

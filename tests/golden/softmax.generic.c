@@ -13,6 +13,7 @@
 MCC_PLACE_CODE
 static void net_k0_softmax(const float *x0, float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         float top = -INFINITY;
         for (int32_t r0 = 0; r0 < 30; ++r0) {
@@ -54,6 +55,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_softmax(const float *x0, float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t i1 = 0; i1 < 4; ++i1) {
             float top = -INFINITY;

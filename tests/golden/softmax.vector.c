@@ -13,6 +13,7 @@
 MCC_PLACE_CODE
 static void net_k0_softmax(const float *x0, const float *MCC_RESTRICT e0, float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         const mcc_vf x_0 = -mcc_vload(&x0[i0 * 30]);
         const mcc_vf x_1 = -mcc_vload(&x0[i0 * 30 + 8]);
@@ -56,6 +57,7 @@ mcc_status net_run(const net_t *net)
 MCC_PLACE_CODE
 static void net_k0_softmax(const float *x0, float *y0)
 {
+    MCC_WRITES();
     for (int32_t i0 = 0; i0 < 2; ++i0) {
         for (int32_t n = 0; n < 16; n += 8) {
             {
