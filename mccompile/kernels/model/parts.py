@@ -1,16 +1,16 @@
 """How the turns of a kernel's loops are shared out to threads.
 
-Worked example: 35 rows in tiles of 4 are nine turns, the last of three rows. Two threads take five and four of them:
+Worked example: 35 rows in tiles of 4 are nine turns, the last of three rows. Two threads take four and five of them:
 
 >>> from mccompile.kernels.model.tiles import Tile
 >>> rows = Turns("m", tuple(tile_starts(Tile(rows=4, vectors=2, lanes=8).tiles_m(35))), 35)
 >>> divided([rows], 2)
-Parts(loop='m', cuts=(0, 20, 35))
+Parts(loop='m', cuts=(0, 16, 35))
 
 Of several loops that may be shared out, the outermost is taken, unless another one is shared out more evenly:
 
 >>> divided([Turns.each("b", 3), rows], 2)
-Parts(loop='m', cuts=(0, 20, 35))
+Parts(loop='m', cuts=(0, 16, 35))
 >>> divided([Turns.each("b", 8), rows], 2)
 Parts(loop='b', cuts=(0, 4, 8))
 """
