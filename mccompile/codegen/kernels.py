@@ -7,7 +7,6 @@ numbers (`codegen/shared_numbers.py`).
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -340,7 +339,9 @@ def _joined(steps: list[_Step], target: Target, external: bool) -> list[_Step]:
 
 def _kept_one(made: Rendered) -> Rendered:
     """A function that the C compiler does not make several of again, one for each number that it is called with."""
-    text = re.sub(r"^static (?:MCC_NOINLINE )?void", "static MCC_ONCE void", made.text, flags=re.MULTILINE)
+    text = made.text
+    for declared in ("static void ", "static MCC_NOINLINE void "):
+        text = text.replace(f"\n{declared}", "\nstatic MCC_ONCE void ")
     return replace(made, text=text, uses=made.uses | {"MCC_ONCE"})
 
 

@@ -53,7 +53,8 @@ def test_bench_as_text(tmp_path: Path) -> None:
 
 
 def test_another_engine_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(model: Path, inputs: object) -> tuple[str, object]:
+    def slow(model: Path, inputs: object, threads: int) -> tuple[str, object]:
+        assert threads == 1
         return "slow 1.0", lambda: time.sleep(0.002)
 
     monkeypatch.setitem(ENGINES, "slow", slow)

@@ -30,7 +30,8 @@ def _kernels(text: str, name: str) -> Iterator[tuple[str, str]]:
     """The comment of every kernel, and its declaration up to the body."""
     parts = re.split(r"^(/\*(?:(?!\*/).)* steps? @(?:(?!\*/).)*\*/)$", text, flags=re.MULTILINE | re.DOTALL)
     for about, body in zip(parts[1::2], parts[2::2], strict=True):
-        found = re.findall(rf"^static (?:void|mcc_status) {name}_k\d+_[a-z_]+\(([^{{]*)\)$", body, re.MULTILINE)
+        begin = rf"^static (?:MCC_ONCE )?(?:void|mcc_status) {name}_k\d+_[a-z_]+"
+        found = re.findall(rf"{begin}\(([^{{]*)\)$", body, re.MULTILINE)
         yield " ".join(about.replace("\n *", " ").split()), found[-1]
 
 
