@@ -103,8 +103,15 @@ def test_no_access_outside_of_the_memory(case: VariantCase, target: str, tmp_pat
             assert not mismatch(value, want, case.tolerance), place
 
 
-@pytest.mark.parametrize("target", [*EMULATED, *FOREIGN])
-@pytest.mark.parametrize("name", ["residual", "integers"])
+STOPPED = [("integers", "riscv64-v"), ("integers", "riscv64-v256")]
+"""QEMU 7.2 ends with an assertion of its own where a conversion towards zero is the first of floats behind a change
+of the width of vectors, as clang makes them of these networks; docs/targets.md says so."""
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [(n, t) for t in (*EMULATED, *FOREIGN) for n in ("residual", "integers") if (n, t) not in STOPPED],
+)
 def test_check_builds_and_emulates(name: str, target: str, tmp_path: Path) -> None:
     foreign(target)
     result = check(write_model(name, tmp_path), Options(target=target))
@@ -123,7 +130,9 @@ def test_check_at_both_ends_of_run_time_extents(tmp_path: Path) -> None:
     for target in (EMULATED[0], "cortex-m4"):
         result = check(tmp_path / "net.onnx", Options(target=foreign(target), dims={"n": "2..9"}))
         assert result.ok, result.lines()
-        assert [r.label.partition(", ")[2] for r in result.runs] == ["seed 0, n=9", "seed 1, n=2"]
+        labels = [r.label.partition(", ")[2] for r in result.runs]
+        assert labels[:2] == ["seed 0, n=9", "seed 1, n=2"]
+        assert len(labels) == 3  # and a place between
 
 
 def test_check_in_two_memories(tmp_path: Path) -> None:

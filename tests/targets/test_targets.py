@@ -135,4 +135,4 @@ def test_the_document_has_a_row_for_each_target() -> None:
         row = f"| `{t.name}` | {t.summary} | {vectors} | `{shlex.join(t.c_flags)}` |"
         assert row in text
         assert all(package in text for package in t.packages)
-    assert text.count("\n| `") == len(known)
+    assert sum("-std=c99" in line for line in text.splitlines() if line.startswith("| `")) == len(known)
