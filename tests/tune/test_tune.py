@@ -279,7 +279,7 @@ def test_tune_then_reproduce(planted: PlantedTimer, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("MCC_CACHE", str(tmp_path / "cache"))
     words = (DIGITS, "--target", "x86-64-v3", "-q", "-o")
     table = tmp_path / "t.json"
-    done = run(*words, tmp_path / "plain")
+    done = run(*words, tmp_path / "plain", "--no-cache")
     assert done.exit_code == 0, done.output
     done = run(*words, tmp_path / "tuned", "--tune", "--tuning", table)
     assert done.exit_code == 0, done.output
