@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,10 +69,8 @@ def compile_(
     tests = _golden_folder(golden, out)
     silent = quiet or as_json
     shown = Shown(print_after, print_after_all, dump_dir, silent)
-    kept = None if no_cache or shown.any else _kept(models, given, silent)
-    report = None if kept is None else _copied(kept, out)
-    if report is None:
-        report = _compiled(models, out, given, shown, tests, kept)
+    kept, files = (None, None) if no_cache or shown.any else _kept(models, given, silent)
+    report = _compiled(models, out, given, shown, tests, kept) if files is None else _copied(files, out)
     if tests is not None:
         tests.write()
     if depfile is not None:
@@ -106,29 +105,37 @@ class Shown:
         return bool(self.after or self.all or self.folder)
 
 
-def _kept(models: Sequence[Path], given: Mapping[str, Any], silent: bool) -> Kept | None:
-    """What an earlier compilation of the same is kept as. None where more is asked for than the files of a folder, or
-    they depend on more than is written anywhere, as on the time that something takes."""
-    from mccompile.run.cache import CacheError
+def _kept(
+    models: Sequence[Path], given: Mapping[str, Any], silent: bool
+) -> tuple[Kept | None, dict[str, bytes] | None]:
+    """What a compilation of the same is kept as, and the files of an earlier one. None where more is asked for than
+    the files of a folder, or they depend on more than is written anywhere, as on the time that something takes."""
     from mccompile.run.kept import kept
 
     if any(given[name] for name in ("tune", "tuning", "golden")) or any(path.suffix != ".onnx" for path in models):
-        return None
+        return None, None
+    with _done_without(silent):
+        found = kept(models, given["target"], given)
+        return found, None if found is None else found.files()
+    return None, None
+
+
+@contextmanager
+def _done_without(silent: bool) -> Iterator[None]:
+    """A cache that cannot be used is a note, and no more."""
+    from mccompile.run.cache import CacheError
+
     try:
-        return kept(models, given["target"], given)
+        yield
     except CacheError as e:
         if not silent:
             click.echo(f"note: {e.rule}: nothing is kept for the next time", err=True)
-        return None
 
 
-def _copied(kept: Kept, out: Path) -> dict[str, Any] | None:
-    """The report of what was compiled before, whose files are in the folder then; None where nothing is kept."""
+def _copied(files: Mapping[str, bytes], out: Path) -> dict[str, Any]:
+    """The report of what was compiled before, whose files are in the folder then."""
     from mccompile.codegen.folder import LAST, write_folder
 
-    files = kept.files()
-    if files is None:
-        return None
     write_folder(out, files)
     report: dict[str, Any] = json.loads(files[LAST])
     return report
@@ -161,7 +168,8 @@ def _compiled(
     def write(folder: Path, files: Mapping[str, bytes]) -> None:
         write_folder(folder, files)
         if kept is not None:
-            kept.keep(files)
+            with _done_without(shown.silent):
+                kept.keep(files)
 
     with Watch(options, shown.after, shown.all, shown.folder, shown.silent) as watch:
         if one_of:

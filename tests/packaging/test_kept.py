@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.cli.main import cli
 from mccompile.run import kept
+from mccompile.run.cache import CacheError
 
 
 @pytest.fixture
@@ -115,10 +116,30 @@ def test_the_largest_are_not_kept(model: Path, cache: Path, tmp_path: Path, monk
     assert not list(cache.glob("*.compiled"))
 
 
-def test_a_cache_that_cannot_be_used_is_done_without(model: Path, cache: Path, tmp_path: Path) -> None:
-    cache.mkdir()
-    cache.chmod(0o777)
+@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize("folder", ["/proc/nothing", "others", "file"])
+def test_a_cache_that_cannot_be_used_is_done_without(
+    folder: str, external: bool, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others").chmod(0o777)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MCC_CACHE", str(tmp_path / folder))
+    if not external:
+        onnx.save_model(onnx.load(model), model)
     done = compiled(model, "-o", tmp_path / "out")
-    assert "note: others can change what is in the cache folder" in done.stderr
+    assert "nothing is kept for the next time" in done.stderr
     assert (tmp_path / "out" / "net.c").exists()
     assert not compiled(model, "-o", tmp_path / "out", "-q").stderr
+
+
+def test_what_cannot_be_kept_is_compiled(
+    model: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(name: str, make: object) -> Path:
+        raise CacheError("the disk is full")
+
+    monkeypatch.setattr(kept, "stored", full)
+    done = compiled(model, "-o", tmp_path / "out")
+    assert "note: the disk is full: nothing is kept for the next time" in done.stderr
+    assert (tmp_path / "out" / "net.c").exists()
