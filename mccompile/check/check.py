@@ -176,12 +176,12 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         layers = trace(traced, cases[0].inputs, expected, verdict.factor)
     ties = None
     if judge is not None and asked.tolerance is None and (per_layer or not all(r.ok for r in runs)):
-        ties, differing = _explained(model, compilation, network, cases)
-        unstable += differing
+        ties = _explained(model, compilation, cases)
     precision = None
     if is_narrow(compilation) and asked.tolerance is None:
         each = [(case.everything, case.expected.values, got) for case, got in zip(cases, results, strict=True)]
         precision = precision_of(model, compilation, each, asked.max_error)
+    if ties is not None or precision is not None:  # neither judges the C: they say what its graph is worth
         unstable += _unlike_graph(compilation, network, cases)
     stack = _stack(out, network, compilation)
     code, note = code_or_note(out, network.report) if asked.with_code else (None, "")
@@ -213,24 +213,21 @@ def _accuracy(
     return accuracy_of([case.expected.values for case in cases], results, labels)
 
 
-def _explained(
-    model: Path, c: Compilation, network: Network, cases: list[_Case]
-) -> tuple[Ties | None, list[str]]:
-    """The layers of a quantised network on operands of the reference, and where the C is not what its graph says."""
+def _explained(model: Path, c: Compilation, cases: list[_Case]) -> Ties | None:
+    """The layers of a quantised network on operands of the reference."""
     imported = driver.import_graph(model, replace(c.options, io=c.options.place, input_formats={})).graph
     if not is_quantised(imported):
-        return None, []
+        return None
     known = set(tensor_names(model))
     names = [name for name in rounded_names(imported) if name in known]
     judge = judge_of(model, c, names)
     found: list[Ties] = []
     for case in cases:
         found.append(judge_layers(imported, c.graph, judge, case.everything, c.interface, _TIES[c.options.requant]))
-    whole = Ties(
+    return Ties(
         sum(t.layers for t in found), sum(t.elements for t in found), sum(t.differing for t in found),
         tuple(w for t in found for w in t.wrong),
     )  # fmt: skip
-    return whole, _unlike_graph(c, network, cases)
 
 
 def _unlike_graph(c: Compilation, network: Network, cases: Sequence[_Case]) -> list[str]:

@@ -9,6 +9,7 @@ follows from the forms: with 12 weights of 8 bits, one of f16, which are indepen
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,12 +97,10 @@ def is_narrow(c: Compilation) -> bool:
 
 def forms_of(c: Compilation) -> dict[str, int]:
     """How many weights the pass has stored in each form."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for record in c.passes:
-        for line in record.remarks if record.name == PASS else ():
-            if line.startswith("stored "):
-                form = line.split(" as ", 1)[1].split()[0]
-                found[form] = found.get(form, 0) + 1
+        if record.name == PASS:
+            found.update(record.tally)
     return found
 
 

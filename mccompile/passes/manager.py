@@ -7,6 +7,7 @@ import functools
 import inspect
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -33,13 +34,17 @@ class Miss:
 
 @dataclass
 class Remarks:
-    """What passes did, and did not do and why; one line each. ``misses`` has the latter in their parts."""
+    """What passes did, and did not do and why; one line each. ``misses`` has the latter in their parts, ``tally``
+    how often a pass that does things of several kinds did each."""
 
     lines: list[str] = field(default_factory=list)
     misses: list[Miss] = field(default_factory=list)
+    tally: Counter[str] = field(default_factory=Counter)
 
-    def hit(self, what: str) -> None:
+    def hit(self, what: str, kind: str = "") -> None:
         self.lines.append(what)
+        if kind:
+            self.tally[kind] += 1
 
     def miss(self, what: str, reason: str, subject: str = "") -> None:
         self.misses.append(Miss(what, subject, reason))
@@ -72,6 +77,7 @@ class PassRecord:
     seconds: float
     remarks: tuple[str, ...]
     misses: tuple[Miss, ...] = ()
+    tally: Mapping[str, int] = field(default_factory=dict)
 
 
 def passes_in(floor: str) -> Mapping[str, Pass]:
@@ -165,7 +171,7 @@ def run_listed(
             ir.verify()
         except InternalError as e:
             raise InternalError(f"pass {name} broke the {_what(ir)}: {e}") from e
-        records.append(PassRecord(name, changes, seconds, tuple(remarks.lines), tuple(remarks.misses)))
+        records.append(PassRecord(name, changes, seconds, tuple(remarks.lines), tuple(remarks.misses), remarks.tally))
         after(name, ir)
     return records
 

@@ -55,7 +55,8 @@ def run(graph: Graph, remarks: Remarks, weights: Mapping[str, str]) -> int:
             remarks.miss("narrowed", reason, value.name)
             continue
         for plan in plans:
-            remarks.hit(f"stored {value.name} as {plan.rewrite()} in {plan.node.where}")
+            form, scaled = plan.rewrite()
+            remarks.hit(f"stored {value.name} as {form}{scaled} in {plan.node.where}", form)
         changes += len(plans)
     r.finish()
     return changes
@@ -152,24 +153,24 @@ class Narrowing:
         size: int = self.array.shape[self._along(axes)]
         return min(self.form.block or size, size)
 
-    def rewrite(self) -> str:
-        """Let the node read the constant in its form, and say which that is."""
+    def rewrite(self) -> tuple[str, str]:
+        """Let the node read the constant in its form, and say which that is and how it is scaled."""
         if not self.form.bits:
             return self._halved()
         if self._looked_up:
             return self._looked_up_bytes()
         return self._dequantised() if self.node.op.multilinear else self._scaled()
 
-    def _scaled(self) -> str:
+    def _scaled(self) -> tuple[str, str]:
         """Bytes with a scale for each row, which the prologue multiplies them by; of 8 bits also for 4."""
         found, node = self._whole(), self.node
         scale = self._constant(found.scale, "scales")
         assert self.at is not None
         node.pre[self.at] = ex.apply("mul", WIDENED["i8"][1], ex.var(len(node.extras), F32))
         self._read(self._constant(found.whole, "i8"), [*node.extras, scale])
-        return "i8 with a scale for each row"
+        return "i8", " with a scale for each row"
 
-    def _halved(self) -> str:
+    def _halved(self) -> tuple[str, str]:
         name = self.form.name
         dtype, body = WIDENED[name]
         halves = as_halves(self.array, name)
@@ -182,27 +183,27 @@ class Narrowing:
             self.node.pre[self.at] = body
             self._read(narrow, list(self.node.extras))
         assert narrow.dtype == dtype
-        return name
+        return name, ""
 
-    def _looked_up_bytes(self) -> str:
+    def _looked_up_bytes(self) -> tuple[str, str]:
         """Bytes with a scale for each slice, which is looked up beside it. What has no form of 4 bits has 8."""
         node, found = self.node, self._whole()
         scales = self._constant(found.scale, "scales")
         beside = self.r.insert(node, node.op, [scales, *node.operands[1:]], f"{node.result.name}.scales")
         body = ex.apply("mul", WIDENED["i8"][1], ex.var(1, F32))
         self._read_behind(self._constant(found.whole, "i8"), body, [beside])
-        return "i8 with a scale for each slice"
+        return "i8", " with a scale for each slice"
 
-    def _dequantised(self) -> str:
+    def _dequantised(self) -> tuple[str, str]:
         """A map of bytes in front of the product: `keep-quantised-weights` and `keep-quantised-windows` come next."""
         node, form, axes = self.node, self.form, self.node.op.weight_axes
-        said = "with a scale for each channel" if axes is None else f"in blocks of {self._block(axes)}"
+        scaled = " with a scale for each channel" if axes is None else f" in blocks of {self._block(axes)}"
         found = self._whole()
         whole = self._constant(found.whole, form.name)
         op, others = dequantised(self.r.graph, whole, found.scale, np.zeros((), np.int64), whole.name)
         real = self.r.insert(node, op, [whole, *others], f"{whole.name}.real")
         self._read(real, list(node.extras))
-        return f"{form.name} {said}"
+        return form.name, scaled
 
     def _summed(self) -> tuple[int, ...]:
         """The axes of the weights that are not the channels of the result."""
