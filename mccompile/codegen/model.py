@@ -166,18 +166,13 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Shared:
-    """A step whose parts threads may do at the same time: the call of its kernel for some of them, and where in the
-    turns of a loop each begins, and the last one ends."""
+    """A step whose parts threads may do at the same time, and the call of its kernel for some of them."""
 
     number: int
     call: str
     comment: str
-    cuts: tuple[int, ...]
+    parts: Parts
     needs: Needs
-
-    @property
-    def count(self) -> int:
-        return len(self.cuts) - 1
 
 
 @dataclass(frozen=True)
@@ -386,10 +381,10 @@ def _step(
 ) -> Step:
     step = call.step
     if isinstance(step, Call):
-        about, views = _origins(step.origins) or step.op.name, step.results
+        about = _origins(step.origins) or step.op.name
     else:
-        about, views = f"fill {label(step.view.buffer.name)}", (step.view,)
-    traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in views))
+        about = f"fill {label(step.view.buffer.name)}"
+    traced = tuple(dict.fromkeys(_written(v.buffer, places) for v in _results(step)))
     text = _call_text(call, places, held)
     if parts := _parts(call):
         text, about = f"mcc_pool_run(net->pool, {name}_step{number}, net, {parts.count}u)", f"{about}, in parts"
@@ -422,7 +417,7 @@ def _shared(
         return None
     used = {(v.buffer.space, v.buffer.region) for v in call.pointers}
     needs = Needs([a for a in arenas if ("arena", a.region) in used], any(space == "blob" for space, _ in used))
-    return Shared(number, _call_text(call, places, held), about, parts.cuts, needs)
+    return Shared(number, _call_text(call, places, held), about, parts, needs)
 
 
 def _results(step: Call | Fill) -> tuple[View, ...]:

@@ -278,8 +278,9 @@ class _Builder:
         """Note at the calls among the steps from ``start`` on what they take of the cycles of the node."""
         calls = {i: s for i, s in enumerate(self.steps[start:], start) if isinstance(s, Call)}
         elements = {i: bound(call.results[0].count) for i, call in calls.items()}
+        each = cycles / max(sum(elements.values()), 1)
         for i, call in calls.items():
-            self.steps[i] = replace(call, cycles=cycles * elements[i] / max(sum(elements.values()), 1))
+            self.steps[i] = replace(call, cycles=each * elements[i])
 
     def _logical(self, call: Call) -> Logical:
         node = self.node

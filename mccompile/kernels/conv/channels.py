@@ -38,7 +38,7 @@ from mccompile.kernels.matmul.packed import (
     rows_narrowed,
     rows_staged,
 )
-from mccompile.kernels.model.parts import Turns, axes
+from mccompile.kernels.model.parts import Turns, axes, by_weights
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import (
@@ -451,15 +451,14 @@ def lines_and_channels(call: Call) -> list[Turns]:
     """The loops over lines of results and over their pixels, and those over groups and channels; these first where
     weights are more than what they are applied to."""
     p, op, y = call.params, call.op, call.results[0]
-    x, w = call.reads[:2]
+    x = call.reads[0]
     assert isinstance(p, PixelTile)
     assert isinstance(op, Conv)
     assert x is not None
-    assert w is not None
     names = ["b", "od", "oh"] if y.rank == 5 else ["b", "oh"]
     rows = [*axes(y, names), Turns.tiles("ow", p.strips(y.shape[-2], x.shape[-2]))]
     columns = [Turns.each("g", op.groups), Turns.tiles("n", p.tiles_n(y.shape[-1] // op.groups))]
-    return [*columns, *rows] if w.count > x.count else [*rows, *columns]
+    return [*columns, *rows] if by_weights(call) else [*rows, *columns]
 
 
 def _far_reads(node: Node, target: Target) -> float:

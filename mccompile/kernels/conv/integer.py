@@ -30,7 +30,7 @@ from mccompile.kernels.model.arithmetic import (
     narrow_arithmetic,
     single_arithmetic,
 )
-from mccompile.kernels.model.parts import Turns, axes
+from mccompile.kernels.model.parts import Turns, axes, by_weights
 from mccompile.kernels.model.prefetch import weights_ahead
 from mccompile.kernels.model.tiles import Tile, merge
 from mccompile.kernels.model.woven import WovenRow, weaves
@@ -170,13 +170,13 @@ class ConvInteger(Variant):
         if p.tall == 1:
             lines.append(Turns.tiles("column", p.spans(y.shape[2])))
         columns = Turns.tiles("n", p.tiles_n(y.shape[3]))
-        return [*axes(y, ["b"]), *([columns, *lines] if _by_columns(call) else [*lines, columns])]
+        return [*axes(y, ["b"]), *([columns, *lines] if by_weights(call) else [*lines, columns])]
 
     def apart(self, call: Call, parts: int) -> Call:
         """In chunks of fewer lines, or of fewer pixels where there is one line."""
         p, y = call.params, call.results[0]
         assert isinstance(p, IntegerTile)
-        if _by_columns(call):
+        if by_weights(call):
             return call
         many = FEW_CHUNKS * parts
         if y.shape[1] > 1:
@@ -192,12 +192,6 @@ class ConvInteger(Variant):
         if getattr(before.params, "weaves", False) and not neighbours(after.results[0]):
             return f"{self.kernel} stores bytes of neighbours together"
         return lines_broken(before, after, reads=False)
-
-
-def _by_columns(call: Call) -> bool:
-    """Whether there are more weights than elements that they are applied to."""
-    x, w = call.reads[:2]
-    return x is not None and w is not None and w.count > x.count
 
 
 class MatMulInteger(ConvInteger):

@@ -13,7 +13,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
-from mccompile.kernels.model.parts import Turns, axes
+from mccompile.kernels.model.parts import Turns, axes, by_weights
 from mccompile.kernels.model.tiles import (
     MAX_ROWS,
     MAX_VECTORS,
@@ -204,15 +204,12 @@ class ConvPointwise(Variant):
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         p, y = call.params, call.results[0]
-        x, w = call.reads[:2]
         assert isinstance(p, PointTile)
-        assert x is not None
-        assert w is not None
         if p.staged:
             return []
         channels, pixels = Turns.tiles("m", p.tiles_m(y.shape[1])), Turns.tiles("n", p.tiles_n(y.shape[-1]))
         lines = axes(y.along((0, *range(2, y.rank - 1))), ["b", *(f"h{a}" for a in range(y.rank - 3))])
-        return [channels, *lines, pixels] if w.count > x.count else [*lines, pixels, channels]
+        return [channels, *lines, pixels] if by_weights(call) else [*lines, pixels, channels]
 
     def staged(self, call: Call) -> Staged | None:
         """A tile of pixels at a time, where vectors are single floats."""

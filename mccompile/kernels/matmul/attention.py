@@ -13,7 +13,7 @@ from mccompile.ir.types import BOOL, F32
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.matmul.variable import VariableTile, packing_cycles, panel_floats, whole_lines
 from mccompile.kernels.model.lanes import no_vectors
-from mccompile.kernels.model.parts import Turns, axes
+from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.tiles import (
     LONG,
     MAX_ROWS,
@@ -197,7 +197,7 @@ class AttentionVector(Variant):
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         p, y = call.params, call.results[0]
         assert isinstance(p, AttentionTile)
-        return [*axes(y, [f"b{a}" for a in range(y.rank - 2)]), Turns.tiles("m", p.tiles_m(y.shape[-2]))]
+        return [*batches(y), Turns.tiles("m", p.tiles_m(y.shape[-2]))]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         tile = after.params

@@ -14,7 +14,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
-from mccompile.kernels.model.parts import Turns, axes
+from mccompile.kernels.model.parts import Turns, axes, batches
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import PackedTile, Tile, merge, pitch
@@ -168,7 +168,7 @@ def rows_and_columns(call: Call) -> list[Turns]:
     rows = Turns.tiles("m", p.tiles_m(y.shape[m]))
     if p.axis == m:
         rows = Turns("m", tuple(p.starts_m(y.shape[m])), y.shape[m])
-    lead = [*axes(y, [f"b{i}" for i in range(m)]), rows]
+    lead = [*batches(y), rows]
     wide = y.shape[-1] > math.prod(y.shape[:-1])
     return [columns, *lead] if wide else [*lead, columns]
 

@@ -22,7 +22,7 @@ from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.kernels.matmul.packed import batched, pack_columns
-from mccompile.kernels.model.parts import Turns, axes
+from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, Tile, merge, segments
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out, lines_broken, not_plain_f32
@@ -162,7 +162,7 @@ class MatMulQuantisedPacked(Tiled):
         p, y = call.params, call.results[0]
         assert isinstance(p, QuantisedTile)
         columns, rows = Turns.tiles("n", p.tiles_n(y.shape[-1])), Turns.tiles("m", p.tiles_m(y.shape[-2]))
-        return [*axes(y, [f"b{a}" for a in range(y.rank - 2)]), columns, rows]
+        return [*batches(y), columns, rows]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)

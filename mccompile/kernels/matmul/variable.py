@@ -12,7 +12,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import F32, row_major
 from mccompile.kernels.matmul.packed import batched, swapped
-from mccompile.kernels.model.parts import Turns, axes
+from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, Tile, best_tile, merge, pitch, segments
 from mccompile.kernels.variant import (
     Builder,
@@ -143,7 +143,7 @@ class MatMulVariable(Variant):
         p, y = call.params, call.results[0]
         assert isinstance(p, VariableTile)
         columns, rows = Turns.tiles("n", p.tiles_n(y.shape[-1])), Turns.tiles("m", p.tiles_m(y.shape[-2]))
-        batch = axes(y, [f"b{a}" for a in range(y.rank - 2)])
+        batch = batches(y)
         return [*batch, rows, columns] if p.direct else [*batch, columns, rows]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
@@ -199,7 +199,7 @@ class MatMulDot(Variant):
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         p, y = call.params, call.results[0]
         assert isinstance(p, Columns)
-        return [*axes(y, [f"b{a}" for a in range(y.rank - 2)]), Turns.tiles("n", p.tiles_n(y.shape[-1]))]
+        return [*batches(y), Turns.tiles("n", p.tiles_n(y.shape[-1]))]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0, 1)

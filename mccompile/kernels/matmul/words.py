@@ -27,7 +27,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, DType
 from mccompile.kernels.matmul.packed import batched, pack_columns
 from mccompile.kernels.matmul.quantised import QuantisedTile
-from mccompile.kernels.model.parts import Turns, axes
+from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.prefetch import STREAM_AHEAD
 from mccompile.kernels.model.tiles import LONG, RUN, InChunks, Prefetching, columns, merge
 from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out, lines_broken, not_plain_f32
@@ -219,7 +219,7 @@ class MatMulQuantisedWords(Variant):
         p, y = call.params, call.results[0]
         assert isinstance(p, WordTile)
         columns, chunks = Turns.tiles("n", p.tiles_n(y.shape[-1])), Turns.tiles("first", p.chunks_m(y.shape[-2]))
-        return [*axes(y, [f"b{a}" for a in range(y.rank - 2)]), chunks, columns]
+        return [*batches(y), chunks, columns]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)

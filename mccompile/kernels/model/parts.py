@@ -18,29 +18,15 @@ Parts(loop='b', cuts=(0, 4, 8))
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.kernel import Call, Logical, View
 from mccompile.ir.parts import Parts
 from mccompile.ir.types import TensorType
+from mccompile.kernels.model.tiles import Stretch, tile_starts
 from mccompile.targets.target import Target
-
-
-class Stretch(Protocol):
-    """A stretch of an axis, walked in tiles of ``size``."""
-
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def stop(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
 
 SHARES = 2.0
 """So many times what it takes to hand a part to another core a part has to be worth."""
@@ -93,12 +79,6 @@ class Turns:
         return max(b - a for a, b in itertools.pairwise(cuts)) / self.extent
 
 
-def tile_starts(pieces: Iterable[Stretch]) -> Iterator[int]:
-    """Where the tiles of an axis begin."""
-    for s in pieces:
-        yield from range(s.start, s.stop, s.size)
-
-
 def kept_axes(call: Call) -> list[Turns]:
     """The loops over the leading axes that a reduction or normalisation keeps; see `Lines`."""
     (x, *_), kept = call.reads, getattr(call.params, "kept", 0)
@@ -110,6 +90,17 @@ def axes(view: View, names: Sequence[str]) -> list[Turns]:
     if any(varies([e]) for e in view.shape[: len(names)]):
         return []
     return [Turns.each(n, e) for n, e in zip(names, view.shape, strict=False) if e > 1]
+
+
+def batches(view: View) -> list[Turns]:
+    """The loops ``b0``, ``b1``, ... over the axes of a batch [..., M, N]."""
+    return axes(view, [f"b{a}" for a in range(view.rank - 2)])
+
+
+def by_weights(call: Call) -> bool:
+    """Whether there are more weights than elements that they are applied to: then their loops are the outer ones."""
+    x, w = call.reads[:2]
+    return x is not None and w is not None and w.count > x.count
 
 
 def divided(loops: Sequence[Turns], parts: int) -> Parts | None:

@@ -23,6 +23,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.kernel import View
@@ -39,6 +40,19 @@ EVICTED = 1.1
 """Cycles to fetch a line again that did not stay (1024 channels, Zen 4: 9 rows at the peak, 14 rows at 0.8 of it)."""
 _HALVED = 16
 """From so many floats on, a last vector that is at most half full is one of half the width: in half the time."""
+
+
+class Stretch(Protocol):
+    """A stretch of an axis, walked in tiles of ``size``."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def stop(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -191,8 +205,11 @@ class InChunks(Tile):
 
     def starts_m(self, extent: int) -> list[int]:
         """Where tiles of rows begin, where rows are what comes in chunks."""
-        chunks = [(c.size, o) for c in self.chunks_m(extent) for o in range(c.start, c.stop, c.size)]
-        return [o + at for size, o in chunks for d in self.tiles_m(size) for at in range(d.start, d.stop, d.size)]
+        starts: list[int] = []
+        for chunk in self.chunks_m(extent):
+            within = list(tile_starts(self.tiles_m(chunk.size)))
+            starts += [first + at for first in tile_starts([chunk]) for at in within]
+        return starts
 
     def heights(self, extent: int) -> list[int]:
         """Rows that tiles have, where rows are what comes in chunks."""
@@ -230,6 +247,12 @@ def pitch(size: int, lanes: int) -> int:
         return lanes
     step = narrow(lanes)
     return -(-size // step) * step
+
+
+def tile_starts(pieces: Iterable[Stretch]) -> Iterator[int]:
+    """Where the tiles of an axis begin."""
+    for s in pieces:
+        yield from range(s.start, s.stop, s.size)
 
 
 def fits(rows: int, vectors: int, target: Target, spare: int = 0) -> bool:
