@@ -259,9 +259,11 @@ def _print_more(report: dict[str, Any], remarks: bool, verbose: bool) -> None:
 
 
 def _choice_lines(report: dict[str, Any]) -> list[str]:
+    from mccompile.report.summary import rate_text
+
     lines = ["kernels chosen, by cycles measured (tuned) or estimated (model):"] if report["choices"] else []
     for name, choice in report["choices"].items():
-        rate = f", {choice['of_peak']:.0%} of the core's roof" if choice["macs"] else ""
+        rate = f", {rate_text(choice)}" if choice["macs"] else ""
         others = "".join(f"; {_cycles(other)}" for other in choice["others"])
         lines.append(f"  {name}: {_cycles(choice)}{rate}{others}")
         lines += [f"    not {kernel}: {reason}" for kernel, reason in choice["rejected"]]

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from mccompile.ir.errors import UsageError
+from mccompile.ir.names import own_part
 
 _KEYWORDS: Final = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
@@ -85,12 +86,13 @@ def own_parts(names: Iterable[str]) -> dict[str, str]:
         /model/layer1/conv/Conv_output_0   ->   layer1/conv/Conv_output_0
         /model/layer2/conv/Conv_output_0   ->   layer2/conv/Conv_output_0
         /model/pool/MaxPool_output_0       ->   MaxPool_output_0
+        net/act/Relu;net/conv/Conv         ->   Relu
 
     Names with dots are paths if they are too long for an identifier. A part that begins with a digit needs the one
     before it.
     """
     paths = {name: _path(name) for name in names}
-    ends = Counter(parts[i:] for parts in paths.values() for i in range(len(parts)))
+    ends = Counter(parts[i:] for parts in set(paths.values()) for i in range(len(parts)))
     table = {}
     for name, parts in paths.items():
         lone = [i for i in range(len(parts)) if ends[parts[i:]] == 1 and not parts[i][:1].isdigit()]
@@ -138,20 +140,6 @@ def label(name: str, room: int = MAX_LABEL) -> str:
     ``/model/decoder/layers/3/self_attn/k_proj/MatMul`` is ``.../3/self_attn/k_proj/MatMul`` where that is too long.
     """
     return comment(own_part(name, room))
-
-
-def own_part(name: str, room: int) -> str:
-    """A name in at most ``room`` characters, as `label` says; for texts that are no C.
-
-    >>> own_part("/model/decoder/layers/3/self_attn/k_proj/MatMul", 24)
-    '.../k_proj/MatMul'
-    """
-    own = name if len(name) <= room else name.split(";")[0] or name
-    parts = own.split("/")
-    while len(own) > room and len(parts) > 2:
-        parts = parts[1:]
-        own = ".../" + "/".join(parts)
-    return own if len(own) <= room else "..." + own[3 - room :]
 
 
 def string_literal(text: str) -> str:

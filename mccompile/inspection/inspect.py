@@ -17,7 +17,7 @@ from mccompile.onnxio import read_model
 from mccompile.report.limits import misfits, weight_sizes
 from mccompile.report.quantised import float_lines
 from mccompile.report.report import make_report
-from mccompile.report.summary import size_text
+from mccompile.report.summary import size_text, whole_text
 from mccompile.run.stack import Stack, stack_of
 
 MOST_FLOATS = 8
@@ -178,6 +178,7 @@ def _contents_lines(file: str, c: Contents) -> list[str]:
 def _float_lines(found: dict[str, Any]) -> list[str]:
     """What of a quantised network is computed in floats, and why."""
     if not found["floats"]:
-        return ["    quantised       integers from end to end"]
-    head = f"    quantised       {found['float_macs']:,} MACs and {len(found['floats'])} nodes in floats:"
+        return [f"    quantised       {whole_text(found)}"]
+    nodes = f"{len(found['floats'])} node{'s' * (len(found['floats']) != 1)}"
+    head = f"    quantised       {found['float_macs']:,} MACs and {nodes} in floats:"
     return [head, *(f"      {line}" for line in float_lines(found, MOST_FLOATS))]

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 
 from mccompile.ir.errors import CompileError
 from mccompile.ir.kernel import Buffer, Call, KernelModule, View
+from mccompile.ir.names import own_names
 from mccompile.ir.program import PlanFacts, Region
 from mccompile.ir.turns import times
 from mccompile.plan.alloc.bounds import lower_bound
@@ -261,7 +262,9 @@ def _misfit(module: KernelModule, whole: _Whole, parts: Sequence[_Part]) -> Comp
     at = whole.fullest()
     steps = list(module.body.linear())
     step = steps[min(at, len(steps) - 1)] if steps else None
-    what = f"step {at}, {step.kernel} of {_short('+'.join(step.origins))}" if isinstance(step, Call) else f"step {at}"
+    what = f"step {at}"
+    if isinstance(step, Call):
+        what += f", {step.kernel} of {own_names(step.origins, MAX_NAME)}"
     alive = sorted(whole.alive(at), key=lambda b: (-b.nbytes, b.name))
     shown = ", ".join(f"{b.name} {b.nbytes:,}" for b in alive[:MAX_SHOWN])
     more = f" and {len(alive) - MAX_SHOWN} more" if len(alive) > MAX_SHOWN else ""
@@ -278,7 +281,3 @@ def _misfit(module: KernelModule, whole: _Whole, parts: Sequence[_Part]) -> Comp
         hint="larger regions in --memory, a smaller or quantised model, or smaller extents (--dim, --input-shape)",
         code="does-not-fit",
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 3] + "..."

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mccompile.ir.graph import Graph
+from mccompile.ir.graph import Graph, Node
 from mccompile.lower.select import Candidate, Choice
 from mccompile.targets.target import Target
 
 
 def choices(graph: Graph, made: Mapping[str, Choice], target: Target) -> dict[str, Any]:
     """By the name of the node's first result, each time it is computed (in so many ``turns`` of a loop, at most).
-    ``of_peak`` is against the multiply-adds of a core of this kind."""
+    ``of_peak`` is against the multiply-adds of floats of a core of this kind; None where bytes are multiplied."""
     nodes = {n.results[0].name: (n, times) for n, times in graph.everywhere()}
     macs = {name: n.op.macs(n.operand_types(), [r.type for r in n.results]) for name, (n, _) in nodes.items()}
+    floats = {name: _of_floats(n) for name, (n, _) in nodes.items()}
     origins = {name: list(n.origins) for name, (n, _) in nodes.items()}
     turns = {name: {"turns": times} for name, (_, times) in nodes.items() if times > 1}
     return {
         name: {"onnx": origins.get(name, [])}
         | _candidate(choice.best)
         | turns.get(name, {})
-        | _rate(macs.get(name, 0), choice.best, target)
+        | _rate(macs.get(name, 0), choice.best, target.machine.multiply_adds if floats.get(name, True) else None)
         | {"others": [_candidate(c) for c in choice.others], "rejected": [list(r) for r in choice.rejected]}
         for name, choice in made.items()
     }
@@ -32,10 +33,11 @@ def estimate(made: Mapping[str, Any], macs: int | None, target: Target) -> dict[
     if not target.lanes or not macs:
         return None
     cycles = max(sum(choice["cycles"] * choice.get("turns", 1) for choice in made.values()), 1)
+    in_bytes = any(choice.get("of_peak", 0) is None for choice in made.values())
     return {
         "cycles": cycles,
         "flop_per_cycle": round(2 * macs / cycles, 2),
-        "of_peak": round(macs / cycles / target.machine.multiply_adds, 4),
+        "of_peak": None if in_bytes else round(macs / cycles / target.machine.multiply_adds, 4),
         "tuned": sum(choice["from"] == "tuned" for choice in made.values()),
     }
 
@@ -47,13 +49,18 @@ def _candidate(c: Candidate) -> dict[str, Any]:
     return {"kernel": c.offer.label, "cycles": round(c.cycles), "from": source} | estimate | memory
 
 
-def _rate(macs: int, c: Candidate, target: Target) -> dict[str, Any]:
-    """FLOP per cycle, and the part it is of the peak; nothing for nodes without multiply-adds."""
+def _of_floats(node: Node) -> bool:
+    types = node.operand_types()
+    return types[0] is None or types[0].dtype.is_float
+
+
+def _rate(macs: int, c: Candidate, peak: float | None) -> dict[str, Any]:
+    """FLOP per cycle, and the part it is of the peak, if one is known; nothing for nodes without multiply-adds."""
     if not macs:
         return {"macs": 0}
     per_cycle = macs / max(c.cycles, 1.0)
     return {
         "macs": macs,
         "flop_per_cycle": round(2 * per_cycle, 2),
-        "of_peak": round(per_cycle / target.machine.multiply_adds, 4),
+        "of_peak": None if peak is None else round(per_cycle / peak, 4),
     }

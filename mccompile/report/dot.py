@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mccompile.codegen.names import own_part
 from mccompile.ir.files import IR
+from mccompile.ir.names import own_part
 from mccompile.report.picture import Box, Fact, Picture, picture
 
 _WIDTH = 44

@@ -7,28 +7,38 @@ from typing import Any
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
+from mccompile.ir.names import own_names
 from mccompile.passes.manager import PassRecord
+from mccompile.targets.target import Target
 
 _TOLD = ("integer-products", "integer-sums", "integer-softmax", "requantise")
 """The passes that make integers of floats; the last thing one of them says of a node is why it did not."""
+_NAME = 80
+_OWN = "the network computes it in floats"
 
 
-def quantised(graph: Graph, passes: Sequence[PassRecord]) -> dict[str, Any] | None:
+def quantised(graph: Graph, passes: Sequence[PassRecord], target: Target) -> dict[str, Any] | None:
     """The multiply-adds of integers and of floats, and the nodes that compute floats; None for networks of floats.
 
-    ``cost`` is multiply-adds, or elements where there are none.
+    ``cost`` is multiply-adds, or elements where there are none. ``scaled`` nodes are not among those of floats: they
+    read and write integers, and what they compute in between is in registers of floats, as the target's ``requant``
+    has it.
     """
     if not any(_is_small(v.dtype.name) for n, _ in graph.everywhere() for v in n.results):
         return None
     reasons = {miss.what: miss.reason for record in passes if record.name in _TOLD for miss in record.misses}
     floats = [n for n, _ in graph.everywhere() if _computes_floats(n)]
+    why = {n: _reason(n, reasons) for n in floats}
+    scaled = {n for n in floats if target.requant == "float" and not why[n] and _in_integers(n, graph)}
     return {
         "integer_macs": sum(many * _macs(n) for n, many in graph.everywhere() if not _multiplies_floats(n)),
         "float_macs": sum(many * _macs(n) for n, many in graph.everywhere() if _multiplies_floats(n)),
         "floats": [
-            {"onnx": list(n.origins), "operator": n.op.name, "cost": _cost(n), "why": _reason(n, reasons)}
+            {"onnx": list(n.origins), "operator": n.op.name, "cost": _cost(n), "why": why[n] or _OWN}
             for n in floats
+            if n not in scaled
         ],
+        "scaled": len(scaled),
     }
 
 
@@ -51,6 +61,12 @@ def _multiplies_floats(node: Node) -> bool:
     return any(t is not None and t.dtype.is_float for t in node.operand_types()) and bool(_macs(node))
 
 
+def _in_integers(node: Node, graph: Graph) -> bool:
+    """Whether no tensor that a node reads or writes is of floats, but for constants such as scales."""
+    read = [v for v in node.inputs if v not in graph.constants]
+    return not any(v.dtype.is_float for v in (*read, *node.results))
+
+
 def _is_float(e: ex.Expr) -> bool:
     return isinstance(e, ex.Apply | ex.Convert) and (e.dtype.is_float or any(a.dtype.is_float for a in e.args))
 
@@ -60,11 +76,11 @@ def _cost(node: Node) -> int:
 
 
 def _reason(node: Node, reasons: dict[str, str]) -> str:
-    """What a pass said that names one of the node's own ONNX nodes; else that the network says so."""
+    """What a pass said that names one of the node's own ONNX nodes; empty if none did."""
     for what, reason in reversed(reasons.items()):
         if any(_names(what, origin) for origin in node.origins):
             return reason
-    return "the network computes it in floats"
+    return ""
 
 
 def _names(what: str, origin: str) -> bool:
@@ -75,6 +91,6 @@ def float_lines(found: dict[str, Any], most: int) -> Iterable[str]:
     """The nodes that compute floats, the dearest first."""
     nodes = sorted(found["floats"], key=lambda n: -n["cost"])
     for n in nodes[:most]:
-        yield f"{n['operator']} {'+'.join(n['onnx'])}: {n['cost']:,}; {n['why']}"
+        yield f"{n['operator']} {own_names(n['onnx'], _NAME)}: {n['cost']:,}; {n['why']}"
     if len(nodes) > most:
         yield f"and {len(nodes) - most} more, see report.json"

@@ -175,7 +175,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
         "outputs": [_port(p) for p in facts.outputs],
         "state": [_port(p) | {"output": kept, "bytes": p.nbytes} for kept, p in _states(c, facts)],
         "macs": macs if c.graph.nodes else None,  # unknown where kernels are all that was given
-        "quantised": quantised(c.graph, c.passes),
+        "quantised": quantised(c.graph, c.passes, c.target),
         "memory": memory(program, facts.keep_inputs, c.outline.values),
         "weights_bytes": facts.weights_bytes,
         "blob_bytes": len(facts.blob),

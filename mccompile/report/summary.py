@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mccompile.ir.names import own_names, own_part
+
 MAX_LINES = 25
 WIDTH = 110
 INDENT = 18
@@ -14,6 +16,7 @@ MAX_NOTES = 5
 MAX_ALIVE = 6
 MAX_SLOWEST = 3
 MAX_NAME = 80
+MAX_OF_SEVERAL = 40
 
 Report = Mapping[str, Any]
 
@@ -40,7 +43,7 @@ def peak_text(report: Report) -> str:
     """The step at which most of the arena is alive, and what is alive then, larger ones first."""
     memory = report["memory"]
     alive = sorted(memory["alive_at_peak"], key=lambda b: (-b["bytes"], b["name"]))
-    shown = ", ".join(f"{b['name']} {b['bytes']:,}" for b in alive[:MAX_ALIVE])
+    shown = ", ".join(f"{own_part(b['name'], MAX_OF_SEVERAL)} {b['bytes']:,}" for b in alive[:MAX_ALIVE])
     more = f" and {len(alive) - MAX_ALIVE} more" if len(alive) > MAX_ALIVE else ""
     used = memory["used_at_peak_bytes"]
     if sum(b["bytes"] for b in alive) > used:
@@ -49,12 +52,8 @@ def peak_text(report: Report) -> str:
     if not report["steps"]:
         return f"{shown}{more}"
     step = report["steps"][at]
-    onnx = f" of {_short('+'.join(step['onnx']))}" if step["onnx"] else ""
+    onnx = f" of {own_names(step['onnx'], MAX_NAME)}" if step["onnx"] else ""
     return f"step {at}, {step['kernel']}{onnx}; alive: {shown}{more}"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 3] + "..."
 
 
 def _arena(report: Report) -> list[str]:
@@ -85,10 +84,17 @@ def _speed(report: Report) -> list[str]:
     if found is None:
         return []
     slowest = sorted(report["choices"].items(), key=lambda c: -c[1]["cycles"])[:MAX_SLOWEST]
-    shares = ", ".join(f"{name} {choice['cycles'] / found['cycles']:.0%}" for name, choice in slowest)
+    shares = ", ".join(f"{own_part(n, MAX_OF_SEVERAL)} {c['cycles'] / found['cycles']:.0%}" for n, c in slowest)
     how = f", {found['tuned']} of {len(report['choices'])} nodes measured" if found["tuned"] else " by estimate"
-    rate = f"{found['of_peak']:.0%} of the core's roof"
+    rate = rate_text(found)
     return row("  speed", f"{found['cycles']:,} cycles{how}, {rate}; most: {shares}", 2)
+
+
+def rate_text(found: Report) -> str:
+    """How fast that is: of the roof that the core has for floats, or bytes are multiplied, in so many a cycle."""
+    if found["of_peak"] is None:
+        return f"{found['flop_per_cycle'] / 2:.2f} MACs in each"
+    return f"{found['of_peak']:.0%} of the core's roof"
 
 
 def _copies(report: Report) -> list[str]:
@@ -132,10 +138,16 @@ def _quantised(report: Report) -> list[str]:
     """How much of a quantised network is computed in floats."""
     found = report["quantised"]
     if not found["floats"]:
-        return row("  quantised", "integers from end to end", 1)
-    names = ", ".join(_short("+".join(n["onnx"])) for n in sorted(found["floats"], key=lambda n: -n["cost"]))
+        return row("  quantised", whole_text(found), 1)
+    names = ", ".join(own_names(n["onnx"], MAX_NAME) for n in sorted(found["floats"], key=lambda n: -n["cost"]))
     share = f"{found['float_macs']:,} of the MACs and {len(found['floats'])} nodes in floats: "
     return row("  quantised", share + names, 2)
+
+
+def whole_text(found: Report) -> str:
+    """What is said of a network without nodes that compute floats."""
+    some = f"; sums of {found['scaled']} are scaled in registers of floats" if found["scaled"] else ""
+    return f"integers from end to end{some}"
 
 
 def _first(lines: Sequence[str], room: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -147,8 +148,19 @@ def resolve(name: str) -> Target:
     if name == "native":
         return _native()
     if name not in targets():
-        raise UsageError(f"unknown target {name!r}", hint=f"known targets: native, {', '.join(sorted(targets()))}")
+        near = _near(name)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        known = f"known targets: native, {', '.join(sorted(targets()))}"
+        raise UsageError(f"unknown target {name!r}", hint=f"{meant}{known}")
     return targets()[name]
+
+
+def _near(name: str) -> list[str]:
+    """Targets that are called so elsewhere, as arm64 and avx2 are, or are spelled nearly so."""
+    word = name.lower()
+    said = [t.name for t in targets().values() if word in (t.isa, *(m.lower() for m in t.machines))]
+    said = said or [t.name for t in targets().values() if word in t.summary.lower()]
+    return (said or difflib.get_close_matches(word, targets(), 3, cutoff=0.75))[:3]
 
 
 def _native() -> Target:

@@ -113,10 +113,11 @@ def test_tensor_table_holds_the_onnx_names(tmp_path: Path) -> None:
 def test_paths_become_their_own_parts() -> None:
     names = ["/model/layer1/conv/Conv_output_0", "/model/layer2/conv/Conv_output_0", "/model/pool/MaxPool_output_0"]
     names += ["x", "plain.name", "bert.encoder.layer.0.attention.self.query.weight", "a/Relu;b/c/d"]
-    names += ["bert.encoder.layer.1.attention.self.query.weight", "/m/3/Add"]
+    names += ["bert.encoder.layer.1.attention.self.query.weight", "/m/3/Add", "/n/act/Selu;/n/b", "/n/act/Selu;/n/c"]
     assert list(own_parts(names).values()) == [
         *("layer1/conv/Conv_output_0", "layer2/conv/Conv_output_0", "MaxPool_output_0", "x", "plain.name"),
         *("layer/0/attention/self/query/weight", "Relu", "layer/1/attention/self/query/weight", "Add"),
+        *("Selu", "Selu"),
     ]
     ids = unique_identifiers([*names, "q/plain.name", "/MODEL/LAYER1/CONV/CONV_OUTPUT_0"], short=True)
     assert len({i.lower() for i in ids.values()}) == len(ids)
@@ -124,9 +125,9 @@ def test_paths_become_their_own_parts() -> None:
 
 def test_equal_paths_are_numbered() -> None:
     assert list(unique_identifiers(["/a/b", "a/b", "A/B", "c/3/4"], short=True).values()) == [
-        "a_b",
-        "a_b_2",
-        "B",
+        "b",
+        "b_2",
+        "B_3",
         "c_3_4",
     ]
 

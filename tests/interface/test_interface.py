@@ -21,6 +21,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.ops.registry import lookup
+from mccompile.report.summary import summary
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -226,6 +227,15 @@ def test_what_is_told_of_bytes(quantised_model: Path, tmp_path: Path) -> None:
     scores = network.run({"image": network.quantised["image"].elements(x, DTYPES["i8"])})["scores"]
     plain = import_graph(quantised_model, Options(target="generic")).graph.evaluate({"image": x})["scores"]
     assert np.abs(network.quantised["scores"].real(scores) - plain).max() <= np.float32(0.05) * 1.01
+
+
+def test_sums_that_are_scaled_in_registers_of_floats_are_no_floats(quantised_model: Path, tmp_path: Path) -> None:
+    """Vectors scale so; the summary says it, and names no roof of floats that bytes would be above."""
+    report = mccompile.compile(quantised_model, tmp_path / "q", target="x86-64-v3", io="quantized").report
+    assert (report["quantised"]["floats"], report["quantised"]["scaled"]) == ([], 1)
+    assert "integers from end to end; sums of 1 are scaled" in (text := summary(report, "q"))
+    assert "MACs in each" in text
+    assert "roof" not in text
 
 
 @pytest.mark.thorough

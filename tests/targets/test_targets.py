@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mccompile
+from mccompile.ir.errors import UsageError
 from mccompile.targets import target as module
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target, resolve, runs_here, targets
@@ -136,3 +137,12 @@ def test_the_document_has_a_row_for_each_target() -> None:
         assert row in text
         assert all(package in text for package in t.packages)
     assert sum("-std=c99" in line for line in text.splitlines() if line.startswith("| `")) == len(known)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("arm64", "aarch64"), ("avx2", "x86-64-v3"), ("m4", "cortex-m4"), ("cortex-m9", "cortex-m7")]
+)
+def test_an_unknown_target_is_told_what_may_be_meant(name: str, meant: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        resolve(name)
+    assert f"did you mean {meant}" in refused.value.hint

@@ -19,6 +19,7 @@ from mccompile.report.page.memory_map import MemoryMap, memory_maps
 from mccompile.report.page.roofline import Roofline, roofline
 from mccompile.report.page.rows import Cost, Refusals, Row, cost_of, rows
 from mccompile.report.page.text import count, nbytes, seconds
+from mccompile.report.summary import rate_text
 
 Report = Mapping[str, Any]
 
@@ -168,7 +169,7 @@ def _tiles(report: Report) -> list[Tile]:
             tiles.append(Tile(other["engine"], seconds(other["ms"]["median"] * 1e3), slower))
     elif report["estimate"] and not measured:
         own = report["estimate"]
-        tiles.append(Tile("Cycles", count(own["cycles"]), f"by estimate, {own['of_peak']:.0%} of the peak"))
+        tiles.append(Tile("Cycles", count(own["cycles"]), f"by estimate, {rate_text(own)}"))
     if measured and measured["instructions"]:
         cycles = f"about {count(measured['cycles'])} cycles, " if measured["cycles"] else ""
         tiles.append(Tile("Instructions", count(measured["instructions"]), f"{cycles}emulated {measured['board']}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from mccompile.codegen.names import own_part
+from mccompile.ir.names import own_part
 
 NAME = 44
 """Characters of a name in a row; the whole one is in its tip."""
