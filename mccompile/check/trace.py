@@ -12,8 +12,12 @@ import numpy as np
 
 from mccompile.check.compare import Comparison, compare, json_number
 from mccompile.check.reference import Expected
+from mccompile.ir.names import own_names
 from mccompile.ir.types import DTYPES
 from mccompile.run.network import Array, Hooks, Network
+
+MAX_NAMES = 100
+"""Characters of the names of a step's nodes, in a line."""
 
 _HERE = Path(__file__).parent
 
@@ -46,7 +50,7 @@ class Layer:
         return self.comparison.name
 
     def text(self) -> str:
-        return f"{self.name} (@{self.step} {self.kernel}: {'+'.join(self.nodes)})"
+        return f"{self.name} (@{self.step} {self.kernel}: {own_names(self.nodes, MAX_NAMES)})"
 
     def to_json(self) -> dict[str, Any]:
         place = {"step": self.step, "kernel": self.kernel, "nodes": list(self.nodes)}

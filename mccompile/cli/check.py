@@ -14,7 +14,6 @@ from mccompile.search.options import DEBUGGING
 if TYPE_CHECKING:
     from mccompile.check.junit import Outcome
 
-CHECK_FAILED = 3
 DATA = "Data"
 
 EXAMPLES = (
@@ -72,7 +71,7 @@ def check(
     from mccompile.driver import options_of
     from mccompile.ir.errors import CompileError, UsageError
     from mccompile.ir.files import read_inputs
-    from mccompile.report.figures import require_suffixes, write_result
+    from mccompile.report.figures import require_suffixes, write_results
     from mccompile.targets.target import resolve, runs_here
 
     require_suffixes(reports)
@@ -103,7 +102,7 @@ def check(
             found.append(Outcome(str(model), None, e))
         else:
             found.append(Outcome(str(model), result))
-            write_result(reports, result, "check")
+            write_results(reports, check=result)
         if not as_json:
             _say(found[-1], quiet, profile)
     if junit is not None:
@@ -135,7 +134,7 @@ def _exit_code(one: Outcome) -> int:
     """What cannot be compiled is worse than nothing, what is wrong is worse still."""
     if one.result is None:
         return 1
-    return 0 if one.result.ok else CHECK_FAILED
+    return 0 if one.result.ok else o.CHECK_FAILED
 
 
 def _data(found: list[Outcome]) -> Any:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+CHECK_FAILED = 3
+"""The exit code where results differ from the reference."""
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only

@@ -62,12 +62,13 @@ class Result(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
-def write_result(paths: tuple[Path, ...], result: Result, kind: str) -> None:
-    """`write_reports` of what "check" or "bench" found, if there are paths."""
+def write_results(paths: tuple[Path, ...], **found: Result) -> None:
+    """`write_reports` of what ``check``, ``bench`` or both found of one compilation, if there are paths."""
     if paths:
-        code = result.code.to_json() if result.code else None
-        found = {kind: result.to_json()}
-        write_reports(paths, with_figures(result.report, code=code, code_note=result.code_note, **found))
+        first = next(iter(found.values()))
+        code = first.code.to_json() if first.code else None
+        figures = {kind: result.to_json() for kind, result in found.items()}
+        write_reports(paths, with_figures(first.report, code=code, code_note=first.code_note, **figures))
 
 
 def require_suffixes(paths: tuple[Path, ...]) -> None:

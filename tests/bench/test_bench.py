@@ -43,6 +43,16 @@ def test_bench_of_the_example_per_layer(tmp_path: Path) -> None:
     assert 0.2 < total / data["ms"]["median"] < 5  # the steps are the run, but for calls and clocks
 
 
+def test_results_are_compared_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run(DIGITS, "--rounds", 1, "--check", "--json")
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)
+    assert data["check"]["ok"]
+    assert data["ms"]["best"] > 0
+    monkeypatch.setattr("mccompile.check.result.CheckResult.ok", False)
+    assert run(DIGITS, "--rounds", 1, "--check", "--target", "generic").exit_code == 3
+
+
 def test_bench_as_text(tmp_path: Path) -> None:
     done = run(DIGITS, "--rounds", 1, "--target", "generic")
     assert done.exit_code == 0, done.output

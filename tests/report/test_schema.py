@@ -109,22 +109,28 @@ def test_reports_of_projects(tmp_path: Path) -> None:
     validate(made.report)
 
 
-@pytest.mark.parametrize("command", ["compile", "check", "bench"])
+@pytest.mark.parametrize("command", ["compile", "check", "bench", "both"])
 def test_reports_of_commands(command: str, tmp_path: Path, run: Run) -> None:  # noqa: F811
     """With what compiler, machine and reference really say."""
     target = tmp_path / "all.json"
-    more = {"compile": ["-o", tmp_path / "out", "--flash", "1M"], "bench": ["--rounds", "1", "-q"], "check": ["-q"]}
-    done = run(command, DIGITS, *more[command], "--report", target)
+    words = {
+        "compile": ["compile", "-o", tmp_path / "out", "--flash", "1M"],
+        "bench": ["bench", "--rounds", "1", "-q"],
+        "check": ["check", "-q"],
+        "both": ["bench", "--check", "--rounds", "1", "-q"],
+    }
+    done = run(*words[command], DIGITS, "--report", target)
     assert done.exit_code == 0, done.output
     report = json.loads(target.read_text())
     validate(report)
     assert report["code"]["text_bytes"] > 0
     assert report["code"]["stack"]["bytes"] > 0
     assert {f["name"] for f in report["code"]["functions"]} >= {"digits_run"}
-    assert ("bench" in report, "check" in report) == (command == "bench", command == "check")
-    if command == "bench":
+    measured, checked = command in ("bench", "both"), command in ("check", "both")
+    assert ("bench" in report, "check" in report) == (measured, checked)
+    if measured:
         assert len(report["bench"]["layers"]) == len(report["steps"])
-    if command == "check":
+    if checked:
         assert report["check"]["trace"]["layers"]
 
 
