@@ -1,5 +1,5 @@
 # make demo     compile the shipped network, build and check the C, classify its test set
-# make test     the tests (6 minutes on 2 cores; 4 where most of the C was compiled before)
+# make test     the tests (25 minutes on 2 cores; less where the C was compiled before)
 # make help     everything else
 #
 # The first run installs Python packages into .venv and needs a package index; after that nothing does.
@@ -20,8 +20,8 @@ export MCC_SHARED := $(abspath $(MCC_SHARED))
 
 help:
 	@echo "make demo       compile the shipped network, build and check the C, classify its test set"
-	@echo "make test       run the tests (6 minutes on 2 cores; 4 where most of the C was compiled before)"
-	@echo "make test-fast  run those that take less than a minute together"
+	@echo "make test       run the tests (25 minutes on 2 cores; less where the C was compiled before)"
+	@echo "make test-fast  run those that take two minutes together"
 	@echo "make test-slow  run the tests that make test leaves out"
 	@echo "make check      ruff, mypy --strict, import-linter, template lint"
 	@echo "make docs       write the generated tables under docs/"
@@ -67,11 +67,11 @@ demo: .venv/.stamp-check
 	$(BIN)/python $(EXAMPLE)/demo.py $(DEMO) --cc "$(CC)"
 
 test: .venv/.stamp-dev
-	@echo "All tests but the slow ones: 6 minutes on two cores, 4 where most of the C was compiled before. (make test-fast: one)"
+	@echo "All tests but the slow ones: 25 minutes on two cores, less where the C was compiled before. (make test-fast: two)"
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 test-fast: .venv/.stamp-dev
-	@echo "The fast tests: less than a minute on two cores. (make test: 4 to 6)"
+	@echo "The fast tests: two minutes on two cores. (make test: 25)"
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m fast
 
 test-slow: .venv/.stamp-dev

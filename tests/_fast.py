@@ -43,7 +43,7 @@ MOST_SECONDS = 3.0
 """CPU time of a fast test, what it starts included."""
 
 MOST_TOGETHER = 100
-"""That of all of them: less than a minute on two cores."""
+"""That of all of them: two minutes on two cores."""
 
 STARTED = pytest.StashKey[float]()
 
