@@ -590,9 +590,12 @@ def _atom_text(atom: Atom, names: Callable[[str], str] = str, c_code: bool = Fal
         case Symbol():
             return names(atom.name)
         case Quotient():
-            inner = text(atom.of, names, c_code)
+            # C rounds towards 0: of what may be below it, a quotient is (x + 4) / 2 - 2
+            below = max(-(span(atom.of)[0] // atom.by), 0) if c_code else 0
+            inner = text(atom.of + below * atom.by, names, c_code)
             over = inner if inner.isidentifier() else f"({inner})"
-            return f"({over}{' / ' if c_code else '//'}{atom.by})"
+            found = f"({over}{' / ' if c_code else '//'}{atom.by})"
+            return f"({found} - {below})" if below else found
         case Least():
             inner = text(atom.left, names, c_code)
             if c_code:
