@@ -22,7 +22,8 @@ from mccompile.ir.state import growth
 @dataclass(frozen=True)
 class GivenExtent:
     """A symbol that the caller sets: its name, its range, the field of the network's struct that holds it. One of
-    state that grows begins at its least; a run makes it more ``by`` so much, in C."""
+    state that grows begins at its least; a run makes it more ``by`` so much, in C. ``told`` if the outputs of the run
+    have it, which are as large as it was then."""
 
     name: str
     low: int
@@ -30,6 +31,7 @@ class GivenExtent:
     step: int = 1
     choices: tuple[int, ...] = ()
     by: str = ""
+    told: bool = False
 
     @property
     def begin(self) -> int:
@@ -39,6 +41,11 @@ class GivenExtent:
     @property
     def field(self) -> str:
         return extent_name(self.name)
+
+    @property
+    def ran(self) -> str:
+        """The field that holds what it was in the last run, if it is ``told``."""
+        return f"ran_{self.name}"
 
     @property
     def wrong(self) -> str:
@@ -62,7 +69,9 @@ def given_extents(module: KernelModule, counted: Mapping[str, str]) -> list[Give
     places = {**counted, **{g.name: f"net->{g.field}" for g in given}}
     grown = [growth(kept.type, now.type) for kept, now in module.state.items()]
     by = {g.name: c_number(g.by, places) for g in grown if g is not None}
-    return [replace(g, by=by.get(g.name, "")) for g in given]
+    outputs = (b.type.shape for b in module.role("output") if b not in module.held)
+    told = {s.name for shape in outputs for s in symbols(*shape)} & by.keys()
+    return [replace(g, by=by.get(g.name, ""), told=g.name in told) for g in given]
 
 
 def c_number(n: int, places: Mapping[str, str]) -> str:

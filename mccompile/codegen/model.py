@@ -541,7 +541,8 @@ def model_facts(
     given = given_extents(program.module, counted)
     held = counted | {g.name: f"net->{g.field}" for g in given}
     apart = held | {name: _apart(b, ids) for name, b in counts.items()}
-    inputs, outputs, states = (ports(program, r, ids, interface, apart) for r in ("input", "output", "state"))
+    inputs, states = (ports(program, r, ids, interface, apart) for r in ("input", "state"))
+    outputs = ports(program, "output", ids, interface, apart | {g.name: f"net->{g.ran}" for g in given if g.told})
     places = _places(program, ids, (*inputs, *outputs))
     steps = [_step(i, program.name, c, places, held) for i, c in enumerate(calls)]
     arenas = _arenas(program, ids)

@@ -536,6 +536,7 @@ def _open(
     fields = f" const void *lent[{lent}];" if lent else ""
     fields += f" int32_t dims[{len(dims)}];" if dims else ""
     fields += " void *pool;" if "threads" in report["options"] else ""
+    fields += f" int32_t ran[{len(dims)}];" if dims else ""  # at most so many
     setters = "".join(f"int {name}_set_{d['name']}(net_t *, int32_t); " for d in dims)
     for role, key in (("input", "inputs"), ("output", "outputs"), ("state", "state")):
         ports = (p for p in report[key] if "extents" in p)

@@ -219,3 +219,21 @@ def test_a_buffer_of_keys_is_written_in_place(
     given["last"][:] = length
     with pytest.raises(CompileError, match="index"):
         net.run(given)
+
+
+def test_outputs_are_as_long_as_the_cache_was_in_the_run(tmp_path: Path) -> None:
+    """The next run's cache is longer already when this one's outputs are read."""
+    m = Maker()
+    now = m.node("Concat", [m.input("past", [2, "n", 3]), m.input("new", [2, 1, 3])], "present", axis=1)
+    onnx.save(m.model([m.node("Neg", [now], "y"), "present"]), tmp_path / "cache.onnx")
+    mccompile.compile(
+        tmp_path / "cache.onnx", tmp_path / "out", target="generic", dims={"n": "0..4"}, state={"present": "past"}
+    )
+    network = Network(tmp_path / "out")
+    rows = np.arange(30, dtype=np.float32).reshape(2, 5, 3)
+    for i in range(5):
+        got = network.run({"new": rows[:, i : i + 1]})["y"]
+        np.testing.assert_array_equal(got, -rows[:, : i + 1])
+    network.set_extents({"n": 1})
+    got = network.run({"new": rows[:, 4:]})["y"]
+    np.testing.assert_array_equal(got, -rows[:, [0, 4]])
