@@ -14,14 +14,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from mccompile.targets.target import runs_here
 from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, written
 from tests.support.fuzz.__main__ import attacks
 from tests.support.fuzz.attempt import FAULTS, attempt, expectations
-from tests.support.fuzz.family import MAIN, FamilyComposer
+from tests.support.fuzz.family import MAIN, SECOND, FamilyComposer
+from tests.support.fuzz.forms.file_only import random_numbers
 from tests.support.fuzz.guarded import outcomes
 from tests.support.fuzz.isolated import each_isolated, isolated
 from tests.support.fuzz.ledger import Ledger
 from tests.support.fuzz.profiles import PROFILES, family
+from tests.support.fuzz.programs import compiled
 from tests.support.fuzz.setting import Setting
 from tests.support.fuzz.shrink import shrunk
 
@@ -66,6 +69,66 @@ def test_a_planted_error_is_found_and_made_small(tmp_path: Path) -> None:
     assert [step.op_type for step in small.steps] == ["Softmax"]
     assert small.axes[next(iter(small.inputs))] == (1,)
     assert (plain.target, plain.level, plain.options) == ("generic", "O0", {})
+
+
+SEVERAL = (
+    replace(PLAIN, project="shared"),
+    replace(PLAIN, targets=("generic", "x86-64-v2")),
+    replace(PLAIN, options={"threads": 3}),
+)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("setting", SEVERAL, ids=lambda s: s.label)
+def test_all_programs_of_a_setting_are_run(setting: Setting, tmp_path: Path) -> None:
+    if setting.targets and not runs_here("x86-64-v2"):
+        pytest.skip("no x86-64")
+    net = _chain()
+    expected = expectations(net, setting, 0)[:1]
+    (tmp_path / "net.onnx").write_bytes(net.model().SerializeToString())
+    made = compiled(tmp_path / "net.onnx", tmp_path / "out", setting)
+    assert sum(1 + (p.single is not None) for p in made) == 2
+    assert attempt(net, setting, expected, tmp_path / "run").kind == "ok"
+
+
+@pytest.mark.thorough
+def test_weights_in_fewer_bits_are_judged_by_the_graph(tmp_path: Path) -> None:
+    c = FamilyComposer(0, ())
+    x = c.input(np.linspace(-1, 1, 14, dtype=np.float32).reshape(7, 2))
+    c.net.outputs = [c.one("MatMul", x, c.constant(np.linspace(-3, 2, 32, dtype=np.float32).reshape(2, 16) ** 3))]
+    narrow = Setting("generic", "O2", "gcc", ("-O1",), options={"weights": "i8"})
+    ((run,),) = expectations(c.net, narrow, 0)
+    other = [[replace(run, values={n: a + 0.01 for n, a in run.values.items()})]]
+    assert attempt(c.net, narrow, other, tmp_path / "narrow").kind == "ok"
+    assert attempt(c.net, replace(narrow, options={}), other, tmp_path / "f32").kind == "wrong"
+
+
+def test_two_extents_and_a_cache_that_grows() -> None:
+    c = FamilyComposer(0, (1, 4), two=True)
+    v = c.one("Abs", c.input(np.ones((MAIN, SECOND), np.float32)))
+    assert [run["x1"].shape for run in c.net.runs().values()] == [(7, 6), (1, 2), (4, 3)]
+    past = c.input(np.ones((1, MAIN), np.float32))
+    now = c.one("Concat", past, c.constant(np.full((1, 2), 3, np.float32)), axis=1)
+    c.net.states, c.net.grown, c.net.outputs = {now: past}, {now: 2}, [v, c.one("Neg", now), now]
+    (turns,) = expectations(c.net, replace(PLAIN, state={now: past}, second=f"1..{SECOND}"), 0)
+    rows = [t.values[c.net.outputs[1]].tolist() for t in turns]
+    assert rows == [[[0, *[-3] * count]] for count in (2, 4, 6)]
+
+
+def test_what_only_the_file_has() -> None:
+    """Random numbers are an input beside onnxruntime, f32 that bfloat16 has are bfloat16."""
+    c = FamilyComposer(1, ())
+    (made,) = random_numbers(c)
+    c.net.outputs = [made]
+    c.net.prune()
+    (node,) = c.net.model().graph.node
+    assert node.op_type.startswith(("Random", "Bernoulli"))
+    assert set(c.net.drawn.values()) <= {f"{made}.normal", f"{made}.uniform"}
+    c = FamilyComposer(1, (), halves=True)
+    x = c.input(np.array([1 + 2**-12, 3], np.float32))
+    c.net.outputs = [c.one("Abs", x)]
+    assert c.net.inputs[x][0] == 1
+    assert c.net.model().graph.input[0].type.tensor_type.elem_type == TensorProto.BFLOAT16
 
 
 def test_what_ends_a_process_is_told() -> None:

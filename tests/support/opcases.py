@@ -197,6 +197,12 @@ class CaseLibrary:
         assert self._emulator is not None
         self._emulator.close()
 
+    def again(self) -> None:
+        """Start the program of ``tools`` anew: it has ended."""
+        assert self.tools is not None
+        assert self._emulator is not None
+        self._emulator = Emulator(Path(self._emulator.command[-1]), self.tools)
+
     def _emulated(self, tools: CrossTools, unit: Path) -> Emulator:
         """All cases as a program, or as the image of a board."""
         nets = [EmulatedNet(b.facts.name) for b in self.built]

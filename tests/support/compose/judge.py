@@ -21,12 +21,14 @@ NOTHING = 1e-25
 
 @dataclass(frozen=True)
 class Expected:
-    """Outputs of one run. ``certain`` says where integers and booleans do not depend on the noise."""
+    """Outputs of one run. ``certain`` says where integers and booleans do not depend on the noise. ``halves``: floats
+    go in and come out as the bits of bfloat16."""
 
     inputs: Arrays
     values: Arrays
     noise: Arrays
     certain: Arrays
+    halves: bool = False
 
     def fault(self, got: Arrays) -> str:
         """Empty if ``got`` is what is expected, else what differs."""

@@ -1,6 +1,6 @@
 """Runs the backend suite and writes what became of it: ``make conformance``, or
 
-    python -m tests.support.conformance [--target T] [--only REGEX] [--write] [-v]
+    python -m tests.support.conformance [--target T] [--sanitize] [--only REGEX] [--write] [-v]
 
 What was found is kept in build/conformance, so that a run that was ended goes on where it was.
 """
@@ -25,7 +25,13 @@ import onnx
 from tests.support.compose.run import Setting
 from tests.support.conformance.cases import SuiteCase, load_suite
 from tests.support.conformance.judge import BROKEN, OK, WRONG, Verdict, examine
-from tests.support.conformance.written import read_exceptions, write_document, write_exceptions
+from tests.support.conformance.written import (
+    read_exceptions,
+    write_document,
+    write_exceptions,
+    write_sanitized,
+)
+from tests.support.sanitized import SANITIZERS
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ("mccompile", "kernels_templates", "runtime_c", "tests/support")
@@ -37,16 +43,18 @@ def main() -> int:
     args = _arguments()
     start = time.monotonic()
     wanted = [c for c in load_suite() if re.search(args.only, c.name)]
-    setting = Setting(args.target, "gcc", ("-O1",))
+    setting = Setting(args.target, args.compiler, SANITIZERS if args.sanitize else ("-O1",))
     kept = ROOT / "build" / "conformance" / f"{_state(setting)}.jsonl"
-    verdicts = run(wanted, setting, kept)
+    verdicts = run(wanted, setting, kept, args.jobs)
     if args.verbose:
         for v in verdicts:
             if v.kind != OK:
                 print(f"{v.name}: {v.kind} {list(v.fixed) or ''} {v.why}")
     print(f"{dict(Counter(v.kind for v in verdicts))} in {time.monotonic() - start:.0f} s")
     known = read_exceptions()
-    if args.write:
+    if args.write and args.sanitize:
+        write_sanitized(verdicts, setting)
+    elif args.write:
         write_exceptions(verdicts)
         write_document(wanted, verdicts, setting)
     bad = [v for v in verdicts if v.kind in (WRONG, BROKEN) and known.get(v.name) != v.kind]
@@ -55,13 +63,13 @@ def main() -> int:
     return int(bool(bad))
 
 
-def run(cases: Sequence[SuiteCase], setting: Setting, kept: Path) -> list[Verdict]:
-    """The verdict of each case by two processes; those in the file ``kept`` are not found anew, new ones added."""
+def run(cases: Sequence[SuiteCase], setting: Setting, kept: Path, jobs: int) -> list[Verdict]:
+    """The verdict of each case by some processes; those in the file ``kept`` are not found anew, new ones added."""
     known = {v.name: v for v in _read(kept)}
     left = [c for c in cases if c.name not in known]
     batches = [left[i : i + BATCH] for i in range(0, len(left), BATCH)]
     kept.parent.mkdir(parents=True, exist_ok=True)
-    with multiprocessing.get_context("fork").Pool(2) as pool, kept.open("a") as file:
+    with multiprocessing.get_context("fork").Pool(jobs) as pool, kept.open("a") as file:
         for done, found in enumerate(pool.imap_unordered(partial(examine, setting=setting), batches), 1):
             for v in found:
                 print(json.dumps(asdict(v)), file=file)
@@ -91,6 +99,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="generic")
     parser.add_argument("--only", default="", help="cases whose names this regular expression finds")
+    parser.add_argument("--compiler", default="gcc", choices=("gcc", "clang"))
+    parser.add_argument("--sanitize", action="store_true", help="run programs with ASan and UBSan in them")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--write", action="store_true", help="write docs/conformance.md and the list of exceptions")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what is not right as it is")
     return parser.parse_args()

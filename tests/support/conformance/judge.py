@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from onnx.backend.test.runner import Runner
 
-from mccompile.backend import prepare
+from mccompile import backend
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
@@ -30,9 +31,12 @@ from tests.support.children import in_children
 from tests.support.compose.run import Setting
 from tests.support.conformance.cases import SuiteCase
 from tests.support.opcases import Built, CaseLibrary
+from tests.support.sanitized import is_sanitized, native_tools, sanitized_network
 
 SECONDS = 300
 """What one case may run."""
+
+ENDED = "the program ended:"
 
 MOST_FIXED = 8
 """Inputs of a case that may be made constants, one after the other."""
@@ -154,10 +158,13 @@ def _asked_for(message: str, inputs: Sequence[str]) -> list[str]:
 def _built_and_run(attempts: list[_Attempt], setting: Setting, folder: Path) -> list[Verdict]:
     if not attempts:
         return []
-    flags = [*resolve(setting.target).c_flags, *setting.flags, *strict_warnings(setting.compiler)]
+    sanitized = is_sanitized(setting.flags)  # gcc warns of conversions in what it puts in itself
+    warnings = () if sanitized else strict_warnings(setting.compiler)
+    flags = [*resolve(setting.target).c_flags, *setting.flags, *warnings]
     folder = Path(tempfile.mkdtemp(dir=folder))  # a path of its own: a loaded library is known by its path
     built = [a.built for a in attempts if a.built is not None]
-    library = CaseLibrary(folder, built, flags, (setting.compiler,), allocate=guarded_bytes)
+    tools = native_tools(setting.compiler) if sanitized else None
+    library = CaseLibrary(folder, built, flags, (setting.compiler,), tools, guarded_bytes)
     try:
         library.build()
     except CompileError as e:
@@ -166,18 +173,25 @@ def _built_and_run(attempts: list[_Attempt], setting: Setting, folder: Path) -> 
         half = len(attempts) // 2
         parts = attempts[:half], attempts[half:]
         return [v for part in parts for v in _built_and_run(part, setting, folder)]
-    answers = in_children([partial(_fault, library, a) for a in attempts], SECONDS)
+    answers = in_children([partial(_fault, library, a, setting) for a in attempts], SECONDS)
     return [
-        a.verdict(BROKEN if ended else WRONG if what else OK, what)
+        a.verdict(BROKEN if ended or what.startswith(ENDED) else WRONG if what else OK, what)
         for a, (what, ended) in zip(attempts, answers, strict=True)
     ]
 
 
-def _fault(library: CaseLibrary, a: _Attempt) -> str:
-    """Empty if a case's outputs are those expected by the rule of the official runner, else what differs."""
+def _fault(library: CaseLibrary, a: _Attempt, setting: Setting) -> str:
+    """Empty if a case's outputs are those expected by the rule of the official runner, else what differs, or what
+    ended its program."""
     assert a.built is not None
     with np.errstate(all="ignore"):
-        got = _by_backend(a) if any(varies(v.shape) for v in a.built.compilation.graph.outputs) else _run(library, a)
+        try:
+            counted = any(varies(v.shape) for v in a.built.compilation.graph.outputs)
+            got = _by_backend(a, setting) if counted else _run(library, a)
+        except CompileError as e:
+            if library.tools is not None:
+                library.again()
+            return f"{ENDED} {e}"
         try:
             assert len(got) == len(a.outputs), f"{len(got)} outputs instead of {len(a.outputs)}"
             for mine, wanted in zip(got, a.outputs, strict=True):
@@ -198,9 +212,14 @@ def _run(library: CaseLibrary, a: _Attempt) -> list[Any]:
     return gather([value_from_proto(v) for v in a.case.model.graph.output], named)
 
 
-def _by_backend(a: _Attempt) -> list[Any]:
+def _by_backend(a: _Attempt, setting: Setting) -> list[Any]:
     """The outputs of a case whose extents are known only when it has run: a library has room for the largest."""
     assert a.built is not None
     options = a.built.compilation.options
-    rep = prepare(a.case.model, target=options.target, constants=a.fixed, input_shapes=options.input_shapes)
-    return list(rep.run([v for n, v in zip(a.names, a.inputs, strict=True) if n not in a.fixed]))
+    flags, compiler = setting.flags, setting.compiler
+    network = partial(sanitized_network, flags=flags, compiler=compiler) if is_sanitized(flags) else backend.Network
+    with mock.patch.object(backend, "Network", network):
+        rep = backend.prepare(
+            a.case.model, target=options.target, constants=a.fixed, input_shapes=options.input_shapes
+        )
+        return list(rep.run([v for n, v in zip(a.names, a.inputs, strict=True) if n not in a.fixed]))

@@ -11,7 +11,7 @@ import onnx
 
 from tests.support.compose.run import Setting
 from tests.support.conformance.cases import SUITES, SuiteCase
-from tests.support.conformance.judge import KINDS, OK, Verdict
+from tests.support.conformance.judge import BROKEN, KINDS, OK, REFUSED, Verdict
 from tests.support.marked import with_part
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,6 +37,17 @@ def read_exceptions() -> dict[str, str]:
 def write_document(cases: Sequence[SuiteCase], verdicts: Sequence[Verdict], setting: Setting) -> None:
     """Put the tables between their marks."""
     DOCUMENT.write_text(with_part(DOCUMENT.read_text(), "conformance", _tables(cases, verdicts, setting)))
+
+
+def write_sanitized(verdicts: Sequence[Verdict], setting: Setting) -> None:
+    """Put what the sanitizers found between its own marks."""
+    counts = Counter(v.kind for v in verdicts)
+    run, ended = len(verdicts) - counts[REFUSED], counts[BROKEN]
+    text = (
+        f"`{setting.compiler} {' '.join(setting.flags)}`, target `{setting.target}`: {len(verdicts)} cases.\n"
+        f"Of these {run} run, and {ended or 'none'} ended by a sanitizer.\n"
+    )
+    DOCUMENT.write_text(with_part(DOCUMENT.read_text(), "sanitized", text))
 
 
 def _tables(cases: Sequence[SuiteCase], verdicts: Sequence[Verdict], setting: Setting) -> str:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
-import mccompile
-import mccompile.run.network as running
+from mccompile.check.compare import OF_NOISE
+from mccompile.check.reference import BF16_PLACE
 from mccompile.ir.errors import CompileError, InternalError, UsageError
+from mccompile.ir.graph import Graph
+from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ops.text import decoded
-from mccompile.run.build import build_program
-from mccompile.run.emulate import CrossTools, EmulatedNet, emulated_main
 from mccompile.run.memory import guarded_bytes
 from mccompile.run.network import Network
 from mccompile.run.values import stored
@@ -28,8 +27,10 @@ from tests.support.children import SLOW, answered, in_children
 from tests.support.compose.judge import SHAKES, Expected, spread
 from tests.support.compose.network import Array, Arrays, Noise, Refused
 from tests.support.fuzz.family import MAIN, Family
+from tests.support.fuzz.programs import Program, compiled
 from tests.support.fuzz.setting import QUICK, Setting
 from tests.support.precompiled import precompiled
+from tests.support.sanitized import sanitized_network
 
 SECONDS = 60
 """What all runs of one network may take."""
@@ -38,9 +39,6 @@ HEADERS = Path(__file__).resolve().parents[3] / "build" / "fuzz" / "headers"
 
 TURNS = 3
 """Runs in a row of a network that keeps state."""
-
-BOUND = 24
-"""What is given where a bound is asked for: loops have at most 20 turns."""
 
 UNSURE = ("wrong", "build", "crash")
 """What `QUICK` may be at fault for."""
@@ -59,7 +57,9 @@ class Verdict:
 # -- what is expected ---------------------------------------------------------------------------------------------
 def expectations(net: Family, setting: Setting, seed: int) -> list[list[Expected]]:
     """For each extent, the runs in a row."""
-    runs = net.runs() if setting.dims else {MAIN: net.inputs}
+    if net.grows(setting.state):
+        return [_expected(net, net.inputs_at(min(net.others)), setting.state, seed)]
+    runs = net.runs() if setting.dims or setting.second else {MAIN: net.inputs}
     return [_expected(net, inputs, setting.state, seed) for inputs in runs.values()]
 
 
@@ -67,22 +67,27 @@ def _expected(net: Family, inputs: Arrays, state: Mapping[str, str], seed: int) 
     plain = _in_a_row(net, inputs, state, None)
     shaken = [_in_a_row(net, inputs, state, Noise((seed, i // 2), 1 - 2 * (i % 2))) for i in range(SHAKES)]
     wanted = [n for n in net.outputs if n not in state]
-    given = {n: a for n, a in inputs.items() if n not in state.values()}
     found = []
     for turn, values in enumerate(plain):
         net.require_defined(values)
         want = {n: values[n] for n in wanted}
         if any(run[turn][n].shape != a.shape for run in shaken for n, a in want.items()):
             raise Refused("what is counted depends on the noise")
-        found.append(Expected(given, want, *spread(want, [run[turn] for run in shaken])))
+        given = {net.drawn.get(n, n): values[n] for n in inputs if n not in state.values()}
+        noise, certain = spread(want, [run[turn] for run in shaken])
+        if net.halves:  # the last place of an output
+            noise = {n: a + np.abs(np.nan_to_num(want[n])) * BF16_PLACE / OF_NOISE for n, a in noise.items()}
+        found.append(Expected(given, want, noise, certain, net.halves))
     return found
 
 
 def _in_a_row(net: Family, inputs: Arrays, state: Mapping[str, str], noise: Noise | None) -> list[Arrays]:
-    """The values of each run; what is kept is zero first."""
+    """The values of each run; what is kept is zero first. Where it grows, so does what else is n."""
     kept = {name: np.zeros_like(inputs[name]) for name in state.values()}
     made: list[Arrays] = []
-    for _ in range(TURNS if state else 1):
+    for turn in range(TURNS if state else 1):
+        if turn and net.grows(state):
+            inputs = net.inputs_at(min(net.others) + turn * net.grows(state))
         made.append(net.reference({**inputs, **kept}, noise))
         kept = {name: made[-1][out] for out, name in state.items()}
     return made
@@ -119,14 +124,14 @@ def attempted(
     path.write_bytes(model)
     with mock.patch.dict(os.environ, {"CC": setting.compiler, "MCC_CACHE": str(folder / "cache")}):
         try:
-            _compile(path, folder / "out", setting)
+            programs = compiled(path, folder / "out", setting)
         except InternalError as e:
             return Verdict("internal", f"{e}\n{traceback.format_exc(limit=-4)}")
         except CompileError as e:
             return Verdict("refused", str(e))
         except Exception:
             return Verdict("internal", traceback.format_exc(limit=-6))
-        run = partial(_fault, folder / "out", setting, expected)
+        run = partial(_faults, programs, setting, expected)
         ((text, ended),) = [(answered(run), False)] if alone else in_children([run], SECONDS)
     if ended:
         return Verdict("slow" if text in SLOW else "crash", text)
@@ -135,52 +140,73 @@ def attempted(
     return Verdict("wrong" if text else "ok", text)
 
 
-def _compile(path: Path, out: Path, setting: Setting) -> None:
-    """A bound that is asked for is given."""
-    bounds: dict[str, int] = {}
-    while True:
-        try:
-            mccompile.compile(path, out, bounds=dict(bounds), **setting.arguments)
-            return
-        except CompileError as e:
-            asked = re.search(r"--bound (\S+?)=", str(e))
-            if asked is None or asked[1] in bounds:
-                raise
-            bounds[asked[1]] = BOUND
-
-
 def _complaint(text: str) -> str:
     lines = text.splitlines()
     first = next((i for i, line in enumerate(lines) if "error:" in line), 0)
     return "\n".join(lines[first : first + 4])
 
 
-def _fault(out: Path, setting: Setting, expected: Sequence[Sequence[Expected]]) -> str:
-    network = _network(out, setting)
+def _faults(programs: Sequence[Program], setting: Setting, expected: Sequence[Sequence[Expected]]) -> str:
+    """What is wrong with the first program that anything is wrong with."""
+    found = ((p.model, _fault(p, setting, expected)) for p in programs)
+    return next((f"{model} {fault}".strip() for model, fault in found if fault), "")
+
+
+def _fault(program: Program, setting: Setting, expected: Sequence[Sequence[Expected]]) -> str:
+    network = _network(program.folder, setting, program.model)
+    single = None if program.single is None else _network(program.single, setting)
     for row in (*expected, expected[0]):  # the first extent once more: setters leave nothing stale
         for byte in (0x5A, 0xFF):
-            network.fill_arenas(byte)
-            network.reset()
+            _begin(network, byte)
+            if single is not None:
+                _begin(single, byte)
             for turn, run in enumerate(row):
-                fault = run.fault(_answers(network, run))
+                got = _answers(network, run)
+                fault = (run if program.graph is None else _meant_by(program.graph, run, network.extents)).fault(got)
+                if single is not None and not fault:
+                    fault = _other_bits(got, _answers(single, run))
                 if fault:
                     shapes = {n: a.shape for n, a in run.inputs.items()}
                     return f"turn {turn}, arena of {byte:#x}, {shapes}: {fault}"[:900]
     return "" if network.intact() else "something was written outside of the network's memory"
 
 
-def _network(out: Path, setting: Setting) -> Network:
+def _begin(network: Network, byte: int) -> None:
+    network.fill_arenas(byte)
+    network.reset()
+
+
+def _other_bits(got: Arrays, single: Arrays) -> str:
+    """Where a program in parts answers other bits than the one that is whole."""
+    other = [n for n, a in got.items() if a.tobytes() != single[n].tobytes()]
+    return f"in parts {other} have other bits" if other else ""
+
+
+def _meant_by(graph: Graph, run: Expected, extents: Mapping[str, int]) -> Expected:
+    """What the C has to compute whose weights are stored in fewer bits. Floats alone: how far it may be off is known
+    of the network as it is, and whether a number that is rounded is a tie of this one is not."""
+    inputs = {n: stored(a) for n, a in run.inputs.items()}
+    near, wide = (graph.evaluate(inputs, wide=wide, extents=extents) for wide in (False, True))
+    values, noise, certain = dict(run.values), dict(run.noise), dict(run.certain)
+    for name, a in run.values.items():
+        if a.dtype.kind == "f" and near[name].dtype == a.dtype:
+            values[name] = near[name]
+            noise[name] = run.noise[name] + 4 * np.abs(wide[name].astype(np.float64) - near[name])
+        elif a.dtype != object:
+            certain[name] = np.zeros(a.shape, bool)
+    return replace(run, values=values, noise=noise, certain=certain)
+
+
+def _network(out: Path, setting: Setting, model: str = "") -> Network:
     if setting.sanitized:
-        with mock.patch.multiple(
-            running, runs_here=lambda _: False, cross_tools=_native_tools, build_emulated=_sanitized_program
-        ):
-            return Network(out, setting.flags, emulate=True)
+        return sanitized_network(out, setting.flags, model=model)
     if setting.compiler == QUICK:
-        return Network(out, setting.flags, allocate=guarded_bytes)
+        return Network(out, setting.flags, allocate=guarded_bytes, model=model)
     if runs_here(setting.target):
         flags = (*setting.flags, *strict_warnings(setting.compiler))
-        return Network(out, (*flags, *_vector_header(out, setting, flags)), allocate=guarded_bytes)
-    return Network(out, strict_warnings("gcc"), emulate=True)
+        spared = () if model or "threads" in setting.options else _vector_header(out, setting, flags)
+        return Network(out, (*flags, *spared), allocate=guarded_bytes, model=model)
+    return Network(out, strict_warnings("gcc"), model=model, emulate=True)
 
 
 def _vector_header(out: Path, setting: Setting, flags: Sequence[str]) -> list[str]:
@@ -190,34 +216,26 @@ def _vector_header(out: Path, setting: Setting, flags: Sequence[str]) -> list[st
         return precompiled((setting.compiler,), [*report["target"]["c_flags"], *flags, "-fPIC"], out / "drawn.c")
 
 
-def _native_tools(_: object) -> CrossTools:
-    return CrossTools(("gcc",), ())
-
-
-def _sanitized_program(
-    tools: CrossTools, net: EmulatedNet, align: int, sources: Sequence[Path], flags: Sequence[str], include: Path
-) -> Path:
-    """The program of an emulated network, on the heap of which AddressSanitizer finds each access outside."""
-    main = include / "emulated_main.c"
-    main.write_text(emulated_main([net], align))
-    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
-    return build_program(tools.compiler, [*sources, main], flags, include)
-
-
 def _answers(network: Network, run: Expected) -> dict[str, Array]:
-    """The outputs of a run; bytes of quantised inputs and outputs as the floats that they stand for."""
+    """The outputs of a run; bytes of quantised inputs and outputs as the floats that they stand for. What a program
+    does not give, as the other one of a project, is as expected."""
     inputs = {}
     for name, array in run.inputs.items():
+        if run.halves and array.dtype == np.float32:
+            inputs[name] = bf16_bits(array)
+            continue
         inputs[name] = _quantised(network, name, array) if _is_bytes(network, name, array) else stored(array)
     try:
         made = network.run(inputs)
     except UsageError as e:
         raise AssertionError(str(e)) from e
-    return {n: _meant(network, n, a, run.values[n]) for n, a in made.items()}
+    if run.halves:
+        made = {n: bf16_values(a) if run.values[n].dtype == np.float32 else a for n, a in made.items()}
+    return {**run.values, **{n: _meant(network, n, a, run.values[n]) for n, a in made.items()}}
 
 
 def _meant(network: Network, name: str, array: Array, wanted: Array) -> Array:
-    if name in network.labels:
+    if name in network.labels and wanted.dtype.kind == "O":
         return np.asarray(np.array(network.labels[name], object)[array], object)
     if wanted.dtype.kind == "O":
         return decoded(array)

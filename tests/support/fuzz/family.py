@@ -7,7 +7,7 @@ Reshape of it to [14] is refused by onnxruntime for n = 1, and not added; one to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ops.draw import SeededDraw
 from tests.support.compose import network
 from tests.support.compose.network import Array, Arrays, Composer, Composition, Refused, Step
@@ -22,14 +23,24 @@ from tests.support.compose.network import Array, Arrays, Composer, Composition, 
 MAIN = 7
 """The extent of most values: axes of it are called n."""
 
+SECOND = 6
+"""The extent of axes that are called m, where a network has two extents."""
+
+BESIDE = (5, 2, 1, 3, 3, 1, 4, SECOND)
+"""What m is where n is 0, 1, ...: never the same."""
+
 
 class Draw(SeededDraw):
-    """Shapes that have the extent often."""
+    """Shapes that have the extent often; with ``two``, the second one at times."""
+
+    two = False
 
     def shape(self, rank: int, low: int = 1, high: int = 5) -> tuple[int, ...]:
         made = [self.random.randint(low, high) for _ in range(rank)]
         if rank and self.random.random() < 0.75 and low <= MAIN:
             made[self.random.randrange(rank)] = MAIN
+        if self.two and rank and self.random.random() < 0.5 and low <= SECOND:
+            made[self.random.randrange(rank)] = SECOND
         return tuple(made)
 
 
@@ -39,31 +50,62 @@ class Family(Composition):
 
     Attributes:
         others: for each other extent, every value by name.
-        axes: of inputs, which axes are n.
+        axes: of inputs, which axes are n, or m, by which extent they have.
         states: values that may be kept as inputs of the next run.
+        grown: by how much these are longer than those inputs along the axis that is n, where they are.
+        told: by the first result of a step, what the file has in its place: what onnxruntime cannot be asked.
+        drawn: inputs that the file draws, and what they are called if they are inputs.
+        halves: the file has bfloat16 where this has f32.
     """
 
     others: dict[int, dict[str, Array]] = field(default_factory=dict)
     axes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
+    grown: dict[str, int] = field(default_factory=dict)
+    told: dict[str, onnx.NodeProto] = field(default_factory=dict)
+    drawn: dict[str, str] = field(default_factory=dict)
+    halves: bool = False
+
+    def varying(self, extent: int) -> bool:
+        """Whether an input has an axis that is n, or m."""
+        return any(a.shape[i] == extent for n, a in self.inputs.items() for i in self.axes.get(n, ()))
 
     @property
     def varies(self) -> bool:
-        return any(self.axes.get(n) for n in self.inputs)
+        return self.varying(MAIN) or self.varying(SECOND)
+
+    def grows(self, state: Mapping[str, str]) -> int:
+        """By how much n is more after each run, where what is kept of ``state`` grows."""
+        return next((self.grown[out] for out in state if out in self.grown), 0)
+
+    @property
+    def judged_by_file(self) -> bool:
+        """Whether onnxruntime computes what the file says."""
+        return not (self.halves or any(s.outputs[0] in self.told for s in self.steps))
 
     def model(self) -> onnx.ModelProto:
         inputs = []
         for name, array in self.inputs.items():
             inputs.append(network.info(name, array))
             for axis in self.axes.get(name, ()):
-                inputs[-1].type.tensor_type.shape.dim[axis].dim_param = "n"
-        nodes = [s.proto(f"{s.op_type}_{i}") for i, s in enumerate(self.steps)]
+                dim = "n" if array.shape[axis] == MAIN else "m"
+                inputs[-1].type.tensor_type.shape.dim[axis].dim_param = dim
+        nodes = [self.told.get(s.outputs[0], s.proto(f"{s.op_type}_{i}")) for i, s in enumerate(self.steps)]
         outputs = [
-            onnx.ValueInfoProto(name=n) if self.others else network.info(n, self.values[n]) for n in self.outputs
+            onnx.ValueInfoProto(name=n)
+            if self.others or n in self.told
+            else network.info(n, self.values[n])
+            for n in self.outputs
         ]
         constants = [numpy_helper.from_array(a, n) for n, a in self.constants.items()]
+        read = {name for node in nodes for name in node.input} | set(self.outputs)
+        inputs = [v for v in inputs if v.name not in self.drawn or v.name in read]
         graph = helper.make_graph(nodes, "family", inputs, outputs, constants)
-        return helper.make_model(graph, opset_imports=network.opsets(self.steps), ir_version=10)
+        if self.halves:
+            _halve(graph)
+        domains = [s.domain for s in nodes]
+        steps = [Step("", (), (), domain=d) for d in domains]
+        return helper.make_model(graph, opset_imports=network.opsets(steps), ir_version=10)
 
     def runs(self) -> dict[int, Arrays]:
         """The inputs for each extent."""
@@ -71,6 +113,17 @@ class Family(Composition):
         for extent, values in self.others.items():
             found[extent] = {n: values[n] for n in self.inputs}
         return found
+
+    def inputs_at(self, extent: int) -> dict[str, Array]:
+        """The inputs for any extent up to `MAIN`."""
+        return {n: self.at(n, a, extent) for n, a in self.inputs.items()}
+
+    def at(self, name: str, array: Array, extent: int) -> Array:
+        """An input for another extent: its first elements along the axes that have it."""
+        for axis in self.axes.get(name, ()):
+            most = array.shape[axis]
+            array = np.take(array, np.arange(extent if most == MAIN else BESIDE[extent]), axis)
+        return np.asarray(array, order="C")
 
     def as_inputs(self, names: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
         """The axes of values that are n, if they are to be inputs; None if one has an extent that depends on n."""
@@ -81,7 +134,9 @@ class Family(Composition):
                 at = {n: v[name].shape[axis] for n, v in self.others.items()}
                 if set(at.values()) <= {extent}:
                     continue
-                if extent != MAIN or any(n != e for n, e in at.items()):
+                one = extent == MAIN and all(n == e for n, e in at.items())
+                other = extent == SECOND and all(BESIDE[n] == e for n, e in at.items())
+                if not one and not other:
                     return None
                 found.append(axis)
             axes[name] = tuple(found)
@@ -89,7 +144,21 @@ class Family(Composition):
 
     def text(self) -> str:
         varying = {n: a for n, a in self.axes.items() if a and n in self.inputs}
-        return (f"n is at {varying}\n" if varying else "") + super().text()
+        told = "".join(f"in the file {n.output[0]} = {helper.printable_node(n)}\n" for n in self.told.values())
+        halves = "in the file bfloat16 instead of float32\n" if self.halves else ""
+        return (f"n or m is at {varying}\n" if varying else "") + told + halves + super().text()
+
+
+def _halve(graph: onnx.GraphProto) -> None:
+    """Make f32 bfloat16; the numbers have to be some of it (`FamilyComposer.halves`)."""
+    f32, half = onnx.TensorProto.FLOAT, onnx.TensorProto.BFLOAT16
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type == f32:
+            value.type.tensor_type.elem_type = half
+    for i, tensor in enumerate(graph.initializer):
+        if tensor.data_type == f32:
+            bits = bf16_bits(numpy_helper.to_array(tensor)).tobytes()
+            graph.initializer[i].CopyFrom(helper.make_tensor(tensor.name, half, tensor.dims, bits, raw=True))
 
 
 class FamilyComposer(Composer):
@@ -97,25 +166,29 @@ class FamilyComposer(Composer):
 
     net: Family
 
-    def __init__(self, seed: int, extents: Sequence[int]) -> None:
+    def __init__(self, seed: int, extents: Sequence[int], two: bool = False, halves: bool = False) -> None:
         super().__init__(seed)
         self.d = Draw(seed) if extents else SeededDraw(seed)
-        self.net = Family(others={e: {} for e in extents})
+        self.net = Family(others={e: {} for e in extents}, halves=halves)
+        self.varying = (MAIN, SECOND) if two else (MAIN,)
+        if isinstance(self.d, Draw):
+            self.d.two = two
 
     def input(self, array: Array) -> str:
-        name = super().input(array)
+        name = super().input(self._rounded(array))
         mine = self.net.values[name]
         if self.net.others:
-            self.net.axes[name] = tuple(i for i, e in enumerate(mine.shape) if e == MAIN)
+            self.net.axes[name] = tuple(i for i, e in enumerate(mine.shape) if e in self.varying)
         for extent, values in self.net.others.items():
-            other = mine
-            for axis in self.net.axes[name]:
-                other = np.take(other, np.arange(extent) % MAIN, axis)
-            values[name] = np.asarray(other, order="C")
+            values[name] = self.net.at(name, mine, extent)
         return name
 
+    def _rounded(self, array: Array) -> Array:
+        """With halves, a number of bfloat16."""
+        return bf16_values(bf16_bits(array)) if self.net.halves and array.dtype == np.float32 else array
+
     def constant(self, array: Array) -> str:
-        name = super().constant(array)
+        name = super().constant(self._rounded(array))
         for values in self.net.others.values():
             values[name] = self.net.values[name]
         return name

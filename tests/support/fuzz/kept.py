@@ -28,18 +28,22 @@ RELATIVE = 1e-5
 
 
 def write(folder: Path, net: Family, setting: Setting, title: str, text: str) -> None:
+    """A folder; of a network whose file onnxruntime is not asked, without what tries it again."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "finding.txt").write_text(text + "\n")
     (folder / "model.onnx").write_bytes(net.model().SerializeToString())
     np.savez(folder / "inputs.npz", **_named(net, setting))
+    if not net.judged_by_file:
+        return
     (folder / "setting.json").write_text(json.dumps(asdict(setting), indent=1) + "\n")
-    (folder / "finding.txt").write_text(text + "\n")
     (folder / "reproduce.py").write_text(_script(setting, title))
 
 
 def again(folder: Path) -> Verdict:
     """What becomes of a kept failure now."""
     found = json.loads((folder / "setting.json").read_text())
-    setting = Setting(**{**found, "flags": tuple(found["flags"])})
+    tuples = {key: tuple(found.get(key, ())) for key in ("flags", "targets")}
+    setting = Setting(**{**found, **tuples})
     model = (folder / "model.onnx").read_bytes()
     with np.load(folder / "inputs.npz") as data:
         runs: dict[str, dict[str, Any]] = {}

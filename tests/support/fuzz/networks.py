@@ -11,7 +11,7 @@ from tests.support.fuzz.family import Family
 from tests.support.fuzz.guarded import Outcome, Work, outcomes
 from tests.support.fuzz.isolated import Say
 from tests.support.fuzz.profiles import family
-from tests.support.fuzz.setting import QUICK, Setting, extents_of, setting_of
+from tests.support.fuzz.setting import QUICK, Setting, extents_of, setting_of, two_of
 from tests.support.fuzz.shrink import shrunk
 
 SECONDS = 240
@@ -20,7 +20,7 @@ SECONDS = 240
 
 def network_of(seed: int, profile: str, emulated: bool = False) -> tuple[Family, Setting]:
     name = f"{profile} {seed}"
-    net = family(seed, profile, extents_of(name))
+    net = family(seed, profile, extents_of(name), two_of(name))
     return net, setting_of(name, net, emulated)
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tests.support.compose import operands as on
 from tests.support.compose.stages import any_stage
 from tests.support.fuzz.family import Family, FamilyComposer
 from tests.support.fuzz.forms.cells import cell
 from tests.support.fuzz.forms.control import branch, listed, loop, scan
+from tests.support.fuzz.forms.file_only import random_numbers, zipped
 from tests.support.fuzz.forms.floats import given, narrow, widened
 from tests.support.fuzz.forms.integers import integers
-from tests.support.fuzz.forms.kept_state import passed, running, window
+from tests.support.fuzz.forms.kept_state import growing, passed, running, window
 from tests.support.fuzz.forms.products import heads, product
 from tests.support.fuzz.forms.quantised import quantised
 from tests.support.fuzz.forms.shapes import along, expanded, reshaped, resized, sliced
@@ -26,10 +29,11 @@ TRIES = 40
 
 @dataclass(frozen=True)
 class Profile:
-    """How often forms are drawn, and whether an extent may be one of the run."""
+    """How often forms are drawn, whether an extent may be one of the run, whether floats are bfloat16."""
 
     forms: Mapping[Form, int]
     extents: bool = True
+    halves: bool = False
 
     @property
     def choices(self) -> list[Form]:
@@ -45,6 +49,7 @@ PROFILES: Mapping[str, Profile] = {
     ),
     "cells": Profile({cell: 4, along: 1, any_stage: 1, quantised: 1, product: 1}, extents=False),
     "state": Profile({window: 3, running: 2, passed: 1, cell: 1, along: 1, product: 1, quantised: 1}),
+    "caches": Profile({growing: 4, along: 1, product: 1, running: 1, sliced: 1, heads: 1}),
     "quant": Profile({quantised: 6, along: 1, sliced: 1, resized: 1, any_stage: 1}),
     "ints": Profile({integers: 8, along: 1, sliced: 1}),
     "floats": Profile(
@@ -53,19 +58,29 @@ PROFILES: Mapping[str, Profile] = {
             expanded: 1, product: 2,
         }
     ),
+    "halves": Profile(
+        {along: 3, sliced: 2, reshaped: 2, expanded: 1, product: 3, heads: 1, any_stage: 2}, halves=True
+    ),
     "text": Profile({text: 6, along: 1}, extents=False),
     "all": Profile(
         {
             branch: 1, loop: 1, scan: 1, listed: 1, cell: 1, reshaped: 1, expanded: 1, sliced: 2, along: 2,
-            product: 1, heads: 1, resized: 1, quantised: 2, integers: 2, any_stage: 3,
+            product: 1, heads: 1, resized: 1, quantised: 2, integers: 2, random_numbers: 1, zipped: 1, any_stage: 3,
         }
     ),
 }  # fmt: skip
 
+ROUNDED = set(
+    "Cast CastLike Equal Greater GreaterOrEqual Less LessOrEqual Floor Ceil Round Sign Mod ArgMax ArgMin TopK Unique "
+    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear Hardmax OneHot NonZero MaxPool If Loop Scan".split()
+)
+"""Operators in front of which bfloat16 is rounded, or that hold such."""
 
-def family(seed: int, profile: str, extents: Sequence[int]) -> Family:
+
+def family(seed: int, profile: str, extents: Sequence[int], two: bool = False) -> Family:
     """The network of a seed: the same network and the same data on every machine. Refused if nothing came of it."""
-    c = FamilyComposer(seed, extents if PROFILES[profile].extents else ())
+    drawn = PROFILES[profile]
+    c = FamilyComposer(seed, extents if drawn.extents else (), two, drawn.halves)
     wanted, forms = c.d.int(2, 16), PROFILES[profile].choices
     for _ in range(TRIES):
         if len(c.net.steps) >= wanted:
@@ -84,6 +99,18 @@ def family(seed: int, profile: str, extents: Sequence[int]) -> Family:
     if c.chance(6):
         chosen += c.apply("Identity", [c.d.choice(c.pool)])
     kept = [out for out in c.net.states if out in c.net.values]
-    c.net.outputs = list(dict.fromkeys([*chosen, *kept]))
+    maps = [name for name, node in c.net.told.items() if node.op_type == "ZipMap" and name in c.net.values]
+    c.net.outputs = list(dict.fromkeys([*chosen, *kept, *maps]))
     c.net.prune()
+    if drawn.halves:
+        _require_halves(c.net)
     return c.net
+
+
+def _require_halves(net: Family) -> None:
+    """Refused where something is not f32, or is rounded to bfloat16 on its way."""
+    if any(s.op_type in ROUNDED or s.domain for s in net.steps):
+        on.reject("rounded on the way")
+    given = {*net.inputs, *net.constants}
+    if any(a.dtype.kind == "f" and a.dtype != np.float32 for n, a in net.values.items() if n in given):
+        on.reject("other floats")

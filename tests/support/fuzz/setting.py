@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.support.fuzz.family import MAIN, Family
-
-SANITIZERS = ("-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
+from mccompile.targets.target import runs_here
+from tests.support.fuzz.family import MAIN, SECOND, Family
+from tests.support.sanitized import SANITIZERS, is_sanitized
 
 QUICK = "tcc"
 """A compiler that takes a tenth of the time; what it says is wrong is asked of gcc and its sanitizers again."""
@@ -39,13 +39,28 @@ OPTIONS: Mapping[str, tuple[int, tuple[Any, ...]]] = {
     "embed": (4, (True,)),
     "ram": (8, (512, 4096, 16384)),
     "requant": (6, ("tflite",)),
+    "weights": (6, ("f16", "bf16", "i8", "i8:32", "i4")),
+    "threads": (6, (2, 3)),
 }
 """How often in a hundred networks an option is given, and its values."""
+
+CHOICES = (("generic", "x86-64-v2"), ("x86-64-v2", "x86-64-v3"))
+PROJECTS = ("own", "own", "shared")
+
+NARROW_LEVELS = ("O2", "O3", "Os")
+"""Those that store weights in fewer bits."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """``dims``: what --dim says of n, "" where it is fixed. ``state``: outputs kept as inputs of the next run."""
+    """How a network is compiled, built and run.
+
+    Attributes:
+        dims, second: what --dim says of n and of m, "" where it is fixed.
+        state: outputs kept as inputs of the next run.
+        targets: of one program for several; none as a rule.
+        project: compiled beside the network of its first output, each in its "own" arena, or a "shared" one.
+    """
 
     target: str
     level: str
@@ -54,10 +69,13 @@ class Setting:
     dims: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
+    second: str = ""
+    targets: tuple[str, ...] = ()
+    project: str = ""
 
     @property
     def sanitized(self) -> bool:
-        return any(f.startswith("-fsanitize") for f in self.flags)
+        return is_sanitized(self.flags)
 
     @property
     def surely(self) -> Setting:
@@ -66,19 +84,23 @@ class Setting:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Of `mccompile.compile`."""
-        more = {"dims": {"n": self.dims}} if self.dims else {}
+        """Of `mccompile.compile`, all but targets and project."""
+        dims = {name: said for name, said in (("n", self.dims), ("m", self.second)) if said}
+        more: dict[str, Any] = {"dims": dims} if dims else {}
         state = {"state": dict(self.state)} if self.state else {}
         return {"target": self.target, "opt_level": self.level, **self.options, **more, **state}
 
     @property
     def label(self) -> str:
         given = ", ".join(f"{k}={v!r}" for k, v in self.arguments.items() if k not in ("target", "opt_level"))
-        return " ".join((self.target, self.level, self.compiler, *self.flags, given))
+        several = ",".join(self.targets) + (f"project={self.project}" if self.project else "")
+        return " ".join((several or self.target, self.level, self.compiler, *self.flags, given))
 
     def plainer(self) -> list[Setting]:
         """With one thing less that is special, the greatest first."""
         found = [replace(self, options={}, state={})] if len(self.options) + len(self.state) > 1 else []
+        if self.targets or self.project:
+            found.append(replace(self, targets=(), project=""))
         found += [replace(self, options={k: v for k, v in self.options.items() if k != key}) for key in self.options]
         found += [replace(self, state={k: v for k, v in self.state.items() if k != key}) for key in self.state]
         if self.target != "generic":
@@ -98,6 +120,11 @@ def extents_of(seed: str) -> tuple[int, ...]:
     return () if r.random() < 0.12 else tuple(sorted({low, 1, 4}))
 
 
+def two_of(seed: str) -> bool:
+    """Whether the network of a seed has two extents."""
+    return random.Random(f"two {seed}").random() < 0.25
+
+
 def setting_of(seed: str, net: Family, emulated: bool = False) -> Setting:
     """That of a seed's network."""
     r = random.Random(f"setting {seed}")
@@ -108,19 +135,58 @@ def setting_of(seed: str, net: Family, emulated: bool = False) -> Setting:
     target, flags = r.choice(targets), r.choice(every)
     if emulated:
         target, compiler, flags = r.choice(EMULATED), "gcc", ("-O1",)
-    dims = ""
-    if net.varies:
+    dims = second = ""
+    if net.varying(MAIN):
         least = min(net.others)
         dims = f"1,4,{MAIN}" if least == 1 and r.random() < 0.3 else f"{least}..{MAIN}"
+    if net.varying(SECOND):
+        second = f"1..{SECOND}"
+    if any(name in net.inputs for name in net.drawn):
+        options["random"] = "input"
     state = _state(r, net) if r.random() < 0.7 and not emulated else {}
-    return Setting(target, r.choice(LEVELS), compiler, flags, dims, options, state)
+    made = Setting(target, r.choice(LEVELS), compiler, flags, dims, options, state, second)
+    if net.grows(state):  # neither several fixed extents nor an emulator
+        flags = ("-O1",) if made.sanitized or compiler == QUICK else flags
+        made = replace(made, dims=f"{min(net.others)}..{MAIN}", compiler="gcc", flags=flags)
+    return made if emulated else _possible(_several(made, r), r)
+
+
+def _several(setting: Setting, r: random.Random) -> Setting:
+    """Seldom a program for several targets, or a project."""
+    kind = r.random()
+    if kind < 0.03 and not setting.sanitized and runs_here("x86-64-v2"):
+        targets = tuple(t for t in r.choice(CHOICES) if runs_here(t))
+        return replace(setting, targets=targets, compiler="gcc", flags=("-O1",))
+    if kind < 0.07 and not setting.state:
+        return replace(setting, project=r.choice(PROJECTS))
+    return setting
+
+
+def _possible(setting: Setting, r: random.Random) -> Setting:
+    """Without the options that others refuse, or that nobody can judge beside them."""
+    options = dict(setting.options)
+    if "weights" in options:
+        quantised, empty = "quantized" in options.get("io", ""), setting.dims.startswith("0")
+        if setting.state or setting.targets or setting.project or quantised or empty:  # numpy reduces no empty axis
+            del options["weights"]
+        else:
+            dims = f"1..{MAIN}" if "," in setting.dims else setting.dims
+            setting = replace(setting, level=r.choice(NARROW_LEVELS), dims=dims)
+    gone = {"memory", "split_kernels"} if setting.targets else {"ram"} if setting.project else set()
+    if setting.targets or setting.project:
+        gone.add("threads")
+    options = {k: v for k, v in options.items() if k not in gone}
+    if "threads" in options and setting.compiler == QUICK:  # which does not know the pool's atomic operations
+        setting = replace(setting, compiler="gcc", flags=("-O1",))
+    return replace(setting, options=options)
 
 
 def _state(r: random.Random, net: Family) -> dict[str, str]:
-    """A pair of an output and an input of one type and fixed shape, where there is one."""
+    """A pair of an output and an input of one type and fixed shape, where there is one; all that grow, or none."""
     known = {out: name for out, name in net.states.items() if out in net.outputs and name in net.inputs}
     if known:
-        kept = {out: name for out, name in known.items() if r.random() < 0.8}
+        grow = r.random() < 0.8
+        kept = {out: name for out, name in known.items() if (grow if out in net.grown else r.random() < 0.8)}
         return kept if len(kept) < min(len(net.inputs), len(net.outputs)) else {}
     if r.random() < 0.8:
         return {}

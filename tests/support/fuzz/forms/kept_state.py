@@ -64,3 +64,25 @@ def passed(c: FamilyComposer) -> list[str]:
     now, then = c.one("Identity", x), c.one("Identity", first)
     c.net.states |= {now: first, then: second}
     return [c.one("Add", c.one("Sub", x, first), c.one("Mul", second, x))]
+
+
+def growing(c: FamilyComposer) -> list[str]:
+    """A cache that is longer after each run: new rows behind those of the runs before."""
+    if not c.net.others:
+        raise Refused("no extent of the run")
+    axis, rank = c.d.int(1, 2), c.d.int(3, 4)
+    shape = [c.d.int(1, 3) for _ in range(rank)]
+    rows = next(iter(c.net.grown.values()), c.d.choice([1, 1, 2]))
+    fresh = [*shape[:axis], rows, *shape[axis + 1 :]]
+    past = c.input(np.asarray(c.d.array((*shape[:axis], MAIN, *shape[axis + 1 :]), "f32", -1, 1)))
+    present = c.one("Concat", past, _new(c, tuple(fresh)), axis=axis)
+    c.net.states[present], c.net.grown[present] = past, rows
+    way = c.d.int(0, 3)
+    if way == 0:
+        return c.apply(c.d.choice(["ReduceSum", "ReduceMax", "ReduceMean"]), [present, c.ints(axis)], keepdims=0)
+    if way == 1:
+        return [on.mapped(c, present)]
+    turned = c.one("Transpose", present, perm=[*range(rank - 2), rank - 1, rank - 2])
+    asked = c.fresh(np.asarray(c.d.array((*shape[:-2], 1, shape[-1]), "f32", -1, 1))) if axis == rank - 2 else present
+    scores = c.one("MatMul", asked, turned)
+    return [c.one("Softmax", scores, axis=-1) if way == 2 else scores]

@@ -1,0 +1,101 @@
+"""A model compiled as a setting says: one program, or several.
+
+Example: ``targets=("generic", "x86-64-v2")`` makes one folder with the programs ``drawn_generic`` and
+``drawn_x86_64_v2``; ``threads=3`` one with a program in parts, and beside it another without, whose bits it gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest import mock
+
+import onnx
+
+import mccompile
+from mccompile import driver
+from mccompile.api.options import read
+from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph
+from mccompile.search.options import Options
+from tests.support.fuzz.setting import Setting
+
+BOUND = 24
+"""What is given where a bound is asked for: loops have at most 20 turns."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of a folder: ``model`` is its name, where the folder has several.
+
+    Attributes:
+        graph: what it is made of, where weights are stored in fewer bits; the C has to compute this.
+        single: the folder of the program without threads, which gives the same bits.
+    """
+
+    folder: Path
+    model: str = ""
+    graph: Graph | None = None
+    single: Path | None = None
+
+
+def compiled(path: Path, out: Path, setting: Setting) -> list[Program]:
+    """The programs of a model. CompileError; a bound that is asked for is given."""
+    bounds: dict[str, int] = {}
+    while True:
+        try:
+            return _compiled(path, out, setting, {**setting.arguments, "bounds": dict(bounds)})
+        except CompileError as e:
+            asked = re.search(r"--bound (\S+?)=|bounds=\{'(.+?)'", str(e))
+            if asked is None or (name := asked[1] or asked[2]) in bounds:
+                raise
+            bounds[name] = BOUND
+
+
+def _compiled(path: Path, out: Path, setting: Setting, arguments: dict[str, object]) -> list[Program]:
+    groups = ("model", "build", "tune", "limit", "output", "golden")
+    options, _ = read("compile", groups, arguments)
+    if setting.targets:
+        made = driver.compile_choice(path, out, replace(options, target="native", targets=setting.targets))
+        return [Program(out, name) for name in made.report["models"]]
+    if setting.project:
+        mate = path.with_name("mate.onnx")
+        mate.write_bytes(_with_one_output(path.read_bytes()))
+        shared = replace(options, project="both", share_arena=setting.project == "shared")
+        made = driver.compile_project([path, mate], out, shared)
+        return [Program(out, name) for name in made.report["models"]]
+    with cut_everywhere() if options.threads > 1 else mock.patch.dict({}):
+        mccompile.compile(path, out, **arguments)
+    graph = _graph(path, options) if options.weights else None
+    if options.threads == 1:
+        return [Program(out, graph=graph)]
+    single = out.with_name("single")
+    mccompile.compile(path, single, **{**arguments, "threads": 1})
+    return [Program(out, graph=graph, single=single)]
+
+
+def _graph(path: Path, options: Options) -> Graph:
+    c = driver.import_graph(path, options)
+    driver.optimize(c)
+    return c.graph
+
+
+def _with_one_output(model: bytes) -> bytes:
+    """The network of the first output alone: it has some kernels of the whole one, and others."""
+    made = onnx.load_from_string(model)
+    del made.graph.output[1:]
+    return made.SerializeToString()
+
+
+@contextmanager
+def cut_everywhere() -> Iterator[None]:
+    """Compile steps in parts, however little work they are."""
+
+    def always(cycles: float, threads: int, target: object) -> int:
+        return threads
+
+    with mock.patch("mccompile.kernel_passes.split_calls.worth", always):
+        yield

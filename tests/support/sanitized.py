@@ -1,0 +1,46 @@
+"""Programs with AddressSanitizer and UndefinedBehaviorSanitizer: what serves a network in an emulator, built for this
+machine. Its memories lie on the heap, so that each access outside of one ends the program, which says where.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
+import mccompile.run.network as running
+from mccompile.run.build import build_program
+from mccompile.run.emulate import CrossTools, EmulatedNet, emulated_main
+from mccompile.run.network import Network
+
+SANITIZERS = ("-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
+
+
+def is_sanitized(flags: Sequence[str]) -> bool:
+    return any(f.startswith("-fsanitize=address") for f in flags)
+
+
+def native_tools(compiler: str = "gcc") -> CrossTools:
+    """To build and run programs of this machine as an emulator's are."""
+    os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # it is killed, or ends with all that it has
+    return CrossTools((compiler,), ())
+
+
+def sanitized_network(
+    out: Path, flags: Sequence[str] = SANITIZERS, compiler: str = "gcc", model: str = ""
+) -> Network:
+    """The network of a folder, or one of its ``model``s, in a program of its own."""
+    with mock.patch.multiple(
+        running, runs_here=lambda _: False, cross_tools=lambda _: native_tools(compiler), build_emulated=_program
+    ):
+        return Network(out, tuple(flags), model=model, emulate=True)
+
+
+def _program(
+    tools: CrossTools, net: EmulatedNet, align: int, sources: Sequence[Path], flags: Sequence[str], include: Path
+) -> Path:
+    """As `build_emulated`, without fences: the sanitizers know where a memory ends."""
+    main = include / "emulated_main.c"
+    main.write_text(emulated_main([net], align))
+    return build_program(tools.compiler, [*sources, main], flags, include)
