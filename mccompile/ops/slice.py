@@ -51,18 +51,16 @@ def clamp_range(start: int, stop: int, step: int, extent: int) -> tuple[int, int
 
     Raises UndecidedError where it depends on what is known at run time only from which end an index counts.
     """
-    if varies((start, stop, extent)):
-        first, last = (_clamped(i, extent, step) for i in (start, stop))
-        count = (last - first + step - 1) // step if step > 0 else (first - last - step - 1) // -step
-        return first, maximum(count, 0)
-    chosen = range(*slice(start, stop if step > 0 or stop >= -extent else None, step).indices(extent))
-    return (chosen[0] if len(chosen) else 0), len(chosen)
+    first, last = _clamped(start, 0, extent, step), _clamped(stop, 0 if step > 0 else -1, extent, step)
+    count = maximum((last - first + step - 1) // step if step > 0 else (first - last - step - 1) // -step, 0)
+    return (first, count) if varies((first, count)) or count else (0, 0)
 
 
-def _clamped(index: int, extent: int, step: int) -> int:
-    """An index counted from the beginning, within the axis or beside that end of it where a slice would stop."""
+def _clamped(index: int, low: int, extent: int, step: int) -> int:
+    """An index counted from the beginning, at least ``low``: a slice that goes backwards begins with the first one
+    if not before it, and stops at -1. (One of numpy begins at -1, too, and is empty.)"""
     own = index + extent if index < 0 else index
-    return minimum(maximum(own, 0), extent) if step > 0 else minimum(maximum(own, -1), extent - 1)
+    return minimum(maximum(own, low), extent if step > 0 else extent - 1)
 
 
 def _sample(d: Draw) -> Case:
@@ -78,7 +76,7 @@ def _sample(d: Draw) -> Case:
             ends.append(d.choice([first + 1, shape[a], 2**31]))
             steps.append(d.int(1, 3))
         else:
-            starts.append(d.choice([-1, shape[a] + 3]))
+            starts.append(d.choice([-1, shape[a] + 3, -shape[a] - 2]))
             ends.append(d.choice([-(2**31), -shape[a] - 1, 0]))
             steps.append(-d.int(1, 3))
     tensors = [np.array(v, dtype=np.int64) for v in (starts, ends, axes, steps)]

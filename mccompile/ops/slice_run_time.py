@@ -32,11 +32,11 @@ def clamped(start: Whole, stop: Whole, step: Whole, extent: Whole) -> _Line:
     """An axis sliced as ONNX says (operator Slice, clamping rules): `slice.clamp_range` of numbers of the run."""
     rising = Whole.of(0).below(step)
 
-    def index(i: Whole) -> Whole:
-        own = i.below(0).otherwise(i + extent, i)
-        return rising.otherwise(own.most(0).least(extent), own.most(-1).least(extent - 1))
+    def index(i: Whole, low: Whole) -> Whole:
+        own = i.below(0).otherwise(i + extent, i).most(low)
+        return rising.otherwise(own.least(extent), own.least(extent - 1))
 
-    first, last = index(start), index(stop)
+    first, last = index(start, Whole.of(0)), index(stop, rising.otherwise(0, -1))
     away = rising.otherwise(last - first, first - last)
     size = rising.otherwise(step, Whole.of(0) - step).most(1)
     count = (away + size - 1).most(0) // size

@@ -1,0 +1,52 @@
+"""Where slices begin and end that go beyond an axis, forwards and backwards: as the text of ONNX clamps them."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from mccompile import driver
+from mccompile.driver import Options
+from mccompile.ir.dims import symbol, value
+from mccompile.ops.slice import clamp_range
+from tests.support.judge import plain_session
+from tests.support.small_models import Maker
+
+INDICES, STEPS = (-(2**31), -9, -4, -1, 0, 3, 4, 9), (-3, -1, 1, 2)
+CASES = list(itertools.product(INDICES, INDICES, STEPS))
+
+
+def _count(start: int, stop: int, step: int, extent: int) -> int:
+    """How many elements the text of Slice says."""
+    own, end = (i + extent if i < 0 else i for i in (start, stop))
+    if step > 0:
+        return len(range(min(max(own, 0), extent), min(max(end, 0), extent), step))
+    return len(range(min(max(own, 0), extent - 1), min(max(end, -1), extent - 1), step))
+
+
+def test_extents_known_and_of_the_run_are_those_of_the_text() -> None:
+    n = symbol("n", 0, 5)
+    for (start, stop, step), extent in itertools.product(CASES, range(6)):
+        first, count = clamp_range(start, stop, step, extent)
+        assert count == _count(start, stop, step, extent)
+        assert not count or (0 <= first < extent and 0 <= first + (count - 1) * step < extent)
+        _, varying = clamp_range(start, stop, step, n)
+        assert value(varying, {"n": extent}) == count, (start, stop, step, extent)
+
+
+def test_what_arguments_of_the_run_take_is_what_onnxruntime_takes(tmp_path: Path) -> None:
+    m = Maker()
+    given = [m.input(name, [1], onnx.TensorProto.INT64) for name in ("starts", "ends", "steps")]
+    m.node("Slice", [m.input("x", [4]), given[0], given[1], m.const(np.array([0])), given[2]], "y")
+    model = m.model(["y"])
+    onnx.save(model, tmp_path / "slice.onnx")
+    graph = driver.import_graph(tmp_path / "slice.onnx", Options(target="generic")).graph
+    session = plain_session(model.SerializeToString())
+    for case in CASES:
+        inputs = {name: np.array([i]) for name, i in zip(("starts", "ends", "steps"), case, strict=True)}
+        inputs["x"] = np.arange(4, dtype=np.float32)
+        (want,) = session.run(None, inputs)
+        np.testing.assert_array_equal(graph.evaluate(inputs)["y"], want, err_msg=str(case))
