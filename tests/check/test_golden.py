@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -19,6 +20,7 @@ from mccompile.ir.errors import CompileError, UsageError
 from mccompile.targets.target import resolve, strict_warnings
 from tests._skips import needs_shared, needs_tool
 from tests.check.conftest import compile_to, save, small_net
+from tests.support.small_models import Maker
 
 EMBED = Options(target="generic", embed=True)
 
@@ -150,6 +152,15 @@ def test_what_is_too_large_or_does_not_fit_is_refused(tmp_path: Path) -> None:
         golden_files(c, {"x_y": big}, {})
     with pytest.raises(UsageError, match="input 'x_y' is float64"):
         golden_files(c, {"x_y": big.astype(np.float64)}, {"y": big})
+
+
+def test_outputs_of_extents_that_a_run_tells_are_refused(tmp_path: Path) -> None:
+    m = Maker()
+    m.node("NonZero", [m.input("x", [4])], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    c = compile_to(tmp_path / "net.onnx", tmp_path / "net")
+    with pytest.raises(CompileError, match=r"'y' is i64.*each run"):
+        golden_files(c, {"x": np.ones(4, np.float32)}, {"y": np.zeros((1, 2), np.int64)})
 
 
 def test_literals_are_exact() -> None:
