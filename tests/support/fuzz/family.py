@@ -215,6 +215,9 @@ class FamilyComposer(Composer):
             raise Refused("onnxruntime refuses to reduce nothing")
         if step.op_type in ("LSTM", "GRU", "RNN") and not values[step.inputs[0]].size:
             raise Refused("onnxruntime ends the process where a cell has no step")
+        computed = step.op_type == "Reshape" and step.inputs[1] not in self.net.constants
+        if computed and not step.attrs.get("allowzero") and 0 in values[step.inputs[1]]:
+            raise Refused("an extent that is computed, and 0, means that of the operand (docs/conformance.md)")
         if _reads_beyond(step, values):
             raise Refused("onnxruntime rounds the extent of what a window does not fit into towards 0, to 1")
         arrays = self.net.engine.run(step, values)
