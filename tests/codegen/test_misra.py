@@ -6,12 +6,16 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto
 
 import mccompile
 from mccompile.targets.target import resolve
 from tests._skips import REPOSITORY, needs_shared, needs_tool
 from tests.support.quantised import Net
+from tests.support.small_models import Maker
 
 TARGETS = ("generic", "cortex-m4", "cortex-m0plus")
 _ROW = re.compile(r"^\| (\d+\.\d+) \| (mandatory|required|advisory) \|", re.MULTILINE)
@@ -62,11 +66,27 @@ def _classifier(path: Path) -> Path:
     return net.model(path)
 
 
+def _integers(path: Path) -> Path:
+    """Operators on integers: quotients, remainders, shifts, choices, the best along an axis, what is not 0."""
+    m = Maker()
+    x, y = (m.input(name, [3, 5], TensorProto.INT32) for name in "xy")
+    bits = m.input("bits", [3, 5], TensorProto.UINT32)
+    best = m.node("TopK", [m.node("Mod", [m.node("Div", [x, y]), y]), m.const(np.array([2]))])
+    m.nodes[-1].output.append("places")
+    chosen = m.node("Where", [m.node("Equal", [x, y]), m.node("Mul", [x, y]), m.node("Max", [x, y])])
+    shifted = m.node("BitShift", [bits, bits], direction="LEFT")
+    total = m.node("ReduceSum", [chosen, m.const(np.array([1]))])
+    made = [m.node("NonZero", [shifted]), m.node("ArgMax", [x]), total]
+    onnx.save(m.model([best, "places", *made, m.node("Sign", [x]), m.node("Not", [m.node("Less", [x, y])])]), path)
+    return path
+
+
 def test_rules_broken_are_those_documented(tmp_path: Path) -> None:
     known = documented()
     assert "mandatory" not in known.values()
     model = _classifier(tmp_path / "classifier.onnx")
     found = set().union(*(rules_broken(model, tmp_path / target, target) for target in TARGETS))
+    found |= rules_broken(_integers(tmp_path / "integers.onnx"), tmp_path / "integers", "generic")
     assert found == set(known)
 
 
