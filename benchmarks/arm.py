@@ -96,9 +96,11 @@ class Counted:
     outputs: Mapping[str, Any]
 
 
-def emulated(command: Sequence[str], first: int, last: int, given: bytes = b"") -> tuple[Counts, bytes]:
-    """What the emulator of the target executes between two addresses, and what the program writes."""
-    emulator = resolve(TARGET).emulator
+def emulated(
+    command: Sequence[str], first: int, last: int, given: bytes = b"", target: str = TARGET
+) -> tuple[Counts, bytes]:
+    """What the emulator of a target executes between two addresses, and what the program writes."""
+    emulator = resolve(target).emulator
     counter = Counter({first: FIRST_STEP, last: NOTHING}, emulator[0])
     done = subprocess.run(
         [emulator[0], *counter.arguments, *emulator[1:], *command], input=given, capture_output=True
@@ -149,11 +151,14 @@ def of_nothing(folder: Path) -> int:
 # ---- ours --------------------------------------------------------------------------------------------------
 
 
-def ours(model: Path, inputs: Mapping[str, Any], folder: Path) -> tuple[Counted, dict[str, Any], float, int]:
+def ours(
+    model: Path, inputs: Mapping[str, Any], folder: Path, target_name: str = TARGET, **options: Any
+) -> tuple[Counted, dict[str, Any], float, int]:
     """Beside what was counted: the report, the share of multiply-adds and how many there were."""
-    out, target = folder / "out", resolve(TARGET)
+    out, target = folder / "out", resolve(target_name)
     shapes = {n: list(a.shape) for n, a in inputs.items()}
-    report = mccompile.compile(model, out, target=TARGET, keep_inputs=True, input_shapes=shapes).report
+    made = mccompile.compile(model, out, target=target_name, keep_inputs=True, input_shapes=shapes, **options)
+    report = made.report
     name = report["model"]["name"]
     sides = [(report["inputs"], "input", "read"), (report["outputs"], "output", "write")]
     sizes = {p["name"]: math.prod(p["shape"]) * DTYPES[p["dtype"]].nbytes for side, *_ in sides for p in side}
@@ -171,7 +176,8 @@ def ours(model: Path, inputs: Mapping[str, Any], folder: Path) -> tuple[Counted,
     program = build_program(tools.compiler, sources, [*target.c_flags, "-std=gnu11", *tools.link], out)
     given = b"".join(np.ascontiguousarray(inputs[p["name"]]).tobytes() for p in report["inputs"])
     places = symbols(program)
-    counts, data = emulated([str(program), str(out / f"{name}.mcb")], places["begin"], places["end"], given)
+    command = [str(program), str(out / f"{name}.mcb")]
+    counts, data = emulated(command, places["begin"], places["end"], given, target_name)
     outputs, at = {}, 0
     for p in report["outputs"]:
         values = np.frombuffer(data, DTYPES[p["dtype"]].numpy, math.prod(p["shape"]), at)

@@ -32,6 +32,7 @@ from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.ir.limits import limited
 from mccompile.kernel_passes.share_code import share_modules
+from mccompile.kernels.model.arithmetic import float_arithmetic
 from mccompile.onnxio import OnnxModel, read_model
 from mccompile.passes.analysis.weight_forms import EVERY, named
 from mccompile.passes.manager import exact_only, run_passes, with_plugins
@@ -46,6 +47,7 @@ from mccompile.search.options import Options, require_sense
 from mccompile.search.resume import load_ir, resume, target_of
 from mccompile.search.state import Compilation
 from mccompile.targets.processor import choosable
+from mccompile.targets.target import Target, targets
 
 __all__ = [
     "Artifacts",
@@ -181,13 +183,14 @@ def optimize(c: Compilation, observe: Observer = unobserved) -> None:
     names = with_plugins(PIPELINES[c.options.opt_level]) if c.options.passes is None else c.options.passes
     if c.options.stream_rows == "never":
         names = [n for n in names if n != STREAM_ROWS]
-    require_nodes(c, c.options.weights)
+    require_nodes(c, [*c.options.weights, *c.options.precision])
+    require_products(c.target, c.options.precision)
     names = exact_only(names) if c.options.exact else names
-    c.passes = run_passes(c.graph, names, observe, c.target, c.options.weights)
+    c.passes = run_passes(c.graph, names, observe, c.target, c.options.weights, c.options.precision)
 
 
 def require_nodes(c: Compilation, patterns: Iterable[str]) -> None:
-    """UsageError for a name in ``--weights`` that no node has."""
+    """UsageError for a name in ``--weights`` or ``--precision`` that no node has."""
     nodes = [(n.origins, n.op.name) for n, _ in c.graph.everywhere()]
     for pattern in patterns:
         if pattern != EVERY and not any(named(pattern, *node) for node in nodes):
@@ -195,6 +198,19 @@ def require_nodes(c: Compilation, patterns: Iterable[str]) -> None:
             near = difflib.get_close_matches(pattern, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else "'mccompile inspect' lists the nodes"
             raise UsageError(f"no node is named {pattern!r}", hint=hint)
+
+
+def require_products(target: Target, precision: Mapping[str, str]) -> None:
+    """UsageError for a ``--precision`` that a target has no instructions for. `generic` is what others are compared
+    with: it rounds operands in C."""
+    for form in sorted({*precision.values()} - {"f32"}):
+        if target.name != "generic" and float_arithmetic(target, form) is None:
+            having = [name for name, other in sorted(targets().items()) if float_arithmetic(other, form) is not None]
+            raise UsageError(
+                f"{target.name} has no products of {form}",
+                hint=f"--weights {form} stores weights so on every target; products have {', '.join(having)}, and "
+                "generic computes the same numbers",
+            )
 
 
 def compile_program(

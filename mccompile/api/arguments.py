@@ -53,6 +53,10 @@ class BuildOptions(TypedDict, total=False):
     ``f16``, ``i8`` or ``i4``; a text such as ``i8,classifier=f32`` means the same. ``i8:32`` has a scale for each 32
     elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``. ``auto``: in as few bits as ``max_error`` on
     ``data`` allows."""
+    precision: str | Mapping[str, str]
+    """What convolutions and products are computed in, by the names of nodes (``*`` stands for any text) or operators:
+    ``f32``, or ``bf16`` or ``f16``, operands rounded to 16 bits and sums of f32, on targets with instructions for
+    that, and on ``generic``; a text such as ``bf16,classifier=f32`` means the same."""
     requant: str
     """How sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or ``tflite``, with
     the bits of TensorFlow Lite's reference kernels."""
@@ -131,6 +135,10 @@ class InspectOptions(TypedDict, total=False):
     ``f16``, ``i8`` or ``i4``; a text such as ``i8,classifier=f32`` means the same. ``i8:32`` has a scale for each 32
     elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``. ``auto``: in as few bits as ``max_error`` on
     ``data`` allows."""
+    precision: str | Mapping[str, str]
+    """What convolutions and products are computed in, by the names of nodes (``*`` stands for any text) or operators:
+    ``f32``, or ``bf16`` or ``f16``, operands rounded to 16 bits and sums of f32, on targets with instructions for
+    that, and on ``generic``; a text such as ``bf16,classifier=f32`` means the same."""
     requant: str
     """How sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or ``tflite``, with
     the bits of TensorFlow Lite's reference kernels."""

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mccompile.ir.errors import UsageError
-from mccompile.search.options import MORE, Declared, Options, declared, forms_of, level_of, size_of
+from mccompile.search.options import (
+    MORE,
+    PRECISION,
+    Declared,
+    Options,
+    declared,
+    forms_of,
+    level_of,
+    size_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +54,7 @@ TYPES = {
     "constants": "Mapping[str, Any]",
     "states": "Mapping[str, str]",
     "weights": "str | Mapping[str, str]",
+    "precision": "str | Mapping[str, str]",
     "kernels": "Mapping[str, str]",
 }
 """The types of `Declared.kind` in Python."""
@@ -120,15 +130,20 @@ def _value(name: str, told: Declared, value: Any) -> Any:
         case "size":
             return _bytes(name, value)
         case "weights" if isinstance(value, str):
-            found = forms_of(value)
-            if found is None:
-                raise UsageError(f"{name}={value!r} says no form of weights", hint="such as 'i8,classifier=f32'")
-            return found
+            return _forms(name, value, forms_of(value), "of weights", "i8,classifier=f32")
+        case "precision" if isinstance(value, str):
+            return _forms(name, value, forms_of(value, PRECISION), "of floats", "bf16,classifier=f32")
         case "memory":
             return tuple((region, _bytes(name, size)) for region, size in dict(value).items())
         case "path" if name not in OWN_TYPES:
             return _path(name, value)
     return value
+
+
+def _forms(name: str, value: str, found: dict[str, str] | None, what: str, such: str) -> dict[str, str]:
+    if found is None:
+        raise UsageError(f"{name}={value!r} says no form {what}", hint=f"such as '{such}'")
+    return found
 
 
 def _bytes(name: str, value: Any) -> int:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,10 @@ OF_FORM = {"f16": 2.0**-11, "bf16": 2.0**-8, "i8": 2.0**-6, "i4": 2.0**-3}
 """The error of a product whose weights are stored so, about: half a step by the usual weight."""
 MOST = 0.5
 """No error above this is allowed unless somebody says so: by then little is left of an output."""
-PASS = "narrow-weights"
+ROUNDS = math.sqrt(2)
+"""Times that error where the other operand is rounded, too: of a product that is computed in a form."""
+STORED, COMPUTED = "narrow-weights", "narrow-products"
+"""The passes that store weights so, and that round what products read."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,14 @@ class Precision:
 
     Attributes:
         forms: how many weights are stored in each form.
+        products: how many products are computed in each.
         outputs: their errors.
         worst: the layer that adds the most error, what it adds, and its error with what came before.
         allowed: the largest error of an output; ``given`` by the user.
     """
 
     forms: Mapping[str, int]
+    products: Mapping[str, int]
     outputs: tuple[Output, ...]
     worst: tuple[str, float, float] | None
     allowed: float
@@ -70,9 +76,10 @@ class Precision:
         return all(o.f32 <= self.allowed for o in self.outputs)
 
     def lines(self, judge: str) -> list[str]:
-        stored = ", ".join(f"{count} {form}" for form, count in self.forms.items()) or "all f32"
         rule = "" if self.given else " by these forms"
-        lines = [f"weights: {stored}; error allowed{rule} {self.allowed:.3g}"]
+        computed = f"products: {_counted(self.products)}; " if self.products else ""
+        stored = f"weights: {_counted(self.forms)}; " if self.forms or not computed else ""
+        lines = [f"{computed}{stored}error allowed{rule} {self.allowed:.3g}"]
         lines += [o.line(judge, self.allowed) for o in self.outputs]
         if self.worst is not None:
             name, added, error = self.worst
@@ -83,6 +90,7 @@ class Precision:
         name, added, error = self.worst or (None, 0.0, 0.0)
         return {
             "forms": dict(self.forms),
+            "products": dict(self.products),
             "allowed": self.allowed,
             "ok": self.ok,
             "outputs": [o.to_json() for o in self.outputs],
@@ -90,23 +98,34 @@ class Precision:
         }
 
 
+def _counted(forms: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {form}" for form, count in forms.items()) or "all f32"
+
+
 def is_narrow(c: Compilation) -> bool:
-    """Whether weights were asked for in fewer bits."""
-    return any(form != "f32" for form in c.options.weights.values())
+    """Whether weights, or products, were asked for in fewer bits."""
+    return any(form != "f32" for form in (*c.options.weights.values(), *c.options.precision.values()))
 
 
-def forms_of(c: Compilation) -> dict[str, int]:
-    """How many weights the pass has stored in each form."""
+def forms_of(c: Compilation, name: str = STORED) -> dict[str, int]:
+    """How many weights a pass has stored in each form, or how many products it has rounded."""
     found: Counter[str] = Counter()
     for record in c.passes:
-        if record.name == PASS:
+        if record.name == name:
             found.update(record.tally)
     return found
 
 
-def allowed_of(forms: Mapping[str, int]) -> float:
-    """What error the forms of weights explain."""
-    return min(2 * math.sqrt(sum(n * OF_FORM[form] ** 2 for form, n in forms.items())) + 1e-4, MOST)
+def products_of(c: Compilation) -> dict[str, int]:
+    """How many products are computed in each form."""
+    return forms_of(c, COMPUTED)
+
+
+def allowed_of(forms: Mapping[str, int], products: Mapping[str, int] = MappingProxyType({})) -> float:
+    """What error the forms of weights and of products explain."""
+    squares = sum(n * OF_FORM[form] ** 2 for form, n in forms.items())
+    squares += sum(n * (ROUNDS * OF_FORM[form]) ** 2 for form, n in products.items())
+    return min(2 * math.sqrt(squares) + 1e-4, MOST)
 
 
 def precision_of(
@@ -122,7 +141,7 @@ def precision_of(
         runs: of each run what the model is fed, what the judge says, what the C gave.
         most: the error that is allowed, if the user said so.
     """
-    plain = driver.import_graph(model, replace(c.options, weights={}))
+    plain = driver.import_graph(model, replace(c.options, weights={}, precision={}))
     driver.optimize(plain)
     both = {r.name for g in (plain.graph, c.graph) for n in g.nodes for r in n.results}
     noise = {name: Noise() for name in both}
@@ -137,11 +156,10 @@ def precision_of(
                 f32.add(want[name], got[name])
             if name in judged and got[name].dtype.kind == "f" and judged[name].shape == got[name].shape:
                 judge.add(judged[name], got[name])
-    forms = forms_of(c)
+    forms, products = forms_of(c), products_of(c)
     found = tuple(Output(n, _error(a), _error(b)) for n, (a, b) in outputs.items() if a.samples)
-    return Precision(
-        forms, found, _worst(c.graph, noise), allowed_of(forms) if most is None else most, most is not None
-    )
+    allowed = allowed_of(forms, products) if most is None else most
+    return Precision(forms, products, found, _worst(c.graph, noise), allowed, most is not None)
 
 
 def _values(graph: Graph, fed: Mapping[str, Array]) -> dict[str, Array]:

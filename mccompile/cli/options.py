@@ -15,10 +15,12 @@ from mccompile.passes.pipeline import PIPELINES
 from mccompile.search.options import (
     MORE,
     OUTPUT,
+    PRECISION,
     RANDOM,
     REQUANT,
     SECTIONS,
     STREAMING,
+    WEIGHTS,
     Declared,
     declared,
     forms_of,
@@ -132,15 +134,17 @@ class FormatOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer v
         return m[1], m[2]
 
 
-class Weights(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+class Forms(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
     """``form`` or ``node=form``, several with commas between."""
 
-    name = "weights"
+    def __init__(self, name: str, known: str) -> None:
+        self.name, self.known = name, known
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
-        found = value if isinstance(value, dict) else forms_of(str(value))
+        found = value if isinstance(value, dict) else forms_of(str(value), self.known)
         if found is None:
-            self.fail(f"'{value}' has to be like i8, or classifier=f16, or i8,classifier=f32", param, ctx)
+            form = self.known.split("|")[1]
+            self.fail(f"'{value}' has to be like {form}, or classifier=f16, or {form},classifier=f32", param, ctx)
         return found
 
 
@@ -228,7 +232,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "shapes": {"type": Pair("x=1,3,224,224"), "multiple": True, "callback": _shapes},
     "constants": {"type": Pair("sr=16000"), "multiple": True, "callback": _constants},
     "states": {"type": Pair("h_out=h_in"), "multiple": True, "callback": _plain},
-    "weights": {"type": Weights(), "multiple": True, "callback": _merged},
+    "weights": {"type": Forms("weights", rf"{WEIGHTS}|auto"), "multiple": True, "callback": _merged},
+    "precision": {"type": Forms("precision", PRECISION), "multiple": True, "callback": _merged},
     "kernels": {"type": Pair("conv=conv.generic"), "multiple": True, "callback": _plain},
 }
 """How values are read that `Declared.kind` names."""

@@ -55,7 +55,8 @@ Pass = Callable[..., int]
 """Changes the IR in place and returns the number of changes. Its docstring's first line is its help text.
 
 It is given the IR, the remarks, and by name what else its parameters ask for: the ``target``, the forms of
-``weights`` that are wanted; on kernel IR the ``judge`` (`mccompile.kernel_passes.rewrite.judge`).
+``weights`` and the ``precision`` that are wanted; on kernel IR the ``judge``
+(`mccompile.kernel_passes.rewrite.judge`).
 """
 
 
@@ -138,11 +139,12 @@ def run_passes(
     after: Callable[[str, Graph], None] = lambda name, graph: None,
     target: Target | None = None,
     weights: Mapping[str, str] | None = None,
+    precision: Mapping[str, str] | None = None,
 ) -> list[PassRecord]:
     """Run passes on a graph by name; see `run_listed`. ``target`` is for those that depend on one (default: generic),
-    ``weights`` for that which stores weights as it says.
+    ``weights`` for that which stores weights as it says, ``precision`` for that which rounds what products read.
     """
-    given = {"target": target or resolve("generic"), "weights": weights or {}}
+    given = {"target": target or resolve("generic"), "weights": weights or {}, "precision": precision or {}}
     return run_listed(passes(), graph, names, given, after)
 
 

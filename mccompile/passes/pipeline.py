@@ -26,7 +26,7 @@ _SCALES = (
 _STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts", "stream-rows")
 _FULL = (
     *_CLEAN, "tabulate-extents", "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE,
-    *_SCALES, *_STORE,
+    *_SCALES, "narrow-products", *_STORE,
 )  # fmt: skip
 _SMALL = (
     *_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_CLEAN, "choose-layouts",

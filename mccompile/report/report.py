@@ -167,6 +167,7 @@ def make_report(c: Compilation, files: Mapping[str, bytes]) -> dict[str, Any]:
             "io": facts.io,
             "plan_effort": c.options.plan_effort,
             "weights": dict(c.options.weights),
+            "precision": dict(c.options.precision),
         } | ({"threads": facts.threads} if facts.threads > 1 else {}),
         "plugins": [{"name": p.name, "sha256": p.digest} for p in made_with()],
         "notes": list(c.notes),

@@ -31,6 +31,9 @@ RANDOM = ("refuse", "input")
 WEIGHTS = r"f32|bf16|f16|(?:i8|i4)(?::[1-9]\d*)?"
 """What `Options.weights` may say of nodes."""
 
+PRECISION = "f32|bf16|f16"
+"""What `Options.precision` may say of nodes."""
+
 MOST_THREADS = 256
 """What `Options.threads` may be at most."""
 
@@ -189,6 +192,15 @@ class Options:
         "``bf16``, ``f16``, ``i8`` or ``i4``; a text such as ``i8,classifier=f32`` means the same. ``i8:32`` has a "
         "scale for each 32 elements of a sum, ``i8`` one for all of them; ``i4`` is ``i4:32``. ``auto``: in as few "
         "bits as ``max_error`` on ``data`` allows.",
+    )  # fmt: skip
+    precision: Mapping[str, str] = _option(
+        "What convolutions and products are computed in, of all nodes or of those that are named: f32, bf16 or f16, "
+        "operands rounded to 16 bits and sums of f32, on targets with instructions for that, and on generic: "
+        "bf16,classifier=f32 (repeatable).", None, "--precision", factory=dict, kind="precision",
+        metavar="[NODE=]FORM,..",
+        python="what convolutions and products are computed in, by the names of nodes (``*`` stands for any text) or "
+        "operators: ``f32``, or ``bf16`` or ``f16``, operands rounded to 16 bits and sums of f32, on targets with "
+        "instructions for that, and on ``generic``; a text such as ``bf16,classifier=f32`` means the same.",
     )  # fmt: skip
     requant: str = _option(
         "How sums of integers are rounded to 8 bits: each to the nearest, but for ties; or with the bits of "
@@ -379,13 +391,13 @@ def size_of(text: str) -> int | None:
     return None if m is None else int(float(m[1]) * _UNITS[m[2].upper()])
 
 
-def forms_of(text: str) -> dict[str, str] | None:
-    """The forms of weights that a text says of nodes, ``*`` being all of them; None where it says none.
+def forms_of(text: str, known: str = rf"{WEIGHTS}|auto") -> dict[str, str] | None:
+    """The forms, of those ``known``, that a text says of nodes, ``*`` being all of them; None where it says none.
 
     >>> forms_of("i8,classifier=f32"), forms_of("a,b=i4:64"), forms_of("i9")
     ({'*': 'i8', 'classifier': 'f32'}, {'a,b': 'i4:64'}, None)
     """
-    part = rf"(?:(.+?)=)??({WEIGHTS}|auto)(?:,|$)"
+    part = rf"(?:(.+?)=)??({known})(?:,|$)"
     if not re.fullmatch(f"(?:{part})+", text) or text.endswith(","):
         return None
     return {name or "*": form for name, form in re.findall(part, text)}
@@ -436,6 +448,14 @@ def _require_forms(options: Options) -> None:
         if not block or (form.startswith("i4") and block % 2):
             hint = "f32, bf16, f16, i8, i4, or with elements to a scale i8:32, i4:32 (of 4 bits an even number)"
             raise UsageError(f"weights of {name} cannot be stored as {form!r}", hint=hint)
+    for name, form in options.precision.items():
+        if not re.fullmatch(PRECISION, form):
+            raise UsageError(f"{name} cannot be computed in {form!r}", hint="f32, bf16 or f16")
+    rounded = {form for form in options.precision.values() if form != "f32"}
+    if rounded and (options.exact or "narrow-products" not in PIPELINES[options.opt_level]):
+        other = "--exact" if options.exact else f"-{options.opt_level}"
+        what = f"--precision {min(rounded)} rounds what products read, which {other} does not"
+        raise UsageError(what, hint="leave one of the two")
     narrow = {form for form in options.weights.values() if form != "f32"}
     if narrow and (options.exact or "narrow-weights" not in PIPELINES[options.opt_level]):
         other = "--exact" if options.exact else f"-{options.opt_level}"

@@ -25,6 +25,10 @@ class Capability(Enum):
     """One instruction multiplies four i8 by four i8, and adds all to a lane of 32 bits."""
     I8MM = "i8mm"
     """One instruction multiplies two rows of eight i8 by two columns, and adds to four lanes of 32 bits."""
+    BF16 = "bf16"
+    """One instruction multiplies pairs of bfloat16, of NEON two rows of four by two columns, and adds to f32."""
+    FHM = "fhm"
+    """One instruction multiplies a vector of f16 by a lane of f16, and adds to lanes of f32."""
     A64 = "a64"
     """NEON as 64-bit Arm has it: with square roots, and registers that are named otherwise."""
 

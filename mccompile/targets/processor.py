@@ -41,11 +41,14 @@ _X86: Final[Mapping[str, tuple[int, int, int, int]]] = {
     "avx512vl": (7, 0, EBX, 31),
     "avx512_vnni": (7, 0, ECX, 11),
     "avx_vnni": (7, 1, EAX, 4),
+    "avx512_bf16": (7, 1, EAX, 5),
     "abm": (0x80000001, 0, ECX, 5),
 }
 """Where cpuid tells of a feature: leaf, subleaf, register, bit."""
 
-_ARM: Final[Mapping[str, tuple[int, int, int, int]]] = {"asimddp": (16, 0, 0, 20), "i8mm": (26, 0, 0, 13)}
+_ARM: Final[Mapping[str, tuple[int, int, int, int]]] = {
+    "asimddp": (16, 0, 0, 20), "asimdfhm": (16, 0, 0, 23), "i8mm": (26, 0, 0, 13), "bf16": (26, 0, 0, 14),
+}  # fmt: skip
 """Where Linux does: the entry of the auxiliary vector (AT_HWCAP, AT_HWCAP2), and its bit."""
 
 _RISCV: Final[Mapping[str, tuple[int, int, int, int]]] = {"v": (16, 0, 0, 21)}

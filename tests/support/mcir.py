@@ -1,7 +1,8 @@
 """Files of passes in IR text: parts with titles, and the CHECK lines (syntax of LLVM's FileCheck) of each.
 
-A file begins with ``// passes: name, name``, then perhaps ``// target: name``, and what ``--weights`` says as
-``// weights: i8``; its parts are separated by ``// -----`` and begin with a comment that names them (`KINDS`).
+A file begins with ``// passes: name, name``, then perhaps ``// target: name``, and what ``--weights`` or
+``--precision`` says as ``// weights: i8``; its parts are separated by ``// -----`` and begin with a comment that
+names them (`KINDS`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Part:
     target: str
     text: str
     weights: str = ""
+    precision: str = ""
 
     @property
     def kind(self) -> str:
@@ -43,15 +45,13 @@ def read_parts(folder: Path) -> list[Part]:
         header, _, body = path.read_text().partition("\n")
         assert header.startswith("// passes: "), f"{path.name} does not begin with its passes"
         names = tuple(header.removeprefix("// passes: ").split(", "))
-        target = re.match(r"// target: (\S+)\n", body)
-        body = body[target.end() :] if target else body
-        weights = re.match(r"// weights: (\S+)\n", body)
-        body = body[weights.end() :] if weights else body
+        said = {}
+        while more := re.match(r"// (target|weights|precision): (\S+)\n", body):
+            said[more[1]], body = more[2], body[more.end() :]
         for text in body.split("// -----\n"):
             title = re.search(r"// (.*)", text)
             assert title is not None, f"a part of {path.name} has no title"
-            said = weights[1] if weights else ""
-            found.append(Part(path, title[1], names, target[1] if target else "generic", text, said))
+            found.append(Part(path, title[1], names, text=text, **{"target": "generic"} | said))
     return found
 
 

@@ -31,6 +31,8 @@ MACHINES = [
     ("aarch64", "fp asimd", "aarch64"),
     ("aarch64", "fp asimd asimddp", "aarch64-dotprod"),
     ("aarch64", "fp asimd asimddp i8mm", "aarch64-i8mm"),
+    ("aarch64", "fp asimd asimddp asimdfhm", "aarch64-fp16"),
+    ("aarch64", "fp asimd asimddp asimdfhm i8mm bf16", "aarch64-bf16"),
     ("arm64", "", "aarch64"),
     ("armv7l", "half thumb neon vfpv4", "armv7-neon"),
     ("armv7l", "half thumb vfpv3d16", "generic"),

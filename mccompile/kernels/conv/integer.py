@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from typing import TypedDict
 
 from mccompile.ir.dims import varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.types import I8, I32, DType, row_major
 from mccompile.kernels.conv.integer_tiles import IntegerTile, Problem, best_integer_tile, one_run
 from mccompile.kernels.integers import lowest, no_integers, weights_of, zero_points
@@ -85,11 +86,13 @@ def general_arithmetic(target: Target) -> Arithmetic | None:
     return found[-1] if found else None
 
 
-def _chosen(node: Node, b: Builder, dilations: tuple[int, int] = (1, 1)) -> Arithmetic:
-    """The best arithmetic for the weights of a node."""
-    weights, transposed = weights_of(node, b), None
+def _chosen(node: Node, b: Builder) -> Arithmetic:
+    """The best arithmetic of bytes for the weights of a node."""
+    weights, transposed, dilations = weights_of(node, b), None, (1, 1)
     if isinstance(node.op, MatMul):
         transposed = node.op.trans_b
+    if isinstance(node.op, Conv):
+        dilations = pair(node.op.dilations)
     one = transposed is not None or one_run(pair(weights.shape[2:]), dilations)
     for own in arithmetics_of(b.target):
         packing = PackedWords(own.name, 1, 1, 0, one_run=one, transposed=transposed)
@@ -104,6 +107,16 @@ def _reads_once(node: Node) -> bool:
     result = node.results[0]
     columns = result.shape[-1 if isinstance(node.op, MatMul) else 1]
     return result.type.count == columns
+
+
+class _Call(TypedDict):
+    """What `Builder.call` is told of a kernel."""
+
+    reads: list[View | None]
+    results: list[View]
+    params: IntegerTile
+    extras: list[View]
+    scratch: Buffer | None
 
 
 FEW_CHUNKS = 4
@@ -121,14 +134,23 @@ class ConvInteger(Variant):
     def takes(self, node: Node) -> bool:
         return varies_in_batch(node)
 
-    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        op = node.op
-        assert isinstance(op, Conv)
+    def priced(self, node: Node, target: Target, constants: Container[Value]) -> Arithmetic | str:
+        """The arithmetic that a product is priced by, whatever its weights are; or why there is none for it."""
         own = general_arithmetic(target)
         if own is None:
             return "the target has no arithmetic of bytes"
-        if reason := supported(node, own, constants):
-            return reason
+        return supported(node, own, constants) or own
+
+    def chosen(self, node: Node, b: Builder) -> Arithmetic:
+        """The best arithmetic for the weights of a node that there is one for."""
+        return _chosen(node, b)
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op = node.op
+        assert isinstance(op, Conv)
+        own = self.priced(node, target, constants)
+        if isinstance(own, str):
+            return own
         x, w = operand_pair(node)
         if op.groups != 1:
             return "it has several groups"
@@ -147,7 +169,7 @@ class ConvInteger(Variant):
         op = node.op
         x, w = operand_pair(node)
         assert isinstance(op, Conv)
-        own = _chosen(node, b, pair(op.dilations))
+        own = self.chosen(node, b)
         result = b.result(0)
         views = [plane_last(b.read(x)), plane_last(result)]
         weave = _weaves(node, 1, b, views[1])
@@ -159,7 +181,7 @@ class ConvInteger(Variant):
         if problem.kernel == (1, 1) and not any(op.pads) and (not staged or _is_run(views)):
             views = _merged(views, problem.strides)
             window = POINT
-        _emit(node, b, views, window, staged, own, weave)
+        b.call(self.kernel, **_parts(node, b, views, window, staged, own, weave))
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         """Chunks of lines of the result, or of pixels of its only line, and blocks of columns, whichever read more.
@@ -202,11 +224,9 @@ class MatMulInteger(ConvInteger):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
         assert isinstance(op, MatMul)
-        own = general_arithmetic(target)
-        if own is None:
-            return "the target has no arithmetic of bytes"
-        if reason := supported(node, own, constants):
-            return reason
+        own = self.priced(node, target, constants)
+        if isinstance(own, str):
+            return own
         x, w = operand_pair(node)
         if len(node.results[0].shape) > 4:
             return "it has more than two leading axes"
@@ -222,7 +242,7 @@ class MatMulInteger(ConvInteger):
         return Offer(self.label, cycles, tile)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        op, own = node.op, _chosen(node, b)
+        op, own = node.op, self.chosen(node, b)
         x, _ = operand_pair(node)
         assert isinstance(op, MatMul)
         result = b.result(0)
@@ -231,7 +251,8 @@ class MatMulInteger(ConvInteger):
             left = swapped(left)
         weave = _weaves(node, -1, b, result)
         views = [left, result, *_extras(node, b, result, weave)]
-        _emit(node, b, _merged(views, (1, 1)), POINT, _staged_rows(op, x, own), own, weave)
+        views = _merged(views, (1, 1))
+        b.call(self.kernel, **_parts(node, b, views, POINT, _staged_rows(op, x, own), own, weave))
 
 
 class MatMulIntegers(ConvInteger):
@@ -444,7 +465,7 @@ def _woven(b: Builder, value: Value, view: View, tile: Tile) -> View:
     return replace(view, buffer=b.packed(value, WovenRow(tile.width, tile.lanes)).buffer)
 
 
-def _emit(
+def _parts(
     node: Node,
     b: Builder,
     views: list[View],
@@ -452,8 +473,8 @@ def _emit(
     staged: bool,
     own: Arithmetic,
     weave: bool,
-) -> None:
-    """One call of the kernel for views [N, H, W, C] of the operand and [N, OH, OW, M] of result and extras."""
+) -> _Call:
+    """The parts of a call for views [N, H, W, C] of the operand and [N, OH, OW, M] of result and extras."""
     kernel, strides, dilations, pads = window
     weights, moved = node.operands[1], _moved(views[1:])
     assert weights is not None
@@ -464,7 +485,7 @@ def _emit(
     channels = source.shape[-1]
     problem = Problem(n, lines, pixels, m, channels, kernel, strides, dilations)
     flips = own.flips(source.dtype)
-    padding, zero = zero_points(node)
+    padding, zero = (0, 0) if own.form else zero_points(node)
     _, tile = best_integer_tile(problem, own, flips and not staged, b.target, weave)
     line_bytes = source.shape[2] * channels * own.staged.nbytes
     room = max(b.target.machine.l2 // 4, 1)
@@ -489,7 +510,9 @@ def _emit(
     if staged:
         count = params.staged_lines(chunk) * params.staged_width(pixels) * channels
         scratch = b.scratch(count + own.steps, own.staged)
-    b.call("conv.integer", [source, packed], [result], params=params, extras=extras, scratch=scratch)
+    return {
+        "reads": [source, packed], "results": [result], "params": params, "extras": extras, "scratch": scratch,
+    }  # fmt: skip
 
 
 VARIANTS = (ConvInteger(), MatMulInteger(), MatMulIntegers())

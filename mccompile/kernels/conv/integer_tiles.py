@@ -116,7 +116,7 @@ class IntegerTile(Tile):
 
     def column_bytes(self, channels: int) -> int:
         """Bytes of a packed column: what its sum begins with, and its weights."""
-        return 4 + self.steps(channels) * self.own.word_bytes
+        return self.own.begin_bytes + self.steps(channels) * self.own.word_bytes
 
     def packed_words(self, channels: int, columns: int) -> int:
         """Words of 32 bits of all blocks of columns that are packed when they run."""

@@ -13,6 +13,12 @@ one for each column; the products of a word are added up in the lane::
     smlal    i8 i8 i8 i8    times    i8 i8 i8 i8      4 products, of which the first and the third, and the second and
                                                       the fourth, are added in 16 bits
 
+and floats of 16 bits alike, with sums of f32::
+
+    dpbf16   bf16 bf16      times    bf16 bf16        2 products
+    bfmmla   bf16 x 4       times    bf16 x 4         4 products, of two rows by two columns at once
+    fmlal    f16 f16        times    f16 f16          2 products; the first weights of all lanes come first
+
 Operands of i8 are u8 with the top bit flipped, and the other way round: that adds 128 to each, or takes it, which the
 sums begin without.
 
@@ -30,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import I8, I16, U8, DType
+from mccompile.ir.types import F16, I8, I16, U8, U16, DType
 from mccompile.kernels.model.woven import WovenRow, woven
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target
@@ -50,6 +56,8 @@ class Arithmetic:
         spare: registers that a step takes beside sums, weights and the words of rows.
         short: products of a word that are added in 16 bits.
         widened: the arithmetic that words of weights are for once they have been read and widened.
+        form: the floats of 16 bits that operands are rounded to, whose bits are staged and packed, and sums are of
+            f32; empty: all are whole numbers.
     """
 
     name: str
@@ -63,11 +71,17 @@ class Arithmetic:
     spare: int = 2
     short: tuple[tuple[int, int], ...] = ()
     widened: str = ""
+    form: str = ""
 
     @property
     def word_bytes(self) -> int:
         """Bytes of a packed word."""
         return self.steps * self.weight.nbytes
+
+    @property
+    def begin_bytes(self) -> int:
+        """Bytes that a packed column has for what its sum begins with: of floats, 0 or a bias."""
+        return 0 if self.form else 4
 
     @property
     def dot(self) -> str:
@@ -118,7 +132,10 @@ MLAL = Arithmetic("mlal", I16, I16, (-255, 255), 2, 1)
 SMLAL = Arithmetic("smlal", I8, I8, (-128, 127), 4, 2, together=4, spare=5, short=((0, 2), (1, 3)))
 SDOT = Arithmetic("sdot", I8, I8, (-128, 127), 4, 4, together=4, spare=1)
 SMMLA = Arithmetic("smmla", I8, I8, (-128, 127), 8, 8, together=2, rows=2, spare=3)
-ALL = (VNNI, MADD, MADD_NARROW, MADDUBS, MLAL, SMLAL, SDOT, SMMLA)
+DPBF16 = Arithmetic("dpbf16", U16, U16, (0, 65535), 2, 2, form="bf16")
+BFMMLA = Arithmetic("bfmmla", U16, U16, (0, 65535), 4, 4, together=2, rows=2, spare=3, form="bf16")
+FMLAL = Arithmetic("fmlal", U16, U16, (0, 65535), 2, 1, together=4, spare=1, form="f16")
+ALL = (VNNI, MADD, MADD_NARROW, MADDUBS, MLAL, SMLAL, SDOT, SMMLA, DPBF16, BFMMLA, FMLAL)
 
 
 def arithmetics_of(target: Target) -> tuple[Arithmetic, ...]:
@@ -132,6 +149,13 @@ def arithmetics_of(target: Target) -> tuple[Arithmetic, ...]:
     if Capability.DOTPROD in target.capabilities:
         return (SDOT,)
     return (SMLAL, MLAL) if target.isa == "neon" else ()
+
+
+def float_arithmetic(target: Target, form: str) -> Arithmetic | None:
+    """The arithmetic of a target for floats of 16 bits; None if it has none."""
+    if form == "bf16" and Capability.BF16 in target.capabilities:
+        return BFMMLA if target.isa == "neon" else DPBF16
+    return FMLAL if form == "f16" and Capability.FHM in target.capabilities else None
 
 
 def narrow_arithmetic(own: Arithmetic) -> Arithmetic | None:
@@ -167,7 +191,7 @@ def holds(own: Arithmetic, words: Array) -> bool:
 @dataclass(frozen=True)
 class PackedWords:
     """Weights [M, C, KH, KW] as [M / width] blocks: what sums begin with, i32[width], then words of
-    [KH][runs][words][width][steps], all as bytes.
+    [KH][runs][words][width][steps], all as bytes. Of floats nothing but their bits.
 
     A block's last vector of ``lanes`` may have columns of zeros. Sums begin with ``-offset`` times the sum of a
     column's weights, from which ``zero`` was taken. With ``one_run`` the taps of a line of the window lie one behind
@@ -187,7 +211,8 @@ class PackedWords:
     def columns(self, array: Array) -> Array:
         """The weights less their zero point as i64 [M, words, steps]."""
         own = by_name(self.arithmetic)
-        weights = array.astype(np.int64) - self.zero
+        bits = array.view(np.uint16) if array.dtype == F16.numpy else array
+        weights = bits.astype(np.int64) - self.zero
         if self.transposed is not None:
             matrix = weights.reshape(weights.shape[-2:])
             weights = (matrix if self.transposed else matrix.T)[:, :, None]
@@ -213,7 +238,8 @@ class PackedWords:
             block = np.zeros((columns.shape[1], whole, own.steps), np.int64)
             block[:, :count] = self._ordered(columns[first : first + count]).transpose(1, 0, 2)
             block = block.reshape(len(block), -1, self.lanes, own.steps // own.beside, own.beside).swapaxes(2, 3)
-            parts += [_bytes(begin, np.dtype("<i4")), _bytes(block, own.weight.numpy.newbyteorder("<"))]
+            parts += [] if own.form else [_bytes(begin, np.dtype("<i4"))]
+            parts += [_bytes(block, own.weight.numpy.newbyteorder("<"))]
         return np.concatenate(parts)
 
     def _ordered(self, block: Array) -> Array:

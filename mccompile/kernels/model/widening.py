@@ -26,6 +26,9 @@ WIDENED: Mapping[str, tuple[DType, ex.Expr]] = {
 }
 """By the end of the names of the words that load them: what is stored, and the float that an element becomes."""
 
+ROUNDED: Mapping[str, ex.Expr] = {name: ex.apply(f"round_{name}", ex.acc(F32)) for name in ("bf16", "f16")}
+"""What is done to an operand of f32 that is multiplied in fewer bits, by their form."""
+
 LEAST = 256
 """Elements of weights that are worth a step of their own, which widens them in the arena."""
 
@@ -56,3 +59,9 @@ def widened_operand(node: Node, operand: int) -> str:
     """The form of `WIDENED` that an operand of a node has; empty if it has none."""
     value = node.operands[operand]
     return "" if value is None else widening(node.pre.get(operand), value.dtype)
+
+
+def rounded_product(node: Node) -> str:
+    """The form of floats that both operands of a product are rounded to, the second as it is stored; else empty."""
+    form = next((name for name, body in ROUNDED.items() if node.pre.get(0) == body), "")
+    return form if form and len(node.operands) == 2 and widened_operand(node, 1) == form else ""
