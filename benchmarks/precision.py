@@ -1,4 +1,4 @@
-"""Instructions of an inference in fewer bits, on 64-bit Arm: counted in an emulator, writes a table into docs/precision.md.
+"""Instructions of inferences in fewer bits on 64-bit Arm, counted in an emulator: a table in docs/precision.md.
 
 usage: precision.py [-o FILE] [NETWORK ...]
 """

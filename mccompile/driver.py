@@ -200,11 +200,16 @@ def require_nodes(c: Compilation, patterns: Iterable[str]) -> None:
             raise UsageError(f"no node is named {pattern!r}", hint=hint)
 
 
+def has_products(target: Target, form: str) -> bool:
+    """Whether ``--precision`` may ask for a form."""
+    return target.name == "generic" or float_arithmetic(target, form) is not None
+
+
 def require_products(target: Target, precision: Mapping[str, str]) -> None:
     """UsageError for a ``--precision`` that a target has no instructions for. `generic` is what others are compared
     with: it rounds operands in C."""
     for form in sorted({*precision.values()} - {"f32"}):
-        if target.name != "generic" and float_arithmetic(target, form) is None:
+        if not has_products(target, form):
             having = [name for name, other in sorted(targets().items()) if float_arithmetic(other, form) is not None]
             raise UsageError(
                 f"{target.name} has no products of {form}",

@@ -56,7 +56,8 @@ class BuildOptions(TypedDict, total=False):
     precision: str | Mapping[str, str]
     """What convolutions and products are computed in, by the names of nodes (``*`` stands for any text) or operators:
     ``f32``, or ``bf16`` or ``f16``, operands rounded to 16 bits and sums of f32, on targets with instructions for
-    that, and on ``generic``; a text such as ``bf16,classifier=f32`` means the same."""
+    that, and on ``generic``; a text such as ``bf16,classifier=f32`` means the same. ``auto``: in as few bits as
+    ``max_error`` on ``data`` allows."""
     requant: str
     """How sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or ``tflite``, with
     the bits of TensorFlow Lite's reference kernels."""
@@ -86,10 +87,11 @@ class BuildOptions(TypedDict, total=False):
     tuning: str | PathLike[str] | None
     """File of measurements to choose kernels by."""
     max_error: float | None
-    """The relative error of outputs that ``weights`` may cost: what ``auto`` goes up to, and above which `check`
-    fails; by default of that, what the forms explain."""
+    """The relative error of outputs that ``weights`` and ``precision`` may cost: what ``auto`` goes up to, and above
+    which `check` fails; by default of that, what the forms explain."""
     data: Mapping[str, Any] | Any
-    """Inputs that ``weights`` ``auto`` is judged by: arrays by name, or the array of the only input."""
+    """Inputs that ``auto`` of ``weights`` and ``precision`` is judged by: arrays by name, or the array of the only
+    input."""
 
 
 class InspectOptions(TypedDict, total=False):
@@ -138,7 +140,8 @@ class InspectOptions(TypedDict, total=False):
     precision: str | Mapping[str, str]
     """What convolutions and products are computed in, by the names of nodes (``*`` stands for any text) or operators:
     ``f32``, or ``bf16`` or ``f16``, operands rounded to 16 bits and sums of f32, on targets with instructions for
-    that, and on ``generic``; a text such as ``bf16,classifier=f32`` means the same."""
+    that, and on ``generic``; a text such as ``bf16,classifier=f32`` means the same. ``auto``: in as few bits as
+    ``max_error`` on ``data`` allows."""
     requant: str
     """How sums of integers are rounded to 8 bits: ``exact``, each to the nearest, but for ties; or ``tflite``, with
     the bits of TensorFlow Lite's reference kernels."""

@@ -174,7 +174,7 @@ def _read(
     with python_words():
         options, more = read(function, groups, given)
         with as_file(model, options.name) as path, limited(options.limits):
-            if "auto" in options.weights.values():
+            if "auto" in (*options.weights.values(), *options.precision.values()):
                 from mccompile.check.narrowing import apply as narrow
 
                 options = narrow(options, [path], more["data"], more["max_error"])

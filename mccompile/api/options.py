@@ -132,7 +132,7 @@ def _value(name: str, told: Declared, value: Any) -> Any:
         case "weights" if isinstance(value, str):
             return _forms(name, value, forms_of(value), "of weights", "i8,classifier=f32")
         case "precision" if isinstance(value, str):
-            return _forms(name, value, forms_of(value, PRECISION), "of floats", "bf16,classifier=f32")
+            return _forms(name, value, forms_of(value, rf"{PRECISION}|auto"), "of floats", "bf16,classifier=f32")
         case "memory":
             return tuple((region, _bytes(name, size)) for region, size in dict(value).items())
         case "path" if name not in OWN_TYPES:

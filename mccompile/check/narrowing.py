@@ -1,4 +1,5 @@
-"""Finds out which weights may be stored in fewer bits: as few as a given error on given data allows.
+"""Finds out which weights may be stored, or products computed, in fewer bits: as few as a given error on given data
+allows.
 
 Worked example: two layers, of which each form has been tried alone. Errors of layers are taken for independent, so
 that their squares add; 0.01 is allowed, 1e-4 as a square.
@@ -26,10 +27,13 @@ from mccompile import driver
 from mccompile.check.data import samples_of, with_dims
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
+from mccompile.ir.expr import Expr
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import F32
+from mccompile.kernels.model.widening import ROUNDED
 from mccompile.passes.analysis.weight_forms import AUTO, EVERY, form_of
 from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.passes.storage.narrow_products import obstacle_of, rounded_weights
 from mccompile.passes.storage.narrow_weights import Narrowing, operand_of
 from mccompile.run.noise import Noise
 
@@ -38,6 +42,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 TRIED = ("f16", "i8", "i4")
 BITS = {"f32": 32.0, "f16": 16.0, "i8": 8.0, "i4": 5.0}
 """Of a weight, with its share of a scale."""
+FASTER = {"bf16": 3 / 4, "f16": 1 / 8}
+"""What a product that is computed so spares of its multiply-adds, about: BFMMLA makes four times as many, FMLAL as
+many of half the bytes."""
 
 
 @dataclass(frozen=True)
@@ -62,38 +69,89 @@ class Step:
     square: float
 
 
+def asked(options: Options) -> str:
+    """The option, of ``weights`` and ``precision``, whose forms are to be found out; empty where none is."""
+    found = [name for name in ("weights", "precision") if AUTO in getattr(options, name).values()]
+    if len(found) > 1:
+        raise UsageError("--weights auto and --precision auto are found one after the other", hint="name one's forms")
+    return "".join(found)
+
+
 def apply(options: Options, models: Sequence[Path], data: Any, most: float | None) -> Options:
-    """The options with the forms of weights that ``--weights auto`` finds; as they are where it was not asked for."""
-    if AUTO not in options.weights.values():
+    """The options with the forms that ``--weights auto`` or ``--precision auto`` finds; as they are where neither was
+    asked for."""
+    name = asked(options)
+    if not name:
         return options
     if len(models) != 1:
-        raise UsageError("--weights auto is for one model")
+        raise UsageError(f"--{name} auto is for one model")
     if data is None or most is None or not 0 <= most < math.inf:
         raise UsageError(
-            "--weights auto needs data, and an error that is allowed", hint="--data X.npz --max-error 0.01"
+            f"--{name} auto needs data, and an error that is allowed", hint="--data X.npz --max-error 0.01"
         )
-    return replace(options, weights=found_for(models[0], options, data, most))
+    forms: Mapping[str, str] = getattr(options, name)
+    if forms.get(EVERY) != AUTO:
+        raise UsageError(f"--{name} auto is for all nodes", hint="what is named keeps its form: auto,head=f32")
+    if name == "weights":
+        return replace(options, weights=found_for(models[0], options, data, most))
+    return replace(options, precision=products_for(models[0], options, data, most))
 
 
 def found_for(model: Path, options: Options, data: Any, most: float) -> dict[str, str]:
     """The forms of weights, by names of nodes, that keep outputs so near to those of f32 on the data."""
     said = {name: form for name, form in options.weights.items() if form != AUTO}
-    if options.weights.get(EVERY) != AUTO:
-        raise UsageError("--weights auto is for all nodes", hint="what is named keeps its form: auto,head=f32")
     plain = with_dims(model, replace(options, weights={}), data)
     c = driver.import_graph(model, plain)
     driver.require_nodes(c, said)
     driver.optimize(c)
     trial = _Trial(c.graph, samples_of(c.graph, data))
     layers = [layer for layer in layers_of(c.graph) if not set(layer.names) & set(said)]
-    steps = [step for layer in layers for step in _steps(trial, layer, most)]
+    return {**_found(trial, [step for layer in layers for step in _steps(trial, layer, most)], most), **said}
+
+
+def products_for(model: Path, options: Options, data: Any, most: float) -> dict[str, str]:
+    """The forms of products, by names of nodes, that the target has and that keep outputs so near."""
+    said = {name: form for name, form in options.precision.items() if form != AUTO}
+    plain = with_dims(model, replace(options, precision={}), data)
+    c = driver.import_graph(model, plain)
+    forms = [form for form in FASTER if driver.has_products(c.target, form)]
+    if not forms:
+        driver.require_products(c.target, {EVERY: next(iter(FASTER))})
+    driver.require_nodes(c, said)
+    driver.optimize(c)
+    trial = _Products(c.graph, samples_of(c.graph, data))
+    layers = [layer for layer in products_of(c.graph) if not set(layer.names) & set(said)]
+    steps = []
+    for layer, form in ((layer, form) for layer in layers for form in forms):
+        error = trial.error([Step(layer, form, 0.0, 0.0)])
+        steps += [Step(layer, form, _macs(layer) * FASTER[form], error**2)] if error <= most else []
+    return {**_found(trial, steps, most), **said}
+
+
+def products_of(graph: Graph) -> list[Layer]:
+    """The products of a graph that may be computed in fewer bits, by the first of their names."""
+    found: dict[str, list[tuple[Value, tuple[Node, ...]]]] = {}
+    for node in graph.nodes:
+        w = node.operands[1] if len(node.operands) == 2 and node.op.weights == 1 else None
+        if w is not None and node.origins and not obstacle_of(graph, node):
+            found.setdefault(node.origins[0], []).append((w, (node,)))
+    return [Layer((name,), tuple(own)) for name, own in found.items()]
+
+
+def _macs(layer: Layer) -> int:
+    nodes = [node for _, readers in layer.readers for node in readers]
+    return sum(n.op.macs(n.operand_types(), [r.type for r in n.results]) for n in nodes)
+
+
+def _found(trial: _Trial, steps: Sequence[Step], most: float) -> dict[str, str]:
+    """The forms, by names of nodes, of the steps that an error has room for."""
     taken = chosen(steps, most)
     while taken and trial.error(taken) > most:
         taken = taken[:-1]
     forms: dict[str, str] = {}
     for step in taken:
         forms |= dict.fromkeys(step.layer.names, step.form)
-    return {**forms, **said}
+    return forms
 
 
 def chosen(steps: Sequence[Step], most: float) -> list[Step]:
@@ -160,18 +218,28 @@ class _Trial:
     def error(self, steps: Sequence[Step]) -> float:
         """The largest error of an output with layers as steps say, the last of a layer; infinite for a form that some
         weight cannot have."""
-        rounded = self._rounded({step.layer: step.form for step in steps})
+        forms = {step.layer: step.form for step in steps}
+        rounded = self._rounded(forms)
         if rounded is None:
             return math.inf
         kept = {v: self.graph.constants[v] for v in rounded}
         self.graph.constants.update(rounded)
+        prologues = self._prologues(forms)
+        for node, body in prologues.items():
+            node.pre[0] = body
         noise = {name: Noise() for name in self.wanted[0]}
         for sample, want in zip(self.samples, self.wanted, strict=True):
             got = self._run(sample)
             for name, one in noise.items():
                 one.add(want[name], got[name])
         self.graph.constants.update(kept)
+        for node in prologues:
+            del node.pre[0]
         return max((math.sqrt(n.relative) for n in noise.values()), default=0.0)
+
+    def _prologues(self, forms: Mapping[Layer, str]) -> dict[Node, Expr]:
+        """What is done to operand 0 of nodes, which have no prologue there."""
+        return {}
 
     def _rounded(self, forms: Mapping[Layer, str]) -> dict[Value, Array] | None:
         """The rounded constants, as the first of several readers reads them."""
@@ -182,4 +250,22 @@ class _Trial:
                 if any(plan.obstacle() for plan in plans):
                     return None
                 found[value] = plans[0].floats()
+        return found
+
+
+class _Products(_Trial):
+    """A graph whose products can be computed in fewer bits for as long as it is computed."""
+
+    def _prologues(self, forms: Mapping[Layer, str]) -> dict[Node, Expr]:
+        pairs = [(node, form) for layer, form in forms.items() for _, nodes in layer.readers for node in nodes]
+        return {node: ROUNDED[form] for node, form in pairs}
+
+    def _rounded(self, forms: Mapping[Layer, str]) -> dict[Value, Array] | None:
+        found: dict[Value, Array] = {}
+        for layer, form in forms.items():
+            for value, (node,) in layer.readers:
+                if obstacle_of(self.graph, node, form):
+                    return None
+                if 1 not in node.pre:
+                    found[value] = rounded_weights(self.graph.array(value), form)
         return found

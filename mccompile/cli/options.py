@@ -233,7 +233,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "constants": {"type": Pair("sr=16000"), "multiple": True, "callback": _constants},
     "states": {"type": Pair("h_out=h_in"), "multiple": True, "callback": _plain},
     "weights": {"type": Forms("weights", rf"{WEIGHTS}|auto"), "multiple": True, "callback": _merged},
-    "precision": {"type": Forms("precision", PRECISION), "multiple": True, "callback": _merged},
+    "precision": {"type": Forms("precision", rf"{PRECISION}|auto"), "multiple": True, "callback": _merged},
     "kernels": {"type": Pair("conv=conv.generic"), "multiple": True, "callback": _plain},
 }
 """How values are read that `Declared.kind` names."""
@@ -393,7 +393,7 @@ def make_options(
     options = Options(**{name: value for name, value in given.items() if name not in MORE})
     click.get_current_context().with_resource(limited(options.limits))  # until the command ends
     _require_kernels(options.kernels)
-    if "auto" in options.weights.values():
+    if "auto" in (*options.weights.values(), *options.precision.values()):
         options = _narrowed(options, models, given.get("data"), given.get("max_error"))
     tune, tuning = given.get("tune", False), given.get("tuning")
     if not tune and tuning is None:
@@ -404,13 +404,14 @@ def make_options(
 
 
 def _narrowed(options: Options, models: Sequence[Path], data: Path | None, most: float | None) -> Options:
-    """The options with the forms that ``--weights auto`` finds, which are said."""
-    from mccompile.check.narrowing import apply
+    """The options with the forms that ``--weights auto`` or ``--precision auto`` finds, which are said."""
+    from mccompile.check.narrowing import apply, asked
     from mccompile.ir.files import read_inputs
 
     found = apply(options, models, None if data is None else read_inputs(data), most)
-    said = ",".join(f"{name}={form}" for name, form in found.weights.items()) or "f32"
-    click.echo(f"note: --weights auto found --weights '{said}'", err=True)
+    option = asked(options)
+    said = ",".join(f"{name}={form}" for name, form in getattr(found, option).items()) or "f32"
+    click.echo(f"note: --{option} auto found --{option} '{said}'", err=True)
     return found
 
 

@@ -32,7 +32,7 @@ WEIGHTS = r"f32|bf16|f16|(?:i8|i4)(?::[1-9]\d*)?"
 """What `Options.weights` may say of nodes."""
 
 PRECISION = "f32|bf16|f16"
-"""What `Options.precision` may say of nodes."""
+"""What `Options.precision` may say of nodes, beside auto."""
 
 MOST_THREADS = 256
 """What `Options.threads` may be at most."""
@@ -196,11 +196,12 @@ class Options:
     precision: Mapping[str, str] = _option(
         "What convolutions and products are computed in, of all nodes or of those that are named: f32, bf16 or f16, "
         "operands rounded to 16 bits and sums of f32, on targets with instructions for that, and on generic: "
-        "bf16,classifier=f32 (repeatable).", None, "--precision", factory=dict, kind="precision",
-        metavar="[NODE=]FORM,..",
+        "bf16,classifier=f32. auto: in as few bits as --max-error on --data allows (repeatable).", None,
+        "--precision", factory=dict, kind="precision", metavar="[NODE=]FORM,..",
         python="what convolutions and products are computed in, by the names of nodes (``*`` stands for any text) or "
         "operators: ``f32``, or ``bf16`` or ``f16``, operands rounded to 16 bits and sums of f32, on targets with "
-        "instructions for that, and on ``generic``; a text such as ``bf16,classifier=f32`` means the same.",
+        "instructions for that, and on ``generic``; a text such as ``bf16,classifier=f32`` means the same. "
+        "``auto``: in as few bits as ``max_error`` on ``data`` allows.",
     )  # fmt: skip
     requant: str = _option(
         "How sums of integers are rounded to 8 bits: each to the nearest, but for ties; or with the bits of "
@@ -324,19 +325,21 @@ MORE: dict[str, tuple[Declared, Any]] = {
     ),
     "max_error": (
         Declared(
-            "The relative error of outputs that --weights may cost: what --weights auto goes up to, and above which "
-            "check fails.  [default of check: what the forms explain]", flags=("--max-error",), kind="factor",
+            "The relative error of outputs that --weights and --precision may cost: what auto goes up to, and above "
+            "which check fails.  [default of check: what the forms explain]", flags=("--max-error",), kind="factor",
             metavar="E", group="tune",
-            python="the relative error of outputs that ``weights`` may cost: what ``auto`` goes up to, and above "
-            "which `check` fails; by default of that, what the forms explain.",
+            python="the relative error of outputs that ``weights`` and ``precision`` may cost: what ``auto`` goes up "
+            "to, and above which `check` fails; by default of that, what the forms explain.",
         ),
         None,
     ),
     "data": (
         Declared(
-            "Inputs that --weights auto judges by: an .npz by name, or the .npy of the only input; many samples "
-            "along the first axis, or stacked.", flags=("--data",), kind="path", metavar="X.npz", group="tune",
-            python="inputs that ``weights`` ``auto`` is judged by: arrays by name, or the array of the only input.",
+            "Inputs that --weights auto and --precision auto judge by: an .npz by name, or the .npy of the only "
+            "input; many samples along the first axis, or stacked.", flags=("--data",), kind="path",
+            metavar="X.npz", group="tune",
+            python="inputs that ``auto`` of ``weights`` and ``precision`` is judged by: arrays by name, or the array "
+            "of the only input.",
         ),
         None,
     ),
@@ -449,6 +452,8 @@ def _require_forms(options: Options) -> None:
             hint = "f32, bf16, f16, i8, i4, or with elements to a scale i8:32, i4:32 (of 4 bits an even number)"
             raise UsageError(f"weights of {name} cannot be stored as {form!r}", hint=hint)
     for name, form in options.precision.items():
+        if form == "auto":
+            raise UsageError("--precision auto is for compile, check and bench", hint="they say which forms it found")
         if not re.fullmatch(PRECISION, form):
             raise UsageError(f"{name} cannot be computed in {form!r}", hint="f32, bf16 or f16")
     rounded = {form for form in options.precision.values() if form != "f32"}

@@ -57,3 +57,31 @@ def test_auto_needs_data_and_an_error() -> None:
         apply(Options(weights={"*": "auto"}), [DIGITS], None, 0.1)
     with pytest.raises(UsageError, match="no node is named"):
         apply(Options(weights={"*": "auto", "liner": "f32"}), [DIGITS], DATA, 0.1)
+
+
+def test_products_are_narrowed_for_an_error_and_check_says_what_they_cost() -> None:
+    """More are narrowed for a larger error, what is found keeps it, and what is named keeps its form."""
+    products = []
+    for most in (0.0, 2e-4, 0.02):
+        said = Options(target="generic", precision={"*": "auto", "linear": "f32"})
+        options = apply(said, [DIGITS], DATA, most)
+        assert options == apply(said, [DIGITS], DATA, most)
+        assert options.precision["linear"] == "f32"
+        result = check(DIGITS, options, inputs=DATA, max_error=most + 1e-6)
+        assert result.ok, "\n".join(result.lines())
+        forms = list(options.precision.values())
+        if result.precision is not None:
+            assert result.precision.products == {f: forms.count(f) for f in forms if f != "f32"}
+        products.append(sum({"f32": 0, "f16": 1, "bf16": 3}[form] for form in forms))
+    assert products[0] < products[1] < products[2]
+
+
+def test_forms_of_products_that_make_no_sense_are_errors() -> None:
+    with pytest.raises(UsageError, match="one after the other"):
+        apply(Options(target="generic", weights={"*": "auto"}, precision={"*": "auto"}), [DIGITS], DATA, 0.1)
+    with pytest.raises(UsageError, match="x86-64-v3 has no products of bf16"):
+        apply(Options(target="x86-64-v3", precision={"*": "auto"}), [DIGITS], DATA, 0.1)
+    with pytest.raises(UsageError, match="cannot be computed in 'i8'"):
+        check(DIGITS, Options(target="generic", precision={"*": "i8"}))
+    with pytest.raises(UsageError, match="which --exact does not"):
+        check(DIGITS, Options(target="generic", precision={"*": "bf16"}, exact=True))

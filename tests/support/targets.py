@@ -36,18 +36,20 @@ def _by_width(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (runs_here(name), name))
 
 
-VNNI = _by_width(name for name, t in targets().items() if t.can("VNNI"))
-DOTPROD = sorted(name for name, t in targets().items() if t.can("DOTPROD"))
+HALVES = sorted(name for name, t in targets().items() if t.can("BF16") or t.can("FHM"))
+"""Targets that differ from others in products of floats of 16 bits alone."""
+VNNI = _by_width(name for name, t in targets().items() if t.can("VNNI") and name not in HALVES)
+DOTPROD = sorted(name for name, t in targets().items() if t.can("DOTPROD") and name not in HALVES)
 BYTES = [*VNNI, *DOTPROD]
 """Targets that differ from others in products of bytes alone."""
 FOREIGN = sorted(name for name, t in targets().items() if t.isa in ("rvv", "sve", "wasm"))
 """Vector targets that have next to no primitives of their own: their text is that of the others."""
-_OWN = {name: t.lanes for name, t in targets().items() if name not in (*BYTES, *FOREIGN)}
+_OWN = {name: t.lanes for name, t in targets().items() if name not in (*BYTES, *HALVES, *FOREIGN)}
 WIDE = _by_width(name for name, lanes in _OWN.items() if lanes > 4)
 """Vector targets; the last is tested on every case: the others share most of their text, and many are emulated."""
 NARROW = sorted(name for name, lanes in _OWN.items() if lanes == 4)
 ALL_VECTORS = [*WIDE, *NARROW, *(pytest.param(name, marks=pytest.mark.slow) for name in FOREIGN)]
-EMULATED = sorted(name for name, t in targets().items() if t.emulator and name not in (*BYTES, *FOREIGN))
+EMULATED = sorted(name for name, t in targets().items() if t.emulator and name not in (*BYTES, *HALVES, *FOREIGN))
 """Those with a cross compiler and an emulator of their operating system."""
 BARE = sorted(name for name, t in targets().items() if not t.hosted)
 """Microcontrollers: they run on emulated boards."""

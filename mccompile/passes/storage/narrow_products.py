@@ -13,7 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from mccompile.ir.graph import Graph, Node
+from mccompile.ir.scalar import Array
+from mccompile.ir.small_floats import bf16_values
 from mccompile.ir.types import F32
 from mccompile.kernels.conv.narrow import obstacle
 from mccompile.kernels.model.widening import ROUNDED, WIDENED, widened_operand
@@ -34,7 +38,7 @@ def run(graph: Graph, remarks: Remarks, precision: Mapping[str, str]) -> int:
         form = wanted(precision, node.origins, node.op.name).name
         if form == "f32":
             continue
-        if reason := _obstacle(graph, node, form):
+        if reason := obstacle_of(graph, node, form):
             remarks.miss(f"computed in {form}:", reason, node.where)
             continue
         _narrow(r, node, form)
@@ -44,20 +48,26 @@ def run(graph: Graph, remarks: Remarks, precision: Mapping[str, str]) -> int:
     return changes
 
 
-def _obstacle(graph: Graph, node: Node, form: str) -> str:
-    """Why a product is not computed in a form; empty if it is."""
+def obstacle_of(graph: Graph, node: Node, form: str = "") -> str:
+    """Why a product is not computed in a form, or in none at all; empty if it is."""
     if 0 in node.pre:
         return "its operand has a prologue"
-    stored = widened_operand(node, 1)
-    if 1 in node.pre and stored != form:
-        return f"its weights are stored as {stored or 'something else'}"
     if reason := obstacle(node, graph.constants):
         return reason
-    w = node.operands[1]
+    w, stored = node.operands[1], widened_operand(node, 1)
     assert w is not None
-    if not stored and (w.dtype != F32 or as_halves(graph.array(w), form) is None):
-        return f"its weights have no room in {form}"
+    if 1 in node.pre and (not stored or stored != (form or stored)):
+        return f"its weights are stored as {stored or 'something else'}"
+    if not stored and (w.dtype != F32 or (form and as_halves(graph.array(w), form) is None)):
+        return f"its weights have no room in {form or '16 bits'}"
     return ""
+
+
+def rounded_weights(weights: Array, form: str) -> Array:
+    """The floats that weights are multiplied as."""
+    halves = as_halves(weights, form)
+    assert halves is not None
+    return bf16_values(halves) if form == "bf16" else halves.astype(np.float32)
 
 
 def _narrow(r: Rewriter, node: Node, form: str) -> None:
