@@ -53,12 +53,12 @@ def row(network: Network) -> str:
 
 def write(out: Path, names: Sequence[str]) -> None:
     """Count; rows of networks that are not asked for stay."""
-    before, _, rest = out.read_text().partition(MARKS[0])
-    table, _, behind = rest.partition(MARKS[1])
-    rows = {m[1]: m[0] for m in ROW.finditer(table)}
     for network in benchmark_networks(names or NETWORKS):
-        rows[network.name] = row(network)
-        print(rows[network.name], flush=True)
+        made = row(network)
+        print(made, flush=True)
+        before, _, rest = out.read_text().partition(MARKS[0])  # which may have changed meanwhile
+        table, _, behind = rest.partition(MARKS[1])
+        rows = {m[1]: m[0] for m in ROW.finditer(table)} | {network.name: made}
         known = [rows[name] for name in NETWORKS if name in rows]
         out.write_text(before + MARKS[0] + HEAD + "\n".join(known) + "\n" + MARKS[1] + behind)
 
