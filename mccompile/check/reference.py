@@ -27,6 +27,7 @@ from mccompile.onnxio import (
     jitter_weights,
     read_model,
     sigmoids_by_exp,
+    unrounded_recurrence,
     widened,
     with_draws,
 )
@@ -35,6 +36,13 @@ from mccompile.search.state import Compilation
 Array = np.ndarray[Any, np.dtype[Any]]
 WRONG_OPTIMISERS = ["Pad_Fusion"]
 """It makes padding of MaxPool, which counts as minus infinity, of zeros: no noise, but another network."""
+
+UNROUNDED = (
+    "DynamicQuantizeLSTM of onnxruntime rounds what it multiplies with the weights to 8 bits: LSTM with the same "
+    "weights is the reference instead"
+)
+"""The note where cells of a model became others: the weights say which real numbers are right, and no rule says how
+far a state may be from these that is rounded at every step."""
 
 BF16_PLACE = 2.0**-7
 """The last place of a number of bfloat16, relative to it, at most."""
@@ -173,6 +181,8 @@ def open_judge(
     else:
         asked = extract_with_outputs(path, [n for n in inner if n not in outputs])
         asked = with_draws(asked, draws) if draws else asked
+        plainly = unrounded_recurrence(asked)
+        asked = asked if plainly is None else plainly
         wide = widened(asked, "bf16")
         data = exact_products(onnxruntime, asked if wide is None else wide)
         try:
@@ -184,6 +194,7 @@ def open_judge(
             fixed, extents = fixed_arrays(graph.inputs, constants or {}), from_dims(graph, constants or {})
             engine = f"onnxruntime {onnxruntime.__version__}"
             notes = () if data is asked or data is wide else (UNSIGNED,)
+            notes = notes if plainly is None else (*notes, UNROUNDED)
             halves = frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16")
             legends = as_tensors(graph)[1]
             others = _others(onnxruntime, data)

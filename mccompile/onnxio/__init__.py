@@ -12,6 +12,7 @@ from mccompile.onnxio.infer import infer_types
 from mccompile.onnxio.lift import lifted, row_biases
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, OnnxValue, node_label, subgraphs
 from mccompile.onnxio.read import read_model
+from mccompile.onnxio.recurrence import unrounded_recurrence
 from mccompile.onnxio.schema import (
     attribute_default,
     attributes,
@@ -67,6 +68,7 @@ __all__ = [
     "taking",
     "tensor_names",
     "type_variables",
+    "unrounded_recurrence",
     "unsigned_products",
     "versions",
     "widened",

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from mccompile.check import saturation
 from mccompile.check.check import check
 from mccompile.check.compare import compare
-from mccompile.check.reference import OnnxReference, OnnxRuntime, open_judge, random_inputs
+from mccompile.check.reference import UNROUNDED, OnnxReference, OnnxRuntime, open_judge, random_inputs
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError
 from mccompile.ir.types import DTYPES, TensorType
@@ -63,6 +63,27 @@ def test_noise_shows_what_is_ill_conditioned(tmp_path: Path) -> None:
     found = open_judge(path, ["y"], ["a"]).run({"x": np.full((1, 32), 1000, np.float32)})
     assert found.noise["y"].max() >= np.abs(found.values["y"]).max() * 0.5
     assert 0 < found.noise["a"].max() <= 1e-6 * found.values["a"].max()
+
+
+@pytest.mark.parametrize("per_column", [False, True])
+def test_a_cell_that_rounds_its_state_is_judged_by_the_real_weights(per_column: bool, tmp_path: Path) -> None:
+    """And held to them as closely as any cell of floats: one weight of another scale is found."""
+    rng = np.random.default_rng(3)
+    size, hidden, steps = 6, 5, 7
+    scales = rng.uniform(0.5, 1, (2, 1, 20) if per_column else (2, 1)).astype(np.float32) / 100
+    weights = {n: rng.integers(-127, 128, (1, rows, 20)).astype(np.int8) for n, rows in (("w", size), ("r", hidden))}
+    weights |= {"ws": scales[0], "rs": scales[1], "z": np.full(scales[0].shape, 3, np.int8)}
+    inputs = ["x", "w", "r", "", "", "", "", "", "ws", "z", "rs", "z"]
+    node = helper.make_node("DynamicQuantizeLSTM", inputs, ["y"], domain="com.microsoft", hidden_size=hidden)
+    given, made = {"x": (F32, [steps, 1, size])}, {"y": (F32, [steps, 1, 1, hidden])}
+    path = save(tmp_path / "m.onnx", [node], given, made, weights)
+    result = check(path, Options())
+    assert result.ok, result.text()
+    assert UNROUNDED in result.notes
+    other = save(tmp_path / "o.onnx", [node], given, made, weights | {"ws": scales[0] * np.float32(1.01)})
+    x = {"x": rng.standard_normal((steps, 1, size)).astype(np.float32)}
+    one, two = (open_judge(p, ["y"]).run(x) for p in (path, other))
+    assert not compare("y", one.values["y"], two.values["y"], two.noise["y"]).ok
 
 
 def test_a_wrong_optimisation_is_no_noise(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Recurrent cells that round their operands as they run, as cells of floats with the same weights.
+
+onnxruntime's DynamicQuantizeLSTM rounds x, and the state of each step, to 8 bits between their extremes. Weights of
+-127 to 127 with the scale 0.01 are real numbers, though, and what the network says is a sum of these::
+
+    DynamicQuantizeLSTM(x, W [d, input, 4 hidden] of i8, ..)  ->  LSTM(x, (W - zero) * scale [d, 4 hidden, input], ..)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from mccompile.onnxio.write import serialize
+
+_WEIGHTS = ((1, 8, 9), (2, 10, 11))
+"""Where the node has a matrix, its scales and its zero points."""
+_INPUTS = 8
+"""Inputs that LSTM has as well."""
+
+
+def unrounded_recurrence(model: bytes) -> bytes | None:
+    """The same model with LSTM in place of each DynamicQuantizeLSTM, or None if it has none with constant weights.
+
+    Args:
+        model: as `extract_with_outputs` gives it, without external data.
+    """
+    proto = onnx.ModelProto.FromString(model)
+    constants = {t.name: t for graph in _graphs(proto.graph) for t in graph.initializer}
+    changes = sum(_replace(node, proto.graph, constants) for graph in _graphs(proto.graph) for node in graph.node)
+    if changes and not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
+        proto.opset_import.append(helper.make_opsetid("", 17))
+    return serialize(proto) if changes else None
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """A graph and those inside of it."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _graphs(attribute.g)
+
+
+def _replace(node: onnx.NodeProto, graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto]) -> bool:
+    """Make a node LSTM, if it is of that kind; ``graph`` gets its weights."""
+    if node.op_type != "DynamicQuantizeLSTM" or node.domain != "com.microsoft" or len(node.input) <= _WEIGHTS[1][2]:
+        return False
+    if any(node.input[i] not in constants for places in _WEIGHTS for i in places):
+        return False
+    given = list(node.input)
+    taken = {t.name for g in _graphs(graph) for t in g.initializer}
+    for places in _WEIGHTS:
+        matrix, scale, zero = (numpy_helper.to_array(constants[given[i]]) for i in places)
+        rows = (matrix.shape[0], 1, -1)
+        real = (matrix.astype(np.float32) - zero.reshape(rows)) * scale.reshape(rows)
+        names = itertools.chain(
+            [f"{given[places[0]]}.real"], (f"{given[places[0]]}.real.{i}" for i in itertools.count())
+        )
+        given[places[0]] = next(n for n in names if n not in taken)
+        made = np.ascontiguousarray(real.astype(np.float32).swapaxes(1, 2))
+        graph.initializer.append(numpy_helper.from_array(made, given[places[0]]))
+    del node.input[:]
+    node.input.extend(given[:_INPUTS])
+    node.op_type, node.domain = "LSTM", ""
+    return True
