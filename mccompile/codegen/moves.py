@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.ir.dims import varies
 from mccompile.kernels.movement import Way, movement
 
 Place = tuple[int, int]
@@ -20,6 +21,25 @@ class Moves:
     x: BoundView
     y: BoundView
     lanes: int
+
+    @property
+    def x_pitch(self) -> int | str:
+        """How far apart the vectors of a square lie in the source: a number, or what a parameter is called."""
+        return _pitch(self.x.view.axis_strides()[-1], "x_pitch")
+
+    @property
+    def y_pitch(self) -> int | str:
+        """How far apart they lie in the result."""
+        return _pitch(self.y.view.axis_strides()[-2], "y_pitch")
+
+    def pitches(self, kind: str) -> list[str]:
+        """The parameters of a square, of a ``kind``: distances that the run decides."""
+        return [f"{kind}{p}" for p in (self.x_pitch, self.y_pitch) if isinstance(p, str)]
+
+    def distances(self) -> list[str]:
+        """What is given for them."""
+        strides = self.x.view.axis_strides()[-1], self.y.view.axis_strides()[-2]
+        return [KernelContext.offset((e, 1)) for e in strides if varies([e])]
 
     def stages(self, across: int) -> list[tuple[int, list[int]]]:
         """Of a square of which ``across`` vectors are wanted: what each stage swaps, and the vectors it makes.
@@ -60,6 +80,10 @@ class Moves:
             value = f"__builtin_shufflevector({value}, {other}, {', '.join(map(str, lanes))})"
             taken = list(range(self.lanes))
         return value
+
+
+def _pitch(stride: int, name: str) -> int | str:
+    return name if varies([stride]) else stride
 
 
 def moves(context: KernelContext, lanes: int) -> Moves:

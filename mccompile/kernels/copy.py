@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from mccompile.ir.affine import count
-from mccompile.ir.dims import bound
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
@@ -66,7 +66,7 @@ class CopyGeneric(Variant):
         if call.args or inner < 2:
             return outer
         along = found.result.shape[-2 if found.way is Way.WEAVE else -1]
-        return [*outer, Turns.vectors("n", along, target.lanes)]
+        return outer if varies([along]) else [*outer, Turns.vectors("n", along, target.lanes)]
 
     def _copy(self, src: View | str, dst: View | str, b: Builder) -> None:
         if isinstance(src, str) or isinstance(dst, str):

@@ -50,7 +50,9 @@ def movement(source: View, result: View, lanes: int) -> Movement:
     if x.strides[-1] == y.strides[-1] == 1:
         return Movement(Way.ROWS, x, y)
     near = _near(x)
-    if varies(x.shape[-2:]) or not lanes or x.dtype != F32 or y.strides[-1] != 1 or near in (-1, x.rank - 1):
+    if not lanes or x.dtype != F32 or y.strides[-1] != 1 or near in (-1, x.rank - 1):
+        return Movement(Way.PLAIN, x, y)
+    if any(varies([e]) and bound(e) < lanes for e in (x.shape[near], x.shape[-1])):
         return Movement(Way.PLAIN, x, y)
     order = [*(a for a in range(x.rank - 1) if a != near), near, x.rank - 1]
     x, y = x.along(order), y.along(order)
@@ -70,8 +72,8 @@ def _crossing(x: View, y: View) -> Way:
     few, many = x.shape[-2:]
     if x.strides[-2] != 1:
         return Way.TURN
-    if bound(many) <= WOVEN and y.strides[-2] == many and not varies([many]):
+    if bound(many) <= WOVEN and y.strides[-2] == many and not varies([many, few]):
         return Way.WEAVE
-    if bound(few) <= WOVEN and x.strides[-1] == few and not varies([few]):
+    if bound(few) <= WOVEN and x.strides[-1] == few and not varies([few, many]):
         return Way.UNWEAVE
     return Way.TURN

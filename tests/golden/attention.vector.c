@@ -99,51 +99,62 @@ static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT 
 }
 
 MCC_PLACE_CODE
-static void net_k0_attention_weights(float *MCC_RESTRICT scratch, int32_t count)
+static void net_k0_attention_weights_1(float *MCC_RESTRICT scratch, int32_t begin, int32_t end)
 {
-    for (int32_t r = 0; r < count; ++r) {
-        float *row = &scratch[r * 24 + 152];
-        mcc_vf top_0 = mcc_vset(-INFINITY);
-        mcc_vf sum_0 = { 0.0f };
-        mcc_vf top_1 = mcc_vset(-INFINITY);
-        mcc_vf sum_1 = { 0.0f };
+    for (int32_t r = begin; r < end; r += 1) {
+        float *row0 = &scratch[r * 24 + 152];
+        mcc_vf top0_0 = mcc_vset(-INFINITY);
+        mcc_vf sum0_0 = { 0.0f };
+        mcc_vf top0_1 = mcc_vset(-INFINITY);
+        mcc_vf sum0_1 = { 0.0f };
         {
-            const mcc_vf product = mcc_vload(row);
-            const mcc_vf score = product * mcc_vset(0.5f);
-            mcc_vstore(row, score);
-            top_0 = mcc_vmax(top_0, score);
+            {
+                const mcc_vf product = mcc_vload(row0);
+                const mcc_vf score = product * mcc_vset(0.5f);
+                mcc_vstore(row0, score);
+                top0_0 = mcc_vmax(top0_0, score);
+            }
         }
         {
-            const mcc_vf product = mcc_vload(row + 8);
-            const mcc_vf score = product * mcc_vset(0.5f);
-            mcc_vstore(row + 8, score);
-            top_1 = mcc_vmax(top_1, score);
+            {
+                const mcc_vf product = mcc_vload(row0 + 8);
+                const mcc_vf score = product * mcc_vset(0.5f);
+                mcc_vstore(row0 + 8, score);
+                top0_1 = mcc_vmax(top0_1, score);
+            }
         }
         {
-            const mcc_vf product = mcc_vload(row + 16);
-            const mcc_vf score = product * mcc_vset(0.5f);
-            const mcc_vf last = mcc_vfirst(2, score, mcc_vset(-INFINITY));
-            mcc_vstore(row + 16, last);
-            top_0 = mcc_vmax(top_0, last);
+            {
+                const mcc_vf product = mcc_vload(row0 + 16);
+                const mcc_vf score = product * mcc_vset(0.5f);
+                const mcc_vf last = mcc_vfirst(2, score, mcc_vset(-INFINITY));
+                mcc_vstore(row0 + 16, last);
+                top0_0 = mcc_vmax(top0_0, last);
+            }
         }
-        const mcc_vf largest = mcc_vset(mcc_vtop(mcc_vmax(top_0, top_1)));
+        const mcc_vf largest0 = mcc_vset(mcc_vtop(mcc_vmax(top0_0, top0_1)));
         {
-            const mcc_vf power = mcc_vexp_below(mcc_vload(row) - largest);
-            mcc_vstore(row, power);
-            sum_0 += power;
+            {
+                const mcc_vf power = mcc_vexp_below(mcc_vload(row0) - largest0);
+                mcc_vstore(row0, power);
+                sum0_0 += power;
+            }
         }
         {
-            const mcc_vf power = mcc_vexp_below(mcc_vload(row + 8) - largest);
-            mcc_vstore(row + 8, power);
-            sum_1 += power;
+            {
+                const mcc_vf power = mcc_vexp_below(mcc_vload(row0 + 8) - largest0);
+                mcc_vstore(row0 + 8, power);
+                sum0_1 += power;
+            }
         }
         {
-            const mcc_vf power = mcc_vexp_below(mcc_vload(row + 16) - largest);
-            mcc_vstore(row + 16, power);
-            sum_0 += power;
+            {
+                const mcc_vf power = mcc_vexp_below(mcc_vload(row0 + 16) - largest0);
+                mcc_vstore(row0 + 16, power);
+                sum0_0 += power;
+            }
         }
-        const mcc_vf sum = sum_0 + sum_1;
-        scratch[r + 272] = 1.0f / mcc_vsum(sum);
+        scratch[r + 272] = 1.0f / mcc_vsum(sum0_0 + sum0_1);
     }
 }
 
@@ -189,7 +200,7 @@ static void net_k0_attention(const float *MCC_RESTRICT x0, const float *MCC_REST
                 const int32_t n = 16;
                 net_k0_attention_scores_5x2(&x0[b0 * 30 + m * 6], &scratch[n * 6], &scratch[n + 152]);
             }
-            net_k0_attention_weights(scratch, 5);
+            net_k0_attention_weights_1(scratch, 0, 5);
             {
                 const int32_t n = 0;
                 net_k0_attention_values_5x16(x2, y0, scratch, b0, m, n);

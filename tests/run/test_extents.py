@@ -189,6 +189,16 @@ def _planes() -> onnx.ModelProto:
     return m.model(["far", "most", "mean", "all"])
 
 
+def _points() -> onnx.ModelProto:
+    """Pixels of channels, and channels of pixels: products along planes, and squares of vectors that are turned."""
+    m = Maker()
+    x = m.input("x", ["n", 12, "h", "w"])
+    y = m.node("Relu", [m.node("Conv", [x, m.weight((19, 12, 1, 1)), m.weight((19,))])], "points")
+    m.node("Transpose", [y], "pixels", perm=[0, 2, 3, 1])
+    m.node("Transpose", [y], "lines", perm=[0, 3, 1, 2])
+    return m.model(["points", "pixels", "lines"])
+
+
 CASES: tuple[tuple[Callable[[], onnx.ModelProto], dict[str, str]], ...] = (
     (_classifier, {"n": "1..9"}),
     (_attention, {"n": "1..2", "s": "1..11"}),
@@ -216,6 +226,7 @@ VECTORS: tuple[tuple[Callable[[], onnx.ModelProto], dict[str, str], set[str]], .
     (_images, {"n": "1..2", "h": "6..31", "w": "6..24"}, set()),
     (_skipping, {"n": "1..3", "h": "8", "w": "12"}, set()),
     (_skipping, {"n": "1", "h": "4..16:4", "w": "8..12:4"}, {"resize.generic", "map.generic"}),
+    (_points, {"n": "1..2", "h": "1..9", "w": "1..13"}, set()),
     (_planes, {"n": "1", "h": "5..13", "w": "5..31"}, set()),
     (_planes, {"n": "1..2", "h": "7", "w": "6..3000"}, set()),
 )

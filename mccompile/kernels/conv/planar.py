@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile.ir.dims import bound, span
+from mccompile.ir.dims import bound, span, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
@@ -39,7 +39,6 @@ from mccompile.kernels.variant import (
     operand_pair,
     scalar_estimate,
     sums_backwards,
-    varies_in_batch,
 )
 from mccompile.kernels.views.planes import pair, plane
 from mccompile.kernels.views.windows import Order, covered, distance
@@ -167,7 +166,7 @@ class ConvPointwise(Variant):
     may_share = False
 
     def takes(self, node: Node) -> bool:
-        return varies_in_batch(node)
+        return not varies([operand_pair(node)[0].shape[1]])
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
@@ -180,7 +179,7 @@ class ConvPointwise(Variant):
             return "it has padding or strides"
         if reason := _vectorizable(node, target):
             return reason
-        n, channels, *spatial = node.results[0].shape
+        n, channels, *spatial = map(bound, node.results[0].shape)
         pixels = math.prod(spatial)
         cycles, tile = best_tile(channels, pixels, operand_pair(node)[1].shape[1], target)
         return Offer(self.label, n * cycles, PixelRun(tile, pixels))
@@ -196,8 +195,9 @@ class ConvPointwise(Variant):
             raise InternalError(views)
         source, result, *extras = views
         tile = chosen.tile
-        if result.shape[-1] != chosen.pixels:  # the axes of the views merge less than thought
-            tile = best_tile(result.shape[1], result.shape[-1], w.shape[1], b.target)[1]
+        pixels = bound(result.shape[-1])
+        if pixels != chosen.pixels:  # the axes of the views merge less than thought
+            tile = best_tile(result.shape[1], pixels, w.shape[1], b.target)[1]
         packed = b.packed(w, PackedChannels(tile.rows))
         params = PointTile(tile.rows, tile.vectors, tile.lanes)
         b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
