@@ -49,6 +49,23 @@ class TypeRuleError(Exception):
 
 
 @dataclass(frozen=True)
+class Recurrence:
+    """An operator that carries ``states`` from turn to turn: operands from number ``first`` on are what they begin
+    with (absent: 0). ``results`` are the names of its own results, "y" being the first state after each turn.
+
+    ``whole`` is the operator that gives "y", if this one does, and then the last of all states. ``lengths`` is the
+    number of an operand that ends sequences early. ``backwards`` tells what begins with the last row.
+    """
+
+    states: tuple[str, ...]
+    results: tuple[str, ...]
+    first: int
+    lengths: int
+    backwards: bool
+    whole: Op
+
+
+@dataclass(frozen=True)
 class Op:
     """Base of the operators. A subclass is a frozen dataclass whose fields are its attributes.
 
@@ -113,6 +130,11 @@ class Op:
         """The operand that many others are multiplied by, if there is one, so that it may well be stored in fewer
         bits than it is multiplied in."""
         return 1 if self.multilinear == (0, 1) else None
+
+    @property
+    def recurrence(self) -> Recurrence | None:
+        """Where it takes the rows of its first operand turn by turn: what it carries from one to the next."""
+        return None
 
     @property
     def selects(self) -> bool:

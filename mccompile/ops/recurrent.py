@@ -7,13 +7,13 @@ matrix product made it for all time steps, and do the recurrent half.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.op import Op, Recurrence, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
 from mccompile.ir.types import I32, Shape, TensorType
@@ -39,6 +39,11 @@ class Recurrent(Op):
     @property
     def weights(self) -> int | None:
         return 1
+
+    @property
+    def recurrence(self) -> Recurrence:
+        whole = replace(self, outputs=(*(o for o in self.outputs if o == "y"), *self.states))
+        return Recurrence(self.states, self.outputs, 3, 2, self.reverse, whole)
 
     def own_shapes(self, batch: int, hidden: int) -> tuple[Shape, ...]:
         """The shapes of the cell's own operands."""

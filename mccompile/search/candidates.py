@@ -5,6 +5,7 @@ A form is a graph and its kernels. They are made when they are asked for: what f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from mccompile.lower.growth import NO_GROWTH, Budget, weight_bytes
 from mccompile.lower.lower import Lowered, lower
 from mccompile.passes.rows.regions import smallest
 from mccompile.passes.rows.strips import streamed
+from mccompile.passes.rows.turns import best_block, gates, in_blocks
 from mccompile.plan.plan import plan
 from mccompile.search.options import Options
 from mccompile.search.state import Compilation
@@ -24,6 +26,7 @@ from mccompile.search.state import Compilation
 LONGER = "a longer search of the planner"
 LEANER = "kernels without halos"
 STRIPS = "convolutions in strips of rows"
+BLOCKS = "recurrent cells in blocks of turns"
 
 MOST_REGIONS = 4
 """Regions that are put in strips of rows to save memory."""
@@ -35,6 +38,8 @@ USUAL_GROWTH = 4.0
 """By what factor weights may grow at the most, where nobody says it."""
 WORTH_GROWING = 0.95
 """The share of the cycles saved by that which they grow for then: the last bytes save next to nothing."""
+BLOCKS_TAKE = 1.05
+"""Blocks of turns may take so many times the cycles, on targets where memory is short anyway."""
 SMALLER = 0.97
 """What part of the peak may be left, or it is not worth the code."""
 
@@ -76,7 +81,11 @@ def candidates(c: Compilation, observe: Observer = unobserved) -> Iterator[Candi
     if c.options.stream_rows == "always":
         for form in in_strips(c, first):
             first = replace(form, search_longer=True)
+    at_once = first
+    if not c.target.spare_memory:
+        first = next(in_blocks_of_turns(c, at_once, BLOCKS_TAKE), at_once)
     yield first
+    yield from in_blocks_of_turns(c, at_once, math.inf)
     if c.graph.nodes:
         leaner = _improved(c, _lower(c, c.graph, arena_first=True), c.graph)
         yield replace(leaner, what=LEANER)
@@ -117,8 +126,31 @@ def _bytes(c: Compilation, form: Candidate) -> int:
 
 def in_vain(c: Compilation) -> str:
     """What has been tried where no candidate fits."""
-    ways = [LONGER] + [LEANER] * bool(c.graph.nodes) + [STRIPS] * (c.options.stream_rows != "never")
+    cells = c.options.opt_level not in ("O0", "O1") and any(True for _ in gates(c.graph))
+    strips = c.options.stream_rows != "never"
+    ways = [LONGER] + [BLOCKS] * cells + [LEANER] * bool(c.graph.nodes) + [STRIPS] * strips
     return f"tried in vain: {', '.join(ways)}"
+
+
+def in_blocks_of_turns(c: Compilation, first: Candidate, worth: float) -> Iterator[Candidate]:
+    """The form whose recurrent cells multiply what they read in blocks of turns, where that takes at most ``worth``
+    times the cycles, if it takes less memory; see `mccompile.passes.rows.turns`."""
+    if c.options.opt_level in ("O0", "O1"):
+        return
+    graph, notes = first.graph, list(first.notes)
+    for found in list(gates(graph)):
+        if block := best_block(found, c.target, graph, worth):
+            graph = in_blocks(graph, found, block)
+            notes.append(f"{found.cell.where} in blocks of {block} of {found.turns} turns")
+    if graph is not first.graph:
+        graph.verify()
+        made = _improved(c, _lower(c, graph), graph)
+        if _arena(c, made) < SMALLER * _arena(c, first):
+            yield replace(made, what=BLOCKS, notes=tuple(notes))
+
+
+def _arena(c: Compilation, form: Candidate) -> int:
+    return plan(form.module, c.options.keep_inputs, c.options.plan_effort).arena_bytes
 
 
 def in_strips(c: Compilation, first: Candidate) -> Iterator[Candidate]:

@@ -1,0 +1,75 @@
+"""Recurrent cells that multiply what they read in blocks of turns: the same results in less memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import mccompile
+from tests.support.judge import plain_session
+from tests.support.small_models import Maker
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def _network(kind: str, direction: str, turns: int | str, states: bool = False, batch: int = 2) -> onnx.ModelProto:
+    """A cell of 12 units on 9 features; ``states``: those of the start are inputs, those of the end outputs."""
+    m = Maker()
+    many, rows = 2 if direction == "bidirectional" else 1, GATES[kind] * 12
+    names = [m.input("x", [turns, batch, 9]), m.weight((many, rows, 9)), m.weight((many, rows, 12))]  # type: ignore[list-item]
+    names.append(m.weight((many, 2 * rows)))
+    outputs = ["y"]
+    if states:
+        own = ("h", "c") if kind == "LSTM" else ("h",)
+        names += ["", *(m.input(f"{s}0", [many, batch, 12]) for s in own)]
+        outputs += own
+    m.nodes.append(helper.make_node(kind, names, outputs, hidden_size=12, direction=direction))
+    return m.model(outputs)
+
+
+def _saved(model: onnx.ModelProto, folder: Path) -> Path:
+    onnx.save(model, folder / "net.onnx")
+    return folder / "net.onnx"
+
+
+@pytest.mark.parametrize(
+    ("kind", "direction", "turns", "states"),
+    [
+        ("LSTM", "forward", 24, True), ("LSTM", "bidirectional", 24, False), ("GRU", "reverse", 31, True),
+        ("RNN", "forward", 2, False), ("LSTM", "reverse", "t", True), ("GRU", "forward", "t", False),
+    ],
+)  # fmt: skip
+def test_blocks_give_what_all_turns_give(
+    kind: str, direction: str, turns: int | str, states: bool, tmp_path: Path
+) -> None:
+    """On an arena full of 0xFF; where turns are given at run time, at both ends and between."""
+    path = _saved(_network(kind, direction, turns, states), tmp_path)
+    dims = {"dims": {"t": "1..24"}} if turns == "t" else {}
+    artifacts = mccompile.compile(path, tmp_path / "out", target="generic", **dims)  # type: ignore[arg-type]
+    assert kind == "RNN" or any("in blocks of" in note for note in artifacts.notes)
+    network, session = mccompile.load(tmp_path / "out"), plain_session(path.read_bytes())
+    rng = np.random.default_rng(4)
+    for made in (24, 1, 7) if turns == "t" else (turns,):
+        shapes = {x.name: [made if e == "t" else e for e in x.shape] for x in session.get_inputs()}
+        inputs = {name: rng.normal(0, 1, shape).astype(np.float32) for name, shape in shapes.items()}
+        network.fill_arenas(0xFF)
+        got = network.run(inputs)
+        for output, wanted in zip(session.get_outputs(), session.run(None, inputs), strict=True):
+            assert got[output.name].shape == wanted.shape
+            np.testing.assert_allclose(got[output.name], wanted, atol=2e-6)
+
+
+def test_gates_of_all_turns_never_exist_where_memory_is_short(tmp_path: Path) -> None:
+    """A microcontroller takes blocks at once, a computer where --ram asks for it, and else multiplies all at once."""
+    path = _saved(_network("LSTM", "forward", 64), tmp_path)
+    gates, rest = 64 * 2 * 4 * 12 * 4, 64 * 2 * (9 + 12) * 4
+    wide = mccompile.compile(path, tmp_path / "wide", target="x86-64-v3")
+    assert wide.report["memory"]["peak_bytes"] > gates
+    assert not wide.notes
+    for name, given in (("small", {"target": "cortex-m4"}), ("short", {"target": "x86-64-v3", "ram": 2 * rest})):
+        peak = mccompile.compile(path, tmp_path / name, **given).report["memory"]["peak_bytes"]  # type: ignore[arg-type]
+        assert peak < rest + gates / 8
