@@ -50,8 +50,9 @@ def _candidate(c: Candidate) -> dict[str, Any]:
 
 
 def _of_floats(node: Node) -> bool:
-    types = node.operand_types()
-    return types[0] is None or types[0].dtype.is_float
+    """Whether what a node multiplies are floats."""
+    first = next(iter(node.operand_types()), None)
+    return first is None or first.dtype.is_float
 
 
 def _rate(macs: int, c: Candidate, peak: float | None) -> dict[str, Any]:
