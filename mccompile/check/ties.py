@@ -103,7 +103,7 @@ def judge_layers(
             name = interface.tensors.get(v.name)
             if name not in reals:
                 name = _counterpart(node, v, got, imported, theirs, set(reals) - (names - {v.name}))
-            part = None if name is None else _part(got, theirs[name])
+            part = None if name is None else _part(got, theirs[name], moves=v.name not in theirs)
             if name is None or part is None:
                 continue
             near = _near_ties(node, imported, reals, name, tie)[part]
@@ -149,14 +149,15 @@ def _before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) 
     return np.broadcast_to(ex.evaluate(inner, lambda i: known[i], wide=True).astype(np.float64), rounded.shape)
 
 
-def _part(got: Array, theirs: Array) -> tuple[Any, ...] | None:
-    """The index of the part of the reference's tensor that a node computes: all, or the channels that are left of it
-    where the others were constant and are gone. None if neither is so.
+def _part(got: Array, theirs: Array, moves: bool) -> tuple[Any, ...] | None:
+    """The index of the part of the reference's tensor that a node computes: all, with channels in another order if it
+    ``moves`` them, or the channels that are left of it where the others were constant and are gone. None if neither
+    is so.
 
     Of ``[[1, 2], [7, 7], [3, 4]]`` the rows that ``[[1, 2], [3, 5]]`` is closest to, in this order, are 0 and 2.
     """
     if got.shape == theirs.shape:
-        return ()
+        return _other_order(got, theirs) if moves and not _close(got, theirs) else ()
     if got.ndim != theirs.ndim:
         return None
     axes = [a for a in range(got.ndim) if got.shape[a] != theirs.shape[a]]
@@ -177,14 +178,35 @@ def _part(got: Array, theirs: Array) -> tuple[Any, ...] | None:
     return (*(slice(None),) * axes[0], np.array(kept[::-1]))
 
 
+def _close(got: Array, theirs: Array) -> bool:
+    """Whether two tensors are one but for ties: one that differs in more than a hundredth is another tensor."""
+    return int((theirs != got).sum()) * 100 <= got.size
+
+
+def _other_order(got: Array, theirs: Array) -> tuple[Any, ...]:
+    """The index by which a tensor has its channels as another one has them: each the closest that is left. All of
+    the tensor, as it is, where that makes them no more alike."""
+    if got.ndim < 2:
+        return ()
+    own, left = (np.moveaxis(a, 1, 0).reshape(a.shape[1], -1) for a in (got, theirs))
+    free = np.ones(len(left), bool)
+    order = np.zeros(len(left), np.int64)
+    for k, row in enumerate(own):
+        differing = (left != row).sum(1)
+        order[k] = np.where(free, differing, row.size + 1).argmin()
+        free[order[k]] = False
+    part = (slice(None), order)
+    return part if _close(got, theirs[part]) else ()
+
+
 def _counterpart(
     node: Node, v: Value, got: Array, imported: Graph, theirs: Mapping[str, Array], known: set[str]
 ) -> str | None:
     """The name in the reference of what a node rounds, among the ``known``; None if there is none.
 
-    Bytes that are stored instead of floats have a name of their own (``y.bytes``): then it is the closest of the
-    tensors that the network rounds in the nodes that were fused into this one. One that differs in more than a
-    hundredth is another tensor; should it be a wrong one, who reads it is judged with it, and found.
+    Bytes that are stored instead of floats have a name of their own (``y.bytes``), and so have channels in another
+    order: then it is the closest of the tensors that the network rounds in the nodes that were fused into this one.
+    One that is not `_close` is another tensor; should it be a wrong one, who reads it is judged with it, and found.
     """
     if not _rounded(v):
         return None
@@ -194,7 +216,7 @@ def _counterpart(
         return None
     fused = [n for n in imported.nodes if n.origins and set(n.origins) <= set(node.origins)]
     rounded = [w for n in fused for w in n.results if w.name in known and w.dtype == v.dtype and w.shape == got.shape]
-    differing = {w.name: int((theirs[w.name] != got).sum()) for w in rounded}
+    differing = {w.name: int((theirs[w.name][_part(got, theirs[w.name], moves=True)] != got).sum()) for w in rounded}
     closest = min(differing, key=lambda name: differing[name], default=None)
     return closest if closest is not None and differing[closest] * 100 <= got.size else None
 

@@ -23,13 +23,14 @@ _SCALES = (
     "keep-quantised-recurrence", "fold-dequantised", "fold-constants", "canonicalize", "requantise",
     "eliminate-dead-code",
 )  # fmt: skip
-_STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "choose-layouts", "stream-rows")
+_STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "choose-layouts", "stream-rows")
 _FULL = (
     *_CLEAN, "tabulate-extents", "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE,
     *_SCALES, "narrow-products", *_STORE,
 )  # fmt: skip
 _SMALL = (
-    *_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_CLEAN, "choose-layouts",
+    *_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_CLEAN, "pair-channels",
+    "choose-layouts",
 )  # fmt: skip
 
 PIPELINES: dict[str, tuple[str, ...]] = {

@@ -105,14 +105,30 @@ def test_the_channels_that_are_left_are_found(axis: int) -> None:
         theirs[rng.random(channels) < 0.3] = -128
         kept = np.sort(rng.permutation(channels)[: rng.integers(1, channels)])
         got = np.where(rng.random((kept.size, 25)) < 0.1, theirs[kept] ^ 1, theirs[kept])
-        part = _part(np.moveaxis(got, 0, axis), np.moveaxis(theirs, 0, axis))
+        part = _part(np.moveaxis(got, 0, axis), np.moveaxis(theirs, 0, axis), moves=False)
         assert part is not None
         found = np.moveaxis(np.moveaxis(theirs, 0, axis)[part], axis, 0)
         assert (np.diff(part[axis]) > 0).all()
         assert (found != got).sum() <= (theirs[kept] != got).sum()
-    assert _part(theirs, theirs) == ()
-    assert _part(theirs[:1, :3], theirs) is None
-    assert _part(theirs[0], theirs) is None
+    assert _part(theirs, theirs, moves=False) == ()
+    assert _part(theirs[:1, :3], theirs, moves=False) is None
+    assert _part(theirs[0], theirs, moves=True) is None
+
+
+def test_channels_in_another_order_are_found() -> None:
+    """With the few ties that they may differ in; and only where a value may have them so."""
+    rng = np.random.default_rng(1)
+    theirs = rng.integers(0, 256, (1, 12, 20)).astype(np.uint8)
+    theirs[0, 4] = theirs[0, 7]
+    order = rng.permutation(12)
+    got = theirs[:, order]
+    got[0, 3, 5] ^= 1
+    part = _part(got, theirs, moves=True)
+    assert part is not None
+    assert (theirs[part] != got).sum() == 1
+    assert _part(got, theirs, moves=False) == ()
+    got[0, :6] ^= 1  # half of it wrong: no order explains that
+    assert _part(got, theirs, moves=True) == ()
 
 
 def test_layers_behind_a_tie_may_differ() -> None:

@@ -18,6 +18,7 @@ from mccompile.kernels.conv.integer_depthwise import JoinedRows
 from mccompile.kernels.conv.integer_tiles import IntegerTile
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
+from mccompile.passes.manager import run_passes
 from mccompile.targets.target import Target, resolve, runs_here, strict_warnings
 from tests._skips import needs_tool
 from tests.kernels.test_variants import Array, kernels_of
@@ -35,7 +36,7 @@ ADDED = "i8((rne(((f32((acc + x0)) * x1) + (f32((i32(x2) - i32(-3))) * 0.25))) +
 @dataclass(frozen=True)
 class Product:
     """A product of bytes: its kernel, the C to force it, the types and zero points of its operands, its epilogue, how
-    large constant weights are."""
+    large constant weights are, and how many pairs of neighbours are larger."""
 
     kernel: str
     x: Sequence[int]
@@ -50,6 +51,7 @@ class Product:
     planar: bool = False
     moved: bool = False
     reach: int = 128
+    large: int = 0
 
     @property
     def text(self) -> str:
@@ -94,6 +96,9 @@ def graph_text(p: Product, result: Sequence[int]) -> str:
         weights = drawn(p.w, p.weights, "w" + p.text)
         if p.reach < 128:
             weights = np.clip(weights, -p.reach, p.reach)
+        rows_first = weights.reshape(p.w[:2]).T if rows else weights.reshape(*p.w[:2], -1)[..., 0]
+        for i in range(p.large):
+            rows_first[i * 5 % len(rows_first), 4 * i : 4 * i + 2] = (127, -128)[i % 2]
         lines.append(constant("w", weights, p.weights))
     extras = ""
     if p.post:
@@ -186,6 +191,10 @@ CASES = [
     *(matmul((b, m, k), n, dtype=t, weights=u, zero=z, other=o, variable=True)
       for b, m, k, n in ((1, 1, 4, 1), (3, 5, 8, 16), (2, 15, 12, 33), (2, 30, 32, 40), (2, 31, 8, 100))
       for t, z, u, o in (("u8", 131, "u8", 124), ("i8", 0, "i8", 0), ("i8", -128, "u8", 255), ("u8", 0, "i8", -128))),
+    # Words that PMADDUBSW reads twice.
+    *(conv((1, c, 3, 7), m, (1, 1), dtype=t, reach=64, large=n, zero=z, post=FLOATS)
+      for c, m, t, z, n in ((24, 17, "u8", 7, 1), (62, 40, "i8", -3, 3), (60, 96, "u8", 0, 3), (21, 9, "i8", 2, 1))),
+    *(matmul((m, 42), n, dtype=t, zero=4, reach=64, large=2) for m, n, t in ((15, 33, "u8"), (2, 70, "i8"))),
     matmul((3, 5, 8), 40, dtype="u8", weights="u8", zero=131, other=124, variable=True, moved=True),
     # Woven columns and channels: blocks of four vectors and of two, and what is left.
     *(conv((1, c, 3, 7), m, (1, 1), dtype=t, post=FLOATS, zero=z)
@@ -272,3 +281,44 @@ def test_every_product_is_exact(
         (got,) = library.run(b, values)
         assert got.shape == tuple(result)
         assert np.array_equal(got, want), (p, np.abs(got.astype(int) - want.astype(int)).max())
+
+
+def normal(shape: Sequence[int], seed: int) -> Array:
+    """Weights as training leaves them, symmetric, with 127 for the largest of each filter."""
+    drawn_ = np.random.default_rng(seed).normal(size=shape).reshape(shape[0], -1)
+    return np.rint(drawn_ / np.abs(drawn_).max(1, keepdims=True) * 127).astype(np.int8).reshape(shape)
+
+
+@pytest.mark.parametrize(("inner", "columns", "stride"), [(96, 24, 1), (64, 16, 2), (32, 40, 1)])
+def test_channels_in_pairs_give_the_same_bits(inner: int, columns: int, stride: int, tmp_path: Path) -> None:
+    """Channels made more, a depthwise convolution, channels made fewer: by PMADDUBSW, if few columns refuse."""
+    to = resolve(needs_target("x86-64-v3"))
+    one = "dilations=(1, 1)"
+    chain = [("e", "x", (inner, 8, 1, 1), f"strides=(1, 1), pads=(0, 0, 0, 0), {one}", "6,8"),
+             ("d", "e", (inner, 1, 3, 3), f"strides=({stride}, {stride}), pads=(1, 1, 1, 1), {one}, groups={inner}",
+              f"{6 // stride},{8 // stride}"),
+             ("y", "d", (columns, inner, 1, 1), f"strides=(1, 1), pads=(0, 0, 0, 0), {one}",
+              f"{6 // stride},{8 // stride}")]  # fmt: skip
+    lines = []
+    for i, (name, source, shape, attributes, places) in enumerate(chain):
+        per = (shape[0], 1, 1)
+        lines += [
+            constant(f"w{name}", normal(shape, 40 + i), "i8"),
+            constant(f"b{name}", np.arange(shape[0]).reshape(per) * 37 % 901 - 300, "i32"),
+            constant(f"m{name}", ((np.arange(shape[0]) % 7 + 1) / 2048).reshape(per), "f32"),
+            f"%{name} = conv(%{source}, %w{name}) {{{attributes}}} with(%b{name}, %m{name}) pre0{{ "
+            f"{widened('u8', 3)} }} pre1{{ i32(acc) }} post0{{ {FLOATS} }} : u8[1,{shape[0]},{places}]",
+        ]
+    text = "graph @net(%x: u8[1,8,6,8]) {\n" + "\n".join(lines) + "\nreturn %y\n}"
+    values = {"x": drawn((1, 8, 6, 8), "u8", text[:40])}
+    want = parse_graph(text, lookup).evaluate(values)["y"]
+    graph = parse_graph(text, lookup)
+    names = ("pair-channels", "choose-layouts")
+    run_passes(graph, names, target=to)
+    c = Compilation("net0", "0" * 64, Options(target=to.name, passes=()), to, graph, [])
+    graph.name = "net0"
+    b = Built(0, Case([]), [], c, compile_program(c))
+    assert ("maddubs" in arithmetics_in(b)) == (inner > columns)
+    library = CaseLibrary(tmp_path, [b], [*to.c_flags, *strict_warnings("gcc")], compiler=("gcc",)).build()
+    (got,) = library.run(b, values)
+    assert np.array_equal(got, want)

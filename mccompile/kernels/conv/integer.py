@@ -20,10 +20,18 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Buffer, Call, View
 from mccompile.ir.types import I8, I32, DType, row_major
-from mccompile.kernels.conv.integer_tiles import IntegerTile, Problem, best_integer_tile, one_run
+from mccompile.kernels.conv.integer_tiles import (
+    Chosen,
+    IntegerTile,
+    Problem,
+    best_integer_tile,
+    one_run,
+    words_twice,
+)
 from mccompile.kernels.integers import lowest, no_integers, weights_of, zero_points
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.model.arithmetic import (
+    MADDUBS,
     Arithmetic,
     PackedWords,
     arithmetics_of,
@@ -58,6 +66,10 @@ REUSED = 28
 """Pixels from which on weights may come from the second cache each time."""
 FARTHER = 1.05
 """Times as long a tile takes where what it reads and writes comes from the second cache (Zen 3, few channels)."""
+MOST_TWICE = 0.2
+"""Part of the words of a sum that may be read twice: PMADDUBSW takes 0.8 times as long as PMADDWD (Zen 3)."""
+UNSTAGED_TWICE = 3.0
+"""What may be more of these, by the number of columns, where the operand is not staged then."""
 PACKED_BYTES = 16
 """Bytes of a matrix that a cycle packs."""
 
@@ -86,19 +98,26 @@ def general_arithmetic(target: Target) -> Arithmetic | None:
     return found[-1] if found else None
 
 
-def _chosen(node: Node, b: Builder) -> Arithmetic:
+def _chosen(node: Node, b: Builder) -> Chosen:
     """The best arithmetic of bytes for the weights of a node."""
-    weights, transposed, dilations = weights_of(node, b), None, (1, 1)
+    weights, transposed, dilations, window = weights_of(node, b), None, (1, 1), POINT[0]
     if isinstance(node.op, MatMul):
         transposed = node.op.trans_b
     if isinstance(node.op, Conv):
-        dilations = pair(node.op.dilations)
-    one = transposed is not None or one_run(pair(weights.shape[2:]), dilations)
+        dilations, window = pair(node.op.dilations), pair(weights.shape[2:])
+    one = one_run(window, dilations)
     for own in arithmetics_of(b.target):
-        packing = PackedWords(own.name, 1, 1, 0, one_run=one, transposed=transposed)
-        if _admits(node, own) and holds(own, packing.columns(weights)):
+        if not _admits(node, own):
+            continue
+        columns = PackedWords(own.name, 1, 1, 0, one_run=one, transposed=transposed).columns(weights)
+        if holds(own, columns):
             narrow = narrow_arithmetic(own) if _reads_once(node) else None
-            return narrow if narrow is not None and _admits(node, narrow) else own
+            return Chosen(narrow if narrow is not None and _admits(node, narrow) else own)
+        if own == MADDUBS and window == POINT[0] and not _reads_once(node):
+            twice = words_twice(own, columns, b.target.lanes)
+            spared = 0.0 if own.flips(operand_pair(node)[0].dtype) else UNSTAGED_TWICE / len(columns)
+            if twice[0] <= (MOST_TWICE + spared) * columns.shape[1]:
+                return Chosen(own, twice)
     raise InternalError(f"{node.where}: no arithmetic of {b.target.name} holds its sums")
 
 
@@ -141,7 +160,7 @@ class ConvInteger(Variant):
             return "the target has no arithmetic of bytes"
         return supported(node, own, constants) or own
 
-    def chosen(self, node: Node, b: Builder) -> Arithmetic:
+    def chosen(self, node: Node, b: Builder) -> Chosen:
         """The best arithmetic for the weights of a node that there is one for."""
         return _chosen(node, b)
 
@@ -169,19 +188,19 @@ class ConvInteger(Variant):
         op = node.op
         x, w = operand_pair(node)
         assert isinstance(op, Conv)
-        own = self.chosen(node, b)
+        chosen = self.chosen(node, b)
         result = b.result(0)
         views = [plane_last(b.read(x)), plane_last(result)]
         weave = _weaves(node, 1, b, views[1])
         extras = [plane_last(v) for v in _extras(node, b, result, weave)]
         problem = _problem(node)
         window = plane_window(op, w.shape[2:])
-        staged = _staged(op, x.dtype, x.shape[1], neighbours(views[0]), w.shape[2:], own)
+        staged = _staged(op, x.dtype, x.shape[1], neighbours(views[0]), w.shape[2:], chosen.own)
         views = [*views, *extras]
         if problem.kernel == (1, 1) and not any(op.pads) and (not staged or _is_run(views)):
             views = _merged(views, problem.strides)
             window = POINT
-        b.call(self.kernel, **_parts(node, b, views, window, staged, own, weave))
+        b.call(self.kernel, **_parts(node, b, views, window, staged, chosen, weave))
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         """Chunks of lines of the result, or of pixels of its only line, and blocks of columns, whichever read more.
@@ -242,7 +261,7 @@ class MatMulInteger(ConvInteger):
         return Offer(self.label, cycles, tile)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        op, own = node.op, self.chosen(node, b)
+        op, chosen = node.op, self.chosen(node, b)
         x, _ = operand_pair(node)
         assert isinstance(op, MatMul)
         result = b.result(0)
@@ -251,8 +270,8 @@ class MatMulInteger(ConvInteger):
             left = swapped(left)
         weave = _weaves(node, -1, b, result)
         views = [left, result, *_extras(node, b, result, weave)]
-        views = _merged(views, (1, 1))
-        b.call(self.kernel, **_parts(node, b, views, POINT, _staged_rows(op, x, own), own, weave))
+        views, staged = _merged(views, (1, 1)), _staged_rows(op, x, chosen.own)
+        b.call(self.kernel, **_parts(node, b, views, POINT, staged, chosen, weave))
 
 
 class MatMulIntegers(ConvInteger):
@@ -471,12 +490,12 @@ def _parts(
     views: list[View],
     window: PlaneWindow,
     staged: bool,
-    own: Arithmetic,
+    chosen: Chosen,
     weave: bool,
 ) -> _Call:
     """The parts of a call for views [N, H, W, C] of the operand and [N, OH, OW, M] of result and extras."""
     kernel, strides, dilations, pads = window
-    weights, moved = node.operands[1], _moved(views[1:])
+    weights, moved, own = node.operands[1], _moved(views[1:]), chosen.own
     assert weights is not None
     if staged and window == POINT:
         views = _cut(views, own, b.target, weave)
@@ -486,7 +505,8 @@ def _parts(
     problem = Problem(n, lines, pixels, m, channels, kernel, strides, dilations)
     flips = own.flips(source.dtype)
     padding, zero = (0, 0) if own.form else zero_points(node)
-    _, tile = best_integer_tile(problem, own, flips and not staged, b.target, weave)
+    _, tile = best_integer_tile(problem, own, flips and not staged, b.target, weave, chosen.twice)
+    twice = chosen.twice[tile.vectors - 1] if chosen.twice else 0
     line_bytes = source.shape[2] * channels * own.staged.nbytes
     room = max(b.target.machine.l2 // 4, 1)
     whole = staged or lines > 1
@@ -497,13 +517,13 @@ def _parts(
     params = IntegerTile(
         tile.rows, tile.vectors, tile.lanes, own.name, kernel, strides, dilations, pads, padding, staged, chunk, span,
         tall=max(tile.rows // pixels, 1), ahead=weights_ahead(weights.type.nbytes // 4, b.target.machine),
-        weaves=weave,
+        weaves=weave, twice=twice,
     )  # fmt: skip
     if weave:
         extras = [_woven(b, value, view, tile) for value, view in zip(node.extras, extras, strict=True)]
     packing = PackedWords(
         own.name, params.width, params.lanes, padding + own.offset(source.dtype), zero, params.one_run,
-        node.op.trans_b if isinstance(node.op, MatMul) else None, weave,
+        node.op.trans_b if isinstance(node.op, MatMul) else None, weave, twice,
     )  # fmt: skip
     packed = b.packed(weights, packing)
     scratch = None

@@ -11,7 +11,8 @@ import functools
 import math
 from dataclasses import dataclass, replace
 
-from mccompile.kernels.model.arithmetic import MADD, MADDUBS, Arithmetic, by_name
+from mccompile.ir.scalar import Array
+from mccompile.kernels.model.arithmetic import MADD, MADDUBS, Arithmetic, by_name, refused
 from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, segments, tile_cycles
 from mccompile.kernels.model.woven import is_woven
 from mccompile.kernels.views.windows import covered
@@ -50,6 +51,7 @@ class IntegerTile(Tile):
         ahead: bytes by which weights are asked for early; 0: they are near.
         pads: what comes before the operand.
         weaves: columns lie woven, where a block has as many vectors as that takes.
+        twice: words of a block that are read twice, each time with half of their weights.
     """
 
     arithmetic: str
@@ -66,6 +68,7 @@ class IntegerTile(Tile):
     tall: int = 1
     ahead: int = 0
     weaves: bool = False
+    twice: int = 0
 
     @property
     def own(self) -> Arithmetic:
@@ -108,15 +111,15 @@ class IntegerTile(Tile):
 
     def steps(self, channels: int) -> int:
         """Steps of a sum."""
-        return self.kernel[0] * (1 if self.one_run else self.kernel[1]) * self.words(channels)
+        return self.kernel[0] * (1 if self.one_run else self.kernel[1]) * self.words(channels) + self.twice
 
     def pitch(self, size: int) -> int:
         """Words of a packed row of ``size`` columns."""
         return -(-size // self.lanes) * self.lanes
 
     def column_bytes(self, channels: int) -> int:
-        """Bytes of a packed column: what its sum begins with, and its weights."""
-        return self.own.begin_bytes + self.steps(channels) * self.own.word_bytes
+        """Bytes of a packed column: what its sum begins with, its weights, and where words are read twice."""
+        return self.own.begin_bytes + self.steps(channels) * self.own.word_bytes + 4 * self.twice
 
     def packed_words(self, channels: int, columns: int) -> int:
         """Words of 32 bits of all blocks of columns that are packed when they run."""
@@ -146,6 +149,14 @@ def one_run(kernel: tuple[int, int], dilations: tuple[int, int]) -> bool:
 
 
 @dataclass(frozen=True)
+class Chosen:
+    """An arithmetic, and how many words are read ``twice`` in blocks of one, two .. vectors: nothing if none are."""
+
+    own: Arithmetic
+    twice: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Problem:
     """A product as the kernel sees it: ``lines`` lines of ``pixels`` results, sums over ``channels`` and a window."""
 
@@ -161,10 +172,16 @@ class Problem:
 
 @functools.lru_cache(maxsize=512)
 def best_integer_tile(
-    problem: Problem, own: Arithmetic, flip: bool, target: Target, weaves: bool = False
+    problem: Problem,
+    own: Arithmetic,
+    flip: bool,
+    target: Target,
+    weaves: bool = False,
+    twice: tuple[int, ...] = (),
 ) -> tuple[float, Tile]:
     """The cheapest tile of a product, and its cycles; of equals the largest. It may have the pixels of several lines.
-    ``flip``: each word that is read has its top bits flipped; ``weaves``: columns may be woven."""
+    ``flip``: each word that is read has its top bits flipped; ``weaves``: columns may be woven;
+    ``twice``: words that are, in blocks of one, two .. vectors."""
     lanes, machine = target.lanes, target.machine
     found = []
     lines, pixels = problem.lines, problem.pixels
@@ -174,7 +191,7 @@ def best_integer_tile(
             if own.registers(rows, vectors, flip) > machine.registers:
                 continue
             tile = Tile(rows, vectors, lanes)
-            cycles = _cycles(problem, tile, own, machine)
+            cycles = _cycles(problem, tile, own, machine, twice[vectors - 1] if twice else 0)
             for s in tile.tiles_n(problem.columns) if weaves else ():
                 if is_woven(s.size, lanes):
                     cycles -= lines * pixels * (s.stop - s.start) // lanes * WOVEN[s.size // lanes]
@@ -184,10 +201,15 @@ def best_integer_tile(
     return problem.images * (cycles + results), tile
 
 
-def _cycles(problem: Problem, tile: Tile, own: Arithmetic, machine: Machine) -> float:
+def words_twice(own: Arithmetic, columns: Array, lanes: int) -> tuple[int, ...]:
+    """Words that are read twice in blocks of one, two .. vectors of ``columns`` [columns, words, steps]."""
+    return tuple(max(map(len, refused(own, columns, n * lanes))) for n in range(1, MAX_VECTORS + 1))
+
+
+def _cycles(problem: Problem, tile: Tile, own: Arithmetic, machine: Machine, twice: int = 0) -> float:
     """Cycles of the sums of an image, in tiles."""
     runs = problem.kernel[0] * (1 if one_run(problem.kernel, problem.dilations) else problem.kernel[1])
-    words = own.words(math.prod(problem.kernel) // runs * problem.channels)
+    words = own.words(math.prod(problem.kernel) // runs * problem.channels) + twice
     parts = columns(problem.columns, tile.width, tile.lanes)
     apart = problem.channels * own.staged.nbytes * problem.strides[1]
     lines, pixels, rows = problem.lines, problem.pixels, tile.rows

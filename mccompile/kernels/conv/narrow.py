@@ -15,6 +15,7 @@ from collections.abc import Container
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import F32
 from mccompile.kernels.conv.integer import ConvInteger, MatMulInteger
+from mccompile.kernels.conv.integer_tiles import Chosen
 from mccompile.kernels.model.arithmetic import Arithmetic, float_arithmetic
 from mccompile.kernels.model.widening import rounded_product
 from mccompile.kernels.variant import Builder, computed, operand_pair, varies_in_batch
@@ -58,10 +59,10 @@ class ConvNarrow(ConvInteger):
             return f"the target has no products of {form}"
         return computed(node, constants, 1) or own
 
-    def chosen(self, node: Node, b: Builder) -> Arithmetic:
+    def chosen(self, node: Node, b: Builder) -> Chosen:
         own = float_arithmetic(b.target, rounded_product(node))
         assert own is not None
-        return own
+        return Chosen(own)
 
 
 class MatMulNarrow(ConvNarrow, MatMulInteger):

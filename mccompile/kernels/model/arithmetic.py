@@ -180,12 +180,29 @@ def by_name(name: str) -> Arithmetic:
 
 def holds(own: Arithmetic, words: Array) -> bool:
     """Whether no sum of 16 bits wraps or saturates, whatever the operand is; ``words`` are weights [.., steps]."""
+    return bool(_held(own, words).all())
+
+
+def _held(own: Arithmetic, words: Array) -> Array:
+    """`holds` for each word."""
     low, high = (0, 255) if own.staged == U8 else (-128, 127)
     least, most = np.minimum(words * low, words * high), np.maximum(words * low, words * high)
-    return all(
-        bool((least[..., i] + least[..., j] >= -(2**15)).all() and (most[..., i] + most[..., j] < 2**15).all())
-        for i, j in own.short
-    )
+    held = np.ones(words.shape[:-1], bool)
+    for i, j in own.short:
+        held &= (least[..., i] + least[..., j] >= -(2**15)) & (most[..., i] + most[..., j] < 2**15)
+    return held
+
+
+def refused(own: Arithmetic, words: Array, width: int) -> list[Array]:
+    """For each block of ``width`` columns the words that `holds` refuses in one of these: half of their weights each
+    it takes. ``words`` are [columns, words, steps].
+
+    >>> columns = np.array([[[127, 1, 2, 3], [100, 100, 0, 0]], [[1, 1, 1, 1], [0, 9, -99, 99]]])
+    >>> refused(MADDUBS, columns, 1)
+    [array([1]), array([], dtype=int64)]
+    """
+    held = _held(own, words)
+    return [np.flatnonzero(~held[i : i + width].all(0)) for i in range(0, len(held), width)]
 
 
 @dataclass(frozen=True)
@@ -196,7 +213,10 @@ class PackedWords:
     A block's last vector of ``lanes`` may have columns of zeros. Sums begin with ``-offset`` times the sum of a
     column's weights, from which ``zero`` was taken. With ``one_run`` the taps of a line of the window lie one behind
     the other in the operand, as one run of KW * C; the last word of a run is filled up with zeros. Where
-    ``transposed`` is not None the weights are a matrix [K, N], or [N, K]. Columns of a block may be ``woven``.
+    ``transposed`` is not None the weights are a matrix [K, N], or [N, K]. Columns of a block may be ``woven``. Words
+    that the arithmetic refuses, of the only run and in each block up to so many, are read ``twice``, with half of
+    their weights each time: behind all words of a block each has, for each column, where it begins in the operand,
+    and the other half.
     """
 
     arithmetic: str
@@ -207,6 +227,7 @@ class PackedWords:
     one_run: bool = True
     transposed: bool | None = None
     woven: bool = False
+    twice: int = 0
 
     def columns(self, array: Array) -> Array:
         """The weights less their zero point as i64 [M, words, steps]."""
@@ -237,10 +258,28 @@ class PackedWords:
             begin[:count] = self._ordered(start[first : first + count])
             block = np.zeros((columns.shape[1], whole, own.steps), np.int64)
             block[:, :count] = self._ordered(columns[first : first + count]).transpose(1, 0, 2)
-            block = block.reshape(len(block), -1, self.lanes, own.steps // own.beside, own.beside).swapaxes(2, 3)
             parts += [] if own.form else [_bytes(begin, np.dtype("<i4"))]
-            parts += [_bytes(block, own.weight.numpy.newbyteorder("<"))]
+            parts += self._halved(block) if self.twice else [self._laid(block)]
         return np.concatenate(parts)
+
+    def _laid(self, words: Array) -> Array:
+        """Words [words, columns, steps] as bytes in their order in vectors."""
+        own = by_name(self.arithmetic)
+        lanes = words.reshape(len(words), -1, self.lanes, own.steps // own.beside, own.beside)
+        return _bytes(lanes.swapaxes(2, 3), own.weight.numpy.newbyteorder("<"))
+
+    def _halved(self, block: Array) -> list[Array]:
+        """The words of a block, refused ones halved; then for each of these where it is read, and the other half."""
+        own, width = by_name(self.arithmetic), block.shape[1]
+        (again,) = refused(own, block.swapaxes(0, 1), width)
+        rest = np.zeros((self.twice, *block.shape[1:]), np.int64)
+        rest[: len(again)] = block[again] // 2
+        block[again] -= rest[: len(again)]
+        parts = [self._laid(block)]
+        for i, words in enumerate(rest):
+            at = again[i] * own.steps if i < len(again) else 0
+            parts += [_bytes(np.full(width, at), np.dtype("<i4")), self._laid(words[None])]
+        return parts
 
     def _ordered(self, block: Array) -> Array:
         """What a block has for each column, in the order of these."""
