@@ -103,6 +103,17 @@ def test_reports_of_extents_and_state(tmp_path: Path) -> None:
     assert {t["role"] for t in report["memory"]["tensors"]} >= {"state"}
 
 
+def test_reports_of_several_extents(tmp_path: Path) -> None:
+    """The copies of a network for one extent each are nodes without operands."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "several", ports[:1], ports[1:])
+    path = tmp_path / "several.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), path)
+    made = driver.compile(path, tmp_path / "out", Options(target="generic", dims={"n": "1,4"}))
+    assert made.report["dims"]
+    validate(made.report)
+
+
 def test_reports_of_projects(tmp_path: Path) -> None:
     models = [write_model(name, tmp_path) for name in ("residual", "views")]
     made = driver.compile_project(models, tmp_path / "out", Options(target="generic", project="both"))
