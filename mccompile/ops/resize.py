@@ -344,7 +344,7 @@ def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float | None], list
             common = factors.min() if policy == "not_larger" else factors.max()
             factors = np.full_like(factors, common)
             extents = [math.floor(float(np.float32(common * np.float32(e))) + 0.5) for e in given]
-    if any(span(e)[0] < 1 for e in extents):
+    if any(span(e)[0] < 1 <= span(before)[0] for e, before in zip(extents, given, strict=True)):
         raise n.error(f"Resize to extents {extents} leaves no elements")
     return [float(f) for f in factors], extents
 

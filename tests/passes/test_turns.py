@@ -16,7 +16,9 @@ from tests.support.small_models import Maker
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def _network(kind: str, direction: str, turns: int | str, states: bool = False, batch: int = 2) -> onnx.ModelProto:
+def _network(
+    kind: str, direction: str, turns: int | str, batch: int | str = 2, states: bool = False
+) -> onnx.ModelProto:
     """A cell of 12 units on 9 features; ``states``: those of the start are inputs, those of the end outputs."""
     m = Maker()
     many, rows = 2 if direction == "bidirectional" else 1, GATES[kind] * 12
@@ -37,24 +39,26 @@ def _saved(model: onnx.ModelProto, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "direction", "turns", "states"),
+    ("kind", "direction", "turns", "batch", "states"),
     [
-        ("LSTM", "forward", 24, True), ("LSTM", "bidirectional", 24, False), ("GRU", "reverse", 31, True),
-        ("RNN", "forward", 2, False), ("LSTM", "reverse", "t", True), ("GRU", "forward", "t", False),
+        ("LSTM", "forward", 24, 2, True), ("LSTM", "bidirectional", 24, 1, False), ("GRU", "reverse", 31, 2, True),
+        ("RNN", "forward", 2, 1, False), ("LSTM", "reverse", "t", 1, True), ("GRU", "forward", 24, "n", False),
+        ("LSTM", "reverse", "t", "n", True),
     ],
 )  # fmt: skip
 def test_blocks_give_what_all_turns_give(
-    kind: str, direction: str, turns: int | str, states: bool, tmp_path: Path
+    kind: str, direction: str, turns: int | str, batch: int | str, states: bool, tmp_path: Path
 ) -> None:
-    """On an arena full of 0xFF; where turns are given at run time, at both ends and between."""
-    path = _saved(_network(kind, direction, turns, states), tmp_path)
-    dims = {"dims": {"t": "1..24"}} if turns == "t" else {}
-    artifacts = mccompile.compile(path, tmp_path / "out", target="generic", **dims)  # type: ignore[arg-type]
+    """On an arena full of 0xFF; where turns or sequences are given at run time, at both ends and between."""
+    path = _saved(_network(kind, direction, turns, batch, states), tmp_path)
+    ranges = {"t": "1..24", "n": "1..3"}
+    dims: dict[str, int | str] = {name: ranges[name] for name in (turns, batch) if isinstance(name, str)}
+    artifacts = mccompile.compile(path, tmp_path / "out", target="generic", dims=dims)
     assert kind == "RNN" or any("in blocks of" in note for note in artifacts.notes)
     network, session = mccompile.load(tmp_path / "out"), plain_session(path.read_bytes())
     rng = np.random.default_rng(4)
-    for made in (24, 1, 7) if turns == "t" else (turns,):
-        shapes = {x.name: [made if e == "t" else e for e in x.shape] for x in session.get_inputs()}
+    for made in ({"t": 24, "n": 3}, {"t": 1, "n": 1}, {"t": 7, "n": 2}):
+        shapes = {x.name: [made.get(e, e) for e in x.shape] for x in session.get_inputs()}
         inputs = {name: rng.normal(0, 1, shape).astype(np.float32) for name, shape in shapes.items()}
         network.fill_arenas(0xFF)
         got = network.run(inputs)

@@ -24,6 +24,7 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op, Recurrence
 from mccompile.ir.types import I32, TensorType
 from mccompile.kernels.model.costs import cheapest
+from mccompile.ops.expand import Expand
 from mccompile.ops.loop import Loop
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
@@ -55,13 +56,10 @@ class Gates:
 
     @property
     def rows(self) -> int:
-        """Rows of the product that a turn reads."""
-        return bound(self.product.result.shape[0]) // bound(self.turns)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the gates of all turns."""
-        return self.product.result.type.nbytes
+        """Rows of the product that a turn reads: the sequences of the batch."""
+        (x, *_) = self.cell.operand_types()
+        assert x is not None
+        return x.shape[1]
 
     def blocks(self) -> list[int]:
         """How many turns a block may have, ascending: all blocks are equal."""
@@ -93,7 +91,7 @@ def _by_rows(graph: Graph, product: Node, cell: Node, carried: Recurrence) -> bo
     x, gates = product.operands[0], cell.operands[0]
     if product.op.weight_axes is None or x is None or gates is None or x.type.rank != 2:
         return False
-    if product.result.shape[0] != x.shape[0] or product.result.type.count != gates.type.count:
+    if not product.result.shape[0] == x.shape[0] == gates.shape[0] * gates.shape[1]:
         return False
     own = [v for i, v in enumerate(cell.operands) if not carried.first <= i < carried.first + len(carried.states)]
     others = [*product.operands[1:], *product.extras, *own[1:], *cell.extras]
@@ -162,16 +160,27 @@ class _Body:
 
     def _product(self, rows: Value) -> Value:
         """The gates of the block."""
-        product, many = self.found.product, self.found.rows * self.block
+        product = self.found.product
         number = counter(self.turn, self.trips)
         if self.found.carried.backwards:
             number = self.trips - 1 - number
-        first = Slice((number * many, 0), (1, 1), (many, rows.shape[1]), view=True)
-        (part,) = self.graph.emit(first, [rows], ["part"], origins=product.origins)
+        part = self._part(rows, number * self.block)
         (made,) = self._node(product, product.op, [part, *map(self._own, product.operands[1:])], ["product"])
         gates = self.found.cell.operands[0]
         assert gates is not None
         return self.graph.emit(Reshape((self.block, *gates.shape[1:])), [made], ["gates"], origins=product.origins)[0]
+
+    def _part(self, rows: Value, first: int) -> Value:
+        """What is multiplied in the turns from ``first`` on."""
+        of, columns, origins = self.found, rows.shape[1], self.found.product.origins
+        many = of.rows * self.block
+        if not varies([of.rows]):
+            op = Slice((first * of.rows, 0), (1, 1), (many, columns), view=True)
+            return self.graph.emit(op, [rows], ["part"], origins=origins)[0]
+        (by_turn,) = self.graph.emit(Reshape((of.turns, of.rows, columns)), [rows], ["by_turn"], origins=origins)
+        op = Slice((first, 0, 0), (1, 1, 1), (self.block, of.rows, columns), view=True)
+        (part,) = self.graph.emit(op, [by_turn], ["part"], origins=origins)
+        return self.graph.emit(Reshape((many, columns)), [part], ["rows"], origins=origins)[0]
 
     def _cell(self, gates: Value) -> list[Value]:
         """Its states after each turn, if somebody wants them, and after the last one."""
@@ -189,8 +198,8 @@ def in_blocks(graph: Graph, found: Gates, block: int) -> Graph:
     body = _Body(found, graph, block)
     cell, carried = found.cell, found.carried
     name, first, many = cell.results[0].name, carried.first, len(carried.states)
-    zeros = [other.constant(f"{name}.zero", np.zeros(v.shape, v.dtype.numpy)) for v in body.states]
-    starts = [zero if v is None else v for v, zero in zip(cell.operands[first : first + many], zeros, strict=True)]
+    given = zip(cell.operands[first : first + many], body.states, strict=True)
+    starts = [_zeros(r, cell, v.type) if start is None else start for start, v in given]
     stacked = "y" in carried.results
     op = Loop(
         body.trips, body.turn, body.trips, carried=many, axes=(0,) * stacked,
@@ -206,3 +215,12 @@ def in_blocks(graph: Graph, found: Gates, block: int) -> Graph:
     r.finish()
     other.remove_dead()
     return other
+
+
+def _zeros(r: Rewriter, cell: Node, of: TensorType) -> Value:
+    """What a state is before the first turn, if nobody says it."""
+    name = f"{cell.results[0].name}.zero"
+    if not of.varies:
+        return r.graph.constant(name, np.zeros(of.shape, of.dtype.numpy))
+    zero = r.graph.constant(name, np.zeros((1,) * of.rank, of.dtype.numpy))
+    return r.insert(cell, Expand(of.shape), [zero], f"{name}s")
