@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-import mccompile.run.network as running
 from mccompile.check import check as checking
 from mccompile.driver import Options
 from tests._skips import REPOSITORY, needs_sanitizers
 from tests.support.dynamic_networks import MODELS, NETWORKS, Dynamic
-from tests.support.fuzz.attempt import _native_tools, _sanitized_program
+from tests.support.sanitized import SANITIZERS, programs_instead
 
-FLAGS = ("-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 SEEDS = 5
 """The ends, and three places between them."""
 
@@ -38,11 +35,8 @@ def test_networks_are_right_at_all_extents(
     monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
     path = importlib.import_module("extents").path_of(network, tmp_path)
     monkeypatch.setattr(checking, "drawn_cases", lambda c: SEEDS + 1)
-    monkeypatch.setattr(checking, "strict_warnings", lambda compiler: FLAGS)
-    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")
+    monkeypatch.setattr(checking, "strict_warnings", lambda compiler: SANITIZERS)
     options = Options(target=target, **network.options())
-    with mock.patch.multiple(
-        running, runs_here=lambda _: False, cross_tools=_native_tools, build_emulated=_sanitized_program
-    ):
+    with programs_instead():
         result = checking.check(path, options)
     assert result.ok, "\n".join(result.lines())

@@ -5,7 +5,8 @@ machine. Its memories lie on the heap, so that each access outside of one ends t
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -27,13 +28,20 @@ def native_tools(compiler: str = "gcc") -> CrossTools:
     return CrossTools((compiler,), ())
 
 
+@contextmanager
+def programs_instead(compiler: str = "gcc") -> Iterator[None]:
+    """Networks that are loaded meanwhile are programs of their own, built as the flags say."""
+    with mock.patch.multiple(
+        running, runs_here=lambda _: False, cross_tools=lambda _: native_tools(compiler), build_emulated=_program
+    ):
+        yield
+
+
 def sanitized_network(
     out: Path, flags: Sequence[str] = SANITIZERS, compiler: str = "gcc", model: str = ""
 ) -> Network:
     """The network of a folder, or one of its ``model``s, in a program of its own."""
-    with mock.patch.multiple(
-        running, runs_here=lambda _: False, cross_tools=lambda _: native_tools(compiler), build_emulated=_program
-    ):
+    with programs_instead(compiler):
         return Network(out, tuple(flags), model=model, emulate=True)
 
 
