@@ -7,6 +7,7 @@ numbers (`codegen/shared_numbers.py`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +22,7 @@ from mccompile.codegen.foreign import foreign_call
 from mccompile.codegen.loops import PART
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.scaled import scaled_channels
+from mccompile.codegen.shared_functions import Alike, Shared, names_of, own_name, shared_functions
 from mccompile.codegen.shared_numbers import Joined, form_of, joined, mentioned, with_parameters
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
@@ -64,7 +66,7 @@ class Rendered:
 @dataclass(frozen=True)
 class Invocation:
     """A step of the program as a call of a C function: pointer arguments as views, then numbers. None of one that has
-    nothing to do; what is no number is the name of one (`PART`)."""
+    nothing to do; what is no integer is a float as C, or the name of a number (`PART`)."""
 
     kernel: Kernel | None
     step: Call | Fill
@@ -76,13 +78,16 @@ class KernelPool:
     """Kernels by text, for one program or for several that share them.
 
     ``prefix`` begins their names. ``external`` ones can be called from other files. ``rendered`` are the steps of
-    each program, by its name.
+    each program, by its name. ``shared`` are functions that several kernels call, by the names that the texts of
+    kernels have for them (`shared_functions`): the first kernel that calls one has it beside it.
     """
 
     def __init__(self, prefix: str, external: bool = False) -> None:
         self.prefix = prefix
         self.external = external
         self.rendered: dict[str, list[Invocation]] = {}
+        self.shared: dict[str, Rendered] = {}
+        self._own_names: dict[str, str] = {}
         self._by_text: dict[str, Kernel] = {}
         self._uses: dict[str, list[Use]] = {}
 
@@ -99,11 +104,23 @@ class KernelPool:
         """The C function of a rendered text, made on first sight; ``use`` is one more step that calls it."""
         if made.text not in self._by_text:
             fn = f"{self.prefix}_k{len(self._by_text)}_{kernel.split('.')[0]}"
-            body = indent_c(made.text.replace(KERNEL_NAME, fn))
-            self._by_text[made.text] = Kernel(replace(made.head, name=fn), kernel, body, made.uses, made.tables)
+            text, uses = self._with_shared(made, fn)
+            body = indent_c(text.replace(KERNEL_NAME, fn))
+            self._by_text[made.text] = Kernel(replace(made.head, name=fn), kernel, body, uses, made.tables)
         found = self._by_text[made.text]
         self._uses.setdefault(found.name, []).append(use)
         return found
+
+    def _with_shared(self, made: Rendered, fn: str) -> tuple[str, frozenset[str]]:
+        """The text of a kernel with the shared functions that it is the first to call, and what it uses then."""
+        text, before, uses = made.text, "", made.uses
+        for name in names_of(made.text):
+            if name not in self._own_names:
+                self._own_names[name] = own_name(name, fn)
+                before += self.shared[name].text.replace(name, self._own_names[name]) + "\n\n"
+                uses |= self.shared[name].uses
+            text = re.sub(rf"\b{name}\b", self._own_names[name], text)
+        return before + text, uses
 
 
 def _fill(step: Fill, external: bool) -> Rendered:
@@ -330,10 +347,75 @@ def _joined(steps: list[_Step], target: Target, external: bool) -> list[_Step]:
             continue
         left -= shared.macs
         for i, s, values in zip(shared.places, shared.steps, shared.one.values, strict=True):
-            params = ", ".join([s.made.head.params, *(f"int32_t {n}" for n in shared.one.names)])
-            made = replace(s.made, head=replace(s.made.head, params=params), text=shared.one.text)
-            made = _kept_one(made) if target.lanes > 1 else made
-            out[i] = replace(s, made=made, numbers=(*s.numbers, *values))
+            out[i] = _calling(s, shared.one, values, once=target.lanes > 1)
+    return out
+
+
+def _calling(s: _Step, one: Joined, values: tuple[int | str, ...], once: bool) -> _Step:
+    """A step that calls the function of several, with its own numbers."""
+    types = ("float" if isinstance(v, str) else "int32_t" for v in values)
+    params = ", ".join([s.made.head.params, *(f"{t} {n}" for t, n in zip(types, one.names, strict=True))])
+    made = replace(s.made, head=replace(s.made.head, params=params), text=one.text)
+    return replace(s, made=_kept_one(made) if once else made, numbers=(*s.numbers, *values))
+
+
+LETTERS = 300
+"""Of a function's text, which are worth that it is shared."""
+MOST_NUMBERS = 24
+"""That a kernel is given which only calls shared functions."""
+FEW_SUMS = ("map.vector", "normalize.vector", "softmax.vector")
+"""Kernels of vectors with registers to spare for a number or two."""
+LONG = 290_000
+"""Letters of all kernels from which on functions that differ in numbers are shared: with what is around them, and in
+lines, the C is to stay below 400 KB."""
+
+
+def _parted(steps: list[_Step], target: Target, pool: KernelPool) -> list[_Step]:
+    """The steps with functions beside their kernels shared, where whole kernels are not; kernels that are called from
+    other files keep theirs."""
+    if target.lanes <= 1 or pool.external or least_saving(target) is None:
+        return steps
+    found = _shortened([s.made.text for s in steps])
+    known = frozenset(["MCC_ONCE"]).union(*(s.made.uses for s in steps))
+    for name, text in found.functions.items():
+        uses = frozenset(mentioned(text, sorted(known)))
+        pool.shared[name] = Rendered(Head(KERNEL_NAME, ""), text, uses)
+    parted = [replace(s, made=_without(s.made, found.texts[s.made.text])) for s in steps]
+    return _callers_joined(parted) if found.alike > Alike.NOTHING else parted
+
+
+def _shortened(texts: Sequence[str]) -> Shared:
+    """The kernels with functions shared that differ in as little as makes them short enough."""
+    for alike in Alike:
+        found = shared_functions(texts, LETTERS, alike)
+        if sum(map(len, {*found.texts.values(), *found.functions.values()})) < LONG:
+            break
+    return found
+
+
+def _without(made: Rendered, text: str) -> Rendered:
+    """A kernel whose text has lost functions: it uses what it still mentions, and what it never did by name."""
+    lost = frozenset(mentioned(made.text, sorted(made.uses))) - frozenset(mentioned(text, sorted(made.uses)))
+    return replace(made, text=text, uses=made.uses - lost)
+
+
+def _callers_joined(steps: list[_Step]) -> list[_Step]:
+    """The steps with kernels joined that only call shared functions and differ in the numbers that they give, or are
+    compute few sums."""
+    kinds: dict[object, list[int]] = {}
+    for i, s in enumerate(steps):
+        calls = bool(names_of(s.made.text)) and f"{KERNEL_NAME}_" not in s.made.text
+        if calls or s.kernel in FEW_SUMS:
+            form = form_of(s.made.text, hot=False, floats=True)
+            kinds.setdefault((s.kernel, s.made.tables, form.pieces), []).append(i)
+    out = list(steps)
+    for places in kinds.values():
+        texts = [steps[i].made.text for i in places]
+        one = joined([form_of(t, hot=False, floats=True) for t in texts])
+        if len(set(texts)) > 1 and len(one.names) <= MOST_NUMBERS:
+            for i, values in zip(places, one.values, strict=True):
+                made = replace(steps[i].made, uses=steps[places[0]].made.uses)  # one text is left of all
+                out[i] = _calling(replace(steps[i], made=made), one, values, once=True)
     return out
 
 
@@ -342,7 +424,8 @@ def _kept_one(made: Rendered) -> Rendered:
     text = made.text
     for declared in ("static void ", "static MCC_NOINLINE void "):
         text = text.replace(f"\n{declared}", "\nstatic MCC_ONCE void ")
-    return replace(made, text=text, uses=made.uses | {"MCC_ONCE"})
+    made = _without(made, text)
+    return replace(made, uses=made.uses | {"MCC_ONCE"})
 
 
 def _steps(program: Program, target: Target, external: bool) -> list[_Step]:
@@ -361,7 +444,7 @@ def _invoked(s: _Step, use: Use, program: Program, pool: KernelPool) -> Invocati
 def render_programs(programs: Sequence[Program], target: Target, pool: KernelPool) -> None:
     """Render the kernels of programs that share a pool, which knows them from then on."""
     steps = [_steps(p, target, pool.external) for p in programs]
-    together = iter(_joined(list(chain.from_iterable(steps)), target, pool.external))
+    together = iter(_parted(_joined(list(chain.from_iterable(steps)), target, pool.external), target, pool))
     for p, own in zip(programs, steps, strict=True):
         pool.rendered[p.name] = [
             _invoked(s, Use(p.name, number, s.step, s.plain), p, pool)

@@ -24,7 +24,7 @@ have to be numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from mccompile.codegen.binding import KERNEL_NAME
@@ -40,25 +40,56 @@ stored, constants of a width."""
 _FUNCTION = re.compile(rf"\b{KERNEL_NAME}\w*(?=\()")
 
 
+_FLOAT = re.compile(r"(?<![\w.])\d+\.\d*(?:e[-+]?\d+)?f\b")
+
+Number = int | str
+
+
 @dataclass(frozen=True)
 class Form:
-    """A text without the numbers that may differ, and these in order. ``pieces`` stand around them."""
+    """A text without the numbers that may differ, and these in order, floats as C. ``pieces`` stand around them."""
 
     pieces: tuple[str, ...]
-    numbers: tuple[int, ...]
+    numbers: tuple[Number, ...]
 
 
-def form_of(text: str) -> Form:
-    """The form of a kernel's text."""
-    fixed = [range(*m.span()) for m in _FIXED.finditer(text)]
-    pieces, numbers, end = [], [], 0
-    for m in _NUMBER.finditer(text):
+_HOT = re.compile(r"\bMCC_UNROLL\n\s*for [^{]*\{")
+"""Where a loop begins that takes most of the time: it is unrolled for the number of its turns, and what it adds to
+addresses is part of its instructions."""
+_STEP = re.compile(r"\bMCC_BARRIER\(\);")
+"""Where the step of a sum begins, which ends with its block."""
+_TURNS = re.compile(r"< (\d+);")
+_ADDRESSED = 5
+"""Places, one stride apart, that processors address by a few registers; of more the stride is to be known."""
+
+
+def _hot_parts(text: str) -> list[range]:
+    """The parts of a text whose numbers are worth more than the code of another function."""
+    loops = [range(m.start(), closing(text, m.end(), "{}")) for m in _HOT.finditer(text)]
+    steps = [range(m.end(), closing(text, m.end(), "{}")) for m in _STEP.finditer(text)]
+    wide = [s for s in steps if any(int(n) > _ADDRESSED for n in _TURNS.findall(text[s.start : s.stop]))]
+    return [*loops, *(s for s in wide if not any(s.start in loop for loop in loops))]
+
+
+def form_of(text: str, hot: bool = True, floats: bool = False) -> Form:
+    """The form of a kernel's text; without ``hot``, the numbers of `_hot_parts` stay. With ``floats``,
+    floats are numbers as well.
+
+    >>> form_of("x * 0.5f + 3", floats=True)
+    Form(pieces=('x * ', ' + ', ''), numbers=('0.5f', 3))
+    """
+    loops = [] if hot else _hot_parts(text)
+    fixed = [range(*m.span()) for m in _FIXED.finditer(text) if not any(m.start() in loop for loop in loops)]
+    fixed = sorted([*loops, *fixed], key=lambda part: part.start)
+    found = [*_NUMBER.finditer(text), *(_FLOAT.finditer(text) if floats else ())]
+    pieces, numbers, end = [], list[Number](), 0
+    for m in sorted(found, key=lambda m: m.start()):
         while fixed and fixed[0].stop <= m.start():
             fixed.pop(0)
         if (fixed and m.start() in fixed[0]) or not _at_operand(text, m):
             continue
         pieces.append(text[end : m.start()])
-        numbers.append(int(m[0]))
+        numbers.append(m[0] if m[0].endswith("f") else int(m[0]))
         end = m.end()
     return Form((*pieces, text[end:]), tuple(numbers))
 
@@ -74,17 +105,18 @@ class Joined:
 
     text: str
     names: tuple[str, ...]
-    values: tuple[tuple[int, ...], ...]
+    values: tuple[tuple[Number, ...], ...]
 
 
 def joined(forms: Sequence[Form]) -> Joined:
     """The text of forms whose pieces are equal."""
-    pieces, own = forms[0].pieces, list[tuple[int, ...]]()
+    pieces, own = forms[0].pieces, list[tuple[Number, ...]]()
     prefix = next(p for p in _PREFIXES if not re.search(rf"\b{p}\d", " ".join(pieces)))
     said = [_said(values, own, prefix) for values in zip(*(f.numbers for f in forms), strict=True)]
     text = "".join(p + s for p, s in zip(pieces, (*said, ""), strict=True))
     names = tuple(f"{prefix}{i}" for i in range(len(own)))
-    return Joined(with_parameters(text, names), names, tuple(zip(*own, strict=True)) or ((),) * len(forms))
+    floats = frozenset(n for n, values in zip(names, own, strict=True) if isinstance(values[0], str))
+    return Joined(with_parameters(text, names, floats), names, tuple(zip(*own, strict=True)) or ((),) * len(forms))
 
 
 _PREFIXES = ("n", "number", "numeral")
@@ -92,7 +124,7 @@ _PREFIXES = ("n", "number", "numeral")
 _MULTIPLES = range(2, 65)
 
 
-def _said(values: tuple[int, ...], own: list[tuple[int, ...]], prefix: str) -> str:
+def _said(values: tuple[Number, ...], own: list[tuple[Number, ...]], prefix: str) -> str:
     """A number that has these values as C: the same in all, or by a parameter, which may be a new one of ``own``."""
     if len(set(values)) == 1:
         return str(values[0])
@@ -100,21 +132,40 @@ def _said(values: tuple[int, ...], own: list[tuple[int, ...]], prefix: str) -> s
         if values == known:
             return f"{prefix}{i}"
     for i, known in enumerate(own):
-        factor = next((v // k for v, k in zip(values, known, strict=True) if k), 0)
-        if factor in _MULTIPLES and all(v == factor * k for v, k in zip(values, known, strict=True)):
-            return f"({factor} * {prefix}{i})"
-        apart = values[0] - known[0]
-        if all(v - k == apart for v, k in zip(values, known, strict=True)):
-            return f"({prefix}{i} {'-' if apart < 0 else '+'} {abs(apart)})"
+        change = _change(values, known)
+        if change:
+            return f"({change.format(f'{prefix}{i}')})"
     own.append(values)
     return f"{prefix}{len(own) - 1}"
 
 
-def _closing(text: str, at: int) -> int:
-    """Where the parenthesis at ``at`` is closed."""
-    depth = 0
-    for m in re.compile(r"[()]").finditer(text, at):
-        depth += 1 if m[0] == "(" else -1
+def _change(values: tuple[Number, ...], known: tuple[Number, ...]) -> str:
+    """How each of the values is made of the known one, as C around it; "" if there is no way, or they are floats.
+
+    >>> _change((6, 9), (2, 3)), _change((6, 9), (5, 8)), _change((6, 9), (5, 7)), _change((6, 9), ("0.5f", "1.0f"))
+    ('3 * {}', '{} + 1', '', '')
+    """
+    pairs = [(v, k) for v, k in zip(values, known, strict=True) if isinstance(v, int) and isinstance(k, int)]
+    if len(pairs) < len(values):
+        return ""
+    factor = next((v // k for v, k in pairs if k), 0)
+    if factor in _MULTIPLES and all(v == factor * k for v, k in pairs):
+        return f"{factor} * {{}}"
+    apart = pairs[0][0] - pairs[0][1]
+    if all(v - k == apart for v, k in pairs):
+        return f"{{}} {'-' if apart < 0 else '+'} {abs(apart)}"
+    return ""
+
+
+def closing(text: str, at: int, pair: str = "()") -> int:
+    """Where the parenthesis that was opened in front of ``at`` is closed, or another ``pair``.
+
+    >>> closing("f(a, (b))", 2)
+    8
+    """
+    depth = 1
+    for m in re.compile(f"[{pair}]").finditer(text, at):
+        depth += 1 if m[0] == pair[0] else -1
         if not depth:
             return m.start()
     raise InternalError(f"a parenthesis is not closed: {text[at:]}")
@@ -132,7 +183,7 @@ class _Mention:
 
 def _mentions(text: str) -> Iterator[_Mention]:
     for m in _FUNCTION.finditer(text):
-        end = _closing(text, m.end())
+        end = closing(text, m.end() + 1)
         yield _Mention(m[0], m.start(), end, re.match(r"\)\s*\{", text[end:]) is not None)
 
 
@@ -141,8 +192,9 @@ def mentioned(text: str, names: Sequence[str]) -> list[str]:
     return [n for n in names if re.search(rf"\b{n}\b", text)]
 
 
-def with_parameters(text: str, names: Sequence[str]) -> str:
-    """The text of a kernel with its functions given the numbers they mention, the kernel itself all."""
+def with_parameters(text: str, names: Sequence[str], floats: Container[str] = ()) -> str:
+    """The text of a kernel with its functions given the numbers they mention, the kernel itself all; those of
+    ``floats`` are no integers."""
     if not names:
         return text
     mentions = list(_mentions(text))
@@ -157,6 +209,7 @@ def with_parameters(text: str, names: Sequence[str]) -> str:
     needed[KERNEL_NAME] = set(names)
     for m in sorted(mentions, key=lambda m: -m.end):
         given = [n for n in names if n in needed[m.name]]
-        more = "".join(f", {'int32_t ' if m.defines else ''}{n}" for n in given)
+        types = {n: "" if not m.defines else "float " if n in floats else "int32_t " for n in given}
+        more = "".join(f", {types[n]}{n}" for n in given)
         text = text[: m.end] + more + text[m.end :]
     return text
