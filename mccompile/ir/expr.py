@@ -254,10 +254,15 @@ def saturating_cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
     """Conversion as generated C does it: float to integer saturates, NaN gives 0, integers wrap."""
     if array.dtype.kind == "f" and dtype.kind in "iu":
         info = np.iinfo(dtype.name)
-        clipped = np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), float(info.min), float(info.max))
-        whole = np.trunc(clipped)
+        if np.isnan(array).any():
+            array = np.where(np.isnan(array), array.dtype.type(0), array)
+        if dtype.itemsize <= 2 and array.dtype.itemsize >= 4:  # its ends are floats of any such width
+            return np.clip(array, info.min, info.max).astype(dtype)
+        clipped = np.clip(array.astype(np.float64), float(info.min), float(info.max))
+        if dtype.itemsize <= 4:
+            return clipped.astype(dtype)
         # 2**63 - 1 is not a float64: values at or above the bound are set by hand.
-        return np.where(whole >= float(info.max), info.max, whole.astype(dtype)).astype(dtype)
+        return np.where(clipped >= float(info.max), info.max, clipped.astype(dtype)).astype(dtype)
     return array.astype(dtype)
 
 

@@ -14,7 +14,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.types import F32, I8, I32
 from mccompile.ops.registry import lookup
-from mccompile.passes.analysis.fixed_point import TIE, Fixed, Steps, _compared, _Met, fit
+from mccompile.passes.analysis.fixed_point import EVERY, TIE, Channels, Fixed, Steps, _compared, _Met, fit
 from mccompile.passes.analysis.forms import form_of
 from mccompile.passes.analysis.quantised import linear
 from mccompile.passes.analysis.sums import sum_range
@@ -41,7 +41,7 @@ class Channel:
     def offset(self) -> float:
         return self.rest + self.zero
 
-    def value(self, a: Array) -> Array:
+    def value(self, a: Array, of: Channels = EVERY) -> Array:
         """As a network computes it, in f32."""
         product = a.astype(np.float32) * np.float32(self.scale) + np.float32(self.rest)
         return np.asarray(np.clip(np.rint(product) + np.float32(self.zero), *self.ends)).astype(np.int64)
@@ -180,8 +180,8 @@ def test_channels_of_a_layer_share_a_shift() -> None:
         high = rng.integers(100, 60000, count)
         low = -rng.integers(100, 60000, count)
 
-        def value(a: Array, scale: Array = scale, start: Array = start) -> Array:
-            product = (a + start).astype(np.float32) * scale.astype(np.float32)
+        def value(a: Array, of: Channels, scale: Array = scale, start: Array = start) -> Array:
+            product = (a + start[of]).astype(np.float32) * scale[of].astype(np.float32)
             return np.asarray(np.clip(np.rint(product) - 7, -128, 127)).astype(np.int64)
 
         found = fit(scale, offset, Steps(value, low, high))
@@ -200,8 +200,8 @@ def test_a_channel_that_is_constant_stops_no_other() -> None:
     for picked in ([0, 1, 2, 3], [0, 2], [0]):
         s, b = scale[picked], start[picked]
 
-        def value(a: Array, s: Array = s, b: Array = b) -> Array:
-            return np.asarray(np.clip(np.rint(a * s + b), -128, 127)).astype(np.int64)
+        def value(a: Array, of: Channels, s: Array = s, b: Array = b) -> Array:
+            return np.asarray(np.clip(np.rint(a * s[of] + b[of]), -128, 127)).astype(np.int64)
 
         found = fit(s, b, Steps(value, low[picked], high[picked]))
         assert not isinstance(found, str), found

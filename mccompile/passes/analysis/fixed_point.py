@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mccompile._lazy import dataclass
 from mccompile.ir.scalar import Array
 
 TIE = 0.5 + 2.0**-13
@@ -29,6 +30,10 @@ _USUAL_SHIFT = 4
 
 _ABOUT = 2
 """How far from the tie of the real result steps are expected to be."""
+
+Channels = Array | slice
+"""The channels of some sums: one for each, or `EVERY`, where they are the last axis."""
+EVERY = slice(None)
 
 
 @dataclass(frozen=True)
@@ -43,31 +48,33 @@ class Fixed:
     low: int
     high: int
 
-    def evaluate(self, a: Array) -> Array:
-        """The results for sums: [.., channels] of i64."""
-        product = (((a + self.start) << self.up) * self.m) >> 32
-        return np.asarray(np.clip((product + self.c) >> self.s, self.low, self.high))
+    def evaluate(self, a: Array, of: Channels = EVERY) -> Array:
+        """The results for sums of i64, [.., channels], or one of each of the channels ``of``."""
+        start, m, c = (own if np.size(own) == 1 else own[of] for own in (self.start, self.m, self.c))
+        product = (((a + start) << self.up) * m) >> 32
+        return np.asarray(np.clip((product + c) >> self.s, self.low, self.high))
 
 
 @dataclass(frozen=True)
 class Steps:
     """What is to be met: a rounded function that never falls, of sums in ``low..high`` of each channel.
 
-    ``value`` gives the results of sums [.., channels] of i64.
+    ``value`` gives the results of sums [.., channels] of i64, or of one of each of the channels that it is told.
     """
 
-    value: Callable[[Array], Array]
+    value: Callable[[Array, Channels], Array]
     low: Array
     high: Array
 
     def varies(self) -> Array:
         """Which channels have more than one result."""
-        return np.broadcast_to(self.value(self.low[None])[0] != self.value(self.high[None])[0], self.low.shape)
+        lowest, highest = (self.value(end[None], EVERY)[0] for end in (self.low, self.high))
+        return np.broadcast_to(lowest != highest, self.low.shape)
 
     def channel_ends(self) -> tuple[Array, Array]:
         """Where the results of each channel are cut off."""
         everything = (np.full((1, self.low.size), end, np.int64) for end in (-(2**31), 2**31 - 1))
-        least, most = (self.value(end)[0] for end in everything)
+        least, most = (self.value(end, EVERY)[0] for end in everything)
         return least, most
 
     def ends(self) -> tuple[int, int]:
@@ -80,27 +87,50 @@ class Steps:
         return all(np.unique(end).size == 1 for end in self.channel_ends())
 
 
-def least(reaches: Callable[[Array], Array], low: Array, high: Array, near: Array) -> Array:
-    """The least sum of each row and channel for which a test, false and then true, holds; high + 1 if none.
+Test = Callable[[Array, Array, Channels], Array]
+"""Which of some sums pass: (sums, the result that each is asked for, their channels)."""
+_AT_ONCE = 2**15
+"""Sums that are asked for together: what they become on the way stays in a cache."""
 
-    ``near`` is about where, which spares most of the bisection; it need not be right.
+
+def least(reaches: Test, results: Array, low: Array, high: Array, near: Array) -> Array:
+    """The least sum of each result and channel for which a test, false and then true, holds; high + 1 if none.
+
+    ``near``, [results, channels], is about where, which spares most of the bisection; it need not be right.
     """
+    rows = max(_AT_ONCE // max(low.size, 1), 1)
+    parts = [slice(i, i + rows) for i in range(0, len(results), rows)]
+    return np.concatenate([_least(reaches, results[p], low, high, near[p]) for p in parts] or [near])
+
+
+def _least(reaches: Test, results: Array, low: Array, high: Array, near: Array) -> Array:
+    """`least` for some of the results: what is found is asked for no more."""
     a = np.broadcast_to(low, near.shape).copy()
     b = np.broadcast_to(high + 1, near.shape).copy()
     for end in (low, high):  # channels of one result
-        found = reaches(np.broadcast_to(end, (1, end.size)))
+        found = reaches(end[None], results[:, None], EVERY)
         b = np.where(found, np.minimum(b, end), b)
         a = np.where(found, a, end + 1)
-    for by in (-_ABOUT, _ABOUT):
+    for by in (-1, 0):
         place = np.clip(near + by, low, high)
-        found = reaches(place)
+        found = reaches(place, results[:, None], EVERY)
         b = np.where(found, np.minimum(b, place), b)
         a = np.where(found, a, np.maximum(a, place + 1))
+    left = np.nonzero(a < b)
+    b[left] = _bisected(lambda sums: reaches(sums, results[left[0]], left[1]), a[left], b[left], near[left])
+    return b
+
+
+def _bisected(reaches: Callable[[Array], Array], a: Array, b: Array, near: Array) -> Array:
+    """The least sums from a to b, all different searches, for which the test holds; b of those that it does not."""
+    for by in (-_ABOUT, _ABOUT):
+        place = np.clip(near + by, a, b - 1)
+        found = reaches(place)
+        a, b = np.where(found | (a >= b), a, place + 1), np.where(found & (a < b), place, b)
     while (a < b).any():
         middle = (a + b) >> 1
-        found = reaches(np.minimum(middle, high))
-        b = np.where(found & (a < b), middle, b)
-        a = np.where(found | (a >= b), a, middle + 1)
+        found = reaches(np.minimum(middle, b - 1))
+        a, b = np.where(found | (a >= b), a, middle + 1), np.where(found & (a < b), middle, b)
     return b
 
 
@@ -129,7 +159,7 @@ class _Met:
     """What the steps of any multiplication are compared with, for each result above the lowest and each channel.
 
     Attributes:
-        results: the results, a row each.
+        results: the results, of which the others have a row each.
         ties: about where the real result is on a tie.
         wanted: the first sum of which the expression makes the result.
         earliest, latest: the first sums for which the result is right, and must be there.
@@ -144,13 +174,17 @@ class _Met:
     @staticmethod
     def of(scale: Array, offset: Array, f: Steps) -> _Met:
         lowest, highest = f.ends()
-        results = np.arange(lowest + 1, highest + 1)[:, None]
-        ties = np.ceil(np.clip((results - 0.5 - offset) / scale, f.low, f.high)).astype(np.int64)
+        results = np.arange(lowest + 1, highest + 1)
+        ties = np.ceil(np.clip((results[:, None] - 0.5 - offset) / scale, f.low, f.high)).astype(np.int64)
 
         def reached_by(by: float) -> Array:
-            return least(lambda a: scale * a + offset >= results - by, f.low, f.high, ties)
+            def real(a: Array, of: Channels) -> Array:
+                factor, more = (own if np.size(own) == 1 else own[of] for own in (scale, offset))
+                return np.asarray(factor * a + more)
 
-        wanted = least(lambda a: f.value(a) >= results, f.low, f.high, ties)
+            return least(lambda a, result, of: real(a, of) >= result - by, results, f.low, f.high, ties)
+
+        wanted = least(lambda a, result, of: f.value(a, of) >= result, results, f.low, f.high, ties)
         return _Met(results, ties, wanted, reached_by(TIE), reached_by(1 - TIE))
 
 
@@ -210,7 +244,7 @@ def _constants_apart(g: Fixed, f: Steps) -> Fixed:
     varies = f.varies()
     if not varies.any():
         g = replace(g, s=min(g.s, _MOST_SHIFT - 2), up=0)
-    result = np.broadcast_to(f.value(f.low[None])[0], f.low.shape)
+    result = np.broadcast_to(f.value(f.low[None], EVERY)[0], f.low.shape)
     constant = (result << g.s) + (1 << g.s >> 1)
     start, m, c = (np.where(varies, own, else_) for own, else_ in ((g.start, 0), (g.m, 1), (g.c, constant)))
     return replace(g, start=start, m=m, c=c)
@@ -222,7 +256,7 @@ def _compared(g: Fixed, met: _Met, f: Steps) -> tuple[Fixed, int] | str:
     product = reach.astype(np.float64) * 2.0**g.up * g.m / 2.0**32
     if (product + np.abs(g.c) + 1 >= 2**31).any():
         return "its sum does not fit 32 bits"
-    own = least(lambda a: g.evaluate(a) >= met.results, f.low, f.high, met.ties)
+    own = least(lambda a, result, of: g.evaluate(a, of) >= result, met.results, f.low, f.high, met.ties)
     for name, steps in (("the multiplication", own), ("the expression", met.wanted)):
         wrong = (steps < met.earliest) | (steps > met.latest)
         if wrong.any():

@@ -20,15 +20,15 @@ of tensors twice; average pools are divisions of integers. The source is LiteRT'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._lazy import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32
-from mccompile.passes.analysis.fixed_point import least
+from mccompile.passes.analysis.fixed_point import Channels, least
 from mccompile.passes.analysis.forms import Form
 
 Constant = Callable[[Array, str], ex.Expr]
@@ -102,17 +102,21 @@ def _nearest(real: Array, reach: Reach, cut: tuple[int, int]) -> Multiplier | st
     """
     f = Multiplier.of(real)
     low, high, m, shift = np.broadcast_arrays(reach.low, reach.high, f.m, f.shift)
-    results = np.arange(cut[0] + 1, cut[1] + 1)[:, None]
+    factors = np.broadcast_to(real, m.shape)
+    results = np.arange(cut[0] + 1, cut[1] + 1)
 
-    def value(a: Array) -> Array:
-        return np.asarray(np.sign(a) * np.floor(np.abs(a * real) + 0.5))
+    def value(a: Array, of: Channels) -> Array:
+        return np.asarray(np.sign(a) * np.floor(np.abs(a * factors[of]) + 0.5))
 
-    ties = np.ceil(np.clip((results - 0.5) / real, low, high)).astype(np.int64)
-    wanted = least(lambda a: value(a) >= results, low, high, ties)
-    own = least(lambda a: (a * m + (1 << (30 - shift))) >> (31 - shift) >= results, low, high, ties)
+    def own_value(a: Array, of: Channels) -> Array:
+        return np.asarray((a * m[of] + (1 << (30 - shift[of]))) >> (31 - shift[of]))
+
+    ties = np.ceil(np.clip((results[:, None] - 0.5) / factors, low, high)).astype(np.int64)
+    wanted = least(lambda a, result, of: value(a, of) >= result, results, low, high, ties)
+    own = least(lambda a, result, of: own_value(a, of) >= result, results, low, high, ties)
     found = m.copy()
     for k in np.flatnonzero((wanted != own).any(0)):
-        steps = zip(results[:, 0].tolist(), wanted[:, k].tolist(), strict=True)
+        steps = zip(results.tolist(), wanted[:, k].tolist(), strict=True)
         exact = _factor_between(list(steps), int(low[k]), int(high[k]), int(31 - shift[k]), int(m[k]))
         if exact is None:
             return "no factor of 31 bits is right for all sums of a channel"

@@ -24,7 +24,7 @@ from mccompile.ir.ranges import Range, anything, of_expression
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, DType, broadcast_shapes, dtype_of
 from mccompile.kernels.model.lanes import lookup_pays
-from mccompile.passes.analysis.fixed_point import TIE, Fixed, Steps, fit
+from mccompile.passes.analysis.fixed_point import TIE, Channels, Fixed, Steps, fit
 from mccompile.passes.analysis.forms import Form, form_of
 from mccompile.passes.analysis.sums import sum_range, terms
 from mccompile.passes.analysis.tflite import Reach, of_pair, of_sum, output_of
@@ -269,19 +269,19 @@ class _Work:
         flat = array.reshape(-1).astype(np.float64)
         return Range(flat, flat)
 
-    def _values(self, e: ex.Expr, core: ex.Expr) -> Callable[[Array], Array]:
-        """The expression as a function of its sum."""
+    def _values(self, e: ex.Expr, core: ex.Expr) -> Callable[[Array, Channels], Array]:
+        """The expression as a function of its sum, and of the channels of sums."""
         total = ex.Var(core.dtype, _SUM)
         body = ex.replaced(e, core, total)
 
-        def value(a: Array) -> Array:
+        def value(a: Array, of: Channels) -> Array:
             def read(i: int) -> Array:
                 if i == _SUM:
                     ends = np.iinfo(core.dtype.numpy.name)  # of bytes, the ends are what bytes reach
                     return np.clip(a, ends.min, ends.max).astype(core.dtype.numpy)
                 known = self._constant(i)
                 assert known is not None
-                return known
+                return known if known.size == 1 else known[of]
 
             return np.broadcast_to(ex.evaluate(body, read).astype(np.int64), a.shape)
 
@@ -386,7 +386,7 @@ class _Work:
         """A rounded product of two bytes: the multiplication of their product, tried on all pairs."""
         scale, offset, low, high = float(form.terms[core]), float(form.offset), int(wanted.min()), int(wanted.max())
 
-        def value(a: Array) -> Array:
+        def value(a: Array, _: Channels) -> Array:
             return np.asarray(np.clip(np.rint(a * scale + offset), low, high)).astype(np.int64)
 
         steps = Steps(value, np.array([reach.min()]), np.array([reach.max()]))
