@@ -15,6 +15,10 @@ DEMO := build/demo
 MCC_SHARED ?= ../shared
 export MCC_SHARED := $(abspath $(MCC_SHARED))
 
+# Each process that a test starts would compile all modules and templates anew where Python is told to keep nothing.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX ?= $(abspath build/pycache)
+
 .PHONY: budgets conformance fuzz golden pictures prove replay help demo test test-fast test-slow check docs bench bench-arm bench-blob bench-decoders bench-firmware bench-products bench-growth bench-extents bench-planner bench-precision site wheel clean distclean
 .DEFAULT_GOAL := help
 
