@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
-from mccompile._lazy import dataclass
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.kernel import View
 from mccompile.ir.types import F32

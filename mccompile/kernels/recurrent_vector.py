@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.op import Op
 from mccompile.ir.ranges import Range, anything, hull, summed
 from mccompile.ir.scalar import Array

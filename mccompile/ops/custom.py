@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.op import Op

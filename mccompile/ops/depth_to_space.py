@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mccompile._lazy import dataclass
+from dataclasses import dataclass
+
 from mccompile.ir.affine import Affine, Move, combine, loop
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import TensorType

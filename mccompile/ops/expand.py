@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.affine import Move, fixed, loop
 from mccompile.ir.dims import UndecidedError
 from mccompile.ir.dims_hints import hint_of

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.dims import Dim, maximum, span
 from mccompile.ir.op import Layouts, TypeRuleError

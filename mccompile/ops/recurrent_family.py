@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ops.activations import ACTIVATIONS, Function, activation_functions, clamp

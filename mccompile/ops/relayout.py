@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mccompile._lazy import dataclass
+from dataclasses import dataclass
+
 from mccompile.ir.affine import Move, box
 from mccompile.ir.types import TensorType
 from mccompile.ops.movement import Movement

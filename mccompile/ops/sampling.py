@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from mccompile._lazy import dataclass
 from mccompile.ir.scalar import Array
 
 T = TypeVar("T")

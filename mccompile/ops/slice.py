@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.dims import maximum, minimum, varies
 from mccompile.ir.op import Layouts, TypeRuleError

@@ -8,7 +8,8 @@ first is 0 to 6, and length has to be 4.
 
 from __future__ import annotations
 
-from mccompile._lazy import dataclass
+from dataclasses import dataclass
+
 from mccompile.ir.dims import bound, minimum, varies
 from mccompile.ir.graph import Value
 from mccompile.ops.elements import Elements, Whole

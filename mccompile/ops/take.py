@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.affine import Affine, Move, loop
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array

@@ -18,12 +18,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.dims import UndecidedError, varies
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call

@@ -20,11 +20,10 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.dims import maximum, minimum, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from mccompile._lazy import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.kernels.conv.integer import STAGED_BYTES, supported

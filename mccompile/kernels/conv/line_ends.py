@@ -37,10 +37,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from mccompile._lazy import dataclass
 from mccompile.ir.dims import maximum, minimum, span, symbols, value
 from mccompile.ir.errors import InternalError
 from mccompile.ir.joint_values import joint_values, period

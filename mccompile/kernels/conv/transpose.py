@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from mccompile._lazy import dataclass
 from mccompile.ir.dims import maximum, minimum, span, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, Logical, View

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value

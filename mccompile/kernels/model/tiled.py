@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from mccompile._lazy import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.model.tiles import Tile, best_tile, ranked_tiles

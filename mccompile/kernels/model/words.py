@@ -11,9 +11,10 @@ bytes leave them. What an epilogue reads for each channel is packed in that orde
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.kernel import View
 from mccompile.ir.scalar import Array

@@ -23,10 +23,10 @@ With a pad of 1, x[o] is read once more for the next result: y must begin an ele
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ops.window import Window

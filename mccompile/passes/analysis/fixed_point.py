@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir.scalar import Array
 
 TIE = 0.5 + 2.0**-13

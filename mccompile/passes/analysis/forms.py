@@ -11,11 +11,10 @@ or product is cut off by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile._lazy import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mccompile._lazy import dataclass
+from dataclasses import dataclass
+
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ops.concat import Concat
