@@ -25,7 +25,7 @@ THOROUGH = (
     "importer/test_growth.py", "kernels/test_choice.py", "kernels/test_halves.py",
     "kernels/test_integer.py", "kernels/test_integers.py", "kernels/test_long_sums.py",
     "kernels/test_movement.py", "kernels/test_narrow_products.py", "kernels/test_one_lane.py",
-    "kernels/test_prologues.py",
+    "kernels/test_parts.py", "kernels/test_prologues.py",
     "kernels/test_registers.py", "kernels/test_variants.py", "kernels/test_vector_integers.py",
     "kernels/test_vector_layouts.py", "kernels/test_vector_math.py", "kernels/test_vector_narrow.py",
     "kernels/test_views.py", "lower/test_evaluate.py", "models", "ops/test_exact_answers.py",
@@ -35,7 +35,8 @@ THOROUGH = (
     "passes/test_requantisation.py", "passes/test_speed.py", "plan/test_alloc.py",
     "plan/test_alloc_minimalloc.py", "plan/test_orders.py", "property",
     "report/test_browser.py", "report/test_page.py", "report/test_schema.py", "run/test_boards.py",
-    "run/test_branches.py", "run/test_extents.py", "run/test_loops.py", "runtime/test_mcc_build.py",
+    "run/test_branches.py", "run/test_detectors.py", "run/test_extents.py", "run/test_loops.py",
+    "run/test_threads.py", "runtime/test_mcc_build.py",
     "safety/test_arena.py", "safety/test_inplace.py", "targets", "tune",
 )  # fmt: skip
 """Folders and files whose tests mostly compile C, run programs, or search for long."""
@@ -43,7 +44,7 @@ THOROUGH = (
 MOST_SECONDS = 3.0
 """CPU time of a fast test, what it starts included."""
 
-MOST_TOGETHER = 100
+MOST_TOGETHER = 250
 """That of all of them: two minutes on two cores."""
 
 STARTED = pytest.StashKey[float]()

@@ -7,7 +7,6 @@ numbers (`codegen/shared_numbers.py`).
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +21,7 @@ from mccompile.codegen.foreign import foreign_call
 from mccompile.codegen.loops import PART
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.scaled import scaled_channels
-from mccompile.codegen.shared_functions import Alike, Shared, names_of, own_name, shared_functions
+from mccompile.codegen.shared_functions import Alike, Shared, names_of, own_name, shared_functions, with_own_names
 from mccompile.codegen.shared_numbers import Joined, form_of, joined, mentioned, with_parameters
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
@@ -113,14 +112,13 @@ class KernelPool:
 
     def _with_shared(self, made: Rendered, fn: str) -> tuple[str, frozenset[str]]:
         """The text of a kernel with the shared functions that it is the first to call, and what it uses then."""
-        text, before, uses = made.text, "", made.uses
+        before, uses = "", made.uses
         for name in names_of(made.text):
             if name not in self._own_names:
                 self._own_names[name] = own_name(name, fn)
                 before += self.shared[name].text.replace(name, self._own_names[name]) + "\n\n"
                 uses |= self.shared[name].uses
-            text = re.sub(rf"\b{name}\b", self._own_names[name], text)
-        return before + text, uses
+        return before + with_own_names(made.text, self._own_names), uses
 
 
 def _fill(step: Fill, external: bool) -> Rendered:

@@ -131,6 +131,11 @@ def names_of(text: str) -> list[str]:
     return list(dict.fromkeys(m[0] for m in _SHARED.finditer(text)))
 
 
+def with_own_names(text: str, names: Mapping[str, str]) -> str:
+    """A text that calls shared functions by the names that they have now."""
+    return _SHARED.sub(lambda m: names[m[0]], text)
+
+
 def own_name(shared: str, kernel: str) -> str:
     """What a shared function is called by the first kernel that calls it.
 

@@ -27,6 +27,7 @@ def _compiled(prefix: Path, *flags: str) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.thorough
 def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert [_compiled(tmp_path, "-B"), _compiled(tmp_path), _compiled(tmp_path)] == ["1", "1", "0"]
 

@@ -84,6 +84,7 @@ def test_an_arena_that_nothing_lies_in(target: str, memory: dict[str, int], tmp_
     assert report["memory"]["tensors"] == []
 
 
+@pytest.mark.thorough
 def test_check_compares_layers_too(tmp_path: Path) -> None:
     found = check(DIGITS, Options(target="native", io="caller", stepwise=True), per_layer=True)
     assert found.ok, found.lines()
