@@ -31,7 +31,7 @@ from mccompile.ir.dims import UndecidedError, symbols, varies
 from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
-from mccompile.ir.limits import require
+from mccompile.ir.limits import require, sketched
 from mccompile.ir.types import BOOL, DTYPES, I64, DType, TensorType
 from mccompile.onnxio import (
     DRAWING,
@@ -468,7 +468,8 @@ def _told_by_outputs(
     unknown = {v.name: u for v in prepared.inputs if (u := Unknown.of(v)) is not None}
     if not unknown:
         return {}
-    trial = _walked(dataclasses.replace(prepared, notes=[]), name, bounds, text_bytes, unknown)
+    with sketched():
+        trial = _walked(dataclasses.replace(prepared, notes=[]), name, bounds, text_bytes, unknown)
     outputs = {v.name: trial.values.get(v.name) for v in prepared.model.graph.outputs}
     stated = prepared.declared
     solved = solve(

@@ -68,6 +68,15 @@ def test_a_function_written_out(tmp_path: Path) -> None:
             network.run({"x": x, "wanted": np.array(other)})
 
 
+def test_what_is_tried_may_be_larger_than_any_tensor(tmp_path: Path) -> None:
+    """Three elements of up to 2,047 each: only their shapes are looked at."""
+    cube = CROPPED.replace("[5,7]", "[5,7,3]").replace("int64[2]", "int64[3]").replace("[4,9]", "[4,9,2]")
+    network = _network(cube, tmp_path)
+    x = np.arange(105, dtype=np.float32).reshape(5, 7, 3)
+    got = network.run({"x": x, "wanted": np.array([4, 9, 2])})
+    np.testing.assert_array_equal(got["y"], np.pad(x, ((0, 0), (1, 1), (0, 0)))[:4, :, :2])
+
+
 def test_what_the_outputs_do_not_tell_stays_an_input(tmp_path: Path) -> None:
     network = _network(PARTLY, tmp_path)
     for any_number in (7, -3, 2**40):
