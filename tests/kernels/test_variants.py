@@ -200,9 +200,10 @@ def _accurate(op: str, x: Array, got: Array, denormals: bool) -> None:
 
 
 ELSEWHERE = {
-    "conv.blocks", "conv.integer", "conv.integer_depthwise", "conv.lines", "conv.planes", "conv.staged", "matmul.row",
+    "conv.blocks", "conv.integer", "conv.integer_depthwise", "conv.lines", "conv.narrow", "conv.planes", "conv.staged",
+    "matmul.row",
 }  # fmt: skip
-"""Kernels of bytes (test_integer.py, test_integers.py), and those of microcontrollers at -Os (compositions of the
+"""Kernels of bytes (test_integer.py, test_integers.py), of 16 bits (test_narrow_products.py), and those of microcontrollers at -Os (compositions of the
 target `ONE_LANE`)."""
 
 

@@ -43,14 +43,17 @@ OF_RECURRENT_NETWORKS = ("recognize-recurrent",)
 OF_EXTENTS = ("tabulate-extents",)
 """Passes on extents of the run, of which random graphs have none (tests/passes/tabulate_extents.mcir)."""
 
-OF_QUANTISED_NETWORKS = tuple(
-    name for name, run in passes().items() if run.__module__.startswith("mccompile.passes.quant.")
+OF_QUANTISED_NETWORKS = (
+    "pair-channels",
+    *(name for name, run in passes().items() if run.__module__.startswith("mccompile.passes.quant.")),
 )
 """Passes that look for bytes that stand for floats, of which random graphs have none; quantised networks are judged
 layer by layer (tests/check/test_ties.py), and these passes one by one (the .mcir files of tests/passes)."""
 
 HALF_CONSTANTS_ROUNDED = 4e-3
-"""The same where a constant may be f16, as `narrow-weights` makes them here."""
+"""The same where a constant may be f16, as `NARROWING` makes them here, or what it is multiplied by."""
+
+NARROWING = ("narrow-weights", "narrow-products")
 
 ROUNDED_ONCE = 2e-2
 """Graphs with f16: fused operators round once where they rounded each time."""
@@ -74,11 +77,12 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
     for seed in SEEDS:
         drawn = random_graph(seed)
         graph, wide, narrow = drawn.graph, meaning(seed, wide=True), meaning(seed, wide=False)
-        (record,) = run_passes(graph, [name], target=resolve("x86-64-v4"), weights={EVERY: "f16"})
+        half = {EVERY: "f16"}
+        (record,) = run_passes(graph, [name], target=resolve("x86-64-v4"), weights=half, precision=half)
         changes += record.changes
         error = difference(wide, graph.evaluate(drawn.inputs, wide=True), floor=1)
         bound = CONSTANTS_ROUNDED.get(name, 1e-9)
-        if bound > 1e-9 and (_has_half(graph) or name == "narrow-weights"):
+        if bound > 1e-9 and (_has_half(graph) or name in NARROWING):
             bound = HALF_CONSTANTS_ROUNDED
         assert error <= bound, f"seed {seed}: {error}\n{print_graph(graph)}"
         if name in rounding() or (name == "fuse-groups" and _has_half(graph)):
