@@ -21,8 +21,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -93,11 +93,23 @@ def _holds(folder: Path, name: str, data: bytes) -> bool:
     path = folder / name
     if any(p.is_symlink() for p in _inside(folder, name)) or not path.is_file():
         return False
-    return path.stat().st_size == len(data) and path.read_bytes() == data
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except FileNotFoundError:  # another process, which replaces files one by one, has moved it meanwhile
+        return False
 
 
-def _require_ours(folder: Path, names: Iterable[str]) -> None:
+def _require_ours(folder: Path, names: Collection[str]) -> None:
     """UsageError if one of the names is that of a folder or of a user's file."""
+    try:
+        _require_marked(folder, names)
+    except UsageError:  # not sure while another process replaces files one by one, the report first and last
+        with _locked(folder):
+            _require_marked(folder, names)
+
+
+def _require_marked(folder: Path, names: Collection[str]) -> None:
+    """`_require_ours` as the files are now: those that a report lists, or that say so themselves."""
     listed = _listed(folder / LAST) | _listed(folder / WHILE_REPLACED)
     for name in names:
         path = folder / name
@@ -105,8 +117,11 @@ def _require_ours(folder: Path, names: Iterable[str]) -> None:
             continue
         if path.is_dir():
             raise UsageError(f"{path} is a folder, and a file of this name is to be written", hint=_ELSEWHERE)
-        with path.open("rb") as file:
-            begin = file.read(1024)
+        try:
+            with path.open("rb") as file:
+                begin = file.read(1024)
+        except FileNotFoundError:  # as in `_holds`: none is there that would be replaced
+            continue
         if name not in listed and not any(mark in begin for mark in _MARKS):
             raise UsageError(f"{path} is not of mccompile, and would be replaced", hint=_ELSEWHERE)
 
@@ -133,8 +148,9 @@ def _inside(folder: Path, name: str) -> Iterator[Path]:
 def _stage(parent: Path, prefix: str) -> Iterator[Path]:
     """A folder of our own, which goes at the end; so do those that ended processes have left."""
     for left in parent.glob(f"{prefix}*"):
-        if left.stat().st_mtime < time.time() - LEFT_ALONE:
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(FileNotFoundError):  # its process has ended meanwhile
+            if left.stat().st_mtime < time.time() - LEFT_ALONE:
+                shutil.rmtree(left, ignore_errors=True)
     stage = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
         yield stage
