@@ -200,11 +200,11 @@ def _accurate(op: str, x: Array, got: Array, denormals: bool) -> None:
 
 
 ELSEWHERE = {
-    "conv.blocks", "conv.integer", "conv.integer_depthwise", "conv.lines", "conv.narrow", "conv.planes", "conv.staged",
-    "matmul.row",
+    "conv.blocks", "conv.integer", "conv.integer_depthwise", "conv.lines", "conv.narrow", "conv.planes",
+    "conv.staged", "matmul.row",
 }  # fmt: skip
-"""Kernels of bytes (test_integer.py, test_integers.py), of 16 bits (test_narrow_products.py), and those of microcontrollers at -Os (compositions of the
-target `ONE_LANE`)."""
+"""Kernels of bytes (test_integer.py, test_integers.py), of floats of 16 bits (test_narrow_products.py), and those of
+microcontrollers at -Os (compositions of the target `ONE_LANE`)."""
 
 
 def test_every_variant_has_a_case() -> None:
