@@ -22,7 +22,7 @@ from mccompile.codegen.loops import PART
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.scaled import scaled_channels
 from mccompile.codegen.shared_functions import Alike, Shared, names_of, own_name, shared_functions, with_own_names
-from mccompile.codegen.shared_numbers import Joined, form_of, joined, mentioned, with_parameters
+from mccompile.codegen.shared_numbers import Form, Joined, form_of, joined, mentioned, with_parameters
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
 from mccompile.ir.dims import bound, polynomial, symbols
@@ -398,21 +398,20 @@ def _without(made: Rendered, text: str) -> Rendered:
 
 
 def _callers_joined(steps: list[_Step]) -> list[_Step]:
-    """The steps with kernels joined that only call shared functions and differ in the numbers that they give, or are
+    """The steps with kernels joined that only call shared functions and differ in the numbers that they give, or that
     compute few sums."""
-    kinds: dict[object, list[int]] = {}
+    kinds: dict[object, list[tuple[int, Form]]] = {}
     for i, s in enumerate(steps):
         calls = bool(names_of(s.made.text)) and f"{KERNEL_NAME}_" not in s.made.text
         if calls or s.kernel in FEW_SUMS:
             form = form_of(s.made.text, hot=False, floats=True)
-            kinds.setdefault((s.kernel, s.made.tables, form.pieces), []).append(i)
+            kinds.setdefault((s.kernel, s.made.tables, form.pieces), []).append((i, form))
     out = list(steps)
-    for places in kinds.values():
-        texts = [steps[i].made.text for i in places]
-        one = joined([form_of(t, hot=False, floats=True) for t in texts])
-        if len(set(texts)) > 1 and len(one.names) <= MOST_NUMBERS:
-            for i, values in zip(places, one.values, strict=True):
-                made = replace(steps[i].made, uses=steps[places[0]].made.uses)  # one text is left of all
+    for same in kinds.values():
+        one, first = joined([form for _, form in same]), steps[same[0][0]].made
+        if len({steps[i].made.text for i, _ in same}) > 1 and len(one.names) <= MOST_NUMBERS:
+            for (i, _), values in zip(same, one.values, strict=True):
+                made = replace(steps[i].made, uses=first.uses)  # one text is left of all
                 out[i] = _calling(replace(steps[i], made=made), one, values, once=True)
     return out
 

@@ -95,20 +95,22 @@ def shared_functions(kernels: Sequence[str], least: int, alike: Alike = Alike.NU
     static MCC_ONCE void SHARED_0_a(int i, int32_t n0)
     { f(i, n0); }
     """
-    kinds: dict[tuple[str, ...], list[_Function]] = {}
+    kinds: dict[tuple[str, ...], list[tuple[_Function, Form]]] = {}
     for kernel in dict.fromkeys(kernels):
         for function in _functions(kernel):
-            kinds.setdefault(_form(function, alike).pieces, []).append(function)
+            form = _form(function, alike)
+            kinds.setdefault(form.pieces, []).append((function, form))
     changes: dict[str, list[tuple[_Function, str, tuple[Number, ...]]]] = {}
     made: dict[str, str] = {}
     for same in kinds.values():
-        if (len(same) - 1) * len(same[0].text) < least:
+        first, _ = same[0]
+        if (len(same) - 1) * len(first.text) < least:
             continue
-        one = joined([_form(f, alike) for f in same])
-        name = f"{SHARED_NAME}{len(made)}{same[0].name.removeprefix(KERNEL_NAME)}"
-        text = one.text.replace(f"{same[0].name}(", f"{name}(")
+        one = joined([form for _, form in same])
+        name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}"
+        text = one.text.replace(f"{first.name}(", f"{name}(")
         made[name] = text.replace("static MCC_NOINLINE ", "static MCC_ONCE ") if one.names else text
-        for function, values in zip(same, one.values, strict=True):
+        for (function, _), values in zip(same, one.values, strict=True):
             changes.setdefault(function.kernel, []).append((function, name, values))
     return Shared({k: _calling(k, changes.get(k, [])) for k in kernels}, made, alike)
 
