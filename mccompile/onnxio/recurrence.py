@@ -9,12 +9,13 @@ onnxruntime's DynamicQuantizeLSTM rounds x, and the state of each step, to 8 bit
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from mccompile.onnxio.nested import all_graphs, all_nodes
 from mccompile.onnxio.write import serialize
 
 _WEIGHTS = ((1, 8, 9), (2, 10, 11))
@@ -30,20 +31,11 @@ def unrounded_recurrence(model: bytes) -> bytes | None:
         model: as `extract_with_outputs` gives it, without external data.
     """
     proto = onnx.ModelProto.FromString(model)
-    constants = {t.name: t for graph in _graphs(proto.graph) for t in graph.initializer}
-    changes = sum(_replace(node, proto.graph, constants) for graph in _graphs(proto.graph) for node in graph.node)
+    constants = {t.name: t for graph in all_graphs(proto.graph) for t in graph.initializer}
+    changes = sum(_replace(node, proto.graph, constants) for node in all_nodes(proto.graph))
     if changes and not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
         proto.opset_import.append(helper.make_opsetid("", 17))
     return serialize(proto) if changes else None
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """A graph and those inside of it."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)
 
 
 def _replace(node: onnx.NodeProto, graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto]) -> bool:
@@ -53,7 +45,7 @@ def _replace(node: onnx.NodeProto, graph: onnx.GraphProto, constants: Mapping[st
     if any(node.input[i] not in constants for places in _WEIGHTS for i in places):
         return False
     given = list(node.input)
-    taken = {t.name for g in _graphs(graph) for t in g.initializer}
+    taken = {t.name for g in all_graphs(graph) for t in g.initializer}
     for places in _WEIGHTS:
         matrix, scale, zero = (numpy_helper.to_array(constants[given[i]]) for i in places)
         rows = (matrix.shape[0], 1, -1)

@@ -10,7 +10,7 @@ changes, and both operands are u8::
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ import onnx.inliner
 import onnx.shape_inference
 from onnx import TensorProto, helper, numpy_helper
 
+from mccompile.onnxio.nested import all_nodes, inner_graphs
 from mccompile.onnxio.write import serialize
 
 
@@ -56,27 +57,15 @@ def unsigned_products(model: bytes) -> bytes | None:
         model: as `extract_with_outputs` gives it, without external data.
     """
     proto = onnx.ModelProto.FromString(model)
-    if not any(_product(node) for node in _nodes(proto.graph)) and not proto.functions:
+    if not any(_product(node) for node in all_nodes(proto.graph)) and not proto.functions:
         return None
     proto = onnx.shape_inference.infer_shapes(onnx.inliner.inline_local_functions(proto))
-    names = {name for node in _nodes(proto.graph) for name in (*node.input, *node.output)}
+    names = {name for node in all_nodes(proto.graph) for name in (*node.input, *node.output)}
     return serialize(proto) if _Graph(proto.graph, {}, {}, names).rewrite() else None
 
 
 def _product(node: onnx.NodeProto) -> _Product | None:
     return _PRODUCTS.get((node.domain.removeprefix("ai.onnx"), node.op_type))
-
-
-def _graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    return [attribute.g for attribute in node.attribute if attribute.HasField("g")]
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """All nodes, those of inner graphs included."""
-    for node in graph.node:
-        yield node
-        for inner in _graphs(node):
-            yield from _nodes(inner)
 
 
 class _Graph:
@@ -105,7 +94,7 @@ class _Graph:
         """Whether there was a product to rewrite, here or in an inner graph."""
         changed = False
         for node in self._graph.node:
-            for inner in _graphs(node):
+            for inner in inner_graphs(node):
                 changed |= _Graph(inner, self._types, self._constants, self._names).rewrite()
             product = _product(node)
             new = onnx.NodeProto()
