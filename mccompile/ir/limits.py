@@ -19,7 +19,7 @@ node 0 'Tile_0': the result 'y' has 300,000,000 elements, the limit is 268,435,4
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -83,17 +83,18 @@ def limited(given: Mapping[str, int]) -> Iterator[None]:
         most = LIMITS[name].most
         if not isinstance(number, int) or not 0 < number <= most:
             raise UsageError(f"the limit {name} has to be a whole number from 1 to {most}, not {number!r}")
-    token = _now.set({**(_now.get() or {}), **given})
-    try:
+    with _changed(given):
         yield
-    finally:
-        _now.reset(token)
+
+
+def sketched() -> AbstractContextManager[None]:
+    """Tensors of any size for what looks at shapes alone, and makes no tensor."""
+    return _changed({"tensor-elements": _ANY})
 
 
 @contextmanager
-def sketched() -> Iterator[None]:
-    """Tensors of any size for what looks at shapes alone, and makes no tensor."""
-    token = _now.set({**(_now.get() or {}), "tensor-elements": _ANY})
+def _changed(given: Mapping[str, int]) -> Iterator[None]:
+    token = _now.set({**(_now.get() or {}), **given})
     try:
         yield
     finally:

@@ -18,7 +18,7 @@ from mccompile.lower.growth import NO_GROWTH, Budget, weight_bytes
 from mccompile.lower.lower import Lowered, lower
 from mccompile.passes.rows.regions import smallest
 from mccompile.passes.rows.strips import streamed
-from mccompile.passes.rows.turns import best_block, gates, in_blocks
+from mccompile.passes.rows.turns import Gates, best_block, gates, in_blocks
 from mccompile.plan.plan import plan
 from mccompile.search.options import Options
 from mccompile.search.state import Compilation
@@ -126,7 +126,7 @@ def _bytes(c: Compilation, form: Candidate) -> int:
 
 def in_vain(c: Compilation) -> str:
     """What has been tried where no candidate fits."""
-    cells = c.options.opt_level not in ("O0", "O1") and any(True for _ in gates(c.graph))
+    cells = bool(_cells(c, c.graph))
     strips = c.options.stream_rows != "never"
     ways = [LONGER] + [BLOCKS] * cells + [LEANER] * bool(c.graph.nodes) + [STRIPS] * strips
     return f"tried in vain: {', '.join(ways)}"
@@ -135,10 +135,8 @@ def in_vain(c: Compilation) -> str:
 def in_blocks_of_turns(c: Compilation, first: Candidate, worth: float) -> Iterator[Candidate]:
     """The form whose recurrent cells multiply what they read in blocks of turns, where that takes at most ``worth``
     times the cycles, if it takes less memory; see `mccompile.passes.rows.turns`."""
-    if c.options.opt_level in ("O0", "O1"):
-        return
     graph, notes = first.graph, list(first.notes)
-    for found in list(gates(graph)):
+    for found in _cells(c, graph):
         if block := best_block(found, c.target, graph, worth):
             graph = in_blocks(graph, found, block)
             notes.append(f"{found.cell.where} in blocks of {block} of {found.turns} turns")
@@ -147,6 +145,11 @@ def in_blocks_of_turns(c: Compilation, first: Candidate, worth: float) -> Iterat
         made = _improved(c, _lower(c, graph), graph)
         if _arena(c, made) < SMALLER * _arena(c, first):
             yield replace(made, what=BLOCKS, notes=tuple(notes))
+
+
+def _cells(c: Compilation, graph: Graph) -> list[Gates]:
+    """The cells that could be computed in blocks of turns, at the levels that do so."""
+    return [] if c.options.opt_level in ("O0", "O1") else list(gates(graph))
 
 
 def _arena(c: Compilation, form: Candidate) -> int:

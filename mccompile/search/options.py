@@ -443,26 +443,26 @@ def require_sense(options: Options) -> None:
 
 
 def _require_forms(options: Options) -> None:
-    """UsageError for forms of weights that do not exist, or that other options rule out."""
+    """UsageError for forms of weights and products that do not exist, or that other options rule out."""
+    kinds = (
+        ("--precision", options.precision, "narrow-products", "what products read"),
+        ("--weights", options.weights, "narrow-weights", "weights"),
+    )
+    for option, forms, _, _ in kinds:
+        if "auto" in forms.values():
+            raise UsageError(f"{option} auto is for compile, check and bench", hint="they say which forms it found")
     for name, form in options.weights.items():
-        if form == "auto":
-            raise UsageError("--weights auto is for compile, check and bench", hint="they say which forms it found")
         block = int(form.partition(":")[2] or 32) if re.fullmatch(WEIGHTS, form) else 0
         if not block or (form.startswith("i4") and block % 2):
             hint = "f32, bf16, f16, i8, i4, or with elements to a scale i8:32, i4:32 (of 4 bits an even number)"
             raise UsageError(f"weights of {name} cannot be stored as {form!r}", hint=hint)
     for name, form in options.precision.items():
-        if form == "auto":
-            raise UsageError("--precision auto is for compile, check and bench", hint="they say which forms it found")
         if not re.fullmatch(PRECISION, form):
             raise UsageError(f"{name} cannot be computed in {form!r}", hint="f32, bf16 or f16")
-    rounded = {form for form in options.precision.values() if form != "f32"}
-    if rounded and (options.exact or "narrow-products" not in PIPELINES[options.opt_level]):
-        other = "--exact" if options.exact else f"-{options.opt_level}"
-        what = f"--precision {min(rounded)} rounds what products read, which {other} does not"
-        raise UsageError(what, hint="leave one of the two")
-    narrow = {form for form in options.weights.values() if form != "f32"}
-    if narrow and (options.exact or "narrow-weights" not in PIPELINES[options.opt_level]):
-        other = "--exact" if options.exact else f"-{options.opt_level}"
-        what = f"--weights {min(narrow)} rounds weights, which {other} does not"
-        raise UsageError(what, hint="leave one of the two")
+    for option, forms, narrowing, what in kinds:
+        narrow = {form for form in forms.values() if form != "f32"}
+        if narrow and (options.exact or narrowing not in PIPELINES[options.opt_level]):
+            other = "--exact" if options.exact else f"-{options.opt_level}"
+            raise UsageError(
+                f"{option} {min(narrow)} rounds {what}, which {other} does not", hint="leave one of the two"
+            )
