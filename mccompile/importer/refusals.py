@@ -40,6 +40,8 @@ def unsupported(node: OnnxNode) -> CompileError:
         rule, hint = f"{op} {_REASONS[op][0]}", _REASONS[op][1]
     elif op not in op_names() and (near := _near(node)):
         hint = f"nothing is called {op}: was {near} meant?"
+    elif node.domain not in ("", *(domain for domain, _ in front_ends())):
+        hint = f"compute it by C of your own: --custom-op {op}={node.op_type.lower()}.h (docs/plugins.md)"
     return CompileError(rule, where=f"node {node.index} {node.name!r}", hint=hint, code=UNSUPPORTED)
 
 

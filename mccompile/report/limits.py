@@ -83,6 +83,19 @@ def require_fit(c: Compilation, ram: int | None, flash: int | None) -> None:
     if found:
         if ram is not None and c.options.ram == ram and report["memory"]["arena_bytes"] > ram:
             found.append(f"  {in_vain(c)}")
-        kept = ", or without --keep-inputs" if c.options.keep_inputs else ""
-        hint = f"a smaller or quantised model, smaller extents (--dim, --input-shape){kept}"
+        hint = _ways_out(c, report, ram, flash)
         raise CompileError("\n".join(found), where=c.source, hint=hint, code="does-not-fit")
+
+
+def _ways_out(c: Compilation, report: Mapping[str, Any], ram: int | None, flash: int | None) -> str:
+    """What is left to the user, of what was not done yet."""
+    floats = report["quantised"] is None
+    ways = ["a smaller model"]
+    if flash is not None and report["blob_bytes"] > flash and floats and not c.options.weights:
+        ways.append("weights in fewer bits (--weights f16, i8 or i4)")
+    if floats:
+        ways.append("integers of 8 bits (`mccompile quantize`)")
+    if ram is not None and report["memory"]["arena_bytes"] > ram:
+        ways.append("smaller extents (--dim, --input-shape)")
+        ways += ["inputs that may be overwritten (no --keep-inputs)"] * c.options.keep_inputs
+    return ", ".join(ways[:-1]) + " or " * (len(ways) > 1) + ways[-1]

@@ -113,6 +113,10 @@ def test_limits(run: Run, model: Path, tmp_path: Path) -> None:
     assert "flash" in result.stderr
     assert "100 more than" in result.stderr
     assert "largest: w" in result.stderr
+    assert "--weights f16, i8 or i4" in result.stderr
+    assert "(--dim, --input-shape)" in result.stderr
+    narrow = run(model, "-o", tmp_path / "out2", "--flash", "64", "--weights", "f16")
+    assert "--weights" not in narrow.stderr.partition("hint:")[2]
     assert not (tmp_path / "out2").exists()
 
 

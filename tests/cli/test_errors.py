@@ -121,6 +121,13 @@ def test_nodes_of_one_operator_are_one_line(run: Run, tmp_path: Path) -> None:
     assert "was Relu meant?" in result.stderr
 
 
+def test_an_operator_of_another_domain_may_be_the_users_own_c(run: Run, tmp_path: Path) -> None:
+    path = save(tmp_path / "m.onnx", [helper.make_node("LowPass", ["x"], ["y"], domain="com.acme")], [floats("x", [4])])
+    result = run(path, "-o", tmp_path / "out")
+    clear(result.stderr, "operator com.acme:LowPass is not supported")
+    assert "--custom-op com.acme:LowPass=lowpass.h" in result.stderr
+
+
 def test_definitions_blame_the_node_of_the_file(run: Run, tmp_path: Path) -> None:
     """Clip of a bool has no definition that fits: the error is about the node, not about what it is made of."""
     node = helper.make_node("SequenceMap", ["s"], ["y"], name="each", body=helper.make_graph(
