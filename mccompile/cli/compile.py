@@ -70,7 +70,7 @@ def compile_(
     silent = quiet or as_json
     shown = Shown(print_after, print_after_all, dump_dir, silent)
     kept, files = (None, None) if no_cache or shown.any else _kept(models, given, silent)
-    report = _compiled(models, out, given, shown, tests, kept) if files is None else _copied(files, out)
+    report = _compiled(models, out, given, shown, tests, kept) if files is None else _copied(files, out, silent)
     if tests is not None:
         tests.write()
     if depfile is not None:
@@ -132,11 +132,21 @@ def _done_without(silent: bool) -> Iterator[None]:
             click.echo(f"note: {e.rule}: nothing is kept for the next time", err=True)
 
 
-def _copied(files: Mapping[str, bytes], out: Path) -> dict[str, Any]:
-    """The report of what was compiled before, whose files are in the folder then."""
-    from mccompile.codegen.folder import LAST, write_folder
+def _write(out: Path, files: Mapping[str, bytes], silent: bool) -> None:
+    """Files into the folder, with a word about those of another compilation that stay there."""
+    from mccompile.codegen.folder import of_before, write_folder
 
+    left = of_before(out, files)
     write_folder(out, files)
+    if left and not silent:
+        click.echo(f"note: of an earlier compilation, {out} still has {', '.join(left)}", err=True)
+
+
+def _copied(files: Mapping[str, bytes], out: Path, silent: bool) -> dict[str, Any]:
+    """The report of what was compiled before, whose files are in the folder then."""
+    from mccompile.codegen.folder import LAST
+
+    _write(out, files, silent)
     report: dict[str, Any] = json.loads(files[LAST])
     return report
 
@@ -148,7 +158,6 @@ def _compiled(
     """The report of what is compiled now."""
     from mccompile import driver
     from mccompile.cli.watch import Progress, Watch
-    from mccompile.codegen.folder import write_folder
     from mccompile.report.limits import require_fit, require_project_fit
 
     several, one_of = _several(models, given), bool(given["targets"])
@@ -166,7 +175,7 @@ def _compiled(
         require_project_fit(report, ram, flash)
 
     def write(folder: Path, files: Mapping[str, bytes]) -> None:
-        write_folder(folder, files)
+        _write(folder, files, shown.silent)
         if kept is not None:
             with _done_without(shown.silent):
                 kept.keep(files)

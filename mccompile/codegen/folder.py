@@ -137,6 +137,11 @@ def _listed(report: Path) -> set[str]:
         return set()
 
 
+def of_before(out: Path, files: Collection[str]) -> list[str]:
+    """What an earlier compilation has left in a folder and these files do not replace: its report lists it."""
+    return sorted(name for name in _listed(out / LAST) - {LAST, *files} if (out / name).is_file())
+
+
 def _inside(folder: Path, name: str) -> Iterator[Path]:
     """The file of a name and the folders between it and ``folder``, outermost first."""
     for part in Path(name).parts:

@@ -122,7 +122,9 @@ def test_nodes_of_one_operator_are_one_line(run: Run, tmp_path: Path) -> None:
 
 
 def test_an_operator_of_another_domain_may_be_the_users_own_c(run: Run, tmp_path: Path) -> None:
-    path = save(tmp_path / "m.onnx", [helper.make_node("LowPass", ["x"], ["y"], domain="com.acme")], [floats("x", [4])])
+    path = save(
+        tmp_path / "m.onnx", [helper.make_node("LowPass", ["x"], ["y"], domain="com.acme")], [floats("x", [4])]
+    )
     result = run(path, "-o", tmp_path / "out")
     clear(result.stderr, "operator com.acme:LowPass is not supported")
     assert "--custom-op com.acme:LowPass=lowpass.h" in result.stderr
@@ -252,6 +254,18 @@ def test_an_open_range_is_refused_clearly(run: Run, tmp_path: Path) -> None:
     result = run(missing_dim(tmp_path), "-o", tmp_path / "out", "--dim", "width=1..")
     assert result.exit_code == 2
     clear(result.stderr, "--dim width=1..1024")
+
+
+def test_files_of_another_compilation_that_stay_are_named(run: Run, model: Path) -> None:
+    out = model.parent / "out"
+    assert "earlier" not in run(model, "-o", out, "--embed").stderr
+    assert "earlier" not in run(model, "-o", out, "--embed").stderr
+    again = run(model, "-o", out, "--name", "other")
+    assert "note: of an earlier compilation" in again.stderr
+    for name in ("small.c", "small.h", "small.mcb"):
+        assert name in again.stderr
+        assert (out / name).exists()
+    assert "CMakeLists.txt" not in again.stderr
 
 
 def test_unwritable_folder(run: Run, model: Path) -> None:
