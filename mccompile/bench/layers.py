@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from mccompile.bench.machine import Peak
+from mccompile.run.library import Hooks
 from mccompile.run.memory import Array
-from mccompile.run.network import Hooks, Network
+from mccompile.run.network import Network
 
 _HERE = Path(__file__).parent
 

@@ -30,8 +30,8 @@ from mccompile.onnxio import tensor_names
 from mccompile.run.build import compiler_version
 from mccompile.run.code import code_or_note
 from mccompile.run.emulate import compiler_for
-from mccompile.run.memory import Fences
-from mccompile.run.network import Array, Network
+from mccompile.run.memory import Array, Fences
+from mccompile.run.network import Network
 from mccompile.run.program import run_program
 from mccompile.run.stack import Stack, stack_of
 from mccompile.targets.target import Target, runs_here, strict_warnings

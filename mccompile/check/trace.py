@@ -14,7 +14,9 @@ from mccompile.check.compare import Comparison, compare, json_number
 from mccompile.check.reference import Expected
 from mccompile.ir.names import own_names
 from mccompile.ir.types import DTYPES
-from mccompile.run.network import Array, Hooks, Network
+from mccompile.run.library import Hooks
+from mccompile.run.memory import Array
+from mccompile.run.network import Network
 
 MAX_NAMES = 100
 """Characters of the names of a step's nodes, in a line."""

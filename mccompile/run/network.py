@@ -1,88 +1,25 @@
-"""A compiled network in this process: its C library, its arena, and numpy views of inputs and outputs.
-
-The library is opened in cffi's ABI mode: API mode compiles an extension module and so needs Python's headers,
-which a machine with just a C compiler lacks; and the interface is two functions and a struct of two pointers,
-of which API mode would check nothing that `init` does not.
-"""
+"""A compiled network in this process: its C library, its arena, and numpy views of inputs and outputs."""
 
 from __future__ import annotations
 
-import json
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mccompile._data import data_dir
-from mccompile.codegen.packages import POOL_OF_THREADS
 from mccompile.interface.tensors import Quantisation
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.types import DTYPES, TensorType
-from mccompile.run.build import build_library
 from mccompile.run.emulate import FENCE_BYTES, EmulatedNet, Emulator, build_emulated, cross_tools
 from mccompile.run.firmware import build_firmware
+from mccompile.run.library import Hooks, built_library, opened
+from mccompile.run.made import blob_of, present, read_report
 from mccompile.run.measure import Measured, Meter
-from mccompile.run.memory import Allocate, Array, aligned_bytes, guarded_bytes
+from mccompile.run.memory import Allocate, Array, aligned_bytes
 from mccompile.targets.target import Target, resolve, runs_here
-
-__all__ = ["Array", "Hooks", "Network", "aligned_bytes", "guarded_bytes", "read_report"]
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """C to build into a network's library: for MCC_TRACE and MCC_PROFILE (the end of mcc.h).
-
-    Attributes:
-        header: what MCC_HOOKS_HEADER names.
-        sources: C files beside the generated ones.
-        cdef: declarations of what Python calls or reads there, through `Network.ffi` and `Network.lib`.
-    """
-
-    header: Path
-    sources: tuple[Path, ...]
-    cdef: str
-
-
-def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
-    """report.json of a folder made by mccompile; of a project's, the part of one model.
-
-    UsageError if there is none or it is damaged, or if it is not clear which ``model`` is meant.
-    """
-    path = out_dir / "report.json"
-    if not path.is_file():
-        raise UsageError(f"{out_dir} holds no report.json", hint="give a folder made by mccompile")
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
-        raise UsageError(f"{path} is damaged: {e}", hint="compile the model again") from e
-    if isinstance(report, dict) and isinstance(report.get("models"), dict):
-        report = _model_report(report["models"], out_dir, model or _choice(report))
-    elif model and isinstance(report, dict) and report.get("model", {}).get("name", model) != model:
-        raise UsageError(f"{out_dir} holds no model {model!r}", hint=f"it holds {report['model']['name']}")
-    wanted = ("model", "target", "memory", "inputs", "outputs", "state")
-    if not isinstance(report, dict) or any(key not in report for key in wanted):
-        raise UsageError(f"{path} is no report of this mccompile", hint="compile the model again")
-    return report
-
-
-def _choice(report: Mapping[str, Any]) -> str:
-    """The last program of a network for several targets that this machine runs; "" where there is no choice."""
-    programs = report.get("project", {}).get("choice", ())
-    return next((name for name in reversed(programs) if runs_here(report["models"][name]["target"]["name"])), "")
-
-
-def _model_report(reports: dict[str, Any], out_dir: Path, model: str) -> Any:
-    hint = f"the models there are {', '.join(reports)}"
-    if not model and len(reports) != 1:
-        raise UsageError(f"{out_dir} holds several models: which one?", hint=hint)
-    name = model or next(iter(reports))
-    if name not in reports:
-        raise UsageError(f"{out_dir} holds no model {name!r}", hint=hint)
-    return reports[name]
 
 
 class Network:
@@ -159,20 +96,20 @@ class Network:
         self.arenas = {r["name"]: allocate(int(r["arena_bytes"]), align) for r in regions}
         ports = [*self.report["inputs"], *self.report["outputs"]]
         self._lent = {p["c_field"]: _lent(p, allocate) for p in ports if _is_lent(p)}
-        data = _blob_of(out_dir, self.report)
+        data = blob_of(out_dir, self.report)
         self._blob = allocate(len(data), align)
         self._blob[:] = np.frombuffer(data, dtype=np.uint8)
         parts = int(self.report["options"].get("threads", 1))
         if threads > 1 and parts == 1:
             raise UsageError(f"{self.name} was compiled for one thread", hint=f"compile it with --threads {threads}")
         if here:
-            library = _library(out_dir, sources, c_flags, hooks, pooled=parts > 1)
-            self.ffi, self.lib = _open(library, self.report, len(self.arenas), len(self._lent), hooks)
+            library = built_library(out_dir, sources, c_flags, hooks, pooled=parts > 1)
+            self.ffi, self.lib = opened(library, self.report, len(self.arenas), len(self._lent), hooks)
             self._bind_library(len(data))
             if parts > 1:
                 self._start_threads(threads or parts)
         else:
-            self._bind_emulator(resolve(target), _present(out_dir, sources), c_flags, out_dir)
+            self._bind_emulator(resolve(target), present(out_dir, sources), c_flags, out_dir)
         self.extents = {d["name"]: int(d["high"]) for d in self.report.get("dims", ())}
         counted = any(p.get("counted") for p in self.report["outputs"])
         self._moves = self._read_extents() or counted
@@ -472,42 +409,6 @@ def _way(given: Array, mine: Array) -> str:
     return ""
 
 
-def _blob_of(out_dir: Path, report: Mapping[str, Any]) -> bytes:
-    """The blob of a network: a file, or a part of the file that holds those of all targets."""
-    place = report.get("blob")
-    if place is None:
-        return _read(out_dir / f"{report['model']['name']}.mcb")
-    return _read(out_dir / place["file"])[place["offset"] : place["offset"] + place["bytes"]]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as e:
-        raise UsageError(f"{path} cannot be read: {e.strerror}", hint="compile the model again") from e
-
-
-def _present(out_dir: Path, names: list[str]) -> list[Path]:
-    """The paths of files; UsageError if one is missing."""
-    paths = [out_dir / name for name in names]
-    for path in paths:
-        if not path.is_file():
-            raise UsageError(f"{path} is missing", hint="compile the model again")
-    return paths
-
-
-def _library(out_dir: Path, names: list[str], flags: list[str], hooks: Hooks | None, pooled: bool) -> Path:
-    sources, include = _present(out_dir, names), [out_dir]
-    if pooled:
-        runtime = data_dir() / "runtime_c"
-        sources += [runtime / POOL_OF_THREADS] if POOL_OF_THREADS not in names else []
-        flags, include = [*flags, "-pthread"], [*include, runtime]
-    if hooks is None:
-        return build_library(sources, flags, *include)
-    define = f'-DMCC_HOOKS_HEADER="{hooks.header.name}"'
-    return build_library([*sources, *hooks.sources], [*flags, define], *include, hooks.header.parent)
-
-
 def _is_lent(place: Mapping[str, Any]) -> bool:
     """True of an input or output of the report that is in memory of the caller."""
     return place.get("space") == "caller"
@@ -523,39 +424,3 @@ def _lent(port: Mapping[str, Any], allocate: Allocate) -> Array:
     """Memory for a port, no better aligned than it has to be."""
     dtype = DTYPES[port["dtype"]].numpy
     return allocate(max(int(np.prod(port["shape"], dtype=np.int64)), 1) * dtype.itemsize, dtype.itemsize)
-
-
-def _open(
-    library: Path, report: Mapping[str, Any], arenas: int, lent: int, hooks: Hooks | None
-) -> tuple[Any, Any]:
-    """The library of a network of so many arenas and lent buffers in cffi's ABI mode: (ffi, lib)."""
-    name, dims = report["model"]["name"], report.get("dims", ())
-    import cffi
-
-    ffi = cffi.FFI()
-    fields = f" const void *lent[{lent}];" if lent else ""
-    fields += f" int32_t dims[{len(dims)}];" if dims else ""
-    fields += " void *pool;" if "threads" in report["options"] else ""
-    fields += f" int32_t ran[{len(dims)}];" if dims else ""  # at most so many
-    setters = "".join(f"int {name}_set_{d['name']}(net_t *, int32_t); " for d in dims)
-    for role, key in (("input", "inputs"), ("output", "outputs"), ("state", "state")):
-        ports = (p for p in report[key] if "extents" in p)
-        setters += "".join(f"void {name}_{role}_{p['c_name']}_dims(const net_t *, int32_t *); " for p in ports)
-    if "threads" in report["options"]:
-        setters += "void *mcc_pool_pthread_start(uint32_t); void mcc_pool_pthread_stop(void *); "
-        setters += f"void {name}_set_pool(net_t *, void *); "
-    setters += f"int {name}_reset(const net_t *); " if report["state"] else ""
-    ffi.cdef(
-        f"""typedef struct {{ void *arenas[{arenas}]; const void *weights;{fields} }} net_t;
-        int {name}_init(net_t *, {"void *, " * arenas}const void *, size_t);
-        int {name}_run(const net_t *);
-        {setters}
-        const char *mcc_status_text(int);
-        {hooks.cdef if hooks else ""}"""
-    )
-    try:
-        return ffi, ffi.dlopen(str(library))
-    except OSError as e:
-        raise CompileError(
-            f"the library of {name} cannot be loaded: {e}", hint="CC must compile for the machine that runs Python"
-        ) from e

@@ -1,0 +1,73 @@
+"""What is in a folder that mccompile has made: a report, or several of which one is meant, C files and a blob."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mccompile.ir.errors import UsageError
+from mccompile.targets.target import runs_here
+
+
+def read_report(out_dir: Path, model: str = "") -> dict[str, Any]:
+    """report.json of a folder made by mccompile; of a project's, the part of one model.
+
+    UsageError if there is none or it is damaged, or if it is not clear which ``model`` is meant.
+    """
+    path = out_dir / "report.json"
+    if not path.is_file():
+        raise UsageError(f"{out_dir} holds no report.json", hint="give a folder made by mccompile")
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise UsageError(f"{path} is damaged: {e}", hint="compile the model again") from e
+    if isinstance(report, dict) and isinstance(report.get("models"), dict):
+        report = _model_report(report["models"], out_dir, model or _choice(report))
+    elif model and isinstance(report, dict) and report.get("model", {}).get("name", model) != model:
+        raise UsageError(f"{out_dir} holds no model {model!r}", hint=f"it holds {report['model']['name']}")
+    wanted = ("model", "target", "memory", "inputs", "outputs", "state")
+    if not isinstance(report, dict) or any(key not in report for key in wanted):
+        raise UsageError(f"{path} is no report of this mccompile", hint="compile the model again")
+    return report
+
+
+def _choice(report: Mapping[str, Any]) -> str:
+    """The last program of a network for several targets that this machine runs; "" where there is no choice."""
+    programs = report.get("project", {}).get("choice", ())
+    return next((name for name in reversed(programs) if runs_here(report["models"][name]["target"]["name"])), "")
+
+
+def _model_report(reports: dict[str, Any], out_dir: Path, model: str) -> Any:
+    hint = f"the models there are {', '.join(reports)}"
+    if not model and len(reports) != 1:
+        raise UsageError(f"{out_dir} holds several models: which one?", hint=hint)
+    name = model or next(iter(reports))
+    if name not in reports:
+        raise UsageError(f"{out_dir} holds no model {name!r}", hint=hint)
+    return reports[name]
+
+
+def blob_of(out_dir: Path, report: Mapping[str, Any]) -> bytes:
+    """The blob of a network: a file, or a part of the file that holds those of all targets."""
+    place = report.get("blob")
+    if place is None:
+        return _read(out_dir / f"{report['model']['name']}.mcb")
+    return _read(out_dir / place["file"])[place["offset"] : place["offset"] + place["bytes"]]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise UsageError(f"{path} cannot be read: {e.strerror}", hint="compile the model again") from e
+
+
+def present(out_dir: Path, names: list[str]) -> list[Path]:
+    """The paths of files; UsageError if one is missing."""
+    paths = [out_dir / name for name in names]
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"{path} is missing", hint="compile the model again")
+    return paths
