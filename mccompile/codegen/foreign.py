@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.names import string_literal
+from mccompile.ir.dims import varies
 from mccompile.ir.types import F32, I32
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ class ForeignCall:
         self.parameters.append(parameter)
         self.arguments.append(argument)
 
-    def add_table(self, kind: str, name: str, items: Sequence[str]) -> None:
-        """An array of constants; C has no empty ones."""
-        self.tables.append(f"static const {kind} {name}[{max(len(items), 1)}] = {{ {', '.join(items) or '0'} }};")
+    def add_table(self, kind: str, name: str, items: Sequence[str], varies: bool = False) -> None:
+        """An array of constants, or of what the run knows; C has no empty ones."""
+        lives = "" if varies else "static "
+        self.tables.append(f"{lives}const {kind} {name}[{max(len(items), 1)}] = {{ {', '.join(items) or '0'} }};")
         self.add(f"const {kind} *{name}", name)
 
 
@@ -53,7 +55,7 @@ def foreign_call(op: Any, operands: Sequence[BoundView], results: Sequence[Bound
     made = ForeignCall(op.function)
     for view in (*operands, *results):
         made.add(f"{'const ' if view in operands else ''}{view.ctype} *{view.name}", view.name)
-        made.add_table("int32_t", f"{view.name}_dims", [str(e) for e in view.shape])
+        made.add_table("int32_t", f"{view.name}_dims", view.extents(), varies(view.view.shape))
     for name, value in op.attributes:
         if isinstance(value, str):
             made.add(f"const char *{name}", f'"{string_literal(value)}"')

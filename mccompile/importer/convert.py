@@ -281,9 +281,10 @@ class _Converter:
         return Import(self.graph, node, inputs, self.narrow, self.varying, self.stated)
 
     def _convert(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
-        view, reviewed = self._view(node, inputs), node.op_type in TAKES_EXTENTS
+        view = self._view(node, inputs)
         domain = TEXT if reads_text(node, inputs, self.narrow) else node.domain
         front_end = front_ends()[(domain, node.op_type)]
+        reviewed = front_end.takes_extents or node.op_type in TAKES_EXTENTS
         if not reviewed and any(v is not None and v.type.varies for v in inputs):
             raise view.error(
                 f"{node.op_type} is not supported where extents are known at run time only",

@@ -15,6 +15,9 @@ class CustomGeneric(Plain):
     kernel = "custom.generic"
     may_share = False
 
+    def takes(self, node: Node) -> bool:
+        return True
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if laid_out(node):
             return "a function of C wants its tensors row by row"

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import identifier, varies
 from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Value
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DTYPES, TensorType
@@ -56,14 +57,17 @@ class Custom(Op):
 
 def front_ends_of_functions() -> list[FrontEnd]:
     """A front end for each function that was named."""
-    return [FrontEnd(op_type, _import, domain=domain) for domain, op_type in functions()]
+    return [FrontEnd(op_type, _import, domain=domain, takes_extents=True) for domain, op_type in functions()]
 
 
 def _import(n: Import) -> None:
     function = functions()[n.node.domain, n.op_type]
     operands = [n.input(i) for i in range(len(n.node.inputs))]
     attributes = tuple((name, _attribute(n, name)) for name in sorted(n.node.attrs))
-    results = tuple(_result(n, i) for i in range(len(n.node.outputs)))
+    results = tuple(_result(n, name, operands) for name in n.node.outputs)
+    shapes = [*(v.shape for v in operands), *(shape for _, shape in results)]
+    for name, shape in zip((*n.node.inputs, *n.node.outputs), shapes, strict=True):
+        _require_rows(n, name, shape)
     n.emit(Custom(function.name, results, attributes), operands)
 
 
@@ -80,11 +84,27 @@ def _attribute(n: Import, name: str) -> Attribute:
     return tuple(value) if isinstance(value, tuple | list) else value
 
 
-def _result(n: Import, i: int) -> tuple[str, tuple[int, ...]]:
-    """The type that the model states for a result; of the only one, where it states none, that of operand 0."""
-    shape, dtype = n.declared(i), n.stated.dtypes.get(n.node.outputs[i], "")
-    if shape is not None and dtype in DTYPES:
-        return dtype, shape
-    if len(n.node.outputs) == 1 and n.node.inputs and not varies(n.input(0).shape):
-        return n.input(0).dtype.name, n.input(0).shape
-    raise n.error(f"the type of output {i} is not known", "state it in the model: graph.value_info, fixed extents")
+def _require_rows(n: Import, name: str, shape: Sequence[int]) -> None:
+    """CompileError if elements would not follow each other at every extent: f32[t,4] lies as f32[2,4] at t = 2, and
+    f32[3,t] has gaps, as rows begin where those of the longest do."""
+    behind = next((e for k, e in enumerate(shape) if varies([e]) and any(before != 1 for before in shape[:k])), None)
+    if behind is not None:
+        raise n.error(
+            f"extent {behind} of {name!r} is known at run time only, and not the first: there would be gaps",
+            "a function of C wants its tensors row by row: transpose in front of the node and behind it, or fix it",
+        )
+
+
+def _result(n: Import, name: str, operands: Sequence[Value]) -> tuple[str, tuple[int, ...]]:
+    """The type that the model states for a result, where extents may be called as those of operands are; of the only
+    one, where it states none, that of operand 0."""
+    called = {str(e): e for v in operands for e in v.shape}
+    stated, dtype = n.stated.shapes.get(name), n.stated.dtypes.get(name, "")
+    shape = [called.get(identifier(e)) if isinstance(e, str) else e for e in stated or ()]
+    known = tuple(e for e in shape if e is not None)
+    if stated is not None and len(known) == len(shape) and dtype in DTYPES:
+        return dtype, known
+    if len(n.node.outputs) == 1 and operands:
+        return operands[0].dtype.name, operands[0].shape
+    raise n.error(f"the type of {name!r} is not known", "state it in the model: graph.value_info, with extents that "
+                  "are numbers, or called as those of operands")

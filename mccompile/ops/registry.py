@@ -23,6 +23,7 @@ class FrontEnd:
     ``without_effect`` names the attributes that change nothing in what is supported; ``convert`` reads all others.
     ``folding`` says how large its results may become where the importer knows them. ``composed``: it becomes other
     operators and nothing else, so that tests compare what these say, and leave C to their own tests.
+    ``takes_extents``: its extents may be known at run time only, as those of what `importer.varying` lists.
     """
 
     op_type: str
@@ -33,6 +34,7 @@ class FrontEnd:
     without_effect: tuple[str, ...] = ()
     folding: Folding = BROADCAST
     composed: bool = False
+    takes_extents: bool = False
 
 
 def compositions(*rows: FrontEnd) -> tuple[FrontEnd, ...]:

@@ -60,6 +60,33 @@ def test_results_are_those_of_the_twin(target: str, tmp_path: Path) -> None:
     assert "onnx.reference" in found.judge
 
 
+def varying(folder: Path, extents: list[int | str], stated: list[int | str]) -> Path:
+    """Relu, LowPass, Slice without the first row, LowPass."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, e) for name, e in (("x", extents), ("y", None)))
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("LowPass", ["a"], ["b"], domain="com.acme", share=0.25),
+        helper.make_node("Slice", ["b", "from", "to"], ["c"]),
+        helper.make_node("LowPass", ["c"], ["y"], domain="com.acme", share=0.5),
+    ]
+    held = [onnx.numpy_helper.from_array(np.array([n]), name) for name, n in (("from", 1), ("to", 2**31 - 1))]
+    info = [helper.make_tensor_value_info("b", TensorProto.FLOAT, stated)] if stated else []
+    graph = helper.make_graph(nodes, "g", [x], [y], held, value_info=info)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.acme", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "net.onnx")
+    return folder / "net.onnx"
+
+
+@pytest.mark.parametrize("stated", [[], ["n", 8]])
+def test_leading_extents_may_be_those_of_the_run(stated: list[int | str], tmp_path: Path) -> None:
+    plugins.add_function(LOW_PASS)
+    path = varying(tmp_path, ["n", 8], stated)
+    for numbers in ("2..9", "3,5"):
+        assert mccompile.check(path, target="generic", dims={"n": numbers}).ok
+    with pytest.raises(CompileError, match="known at run time only, and not the first"):
+        mccompile.compile(varying(tmp_path, [3, "n"], []), tmp_path / "out", dims={"n": "1..9"})
+
+
 def test_the_command_line_takes_it_too(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = spawn([model(tmp_path), "-o", out, "--custom-op", LOW_PASS, "--target", "generic", "--split-kernels"])
