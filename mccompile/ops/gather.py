@@ -9,13 +9,12 @@ import numpy as np
 
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Value
-from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Folding, gathered_bytes
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import checked, data_and_indices, index_operand, progression
+from mccompile.ops.indices import Gathering, checked, data_and_indices, index_operand, progression
 from mccompile.ops.nonzero import NonZero
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.run_time import RunTime
@@ -25,7 +24,7 @@ from mccompile.ops.take import Take, fit, own_axis
 
 
 @dataclass(frozen=True)
-class Gather(Op):
+class Gather(Gathering):
     """Result[o, i, r] = data[o, indices[i], r], ``axis`` being between o and r; i may be several axes.
 
     ``inside``: the indices were checked at import. Otherwise the kernel checks them and takes negative ones.
@@ -35,18 +34,6 @@ class Gather(Op):
 
     axis: int
     inside: bool = False
-
-    @property
-    def trusted(self) -> tuple[int, ...]:
-        return (1,) if self.inside else ()
-
-    @property
-    def multilinear(self) -> tuple[int, ...]:
-        return (0,)
-
-    @property
-    def selects(self) -> bool:
-        return True
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         x, indices = types

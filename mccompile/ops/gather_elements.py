@@ -7,37 +7,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
-from mccompile.ops.indices import checked, data_and_indices, index_operand
+from mccompile.ops.indices import Gathering, checked, data_and_indices, index_operand
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.take import Maps, Take, fit, own_axis
 
 
 @dataclass(frozen=True)
-class GatherElements(Op):
+class GatherElements(Gathering):
     """Result[i] = data[i, but indices[i] along ``axis``]; ``inside``: the indices were checked at import."""
 
     name = "gather_elements"
 
     axis: int
     inside: bool = False
-
-    @property
-    def trusted(self) -> tuple[int, ...]:
-        return (1,) if self.inside else ()
-
-    @property
-    def multilinear(self) -> tuple[int, ...]:
-        return (0,)
-
-    @property
-    def selects(self) -> bool:
-        return True
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (y,) = self.infer(*types)

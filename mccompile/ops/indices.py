@@ -9,7 +9,7 @@ import numpy as np
 from mccompile.ir.dims import Dim, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Value
-from mccompile.ir.op import TypeRuleError
+from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32, I64, TensorType
 from mccompile.ops.frontend import Import
@@ -46,6 +46,28 @@ def index_operand(n: Import, i: int, extents: int | tuple[int, ...]) -> tuple[Va
     except CompileError as e:
         raise n.error(e.rule) from e
     return n.constant(f"indices{i}", known.astype(np.int32)), True
+
+
+class Indexed(Op):
+    """Base of operators whose operand 1 is indices, checked at import (``inside``) or by the kernel."""
+
+    inside: bool
+
+    @property
+    def trusted(self) -> tuple[int, ...]:
+        return (1,) if self.inside else ()
+
+
+class Gathering(Indexed):
+    """Base of those whose result has elements of operand 0, wherever they are from."""
+
+    @property
+    def multilinear(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
+    def selects(self) -> bool:
+        return True
 
 
 def require_indices(t: TensorType, inside: bool) -> None:

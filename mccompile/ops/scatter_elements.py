@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, in_place
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather_elements import grid_along, places, require_fit
-from mccompile.ops.indices import checked, data_and_indices, index_operand, read_reduction, scatter
+from mccompile.ops.indices import Indexed, checked, data_and_indices, index_operand, read_reduction, scatter
 from mccompile.ops.insert import emit_insert
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -21,7 +21,7 @@ from mccompile.ops.take import fit
 
 
 @dataclass(frozen=True)
-class ScatterElements(Op):
+class ScatterElements(Indexed):
     """Result = data; then result[i, but indices[i] along ``axis``] becomes, or is reduced with, updates[i], in order.
 
     ``inside``: the indices were checked at import.
@@ -32,10 +32,6 @@ class ScatterElements(Op):
     axis: int
     reduction: str = "none"
     inside: bool = False
-
-    @property
-    def trusted(self) -> tuple[int, ...]:
-        return (1,) if self.inside else ()
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         return in_place(types)

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.op import Op, TypeRuleError
+from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, in_place
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather_nd import tuple_places, tuples
-from mccompile.ops.indices import checked, data_and_indices, index_operand, read_reduction, scatter
+from mccompile.ops.indices import Indexed, checked, data_and_indices, index_operand, read_reduction, scatter
 from mccompile.ops.insert import emit_insert
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
 
 @dataclass(frozen=True)
-class ScatterND(Op):
+class ScatterND(Indexed):
     """Result = data; then result[*indices[i], r] becomes, or is reduced with, updates[i, r], in order.
 
     ``inside``: the indices were checked at import.
@@ -30,10 +30,6 @@ class ScatterND(Op):
 
     reduction: str = "none"
     inside: bool = False
-
-    @property
-    def trusted(self) -> tuple[int, ...]:
-        return (1,) if self.inside else ()
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         return in_place(types)
