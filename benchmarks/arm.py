@@ -27,6 +27,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 from performance import BUILD, ROOT, Network, benchmark_networks
+from tables import renew
 
 import mccompile
 from mccompile.ir.types import DTYPES
@@ -40,7 +41,6 @@ ARM64 = BUILD.parent / "arm64"
 TARGET = "aarch64"
 GOAL = 0.9
 MARKS = ("0x7000000000", "0x7000010000")
-ROW = re.compile(r"^\| (\w+) \|.*$", re.M)
 
 INTRODUCTION = """# Arm, counted
 
@@ -233,9 +233,8 @@ def row(network: Network, nothing: int) -> str:
 
 
 def write(out: Path, names: Sequence[str]) -> None:
-    """Count; the file is written anew with each row, those of networks that are not asked for as they were."""
+    """Count; rows of networks that are not asked for stay as they were."""
     target = resolve(TARGET)
-    rows = {m[1]: m[0] for m in ROW.finditer(out.read_text())} if out.exists() else {}
     command = cross_tools(target).compiler[0]
     done = subprocess.run([command, "-dumpfullversion"], capture_output=True, text=True, check=True)
     head = INTRODUCTION.format(
@@ -245,12 +244,8 @@ def write(out: Path, names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="mccompile-bench-") as name:
         nothing = of_nothing(Path(name))
     networks = list(benchmark_networks(()))
-    for network in networks:
-        if not names or network.name in names:
-            rows[network.name] = row(network, nothing)
-            print(rows[network.name], flush=True)
-            lines = [rows[n.name] for n in networks if n.name in rows]
-            out.write_text(head + "\n".join(lines) + "\n" + summary(lines))
+    found = ((n.name, row(n, nothing)) for n in networks if not names or n.name in names)
+    renew(out, [n.name for n in networks], found, lambda rows: head + "\n".join(rows) + "\n" + summary(rows))
 
 
 def summary(lines: Sequence[str]) -> str:

@@ -10,13 +10,12 @@ named are measured; the rows of others stay.
 from __future__ import annotations
 
 import argparse
-import re
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from performance import benchmark_networks
+from tables import renew
 
 from mccompile.driver import Options, open_model, place_program
 from tests.support.extent_counts import TARGET, Counted
@@ -27,7 +26,6 @@ NETWORKS = ("resnet8", "m5_wav", "tcn", "squeezenet", "unet_small", "yolo_nano",
 GROWTHS: tuple[float | None, ...] = (1.0, 1.25, 1.5, 2.0, 4.0, None)
 MOST_MACS = 60_000_000
 """Multiply-adds of a network whose instructions are counted."""
-ROW = re.compile(r"^\| (\w+) \|.*$", re.M)
 
 INTRODUCTION = f"""# What weights that grow buy
 
@@ -78,21 +76,13 @@ def row(name: str, path: Path) -> str:
     return f"| {name} | {plain.blob / 2**20:.1f} MiB | {' | '.join(cells)} |"
 
 
-def write(out: Path, names: Sequence[str]) -> None:
-    """Measure; the file is written anew with each row."""
-    rows = {m[1]: m[0] for m in ROW.finditer(out.read_text())} if out.exists() else {}
-    for network in benchmark_networks(names):
-        rows[network.name] = row(network.name, network.model)
-        print(rows[network.name], flush=True)
-        out.write_text(INTRODUCTION + "".join(f"{rows[n]}\n" for n in NETWORKS if n in rows), encoding="utf-8")
-
-
 def main() -> None:
     p = argparse.ArgumentParser(description="Measure what weights that grow buy.")
     p.add_argument("-o", "--out", type=Path, default=OUT, help="default: docs/blob-growth.md")
     p.add_argument("names", nargs="*", metavar="NETWORK")
     args = p.parse_args()
-    write(args.out, args.names or NETWORKS)
+    found = ((n.name, row(n.name, n.model)) for n in benchmark_networks(args.names or NETWORKS))
+    renew(args.out, NETWORKS, found, lambda rows: INTRODUCTION + "".join(f"{row}\n" for row in rows))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,11 @@ class EngineError(Exception):
 
 
 class Worker:
-    """The parent's end. ``facts`` are what the engine has to say of itself and of the network."""
+    """The parent's end. ``facts`` are what the engine has to say of itself and of the network.
+
+    ``job``: the model and the .npz of its inputs, a folder for what is made, the target, opt_level and tune of ours,
+    and the threads of both (1).
+    """
 
     def __init__(self, engine: str, job: Mapping[str, Any], core: int) -> None:
         self.engine = engine
@@ -90,7 +94,7 @@ def _onnxruntime(job: Mapping[str, Any], inputs: Mapping[str, Any]) -> tuple[Run
         names = [o.name for o in plain.get_outputs()]
         return dict(zip(names, plain.run(names, dict(inputs)), strict=True))
 
-    label, run = onnxruntime(Path(job["model"]), inputs)
+    label, run = onnxruntime(Path(job["model"]), inputs, job.get("threads", 1))
     return run, fetch, {"engine": label}, None
 
 
@@ -104,7 +108,7 @@ def _mccompile(job: Mapping[str, Any], inputs: Mapping[str, Any]) -> tuple[Run, 
     begin = time.perf_counter()
     done = mccompile.compile(
         job["model"], out, target=job["target"], opt_level=job["opt_level"], input_shapes=shapes, keep_inputs=True,
-        name="net", tune=job["tune"],
+        name="net", tune=job["tune"], threads=job.get("threads", 1),
     )  # fmt: skip
     compiled = time.perf_counter()
     network = mccompile.load(out)

@@ -9,7 +9,6 @@ a run of each executes. Only networks whose label has one of the words are count
 from __future__ import annotations
 
 import argparse
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,13 +17,13 @@ from pathlib import Path
 
 import onnx
 from performance import benchmark_networks
+from tables import renew
 
 from mccompile.ir.errors import CompileError
 from tests.support.dynamic_networks import NETWORKS, Dynamic, with_extents
 from tests.support.extent_counts import TARGET, Counted
 
 OUT = Path(__file__).resolve().parent.parent / "docs" / "extents.md"
-ROW = re.compile(r"^\| `(.*?)` \|.*$", re.M)
 
 INTRODUCTION = """# What extents of the run cost, counted
 
@@ -70,14 +69,13 @@ def row(network: Dynamic) -> str:
 
 
 def write(out: Path, words: Sequence[str]) -> None:
-    """Count; the file is written anew with each row, those of networks that are not asked for as they were."""
-    rows = {m[1]: m[0] for m in ROW.finditer(out.read_text())} if out.exists() else {}
-    for network in NETWORKS:
-        if not words or any(w in network.label for w in words):
-            rows[network.label] = row(network)
-            print(rows[network.label], flush=True)
-            lines = [rows[n.label] for n in NETWORKS if n.label in rows]
-            out.write_text(INTRODUCTION.format(target=TARGET) + "\n".join(lines) + "\n")
+    """Count; rows of networks that are not asked for stay as they were."""
+    chosen = [n for n in NETWORKS if not words or any(w in n.label for w in words)]
+
+    def document(rows: Sequence[str]) -> str:
+        return INTRODUCTION.format(target=TARGET) + "\n".join(rows) + "\n"
+
+    renew(out, [n.label for n in NETWORKS], ((n.label, row(n)) for n in chosen), document)
 
 
 def main() -> None:

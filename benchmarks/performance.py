@@ -152,7 +152,7 @@ def measure(network: Network, args: argparse.Namespace) -> Row:
         try:
             for engine in ("mccompile", "onnxruntime"):
                 workers.append(Worker(engine, job, args.core))
-            bursts = _bursts(workers, args.rounds)
+            bursts = bursts_of(workers, args.rounds)
             difference = _difference(Path(folder))
         except EngineError as e:
             engine = ("mccompile", "onnxruntime")[min(len(workers), 1)]
@@ -164,7 +164,7 @@ def measure(network: Network, args: argparse.Namespace) -> Row:
     return _row(network.name, workers, bursts, difference)
 
 
-def _bursts(workers: Sequence[Worker], rounds: int) -> list[list[dict[str, Any]]]:
+def bursts_of(workers: Sequence[Worker], rounds: int) -> list[list[dict[str, Any]]]:
     """The bursts of each worker; each round begins with another one."""
     counts = []
     for w in workers:
@@ -254,14 +254,14 @@ def _line(r: Row, goals: bool) -> str:
     rate = f"{r.flops / 1e9:.1f} | {r.of_peak:.0%}" if r.flops else "- | -"
     code = "-" if f["text_bytes"] is None else _size(f["text_bytes"])
     return (
-        f"| {r.name} | {_ms(r.seconds)} | {_ms(r.other_seconds)} | **{r.ratio:.2f}** |"
+        f"| {r.name} | {ms_text(r.seconds)} | {ms_text(r.other_seconds)} | **{r.ratio:.2f}** |"
         f" {r.quartiles[0]:.2f} - {r.quartiles[1]:.2f} |{goal} {rate} | {r.difference:.0e} |"
         f" {_size(f['arena_bytes'])} | {_size(f['blob_bytes'])} | {_size(f['c_bytes'])} | {code} |"
         f" {f['compile_seconds']:.1f} s | {f['cc_seconds']:.1f} s |"
     )
 
 
-def _ms(seconds: float) -> str:
+def ms_text(seconds: float) -> str:
     ms = seconds * 1e3
     return f"{ms:.4f}" if ms < 1 else f"{ms:.3f}" if ms < 10 else f"{ms:.1f}"
 
@@ -303,7 +303,7 @@ def main() -> None:
         for network in group:
             found.append(measure(network, args))
             r = found[-1]
-            said = r.error or f"{_ms(r.seconds)} ms, {r.ratio:.2f} x ort, {r.of_peak:.0%} of the peak"
+            said = r.error or f"{ms_text(r.seconds)} ms, {r.ratio:.2f} x ort, {r.of_peak:.0%} of the peak"
             print(f"{r.name:24} {said}", flush=True)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(document(rows, dev, args))

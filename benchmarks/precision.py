@@ -6,25 +6,23 @@ usage: precision.py [-o FILE] [NETWORK ...]
 from __future__ import annotations
 
 import argparse
-import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from arm import Counted, ours
 from performance import ROOT, Network, benchmark_networks
+from tables import renew_part
 
 OUT = ROOT / "docs" / "precision.md"
 TARGET = "aarch64-bf16"
 FORMS = ("f32", "f16", "bf16")
 NETWORKS = ("resnet8", "ds_cnn", "vww", "mobilenet_v1", "tcn", "minilm_16")
-MARKS = ("<!-- counted -->\n", "<!-- end -->\n")
 HEAD = """| network | million products | f32 | f16 | ratio | error | bf16 | ratio | error |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|
 """
-ROW = re.compile(r"^\| (\w+) \| [\d.,]+ \|.*$", re.M)
 
 
 def counted(network: Network, form: str) -> tuple[Counted, dict[str, Any]]:
@@ -51,24 +49,13 @@ def row(network: Network) -> str:
     return f"| {network.name} | {' | '.join(cells)} |"
 
 
-def write(out: Path, names: Sequence[str]) -> None:
-    """Count; rows of networks that are not asked for stay."""
-    for network in benchmark_networks(names or NETWORKS):
-        made = row(network)
-        print(made, flush=True)
-        before, _, rest = out.read_text().partition(MARKS[0])  # which may have changed meanwhile
-        table, _, behind = rest.partition(MARKS[1])
-        rows = {m[1]: m[0] for m in ROW.finditer(table)} | {network.name: made}
-        known = [rows[name] for name in NETWORKS if name in rows]
-        out.write_text(before + MARKS[0] + HEAD + "\n".join(known) + "\n" + MARKS[1] + behind)
-
-
 def main() -> None:
     p = argparse.ArgumentParser(description="Count what inferences in fewer bits take on 64-bit Arm.")
     p.add_argument("-o", "--out", type=Path, default=OUT, help="default: docs/precision.md")
     p.add_argument("names", nargs="*", metavar="NETWORK")
     args = p.parse_args()
-    write(args.out, args.names)
+    networks = benchmark_networks(args.names or NETWORKS)
+    renew_part(args.out, "counted", HEAD, NETWORKS, ((n.name, row(n)) for n in networks))
 
 
 if __name__ == "__main__":
