@@ -16,8 +16,9 @@ import mccompile.backend
 from mccompile.ir.errors import CompileError, UsageError
 from tests._cache import FOLDER
 from tests.support.compose.run import Setting
+from tests.support.conformance import __main__ as command
 from tests.support.conformance.cases import SuiteCase, load_suite, sample
-from tests.support.conformance.judge import KINDS, OK, examine
+from tests.support.conformance.judge import BROKEN, CONSTANTS, OK, REFUSED, WRONG, Verdict, examine, worse
 from tests.support.conformance.written import read_exceptions
 
 SETTING = Setting("generic", "gcc", ("-O1",))
@@ -27,8 +28,7 @@ SAMPLE, PARTS, SHARDS = 200, 4, 16
 def _verify(cases: Sequence[SuiteCase]) -> None:
     """No case does worse than it is listed; what is not listed is right as it is. Better is fine: `make conformance`
     writes the list anew."""
-    known = read_exceptions()
-    found = [v for v in examine(cases, SETTING) if KINDS.index(v.kind) > KINDS.index(known.get(v.name, OK))]
+    found = worse(examine(cases, SETTING), read_exceptions())
     assert not found, "\n".join(f"{v.name}: {v.kind}: {v.why}" for v in found)
 
 
@@ -36,6 +36,44 @@ def _verify(cases: Sequence[SuiteCase]) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_sample_of_the_suite(part: int) -> None:
     _verify(sample(SAMPLE, FOLDER)[part::PARTS])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "options", "code", "written"),
+    [
+        ((OK, WRONG), (), 0, True),  # as known
+        ((OK, OK), (), 0, True),  # better
+        ((CONSTANTS, WRONG), (), 1, False),
+        ((REFUSED, WRONG), (), 1, False),
+        ((WRONG, WRONG), (), 1, False),
+        ((OK, BROKEN), (), 1, False),
+        ((REFUSED, WRONG), ("--accept",), 0, True),
+        ((OK, OK), ("--only", "test_a"), 0, False),
+    ],
+)
+def test_a_case_that_does_worse_than_is_known_ends_the_run(
+    kinds: tuple[str, str],
+    options: Sequence[str],
+    code: int,
+    written: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lists: list[Sequence[Verdict]] = []
+    verdicts = [Verdict(name, kind, "a reason") for name, kind in zip(("test_a", "test_b"), kinds, strict=True)]
+    for name, stub in {
+        "load_suite": list,
+        "run": lambda *_: verdicts,
+        "read_exceptions": lambda: {"test_b": WRONG},
+        "write_exceptions": lists.append,
+        "write_document": lambda *_: None,
+    }.items():
+        monkeypatch.setattr(command, name, stub)
+    assert command.main(["--write", *options]) == code
+    assert lists == [verdicts] * written
+    named = capsys.readouterr().out
+    assert (f"test_a: {kinds[0]}: a reason" in named) == (kinds[0] != OK)
+    assert (f"test_b: {kinds[1]}: a reason" in named) == (kinds[1] == BROKEN)
 
 
 @functools.cache

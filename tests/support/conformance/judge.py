@@ -1,6 +1,6 @@
 """What becomes of cases of the backend suite: compiled, many in one C file, run, compared by the suite's own rule.
 
-    test_reshape_reordered_all_dims   as is: refused, shape must be a constant     with constants: ok
+test_reshape_reordered_all_dims   as is: refused, shape must be a constant     with constants: ok
 """
 
 from __future__ import annotations
@@ -98,6 +98,16 @@ def examine(cases: Sequence[SuiteCase], setting: Setting) -> list[Verdict]:
             before = found.get(case_name := attempt.case.name)
             found[case_name] = verdict if before is None or before.kind in (OK, CONSTANTS) else before
     return [found[case.name] for case in cases]
+
+
+def worse(verdicts: Sequence[Verdict], known: Mapping[str, str]) -> list[Verdict]:
+    """The verdicts that are worse than the kind that is known of their case; a case that is not listed was right as
+    it is. Better is fine: what is known is written anew then.
+
+        known {'test_dft_inverse': 'wrong'}: test_dft_inverse wrong, test_relu as is    -> []
+                                             test_dft_inverse broken, test_relu refused -> both
+    """
+    return [v for v in verdicts if KINDS.index(v.kind) > KINDS.index(known.get(v.name, OK))]
 
 
 def _attempts(case: SuiteCase) -> list[_Attempt]:
