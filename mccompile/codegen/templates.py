@@ -114,6 +114,7 @@ def environment() -> jinja2.Environment:
     made.filters["closed"] = closed
     made.filters["wrapped"] = wrapped
     made.filters["bound"] = bound
+    made.tests["known"] = lambda value: not isinstance(value, Dim)
     made.filters["product"] = math.prod
     return made
 

@@ -18,6 +18,7 @@ from mccompile.ir.errors import CompileError, UsageError
 from mccompile.kernels.registry import params_of
 from mccompile.ops.registry import lookup
 from mccompile.run.network import Network
+from mccompile.targets.target import targets
 from tests.support.judge import plain_session
 from tests.support.small_models import Array, Maker
 
@@ -319,6 +320,18 @@ def test_vectors_stay_within_the_extents(
         for port in artifacts.report["outputs"]:
             behind = network.tensor_bytes(port)[got[port["name"]].nbytes :]
             assert (behind == 0xFF).all(), (port["name"], extents)
+
+
+PLAINEST = {t.isa: name for name, t in sorted(targets().items(), reverse=True) if t.isa}
+"""The first target of each instruction set that has primitives of its own."""
+
+
+@pytest.mark.parametrize("target", PLAINEST.values())
+def test_every_instruction_set_takes_extents(target: str, tmp_path: Path) -> None:
+    """Products, lines and copies whose extents vary: what a template decides for one instruction set alone."""
+    build, dims, _ = VECTORS[0]
+    onnx.save(build(), tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target=target, dims=dims)
 
 
 @pytest.mark.parametrize(("build", "dims"), [*CASES, FORMS[1]], ids=lambda v: v.__name__[1:] if callable(v) else "")
