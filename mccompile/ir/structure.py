@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mccompile.ir.affine import Affine, Move, combine, fixed, loop
+from mccompile.ir.dims import UndecidedError
 from mccompile.ir.types import Shape, TensorType
 
 Coordinates = tuple[Affine | None, ...]
@@ -143,19 +144,33 @@ def of_moves(moves: Sequence[Move], operands: int) -> Structure:
 def reshaped(x: Shape, y: Shape) -> Structure:
     """The elements of a tensor in row-major order under another shape: the loops are the finest of both.
 
-    [2, 12] as [6, 4] has the loops 2, 3, 4; where one shape cuts what the other does not, any element may be read.
+    [2, 12] as [6, 4] has the loops 2, 3, 4; where one shape cuts what the other does not, any element may be read,
+    and so it is where only the run tells which cut is the longer one.
     """
+    try:
+        return _finest(x, y) or _anywhere(x, y)
+    except UndecidedError:
+        return _anywhere(x, y)
+
+
+def _anywhere(x: Shape, y: Shape) -> Structure:
+    """Any element may be read for any."""
+    return (Nest(y, axis_loops(len(y), len(y)), ((None,) * len(x),)),)
+
+
+def _finest(x: Shape, y: Shape) -> Structure | None:
+    """As `reshaped`; None where one shape cuts what the other does not."""
     steps = {math.prod(s[a + 1 :]) for s in (x, y) for a in range(len(s))} | {math.prod(x)}
     cuts = sorted(steps, reverse=True)
     if 0 in cuts or any(big % small for big, small in pairwise(cuts)):
-        return (Nest(y, axis_loops(len(y), len(y)), ((None,) * len(x),)),)
+        return None
     loops = tuple(big // small for big, small in pairwise(cuts))
 
     def coordinates(shape: Shape) -> tuple[Affine, ...]:
         out = []
         for a, extent in enumerate(shape):
-            inner = math.prod(shape[a + 1 :])
-            terms = {k: s // inner for k, s in enumerate(cuts[1:]) if inner <= s < inner * extent}
+            inner = math.prod(shape[a + 1 :])  # places are compared, not cuts: an extent n of the run may be 1
+            terms = {k: cuts[k + 1] // inner for k in range(cuts.index(inner * extent), cuts.index(inner))}
             out.append(combine(len(loops), terms))
         return tuple(out)
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mccompile.ir.dims import bound
 from mccompile.ir.errors import CompileError
 from mccompile.ir.kernel import Buffer, Call, KernelModule, View
 from mccompile.ir.names import own_names
@@ -123,12 +124,13 @@ class _Whole:
 
 
 def access_bytes(module: KernelModule, work: Work) -> dict[Buffer, int]:
-    """How many bytes of each arena buffer the steps read and write, repeated reads of a kernel included."""
+    """How many bytes of each arena buffer the steps read and write, repeated reads of a kernel included; at the most
+    where that is known at run time only."""
     total: dict[Buffer, int] = {}
 
     def touch(view: View, count: int) -> None:
         if view.buffer.space == "arena":
-            total[view.buffer] = total.get(view.buffer, 0) + turns * count * view.dtype.nbytes
+            total[view.buffer] = total.get(view.buffer, 0) + bound(turns * count) * view.dtype.nbytes
 
     for step in module.body.linear():
         turns = times(step)
@@ -136,14 +138,14 @@ def access_bytes(module: KernelModule, work: Work) -> dict[Buffer, int]:
             touch(step.view, step.view.count)
             continue
         own = step.kernel.startswith(f"{step.op.name}.")  # not the copy that a kernel asked for
-        macs = work.get(step.origins, 0) if own else 0
+        macs = bound(work.get(step.origins, 0)) if own else 0
         for v in step.reads:
             if v is not None:
-                touch(v, max(macs, v.count))
+                touch(v, max(macs, bound(v.count)))
         for v in (*step.extras, *step.results):
             touch(v, v.count)
         if step.scratch is not None:
-            total[step.scratch] = total.get(step.scratch, 0) + 2 * turns * step.scratch.nbytes
+            total[step.scratch] = total.get(step.scratch, 0) + 2 * bound(turns) * step.scratch.nbytes
     return total
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -66,6 +67,16 @@ def _windows() -> onnx.ModelProto:
     m.node("GlobalAveragePool", [y], "mean")
     m.node("Transpose", [y], "y", perm=[0, 2, 1])
     return m.model(["y", "mean"])
+
+
+def _pooled() -> onnx.ModelProto:
+    """Images of one channel that come without it: of n images the first axis may be 1, as the channels are."""
+    m = Maker()
+    x = m.node("Reshape", [m.input("x", ["n", 24, 9]), m.const(np.array([-1, 1, 24, 9]))])
+    y = m.node("Relu", [m.node("Conv", [x, m.weight((8, 1, 3, 3)), m.weight((8,))], pads=[1, 1, 1, 1])])
+    y = m.node("MaxPool", [y], kernel_shape=[2, 3], strides=[2, 3])
+    m.node("Reshape", [y, m.const(np.array([0, 8, -1]))], "y")
+    return m.model(["y"])
 
 
 def _skipping() -> onnx.ModelProto:
@@ -320,6 +331,24 @@ def test_vectors_stay_within_the_extents(
         for port in artifacts.report["outputs"]:
             behind = network.tensor_bytes(port)[got[port["name"]].nbytes :]
             assert (behind == 0xFF).all(), (port["name"], extents)
+
+
+@pytest.mark.parametrize(
+    ("build", "dims", "given"),
+    [
+        (_windows, {"s": "3..40"}, {"stream_rows": "always"}),
+        (_classifier, {"n": "1..9"}, {"memory": {"fast": 64, "slow": 8192}}),
+        (_pooled, {"n": "1..3"}, {"stream_rows": "always"}),
+    ],
+    ids=lambda v: v.__name__[1:] if callable(v) else "",
+)
+def test_strips_and_memories_go_with_extents(
+    build: Callable[[], onnx.ModelProto], dims: dict[str, str], given: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "net.onnx"
+    onnx.save(build(), path)
+    mccompile.compile(path, tmp_path / "out", target="generic", dims=dims, **given)
+    assert list(_right_runs(mccompile.load(tmp_path / "out"), path, dims, 5))
 
 
 PLAINEST = {t.isa: name for name, t in sorted(targets().items(), reverse=True) if t.isa}

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.affine import Affine
+from mccompile.ir.dims import varies
 from mccompile.ir.expr import ACC, variables
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op, TypeRuleError
@@ -57,10 +58,12 @@ def row_windows(node: Node) -> tuple[RowWindow | None, ...] | str:
     """
     if len(node.results) != 1 or len(node.result.shape) <= AXIS:
         return "it has several results, or no rows"
+    op, types = node.op, node.operand_types()
+    if varies([e for t in (node.result.type, *types) if t is not None for e in t.shape[AXIS : AXIS + 1]]):
+        return "how many rows there are is known when it runs"
     read = set().union(*map(variables, node.pre.values())) - {ACC}
     if any(_varies_by_row(node.extras[j], node.result) for j in read):
         return "the prologue of an operand differs from row to row"
-    op, types = node.op, node.operand_types()
     if reorders(op) and len(types) == 1:
         return f"{op.name} is a copy, of which strips save nothing"
     windows = _windows(op, types, node.result.shape)
