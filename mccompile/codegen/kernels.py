@@ -15,6 +15,7 @@ from itertools import chain, islice
 from mccompile.codegen import loops
 from mccompile.codegen.binding import KERNEL_NAME, BoundView, Head, KernelContext
 from mccompile.codegen.c_expr import literal
+from mccompile.codegen.call_form import call_form
 from mccompile.codegen.code import extent_name
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.foreign import foreign_call
@@ -175,8 +176,16 @@ def kernel_text(context: KernelContext, target: Target) -> str:
     )  # fmt: skip
 
 
-def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> tuple[KernelContext, Rendered]:
-    """The context and text of a call, without the C parameters that its template turned out not to ask for."""
+@dataclass(frozen=True)
+class _Printed:
+    """A kernel, and the C parameters that its template asked for of those that the call may have."""
+
+    made: Rendered
+    args: tuple[str, ...]
+
+
+def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> _Printed:
+    """The text of a call, without the C parameters that its template turned out not to ask for."""
     context = KernelContext(step, plain, external)
     text = kernel_text(context, target)
     printed = tuple(a for a in step.args if a in context.uses.numbers)
@@ -186,7 +195,7 @@ def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> 
         raise InternalError(f"{step.kernel} has no head")
     tables = tuple(sorted(context.uses.tables.items()))
     made = _known_to_write(Rendered(context.declared, text, frozenset(context.uses.names), tables))
-    return context, _with_part(_with_extents(made, _symbols(step)), step)
+    return _Printed(_with_part(_with_extents(made, _symbols(step)), step), step.args)
 
 
 def _known_to_write(made: Rendered) -> Rendered:
@@ -221,18 +230,36 @@ class _Step:
         return "fill.generic" if isinstance(self.step, Fill) else self.step.kernel
 
 
-def _rendered(step: Call | Fill, plain: frozenset[int], target: Target, external: bool) -> _Step:
-    if isinstance(step, Fill):
-        made = _fill(step, external)
-        numbers = (step.view.count,) if _is_whole(step) else _extents(made, _fill_numbers(step))
-        return _Step(step, made, (step.view,), numbers)
-    context, made = _call(step, plain, target, external)
-    scratch = () if step.scratch is None else (_scratch_view(step),)
-    pointers = (*(v for _, v in context.pointers()), *scratch)
-    values = number_names(context.call)
-    numbers = tuple(values[a] for a in context.call.args)
-    turns = PART if step.parts is not None else ()
-    return _Step(context.call, made, pointers, (*numbers, *_extents(made, _symbols(step)), *turns), context.plain)
+class _Printer:
+    """Renders the steps of programs for one target; calls of one form (`call_form`) once."""
+
+    def __init__(self, target: Target, external: bool) -> None:
+        self.target = target
+        self.external = external
+        self._known: dict[object, _Printed] = {}
+
+    def step(self, step: Call | Fill, plain: frozenset[int]) -> _Step:
+        """A step as it is rendered for itself; ``plain`` inputs share memory with a result."""
+        if isinstance(step, Fill):
+            made = _fill(step, self.external)
+            numbers = (step.view.count,) if _is_whole(step) else _extents(made, _fill_numbers(step))
+            return _Step(step, made, (step.view,), numbers)
+        printed = self._call(step, plain)
+        call = step if printed.args == step.args else replace(step, args=printed.args)
+        scratch = () if call.scratch is None else (whole(call.scratch),)
+        values = number_names(call)
+        numbers = tuple(values[a] for a in call.args)
+        turns = PART if call.parts is not None else ()
+        numbers = (*numbers, *_extents(printed.made, _symbols(call)), *turns)
+        return _Step(call, printed.made, (*call.views(), *scratch), numbers, plain)
+
+    def _call(self, step: Call, plain: frozenset[int]) -> _Printed:
+        form = call_form(step)
+        if form is None:
+            return _call(step, plain, self.target, self.external)
+        if (form, plain) not in self._known:
+            self._known[form, plain] = _call(step, plain, self.target, self.external)
+        return self._known[form, plain]
 
 
 def _extents(made: Rendered, known: Mapping[str, int]) -> tuple[int, ...]:
@@ -314,8 +341,9 @@ class _Shared:
     macs: float
 
 
-def _shared(steps: list[_Step], target: Target, external: bool) -> Iterator[_Shared]:
+def _shared(steps: list[_Step], printer: _Printer) -> Iterator[_Shared]:
     """All that may be, in the order of the program."""
+    target = printer.target
     kinds: dict[object, list[int]] = {}
     for i, s in enumerate(steps):
         if target.lanes <= 1 or target.compact or s.kernel in VECTORS:
@@ -324,22 +352,23 @@ def _shared(steps: list[_Step], target: Target, external: bool) -> Iterator[_Sha
         if kind is None:
             continue
         plain = frozenset().union(*(steps[i].plain for i in places))
-        same = [_rendered(steps[i].step, plain, target, external) for i in places]
+        same = [printer.step(steps[i].step, plain) for i in places]
         one = _one_of(same)
         if one is not None:
             more = SLOWER * sum(_results(s.step) for s in same) if target.lanes > 1 else 0
             yield _Shared(places, same, one, _saved(one, same), more)
 
 
-def _joined(steps: list[_Step], target: Target, external: bool) -> list[_Step]:
+def _joined(steps: list[_Step], printer: _Printer) -> list[_Step]:
     """The steps, with functions that differ only in numbers made one where that saves code. With vectors those come
     first that save most for what they take, as long as the network is hardly slower."""
+    target = printer.target
     least = least_saving(target)
     if least is None:
         return steps
     out = list(steps)
     left = MOST_SLOWER * sum(_macs(s.step) for s in steps)
-    worthy = [s for s in _shared(steps, target, external) if s.bytes >= least]
+    worthy = [s for s in _shared(steps, printer) if s.bytes >= least]
     for shared in sorted(worthy, key=lambda s: s.macs / s.bytes):  # stable: all are 0 without vectors
         if target.lanes > 1 and not target.compact and shared.macs > left:
             continue
@@ -425,10 +454,10 @@ def _kept_one(made: Rendered) -> Rendered:
     return replace(made, uses=made.uses | {"MCC_ONCE"})
 
 
-def _steps(program: Program, target: Target, external: bool) -> list[_Step]:
+def _steps(program: Program, printer: _Printer) -> list[_Step]:
     """The steps of a program as they are rendered each for itself."""
     return [
-        _rendered(s, frozenset() if isinstance(s, Fill) else program.shared_inputs(s), target, external)
+        printer.step(s, frozenset() if isinstance(s, Fill) else program.shared_inputs(s))
         for s in program.body.linear()
     ]
 
@@ -440,8 +469,9 @@ def _invoked(s: _Step, use: Use, program: Program, pool: KernelPool) -> Invocati
 
 def render_programs(programs: Sequence[Program], target: Target, pool: KernelPool) -> None:
     """Render the kernels of programs that share a pool, which knows them from then on."""
-    steps = [_steps(p, target, pool.external) for p in programs]
-    together = iter(_parted(_joined(list(chain.from_iterable(steps)), target, pool.external), target, pool))
+    printer = _Printer(target, pool.external)
+    steps = [_steps(p, printer) for p in programs]
+    together = iter(_parted(_joined(list(chain.from_iterable(steps)), printer), target, pool))
     for p, own in zip(programs, steps, strict=True):
         pool.rendered[p.name] = [
             _invoked(s, Use(p.name, number, s.step, s.plain), p, pool)
@@ -458,8 +488,3 @@ def render_kernels(
         render_programs([program], target, pool)
     invocations = pool.rendered[program.name]
     return list(dict.fromkeys(i.kernel for i in invocations if i.kernel is not None)), invocations
-
-
-def _scratch_view(step: Call) -> View:
-    assert step.scratch is not None
-    return whole(step.scratch)
