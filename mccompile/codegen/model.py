@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.loops import all_of
 from mccompile.codegen.names import comment, label, unique_identifiers
-from mccompile.codegen.ports import Port, ports
+from mccompile.codegen.ports import Port, ports, ports_over
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir.kernel import Buffer, Call, Condition, Fill, View
 from mccompile.ir.kernel_text import print_program
@@ -277,10 +278,17 @@ class ModelFacts:
 
     def over(self, output: Port) -> list[Port]:
         """The inputs that share bytes with an output; for one of its targets, if there are several."""
-        at = self.outputs.index(output)
-        programs = [part.facts for part in self.parts] or [self]
-        found = {p.name for m in programs for p in m.inputs if p.overlaps(m.outputs[at])}
-        return [p for p in self.inputs if p.name in found]
+        return self._over[output.name]
+
+    @functools.cached_property
+    def _over(self) -> dict[str, list[Port]]:
+        """`over` by the names of the outputs."""
+        number = {p.name: i for i, p in enumerate(self.inputs)}
+        found: dict[str, set[int]] = {p.name: set() for p in self.outputs}
+        for m in [part.facts for part in self.parts] or [self]:
+            for mine, inputs in zip(self.outputs, ports_over(m.outputs, m.inputs), strict=True):
+                found[mine.name].update(number[p.name] for p in inputs)
+        return {name: [self.inputs[i] for i in sorted(numbers)] for name, numbers in found.items()}
 
     @property
     def growing(self) -> list[GivenExtent]:

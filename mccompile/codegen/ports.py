@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from bisect import bisect_left
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -121,12 +122,6 @@ class Port:
         """What state begins with."""
         return {"float": "0.0f", "double": "0.0"}.get(self.c, "0")
 
-    def overlaps(self, other: Port) -> bool:
-        """Whether both have a byte of an arena."""
-        if self.of_caller or other.of_caller or self.region != other.region:
-            return False
-        return self.offset < other.offset + other.nbytes and other.offset < self.offset + self.nbytes
-
     @property
     def shape_text(self) -> str:
         return self.dtype + shape_text(self.extents)
@@ -159,6 +154,22 @@ def _port(
         any(s.name in counts for s in symbols(*type_.shape)), interface.quantised.get(b.name),
         "" if given is None else given[0].text, interface.legends.get(b.name) if b.role == "output" else None,
     )  # fmt: skip
+
+
+def ports_over(ports: Sequence[Port], others: Sequence[Port]) -> list[list[Port]]:
+    """For each port those of ``others`` that have a byte of an arena with it, in their order.
+
+    Those that begin before its end are looked at from the last on, as far back as the largest may reach.
+    """
+    found: list[list[Port]] = []
+    places = sorted((p.region, p.offset, i) for i, p in enumerate(others) if not p.of_caller)
+    largest = max((p.nbytes for p in others), default=0)
+    for port in ports:
+        first = bisect_left(places, (port.region, port.offset - largest))
+        stop = bisect_left(places, (port.region, port.offset + port.nbytes))
+        near = sorted(i for _, offset, i in places[first:stop] if offset + others[i].nbytes > port.offset)
+        found.append([] if port.of_caller else [others[i] for i in near])
+    return found
 
 
 def ports(

@@ -165,20 +165,18 @@ def _check_lives(program: Program, keep_inputs: bool) -> None:
     for b in first:
         if _kept(program, b, keep_inputs):
             last[b] = len(steps)
-    span = {b: _span(program, b) for b in first}
-    alive: list[Buffer] = []
-    for b in sorted(first, key=lambda b: first[b]):
+    order = sorted(first, key=lambda b: first[b])
+    ends = np.array([last[b] for b in order], np.int64)
+    low, high = np.array([_span(program, b) for b in order], np.int64).reshape(-1, 2).T
+    for at, b in enumerate(order):
         born = first[b]
-        alive = [a for a in alive if last[a] >= born]
-        for a in alive:
-            if span[a][1] <= span[b][0] or span[b][1] <= span[a][0]:
-                continue
+        for k in np.flatnonzero((ends[:at] >= born) & (low[:at] < high[at]) & (low[at] < high[:at])).tolist():
+            a = order[k]
             allowed = _overwrites(steps, born, b, a) or _follows(program, steps, born, b, a)
             if not (last[a] == born and allowed):
                 raise InternalError(
                     f"{_describe(program, a)} and {_describe(program, b)} overlap, both are alive at step {born}"
                 )
-        alive.append(b)
 
 
 def _last_through_loops(steps: list[Call | Fill], first: dict[Buffer, int], last: dict[Buffer, int]) -> None:

@@ -10,8 +10,11 @@ Worked example: x of 64 bytes is read at step 0, which makes t of 128, of which 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Mapping, Set
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from mccompile.ir.dims import bound
 from mccompile.ir.kernel import Buffer
@@ -22,9 +25,9 @@ def memory(program: Program, keep_inputs: bool = False, known: Set[str] = frozen
     """The report's section; ``keep_inputs``: inputs are needed to the end; ``known`` are the names of values in the
     ONNX model."""
     facts = program.facts
-    living = alive(program, keep_inputs)
-    used = [footprint(program, buffers) for buffers in living]
+    used = occupied(program, keep_inputs)
     step = used.index(max(used))
+    alive = [b for b, (first, last) in _lives(program, keep_inputs).items() if first <= step <= last]
     scratch = [b for b in program.arena() if b.role == "scratch"]
     return {
         "arena_bytes": program.arena_bytes,
@@ -38,7 +41,7 @@ def memory(program: Program, keep_inputs: bool = False, known: Set[str] = frozen
         "in_place": [list(pair) for pair in facts.inplace],
         "peak_step": step,
         "used_at_peak_bytes": used[step],
-        "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in living[step] if b.space == "arena"],
+        "alive_at_peak": [{"name": b.name, "bytes": b.nbytes} for b in alive if b.space == "arena"],
         "tensors": _tensors(program, keep_inputs, known),
     } | ({"regions": _regions(program)} if program.regions else {})
 
@@ -73,26 +76,40 @@ def _lives(program: Program, keep_inputs: bool) -> dict[Buffer, tuple[int, int]]
     return lives
 
 
-def alive(program: Program, keep_inputs: bool = False) -> list[list[Buffer]]:
-    """The buffers alive at each step; those of a program without steps at its one moment."""
+def occupied(program: Program, keep_inputs: bool = False) -> list[int]:
+    """The bytes of the arena that are taken at each step, or at the one moment of a program without steps; those that
+    buffers lie over one another count once."""
     lives = _lives(program, keep_inputs)
-    found: list[list[Buffer]] = [[] for _ in range(max((hi for _, hi in lives.values()), default=0) + 1)]
-    for b, (lo, hi) in lives.items():
-        for at in found[lo : hi + 1]:
-            at.append(b)
+    places = {b: _place(program, b) for b in lives if b.space == "arena"}
+    # The arena in stretches that no buffer begins or ends inside of: how many buffers hold each at the moment.
+    edges = sorted({edge for ends in places.values() for edge in ends})
+    number = {edge: i for i, edge in enumerate(edges)}
+    sizes = np.array([b[1] - a[1] if a[0] == b[0] else 0 for a, b in pairwise(edges)], np.int64)
+    holders = np.zeros(sizes.size, np.int64)
+    born, dead = ([list[Buffer]() for _ in range(_moments(lives) + 1)] for _ in range(2))
+    for b in places:
+        born[lives[b][0]].append(b)
+        dead[lives[b][1] + 1].append(b)
+    taken = 0
+    found = []
+    for begun, ended in zip(born[:-1], dead[:-1], strict=True):
+        for buffers, change in ((begun, 1), (ended, -1)):
+            for b in buffers:
+                held = slice(*(number[edge] for edge in places[b]))
+                alone = holders[held] == (0 if change > 0 else 1)
+                taken += change * int(sizes[held][alone].sum())
+                holders[held] += change
+        found.append(taken)
     return found
 
 
-def footprint(program: Program, buffers: Iterable[Buffer]) -> int:
-    """The bytes of the arena that buffers take together; those that lie over one another count once."""
-    buffers = [b for b in buffers if b.space == "arena"]
-    total, region, end = 0, "", 0
-    for name, start, stop in sorted((b.region, program.offsets[b], program.offsets[b] + b.nbytes) for b in buffers):
-        if name != region:
-            region, end = name, 0
-        total += max(stop - max(start, end), 0)
-        end = max(end, stop)
-    return total
+def _place(program: Program, b: Buffer) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Where a buffer of the arena begins and ends, with its region."""
+    return (b.region, program.offsets[b]), (b.region, program.offsets[b] + b.nbytes)
+
+
+def _moments(lives: Mapping[Buffer, tuple[int, int]]) -> int:
+    return max((last for _, last in lives.values()), default=0) + 1
 
 
 def _regions(program: Program) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from mccompile.ir.turns import times
 from mccompile.kernel_passes.pipeline import Improved
 from mccompile.plugins import made_with
 from mccompile.report.choices import choices, estimate
-from mccompile.report.memory import alive, extents, footprint, memory
+from mccompile.report.memory import extents, memory, occupied
 from mccompile.report.quantised import quantised
 from mccompile.report.schema import SCHEMA
 from mccompile.report.traffic import step_bytes, step_macs, traffic
@@ -80,14 +80,13 @@ def _steps(program: Program, graph: Graph, facts: ModelFacts) -> list[dict[str, 
     """What each step runs, for which ONNX nodes, what it reads and writes, and how much work it is."""
     steps: list[dict[str, Any]] = []
     macs = step_macs(program.module, graph)
-    living = alive(program, facts.keep_inputs)
+    used = occupied(program, facts.keep_inputs)
     for i, (step, done) in enumerate(zip(program.body.linear(), macs, strict=True)):
         kernel = step.kernel if isinstance(step, Call) else "fill.generic"
         origins = list(step.origins) if isinstance(step, Call) else []
         what: dict[str, Any] = {"kernel": kernel, "function": _function(facts.steps[i].call), "onnx": origins}
         read, written = (times(step) * n for n in step_bytes(step))
-        used = footprint(program, living[i])
-        work = {"macs": done, "read_bytes": read, "written_bytes": written, "arena_bytes": used}
+        work = {"macs": done, "read_bytes": read, "written_bytes": written, "arena_bytes": used[i]}
         turns: dict[str, Any] = {"turns": times(step)} if times(step) > 1 else {}
         if isinstance(step, Call) and step.parts is not None:
             turns |= {"parts": {"loop": step.parts.loop, "cuts": list(step.parts.cuts)}}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from heapq import heappop, heappush
 
+import numpy as np
+
 from mccompile.ir.errors import InternalError
 from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Plan, Problem
 
@@ -69,19 +71,18 @@ def _check_offer(
 def _check_pairs(
     intervals: tuple[Interval, ...], spans: list[tuple[int, int]], allowed: set[tuple[int, int]]
 ) -> None:
-    live: list[int] = []
-    for i in sorted(range(len(intervals)), key=lambda k: intervals[k].begin):
-        if intervals[i].nbytes == 0:
-            continue
-        live = [j for j in live if intervals[j].end > intervals[i].begin]
-        low, high = spans[i]
-        for j in live:
-            if spans[j][0] < high and low < spans[j][1] and (j, i) not in allowed and (i, j) not in allowed:
+    order = sorted((k for k, i in enumerate(intervals) if i.nbytes), key=lambda k: intervals[k].begin)
+    end = np.array([intervals[k].end for k in order], np.int64)
+    low, high = np.array([spans[k] for k in order], np.int64).reshape(-1, 2).T
+    for at, i in enumerate(order):
+        live = end[:at] > intervals[i].begin
+        for k in np.flatnonzero(live & (low[:at] < high[at]) & (low[at] < high[:at])).tolist():
+            j = order[k]
+            if (j, i) not in allowed and (i, j) not in allowed:
                 raise InternalError(
                     f"{intervals[j].name} at {spans[j]} and {intervals[i].name} at {spans[i]} overlap "
                     f"and are both alive at {intervals[i].begin}"
                 )
-        live.append(i)
 
 
 def _most_live_bytes(intervals: tuple[Interval, ...], spans: list[tuple[int, int]], enough: int) -> int:
