@@ -21,8 +21,9 @@ result. Where c comes first, it waits beside big: 8 + 16 + 64 = 88 bytes. In the
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule
@@ -42,6 +43,9 @@ MOST_READY = 48
 
 RUNS_PER_STATE = 8
 """Ready units that the states of a length may look at in the mean; wide graphs get a narrower beam."""
+
+MOST_WAITS = 64
+"""Units that one may wait for so that a bound of all orders looks at them."""
 
 
 Offer = tuple[int, tuple[tuple[int, int], ...]]
@@ -67,20 +71,31 @@ class OrderProblem:
         """Bytes of the inputs, which are there from the start."""
         return sum(n for n, here in zip(self.nbytes, self.is_input, strict=True) if here)
 
+    @functools.cached_property
+    def _born(self) -> list[list[tuple[int, int]]]:
+        """Per unit, what it may be the first to touch: (users, bytes)."""
+        return [[(self.users[b], self.nbytes[b]) for b in of if not self.is_input[b]] for of in self.touched]
+
+    @functools.cached_property
+    def _dying(self) -> list[list[tuple[int, int]]]:
+        """Per unit, what it may be the last to touch: (users, bytes)."""
+        return [[(self.users[b], self.nbytes[b]) for b in of if not self.is_kept[b]] for of in self.touched]
+
     def run(self, live: int, done: int, unit: int) -> tuple[int, int]:
         """The bytes that `unit` needs alive after `done`, and those it leaves, if `live` are there before."""
-        left = ~(done | 1 << unit)
+        after = done | 1 << unit
         born = dead = 0
-        for b in self.touched[unit]:
-            if not self.users[b] & done and not self.is_input[b]:
-                born += self.nbytes[b]
-            if not self.users[b] & left and not self.is_kept[b]:
-                dead += self.nbytes[b]
+        for users, nbytes in self._born[unit]:
+            if not users & done:
+                born += nbytes
+        for users, nbytes in self._dying[unit]:
+            if users & after == users:
+                dead += nbytes
         saved = 0
         result, operands = self.offers[unit]
         if operands and not self.users[result] & done:
             for b, shared in operands:
-                if shared > saved and not self.users[b] & left and not self.is_kept[b]:
+                if shared > saved and self.users[b] & after == self.users[b] and not self.is_kept[b]:
                     saved = shared
         return live + born - saved, live + born - dead
 
@@ -102,6 +117,26 @@ class OrderProblem:
             own = sum(self.nbytes[b] for b in buffers) - max((shared for _, shared in operands), default=0)
             most = max(most, own)
         return most
+
+    def bound(self) -> int:
+        """Bytes that every order needs, no less than `floor`: the last of what a unit waits for finds the other
+        operands of that unit there."""
+        most = self.floor()
+        for unit, buffers in enumerate(self.touched):
+            if not 0 < self.waits[unit].bit_count() <= MOST_WAITS:
+                continue
+            before = bits(self.waits[unit])
+            there = {b for w in before for b in self.touched[w]}
+            waiting = {b for b in buffers if b in there or self.is_input[b]}
+            held = sum(self.nbytes[b] for b in waiting)
+            most = max(most, held + min(self._besides(w, waiting) for w in before))
+        return most
+
+    def _besides(self, unit: int, held: Set[int]) -> int:
+        """Bytes that a unit needs at least beside buffers that are ``held``."""
+        _, operands = self.offers[unit]
+        own = sum(self.nbytes[b] for b in self.touched[unit] if b not in held)
+        return own - max((shared for _, shared in operands), default=0)
 
 
 def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) -> OrderProblem:
@@ -243,6 +278,10 @@ class _State:
     before: _State | None
 
 
+_Reached = tuple[int, int, int, int, int, _State]
+"""What a state is made of: peak, live, the order in which it was reached, done, unit, before."""
+
+
 def beam_order(p: OrderProblem, width: int, floor: int) -> list[int]:
     """List scheduling that keeps `width` states per length; peaks up to `floor` count alike.
 
@@ -252,17 +291,17 @@ def beam_order(p: OrderProblem, width: int, floor: int) -> list[int]:
     ready = tuple(u for u in range(count) if not p.waits[u])
     states = [_State(max(floor, p.first_live), p.first_live, 0, ready, -1, None)]
     for _ in range(count):
-        reached: dict[int, _State] = {}
+        reached: dict[int, _Reached] = {}
         for state in states:
             for unit in state.ready[:MOST_READY]:
                 need, live = p.run(state.live, state.done, unit)
                 done = state.done | 1 << unit
-                peak = max(state.peak, need)
+                peak = need if need > state.peak else state.peak
                 old = reached.get(done)
-                if old is None or peak < old.peak:
-                    reached[done] = _State(peak, live, done, (), unit, state)
-        # Sorting is stable and states are reached in file order, which so breaks ties.
-        states = _kept(p, sorted(reached.values(), key=lambda s: (s.peak, s.live)), width)
+                if old is None or peak < old[0]:
+                    # States are reached in file order, which so breaks ties.
+                    reached[done] = (peak, live, len(reached) if old is None else old[2], done, unit, state)
+        states = _kept(p, sorted(reached.values()), width)
     order: list[int] = []
     last: _State | None = states[0]
     while last is not None and last.before is not None:
@@ -271,17 +310,17 @@ def beam_order(p: OrderProblem, width: int, floor: int) -> list[int]:
     return order[::-1]
 
 
-def _kept(p: OrderProblem, states: list[_State], width: int) -> list[_State]:
+def _kept(p: OrderProblem, reached: list[_Reached], width: int) -> list[_State]:
     """The first ``width`` states, or as many as may be looked at, with what is ready after them."""
     runs = 0
-    for k, state in enumerate(states[:width]):
-        assert state.before is not None
-        freed = [f for f in p.followers[state.unit] if not p.waits[f] & ~state.done]
-        state.ready = _with_freed(state.before.ready, state.unit, freed)
-        runs += min(len(state.ready), MOST_READY)
+    states: list[_State] = []
+    for peak, live, _, done, unit, before in reached[:width]:
+        freed = [f for f in p.followers[unit] if p.waits[f] & done == p.waits[f]]
+        states.append(_State(peak, live, done, _with_freed(before.ready, unit, freed), unit, before))
+        runs += min(len(states[-1].ready), MOST_READY)
         if runs >= width * RUNS_PER_STATE:
-            return states[: k + 1]
-    return states[:width]
+            break
+    return states
 
 
 def _with_freed(ready: tuple[int, ...], unit: int, freed: list[int]) -> tuple[int, ...]:
@@ -319,7 +358,7 @@ def best_order(p: OrderProblem, effort: int = 1) -> list[int]:
             if (peak := p.peak(order)) < least:
                 best, least = order, peak
     width = min(WIDEST_BEAM << effort, BEAM_STATES * 4 ** (effort - 1) // max(1, len(p.steps))) if effort else 0
-    if least > floor and width > 1:
+    if least > floor and width > 1 and least > p.bound():
         # Below the floor peaks do not matter; a level half way up lets the beam think ahead of it.
         tries = [(p, floor, 1), (_reversed(p), floor, -1), (p, (floor + least) // 2, 1)]
         for problem, level, direction in tries:
