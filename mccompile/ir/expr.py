@@ -214,9 +214,10 @@ def distinct(expr: Expr) -> list[Expr]:
     seen = {expr: None}
     pending = [expr]
     while pending:
-        new = dict.fromkeys(a for a in pending.pop().args if a not in seen)
-        seen.update(new)
-        pending += new
+        for a in pending.pop().args:
+            if a not in seen:
+                seen[a] = None
+                pending.append(a)
     return list(seen)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DType:
-    """One element type.
+    """One element type: there is one object of each, also after a copy, so that they compare by identity.
 
     ``c`` is the type memory is declared with; f16 is stored as ``uint16_t`` and computed as f32.
     """
@@ -52,6 +52,13 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        return _dtype_named, (self.name,)
+
+
+def _dtype_named(name: str) -> DType:
+    return DTYPES[name]
 
 
 _NUMPY = {

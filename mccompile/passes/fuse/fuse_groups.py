@@ -64,10 +64,30 @@ class _Group:
     anchor: Node | None
     sink: Node
     maps: dict[Node, None] = field(default_factory=dict)
+    begun: _Group | None = None
+    """A group whose maps are the first of these."""
+    written: _Written | None = None
+    """Its expressions, once they are written."""
+
+    def repeat(self, others: Iterable[Node]) -> None:
+        """Compute maps of another group here as well."""
+        self.maps.update(dict.fromkeys(others))
+        self.begun = self.written = None
 
     @property
     def first(self) -> Node:
         return self.anchor or next(iter(self.maps))
+
+
+@dataclass
+class _Written:
+    """The expressions of so many ``maps`` of a group, and how large each is as a tree, over an anchor's result and
+    ``operands``."""
+
+    maps: int
+    operands: list[Value]
+    done: dict[Value, ex.Expr]
+    trees: dict[Value, int]
 
 
 @dataclass(frozen=True)
@@ -161,6 +181,7 @@ class _Fusion:
             anchors[0] if anchors else None,
             next(g.sink for g in members if end in g.maps),
             {n: None for g in members for n in g.maps},
+            group,
         )
         if any(n.result.shape != result.shape or n.result.type.layout != result.type.layout for n in joined.maps):
             return "the map has another shape"
@@ -186,14 +207,16 @@ class _Fusion:
 
     def _body(self, group: _Group) -> _Body | None:
         """What a group computes; None if the expression is too large to write down."""
+        if group.written is None and not self._write(group):
+            return None
+        assert group.written is not None
+        return _Body(group.written.done[group.sink.result], tuple(group.written.operands))
+
+    def _write(self, group: _Group) -> bool:
+        """Write a group's expressions down; False where one is too large."""
         anchor = group.anchor
-        operands: list[Value] = [] if anchor is None else list(anchor.extras)
-        done: dict[Value, ex.Expr] = {}
-        trees: dict[Value, int] = {}
-        if anchor is not None:
-            acc = anchor.result
-            done[acc] = anchor.post.get(0, ex.acc(acc.dtype))
-            trees[acc] = size(done[acc])
+        known = _begun(group)
+        operands, done, trees = known.operands, known.done, known.trees
 
         def value(v: Value, rounded: bool) -> ex.Expr:
             if v in done:
@@ -202,19 +225,20 @@ class _Fusion:
                 operands.append(v)
             return ex.var(operands.index(v), v.dtype)
 
-        for node in _ordered(group):
+        for node in _ordered(group)[known.maps :]:
             body = node.op.elementwise
             assert body is not None
             given = [v for v in node.operands if v is not None]
             tree = tree_size(body, [trees.get(v, 0) for v in given])
             if tree > MAX_TREE:
-                return None
+                return False
             read = partial(value, rounded=anchor is not None and has_steps(node))
             expr = ex.substitute(body, lambda v, given=given, read=read: read(given[v.index]))  # type: ignore[misc]
             if node is not group.sink and anchor is None and node.result.dtype.name == "f16":
                 expr, tree = ex.apply("round_f16", expr), tree + 1
             done[node.result], trees[node.result] = expr, tree
-        return _Body(done[group.sink.result], tuple(operands))
+        group.written, group.begun = _Written(len(group.maps), operands, done, trees), None
+        return True
 
     # -- repetition --------------------------------------------------------------------------------------
     def repeat(self, node: Node) -> None:
@@ -234,7 +258,7 @@ class _Fusion:
         self.remarks.hit(what)
         self.changes += 1
         for g in readers:
-            g.maps.update(group.maps)
+            g.repeat(group.maps)
         for n in group.maps:
             self.groups.pop(n, None)  # one that was repeated here has no group any more
             self.repeated[n] = None
@@ -286,6 +310,21 @@ class _Fusion:
         self.r.rewire(anchor, extras=body.operands)
         anchor.origins = tuple(dict.fromkeys([*anchor.origins, *origins]))
         self.r.take_over(anchor, group.sink)
+
+
+def _begun(group: _Group) -> _Written:
+    """What is known of a group's expressions before they are written: those of the group that it has grown from. They
+    come first and read nothing of the others; but with another anchor, or rounded where they have gone on, they are
+    others."""
+    anchor, begun = group.anchor, group.begun
+    if begun is not None and begun.written is not None and begun.anchor is anchor:
+        known = begun.written
+        if anchor is not None or begun.sink.result.dtype.name != "f16":
+            return _Written(known.maps, list(known.operands), dict(known.done), dict(known.trees))
+    if anchor is None:
+        return _Written(0, [], {}, {})
+    own = anchor.post.get(0, ex.acc(anchor.result.dtype))
+    return _Written(0, list(anchor.extras), {anchor.result: own}, {anchor.result: size(own)})
 
 
 def _ordered(group: _Group) -> list[Node]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def _join_alike(r: Rewriter, nodes: list[Node], remarks: Remarks) -> int:
     assert x is not None
     read = bound(x.type.count) * x.dtype.nbytes
     members = sorted(nodes, key=_result_bytes)
-    sizes = [sum(map(_result_bytes, members[:k])) for k in range(len(members) + 1)]
+    sizes = list(accumulate(map(_result_bytes, members), initial=0))
     # A part is read and written once more, unless its reader takes it as it lies, which is decided later.
     saved = [(k - 1) * read - 2 * sizes[k] for k in range(len(members) + 1)]
     fitting = [k for k in range(2, len(saved)) if saved[k] > 0 and sizes[k] <= read]
