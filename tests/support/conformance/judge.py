@@ -1,6 +1,6 @@
 """What becomes of cases of the backend suite: compiled, many in one C file, run, compared by the suite's own rule.
 
-test_reshape_reordered_all_dims   as is: refused, shape must be a constant     with constants: ok
+    test_reshape_reordered_all_dims   as is: refused, shape must be a constant     with constants: ok
 """
 
 from __future__ import annotations
