@@ -91,7 +91,7 @@ class WinogradTile(Tile):
         """The extents of the convolution's window."""
         return self.taps
 
-    @property
+    @functools.cached_property
     def points(self) -> tuple[int, int]:
         """Points of a tile along each axis: as many as it reads pixels."""
         first, second = (
@@ -99,7 +99,7 @@ class WinogradTile(Tile):
         )
         return first, second
 
-    @property
+    @functools.cached_property
     def distinct(self) -> tuple[int, int]:
         """Points along each axis that have weights of their own; those behind share the last one's."""
         first, second = map(distinct_points, self.outputs, self.taps, self.strides)
@@ -384,7 +384,8 @@ def _blocked(tile: WinogradTile, shape: _Shape, target: Target) -> tuple[float, 
     even = -(-tiles // blocks)
     block = even if blocks == 1 else min(-(-even // tile.rows) * tile.rows, tiles)
     chosen = replace(tile, block=block)
-    chosen = replace(chosen, gap=_gap(chosen, shape.inputs, target))
+    gap = _gap(chosen, shape.inputs, target)
+    chosen = replace(chosen, gap=gap) if gap else chosen
     return _cycles(chosen, shape, tiles, target), chosen
 
 
@@ -416,20 +417,24 @@ def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> fl
         hidden = math.prod(tile.distinct) * tile_cycles((Segment(0, rows, rows),), along, shape.inputs, machine)
         total += max(weights / (machine.memory_rate if weights > machine.l2 else machine.l3_rate) - hidden, 0)
         total += (-(-tiles // tile.block) - 1) * max(weights / machine.l3_rate - hidden, 0)
-    work = -(-shape.inputs // tile.lanes) * _instructions(tile, tile.input_sums, tile.points)
-    work += -(-shape.channels // tile.lanes) * _instructions(tile, tile.output_sums, tile.outputs)
+    into, back = _transforms(tile.outputs, tile.taps, tile.strides)
+    work = -(-shape.inputs // tile.lanes) * into + -(-shape.channels // tile.lanes) * back
     loading = machine.vector_bytes / (machine.loads * machine.load_bytes)
     return total + tiles * (work * loading / INSTRUCTIONS + TILE_OVERHEAD)
 
 
-def _instructions(
-    tile: WinogradTile, axis_sums: Callable[[int], tuple[Sum, ...]], made: tuple[int, int]
-) -> int:
-    """Vector instructions of a transform of all points to ``made`` values: sums, loads, stores, in two steps."""
-    first, second = (sum(s.operations for s in axis_sums(axis)) for axis in (0, 1))
-    between = made[0] * tile.points[1]
-    moves = math.prod(tile.points) + 2 * between + math.prod(made)
-    return tile.points[1] * first + made[0] * second + moves
+@functools.lru_cache(maxsize=512)
+def _transforms(outputs: tuple[int, int], taps: tuple[int, int], strides: tuple[int, int]) -> tuple[int, int]:
+    """Vector instructions of the transforms of a tile's pixels to points, and of its products to results: sums,
+    loads, stores, in two steps."""
+    tile = WinogradTile(1, 1, 1, 1, outputs, taps, (0, 0), strides, (1, 1))
+
+    def instructions(axis_sums: Callable[[int], tuple[Sum, ...]], made: tuple[int, int]) -> int:
+        first, second = (sum(s.operations for s in axis_sums(axis)) for axis in (0, 1))
+        moves = math.prod(tile.points) + 2 * made[0] * tile.points[1] + math.prod(made)
+        return tile.points[1] * first + made[0] * second + moves
+
+    return instructions(tile.input_sums, tile.points), instructions(tile.output_sums, outputs)
 
 
 VARIANTS = (ConvWinograd(2), ConvWinograd(4, 2), ConvWinograd(4), ConvWinograd(5), ConvWinograd(6))
