@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD
  *
- * mcc.c - checks and reads weights blobs; the interface and its contract are in mcc.h, the format in
+ * mcc.c - checks and reads weights blobs of mccompile; the interface and its contract are in mcc.h, the format in
  * docs/blob-format.md.
  *
  * MISRA C:2012 mandatory and required rules are meant to hold. Deviations, all advisory:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: 0BSD
  *
- * mcc_pool.h - how an application lets its threads work at a network that was compiled with --threads.
+ * mcc_pool.h - how an application lets its threads work at a network of mccompile --threads.
  *
  * Generated code starts no thread and waits for none. Where a step is worth it, its work is in parts that may be done
  * in any order and at the same time; the application gives each network a pool, which gets them done:

@@ -45,6 +45,16 @@ def run(*command: str | Path, cwd: Path, **env: str) -> str:
     return done.stdout
 
 
+def test_a_folder_may_be_that_of_another_package_in_between(tmp_path: Path) -> None:
+    """No report lists the files of the package before: each says itself whose it is."""
+    for package in packages():
+        one(tmp_path, package)
+    driver.compile(DIGITS, tmp_path, Options(target="generic", threads=2))
+    for path in tmp_path.rglob("*"):
+        begin = path.read_bytes()[:1024] if path.is_file() else b"mccompile"
+        assert b"mccompile" in begin or b"MCCB" in begin, path
+
+
 @pytest.mark.parametrize("package", [p for p in packages() if packages()[p].example])
 @pytest.mark.parametrize("make", [one, two])
 def test_the_example_builds_of_the_package_alone(package: str, make: object, tmp_path: Path) -> None:
