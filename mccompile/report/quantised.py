@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.names import own_names
 from mccompile.passes.manager import PassRecord
@@ -47,7 +48,8 @@ def _is_small(dtype: str) -> bool:
 
 
 def _macs(node: Node) -> int:
-    return node.op.macs(node.operand_types(), [r.type for r in node.results])
+    """At the most where it is known at run time only: nodes are put in order by it."""
+    return bound(node.op.macs(node.operand_types(), [r.type for r in node.results]))
 
 
 def _computes_floats(node: Node) -> bool:
@@ -72,7 +74,7 @@ def _is_float(e: ex.Expr) -> bool:
 
 
 def _cost(node: Node) -> int:
-    return _macs(node) if _multiplies_floats(node) else node.results[0].type.count
+    return _macs(node) if _multiplies_floats(node) else bound(node.results[0].type.count)
 
 
 def _reason(node: Node, reasons: dict[str, str]) -> str:

@@ -18,6 +18,7 @@ from mccompile.ir import files
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.kernels.registry import params_of
 from mccompile.ops.registry import lookup
+from mccompile.report.summary import summary
 from mccompile.run.network import Network
 from mccompile.targets.target import targets
 from tests.support.judge import plain_session
@@ -349,6 +350,20 @@ def test_strips_and_memories_go_with_extents(
     onnx.save(build(), path)
     mccompile.compile(path, tmp_path / "out", target="generic", dims=dims, **given)
     assert list(_right_runs(mccompile.load(tmp_path / "out"), path, dims, 5))
+
+
+def test_what_is_computed_in_floats_is_put_in_order_by_the_largest_extents(tmp_path: Path) -> None:
+    m = Maker()
+    step = m.const(np.float32(0.1))
+    weights = m.node("DequantizeLinear", [m.const(np.ones((40, 21), np.int8)), step])
+    bytes_ = m.node("QuantizeLinear", [m.input("x", ["n", 40]), step])
+    m.node("MatMul", [m.node("DequantizeLinear", [bytes_, step]), weights], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    dims: dict[str, int | str] = {"n": "1..9"}
+    found = mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic", opt_level="O0", dims=dims)
+    costs = [n["cost"] for n in found.report["quantised"]["floats"]]
+    assert (len(costs), max(costs)) == (4, 9 * 40 * 21)
+    assert f"{max(costs):,} of the MACs and 4 nodes in floats" in summary(found.report, "out")
 
 
 PLAINEST = {t.isa: name for name, t in sorted(targets().items(), reverse=True) if t.isa}
