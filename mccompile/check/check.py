@@ -18,7 +18,7 @@ from mccompile.check.order import orders, reordered
 from mccompile.check.precision import is_narrow, precision_of
 from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs, judge_of
 from mccompile.check.result import Accuracy, CheckResult, Run
-from mccompile.check.streams import RUNS, Stream, stream_of
+from mccompile.check.streams import RUNS, Stream, stream_of, stream_of_c
 from mccompile.check.ties import TIE, Ties, is_quantised, judge_layers, rounded_names
 from mccompile.check.trace import TRACE_HOOKS, last_writes, trace
 from mccompile.codegen.folder import write_folder
@@ -164,7 +164,8 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     measured = network.measured()
     unstable += measured.faults if measured else []
     if asked.golden:
-        expected_runs = [cases[0].expected] if judge is None else judge.runs(cases[0].inputs)
+        own = stream_of_c(model, compilation) if is_narrow(compilation) else judge
+        expected_runs = [cases[0].expected] if own is None else own.runs(cases[0].inputs)
         unstable += _golden_faults(compilation, out, network.report, cases[0], expected_runs)
     layers = None
     if per_layer:
@@ -404,7 +405,7 @@ def _golden_faults(
 ) -> list[str]:
     """What is wrong with the test program of a case, on the target's machine; ``expected`` of runs in a row."""
     later = [e.values for e in expected[1:]]
-    for name, data in golden_files(c, case.inputs, expected[0].values, case.expected.noise, later).items():
+    for name, data in golden_files(c, case.inputs, expected[0].values, expected[0].noise, later).items():
         (out / name).write_bytes(data)
     parts = report.get("sources", [f"{c.graph.name}.c", "mcc.c"])
     sources = [out / name for name in (*parts, f"test_{c.graph.name}.c")]

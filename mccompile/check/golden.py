@@ -11,7 +11,7 @@ import numpy as np
 
 from mccompile.check.compare import channel_axis, tolerance_factor, tolerances
 from mccompile.check.reference import drawn_inputs
-from mccompile.check.streams import stream_of
+from mccompile.check.streams import stream_of_c
 from mccompile.codegen.blob import declare_c
 from mccompile.codegen.folder import write_folder
 from mccompile.codegen.ports import Port
@@ -108,7 +108,8 @@ def golden_files(
 def reference_golden(
     model: Path, inputs: Mapping[str, Array] | None = None, seed: int = 0
 ) -> Callable[[Compilation], dict[str, bytes]]:
-    """For `driver.compile`'s ``extra``: a golden test on ``inputs``, or random ones, with the reference's outputs.
+    """For `driver.compile`'s ``extra``: a golden test on ``inputs``, or random ones, with the reference's outputs, or
+    the graph's own where weights or products are of fewer bits.
 
     UsageError where the model is IR text, which no reference computes.
     """
@@ -117,7 +118,7 @@ def reference_golden(
         if model.suffix == SUFFIX:
             raise UsageError("--golden needs the .onnx model: the expected outputs are computed from it")
         given = drawn_inputs(c, seed) if inputs is None else inputs
-        first, *later = stream_of(model, c).runs(given)
+        first, *later = stream_of_c(model, c).runs(given)
         return golden_files(c, given, first.values, first.noise, [e.values for e in later])
 
     return files

@@ -70,6 +70,16 @@ def test_an_altered_expectation_fails_and_is_named(tmp_path: Path) -> None:
     assert done.stdout.endswith("FAIL small\n")
 
 
+@pytest.mark.parametrize("form", ["i4", "f16"])
+def test_weights_of_fewer_bits_are_what_is_expected(form: str, tmp_path: Path) -> None:
+    m = Maker()
+    m.node("MatMul", [m.input("x", [3, 40]), m.weight((40, 30))], "y")
+    onnx.save(m.model(["y"]), tmp_path / "wide.onnx")
+    options = Options(target="generic", weights={"*": form})
+    driver.compile(tmp_path / "wide.onnx", tmp_path / "out", options, extra=reference_golden(tmp_path / "wide.onnx"))
+    assert build_and_run(tmp_path / "out", "wide").stdout == "PASS wide\n"
+
+
 def test_a_damaged_blob_fails(tmp_path: Path) -> None:
     model = small_net(tmp_path / "small.onnx")
     out = tmp_path / "out"
