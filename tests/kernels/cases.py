@@ -166,6 +166,21 @@ def direct(
     return VariantCase(f"direct {list(shape)} {channels} {list(kernel)} {tail} {inner} {attrs}", "conv.direct", build)
 
 
+def transposed_direct(
+    shape: Sequence[int], channels: int, kernel: Sequence[int], tail: str = "plain", **attrs: Any
+) -> VariantCase:
+    """A transposed convolution of an intermediate value to few channels, by vectors of pixels."""
+
+    def build(n: Net) -> Sequence[str]:
+        w = n.weight(shape[1], channels, *kernel)
+        y = n("ConvTranspose", n("Neg", n.input(*shape)), w, n.weight(channels), **attrs)
+        extents = onnx.shape_inference.infer_shapes(n.model(y)).graph.output[0].type.tensor_type.shape.dim
+        return [TAILS[tail](n, y, [d.dim_value for d in extents])]
+
+    name = f"transposed direct {list(shape)} {channels} {list(kernel)} {tail} {attrs}"
+    return VariantCase(name, "conv.direct", build, "conv_transpose")
+
+
 MATMULS = [
     *(matmul((m, 5), n) for m, n in ((1, 1), (1, 15), (1, 16), (1, 129), (2, 7), (5, 8), (6, 9), (7, 17), (29, 31))),
     *(matmul((m, 3), n) for m in (13, 14, 15) for n in (24, 32, 33)),
@@ -200,4 +215,14 @@ DIRECT = [
     direct((1, 4, 40), 4, (3,), group=4, dilations=[4], pads=[4, 4], strides=[2]),
     direct((1, 3, 8, 8), 4, (3, 3), inner=False, pads=[1] * 4),
     direct((1, 3, 8, 8), 4, (3, 3), "residual", inner=False, pads=[1] * 4, strides=[2, 2]),
+]
+TRANSPOSED_DIRECT = [
+    *(transposed_direct((1, 3, 4, w), 1, (9, 9), strides=[3, 3], pads=[4] * 4) for w in (1, 6, 17)),
+    transposed_direct((2, 3, 5, 8), 2, (4, 4), "residual", strides=[2, 2], pads=[1] * 4),
+    transposed_direct((1, 4, 5, 9), 3, (3, 5), "swish", strides=[2, 3], pads=[0, 1, 1, 0], output_padding=[1, 2]),
+    transposed_direct((1, 2, 5, 19), 1, (3, 3), strides=[1, 1], pads=[1] * 4),
+    transposed_direct((1, 3, 6, 5), 2, (4, 3), strides=[2, 1], dilations=[3, 2], pads=[7, 3, 1, 0]),
+    transposed_direct((2, 5, 13), 1, (16,), "residual", strides=[8], pads=[4, 4]),
+    transposed_direct((1, 150, 2, 9), 1, (4, 4), strides=[2, 2], pads=[1] * 4),
+    transposed_direct((1, 600, 9), 2, (4,), strides=[2]),
 ]

@@ -45,6 +45,15 @@ def transposed(
     return _case(f"transposed {out} {list(kernel)} {attrs}", "conv.channels", "conv_transpose", shape, node, tail)
 
 
+def transposed_depthwise(
+    shape: Sequence[int], kernel: Sequence[int], tail: str = "plain", **attrs: Any
+) -> VariantCase:
+    def node(n: Net, x: str) -> str:
+        return n("ConvTranspose", x, n.weight(shape[1], 1, *kernel), n.weight(shape[1]), group=shape[1], **attrs)
+
+    return _case(f"transposed {list(kernel)} {attrs}", "conv.depthwise", "conv_transpose", shape, node, tail)
+
+
 def pool(shape: Sequence[int], op: str, kernel: Sequence[int], tail: str = "plain", **attrs: Any) -> VariantCase:
     def node(n: Net, x: str) -> str:
         return n(op, x, kernel_shape=kernel, **attrs)
@@ -122,6 +131,10 @@ TRANSPOSED = [
     transposed((1, 5, 1, 1), 8, (4, 4)),
     transposed((1, 6, 3, 4, 5), 9, (2, 2, 2), "residual", strides=[2, 2, 2]),
     transposed((1, 4, 3, 2, 5), 20, (3, 4, 3), strides=[2, 2, 1], pads=[1] * 6, group=2),
+    transposed_depthwise((1, 20, 5, 9), (4, 4), "residual", strides=[2, 2], pads=SAME),
+    transposed_depthwise((2, 9, 4, 3), (3, 5), strides=[2, 3], pads=[1, 0, 0, 2], output_padding=[1, 2]),
+    transposed_depthwise((1, 8, 5, 4), (3, 3), "swish", dilations=[3, 2], strides=[2, 1], pads=[4, 3, 1, 0]),
+    transposed_depthwise((1, 17, 11), (16,), strides=[8], pads=[4, 4]),
     VariantCase("transposed beside", "conv.channels", _into_a_concatenation, "conv_transpose", channels_last=True),
 ]
 POOLS = [

@@ -51,6 +51,8 @@ CHANNELS = [
     *(channels((1, c, 5, 7), 20, (3, 3), pads=BORDER) for c in (1, 4, 8, 9, 13)),
     *(channels((1, 4, 9, 20), 12, (3, 3), pads=BORDER, group=g, strides=[s, s]) for g, s in ((2, 1), (4, 2), (4, 3))),
     *(channels((1, c, 40), 20, (11,), pads=[4, 7], strides=[s], dilations=[d]) for c, s, d in ((1, 1, 2), (5, 3, 1))),
+    *(channels((1, 3, 6, w), 20, (3, 11), pads=[1, 2, 1, 2], strides=[2, 4]) for w in (40, 43, 9)),
+    channels((1, 2, 4, 40), 12, (1, 13), "residual", pads=[0, 2, 0, 3]),
     channels((2, 3, 6, 33), 17, (2, 9), pads=[1, 8, 0, 3], group=1),
     *(channels((1, 3, 5, 18), 24, (3, 3), tail, pads=BORDER) for tail in TAILS if tail != "roots"),
     channels((1, 70, 3, 5), 34, (3, 3), "residual", pads=BORDER, group=2),

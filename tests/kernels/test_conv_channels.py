@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mccompile.ir.kernel import Buffer, whole
+from mccompile.driver import Options, import_graph, place_program
+from mccompile.ir.kernel import Buffer, Call, whole
 from mccompile.ir.types import F32, TensorType
 from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
 from mccompile.kernels.matmul.packed import in_chunks, in_depth
 from mccompile.kernels.model.tiles import Tile, best_tile
 from mccompile.ops.conv import Conv
 from mccompile.targets.target import resolve
+from tests.kernels.cases import Net
 
 V3, V4 = resolve("x86-64-v3"), resolve("x86-64-v4")
 WINDOWS = [
@@ -51,6 +54,36 @@ def test_strips_inside_are_one_run() -> None:
         (42, 56, False),
     ]
     assert tile.lines(56, 56) == 3 * 56 - 2
+
+
+def test_ends_of_wide_windows() -> None:
+    """Pixels of a tile that few runs of taps serve stay together (11 taps at stride 4, pad 2); with more runs only
+    those go one by one that some tap does not serve (31 taps, pad 15)."""
+    few = PixelTile(6, 2, 8, 1, (11, 11), (4, 4), (1, 1), (2, 2)).strips(55, 224)
+    assert [(s.start, s.stop, s.size, s.ragged) for s in few] == [
+        (0, 6, 6, False), (6, 54, 6, False), (54, 55, 1, False),
+    ]  # fmt: skip
+    many = PixelTile(6, 2, 8, 1, (1, 31), (1, 1), (1, 1), (0, 15)).strips(50, 50)
+    assert [(s.start, s.stop, s.size, s.ragged) for s in many] == [
+        (0, 12, 1, True), (12, 18, 6, False), (18, 30, 6, False), (30, 36, 6, False), (36, 46, 1, True),
+        (46, 50, 4, False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("extent", "copied"), [(32, True), (33, False)])
+def test_channels_that_meet_in_a_set_are_copied(extent: int, copied: bool, tmp_path: Path) -> None:
+    """Of an input in rows, 64 channels of 32 x 32 pixels lie 4096 bytes apart: a convolution reads a copy of them
+    that is channels-last, and no pass forwards what it copies. Those of 33 x 33 pixels are read where they are."""
+    net = Net(0)
+    x = net.input(1, 64, extent, extent)
+    y = net("Relu", net.conv(x, (64, 64, 3, 3), strides=[2, 2], dilations=[2, 2]))
+    path = tmp_path / "net.onnx"
+    path.write_bytes(net.model(net.conv(y, (64, 64, 3, 3), strides=[2, 2])).SerializeToString())
+    c = import_graph(path, Options(target="x86-64-v3"))
+    place_program(c)
+    assert c.program is not None
+    calls = [s for s in c.program.body.linear() if isinstance(s, Call)]
+    assert (calls[0].kernel == "copy.generic") is copied
 
 
 def test_packed_taps() -> None:

@@ -17,7 +17,7 @@ from mccompile.kernels.model.tiles import Tile
 from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve, strict_warnings
 from tests._skips import REPOSITORY, needs_sanitizers, needs_tool
-from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, Net, VariantCase, matmul
+from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, TRANSPOSED_DIRECT, Net, VariantCase, matmul
 from tests.kernels.cases_channels import DEPTHWISE, OVER_CHANNELS
 from tests.kernels.cases_conv_channels import CHANNELS
 from tests.kernels.cases_matmul import ATTENTION, DOT, QUANTISED, VARIABLE, WORDS
@@ -34,7 +34,7 @@ from tests.support.targets import ALL_VECTORS, FOREIGN, NARROW, WIDE, needs_targ
 Array = np.ndarray[Any, np.dtype[Any]]
 CASES = [
     *MATMULS, *POINTWISE, *DIRECT, *VECTORS, *HALOS, *FREE, *RECURRENT, *VARIABLE, *DOT, *ATTENTION, *CHANNELS,
-    *WINOGRAD, *OVER_CHANNELS, *QUANTISED, *WORDS,
+    *WINOGRAD, *OVER_CHANNELS, *QUANTISED, *WORDS, *TRANSPOSED_DIRECT,
 ]
 EVERY = [WIDE[-1], *(pytest.param(name, marks=pytest.mark.slow) for name in (*WIDE[:-1], *NARROW))]
 GUARDED = [MATMULS[3], POINTWISE[0], DIRECT[6], DIRECT[14], HALOS[3], HALOS[6], FREE[0], WINOGRAD[3]]

@@ -26,6 +26,7 @@ import numpy as np
 from mccompile.ir.dims import UndecidedError, varies
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
+from mccompile.ir.types import F32, Shape
 from mccompile.kernels.conv.line_ends import LineEnds, line_ends
 from mccompile.kernels.conv.strips import Column, Strip
 from mccompile.kernels.model.parts import Turns, axes
@@ -264,12 +265,19 @@ def fit_window(
 
     With ``weights`` each tap has a vector of them. A product, or what stands for it, takes ``step`` times its cycles.
     """
-    x, y = node.inputs[0], node.results[0]
+    return fit_extents(window, node.inputs[0].shape, node.results[0].shape, target, weights, step)
+
+
+def fit_extents(
+    window: Kind, x: Shape, y: Shape, target: Target, weights: bool = True, step: float = 1.0
+) -> tuple[float, Kind]:
+    """`fit_window`, for tensors of shapes ``x`` and ``y``."""
     window = replace(window, overlaps=not target.spare_memory)
-    cycles, best = _best(window, pair(y.shape[2:]), x.shape[-1], target.machine, weights, step)
+    cycles, best = _best(window, pair(y[2:]), x[-1], target.machine, weights, step)
     least = narrow(target.lanes)
-    vectors = -(-y.shape[1] // least) * least / target.lanes
-    return max(y.shape[0] * vectors * cycles, (x.type.nbytes + y.type.nbytes) / BYTES_PER_CYCLE), best
+    vectors = -(-y[1] // least) * least / target.lanes
+    nbytes = F32.nbytes * (math.prod(x) + math.prod(y))
+    return max(y[0] * vectors * cycles, nbytes / BYTES_PER_CYCLE), best
 
 
 def fit_line_ends(window: Kind, out: int, extent: int) -> Kind:

@@ -30,6 +30,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, Shape, row_major
+from mccompile.kernels.conv.far_channels import far_reads, read_far
 from mccompile.kernels.matmul.packed import (
     in_chunks,
     pack_columns,
@@ -74,11 +75,9 @@ from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
 WIDE = 8
-"""Columns of a window from which on pixels at the ends of a line go one by one."""
-FAR = 6.0
-"""Cycles of a broadcast whose line was lost to the first cache."""
-TILE_PIXELS = 14
-"""Pixels that share a line while it is there."""
+MOST_RUNS = 4
+"""Columns of a window from which on pixels at the ends of a line go one by one, if a tile of them would have so many
+runs of taps that serve other pixels: each is code of its own."""
 TURN = 0.95
 """What part of the cycles it may take where pixels run along the first axis, before they do."""
 
@@ -145,7 +144,7 @@ class ConvRows(Tiled):
         assert isinstance(op, Conv)
         n, _, *spatial = node.results[0].shape
         merged = all(s == 1 for s in op.strides)
-        return (tiles if merged else tiles * n * math.prod(spatial[:-1])) + _far_reads(node, target)
+        return (tiles if merged else tiles * n * math.prod(spatial[:-1])) + far_reads(node, target)
 
     def extents(self, node: Node) -> tuple[int, int, int]:
         op = node.op
@@ -186,7 +185,7 @@ class ConvRows(Tiled):
         return rows_narrowed(call, pixels)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        return lines_broken(before, after, reads=False)
+        return read_far(before, after, target) or lines_broken(before, after, reads=False)
 
 
 def _strided(view: View, strides: tuple[int, ...], extents: tuple[int, ...]) -> View:
@@ -298,7 +297,7 @@ class PixelTile(Tile, Prefetching):
 
     def strips(self, out: int, extent: int) -> list[PixelStrip]:
         """A line of ``out`` results over ``extent`` pixels as runs of equal tiles; the ends of a line have tiles of
-        their own, but with wide windows, of which there would be too many."""
+        their own, but with wide windows, where these would be too much code."""
         if varies([out, extent]):
             return list(self._varying(out, extent))
         strips: list[PixelStrip] = []
@@ -312,15 +311,20 @@ class PixelTile(Tile, Prefetching):
                 start = strips[-1].stop
                 continue
             stop = min(start + self.rows, out)
-            if self.kernel[1] > WIDE and not self._inside(start, stop - 1, extent):
-                first = strips.pop().start if strips and strips[-1].ragged else start
-                strips.append(PixelStrip(first, stop, 1, ((0,),) * self.kernel[1], ragged=True))
+            taps = self._taps(start, stop, extent)
+            if self.kernel[1] > WIDE and len(PixelStrip(start, stop, stop - start, taps).runs) > MOST_RUNS:
+                if not self._inside(start, start, extent):
+                    first = strips.pop().start if strips and strips[-1].ragged else start
+                    strips.append(PixelStrip(first, start + 1, 1, ((0,),) * self.kernel[1], ragged=True))
+                    start += 1
+                    continue
+                while not self._inside(start, stop - 1, extent):
+                    stop -= 1
+                taps = self._taps(start, stop, extent)
+            if strips and not strips[-1].ragged and (strips[-1].size, strips[-1].taps) == (stop - start, taps):
+                strips[-1] = replace(strips[-1], stop=stop)
             else:
-                taps = tuple(self._served(range(start, stop), tap, extent) for tap in range(self.kernel[1]))
-                if strips and not strips[-1].ragged and (strips[-1].size, strips[-1].taps) == (stop - start, taps):
-                    strips[-1] = replace(strips[-1], stop=stop)
-                else:
-                    strips.append(PixelStrip(start, stop, stop - start, taps))
+                strips.append(PixelStrip(start, stop, stop - start, taps))
             start = stop
         return strips
 
@@ -344,6 +348,10 @@ class PixelTile(Tile, Prefetching):
         """Whether no tap of some pixels lies in the padding."""
         end = last * self.strides[1] - self.pads[1] + (self.kernel[1] - 1) * self.dilations[1]
         return first * self.strides[1] >= self.pads[1] and end < extent
+
+    def _taps(self, start: int, stop: int, extent: int) -> tuple[tuple[int, ...], ...]:
+        """Which pixels of a tile each column of the window serves."""
+        return tuple(self._served(range(start, stop), tap, extent) for tap in range(self.kernel[1]))
 
     def _served(self, pixels: range, tap: int, extent: int) -> tuple[int, ...]:
         shift = tap * self.dilations[1] - self.pads[1]
@@ -398,7 +406,7 @@ class ConvChannels(Variant):
         if reason := _vectorizable(node, target):
             return reason
         cycles, chosen = _choose(node, target)
-        return Offer(self.label, cycles + _far_reads(node, target), chosen)
+        return Offer(self.label, cycles + far_reads(node, target), chosen)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, chosen = node.op, offer.params
@@ -444,7 +452,7 @@ class ConvChannels(Variant):
         return tiles_distance(call, [batch, top, left, lowest], [batch, line, along[:, 1], ends])
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        return lines_broken(before, after, reads=False)
+        return read_far(before, after, target) or lines_broken(before, after, reads=False)
 
 
 def lines_and_channels(call: Call) -> list[Turns]:
@@ -459,16 +467,6 @@ def lines_and_channels(call: Call) -> list[Turns]:
     rows = [*axes(y, names), Turns.tiles("ow", p.strips(y.shape[-2], x.shape[-2]))]
     columns = [Turns.each("g", op.groups), Turns.tiles("n", p.tiles_n(y.shape[-1] // op.groups))]
     return [*columns, *rows] if by_weights(call) else [*rows, *columns]
-
-
-def _far_reads(node: Node, target: Target) -> float:
-    """Cycles lost where neighbours in memory are pixels, and a line of each channel is more than the cache holds."""
-    x, w = operand_pair(node)
-    result = node.results[0]
-    if not target.cached or is_channels_last(x) or x.shape[1] * target.machine.line <= target.machine.l1 // 2:
-        return 0.0
-    pixels = result.type.count / result.shape[1]
-    return FAR * w.type.count / (2 * target.lanes) * pixels / TILE_PIXELS
 
 
 @dataclass(frozen=True)

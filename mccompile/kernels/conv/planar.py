@@ -226,13 +226,17 @@ class ConvPointwise(Variant):
 
 @dataclass(frozen=True)
 class WindowTile(Tile):
-    """A tile of ``rows`` output channels by ``lines`` lines of ``vectors`` pixels; ``pads`` is what comes before."""
+    """A tile of ``rows`` output channels by ``lines`` lines of ``vectors`` pixels; ``pads`` is what comes before.
+
+    ``served``, if not empty: for each column of the window the channels that have weights there, of ``rows`` in all.
+    """
 
     lines: int
     pads: tuple[int, int]
     strides: tuple[int, int]
     dilations: tuple[int, int]
     kernel: tuple[int, int]
+    served: tuple[tuple[int, ...], ...] = ()
 
     def tiles_h(self, extent: int) -> tuple[Segment, ...]:
         return segments(extent, self.lines)

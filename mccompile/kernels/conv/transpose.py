@@ -13,12 +13,14 @@ from mccompile.ir.kernel import Call, Logical, View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, row_major
 from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile, lines_and_channels
+from mccompile.kernels.conv.far_channels import far_reads, read_far
 from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.parts import axes as loops_over
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.variant import (
     Builder,
     Offer,
+    Packing,
     Variant,
     computed,
     lines_broken,
@@ -93,7 +95,7 @@ class PackedPhase:
     """The weights of a phase, packed as those of a convolution."""
 
     weights: PhaseWeights
-    how: PackedTaps
+    how: Packing
 
     def pack(self, array: Array) -> Array:
         return self.how.pack(self.weights.pack(array))
@@ -182,7 +184,7 @@ class ConvTransposePhases(Variant):
             return "some results are met by no tap"
         tiles = [p.tile(target) for p in parts]
         chosen = TiledPhases(tuple((p, tile) for p, (_, tile) in zip(parts, tiles, strict=True)))
-        return Offer(self.label, sum(cycles for cycles, _ in tiles), chosen)
+        return Offer(self.label, sum(cycles for cycles, _ in tiles) + far_reads(node, target), chosen)
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x, w = operand_pair(node)
@@ -207,7 +209,7 @@ class ConvTransposePhases(Variant):
         return lines_and_channels(call)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        return lines_broken(before, after, reads=False)
+        return read_far(before, after, target) or lines_broken(before, after, reads=False)
 
 
 def part_of(view: View, starts: Shape, steps: Shape, shape: Shape) -> View:

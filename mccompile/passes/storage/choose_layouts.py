@@ -40,7 +40,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         remarks.miss("stored values channels-last", f"code for {target.name} is to be small")
         return 0
     moved = _moved_bytes(graph)
-    staged = _staged(graph)
+    staged = _staged(graph, target)
     plan = _Plan(Rewriter(graph), target)
     plan.search()
     for group in plan.groups:
@@ -62,14 +62,17 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     return count
 
 
-def _staged(graph: Graph) -> list[Node]:
-    """Copies of what a caller holds, for operators that want their operand stored as their result: a layout may be
-    chosen for them."""
+def _staged(graph: Graph, target: Target) -> list[Node]:
+    """Copies of what a caller holds, for operators that want their operand stored as their result, or that would read
+    a vector of channels or more each from far away: a layout may be chosen for them."""
     r = Rewriter(graph)
     copies: dict[Value, Value] = {}
     for node in r.nodes():
-        x = node.operands[0] if node.op.wants_channels_last and node.op.binds(node.operand_types()) else None
-        if x in graph.inputs and len(x.shape) > 2:
+        x = node.operands[0] if node.op.wants_channels_last else None
+        if x not in graph.inputs or len(x.shape) < 3:
+            continue
+        far = target.spare_memory and bound(x.shape[1]) >= target.lanes
+        if node.op.binds(node.operand_types()) or far:
             if x not in copies:
                 copies[x] = r.insert(node, Relayout(), [x], f"{x.name}.stored")
             r.rewire(node, [copies[x] if v is x else v for v in node.operands])
