@@ -56,6 +56,14 @@ def _require_bytes(n: Import) -> None:
             raise n.error(f"a zero point of {zero.dtype} for elements of {x.dtype}")
 
 
+def _zero(n: Import, i: int, sums: DType) -> Value | None:
+    """The zero point of operand ``i``; if it is known, of the type of sums: expressions may have it then."""
+    zero = n.optional(2 + i)
+    if zero is None or zero not in n.graph.constants:
+        return zero
+    return n.constant(f"known_zero{i}", n.graph.array(zero).astype(sums.numpy))
+
+
 def _sample(d: Draw) -> Case:
     m, k, n = d.shape(3, 1, 9)
     batch = d.shape(d.int(0, 2), 1, 3)
@@ -84,7 +92,7 @@ def import_matmul_integer(n: Import) -> None:
     sums, post = _widened(n, a.shape[-1])
     for i, value in enumerate(operands):
         wide = ex.convert(ex.acc(value.dtype), sums)
-        zero = n.optional(2 + i)
+        zero = _zero(n, i, sums)
         if zero is not None:
             wide = ex.apply("sub", wide, ex.convert(ex.var(len(extras), zero.dtype), sums))
             extras.append(n.reshape(zero, _zero_shape(n, zero, value, i), f"zero{i}"))
@@ -143,7 +151,7 @@ def import_conv_integer(n: Import) -> None:
     pre: dict[int, ex.Expr] = {}
     for i, value in enumerate((x, w)):
         pre[i] = ex.convert(ex.acc(value.dtype), sums)
-        zero = n.optional(2 + i)
+        zero = _zero(n, i, sums)
         if zero is None:
             continue
         if zero.type.count != 1 and (i == 0 or zero.shape != w.shape[:1]):

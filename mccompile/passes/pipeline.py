@@ -15,8 +15,8 @@ _RECOGNIZE = (
     "simplify-movement", "recognize-recurrent", "fold-space-to-depth", "recognize-normalization", "recognize-softmax",
 )  # fmt: skip
 _INTEGERS = (
-    "sink-dequantise", "raise-quantise", "sink-dequantise", "fold-constants", "integer-products", "integer-sums",
-    "integer-softmax", "start-sums", "eliminate-dead-code",
+    "sink-dequantise", "raise-quantise", "sink-dequantise", "eliminate-dead-code", "fold-constants",
+    "integer-products", "integer-sums", "integer-softmax", "start-sums", "hoist-zero-points", "eliminate-dead-code",
 )  # fmt: skip
 _SCALES = (
     "narrow-weights", "store-integers", "start-sums", "keep-quantised-weights", "keep-quantised-windows",

@@ -236,9 +236,21 @@ class ConvInteger(Variant):
 
 
 class MatMulInteger(ConvInteger):
-    """Rows of bytes times a constant matrix: a convolution of 1x1 over pixels."""
+    """Rows of bytes times a constant matrix: a convolution of 1x1 over pixels.
+
+    Rows whose number is known at run time only are images of one pixel.
+    """
 
     ops = ("matmul",)
+
+    def takes(self, node: Node) -> bool:
+        op, (a, w), y = node.op, operand_pair(node), node.results[0]
+        assert isinstance(op, MatMul)
+        if varies([*w.shape, y.shape[-1]]) or op.trans_a or any(len(v.shape) > len(y.shape) for v in node.extras):
+            return varies_in_batch(node)
+        # All axes of rows are one, then: what goes beside the result has all of them, or none.
+        rows = [(1,) * (len(y.shape) - len(v.shape)) + v.shape[:-1] for v in (a, *node.extras)]
+        return all(r == y.shape[:-1] or all(e == 1 for e in r) for r in rows)
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
@@ -270,7 +282,8 @@ class MatMulInteger(ConvInteger):
             left = swapped(left)
         weave = _weaves(node, -1, b, result)
         views = [left, result, *_extras(node, b, result, weave)]
-        views, staged = _merged(views, (1, 1)), _staged_rows(op, x, chosen.own)
+        views = _rows(views) if varies(result.shape[:-1]) else _merged(views, (1, 1))
+        staged = _staged_rows(op, x, chosen.own)
         b.call(self.kernel, **_parts(node, b, views, POINT, staged, chosen, weave))
 
 
@@ -403,6 +416,13 @@ def _merged(views: list[View], strides: tuple[int, int]) -> list[View]:
     found = merge(views, range(apart, views[1].rank - 1))
     assert not isinstance(found, str)
     return [_spread(v, apart, 4 - v.rank) for v in found]
+
+
+def _rows(views: list[View]) -> list[View]:
+    """Views [..., columns] as [rows, 1, 1, columns]: how many rows there are is known at run time only."""
+    found = merge(views, range(views[0].rank - 1))
+    assert not isinstance(found, str)
+    return [_spread(v, 1, 2) for v in found]
 
 
 def _spread(view: View, axis: int, count: int) -> View:

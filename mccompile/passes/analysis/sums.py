@@ -45,7 +45,7 @@ def sum_range(graph: Graph, node: Node) -> tuple[Range, int | None]:
         count = terms(node)
         low, high = np.minimum(reach.low.min(), 0) * count, np.maximum(reach.high.max(), 0) * count
         return Range(np.array([low]), np.array([high])), None
-    weights = _weights(graph, node)
+    weights = known_weights(graph, node)
     rows = None if weights is None else by_channel(nests[0], weights)
     if rows is None:
         return _ANYTHING, None
@@ -84,7 +84,7 @@ def _own(graph: Graph, value: Value) -> Range:
     return anything(value.dtype)
 
 
-def _weights(graph: Graph, node: Node) -> Array | None:
+def known_weights(graph: Graph, node: Node) -> Array | None:
     """Operand 1 through its prologue; None if it is not known."""
     w = node.operands[1]
     body = node.pre.get(1)

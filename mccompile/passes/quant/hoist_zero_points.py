@@ -1,0 +1,106 @@
+"""Takes zero points that are known at run time only out of sums of integers: kernels then multiply bytes as they are.
+
+Worked example: DynamicQuantizeLinear finds the zero point z of q when the network runs. The sum of (q - z) * w over K
+places is that of q * w, less z times the sum of the weights, which is known::
+
+    %w = const [1, 2, 3, 4] : i8[2,2]
+    %y = matmul(%q, %w) with(%z) pre0{ (i32(acc) - i32(x0)) } pre1{ i32(acc) }
+
+    %s = const [4, 6] : i32[1,2]
+    %y = matmul(%q, %w) with(%z, %s) pre0{ i32(acc) } pre1{ i32(acc) } post0{ (acc - (i32(x0) * x1)) }
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.scalar import Array
+from mccompile.ir.structure import Nest, bounds
+from mccompile.ir.types import I32
+from mccompile.passes.analysis.sums import by_channel, known_weights
+from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.rewriter import Rewriter
+
+
+def run(graph: Graph, remarks: Remarks) -> int:
+    """Subtract zero points that are known at run time from sums of bytes, times the sums of the weights. Exact."""
+    r = Rewriter(graph)
+    changes = 0
+    for node in r.nodes():
+        found = _zero_of(graph, node)
+        if found is None:
+            continue
+        whole, zero = found
+        what = f"took the zero point out of the sums of {node.where}"
+        sums = _sums_of_weights(graph, node, zero)
+        if isinstance(sums, str):
+            remarks.miss(what, sums)
+            continue
+        _rewrite(r, node, whole, zero, sums)
+        remarks.hit(what)
+        changes += 1
+    r.finish()
+    return changes
+
+
+def _zero_of(graph: Graph, node: Node) -> tuple[ex.Expr, ex.Expr] | None:
+    """What a product makes of an integer of its first operand, and what it subtracts, if that is no constant."""
+    body = node.pre.get(0)
+    if len(node.op.multilinear) != 2 or not isinstance(body, ex.Apply) or body.fn != "sub" or body.dtype != I32:
+        return None
+    whole, zero = body.operands
+    read = ex.variables(zero)
+    plain = isinstance(whole, ex.Convert) and isinstance(whole.operand, ex.Var) and whole.operand.index == ex.ACC
+    if not plain or not read or ex.ACC in read or all(node.extras[i] in graph.constants for i in read):
+        return None
+    return whole, zero
+
+
+def _sums_of_weights(graph: Graph, node: Node, zero: ex.Expr) -> Array | str:
+    """The sum of the weights of each channel, of one extent along all other axes of the result; or why the zero point
+    is not multiplied by that alone."""
+    x = node.operands[0]
+    assert x is not None
+    if any(node.extras[i].type.count != 1 for i in ex.variables(zero)):
+        return "there are several zero points"
+    weights = known_weights(graph, node)
+    if weights is None:
+        return "the weights are known at run time only"
+    (product,) = node.op.infer(*node.operand_types())
+    if product.dtype != I32:
+        return f"its sums are {product.dtype}"
+    nests = node.op.structure(node.operand_types())
+    if len(nests) != 1 or (rows := by_channel(nests[0], weights)) is None:
+        return "its weights are not those of channels"
+    if not _stays_inside(nests[0], x):
+        return "padding has no zero point"
+    sums: Array = rows[0].sum(1).astype(np.int32)
+    return sums.reshape([-1 if a == rows[1] else 1 for a in range(product.rank)])
+
+
+def _stays_inside(nest: Nest, x: Value) -> bool:
+    """Whether the elements of operand 0 that a product reads are all within it."""
+    reads = nest.reads[0] or ()
+    for at, extent in zip(reads, x.shape, strict=True):
+        if at is None:
+            return False
+        loops = [k for k, coef in enumerate(at.coefs) if coef]
+        if len(loops) == 1 and at.coefs[loops[0]] == 1 and not at.const and nest.loops[loops[0]] is extent:
+            continue
+        low, high = bounds(at, nest.loops)
+        if low < 0 or high >= extent:
+            return False
+    return True
+
+
+def _rewrite(r: Rewriter, node: Node, whole: ex.Expr, zero: ex.Expr, sums: Array) -> None:
+    """Let a product read integers as they are; its sum is less the zero point times the sums of the weights."""
+    extras = [*node.extras, r.graph.constant(f"{node.result.name}.sums", sums)]
+    less = ex.apply("mul", zero, ex.var(len(extras) - 1, I32))
+    exact = ex.apply("sub", ex.acc(I32), less)
+    post = node.post.get(0, ex.acc(I32))
+    node.post = {0: ex.substitute(post, lambda v: exact if v.index == ex.ACC else v)}
+    node.pre[0] = whole
+    r.rewire(node, extras=extras)
