@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mccompile.ir.dims import bound
 from mccompile.ir.names import own_names, own_part
 
 MAX_LINES = 25
@@ -139,7 +140,8 @@ def _quantised(report: Report) -> list[str]:
     found = report["quantised"]
     if not found["floats"]:
         return row("  quantised", whole_text(found), 1)
-    names = ", ".join(own_names(n["onnx"], MAX_NAME) for n in sorted(found["floats"], key=lambda n: -n["cost"]))
+    dearest_first = sorted(found["floats"], key=lambda n: -bound(n["cost"]))
+    names = ", ".join(own_names(n["onnx"], MAX_NAME) for n in dearest_first)
     share = f"{found['float_macs']:,} of the MACs and {len(found['floats'])} nodes in floats: "
     return row("  quantised", share + names, 2)
 
