@@ -121,6 +121,8 @@ VARIABLE = [
     *(variable((m, 5), (5, n)) for m, n in ((1, 1), (1, 16), (2, 7), (5, 8), (6, 32), (13, 33), (29, 31), (30, 64))),
     *(variable((4, 3), (3, 18), tail) for tail in TAILS if tail != "roots"),
     *(variable((5, 40), (40, n), "residual", trans) for trans in ("a", "b", "ab") for n in (21, 32)),
+    *(variable((m, k), (k, n), "residual") for m, k, n in ((13, 70, 144), (13, 96, 100), (7, 80, 256), (5, 1, 40))),
+    variable((2, 7, 80), (2, 80, 256)),
     variable((2, 3, 4, 6), (2, 3, 6, 10), "residual"),
     variable((2, 3, 4, 6), (2, 1, 6, 16)),
     variable((1, 3, 4, 6), (2, 1, 6, 9)),

@@ -11,7 +11,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, View
 from mccompile.ir.types import BOOL, F32
 from mccompile.kernels.matmul.packed import batched, swapped
-from mccompile.kernels.matmul.variable import VariableTile, packing_cycles, panel_floats, whole_lines
+from mccompile.kernels.matmul.variable import VariableTile, packing_cycles, panel_floats, read_in_place
 from mccompile.kernels.model.lanes import no_vectors
 from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.tiles import (
@@ -187,7 +187,7 @@ class AttentionVector(Variant):
         flags = (op.trans_q, op.trans_k, op.trans_v)
         q, k, v = (swapped(x) if flag else x for x, flag in zip((q, k, v), flags, strict=True))
         extras = [b.read(e).broadcast(result.shape) for e in node.extras]
-        direct = whole_lines(v, tile.lanes)
+        direct = read_in_place(v, -(-bound(q.shape[-2]) // tile.rows), b.target)
         near = _few(q.shape[-2], length, b.target) and _side_by_side(q, k)
         early = near and direct and bound(keys) * width * F32.nbytes <= b.target.machine.l2 // 2
         tile = replace(tile, direct=direct, near=near, early=early)

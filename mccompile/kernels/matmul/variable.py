@@ -36,9 +36,13 @@ TRANSPOSED_FLOATS = 2
 
 @dataclass(frozen=True)
 class VariableTile(Tile):
-    """``direct``: the second operand's rows are whole vectors, which are read where they lie, not packed first."""
+    """``direct``: the second operand's rows are whole vectors, which are read where they lie, not packed first.
+    ``by_rows``: a tile of rows is multiplied by all columns before the next one is, so that results are written
+    line by line; all columns are packed before, if they are.
+    """
 
     direct: bool
+    by_rows: bool = False
 
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` columns."""
@@ -76,9 +80,21 @@ def panel_floats(rows: int, columns: int, lanes: int) -> int:
     return bound(rows) * -(-bound(columns) // lanes) * lanes + lanes
 
 
-def whole_lines(view: View, lanes: int) -> bool:
-    """True if rows are whole vectors of neighbours."""
-    return neighbours(view) and view.shape[-1] % lanes == 0
+def read_in_place(view: View, times: int, target: Target) -> bool:
+    """Whether a second operand [.., K, N], whose columns are read ``times`` over, is read where it lies, not packed.
+
+    Its rows have to be whole vectors of neighbours. What is read once is not worth packing; what is read again has to
+    stay in half of the first cache, where rows meet in few sets: 128 rows of 512 bytes have 8 of 64 sets of 8 lines
+    (Zen 3: 1.1 times the time of packed ones; 64 rows of 4096 bytes 1.9, 1024 of them 2.1).
+    """
+    machine = target.machine
+    if not (neighbours(view) and view.shape[-1] % target.lanes == 0):
+        return False
+    if times <= 1 or target.lanes == 1 or not machine.l1:
+        return True
+    apart = F32.nbytes * abs(view.axis_strides()[-2])
+    sets = min(machine.way // math.gcd(machine.way, apart), machine.way // machine.line)
+    return bound(view.shape[-2]) <= sets * (machine.l1 // machine.way) // 2
 
 
 class MatMulVariable(Variant):
@@ -133,10 +149,12 @@ class MatMulVariable(Variant):
         else:
             views = [left, batched(right, result), result, *extras]
             left, right, result, *extras = _merged(views, result.rank - 2)
-        direct = whole_lines(right, tile.lanes)
+        direct = read_in_place(right, -(-bound(left.shape[-2]) // tile.rows), b.target)
         k, n = right.shape[-2:]
-        scratch = None if direct else b.scratch(panel_floats(k, min(bound(n), tile.width), tile.lanes), F32)
-        params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct)
+        by_rows = b.target.lanes > 1 and F32.nbytes * bound(k) * bound(n) <= b.target.machine.l1
+        packed = n if by_rows else min(bound(n), tile.width)
+        scratch = None if direct else b.scratch(panel_floats(k, packed, tile.lanes), F32)
+        params = VariableTile(tile.rows, tile.vectors, tile.lanes, direct, by_rows)
         b.call(self.kernel, [left, right], [result], params=params, extras=extras, scratch=scratch)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
@@ -144,7 +162,7 @@ class MatMulVariable(Variant):
         assert isinstance(p, VariableTile)
         columns, rows = Turns.tiles("n", p.tiles_n(y.shape[-1])), Turns.tiles("m", p.tiles_m(y.shape[-2]))
         batch = batches(y)
-        return [*batch, rows, columns] if p.direct else [*batch, columns, rows]
+        return [*batch, rows, columns] if p.direct or p.by_rows else [*batch, columns, rows]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         params = after.params
