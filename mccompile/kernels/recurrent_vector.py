@@ -17,7 +17,7 @@ from mccompile.kernels.model.lanes import refusal
 from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, segments
 from mccompile.kernels.recurrent import is_narrow
-from mccompile.kernels.variant import Builder, Offer, Variant, computed, laid_out
+from mccompile.kernels.variant import Builder, Offer, Packing, Variant, computed, laid_out
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent
 from mccompile.targets.target import Target
 
@@ -41,6 +41,18 @@ class UnitBlocks:
 
 
 @dataclass(frozen=True)
+class PhasedBlocks:
+    """Recurrent weights [3*H, H] as `UnitBlocks` of the first two gates, and behind them those of the third."""
+
+    width: int
+
+    def pack(self, array: Array) -> Array:
+        first = 2 * array.shape[1]
+        parts = [UnitBlocks(2, self.width).pack(array[:first]), UnitBlocks(1, self.width).pack(array[first:])]
+        return np.concatenate([p.reshape(-1) for p in parts])
+
+
+@dataclass(frozen=True)
 class Units:
     """``units`` hidden units in tiles of ``width``."""
 
@@ -50,6 +62,11 @@ class Units:
     @property
     def tiles(self) -> tuple[Segment, ...]:
         return segments(self.units, self.width)
+
+    @property
+    def begins(self) -> int:
+        """Where the weights of the third gate begin, behind `PhasedBlocks` of two."""
+        return 2 * self.units * (-(-self.units // self.width) * self.width)
 
     @property
     def run(self) -> int:
@@ -62,6 +79,8 @@ class _Tiled(Variant):
 
     params = Units
     may_share = False
+    waiting = 0
+    """Numbers of each unit that wait in scratch from one phase of a step to the next."""
 
     def takes(self, node: Node) -> bool:
         """Time and batch are loops; gates and units have to be known."""
@@ -98,6 +117,10 @@ class _Tiled(Variant):
         """Why a cell of this kind is not vectorised; empty if it is."""
         return ""
 
+    def packing(self, op: Recurrent, tiles: Units) -> Packing:
+        """How the recurrent weights are packed."""
+        return UnitBlocks(op.gates, tiles.width)
+
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, (x, r, _, *rest) = node.op, node.operands
         assert isinstance(op, Recurrent)
@@ -105,9 +128,9 @@ class _Tiled(Variant):
         assert r is not None
         tiles = offer.params
         assert isinstance(tiles, Units)
-        packed = b.packed(r, UnitBlocks(op.gates, tiles.width))
+        packed = b.packed(r, self.packing(op, tiles))
         reads = [b.read(x), packed, None, *(None if v is None else b.read(v) for v in rest)]
-        scratch = b.scratch((1 + len(op.states)) * tiles.units, F32)
+        scratch = b.scratch((1 + len(op.states) + self.waiting) * tiles.units, F32)
         results = [b.result(i) for i in range(len(node.results))]
         b.call(self.kernel, reads, results, params=tiles, scratch=scratch)
 
@@ -142,9 +165,24 @@ class GruVector(_Tiled):
         return "" if node.op.linear_first else "its reset gate scales h before the product"
 
 
+class GruScaled(_Tiled):
+    """A GRU whose reset gate scales h before the product: a step has two phases, each over all units."""
+
+    ops = ("gru",)
+    kernel = "gru.scaled"
+    waiting = 2
+
+    def packing(self, op: Recurrent, tiles: Units) -> Packing:
+        return PhasedBlocks(tiles.width)
+
+    def peculiar(self, node: Node) -> str:
+        assert isinstance(node.op, Gru)
+        return "its reset gate scales the product" if node.op.linear_first else ""
+
+
 class RnnVector(_Tiled):
     ops = ("rnn",)
     kernel = "rnn.vector"
 
 
-VARIANTS = (LstmVector(), GruVector(), RnnVector())
+VARIANTS = (LstmVector(), GruVector(), GruScaled(), RnnVector())

@@ -21,7 +21,8 @@ def cell(op: str, steps: int, batch: int, hidden: int, states: bool, **attrs: ob
         return n.several(op, given, 3 if op == "LSTM" else 2, hidden_size=hidden, **attrs)
 
     name = "_".join([op.lower(), str(steps), str(batch), str(hidden), *map(str, attrs.values())])
-    return VariantCase(name, f"{op.lower()}.vector", build)
+    scaled = op == "GRU" and not attrs.get("linear_before_reset")
+    return VariantCase(name, "gru.scaled" if scaled else f"{op.lower()}.vector", build)
 
 
 RECURRENT = [
@@ -31,6 +32,9 @@ RECURRENT = [
     cell("LSTM", 3, 2, 17, False, direction="bidirectional", clip=1.5),
     cell("GRU", 5, 1, 16, True, linear_before_reset=1),
     cell("GRU", 4, 2, 21, False, direction="bidirectional", linear_before_reset=1),
+    cell("GRU", 5, 1, 16, True),
+    cell("GRU", 4, 2, 21, False, direction="bidirectional"),
+    cell("GRU", 1, 3, 9, True, direction="reverse"),
     cell("RNN", 5, 2, 9, True, direction="reverse"),
     cell("RNN", 3, 1, 40, False, activations=["Relu"]),
     cell("LSTM", 1, 1, 24, True),

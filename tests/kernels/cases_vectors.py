@@ -80,6 +80,13 @@ def _strided(n: Net) -> str:
     return n("Exp", x)
 
 
+def topk(shape: Shape, k: int, axis: int = -1, **attrs: object) -> VariantCase:
+    def build(n: Net) -> Sequence[str]:
+        return n.several("TopK", [n.input(*shape), n.ints(k)], 2, axis=axis, **attrs)
+
+    return VariantCase(f"topk.radix {shape} {k} {axis} {attrs}", "topk.radix", build)
+
+
 def softmax(shape: Shape, axis: int = -1, tail: str = "plain", op: str = "Softmax") -> VariantCase:
     def build(n: Net) -> str:
         return TAILS[tail](n, n(op, n("Neg", n.input(*shape)), axis=axis), shape)
@@ -140,6 +147,8 @@ MAPS = [
     ),
 ]  # fmt: skip
 SOFTMAXES = [
+    topk((2, 300), 200),
+    topk((5, 40, 3), 7, 1, largest=0),
     *(softmax((3, w)) for w in WIDTHS if w > 1),
     softmax((2, 300), tail="residual"),
     softmax((2, 19), tail="clip"),
