@@ -4,7 +4,10 @@ Worked example: the mean of 4 elements (q - 3) * 0.5 is the sum of (q - 3), time
 
     %x = map(%q) {expr={(f32((i32(x0) - i32(3))) * 0.5)}}
     %y = pool(%x) {mode='average', kernel=(2, 2), ...} : f32
-    %y = pool(%q) {mode='sum', kernel=(2, 2), ...} pre0{ (i32(acc) - i32(3)) } post0{ (f32(acc) * 0.125) } : f32
+    %y = pool(%q) {mode='sum', kernel=(2, 2), ...} pre0{ i32(acc) } post0{ (f32((acc - i32(12))) * 0.125) } : f32
+
+The zero point of all elements is one number, but where windows reach into padding: there each element has its own,
+``pre0{ (i32(acc) - i32(3)) }``, as padding has none.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import bound
-from mccompile.ir.graph import Graph, Node
+from mccompile.ir.dims import bound, varies
+from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32
@@ -63,10 +66,22 @@ def _obstacle(node: Node, q: Quantised) -> str:
     return ""
 
 
+def _elements(summing: Op, x: Value) -> int:
+    """How many elements every sum has; 0 if some have others, in padding, or that is not known."""
+    if varies(x.shape):
+        return 0
+    (counts,) = summing.evaluate(np.ones(x.shape, np.float64))
+    same = counts.size > 0 and counts.min() == counts.max()
+    return int(counts.flat[0]) if same else 0
+
+
 def _rewrite(r: Rewriter, node: Node, q: Quantised, summing: Op, weights: Array, apart: bool) -> None:
     node.op = summing
     extras = list(node.extras)
-    scaled: ex.Expr = ex.convert(ex.acc(I32), F32)
+    zero, whole = int(q.zero.reshape(-1)[0]), ex.convert(ex.acc(q.integers.dtype), I32)
+    once = zero * _elements(summing, q.integers)
+    node.pre = {0: ex.apply("sub", whole, ex.num(zero, I32)) if zero and not once else whole}
+    scaled: ex.Expr = ex.convert(ex.apply("sub", ex.acc(I32), ex.num(once, I32)) if once else ex.acc(I32), F32)
     for factor in [q.scale.reshape(()), weights] if apart else [(q.scale.reshape(()) * weights).astype(np.float32)]:
         if factor.ndim:
             extras.append(r.graph.constant(f"{node.result.name}.scale", factor))
@@ -76,8 +91,5 @@ def _rewrite(r: Rewriter, node: Node, q: Quantised, summing: Op, weights: Array,
         scaled = ex.apply("mul", scaled, scale)
     post = node.post.get(0, ex.acc(F32))
     node.post = {0: ex.substitute(post, lambda v: scaled if v.index == ex.ACC else v)}
-    whole = ex.convert(ex.acc(q.integers.dtype), I32)
-    zero = int(q.zero.reshape(-1)[0])
-    node.pre = {0: ex.apply("sub", whole, ex.num(zero, I32)) if zero else whole}
     r.rewire(node, [q.integers], extras)
 
