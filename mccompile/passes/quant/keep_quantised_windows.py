@@ -6,9 +6,11 @@ Worked example: one scale for each of two output channels, which the epilogue ha
     %y = conv(%x, %v) {...} with(%b) post0{ (acc + x0) }
     %y = conv(%x, %w) {...} with(%b, %t) pre1{ f32(acc) } post0{ ((acc * x1) + x0) }      %t : f32[1,2,1,1]
 
-Kernels with vectors load bytes that are the numbers themselves (`mccompile/kernels/model/widening.py`). With zero
-points, or where two have room in a byte, weights are constants of floats there that are whole numbers, which lowering
-stores as bytes and widens in the arena (`mccompile/lower/widened.py`).
+Kernels of floats load bytes that are the numbers themselves (`mccompile/kernels/model/widening.py`): weights less
+their zero point are bytes too, most of the time. Where they take nine bits, or two have room in a byte, weights are
+constants of floats for vectors that are whole numbers, which lowering stores as bytes and widens in the arena
+(`mccompile/lower/widened.py`). Microcontrollers that compute floats have no room for that: nine bits are stored as
+bfloat16 there, which has all whole numbers up to 256.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32
-from mccompile.kernels.model.widening import LEAST
+from mccompile.ir.small_floats import bf16_bits
+from mccompile.ir.types import F32, I8, U8, DType
+from mccompile.kernels.model.widening import LEAST, WIDENED
 from mccompile.passes.analysis.quantised import Quantised, followed
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.dequantised import constants_read_by
@@ -39,7 +42,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     what = "kept the weights {} of windows as integers"
     for found, readers, said in constants_read_by(r, remarks, what, obstacle):
         for reader in readers:
-            _rewrite(r, reader, found, packs=target.lanes > 1 and _in_arena(found, graph))
+            _rewrite(r, reader, found, target)
             remarks.hit(f"{said} in {reader.where}")
         changes += len(readers)
     r.finish()
@@ -59,11 +62,34 @@ def obstacle(r: Rewriter, reader: Node, value: Value, found: Quantised) -> str:
     return ""
 
 
-def _in_arena(found: Quantised, graph: Graph) -> bool:
-    """Whether vectors cannot load the numbers as they are, or half the bytes are worth a step that widens them."""
-    whole = graph.array(found.integers)
+def _whole(found: Quantised, graph: Graph) -> Array:
+    """The weights less their zero points."""
+    return graph.array(found.integers).astype(np.int64) - found.zero.astype(np.int64)
+
+
+def _of_a_byte(whole: Array) -> DType | None:
+    """The type of bytes that has all of these numbers."""
+    least, most = int(whole.min(initial=0)), int(whole.max(initial=0))
+    limits = {t: np.iinfo(t.numpy.name) for t in (I8, U8)}
+    return next((t for t, has in limits.items() if has.min <= least and most <= has.max), None)
+
+
+def _in_arena(found: Quantised, whole: Array) -> bool:
+    """Whether vectors cannot load the numbers as bytes, or half the bytes are worth a step that widens them."""
     spread = int(whole.max(initial=0)) - int(whole.min(initial=0))
-    return bool(found.zero.any()) or (spread < 16 and whole.size >= LEAST and whole.size % 2 == 0)
+    halves = spread < 16 and whole.size >= LEAST and whole.size % 2 == 0
+    return halves or (bool(found.zero.any()) and _of_a_byte(whole) is None)
+
+
+def _without_zero(found: Quantised, graph: Graph, target: Target) -> tuple[Value, ex.Expr] | None:
+    """The weights less their zero points in few bits, and the floats that they are then, where kernels load those."""
+    whole, name = _whole(found, graph), f"{found.integers.name}.whole"
+    byte = _of_a_byte(whole)
+    if byte is not None:
+        return graph.constant(name, whole.astype(byte.numpy)), ex.convert(ex.acc(byte), F32)
+    if target.lanes != 1:
+        return None
+    return graph.constant(name, bf16_bits(whole.astype(np.float32))), WIDENED["bf16"][1]
 
 
 def _scale_of_result(reader: Node, found: Quantised) -> Array | None:
@@ -72,17 +98,21 @@ def _scale_of_result(reader: Node, found: Quantised) -> Array | None:
     return followed(nests[0], 1, found.scale, len(reader.result.shape)) if len(nests) == 1 else None
 
 
-def _rewrite(r: Rewriter, reader: Node, found: Quantised, packs: bool) -> None:
+def _rewrite(r: Rewriter, reader: Node, found: Quantised, target: Target) -> None:
     graph, extras, weights = r.graph, list(reader.extras), found.integers
     outside = _scale_of_result(reader, found)
     assert outside is not None
-    if packs:
-        whole = (graph.array(weights).astype(np.int64) - found.zero).astype(np.float32)
-        weights = graph.constant(f"{weights.name}.whole", np.ascontiguousarray(whole))
+    if target.lanes > 1 and _in_arena(found, _whole(found, graph)):
+        floats = np.ascontiguousarray(_whole(found, graph).astype(np.float32))
+        weights = graph.constant(f"{weights.name}.whole", floats)
     else:
         body: ex.Expr = ex.convert(ex.acc(weights.dtype), F32)
         if found.zero.any():
-            body = ex.apply("sub", body, _operand(graph, extras, found.zero, f"{weights.name}.zero"))
+            stored = _without_zero(found, graph, target)
+            if stored is not None:
+                weights, body = stored
+            else:
+                body = ex.apply("sub", body, _operand(graph, extras, found.zero, f"{weights.name}.zero"))
         reader.pre[1] = body
     scaled = ex.apply("mul", ex.acc(F32), _operand(graph, extras, outside, f"{found.integers.name}.scale"))
     post = reader.post.get(0, ex.acc(F32))
