@@ -7,6 +7,7 @@ numbers (`codegen/shared_numbers.py`).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,12 +22,32 @@ from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.foreign import foreign_call
 from mccompile.codegen.loops import PART
 from mccompile.codegen.one_lane import vectors_for
+from mccompile.codegen.savings import (
+    BYTES_OF_TILE_LETTER,
+    SLOWER,
+    SLOWER_COPY,
+    SLOWER_TILE,
+    Allowed,
+    Saving,
+    least_saving,
+    results,
+    saved,
+)
 from mccompile.codegen.scaled import scaled_channels
-from mccompile.codegen.shared_functions import Alike, Shared, names_of, own_name, shared_functions, with_own_names
+from mccompile.codegen.shared_functions import (
+    Alike,
+    Function,
+    functions_alike,
+    functions_beside,
+    names_of,
+    own_name,
+    shared_functions,
+    with_own_names,
+)
 from mccompile.codegen.shared_numbers import Form, Joined, form_of, joined, mentioned, with_parameters
 from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
-from mccompile.ir.dims import bound, polynomial, symbols
+from mccompile.ir.dims import polynomial, symbols
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, View, number_names, whole
 from mccompile.ir.program import Program
@@ -275,70 +296,21 @@ def _kind(s: _Step) -> object:
     return s.step.kernel, s.step.op.name, s.made.uses, s.made.tables, pieces
 
 
-BYTES_OF_LETTER = 1 / 8
-"""Of machine code, for the text of kernels that share their numbers: counted on networks of bytes for a Cortex-M4."""
-BYTES_OF_NUMBER = 5
-"""Of machine code that gives a function a number."""
-WORTH = 200
-"""Bytes that are worth the numbers of functions that would know them otherwise."""
-
-
-def least_saving(target: Target) -> int | None:
-    """How many bytes of code are worth functions that do not know their numbers; None: none are, on hosts without
-    vectors, whose compilers unroll loops of a few turns, and at -O3."""
-    if target.compact:
-        return 1
-    if target.unshared or (target.hosted and target.lanes <= 1):
-        return None
-    return WORTH
-
-
 VECTORS = ("conv.depthwise", "conv.channels", "matmul.packed")
 """Kernels of vectors that may share their numbers; of others, what is in which register depends on extents."""
-SLOWER = 4
-"""Multiply-adds that each of their results takes more then: counted on MobileNetV1 (aarch64) and on the MobileNets of
-MLPerf Tiny and of 0.35 (x86-64-v3)."""
-MOST_SLOWER = 0.01
-"""What sharing may take of a network with vectors."""
-
-
-def _results(step: Call | Fill) -> int:
-    """Elements that a step stores."""
-    return 0 if isinstance(step, Fill) else sum(bound(v.count) for v in step.results)
-
-
-def _macs(step: Call | Fill) -> float:
-    """Multiply-adds of a kernel by what it stores and its weights, which are [.., channels] both."""
-    if isinstance(step, Fill) or len(step.inputs) < 2 or (weights := step.inputs[1]) is None:
-        return 0.0
-    if weights.buffer.space != "blob" or not step.results[0].shape:
-        return 0.0
-    stored = step.results[0]
-    return bound(stored.count) / max(bound(stored.shape[-1]), 1) * bound(weights.buffer.type.count)
-
-
 def _one_of(same: Sequence[_Step]) -> Joined | None:
     """The function of steps of one kind, unless their functions are equal."""
     texts = dict.fromkeys(s.made.text for s in same)
     return joined([form_of(s.made.text) for s in same]) if len(texts) > 1 else None
 
 
-def _saved(one: Joined, same: Sequence[_Step]) -> float:
-    """Bytes of machine code that one function saves."""
-    copies = len({s.made.text for s in same}) - 1
-    letters = len("".join(one.text.split()))
-    return copies * letters * BYTES_OF_LETTER - (len(same) + 1) * len(one.names) * BYTES_OF_NUMBER
-
-
 @dataclass(frozen=True)
-class _Shared:
-    """Steps that may be calls of one function: what that saves in bytes, and takes in multiply-adds."""
+class _Shared(Saving):
+    """Steps that may be calls of one function."""
 
     places: Sequence[int]
     steps: Sequence[_Step]
     one: Joined
-    bytes: float
-    macs: float
 
 
 def _shared(steps: list[_Step], printer: _Printer) -> Iterator[_Shared]:
@@ -355,24 +327,17 @@ def _shared(steps: list[_Step], printer: _Printer) -> Iterator[_Shared]:
         same = [printer.step(steps[i].step, plain) for i in places]
         one = _one_of(same)
         if one is not None:
-            more = SLOWER * sum(_results(s.step) for s in same) if target.lanes > 1 else 0
-            yield _Shared(places, same, one, _saved(one, same), more)
+            more = SLOWER * sum(results(s.step) for s in same) if target.lanes > 1 else 0
+            yield _Shared(saved(one, [s.made.text for s in same]), more, places, same, one)
 
 
-def _joined(steps: list[_Step], printer: _Printer) -> list[_Step]:
-    """The steps, with functions that differ only in numbers made one where that saves code. With vectors those come
-    first that save most for what they take, as long as the network is hardly slower."""
+def _joined(steps: list[_Step], printer: _Printer, allowed: Allowed) -> list[_Step]:
+    """The steps, with functions that differ only in numbers made one where that saves code."""
     target = printer.target
-    least = least_saving(target)
-    if least is None:
+    if least_saving(target) is None:
         return steps
     out = list(steps)
-    left = MOST_SLOWER * sum(_macs(s.step) for s in steps)
-    worthy = [s for s in _shared(steps, printer) if s.bytes >= least]
-    for shared in sorted(worthy, key=lambda s: s.macs / s.bytes):  # stable: all are 0 without vectors
-        if target.lanes > 1 and not target.compact and shared.macs > left:
-            continue
-        left -= shared.macs
+    for shared in allowed.chosen(_shared(steps, printer)):
         for i, s, values in zip(shared.places, shared.steps, shared.one.values, strict=True):
             out[i] = _calling(s, shared.one, values, once=target.lanes > 1)
     return out
@@ -392,32 +357,40 @@ MOST_NUMBERS = 24
 """That a kernel is given which only calls shared functions."""
 FEW_SUMS = ("map.vector", "normalize.vector", "softmax.vector")
 """Kernels of vectors with registers to spare for a number or two."""
-LONG = 290_000
-"""Letters of all kernels from which on functions that differ in numbers are shared: with what is around them, and in
-lines, the C is to stay below 400 KB."""
+@dataclass(frozen=True)
+class _SharedFunction(Saving):
+    """Functions beside kernels that may be one."""
+
+    alike: Alike
 
 
-def _parted(steps: list[_Step], target: Target, pool: KernelPool) -> list[_Step]:
+def _numbered(steps: Sequence[_Step], functions: Sequence[Function]) -> Iterator[_SharedFunction]:
+    """All that differ in numbers alone."""
+    stored, beside = Counter[str](), Counter(f.kernel for f in functions)
+    for s in steps:
+        stored[s.made.text] += results(s.step)
+    for alike in functions_alike(functions):
+        more = SLOWER_TILE if "acc[" in alike.one.text else SLOWER_COPY
+        macs = sum(more * stored[f.kernel] / beside[f.kernel] for f in alike.functions)
+        bytes_ = saved(alike.one, [f.text for f in alike.functions], BYTES_OF_TILE_LETTER)
+        yield _SharedFunction(bytes_, macs, alike)
+
+
+def _parted(steps: list[_Step], target: Target, pool: KernelPool, allowed: Allowed) -> list[_Step]:
     """The steps with functions beside their kernels shared, where whole kernels are not; kernels that are called from
     other files keep theirs."""
     if target.lanes <= 1 or pool.external or least_saving(target) is None:
         return steps
-    found = _shortened([s.made.text for s in steps])
+    texts = [s.made.text for s in steps]
+    functions = functions_beside(texts)
+    numbered = {s.alike.pieces for s in allowed.chosen(_numbered(steps, functions))}
+    found = shared_functions(texts, functions, LETTERS, numbered)
     known = frozenset(["MCC_ONCE"]).union(*(s.made.uses for s in steps))
     for name, text in found.functions.items():
         uses = frozenset(mentioned(text, sorted(known)))
         pool.shared[name] = Rendered(Head(KERNEL_NAME, ""), text, uses)
     parted = [replace(s, made=_without(s.made, found.texts[s.made.text])) for s in steps]
-    return _callers_joined(parted) if found.alike > Alike.NOTHING else parted
-
-
-def _shortened(texts: Sequence[str]) -> Shared:
-    """The kernels with functions shared that differ in as little as makes them short enough."""
-    for alike in Alike:
-        found = shared_functions(texts, LETTERS, alike)
-        if sum(map(len, {*found.texts.values(), *found.functions.values()})) < LONG:
-            break
-    return found
+    return _callers_joined(parted) if numbered else parted
 
 
 def _without(made: Rendered, text: str) -> Rendered:
@@ -471,7 +444,9 @@ def render_programs(programs: Sequence[Program], target: Target, pool: KernelPoo
     """Render the kernels of programs that share a pool, which knows them from then on."""
     printer = _Printer(target, pool.external)
     steps = [_steps(p, printer) for p in programs]
-    together = iter(_parted(_joined(list(chain.from_iterable(steps)), printer), target, pool))
+    every = list(chain.from_iterable(steps))
+    allowed = Allowed([s.step for s in every], target)
+    together = iter(_parted(_joined(every, printer, allowed), target, pool, allowed))
     for p, own in zip(programs, steps, strict=True):
         pool.rendered[p.name] = [
             _invoked(s, Use(p.name, number, s.step, s.plain), p, pool)

@@ -10,33 +10,26 @@ and with ``y0[i * 16]`` and ``KERNEL_NAME_tile(y0, 5)``. The tiles differ in a n
     static MCC_ONCE void SHARED_0_tile(float *y0, int32_t i, int32_t n0) { y0[i * n0] = 1; }
 
 and the kernels, which differ in more, stay two: ``SHARED_0_tile(y0, 3, 8)`` and ``SHARED_0_tile(y0, 5, 16)``. Only
-functions that are not to be inlined, and call none of their kernel, are shared: such calls cost what they did.
+functions that are not to be inlined, and call none of their kernel, are shared. Where their texts are equal such
+calls cost what they did; numbers cost, so that who asks says which functions are to be given them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from functools import cached_property
 
 from mccompile.codegen.binding import KERNEL_NAME
-from mccompile.codegen.shared_numbers import Form, Number, closing, form_of, joined
+from mccompile.codegen.shared_numbers import Form, Joined, Number, closing, form_of, joined
 
 SHARED_NAME = "SHARED_"
 """What names of shared functions begin with until the first kernel that calls one gives it its own."""
 _COMMENT = r"(?:/\*(?:(?!\*/).)*\*/\n)?"
 _BEGIN = re.compile(rf"{_COMMENT}MCC_PLACE_CODE\nstatic MCC_NOINLINE void ({KERNEL_NAME}_\w+)\(", re.DOTALL)
+_UNROLLED = re.compile(r"\n *MCC_UNROLL\n")
 _SHARED = re.compile(rf"\b{SHARED_NAME}\d+(_\w+)")
-
-
-class Alike(IntEnum):
-    """What shared functions may differ in. Numbers that are parameters take registers, floats more than others, which
-    may be a tenth of a network's instructions: each is for programs that are too long otherwise."""
-
-    NOTHING = 0
-    INTEGERS = 1
-    NUMBERS = 2
 
 
 @dataclass(frozen=True)
@@ -45,11 +38,10 @@ class Shared:
 
     texts: Mapping[str, str]
     functions: Mapping[str, str]
-    alike: Alike
 
 
 @dataclass(frozen=True)
-class _Function:
+class Function:
     """One that a kernel has beside it: where it stands in the kernel's text."""
 
     kernel: str
@@ -61,31 +53,58 @@ class _Function:
     def text(self) -> str:
         return self.kernel[self.start : self.end]
 
+    @cached_property
+    def form(self) -> Form:
+        return form_of(self.text, hot=False, floats=True)
 
-def _functions(kernel: str) -> Iterator[_Function]:
-    """The functions beside a kernel that may be shared."""
+
+def functions_beside(kernels: Sequence[str]) -> list[Function]:
+    """The functions beside kernels that may be shared."""
+    return [f for kernel in dict.fromkeys(kernels) for f in _functions(kernel)]
+
+
+def _functions(kernel: str) -> Iterator[Function]:
     for m in _BEGIN.finditer(kernel):
         body = kernel.index("{", closing(kernel, m.end()))
         end = closing(kernel, body + 1, "{}") + 1
         if KERNEL_NAME not in kernel[body:end]:
-            yield _Function(kernel, m[1], m.start(), end)
+            yield Function(kernel, m[1], m.start(), end)
 
 
-def _form(function: _Function, alike: Alike) -> Form:
-    if alike is Alike.NOTHING:
-        return Form((function.text,), ())
-    return form_of(function.text, hot=False, floats=alike is Alike.NUMBERS)
+@dataclass(frozen=True)
+class Alike:
+    """Functions that differ in numbers alone, and the one that may be all of them."""
+
+    functions: tuple[Function, ...]
+    one: Joined
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        return self.functions[0].form.pieces
 
 
-def shared_functions(kernels: Sequence[str], least: int, alike: Alike = Alike.NUMBERS) -> Shared:
-    """The kernels with their functions shared, where what is not printed again has ``least`` letters or more.
+def functions_alike(functions: Sequence[Function]) -> list[Alike]:
+    """Those that differ in numbers, and in nothing else."""
+    kinds: dict[tuple[str, ...], list[Function]] = {}
+    for function in functions:
+        kinds.setdefault(function.form.pieces, []).append(function)
+    found = [Alike(tuple(same), joined([f.form for f in same])) for same in kinds.values() if len(same) > 1]
+    return [alike for alike in found if alike.one.names]
+
+
+def shared_functions(
+    kernels: Sequence[str], functions: Sequence[Function], least: int, numbered: Collection[tuple[str, ...]] = ()
+) -> Shared:
+    """The kernels with the functions beside them shared: those whose texts are equal, where what is not printed
+    again has ``least`` letters or more, and those that are `Alike` of ``numbered`` pieces.
 
     >>> kernels = [
     ...     "MCC_PLACE_CODE\\nstatic MCC_NOINLINE void KERNEL_NAME_a(int i)\\n{ f(i, %d); }\\n"
     ...     "static void KERNEL_NAME(void)\\n{ KERNEL_NAME_a(%d); }\\n" % numbers
     ...     for numbers in ((3, 1), (4, 2))
     ... ]
-    >>> made = shared_functions(kernels, 1)
+    >>> functions = functions_beside(kernels)
+    >>> made = shared_functions(kernels, functions, 1, [a.pieces for a in functions_alike(functions)])
     >>> print("".join(made.texts[k].lstrip() for k in kernels), *made.functions.values())
     static void KERNEL_NAME(void)
     { SHARED_0_a(1, 3); }
@@ -95,27 +114,32 @@ def shared_functions(kernels: Sequence[str], least: int, alike: Alike = Alike.NU
     static MCC_ONCE void SHARED_0_a(int i, int32_t n0)
     { f(i, n0); }
     """
-    kinds: dict[tuple[str, ...], list[tuple[_Function, Form]]] = {}
-    for kernel in dict.fromkeys(kernels):
-        for function in _functions(kernel):
-            form = _form(function, alike)
-            kinds.setdefault(form.pieces, []).append((function, form))
-    changes: dict[str, list[tuple[_Function, str, tuple[Number, ...]]]] = {}
+    kinds: dict[tuple[str, ...], list[Function]] = {}
+    for function in functions:
+        pieces = function.form.pieces if numbered else ()
+        kinds.setdefault(pieces if pieces in numbered else (function.text,), []).append(function)
+    changes: dict[str, list[tuple[Function, str, tuple[Number, ...]]]] = {}
     made: dict[str, str] = {}
-    for same in kinds.values():
-        first, _ = same[0]
-        if (len(same) - 1) * len(first.text) < least:
+    for kind, same in kinds.items():
+        first = same[0]
+        if kind not in numbered and (len(same) - 1) * len(first.text) < least:
             continue
-        one = joined([form for _, form in same])
+        one = joined([f.form if kind in numbered else Form(kind, ()) for f in same])
         name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}"
         text = one.text.replace(f"{first.name}(", f"{name}(")
-        made[name] = text.replace("static MCC_NOINLINE ", "static MCC_ONCE ") if one.names else text
-        for (function, _), values in zip(same, one.values, strict=True):
+        made[name] = _once(text) if one.names else text
+        for function, values in zip(same, one.values, strict=True):
             changes.setdefault(function.kernel, []).append((function, name, values))
-    return Shared({k: _calling(k, changes.get(k, [])) for k in kernels}, made, alike)
+    return Shared({k: _calling(k, changes.get(k, [])) for k in kernels}, made)
 
 
-def _calling(kernel: str, changes: Sequence[tuple[_Function, str, tuple[Number, ...]]]) -> str:
+def _once(text: str) -> str:
+    """A function that is kept one for all its numbers. Its loops are as they are: gcc unrolls none of those that it
+    makes for one number, and four steps at once, beside numbers, do not fit into registers."""
+    return _UNROLLED.sub("\n", text).replace("static MCC_NOINLINE ", "static MCC_ONCE ")
+
+
+def _calling(kernel: str, changes: Sequence[tuple[Function, str, tuple[Number, ...]]]) -> str:
     """A kernel without functions that are shared, and with calls of these."""
     text = kernel
     for function, _, _ in sorted(changes, key=lambda c: -c[0].start):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mccompile.codegen.kernels import least_saving
+from mccompile.codegen.savings import least_saving
 from mccompile.codegen.shared_numbers import form_of, joined
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph

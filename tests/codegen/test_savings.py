@@ -1,0 +1,63 @@
+"""Which functions are shared: those that save enough, as long as the network is hardly slower."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mccompile.codegen.savings import MOST_SLOWER, SLOWER, Allowed, Saving, macs, results
+from mccompile.codegen.shared_functions import functions_alike, functions_beside, shared_functions
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ops.registry import lookup
+from mccompile.targets.target import at_level, resolve
+from tests.support.compiled import compiled_graph
+
+FUNCTION = "MCC_PLACE_CODE\nstatic MCC_NOINLINE void KERNEL_NAME_a(float *y)\n{\n%s    y[%d] = %s;\n}\n"
+KERNEL = "static void KERNEL_NAME(float *y)\n{\n    KERNEL_NAME_a(&y[%d]);\n}\n"
+
+
+def _texts(loop: str = "") -> list[str]:
+    return [FUNCTION % (loop, i, value) + KERNEL % i for i, value in ((3, "0.5f"), (4, "2.0f"))]
+
+
+def test_what_saves_most_for_what_it_takes_comes_first() -> None:
+    weights = np.arange(3200.0).reshape(100, 32).tolist()
+    flat = ", ".join(str(v) for row in weights for v in row)
+    text = f"""
+graph @g(%x: f32[64,100]) {{
+  %w = const [{flat}] : f32[100,32]
+  %y = matmul(%x, %w) : f32[64,32]
+  return %y
+}}
+"""
+    program = compiled_graph(parse_graph(text, lookup), "O2", "g", target="x86-64-v3").compilation.program
+    assert program is not None
+    steps = list(program.body.linear())
+    work = sum(map(macs, steps))
+    assert work == 64 * 100 * 32
+    most = MOST_SLOWER * work
+    found = [Saving(3000, 0.6 * most), Saving(1000, 0.1 * most), Saving(2000, 0.5 * most), Saving(1, 0)]
+    target = resolve("x86-64-v3")
+    assert list(Allowed(steps, target).chosen(found)) == [found[1], found[0]]
+    assert list(Allowed(steps, at_level(target, "Os")).chosen(found)) == [found[3], found[1], found[0], found[2]]
+    assert SLOWER * sum(map(results, steps)) > most, "100 products are too few for numbers"
+
+
+def test_functions_are_given_numbers_only_if_they_were_chosen() -> None:
+    texts = _texts()
+    functions = functions_beside(texts)
+    assert shared_functions(texts, functions, 1).functions == {}
+    (alike,) = functions_alike(functions)
+    made = shared_functions(texts, functions, 1, [alike.pieces])
+    (text,) = made.functions.values()
+    assert "(float *y, int32_t n0, float n1)" in text
+    assert [made.texts[t].strip().splitlines()[-2].strip() for t in texts] == [
+        "SHARED_0_a(&y[3], 3, 0.5f);", "SHARED_0_a(&y[4], 4, 2.0f);"
+    ]  # fmt: skip
+
+
+def test_loops_of_functions_with_numbers_are_not_unrolled() -> None:
+    texts = _texts("    MCC_UNROLL\n    for (int32_t i = 0; i < 9; ++i) {\n        y[0] += 1;\n    }\n")
+    functions = functions_beside(texts)
+    (text,) = shared_functions(texts, functions, 1, [a.pieces for a in functions_alike(functions)]).functions.values()
+    assert "MCC_UNROLL" not in text
+    assert "for (int32_t i = 0; i < 9; ++i)" in text
