@@ -298,6 +298,8 @@ def _kind(s: _Step) -> object:
 
 VECTORS = ("conv.depthwise", "conv.channels", "matmul.packed")
 """Kernels of vectors that may share their numbers; of others, what is in which register depends on extents."""
+
+
 def _one_of(same: Sequence[_Step]) -> Joined | None:
     """The function of steps of one kind, unless their functions are equal."""
     texts = dict.fromkeys(s.made.text for s in same)
@@ -357,6 +359,8 @@ MOST_NUMBERS = 24
 """That a kernel is given which only calls shared functions."""
 FEW_SUMS = ("map.vector", "normalize.vector", "softmax.vector")
 """Kernels of vectors with registers to spare for a number or two."""
+
+
 @dataclass(frozen=True)
 class _SharedFunction(Saving):
     """Functions beside kernels that may be one."""

@@ -98,5 +98,3 @@ class Allowed:
             if self._all or saving.macs <= self._left:
                 self._left -= saving.macs
                 yield saving
-
-
