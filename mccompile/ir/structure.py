@@ -25,13 +25,14 @@ means that it may be any: an index read at run time, or a sequence that depends 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from mccompile.ir.affine import Affine, Move, combine, fixed, loop
-from mccompile.ir.dims import UndecidedError
+from mccompile.ir.dims import UndecidedError, ranges, span
 from mccompile.ir.types import Shape, TensorType
 
 Coordinates = tuple[Affine | None, ...]
@@ -158,11 +159,31 @@ def _anywhere(x: Shape, y: Shape) -> Structure:
     return (Nest(y, axis_loops(len(y), len(y)), ((None,) * len(x),)),)
 
 
+def _longer(a: int, b: int) -> int:
+    """Negative where ``a`` is never less than ``b``, positive where it is never more: 12 * n comes before 12, though
+    they may be equal. UndecidedError where the run tells."""
+    low, high = span(a - b)
+    if low < 0 < high:
+        raise UndecidedError(f"whether {a} is more than {b} depends on {ranges(a, b)}", _longer, a, b)
+    return -1 if high > 0 else int(low < 0)
+
+
+def common_cuts(x: Shape, y: Shape) -> list[int] | None:
+    """How many elements lie behind each cut of two shapes of equal size, from all to 1; None where one shape cuts
+    what the other does not. UndecidedError where only the run tells which is more.
+
+    >>> common_cuts((2, 12), (6, 4)), common_cuts((2, 3), (3, 2))
+    ([24, 12, 4, 1], None)
+    """
+    sizes = dict.fromkeys([1, *(math.prod(s[a:]) for s in (x, y) for a in range(len(s)))])
+    cuts = sorted(sizes, key=functools.cmp_to_key(_longer))
+    return None if 0 in cuts or any(big % small for big, small in pairwise(cuts)) else cuts
+
+
 def _finest(x: Shape, y: Shape) -> Structure | None:
     """As `reshaped`; None where one shape cuts what the other does not."""
-    steps = {math.prod(s[a + 1 :]) for s in (x, y) for a in range(len(s))} | {math.prod(x)}
-    cuts = sorted(steps, reverse=True)
-    if 0 in cuts or any(big % small for big, small in pairwise(cuts)):
+    cuts = common_cuts(x, y)
+    if cuts is None:
         return None
     loops = tuple(big // small for big, small in pairwise(cuts))
 

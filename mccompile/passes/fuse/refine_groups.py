@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 
+from mccompile.ir.dims import UndecidedError
 from mccompile.ir.graph import Node, Value
+from mccompile.ir.structure import common_cuts
 from mccompile.ir.types import Shape
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.reshape import Reshape
@@ -14,16 +15,14 @@ from mccompile.passes.movement.move_maps_over_reshapes import reshaped, shared_b
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule
 
 
-def _suffixes(shape: Shape) -> set[int]:
-    return {math.prod(shape[a:]) for a in range(len(shape))}
-
-
 def refined(a: Shape, b: Shape) -> Shape | None:
-    """The fewest axes that both shapes, of equal size, are merged from; None if there are no such."""
-    sizes = sorted({1} | _suffixes(a) | _suffixes(b), reverse=True)
-    if any(outer % inner for outer, inner in itertools.pairwise(sizes)):
+    """The fewest axes that both shapes, of equal size, are merged from; None if there are no such, or if that depends
+    on the run."""
+    try:
+        cuts = common_cuts(a, b)
+    except UndecidedError:
         return None
-    return tuple(outer // inner for outer, inner in itertools.pairwise(sizes))
+    return None if cuts is None else tuple(outer // inner for outer, inner in itertools.pairwise(cuts))
 
 
 def _axes(op: Normalize, shape: Shape, fine: Shape) -> tuple[int, ...]:
