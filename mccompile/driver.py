@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from mccompile.codegen.choice import make_choice, part_name
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.files import project_files, source_files
 from mccompile.codegen.folder import write_folder
 from mccompile.codegen.kernels import KernelPool, render_programs
 from mccompile.codegen.library import make_library
-from mccompile.codegen.model import ModelFacts, model_facts
+from mccompile.codegen.model import model_facts
 from mccompile.codegen.names import given_name, model_name
 from mccompile.codegen.packages import find_package
 from mccompile.codegen.projects import Project, make_project

@@ -18,9 +18,10 @@ from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, UndecidedError, bound
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Buffer, Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.op import Op
 from mccompile.ir.types import F32, I32, DType, Factor
+from mccompile.ir.views import Buffer, View
 from mccompile.kernels.integers import begun_with
 from mccompile.kernels.model.tiles import Segment
 from mccompile.kernels.model.widening import scaled as scaled_by

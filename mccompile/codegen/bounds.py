@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.kernel import View
 from mccompile.ir.types import BOOL, F32, DType
+from mccompile.ir.views import View
 
 LIMIT = 2.0**30
 """Floats below this become integers of 32 bits in one instruction."""

@@ -13,7 +13,8 @@ import numpy as np
 
 from mccompile.codegen.bounds import of_view
 from mccompile.ir import expr as ex
-from mccompile.ir.kernel import Buffer, Call, View
+from mccompile.ir.kernel import Call
+from mccompile.ir.views import Buffer, View
 
 
 def call_form(call: Call) -> object | None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mccompile.codegen.blob import ID_BYTES, Blob, BlobTensor, read_blob, write_blob
-from mccompile.codegen.model import Arena, ModelFacts, Part
+from mccompile.codegen.facts import Arena, ModelFacts, Part
 from mccompile.codegen.names import identifier
 from mccompile.targets.processor import family, questions
 from mccompile.targets.target import Target

@@ -19,9 +19,10 @@ from mccompile.codegen.shared_numbers import form_of
 from mccompile.codegen.wrapping import wrap_comment
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
-from mccompile.ir.kernel import Call, Fill, View
+from mccompile.ir.kernel import Call, Fill
 from mccompile.ir.op import Kind
 from mccompile.ir.types import Shape, layout_text
+from mccompile.ir.views import View
 
 MAX_STEPS = 12
 """So many runs of steps are listed; how many others there are is said."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mccompile._data import data_dir
 from mccompile.codegen.blob import embed_c
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.library import Library, library_files
-from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.packages import DEFAULT, POOL_OF_THREADS, Content, find_package, packed
 from mccompile.codegen.projects import Project
 from mccompile.codegen.templates import indent_c, render

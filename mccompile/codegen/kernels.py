@@ -49,8 +49,9 @@ from mccompile.codegen.templates import indent_c, render
 from mccompile.codegen.words import Words
 from mccompile.ir.dims import polynomial, symbols
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Call, Fill, View, number_names, whole
+from mccompile.ir.kernel import Call, Fill, number_names
 from mccompile.ir.program import Program
+from mccompile.ir.views import View, whole
 from mccompile.targets.target import Target
 
 

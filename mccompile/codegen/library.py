@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mccompile._version import __version__
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.helpers import preamble
 from mccompile.codegen.kernels import Kernel, KernelPool
-from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.templates import indent_c, render
 from mccompile.targets.target import Target
 

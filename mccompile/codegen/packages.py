@@ -24,7 +24,7 @@ from pathlib import PurePosixPath
 
 from mccompile._data import data_dir
 from mccompile._version import __version__
-from mccompile.codegen.model import ModelFacts
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.projects import Project
 from mccompile.codegen.templates import indent_c, render
 from mccompile.ir.errors import UsageError

@@ -15,9 +15,9 @@ from mccompile.codegen.names import MAX_STRING_BYTES, comment, string_literal, u
 from mccompile.importer.labels import Legend
 from mccompile.interface.tensors import Interface, Quantisation
 from mccompile.ir.dims import bound, symbols, varies
-from mccompile.ir.kernel import Buffer
 from mccompile.ir.program import Program
 from mccompile.ir.types import DTYPES, I64
+from mccompile.ir.views import Buffer
 
 
 @dataclass(frozen=True)

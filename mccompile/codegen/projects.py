@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mccompile.codegen.facts import Arena, ModelFacts
 from mccompile.codegen.library import Library
-from mccompile.codegen.model import Arena, ModelFacts
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from mccompile.codegen.packs import Final, Part, packed, packs, woven
 from mccompile.codegen.vector_emitter import Primitives, VectorEmitter, Width, rounding
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, varies
-from mccompile.ir.kernel import View
 from mccompile.ir.types import DTYPES, F32, DType
 from mccompile.ir.vector import V, is_direct, is_lane
+from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import no_vectors, vector_cycles, vector_form
 from mccompile.kernels.model.tiles import Segment, descending, fits, narrow, segments
 from mccompile.targets.machine import Capability, Machine

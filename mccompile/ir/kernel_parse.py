@@ -10,20 +10,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import symbols, varies
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph_text import OpLookup, digest, parse_fields, parse_type
-from mccompile.ir.kernel import (
-    Block,
-    Buffer,
-    Call,
-    Condition,
-    Fill,
-    Halo,
-    KernelModule,
-    Logical,
-    View,
-    verify_step,
-    verify_view,
-    whole,
-)
+from mccompile.ir.kernel import Block, Call, Condition, Fill, KernelModule, Logical, verify_step
 from mccompile.ir.op import Op
 from mccompile.ir.parts import Parts
 from mccompile.ir.program import PlanFacts, Program, Region
@@ -31,6 +18,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.scan import MALFORMED, Scanner, literal, reason
 from mccompile.ir.turns import Loop
 from mccompile.ir.types import DTYPES, DType, parse_layout, row_major
+from mccompile.ir.views import Buffer, Halo, View, verify_view, whole
 
 ParamsLookup = Callable[[str], type | None]
 """The dataclass of a kernel's parameters by the kernel's name; None if it has none. KeyError: no such kernel."""

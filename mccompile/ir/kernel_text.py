@@ -9,13 +9,14 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim
 from mccompile.ir.dims_text import declaration
 from mccompile.ir.graph_text import digest
-from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, KernelModule, Logical, View, whole
+from mccompile.ir.kernel import Block, Call, Condition, Fill, KernelModule, Logical
 from mccompile.ir.op import dataclass_text, op_text
 from mccompile.ir.program import PlanFacts, Program
 from mccompile.ir.scalar import Array
 from mccompile.ir.scan import name_text, origins_text
 from mccompile.ir.turns import Loop
 from mccompile.ir.types import DType, layout_text, row_major
+from mccompile.ir.views import Buffer, View, whole
 
 
 def _ints(values: Sequence[int]) -> str:

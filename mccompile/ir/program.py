@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule
+from mccompile.ir.kernel import Block, Call, Fill, KernelModule
 from mccompile.ir.turns import widened
+from mccompile.ir.views import Buffer
 
 
 @dataclass(frozen=True)

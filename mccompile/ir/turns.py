@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from mccompile.ir.dims import bound
 
 if TYPE_CHECKING:
-    from mccompile.ir.kernel import Buffer, Call, Condition, Fill
+    from mccompile.ir.kernel import Call, Condition, Fill
+    from mccompile.ir.views import Buffer
 
     Step: TypeAlias = Call | Fill
 

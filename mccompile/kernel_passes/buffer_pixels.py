@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mccompile.ir.kernel import Block, Buffer, Call, KernelModule
+from mccompile.ir.kernel import Block, Call, KernelModule
 from mccompile.ir.types import TensorType
+from mccompile.ir.views import Buffer
 from mccompile.kernel_passes.narrow_tiles import declared, narrowest
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.steps import Step

@@ -34,7 +34,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.dims import bound
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, View
+from mccompile.ir.kernel import Block, Call, Fill, KernelModule
+from mccompile.ir.views import Buffer, View
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.rebind import rebound
 from mccompile.kernel_passes.rewrite.steps import State, Step, is_copy

@@ -30,8 +30,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mccompile.ir.kernel import Block, Call, KernelModule, View
+from mccompile.ir.kernel import Block, Call, KernelModule
 from mccompile.ir.types import row_major
+from mccompile.ir.views import View
 from mccompile.kernel_passes.rewrite.steps import Step, is_copy
 from mccompile.kernels.views.collapse import collapse
 from mccompile.passes.manager import Remarks

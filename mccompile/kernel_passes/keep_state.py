@@ -37,8 +37,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, whole
+from mccompile.ir.kernel import Block, Call, Fill, KernelModule
 from mccompile.ir.names import free_name
+from mccompile.ir.views import Buffer, whole
 from mccompile.kernel_passes.rewrite.rebind import COPY
 from mccompile.kernels.copy import ahead
 from mccompile.kernels.views.collapse import collapse

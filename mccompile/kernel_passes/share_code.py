@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from mccompile.ir.kernel import Block, Call, Fill, KernelModule, View, number_names
+from mccompile.ir.kernel import Block, Call, Fill, KernelModule, number_names
+from mccompile.ir.views import View
 from mccompile.kernels.registry import variant
 from mccompile.passes.manager import Remarks
 

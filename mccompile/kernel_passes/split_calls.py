@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mccompile.ir.kernel import Block, Buffer, Call, KernelModule
+from mccompile.ir.kernel import Block, Call, KernelModule
 from mccompile.ir.types import TensorType
+from mccompile.ir.views import Buffer
 from mccompile.kernels.model.parts import divided, estimate, worth
 from mccompile.kernels.registry import variant
 from mccompile.passes.manager import Remarks

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mccompile.ir.dims import bound
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, View, whole
+from mccompile.ir.kernel import Block, Call, Fill, KernelModule
 from mccompile.ir.types import TensorType
 from mccompile.ir.types import channels_last as nhwc
+from mccompile.ir.views import Buffer, View, whole
 from mccompile.kernel_passes.buffer_pixels import WORTH, buffered
 from mccompile.kernel_passes.rewrite.judge import Judge
 from mccompile.kernel_passes.rewrite.rebind import rebound

@@ -8,8 +8,9 @@ from mccompile.ir.affine import count
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32
+from mccompile.ir.views import View
 from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.movement import Way, movement
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, innermost_stride

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
+from mccompile.ir.views import View
 from mccompile.kernels.variant import Builder, Offer, Plain, laid_out
 from mccompile.kernels.views.collapse import collapse
 from mccompile.kernels.views.lines import join_axes

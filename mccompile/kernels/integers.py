@@ -32,9 +32,9 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I8, I32, U8, DType
+from mccompile.ir.views import View
 from mccompile.kernels.variant import Builder, computed, operand_pair
 
 

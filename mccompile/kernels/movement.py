@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mccompile.ir.dims import bound, varies
-from mccompile.ir.kernel import View
 from mccompile.ir.types import F32
+from mccompile.ir.views import View
 from mccompile.kernels.views.collapse import collapse, in_stored_order
 
 WOVEN = 4

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F32, I32
 from mccompile.ir.vector import NARROW, is_narrow
+from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.parts import Turns, kept_axes
 from mccompile.kernels.model.traffic import moved

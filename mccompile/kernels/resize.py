@@ -7,7 +7,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
+from mccompile.ir.views import View
 from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import (

@@ -8,10 +8,11 @@ from typing import ClassVar, Protocol
 
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Buffer, Call, Halo, Logical, View
+from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, DType
+from mccompile.ir.views import Buffer, Halo, View
 from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.widening import widened_operand
 from mccompile.targets.target import Target

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from mccompile.ir.dims import symbols
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.kernel import Buffer, View, whole
 from mccompile.ir.turns import Loop
 from mccompile.ir.types import Shape, row_major
+from mccompile.ir.views import Buffer, View, whole
 from mccompile.lower.storage import Storage
 from mccompile.ops import loop as ops
 

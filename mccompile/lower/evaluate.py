@@ -15,10 +15,11 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import value
 from mccompile.ir.errors import CompileError, InternalError
-from mccompile.ir.kernel import Buffer, Call, Condition, Fill, KernelModule, Logical, View, whole
+from mccompile.ir.kernel import Call, Condition, Fill, KernelModule, Logical
 from mccompile.ir.scalar import Array
 from mccompile.ir.turns import Numbered, Turns, nested
 from mccompile.ir.types import DType
+from mccompile.ir.views import Buffer, View, whole
 from mccompile.kernels.copy import CopyGeneric
 from mccompile.kernels.registry import variant
 

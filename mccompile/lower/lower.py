@@ -12,13 +12,14 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.kernel import Block, Buffer, Call, Condition, Fill, Halo, KernelModule, Logical, View, whole
+from mccompile.ir.kernel import Block, Call, Condition, Fill, KernelModule, Logical
 from mccompile.ir.names import free_name
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.state import room
 from mccompile.ir.turns import Loop
 from mccompile.ir.types import DType, Shape, TensorType, dtype_of, row_major
+from mccompile.ir.views import Buffer, Halo, View, whole
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import Demand, Packing
 from mccompile.kernels.views.collapse import collapse

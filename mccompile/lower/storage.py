@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.kernel import stored_alike
 from mccompile.ir.state import room
+from mccompile.ir.views import stored_alike
 from mccompile.kernels.variant import Demand
 
 

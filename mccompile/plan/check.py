@@ -39,9 +39,10 @@ import numpy as np
 
 from mccompile.ir.dims import value
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Buffer, Call, Fill, View, whole
+from mccompile.ir.kernel import Call, Fill
 from mccompile.ir.program import Program
 from mccompile.ir.turns import Loop, Numbered, Turns, nested
+from mccompile.ir.views import Buffer, View, whole
 
 _NOBODY: Final = -1
 _APART: Final = 4096

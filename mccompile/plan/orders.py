@@ -26,9 +26,10 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
-from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule
+from mccompile.ir.kernel import Call, Fill, KernelModule
 from mccompile.ir.order import bits
 from mccompile.ir.turns import Loop
+from mccompile.ir.views import Buffer
 from mccompile.plan.state import first_order, with_state
 
 Step = Call | Fill

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from mccompile.ir.kernel import Buffer, Call, KernelModule
+from mccompile.ir.kernel import Call, KernelModule
 from mccompile.ir.program import PlanFacts, Program
 from mccompile.ir.turns import widened
+from mccompile.ir.views import Buffer
 from mccompile.plan.alloc.portfolio import allocate
 from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Problem
 from mccompile.plan.check import check_program

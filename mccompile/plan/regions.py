@@ -32,10 +32,11 @@ from dataclasses import dataclass, replace
 
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import CompileError
-from mccompile.ir.kernel import Buffer, Call, KernelModule, View
+from mccompile.ir.kernel import Call, KernelModule
 from mccompile.ir.names import own_names
 from mccompile.ir.program import PlanFacts, Region
 from mccompile.ir.turns import times
+from mccompile.ir.views import Buffer, View
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import choose_overwrites
 from mccompile.plan.alloc.portfolio import allocate

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule
+from mccompile.ir.kernel import Call, Fill, KernelModule
 from mccompile.ir.order import bits, in_order
+from mccompile.ir.views import Buffer
 
 Step = Call | Fill
 

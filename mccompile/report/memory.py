@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir.dims import bound
-from mccompile.ir.kernel import Buffer
 from mccompile.ir.program import Program
+from mccompile.ir.views import Buffer
 
 
 def memory(program: Program, keep_inputs: bool = False, known: Set[str] = frozenset()) -> dict[str, Any]:

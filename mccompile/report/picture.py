@@ -9,12 +9,13 @@ from typing import TypeAlias
 from mccompile.ir import expr as ex
 from mccompile.ir.files import IR
 from mccompile.ir.graph import Digest, Graph, Node
-from mccompile.ir.kernel import Buffer, Call, Fill, KernelModule, View, whole
+from mccompile.ir.kernel import Call, Fill, KernelModule
 from mccompile.ir.kernel_text import view_text
 from mccompile.ir.op import Op, attribute_text, attributes, dataclass_text
 from mccompile.ir.program import Program
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
+from mccompile.ir.views import Buffer, View, whole
 
 Fact: TypeAlias = int | str | tuple[int, ...] | tuple[str, ...]
 _INT64 = range(-(2**63), 2**63)

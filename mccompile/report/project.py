@@ -7,8 +7,8 @@ from typing import Any
 
 from mccompile._version import version_text
 from mccompile.codegen.blob import payload_offset
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.files import c_sources
-from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.projects import Project
 from mccompile.report.report import make_report
 from mccompile.report.schema import SCHEMA

@@ -10,15 +10,16 @@ from typing import Any
 
 from mccompile._version import version_text
 from mccompile.codegen.extents import GivenExtent
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.files import c_sources
-from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.ports import Port
 from mccompile.importer.outline import Outline
 from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Graph
-from mccompile.ir.kernel import Call, Fill, View, whole
+from mccompile.ir.kernel import Call, Fill
 from mccompile.ir.program import Program
 from mccompile.ir.turns import times
+from mccompile.ir.views import View, whole
 from mccompile.kernel_passes.pipeline import Improved
 from mccompile.plugins import made_with
 from mccompile.report.choices import choices, estimate

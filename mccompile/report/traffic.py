@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph
-from mccompile.ir.kernel import Call, Fill, KernelModule, View
+from mccompile.ir.kernel import Call, Fill, KernelModule
 from mccompile.ir.turns import times
+from mccompile.ir.views import View
 
 
 @dataclass(frozen=True)

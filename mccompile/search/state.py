@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.library import Library
-from mccompile.codegen.model import ModelFacts
 from mccompile.importer.outline import Outline
 from mccompile.interface.tensors import Interface
 from mccompile.ir.graph import Graph

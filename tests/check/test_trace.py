@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 
 from mccompile.check.reference import Expected, open_judge, random_inputs
 from mccompile.check.trace import TRACE_HOOKS, capture, last_writes, logical, trace
-from mccompile.ir.kernel import Buffer, whole
 from mccompile.ir.types import F32, TensorType, blocked, channels_last
+from mccompile.ir.views import Buffer, whole
 from mccompile.report.report import _view
 from mccompile.run.network import Network
 from tests.check.conftest import compile_to, save, small_net

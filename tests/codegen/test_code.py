@@ -9,9 +9,9 @@ import pytest
 
 from mccompile.codegen.binding import BoundView
 from mccompile.codegen.code import Bond, bare, bond_of, closed, code, form, opened, wrapped
-from mccompile.ir.kernel import Buffer, whole
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import F32, TensorType
+from mccompile.ir.views import Buffer, whole
 from tests._skips import REPOSITORY
 
 OWN = {

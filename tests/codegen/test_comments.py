@@ -14,8 +14,9 @@ from mccompile.codegen.names import MAX_LABEL, label
 from mccompile.codegen.wrapping import COLUMNS, wrap_comment
 from mccompile.ir import expr as ex
 from mccompile.ir.graph_text import parse_graph
-from mccompile.ir.kernel import Buffer, Call, whole
+from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32, TensorType
+from mccompile.ir.views import Buffer, whole
 from mccompile.ops.map import Map
 from mccompile.ops.registry import lookup
 from tests._skips import REPOSITORY

@@ -19,7 +19,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mccompile.codegen.model import ModelFacts
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph_text import parse_graph

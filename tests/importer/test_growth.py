@@ -11,8 +11,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.graph import Graph
-from mccompile.ir.kernel import Buffer
 from mccompile.ir.program import Program
+from mccompile.ir.views import Buffer
 from mccompile.plan import check
 from tests.cli.conftest import floats, save
 

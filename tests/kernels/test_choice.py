@@ -12,8 +12,9 @@ import pytest
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.kernel import Buffer, Call, Fill, View
+from mccompile.ir.kernel import Call, Fill
 from mccompile.ir.types import F32, TensorType
+from mccompile.ir.views import Buffer, View
 from mccompile.kernels.conv.planar import PackedChannels
 from mccompile.kernels.matmul.packed import PackedColumns
 from mccompile.kernels.model.tiles import Segment, segments

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from mccompile.driver import Options, import_graph, place_program
-from mccompile.ir.kernel import Buffer, Call, whole
+from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32, TensorType
+from mccompile.ir.views import Buffer, whole
 from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile
 from mccompile.kernels.matmul.packed import in_chunks, in_depth
 from mccompile.kernels.model.tiles import Tile, best_tile

@@ -18,8 +18,9 @@ import pytest
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
-from mccompile.ir.kernel import Block, Buffer, Call, View
+from mccompile.ir.kernel import Block, Call
 from mccompile.ir.types import DType, TensorType
+from mccompile.ir.views import Buffer, View
 from mccompile.kernels.model.lanes import converts_halves
 from mccompile.kernels.registry import variant
 from mccompile.lower.lower import lower

@@ -12,8 +12,9 @@ import pytest
 
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.graph_text import parse_graph
-from mccompile.ir.kernel import Buffer, Call, Fill, View, whole
+from mccompile.ir.kernel import Call, Fill
 from mccompile.ir.types import F32, TensorType, row_major
+from mccompile.ir.views import Buffer, View, whole
 from mccompile.kernel_passes.rewrite.steps import is_copy
 from mccompile.kernel_passes.rewrite.views import seen_through
 from mccompile.ops.registry import lookup

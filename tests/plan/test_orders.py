@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from mccompile.ir.kernel import Block, Buffer, Call, Fill, KernelModule, whole
+from mccompile.ir.kernel import Block, Call, Fill, KernelModule
 from mccompile.ir.types import F32, TensorType
+from mccompile.ir.views import Buffer, whole
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import choose_overwrites
 from mccompile.plan.alloc.problem import Interval, Overwrite, Problem

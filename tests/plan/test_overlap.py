@@ -13,9 +13,10 @@ import pytest
 from mccompile.driver import Compilation, Options, compile_program
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph_text import parse_graph
-from mccompile.ir.kernel import Block, Buffer, Call, View, whole
+from mccompile.ir.kernel import Block, Call
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.types import F32, TensorType, channels_last
+from mccompile.ir.views import Buffer, View, whole
 from mccompile.kernels.views.windows import Order, distance
 from mccompile.ops.pool import Pool
 from mccompile.ops.registry import lookup

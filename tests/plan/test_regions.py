@@ -10,10 +10,11 @@ import pytest
 from mccompile import driver
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, InternalError, UsageError
-from mccompile.ir.kernel import Block, Buffer, Call, KernelModule
+from mccompile.ir.kernel import Block, Call, KernelModule
 from mccompile.ir.kernel_parse import parse_program
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.program import Program, Region
+from mccompile.ir.views import Buffer
 from mccompile.ops.registry import lookup
 from mccompile.plan.check import check_program
 from mccompile.plan.plan import lifetimes, memory_problem, plan

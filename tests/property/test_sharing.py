@@ -17,7 +17,8 @@ from mccompile.codegen.kernels import kernel_text
 from mccompile.driver import Options
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
-from mccompile.ir.kernel import Call, Fill, View, number_names
+from mccompile.ir.kernel import Call, Fill, number_names
+from mccompile.ir.views import View
 from mccompile.kernels.registry import variant
 from mccompile.ops.registry import FrontEnd, front_ends, lookup
 from mccompile.targets.target import STRICT_WARNINGS, resolve

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
-from mccompile.ir.kernel import Block, Buffer, Call, KernelModule, whole
+from mccompile.ir.kernel import Block, Call, KernelModule
 from mccompile.ir.program import Program
 from mccompile.ir.types import F32, TensorType
+from mccompile.ir.views import Buffer, whole
 from mccompile.ops.registry import lookup
 from mccompile.plan.plan import plan
 from mccompile.report.memory import memory, occupied

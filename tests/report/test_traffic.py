@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
-from mccompile.ir.kernel import Buffer, View, whole
 from mccompile.ir.types import F32, TensorType, row_major
+from mccompile.ir.views import Buffer, View, whole
 from mccompile.lower.lower import lower
 from mccompile.ops.registry import lookup
 from mccompile.passes.manager import run_passes

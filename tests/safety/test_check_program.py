@@ -10,9 +10,10 @@ import pytest
 
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Block, Buffer, Call, Fill
+from mccompile.ir.kernel import Block, Call, Fill
 from mccompile.ir.kernel_parse import parse_program
 from mccompile.ir.program import Program
+from mccompile.ir.views import Buffer
 from mccompile.ops.registry import lookup
 from mccompile.plan.check import check_program
 from mccompile.plan.plan import plan

@@ -18,8 +18,9 @@ import numpy as np
 
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.errors import CompileError, InternalError
-from mccompile.ir.kernel import Block, Buffer
+from mccompile.ir.kernel import Block
 from mccompile.ir.program import Program
+from mccompile.ir.views import Buffer
 from mccompile.lower import evaluate as evaluated
 from mccompile.plan.check import check_program
 from tests.support.compose.network import Array, Refused

@@ -15,9 +15,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.files import header_text, runtime_files
 from mccompile.codegen.helpers import preamble
-from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation, Options, compile_program, import_graph
 from mccompile.ops.registry import FrontEnd

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.helpers import helpers_of
-from mccompile.codegen.model import ModelFacts
 from mccompile.codegen.uses import HEADER_OF, RUNTIME
 from mccompile.targets.target import resolve
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from mccompile.ir.kernel import Block, Buffer, KernelModule
+from mccompile.ir.kernel import Block, KernelModule
+from mccompile.ir.views import Buffer
 from mccompile.kernel_passes.offer_overlaps import offered
 from mccompile.kernel_passes.rewrite.steps import Step
 from mccompile.plan.oracle import Oracle

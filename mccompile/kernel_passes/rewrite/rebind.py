@@ -28,8 +28,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mccompile.ir.dims import UndecidedError, symbols
-from mccompile.ir.kernel import Buffer, Call, Logical, View
+from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.types import row_major
+from mccompile.ir.views import Buffer, View
 from mccompile.kernel_passes.rewrite.views import Refined, cut, seen_through
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import lines_spread

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.dims import bound
-from mccompile.ir.kernel import Buffer, Call, Fill
+from mccompile.ir.kernel import Call, Fill
 from mccompile.ir.turns import carried
+from mccompile.ir.views import Buffer
 from mccompile.kernel_passes.rewrite.rebind import COPY
 
 Step = Call | Fill

@@ -21,8 +21,8 @@ import math
 from dataclasses import dataclass
 
 from mccompile.ir.dims import UndecidedError, bound
-from mccompile.ir.kernel import View
 from mccompile.ir.types import Factor, row_major
+from mccompile.ir.views import View
 
 Parts = tuple[tuple[int, int], ...]
 """(extent, stride) of what an axis becomes, outermost first."""

@@ -27,9 +27,10 @@ import numpy as np
 from mccompile.ir.dims import maximum, minimum, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, Shape, row_major
+from mccompile.ir.views import View
 from mccompile.kernels.conv.far_channels import far_reads, read_far
 from mccompile.kernels.matmul.packed import (
     in_chunks,

@@ -18,8 +18,9 @@ from typing import TypedDict
 from mccompile.ir.dims import varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Buffer, Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.types import I8, I32, DType, row_major
+from mccompile.ir.views import Buffer, View
 from mccompile.kernels.conv.integer_tiles import (
     Chosen,
     IntegerTile,

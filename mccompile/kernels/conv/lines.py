@@ -24,9 +24,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I8
+from mccompile.ir.views import View
 from mccompile.kernels.conv.staged import ROOM, ROOM_PART, PackedBytes, depthwise_product, written_alike
 from mccompile.kernels.integers import IntegerProduct, Start, StartAlone, folded, weights_of
 from mccompile.kernels.model.words import SIXTEEN, InSixteens, by_channel, no_words

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.types import I32
+from mccompile.ir.views import View
 from mccompile.kernels.conv.staged import (
     PackedRows,
     arithmetic_of,

@@ -19,9 +19,10 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I8, I32, U8, DType, row_major
+from mccompile.ir.views import View
 from mccompile.kernels.integers import (
     IntegerProduct,
     begin_with,

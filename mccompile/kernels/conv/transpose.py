@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from mccompile.ir.dims import maximum, minimum, span, varies
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, Logical, View
+from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, row_major
+from mccompile.ir.views import View
 from mccompile.kernels.conv.channels import PackedTaps, PixelTile, best_pixel_tile, lines_and_channels
 from mccompile.kernels.conv.far_channels import far_reads, read_far
 from mccompile.kernels.model.parts import Turns

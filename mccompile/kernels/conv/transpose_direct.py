@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Logical, View
+from mccompile.ir.kernel import Logical
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape
+from mccompile.ir.views import View
 from mccompile.kernels.conv.planar import ConvDirect, PackedChannels, WindowTile, best_window
 from mccompile.kernels.conv.transpose import AxisPhase, axis_phases, part_of
 from mccompile.kernels.variant import Builder, Demand, Offer, computed, laid_out, not_plain_f32, operand_pair

@@ -11,9 +11,10 @@ import numpy as np
 
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, Logical, View
+from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, row_major
+from mccompile.ir.views import View
 from mccompile.kernels.conv.winograd_matrices import (
     MAX_PRODUCTS,
     Sum,

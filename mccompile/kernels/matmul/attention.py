@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F32
+from mccompile.ir.views import View
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.matmul.variable import VariableTile, packing_cycles, panel_floats, read_in_place
 from mccompile.kernels.model.lanes import no_vectors

@@ -11,9 +11,10 @@ import numpy as np
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
+from mccompile.ir.views import View
 from mccompile.kernels.model.parts import Turns, axes, batches
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled

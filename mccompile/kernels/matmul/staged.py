@@ -7,9 +7,9 @@ from collections.abc import Container
 
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import row_major
+from mccompile.ir.views import View
 from mccompile.kernels.conv.staged import (
     PRODUCT,
     ROWS,

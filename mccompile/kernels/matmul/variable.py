@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32, row_major
+from mccompile.ir.views import View
 from mccompile.kernels.matmul.packed import batched, swapped
 from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.tiles import LONG, RUN, Segment, Tile, best_tile, merge, pitch, segments

@@ -22,9 +22,10 @@ import numpy as np
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, DType
+from mccompile.ir.views import View
 from mccompile.kernels.matmul.packed import batched, pack_columns
 from mccompile.kernels.matmul.quantised import QuantisedTile
 from mccompile.kernels.model.parts import Turns, batches

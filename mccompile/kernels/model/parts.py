@@ -22,9 +22,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mccompile.ir.dims import bound, varies
-from mccompile.ir.kernel import Call, Logical, View
+from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.parts import Parts
 from mccompile.ir.types import TensorType
+from mccompile.ir.views import View
 from mccompile.kernels.model.tiles import Stretch, tile_starts
 from mccompile.targets.target import Target
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from mccompile.ir.dims import bound
-from mccompile.ir.kernel import View
+from mccompile.ir.views import View
 from mccompile.kernels.model.tiles import Prefetching
 from mccompile.targets.machine import Machine
 

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mccompile.ir.dims import bound, varies
-from mccompile.ir.kernel import View
 from mccompile.ir.types import row_major
+from mccompile.ir.views import View
 from mccompile.kernels.views.collapse import collapse
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.kernel import View
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32, Factor
+from mccompile.ir.views import View
 from mccompile.kernels.variant import Packing
 
 SIXTEEN = 16

@@ -14,8 +14,8 @@ falling order.
 from __future__ import annotations
 
 from mccompile.ir.graph import Value
-from mccompile.ir.kernel import View
 from mccompile.ir.types import channels_last
+from mccompile.ir.views import View
 
 
 def is_channels_last(value: Value) -> bool:

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mccompile.ir.kernel import View
 from mccompile.ir.types import row_major
+from mccompile.ir.views import View
 
 
 def collapse(views: Sequence[View], groups: Sequence[Sequence[int]] | None = None) -> list[View] | str:

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Value
-from mccompile.ir.kernel import View
 from mccompile.ir.types import Shape, row_major
+from mccompile.ir.views import View
 from mccompile.kernels.views.collapse import collapse
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mccompile.ir.kernel import View
 from mccompile.ir.types import row_major
+from mccompile.ir.views import View
 from mccompile.kernels.views.channels import last
 from mccompile.ops.conv import Conv
 

@@ -27,8 +27,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mccompile.ir.kernel import Call, View
+from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
+from mccompile.ir.views import View
 from mccompile.ops.window import Window
 
 MOST_ELEMENTS = 1 << 20

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.kernel import Buffer, stored_alike, whole
 from mccompile.ir.op import Layouts
 from mccompile.ir.types import Factor, Layout, TensorType, channels_last, row_major
+from mccompile.ir.views import Buffer, stored_alike, whole
 from mccompile.kernels.model.costs import cheapest
 from mccompile.ops.relayout import Relayout
 from mccompile.ops.reshape import Reshape
