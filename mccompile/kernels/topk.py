@@ -121,7 +121,7 @@ def _rows(node: Node) -> tuple[int, int, int]:
     assert x is not None
     assert isinstance(op, TopK)
     count = bound(x.shape[op.axis])
-    return bound(x.type.count) // max(count, 1), count, op.k
+    return bound(x.type.count) // max(count, 1), count, bound(op.k)
 
 
 VARIANTS = (TopKGeneric(), TopKRadix())
