@@ -58,6 +58,8 @@ def read(value: object, what: str, name: str = "") -> Said:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     text = value.strip() if isinstance(value, str) else ""
+    if text.isdecimal():
+        return int(text)
     ends = re.fullmatch(r"(\d*)\s*\.\.\s*(\d*)\s*(?::\s*(\d+))?", text)
     if ends and not name:
         raise UsageError(f"{what}: only a dim with a name may be a range",

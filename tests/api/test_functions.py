@@ -51,7 +51,7 @@ def test_a_model_is_a_path_bytes_or_a_proto(proto: onnx.ModelProto, tmp_path: Pa
 
 def test_results_are_one_line(proto: onnx.ModelProto, network: Network, tmp_path: Path) -> None:
     made = mccompile.compile(proto, tmp_path, target="generic", dims={"N": 3})
-    found = mccompile.inspect(proto, target="generic", dims={"N": 3})
+    found = mccompile.inspect(proto, target="generic", dims={"N": "3"})
     assert (found.ok, found.arena_bytes, found.unsupported) == (True, made.report["memory"]["arena_bytes"], ())
     refused = mccompile.inspect(proto)
     assert refused.error is not None
