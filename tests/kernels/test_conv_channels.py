@@ -59,16 +59,18 @@ def test_strips_inside_are_one_run() -> None:
 
 def test_ends_of_wide_windows() -> None:
     """Pixels of a tile that few runs of taps serve stay together (11 taps at stride 4, pad 2); with more runs only
-    those go one by one that some tap does not serve (31 taps, pad 15)."""
-    few = PixelTile(6, 2, 8, 1, (11, 11), (4, 4), (1, 1), (2, 2)).strips(55, 224)
-    assert [(s.start, s.stop, s.size, s.ragged) for s in few] == [
-        (0, 6, 6, False), (6, 54, 6, False), (54, 55, 1, False),
+    those go one by one that some tap does not serve (15 taps, pad 7), as do all of very wide windows (31 taps)."""
+
+    def strips(columns: int, stride: int, pad: int, out: int, extent: int) -> list[tuple[int, int, int, bool]]:
+        tile = PixelTile(6, 2, 8, 1, (1, columns), (1, stride), (1, 1), (0, pad))
+        return [(s.start, s.stop, s.size, s.ragged) for s in tile.strips(out, extent)]
+
+    assert strips(11, 4, 2, 55, 224) == [(0, 6, 6, False), (6, 54, 6, False), (54, 55, 1, False)]
+    assert strips(15, 1, 7, 34, 34) == [
+        (0, 4, 1, True), (4, 10, 6, False), (10, 22, 6, False), (22, 28, 6, False), (28, 30, 1, True),
+        (30, 34, 4, False),
     ]  # fmt: skip
-    many = PixelTile(6, 2, 8, 1, (1, 31), (1, 1), (1, 1), (0, 15)).strips(50, 50)
-    assert [(s.start, s.stop, s.size, s.ragged) for s in many] == [
-        (0, 12, 1, True), (12, 18, 6, False), (18, 30, 6, False), (30, 36, 6, False), (36, 46, 1, True),
-        (46, 50, 4, False),
-    ]  # fmt: skip
+    assert strips(31, 1, 15, 50, 50) == [(0, 15, 1, True), (15, 33, 6, False), (33, 35, 2, False), (35, 50, 1, True)]
 
 
 @pytest.mark.parametrize(("extent", "copied"), [(32, True), (33, False)])
