@@ -77,11 +77,10 @@ from mccompile.targets.target import Target
 
 WIDE = 8
 MOST_RUNS = 4
-"""Columns of a window from which on pixels at the ends of a line go one by one, if a tile of them would have so many
-runs of taps that serve other pixels: each is code of its own."""
 MOST_ENDS = 16
-"""Pixels at the ends of a line from which on all of them go one by one: 63 of windows of 64 were 400 KB of C,
-though they took half of the time."""
+"""Tiles of pixels at the ends of a line have code of their own, but for windows of more than WIDE columns if there
+are more than MOST_ENDS such pixels, or a tile has more than MOST_RUNS runs of taps that serve other pixels: 63 pixels
+of windows of 64 were 400 KB of C."""
 TURN = 0.95
 """What part of the cycles it may take where pixels run along the first axis, before they do."""
 
@@ -210,7 +209,8 @@ class TapRun:
 @dataclass(frozen=True)
 class PixelStrip:
     """Tiles of ``size`` pixels along a line; ``taps`` holds for each column of the window the pixels that it serves,
-    those for which it does not lie in the padding. ``ragged``: single pixels, whose taps are found when it runs."""
+    those for which it does not lie in the padding. ``ragged``: which taps serve which of its pixels is found when it
+    runs: first those that serve some, one pixel after the other, then those that serve all, then others again."""
 
     start: int
     stop: int
@@ -223,7 +223,7 @@ class PixelStrip:
         """What the function for such a tile is called by."""
         if varies([self.start, self.stop]):
             return f"{'any' if self.ragged else 'inside'}{self.size}"
-        return str(self.start)
+        return f"any{self.size}" if self.ragged else str(self.start)
 
     @property
     def inside(self) -> bool:
@@ -301,13 +301,13 @@ class PixelTile(Tile, Prefetching):
 
     def strips(self, out: int, extent: int) -> list[PixelStrip]:
         """A line of ``out`` results over ``extent`` pixels as runs of equal tiles; the ends of a line have tiles of
-        their own, but with wide windows, where these would be too much code."""
+        their own, but with wide windows, where these would be too much code: ragged ones."""
         if varies([out, extent]):
             return list(self._varying(out, extent))
         strips: list[PixelStrip] = []
         every = (tuple(range(self.rows)),) * self.kernel[1]
         reach = (self.kernel[1] - 1) * self.dilations[1]
-        one_by_one = self.kernel[1] > WIDE and sum(not self._inside(p, p, extent) for p in range(out)) > MOST_ENDS
+        many = out - self._within(out, extent, reach) > MOST_ENDS
         start = 0
         while start < out:
             tiles = tiles_inside(start, self.rows, out, extent, (self.strides[1], reach, self.pads[1]))
@@ -318,19 +318,14 @@ class PixelTile(Tile, Prefetching):
             stop = min(start + self.rows, out)
             taps = self._taps(start, stop, extent)
             runs = len(PixelStrip(start, stop, stop - start, taps).runs)
-            if self.kernel[1] > WIDE and (one_by_one or runs > MOST_RUNS):
-                if not self._inside(start, start, extent):
-                    first = strips.pop().start if strips and strips[-1].ragged else start
-                    strips.append(PixelStrip(first, start + 1, 1, ((0,),) * self.kernel[1], ragged=True))
-                    start += 1
-                    continue
-                while not self._inside(start, stop - 1, extent):
-                    stop -= 1
-                taps = self._taps(start, stop, extent)
-            if strips and not strips[-1].ragged and (strips[-1].size, strips[-1].taps) == (stop - start, taps):
+            ragged = self.kernel[1] > WIDE and (many or runs > MOST_RUNS)
+            if ragged:
+                taps = (tuple(range(stop - start)),) * self.kernel[1]
+            strip = PixelStrip(start, stop, stop - start, taps, ragged)
+            if strips and replace(strip, start=strips[-1].start, stop=strips[-1].stop) == strips[-1]:
                 strips[-1] = replace(strips[-1], stop=stop)
             else:
-                strips.append(PixelStrip(start, stop, stop - start, taps))
+                strips.append(strip)
             start = stop
         return strips
 
@@ -350,10 +345,10 @@ class PixelTile(Tile, Prefetching):
         if first + inside != out:
             yield PixelStrip(first + inside, out, 1, ragged, ragged=True)
 
-    def _inside(self, first: int, last: int, extent: int) -> bool:
-        """Whether no tap of some pixels lies in the padding."""
-        end = last * self.strides[1] - self.pads[1] + (self.kernel[1] - 1) * self.dilations[1]
-        return first * self.strides[1] >= self.pads[1] and end < extent
+    def _within(self, out: int, extent: int, reach: int) -> int:
+        """How many pixels of a line have no tap in the padding, behind the first of which windows ``reach``."""
+        stride, pad = self.strides[1], self.pads[1]
+        return max(min((extent - 1 - reach + pad) // stride, out - 1) - -(-pad // stride) + 1, 0)
 
     def _taps(self, start: int, stop: int, extent: int) -> tuple[tuple[int, ...], ...]:
         """Which pixels of a tile each column of the window serves."""
