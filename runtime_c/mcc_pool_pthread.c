@@ -18,9 +18,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Turns of a loop in which a thread waits for work, or for the end of it, before it sleeps. */
+/* Turns of a loop in which a thread waits for work, or for the end of it, before it sleeps: longer than most steps that
+ * one thread does alone take, as a thread that sleeps misses the step behind them. */
 #ifndef MCC_POOL_SPINS
-#define MCC_POOL_SPINS 4000
+#define MCC_POOL_SPINS 64000
 #endif
 
 /* Shares of a step: they are 16 bits of a word. */

@@ -7,7 +7,7 @@
  *     ... runs of the network, and of others, one at a time ...
  *     mcc_pool_pthread_stop(pool);
  *
- * Its threads wait for work in a loop for a short time, some tens of microseconds (MCC_POOL_SPINS turns), and then
+ * Its threads wait for work in a loop for a short time, about a millisecond (MCC_POOL_SPINS turns), and then
  * sleep. A run never waits for a thread that has not begun: what nobody has taken the caller does. Where two threads
  * run networks with one pool at the same time, one of them does all by itself.
  */
