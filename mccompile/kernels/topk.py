@@ -66,18 +66,13 @@ class TopKGeneric(Variant):
     params = Scan
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        if node.pre:
-            return "a prologue is not supported"
-        if laid_out(node):
-            return "top-k needs row-major operands"
+        if reason := _obstacle(node):
+            return reason
         rows, count, k = _rows(node)
         return Offer(self.label, rows * heap_cycles(count, max(k, 1)) + moved(node, target))
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        (x,) = node.operands
-        assert x is not None
-        op = node.op
-        assert isinstance(op, TopK)
+        x, op = _top(node)
         view = b.read(x)
         blocks = b.target.lanes > 1 and x.dtype in (F32, I32) and view.axis_strides()[op.axis] == 1
         scan = Scan(BLOCK if blocks and not node.varies else 0)
@@ -92,12 +87,9 @@ class TopKRadix(Variant):
     params = Digits
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        (x,) = node.operands
-        assert x is not None
-        if node.pre:
-            return "a prologue is not supported"
-        if laid_out(node):
-            return "top-k needs row-major operands"
+        x, _ = _top(node)
+        if reason := _obstacle(node):
+            return reason
         if x.dtype not in (F32, I32):
             return "elements have other than 32 bits"
         if target.lanes <= 1:
@@ -106,20 +98,30 @@ class TopKRadix(Variant):
         return Offer(self.label, rows * radix_cycles(count, max(k, 1)) + moved(node, target))
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
-        (x,) = node.operands
-        assert x is not None
-        op = node.op
-        assert isinstance(op, TopK)
+        x, op = _top(node)
         digits = Digits(1 << FIRST_BITS, 32 - FIRST_BITS)
         scratch = b.scratch(2 * x.shape[op.axis] + digits.first, U64)
         b.call(self.kernel, [b.read(x)], [b.result(0), b.result(1)], params=digits, scratch=scratch)
 
 
-def _rows(node: Node) -> tuple[int, int, int]:
-    """Rows, elements of a row, and how many of them are asked for; bounds where these vary."""
+def _top(node: Node) -> tuple[Value, TopK]:
+    """The operand and the operator."""
     (x,), op = node.operands, node.op
     assert x is not None
     assert isinstance(op, TopK)
+    return x, op
+
+
+def _obstacle(node: Node) -> str:
+    """Why neither kernel computes a node; empty if they do."""
+    if node.pre:
+        return "a prologue is not supported"
+    return "top-k needs row-major operands" if laid_out(node) else ""
+
+
+def _rows(node: Node) -> tuple[int, int, int]:
+    """Rows, elements of a row, and how many of them are asked for; bounds where these vary."""
+    x, op = _top(node)
     count = bound(x.shape[op.axis])
     return bound(x.type.count) // max(count, 1), count, bound(op.k)
 

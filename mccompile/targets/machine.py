@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -86,6 +87,13 @@ class Machine:
     def lanes(self, dtype: DType = F32) -> int:
         """Elements in a vector register; 0 where there are none."""
         return self.vector_bytes // dtype.nbytes
+
+    def keeps(self, count: int, pitch: int) -> bool:
+        """Whether half of the first cache holds ``count`` lines that begin ``pitch`` bytes apart, in the sets that
+        they meet in: of 32 KiB with lines that meet 4096 bytes apart, 4 of those that do, 256 of lines side by side.
+        """
+        sets = max(min(self.way // math.gcd(self.way, pitch), self.way // self.line), 1)
+        return count <= sets * (self.l1 // self.way // 2)
 
 
 SCALAR = Machine(multiply_adds=1)

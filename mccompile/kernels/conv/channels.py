@@ -221,9 +221,9 @@ class PixelStrip:
     @property
     def named(self) -> str:
         """What the function for such a tile is called by."""
-        if varies([self.start, self.stop]):
-            return f"{'any' if self.ragged else 'inside'}{self.size}"
-        return f"any{self.size}" if self.ragged else str(self.start)
+        if self.ragged:
+            return f"any{self.size}"
+        return f"inside{self.size}" if varies([self.start, self.stop]) else str(self.start)
 
     @property
     def inside(self) -> bool:

@@ -54,6 +54,22 @@ class PackedDepthwise:
         return np.moveaxis(padded.reshape(blocks, self.lanes, *kernel), 1, -1)
 
 
+def obstacle(node: Node, groups: int, target: Target, constants: Container[Value]) -> str:
+    """Why a convolution, transposed or not, is none of windows of channels; empty if it is."""
+    (x, w), y = operand_pair(node), node.results[0]
+    if reason := computed(node, constants, 1) or not_plain_f32(node, target, weights=1):
+        return reason
+    if not groups == x.shape[1] == y.shape[1]:
+        return "it is not depthwise"
+    if len(x.shape) not in (3, 4):
+        return "it has more than two spatial axes"
+    if w.shape[-1] > RUN:
+        return f"a line of the window has more than {RUN} taps, which would all be written out"
+    if not is_channels_last(x) or not is_channels_last(y):
+        return "a layout is not channels-last"
+    return ""
+
+
 class ConvDepthwise(Variant):
     """One filter for each channel. Taps in the padding are left out, so that no halo is needed."""
 
@@ -68,18 +84,10 @@ class ConvDepthwise(Variant):
         return not varies([x.shape[1]]) and known_ends(y.shape[-1], x.shape[-1], op.strides[-1])
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        op, (x, w) = node.op, operand_pair(node)
+        op, w = node.op, operand_pair(node)[1]
         assert isinstance(op, Conv)
-        if reason := computed(node, constants, 1) or not_plain_f32(node, target, weights=1):
+        if reason := obstacle(node, op.groups, target, constants):
             return reason
-        if not op.groups == x.shape[1] == w.shape[0]:
-            return "it is not depthwise"
-        if len(x.shape) not in (3, 4):
-            return "it has more than two spatial axes"
-        if w.shape[-1] > RUN:
-            return f"a line of the window has more than {RUN} taps, which would all be written out"
-        if not is_channels_last(x) or not is_channels_last(node.results[0]):
-            return "a layout is not channels-last"
         window = window_of(w.shape[2:], op.strides, op.dilations, op.pads)
         return Offer(self.label, *fit_window(window, node, target))
 

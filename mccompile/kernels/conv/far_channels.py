@@ -6,8 +6,8 @@ pass through as well. Channels of 33 x 33 pixels are spread over all sets.
 
 >>> from mccompile.targets.target import resolve
 >>> avx2 = resolve("x86-64-v3").machine
->>> [lost(count, 4 * 32 * 32, avx2) for count in (3, 16)], lost(64, 4 * 33 * 33, avx2)
-([False, True], False)
+>>> [avx2.keeps(count, 4 * 32 * 32) for count in (3, 16)], avx2.keeps(64, 4 * 33 * 33)
+([True, False], True)
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
 from mccompile.kernels.variant import operand_pair
 from mccompile.kernels.views.channels import is_channels_last
-from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
 FAR = 6.0
@@ -28,21 +27,13 @@ TILE_PIXELS = 14
 """Pixels that share a line while it is there."""
 
 
-def lost(count: int, pitch: int, machine: Machine) -> bool:
-    """Whether elements ``pitch`` bytes apart, read by turns, take each other's place in the first cache: all
-    lines of it, or the sets that they meet in."""
-    sets = max(min(machine.way // math.gcd(machine.way, pitch), machine.way // machine.line), 1)
-    held = machine.l1 // machine.way // 2
-    return count * machine.line > machine.l1 // 2 or -(-count // sets) > held
-
-
 def far_reads(node: Node, target: Target) -> float:
     """Cycles that a convolution, transposed or not, loses where neighbours in memory are pixels."""
     x, w = operand_pair(node)
     if not target.cached or is_channels_last(x):
         return 0.0
     pitch = x.dtype.nbytes * math.prod(map(bound, x.shape[2:]))
-    if not lost(bound(x.shape[1]), pitch, target.machine):
+    if target.machine.keeps(bound(x.shape[1]), pitch):
         return 0.0
     pixels = node.op.macs(node.operand_types(), [node.results[0].type]) / w.type.count
     return FAR * w.type.count / (2 * target.lanes) * pixels / TILE_PIXELS
@@ -54,6 +45,6 @@ def read_far(before: Call, after: Call, target: Target) -> str:
     if not target.cached or x is None or y is None or not y.linear or varies([y.shape[-1]]):
         return ""
     near, far = (abs(bound(v.axis_strides()[-1])) * v.dtype.nbytes for v in (x, y))
-    if far <= near or far < target.machine.line or not lost(y.shape[-1], far, target.machine):
+    if far <= near or far < target.machine.line or target.machine.keeps(y.shape[-1], far):
         return ""
     return f"{after.kernel} would read channels from far apart"

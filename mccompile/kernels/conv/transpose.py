@@ -93,9 +93,9 @@ class PhaseWeights:
 
 @dataclass(frozen=True)
 class PackedPhase:
-    """The weights of a phase, packed as those of a convolution."""
+    """The weights of a phase, or of several, packed as those of a convolution."""
 
-    weights: PhaseWeights
+    weights: Packing
     how: Packing
 
     def pack(self, array: Array) -> Array:

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.conv.channel_windows import ChannelWindow, fit_extents, window_of
-from mccompile.kernels.conv.depthwise import ConvDepthwise, PackedDepthwise
+from mccompile.kernels.conv.depthwise import ConvDepthwise, PackedDepthwise, obstacle
 from mccompile.kernels.conv.transpose import PackedPhase, Phase, PhaseWeights, part_of, phases
-from mccompile.kernels.model.tiles import RUN
-from mccompile.kernels.variant import Builder, Offer, computed, not_plain_f32, operand_pair
-from mccompile.kernels.views.channels import is_channels_last
+from mccompile.kernels.variant import Builder, Offer, operand_pair
 from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.targets.target import Target
@@ -39,18 +37,10 @@ class ConvTransposeDepthwise(ConvDepthwise):
         return not varies([*operand_pair(node)[0].shape[1:], *node.results[0].shape[1:]])
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        op, (x, w) = node.op, operand_pair(node)
+        op = node.op
         assert isinstance(op, ConvTranspose)
-        if reason := computed(node, constants, 1) or not_plain_f32(node, target, weights=1):
+        if reason := obstacle(node, op.groups, target, constants):
             return reason
-        if not op.groups == x.shape[1] == node.results[0].shape[1]:
-            return "it is not depthwise"
-        if len(x.shape) not in (3, 4):
-            return "it has more than two spatial axes"
-        if w.shape[-1] > RUN:
-            return f"a line of the window has more than {RUN} taps, which would all be written out"
-        if not is_channels_last(x) or not is_channels_last(node.results[0]):
-            return "a layout is not channels-last"
         parts = phases(node)
         if any(not a.taps for p in parts for a in p.axes):
             return "some results are met by no tap"

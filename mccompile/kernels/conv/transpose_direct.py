@@ -25,7 +25,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape
 from mccompile.ir.views import View
 from mccompile.kernels.conv.planar import ConvDirect, PackedChannels, WindowTile, best_window
-from mccompile.kernels.conv.transpose import AxisPhase, axis_phases, part_of
+from mccompile.kernels.conv.transpose import AxisPhase, PackedPhase, axis_phases, part_of
 from mccompile.kernels.variant import Builder, Demand, Offer, computed, laid_out, not_plain_f32, operand_pair
 from mccompile.kernels.views.planes import plane
 from mccompile.ops.conv import Conv
@@ -88,17 +88,6 @@ class JoinedWeights:
             own = own.take(self.lines, 1)
         columns = np.array(self.taps)
         return np.moveaxis(own[..., columns] * (columns >= 0), -2, 0).astype(array.dtype)
-
-
-@dataclass(frozen=True)
-class PackedPhases:
-    """Joined weights, packed as those of a convolution."""
-
-    weights: JoinedWeights
-    how: PackedChannels
-
-    def pack(self, array: Array) -> Array:
-        return self.how.pack(self.weights.pack(array))
 
 
 @dataclass(frozen=True)
@@ -174,7 +163,7 @@ class ConvTransposeDirect(ConvDirect):
         result = b.result(0)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         for p in chosen.parts:
-            packed = b.packed(w, PackedPhases(p.weights, PackedChannels(p.tile.rows)))
+            packed = b.packed(w, PackedPhase(p.weights, PackedChannels(p.tile.rows)))
             to_op = [_phases_of(v, p, op.strides) for v in (result, *extras)]
             planes = [plane(v) for v in to_op]
             logical = p.logical(source, b.seen(w, p.weights), to_op)

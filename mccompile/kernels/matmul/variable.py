@@ -93,9 +93,7 @@ def read_in_place(view: View, times: int, target: Target) -> bool:
         return False
     if times <= 1 or target.lanes == 1 or not machine.l1:
         return True
-    apart = F32.nbytes * abs(view.axis_strides()[-2])
-    sets = min(machine.way // math.gcd(machine.way, apart), machine.way // machine.line)
-    return bound(view.shape[-2]) <= sets * (machine.l1 // machine.way) // 2
+    return machine.keeps(bound(view.shape[-2]), F32.nbytes * abs(view.axis_strides()[-2]))
 
 
 class MatMulVariable(Variant):

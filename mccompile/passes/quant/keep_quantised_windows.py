@@ -81,9 +81,8 @@ def _in_arena(found: Quantised, whole: Array) -> bool:
     return halves or (bool(found.zero.any()) and _of_a_byte(whole) is None)
 
 
-def _without_zero(found: Quantised, graph: Graph, target: Target) -> tuple[Value, ex.Expr] | None:
-    """The weights less their zero points in few bits, and the floats that they are then, where kernels load those."""
-    whole, name = _whole(found, graph), f"{found.integers.name}.whole"
+def _without_zero(graph: Graph, whole: Array, name: str, target: Target) -> tuple[Value, ex.Expr] | None:
+    """Weights less their zero points in few bits, and the floats that they are then, where kernels load those."""
     byte = _of_a_byte(whole)
     if byte is not None:
         return graph.constant(name, whole.astype(byte.numpy)), ex.convert(ex.acc(byte), F32)
@@ -102,13 +101,13 @@ def _rewrite(r: Rewriter, reader: Node, found: Quantised, target: Target) -> Non
     graph, extras, weights = r.graph, list(reader.extras), found.integers
     outside = _scale_of_result(reader, found)
     assert outside is not None
-    if target.lanes > 1 and _in_arena(found, _whole(found, graph)):
-        floats = np.ascontiguousarray(_whole(found, graph).astype(np.float32))
-        weights = graph.constant(f"{weights.name}.whole", floats)
+    whole, name = _whole(found, graph), f"{weights.name}.whole"
+    if target.lanes > 1 and _in_arena(found, whole):
+        weights = graph.constant(name, np.ascontiguousarray(whole.astype(np.float32)))
     else:
         body: ex.Expr = ex.convert(ex.acc(weights.dtype), F32)
         if found.zero.any():
-            stored = _without_zero(found, graph, target)
+            stored = _without_zero(graph, whole, name, target)
             if stored is not None:
                 weights, body = stored
             else:
