@@ -11,7 +11,7 @@ as the graph around it; an iteration defines the names of the body anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -89,10 +89,12 @@ def _broken(node: OnnxNode, rule: str, hint: str = "") -> CompileError:
     return CompileError(f"{node.op_type}: {rule}", where=f"node {node.index} {node.name!r}", hint=hint)
 
 
-def _course(w: Walker, n: Import, value: Value, what: str) -> np.ndarray:
-    """The value of a condition or trip count; CompileError if it is not known."""
+def _course(w: Walker, n: Import, value: Value, what: str) -> Any:
+    """The number that is a condition or trip count; CompileError if it is not known, or not one."""
+    if value.type.count != 1:
+        raise _broken(n.node, f"{what} %{value.name} is {value.type}, but it may only be one number")
     if value in w.graph.constants:
-        return w.graph.array(value).reshape(-1)
+        return w.graph.array(value).reshape(-1)[0]
     names = inputs_behind(w.graph, [value])
     raise _broken(
         n.node,
@@ -140,7 +142,7 @@ def _if(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> lis
     condition = n.input(0)
     if condition not in w.graph.constants:
         return w.branch(n, condition, [_body(n.node, "then_branch"), _body(n.node, "else_branch")], depth)
-    chosen = bool(_course(w, n, n.input(0), "the condition")[0])
+    chosen = bool(n.one(0, "condition"))
     branch = _body(n.node, "then_branch" if chosen else "else_branch")
     w.define_constants(branch)
     return _walk(w, branch, depth)
@@ -152,8 +154,8 @@ def _loop(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> l
     carried: list[Known] = [v for v in inputs[2:] if v is not None]
     if len(body.inputs) != len(carried) + 2 or len(body.outputs) <= len(carried):
         raise _broken(n.node, "the inputs of its body do not match its own")
-    trips = int(n.const(0, "trip count").reshape(-1)[0]) if n.is_const(0) else None
-    never = n.is_const(1) and not n.const(1, "condition").reshape(-1)[0]
+    trips = int(n.one(0, "trip count")) if n.is_const(0) else None
+    never = n.is_const(1) and not n.one(1, "condition")
     course = None if never or (trips is not None and trips <= 0) else loops.of_loop(w, n, body, carried)
     known = all(v is None or v in w.graph.constants for v in (n.optional(0), n.optional(1)))
     return _short_or_kept(
@@ -227,8 +229,8 @@ class _Before:
 def _unrolled_loop(
     w: Walker, n: Import, body: OnnxGraph, carried: list[Known], depth: int, limit: int
 ) -> list[Known] | None:
-    trips = None if n.optional(0) is None else int(_course(w, n, n.input(0), "the trip count")[0])
-    going = n.optional(1) is None or bool(_course(w, n, n.input(1), "the condition")[0])
+    trips = None if n.optional(0) is None else int(_course(w, n, n.input(0), "the trip count"))
+    going = n.optional(1) is None or bool(_course(w, n, n.input(1), "the condition"))
     scans: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
     w.define_constants(body)
     done = 0
@@ -239,7 +241,7 @@ def _unrolled_loop(
         results = _iterate(w, body, depth)
         if results is None:
             return None
-        going = bool(_course(w, n, require_tensor(n.node, "the condition", results[0]), "the condition")[0])
+        going = bool(_course(w, n, require_tensor(n.node, "the condition", results[0]), "the condition"))
         carried, rows = results[1 : 1 + len(carried)], results[1 + len(carried) :]
         for column, row in zip(scans, rows, strict=True):
             column.append(require_tensor(n.node, "a scan output", row))
@@ -286,13 +288,13 @@ def _stacked(n: Import, rows: list[Value], body: OnnxGraph, i: int, axis: int, c
 
 # -- Scan --------------------------------------------------------------------------------------------------
 def _scan(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
-    body, count = _body(n.node, "body"), int(n.required("num_scan_inputs"))
+    body, count = _body(n.node, "body"), n.required("num_scan_inputs", int)
     given = [require_tensor(n.node, "an input", v) for v in inputs if v is not None]
     states, sources = given[: len(given) - count], given[len(given) - count :]
     if len(body.inputs) != len(given) or len(body.outputs) < len(states):
         raise _broken(n.node, "the inputs of its body do not match its own")
-    axes = [n.axis(a, len(v.shape)) for a, v in zip(n.attr("scan_input_axes", (0,) * count), sources, strict=True)]
-    backwards = n.attr("scan_input_directions", (0,) * count)
+    axes = [n.axis(a, len(v.shape)) for a, v in zip(n.each("scan_input_axes", count), sources, strict=True)]
+    backwards = n.each("scan_input_directions", count)
     lengths = {v.shape[a] for v, a in zip(sources, axes, strict=True)}
     if len(lengths) != 1:
         raise _broken(n.node, f"its inputs are scanned along axes of different extents {sorted(lengths)}")
@@ -331,8 +333,8 @@ def _row(n: Import, value: Value, axis: int, at: int) -> Value:
 
 
 def _scanned(n: Import, scans: list[list[Value]], body: OnnxGraph) -> list[Value]:
-    directions = n.attr("scan_output_directions", (0,) * len(scans))
-    axes = n.attr("scan_output_axes", (0,) * len(scans))
+    directions = n.each("scan_output_directions", len(scans))
+    axes = n.each("scan_output_axes", len(scans))
     found = []
     for i, rows in enumerate(scans):
         rank = len(rows[0].shape) + 1 if rows else 1

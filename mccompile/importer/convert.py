@@ -22,6 +22,7 @@ from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readabl
 from mccompile.importer.outputs import bind_outputs, ports
 from mccompile.importer.ports import packed, port_type, unpacked
 from mccompile.importer.prepare import Prepared, not_tensors
+from mccompile.importer.ranks import require_ranks
 from mccompile.importer.refusals import UNSUPPORTED, blame, joined, unsupported
 from mccompile.importer.sequences import Known, require_tensor
 from mccompile.importer.solved import Unknown, equations, solve
@@ -43,6 +44,7 @@ from mccompile.onnxio import (
     expand_function,
     is_function,
     newest_opset,
+    require_operands,
 )
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
@@ -99,6 +101,8 @@ class _Converter:
 
     def run_node(self, node: OnnxNode, depth: int) -> None:
         _require_known_attributes(node)
+        if depth:  # those of the file were looked at when it was read
+            require_operands(node, newest_opset())
         if any(i in self.poisoned for i in node.inputs):
             self._skip(node)
             return
@@ -117,6 +121,7 @@ class _Converter:
             named = zip(node.inputs, known, strict=True)
             tensors = [None if v is None else require_tensor(node, n, v) for n, v in named]
             require_types(node, tensors, self.narrow)
+            require_ranks(node, tensors)
             self._tensors(node, tensors, depth)
 
     def branch(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Known] | None:

@@ -71,7 +71,7 @@ def draw(draws: Draws, values: dict[str, Known], n: Import) -> list[OnnxNode] | 
 def _shape(n: Import) -> tuple[int, ...]:
     """The extents of the draws."""
     if n.op_type in ("RandomNormal", "RandomUniform"):
-        return tuple(n.required("shape"))
+        return n.required("shape", tuple)
     if n.op_type == "Multinomial":
         rows, columns = n.input(0).shape
         return (rows, n.attr("sample_size", 1), columns)

@@ -116,11 +116,11 @@ def of_loop(w: Walker, n: Import, body: OnnxGraph, carried: Sequence[Known]) -> 
     count, first = n.optional(0), n.optional(1)
     trips: int | None = None
     if count is not None and n.is_const(0):
-        trips, count = int(n.const(0, "trip count").reshape(-1)[0]), None
+        trips, count = int(n.one(0, "trip count")), None
     elif count is not None and count in w.varying:
         trips, count = w.varying[count].reshape(-1)[0], None
     if first is not None and n.is_const(1):
-        first = None if n.const(1, "condition").reshape(-1)[0] else first
+        first = None if n.one(1, "condition") else first
     rows = tuple(given[len(names) :])
     return _counted(w, Course(
         body, trips, count, first, number, condition, going,
@@ -151,7 +151,7 @@ def of_scan(
     names, given = [v.name for v in body.inputs], [v.name for v in body.outputs]
     many = len(states)
     rows = tuple(given[many:])
-    axes = n.attr("scan_output_axes", (0,) * len(rows))
+    axes = n.each("scan_output_axes", len(rows))
     back = n.attr("scan_output_directions", (0,) * len(rows))
     return Course(
         body, length, carried=tuple(zip(names, states, given, strict=False)),

@@ -110,7 +110,7 @@ def _position(n: Import, inputs: Sequence[Known | None], i: int, default: int, l
     """The position that input ``i`` states, counted from the end if negative."""
     if i >= len(inputs) or inputs[i] is None:
         return default
-    at = int(n.const(i, "position").reshape(-1)[0])
+    at = int(n.one(i, "position"))
     if not -last - 1 <= at <= last:
         raise n.error(f"position {at} is outside of a sequence of {last + 1}")
     return at + last + 1 if at < 0 else at
@@ -124,7 +124,7 @@ def _insert(n: Import, inputs: Sequence[Known | None]) -> Known:
     items, new = _sequence(n, inputs), _tensor(n, inputs, 1)
     if len(inputs) < 3 or inputs[2] is None:
         return (*items, new)
-    at = int(n.const(2, "position").reshape(-1)[0])
+    at = int(n.one(2, "position"))
     if not -len(items) <= at <= len(items):
         raise n.error(f"position {at} is outside of a sequence of {len(items)}")
     at = at + len(items) if at < 0 else at
@@ -175,7 +175,7 @@ def _concat(n: Import, inputs: Sequence[Known | None]) -> Known:
     items, new = _sequence(n, inputs), bool(n.attr("new_axis", 0))
     if not items:
         raise n.error("an empty sequence has no concatenation")
-    axis = n.axis(n.required("axis"), len(items[0].shape) + new)
+    axis = n.axis(n.required("axis", int), len(items[0].shape) + new)
     return stack(n, items, axis, "joined") if new else join(n, items, axis, "joined")
 
 
@@ -197,7 +197,7 @@ def _rows_of(n: Import, x: Value, axis: int, keep: bool) -> Rows:
 def _joined_rows(n: Import, rows: Value) -> Known:
     """All rows along a new axis, or one after the other along one of their own."""
     new, rank = bool(n.attr("new_axis", 0)), len(rows.shape) - 1
-    axis = n.axis(n.required("axis"), rank + new)
+    axis = n.axis(n.required("axis", int), rank + new)
     moved = _moved(n, rows, 0, axis, "moved")
     if new:
         return moved

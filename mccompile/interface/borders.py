@@ -172,6 +172,8 @@ def _quantises(graph: Graph, node: Node) -> tuple[DType, float, int, str] | None
         return None
     with np.errstate(all="ignore"):
         scale = np.float32(1 / next(iter(form.terms.values())))
+    if not (np.isfinite(scale) and np.isfinite(form.offset)):
+        return None
     q = Quantisation(float(scale), int(np.rint(form.offset)), node.result.name)
     dtype = node.result.dtype
     info = np.iinfo(dtype.numpy.name)

@@ -27,6 +27,7 @@ from mccompile.onnxio.schema import (
 )
 from mccompile.onnxio.unsigned import unsigned_products
 from mccompile.onnxio.variants import jitter_weights, sigmoids_by_exp, widened
+from mccompile.onnxio.wellformed import require_operands
 from mccompile.onnxio.write import extract_with_outputs, model_to_bytes, tensor_names, write_model
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "numpy_dtype",
     "op_names",
     "read_model",
+    "require_operands",
     "result_bytes",
     "row_biases",
     "sigmoids_by_exp",

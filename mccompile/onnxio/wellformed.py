@@ -54,6 +54,15 @@ def require_wellformed(model: OnnxModel) -> None:
     raise CompileError(f"nodes are not what their operators take:{lines}", hint=hint)
 
 
+def require_operands(node: OnnxNode, opset: int) -> None:
+    """CompileError for a node without an operand that its operator asks for: what is written for a definition takes
+    over what the file left out."""
+    schema = _schema(node.op_type, opset, "") if not node.domain else None
+    wrong = [] if schema is None else _operands(node, schema)
+    if wrong:
+        raise CompileError("; ".join(wrong), where=node_label(node))
+
+
 def _faults(graph: OnnxGraph, opsets: Mapping[str, int]) -> list[tuple[str, str]]:
     """Nodes, and what is wrong with them."""
     found: list[tuple[str, str]] = []
@@ -84,8 +93,11 @@ def _operands(node: OnnxNode, schema: Any) -> list[str]:
     for what, names, least, most, formal in sides:
         if len(names) > most:
             found.append(f"it has {len(names)} {what}s, the most is {most}")
-        single = [f.option == onnx.defs.OpSchema.FormalParameterOption.Single for f in formal]
-        missing = [i for i in range(least) if i >= len(names) or (what == "input" and not names[i] and single[i])]
+        option = onnx.defs.OpSchema.FormalParameterOption
+        asked = [f.option != option.Optional for f in formal]
+        missing = list(range(len(names), least))
+        if what == "input":
+            missing += [i for i, name in enumerate(names[:most]) if not name and asked[min(i, len(formal) - 1)]]
         found += [f"{what} {i} ({formal[min(i, len(formal) - 1)].name}) is required" for i in missing]
     return found
 

@@ -61,7 +61,7 @@ def _sample(d: Draw) -> Case:
 
 @onnx_op("BitCast", sample=_sample, tolerance={})
 def import_bit_cast(n: Import) -> None:
-    x, to = n.input(0), dtype_name(n.required("to"))
+    x, to = n.input(0), dtype_name(n.required("to", int))
     if to not in DTYPES:
         raise n.error(f"BitCast to {to} is not supported")
     if to == x.dtype.name:

@@ -69,7 +69,9 @@ def _sample(d: Draw) -> Case:
 @onnx_op("Concat", sample=_sample, tolerance={})
 def import_concat(n: Import) -> None:
     operands = [n.input(i) for i in range(len(n.inputs))]
-    axis = n.axis(n.required("axis"), len(operands[0].shape))
+    if any(v.type.rank == 0 for v in operands):
+        raise n.error("numbers without axes cannot be joined")
+    axis = n.axis(n.required("axis", int), len(operands[0].shape))
     operands = [v for v in operands if v.type.count] or operands[:1]
     if len(operands) == 1:
         n.bind(0, operands[0])

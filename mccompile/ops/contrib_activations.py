@@ -48,8 +48,8 @@ def _gelu(n: Import) -> None:
 
 def _quick_gelu(n: Import) -> None:
     """x * sigmoid(alpha * x)."""
-    e, x = Expansion(n), n.node.inputs[0]
-    alpha = e.constant(np.array(n.attr("alpha", 1.702), n.input(0).dtype.numpy), "alpha")
+    e, dtype = Expansion(n), n.input(0).dtype.numpy
+    x, alpha = e.name(0), e.constant(np.array(n.attr("alpha", 1.702), dtype), "alpha")
     gate = e.add("Sigmoid", [e.add("Mul", [x, alpha], "scaled")], "gate")
     e.last("Mul", [x, gate], n.node.outputs[0])
     e.finish()

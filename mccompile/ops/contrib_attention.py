@@ -143,7 +143,7 @@ def _with_past(h: _Heads, past: str, x: str, suffix: str) -> str:
 
 def _attention(n: Import) -> None:
     """Attention: queries, keys and values are products of one input."""
-    e, heads = Expansion(n), n.required("num_heads")
+    e, heads = Expansion(n), n.required("num_heads", int)
     mask, past, more = 3, 4, 5
     _refuse(n, (6, "past_sequence_length"))
     if n.attr("do_rotary", 0) or n.attr("past_present_share_buffer", 0):
@@ -184,7 +184,7 @@ def _attention(n: Import) -> None:
 def _multi_head(n: Import) -> None:
     """MultiHeadAttention: queries, keys and values apart; packed together, [B, S, N, 3, H]; keys and values packed,
     [B, L, N, 2, H]; or keys and values by heads, [B, N, L, H]."""
-    e, heads = Expansion(n), n.required("num_heads")
+    e, heads = Expansion(n), n.required("num_heads", int)
     _refuse(n, (8, "past_sequence_length"), (9, "cache_indirection"))
     shapes = [None if n.optional(i) is None else n.input(i).shape for i in range(3)]
     first = n.input(0).shape
@@ -254,7 +254,7 @@ def _group_query(n: Import) -> None:
     buffer that holds all there will ever be (``total_sequence_length`` is its length), in which ``seqlens_k`` says
     where the new keys of each sample go.
     """
-    e, heads, shared = Expansion(n), n.required("num_heads"), n.required("kv_num_heads")
+    e, heads, shared = Expansion(n), n.required("num_heads", int), n.required("kv_num_heads", int)
     _refuse(n, (11, "head_sink"), (12, "k_scale"), (13, "v_scale"), (14, "q_norm_weight"), (15, "k_norm_weight"))
     for name in ("smooth_softmax", "qk_output", "kv_cache_bit_width", "sliding_window_cache"):
         if n.attr(name, 0) not in (0, -1):

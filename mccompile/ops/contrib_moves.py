@@ -43,7 +43,7 @@ def _expand_dims(n: Import) -> None:
 def _unfold(n: Import) -> None:
     """Windows of ``size`` along ``dim``, ``step`` apart, as a new last axis: a Gather, and a Transpose."""
     e, shape = Expansion(n), n.input(0).shape
-    dim, size, step = n.axis(n.attr("dim", -1), len(shape)), n.required("size"), n.attr("step", 1)
+    dim, size, step = n.axis(n.attr("dim", -1), len(shape)), n.required("size", int), n.attr("step", 1)
     count = (shape[dim] - size) // step + 1
     if size < 1 or step < 1 or count < 1:
         raise n.error(f"windows of {size}, {step} apart, do not fit an axis of {shape[dim]}")
@@ -91,7 +91,7 @@ def _affine(n: Import) -> None:
     """alpha * x + beta; ScaledTanh is alpha * tanh(beta * x), ParametricSoftplus alpha * log(1 + exp(beta * x))."""
     e, dtype = Expansion(n), n.input(0).dtype.numpy
     # Their defaults differ, and onnxruntime has none.
-    alpha, beta = (e.constant(np.array(float(n.required(name)), dtype), name) for name in ("alpha", "beta"))
+    alpha, beta = (e.constant(np.array(n.required(name, float), dtype), name) for name in ("alpha", "beta"))
     if n.op_type == "Affine":
         e.last("Add", [e.add("Mul", [e.name(0), alpha], "scaled"), beta], n.node.outputs[0])
     else:
@@ -104,7 +104,7 @@ def _affine(n: Import) -> None:
 def _image_scaler(n: Import) -> None:
     """scale * x + a bias for each channel of [N, C, H, W]."""
     e, dtype = Expansion(n), n.input(0).dtype.numpy
-    bias = np.array(n.required("bias"), dtype).reshape(-1, 1, 1)
+    bias = np.array(n.required("bias", tuple), dtype).reshape(-1, 1, 1)
     scaled = e.add("Mul", [e.name(0), e.constant(np.array(n.attr("scale", 1.0), dtype), "scale")], "scaled")
     e.last("Add", [scaled, e.constant(bias, "bias")], n.node.outputs[0])
     e.finish()
@@ -113,7 +113,7 @@ def _image_scaler(n: Import) -> None:
 def _crop(n: Import) -> None:
     """[N, C, H, W] without borders (left, top, right, bottom), or from left and top ``scale`` (height, width)."""
     e, shape = Expansion(n), n.input(0).shape
-    border, scale = n.required("border"), n.attr("scale")
+    border, scale = n.required("border", tuple), n.attr("scale")
     if len(shape) != 4 or len(border) != 4 or (scale is not None and len(scale) != 2):
         raise n.error(f"border {border} or scale {scale} does not fit {n.input(0).type}")
     left, top, right, bottom = border

@@ -88,9 +88,9 @@ def _group_norm(n: Import) -> None:
         e.bind(1, x)
     if last:
         x = e.add("Transpose", [x], "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))
-    attrs = {"num_groups": n.required("groups"), "epsilon": n.attr("epsilon", 1e-5)}
+    attrs = {"num_groups": n.required("groups", int), "epsilon": n.attr("epsilon", 1e-5)}
     y = e.add("GroupNormalization", [x, e.name(1), e.name(2)], "normal", **attrs)
-    kind = n.required("activation")
+    kind = n.required("activation", int)
     if kind not in (0, 1):
         raise n.error(f"activation {kind} is not known")
     if kind:

@@ -125,8 +125,8 @@ def unpacked_bnb4(packed: Array, kind: int, scales: Array, block: int, count: in
 
 def _matmul_bnb4(n: Import) -> None:
     """A times weights [N, K] of four bits, turned."""
-    e, block = Expansion(n), n.required("block_size")
-    rows, columns, kind = n.required("N"), n.required("K"), n.required("quant_type")
+    e, block = Expansion(n), n.required("block_size", int)
+    rows, columns, kind = n.required("N", int), n.required("K", int), n.required("quant_type", int)
     packed, scales = n.const(1, "weights"), n.const(2, "absmax")
     if kind not in (0, 1) or packed.size != -(-rows * columns // 2) or scales.size != -(-rows * columns // block):
         raise n.error(f"weights {n.input(1).type} and {n.input(2).type} are not {rows} x {columns} of 4 bits")

@@ -74,7 +74,7 @@ def _sample(d: Draw) -> Case:
 
 def _emit(n: Import, product: bool) -> None:
     x = n.input(0)
-    axis = n.axis(int(n.const(1, "axis").reshape(-1)[0]), len(x.shape))
+    axis = n.axis(int(n.one(1, "axis")), len(x.shape))
     n.emit(CumSum(axis, n.flag("exclusive"), n.flag("reverse"), product), [x])
 
 

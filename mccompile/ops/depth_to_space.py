@@ -98,7 +98,7 @@ def _read_mode(n: Import) -> str:
 
 @onnx_op("DepthToSpace", sample=_sample_depth, tolerance={})
 def import_depth_to_space(n: Import) -> None:
-    n.emit(DepthToSpace(n.required("blocksize"), _read_mode(n)), [n.input(0)])
+    n.emit(DepthToSpace(n.required("blocksize", int), _read_mode(n)), [n.input(0)])
 
 
 def _sample_space(d: Draw) -> Case:
@@ -109,4 +109,4 @@ def _sample_space(d: Draw) -> Case:
 
 @onnx_op("SpaceToDepth", sample=_sample_space, tolerance={})
 def import_space_to_depth(n: Import) -> None:
-    n.emit(SpaceToDepth(n.required("blocksize"), _read_mode(n)), [n.input(0)])
+    n.emit(SpaceToDepth(n.required("blocksize", int), _read_mode(n)), [n.input(0)])

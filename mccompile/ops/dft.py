@@ -60,7 +60,7 @@ class _Transform:
 
 
 def _number(n: Import, i: int, what: str, default: int) -> int:
-    return default if n.optional(i) is None else int(n.const(i, what).reshape(-1)[0])
+    return default if n.optional(i) is None else int(n.one(i, what))
 
 
 def _first(n: Import, x: Value, axis: int, count: int) -> Value:

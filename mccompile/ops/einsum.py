@@ -164,7 +164,7 @@ def _sample(d: Draw) -> Case:
 @onnx_op("Einsum", sample=_sample, tolerance={"f32": 3e-6, "f16": 4e-3}, folding=Folding(product_bytes))
 def import_einsum(n: Import) -> None:
     """Operands from left to right, each joined with the product so far."""
-    given, arrow, result = n.required("equation").replace(" ", "").partition("->")
+    given, arrow, result = n.required("equation", str).replace(" ", "").partition("->")
     texts = given.split(",")
     values = [n.input(i) for i in range(len(n.inputs))]
     if len(texts) != len(values):

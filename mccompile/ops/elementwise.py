@@ -205,7 +205,7 @@ def _is_true(x: ex.Expr) -> ex.Expr:
 
 
 def _cast_target(n: Import) -> DType:
-    name = dtype_name(n.required("to"))
+    name = dtype_name(n.required("to", int))
     if name not in DTYPES:
         raise n.error(f"Cast to {name} is not supported")
     return DTYPES[name]
@@ -224,7 +224,7 @@ def _isinf(n: Import, v: list[ex.Expr]) -> ex.Expr:
 
 def _shift(n: Import, v: list[ex.Expr]) -> ex.Expr:
     functions = {"LEFT": "shl", "RIGHT": "shr"}
-    direction = n.required("direction")
+    direction = n.required("direction", str)
     if direction not in functions:
         raise n.error(f"direction {direction!r} is unknown", "LEFT and RIGHT are known")
     return ex.apply(functions[direction], *v)
@@ -398,7 +398,7 @@ def _sample_clip(d: Draw) -> Case:
 
 
 def _cast_front_end(n: Import) -> None:
-    name = dtype_name(n.required("to"))
+    name = dtype_name(n.required("to", int))
     saturate, mode = n.flag("saturate", True), n.attr("round_mode", "up")
     if name in NARROW_FLOATS:
         if mode not in ROUND_MODES:

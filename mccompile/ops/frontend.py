@@ -15,7 +15,7 @@ from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
-from mccompile.onnxio.model import OnnxNode
+from mccompile.onnxio.model import AttrValue, OnnxNode
 from mccompile.onnxio.schema import attribute_default
 from mccompile.ops.iota import Iota
 from mccompile.ops.map import Map
@@ -23,6 +23,10 @@ from mccompile.ops.reshape import Reshape
 from mccompile.ops.stated import Stated
 
 T = TypeVar("T", int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...])
+Kind = TypeVar("Kind", int, float, str, tuple[Any, ...], Array)
+
+
+_KINDS: Mapping[type, str] = {int: "int", float: "float", str: "string", tuple: "list", np.ndarray: "tensor"}
 
 
 def _shown(value: object) -> str:
@@ -88,10 +92,10 @@ class Import:
     @overload
     def attr(self, name: str, default: None = None) -> Any: ...
     def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute, or ``default``."""
+        """An attribute, or ``default``; CompileError if it is of another kind than a default that is not None."""
         self.attributes_read.add(name)
         value = self.node.attrs.get(name, default)
-        return float(value) if isinstance(default, float) else value
+        return value if default is None else self._of_kind(name, value, type(default))
 
     def flag(self, name: str, default: bool = False) -> bool:
         """An attribute that says yes or no: 1 or 0, and nothing else."""
@@ -99,6 +103,13 @@ class Import:
         if value not in (0, 1):
             raise self.error(f"attribute {name!r} is {value}, but it may only be 0 or 1")
         return bool(value)
+
+    def each(self, name: str, count: int) -> tuple[int, ...]:
+        """An attribute of one number for each of so many, zeros without one; CompileError if it has others."""
+        given = self.attr(name, ())
+        if given and len(given) != count:
+            raise self.error(f"attribute {name!r} has {len(given)} numbers, but there are {count} that it tells of")
+        return given or (0,) * count
 
     def refuse_unread(self, without_effect: Collection[str]) -> None:
         """CompileError if the node has an attribute that its front end did not look at: what it asks for would be
@@ -114,11 +125,21 @@ class Import:
                     f"attribute {name!r} = {_shown(value)} is not supported", f"leave {name!r} out{usual}"
                 )
 
-    def required(self, name: str) -> Any:
+    def required(self, name: str, kind: type[Kind]) -> Kind:
+        """An attribute of that kind; CompileError if there is none."""
         self.attributes_read.add(name)
         if name not in self.node.attrs:
             raise self.error(f"attribute {name!r} is required")
-        return self.node.attrs[name]
+        found: Kind = self._of_kind(name, self.node.attrs[name], kind)
+        return found
+
+    def _of_kind(self, name: str, value: AttrValue, kind: type) -> Any:
+        """An attribute's value; a whole number may stand for a float. ONNX's own operators are checked before
+        (`onnxio.wellformed`), those of other domains have no schema there."""
+        if not isinstance(value, (int, float) if kind is float else kind):
+            shown = f" = {_shown(value)}" if isinstance(value, int | float | str) else ""
+            raise self.error(f"attribute {name!r}{shown} is no {_KINDS[kind]}")
+        return float(value) if isinstance(value, int) and kind is float else value
 
     def declared(self, output: int = 0) -> tuple[int, ...] | None:
         """The shape that the model states for an output of the node; None where it states none. It may be wrong."""
@@ -152,6 +173,13 @@ class Import:
                 hint="fix the shapes with --dim, or the graph input it depends on with --constant",
             )
         return self.graph.array(value)
+
+    def one(self, i: int, what: str) -> Any:
+        """The element of input ``i``, which must be known at compile time and have only one."""
+        array = self.const(i, what)
+        if array.size != 1:
+            raise self.error(f"input {i} ({what}) is {self.input(i).type}, but it may only be one number")
+        return array.reshape(-1)[0]
 
     def has_numbers(self, i: int) -> bool:
         """Whether the elements of input ``i`` are known, or are extents: what `ints` gives."""

@@ -42,7 +42,7 @@ def _sample_lp_pool(d: Draw) -> Case:
 @onnx_op("LpPool", sample=_sample_lp_pool, tolerance={"f32": 4e-6, "f16": 4e-3}, folding=WINDOW)
 def import_lp_pool(n: Import) -> None:
     x = n.input(0)
-    w = read_window(n, n.required("kernel_shape"))
+    w = read_window(n, n.required("kernel_shape", tuple))
     pre, post = _power(n, x.dtype)
     op = Pool("sum", w.kernel, w.strides, w.pads, w.dilations, n.flag("ceil_mode"))
     n.bind(0, n.stored(n.inner(op, [x], "norm", pre=pre, post=post)))
@@ -71,7 +71,7 @@ def _sample_lrn(d: Draw) -> Case:
 @onnx_op("LRN", sample=_sample_lrn, tolerance={"f32": 4e-6, "f16": 4e-3})
 def import_lrn(n: Import) -> None:
     """x / (bias + alpha / size * sum of squares)^beta: a pool along the channels of [N, 1, C, pixels]."""
-    x, size = n.input(0), n.required("size")
+    x, size = n.input(0), n.required("size", int)
     if len(x.shape) < 2 or size < 1:
         raise n.error("LRN needs channels and a positive size")
     rows = (x.shape[0], 1, x.shape[1], math.prod(x.shape[2:]))

@@ -28,7 +28,7 @@ def _sample(d: Draw) -> Case:
 @onnx_op("MaxUnpool", sample=_sample, tolerance={}, composed=True)
 def import_max_unpool(n: Import) -> None:
     x, e = n.input(0), Expansion(n)
-    kernel = n.required("kernel_shape")
+    kernel = n.required("kernel_shape", tuple)
     rank = len(kernel)
     strides, pads = n.attr("strides", (1,) * rank), n.attr("pads", (0,) * (2 * rank))
     if len(x.shape) != 2 + rank or len(strides) != rank or len(pads) != 2 * rank:

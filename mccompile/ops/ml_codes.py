@@ -86,8 +86,8 @@ def import_feature_vectorizer(n: Import) -> None:
     """The inputs as floats, side by side."""
     e, widths = Expansion(n), n.attr("inputdimensions", ())
     parts = []
-    for i, value in enumerate(n.inputs):
-        assert value is not None
+    for i in range(len(n.inputs)):
+        value = n.input(i)
         width = value.shape[-1] if value.shape else 1
         if len(value.shape) > 2 or (widths and (len(widths) != len(n.inputs) or widths[i] != width)):
             raise n.error(f"inputdimensions {list(widths)} do not fit input {i}, {value.type}")

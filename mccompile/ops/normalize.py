@@ -124,7 +124,7 @@ def import_group_norm(n: Import) -> None:
     """Channels of a group are an axis of their own while they are normalised."""
     _read_stash(n)
     x = n.input(0)
-    groups, spatial = n.required("num_groups"), x.shape[2:]
+    groups, spatial = n.required("num_groups", int), x.shape[2:]
     if groups < 1 or x.shape[1] % groups:
         raise n.error(f"{x.shape[1]} channels do not divide into {groups} groups")
     own = (groups, x.shape[1] // groups)

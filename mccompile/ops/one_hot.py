@@ -48,7 +48,7 @@ def _one_hot_bytes(attrs: Attributes, arrays: Arrays) -> int:
 def import_one_hot(n: Import) -> None:
     """Indices outside of [-depth, depth) select nothing, as ONNX has it: there is no index to check."""
     indices = n.input(0)
-    depth = int(n.const(1, "depth").reshape(-1)[0])
+    depth = int(n.one(1, "depth"))
     if depth < 1 or n.input(2).shape != (2,):
         raise n.error(f"depth {depth} must be positive and values must be [off, on]")
     rank = len(indices.shape) + 1

@@ -79,11 +79,11 @@ def _adam(s: _Step, tensors: list[str], mark: str) -> list[str]:
 def _momentum(s: _Step, tensors: list[str], mark: str) -> list[str]:
     x, g, v = tensors
     n = s.n
-    alpha, mode = float(n.required("alpha")), n.required("mode")
+    alpha, mode = n.required("alpha", float), n.required("mode", str)
     if mode not in ("standard", "nesterov"):
         raise n.error(f"mode {mode!r} is unknown", "standard and nesterov are known")
-    g = s.weighted(x, float(n.required("norm_coefficient")), g, f"g{mark}")
-    new = s.apply("Mul", g, s.first(1.0, float(n.required("beta")), f"beta{mark}"), f"new{mark}")
+    g = s.weighted(x, n.required("norm_coefficient", float), g, f"g{mark}")
+    new = s.apply("Mul", g, s.first(1.0, n.required("beta", float), f"beta{mark}"), f"new{mark}")
     v = s.weighted(v, alpha, new, f"v{mark}")
     step = v if mode == "standard" else s.weighted(v, alpha, g, f"ahead{mark}")
     moved = s.apply("Mul", step, s.cast(s.name(0), s.dtype, f"r{mark}"), f"move{mark}")

@@ -123,7 +123,7 @@ def import_pad(n: Import) -> None:
         extents = tuple(e - s - maximum(-t, 0) for e, s, t in zip(x.shape, starts, end, strict=True))
         x = n.inner(Slice(starts, (1,) * rank, extents), [x], "cropped")
     pads = tuple(maximum(p, 0) for p in begin + end)
-    value = n.const(2, "value").reshape(-1)[0].item() if n.optional(2) is not None else 0
+    value = n.one(2, "value").item() if n.optional(2) is not None else 0
     if any(pads):
         n.emit(Pad(pads, mode, value), [x])
     else:

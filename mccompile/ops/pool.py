@@ -159,7 +159,7 @@ def _sample_average(d: Draw) -> Case:
 
 def read_pool(n: Import, mode: str, include_pad: bool = False) -> Pool:
     """The pool that an ONNX node is."""
-    w = read_window(n, n.required("kernel_shape"))
+    w = read_window(n, n.required("kernel_shape", tuple))
     return Pool(mode, w.kernel, w.strides, w.pads, w.dilations, n.flag("ceil_mode"), include_pad)
 
 

@@ -44,6 +44,8 @@ def _aligned(n: Import, x: Value, scale: Value, what: Value, suffix: str) -> Val
         return n.reshape(what, (), suffix)
     if what.shape != scale.shape:
         raise n.error(f"a zero point of shape {list(what.shape)} does not fit scales of {list(scale.shape)}")
+    if not x.shape:
+        raise n.error(f"there are scales {scale.type} for one number")
     axis, block = _axis_of(n, x.type.rank), _number(n, "block_size")
     if scale.type.rank == 1 and not block:
         if scale.type.count != x.shape[axis]:

@@ -124,7 +124,7 @@ def _concat(n: Import) -> None:
     """QLinearConcat: the result's scale and zero point, then each part with its own."""
     e = Quantised(n)
     parts = [e.dequantized(i) for i in range(2, len(n.inputs), 3)]
-    e.quantized(e.add("Concat", parts, "real", axis=n.required("axis")), 0)
+    e.quantized(e.add("Concat", parts, "real", axis=n.required("axis", int)), 0)
     e.finish()
 
 

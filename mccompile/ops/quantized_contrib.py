@@ -100,7 +100,7 @@ def unpack_bits(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
 
 def _matmul_nbits(n: Import) -> None:
     """MatMulNBits: a [.., K] times weights stored as [N, blocks, bytes of a block], with a scale for each block."""
-    columns, depth = int(n.required("N")), int(n.required("K"))
+    columns, depth = n.required("N", int), n.required("K", int)
     bits, block = n.attr("bits", 4), n.attr("block_size", 0)
     if bits not in (2, 4, 8):
         raise n.error(f"weights of {bits} bits are not supported", "2, 4 and 8 are")

@@ -28,7 +28,7 @@ def _attention(n: Import) -> None:
     """QAttention: x [B, S, D], weights [D, 3 H], bias, their scales, a mask, their zero points."""
     if n.optional(8) is not None or n.attr("past_present_share_buffer", 0) or n.attr("do_rotary", 0):
         raise n.error("past keys and rotary positions are not supported", "export without past and do_rotary")
-    x, w, heads = n.input(0), n.input(1), int(n.required("num_heads"))
+    x, w, heads = n.input(0), n.input(1), n.required("num_heads", int)
     if x.type.rank != 3 or w.type.rank != 2 or heads < 1 or w.shape[1] % (3 * heads):
         raise n.error(f"{x.type} by {w.type} are no queries, keys and values of {heads} heads")
     batch, steps, _ = x.shape

@@ -48,7 +48,7 @@ class TextMatch(Op):
 
 @onnx_op("RegexFullMatch", domain=TEXT, tolerance={})
 def import_regex(n: Import) -> None:
-    pattern = n.required("pattern")
+    pattern = n.required("pattern", str)
     try:
         machine = automaton(pattern)
     except RegexError as e:

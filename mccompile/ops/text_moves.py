@@ -95,7 +95,7 @@ def import_concat(n: Import) -> None:
     room = max(v.shape[-1] for v in given)
     wide = [widened(n, v, room, f"input{i}") for i, v in enumerate(given)]
     n.narrow_result = "string"
-    axis = n.axis(n.required("axis"), len(_own(n)))
+    axis = n.axis(n.required("axis", int), len(_own(n)))
     if len(wide) == 1:
         n.bind(0, wide[0])
     else:

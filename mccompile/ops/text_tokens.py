@@ -30,8 +30,8 @@ _WORDS = re.compile(r"(\[(?:[^\]\\]|\\.)+\]|\\[wd])\+")
 def import_tokenizer(n: Import) -> None:
     x = n.input(0)
     separators: tuple[str, ...] = tuple(n.attr("separators") or ())
-    pad, pattern = n.required("pad_value").encode(), n.attr("tokenexp", "")
-    if n.attr("mark", 0) or n.required("mincharnum") > 1 or (separators and pattern):
+    pad, pattern = n.required("pad_value", str).encode(), n.attr("tokenexp", "")
+    if n.attr("mark", 0) or n.required("mincharnum", int) > 1 or (separators and pattern):
         raise n.error("marks, and words of at least so many characters, are not supported", "mark=0 and mincharnum=1")
     if pattern == "." or separators == ("",):
         count = n.counted("words", x.shape[-1])

@@ -82,9 +82,9 @@ class CountGrams(Op):
 
 
 def _convert(n: Import, tokens: Value, pool: Sequence[int]) -> None:
-    low, high = n.required("min_gram_length"), n.required("max_gram_length")
-    starts, indexes = n.required("ngram_counts"), n.required("ngram_indexes")
-    mode, weights = n.required("mode"), n.attr("weights", ())
+    low, high = n.required("min_gram_length", int), n.required("max_gram_length", int)
+    starts, indexes = n.required("ngram_counts", tuple), n.required("ngram_indexes", tuple)
+    mode, weights = n.required("mode", str), n.attr("weights", ())
     ends = [*starts, len(pool)]
     if mode not in MODES or not 1 <= low <= high or len(tokens.shape) > 2 or list(ends) != sorted(ends):
         raise n.error(f"n-grams of {low} to {high} tokens of {tokens.type}, mode {mode!r}, are not supported")

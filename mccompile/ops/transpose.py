@@ -45,8 +45,10 @@ def _sample(d: Draw) -> Case:
 def import_transpose(n: Import) -> None:
     x = n.input(0)
     perm = n.attr("perm", tuple(reversed(range(len(x.shape)))))
+    if sorted(perm) != list(range(len(x.shape))):
+        raise n.error(f"perm {list(perm)} is no permutation of the axes of {x.type}")
     kept = [p for p in perm if x.shape[p] != 1]
-    if kept == sorted(kept) and sorted(perm) == list(range(len(x.shape))):
+    if kept == sorted(kept):
         n.emit_reshape(tuple(x.shape[p] for p in perm))  # only axes of extent 1 move: the order stays
     else:
         n.emit(Transpose(perm), [x])

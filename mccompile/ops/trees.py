@@ -90,11 +90,14 @@ def _numbered(n: Import, given: str) -> Forest:
 
 def _joined(n: Import) -> Forest:
     """The trees of TreeEnsemble: splits and leaves have tables of their own."""
-    modes = np.asarray(n.required("nodes_modes")).reshape(-1).tolist()
-    values, features = np.asarray(n.required("nodes_splits")).reshape(-1), n.required("nodes_featureids")
+    modes = n.required("nodes_modes", np.ndarray).reshape(-1).tolist()
+    values, features = n.required("nodes_splits", np.ndarray).reshape(-1), n.required("nodes_featureids", tuple)
     missing = n.attr("nodes_missing_value_tracks_true", ()) or (0,) * len(modes)
-    weights, targets = np.asarray(n.required("leaf_weights")).reshape(-1), n.required("leaf_targetids")
-    sides = [(n.required(f"nodes_{side}nodeids"), n.required(f"nodes_{side}leafs")) for side in ("true", "false")]
+    weights, targets = n.required("leaf_weights", np.ndarray).reshape(-1), n.required("leaf_targetids", tuple)
+    sides = [
+        (n.required(f"nodes_{side}nodeids", tuple), n.required(f"nodes_{side}leafs", tuple))
+        for side in ("true", "false")
+    ]
     if any(v.dtype == np.float64 and not np.array_equal(v.astype(np.float32), v) for v in (values, weights)):
         raise n.error("splits or weights of double precision are not supported", "convert the model to float32")
     lengths = {len(v) for v in (modes, values, features, missing, *sides[0], *sides[1])}
@@ -114,7 +117,7 @@ def _joined(n: Import) -> Forest:
             raise n.error(f"node {i} compares by {mode}, which is unknown")
         found = sets.pop(0) if mode == MEMBER else (float(values[i]),)
         nodes[i] = Split(features[i], mode, found, children[0], children[1], bool(missing[i]))
-    roots = n.required("tree_roots")
+    roots = n.required("tree_roots", tuple)
     if not all(0 <= r < len(modes) for r in roots):
         raise n.error("a root is none of the nodes")
     return Forest(nodes, list(roots))

@@ -31,7 +31,7 @@ def import_trilu(n: Import) -> None:
     dtype, extra = F32 if x.dtype == F32 and rows + columns < 2**23 else I32, list[Value]()
     first = 0
     if n.is_const(1):
-        first = max(-bound(rows), min(int(n.const(1, "k").reshape(-1)[0]), bound(columns)))
+        first = max(-bound(rows), min(int(n.one(1, "k")), bound(columns)))
     elif n.optional(1) is not None:
         dtype, extra = I64, [n.reshape(n.input(1), (), "k")]
     operands = [

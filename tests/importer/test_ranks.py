@@ -1,0 +1,66 @@
+"""What operands and attributes have to be where ONNX's inference does not look: axes, lengths, kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+from mccompile.driver import Options, import_graph
+from mccompile.ir.errors import CompileError
+
+
+def _model(op: str, shapes: list[tuple[int, ...]], domain: str = "", **attrs: object) -> ModelProto:
+    inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, s) for i, s in enumerate(shapes)]
+    node = helper.make_node(op, [v.name for v in inputs], ["y"], domain=domain, **attrs)
+    output = helper.make_empty_tensor_value_info("y")
+    opsets = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(helper.make_graph([node], "g", inputs, [output]), opset_imports=opsets, ir_version=10)
+
+
+def _refused(model: ModelProto, folder: Path) -> str:
+    path = folder / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(CompileError) as e:
+        import_graph(path, Options())
+    return str(e.value)
+
+
+def test_operands_have_the_axes_of_the_rule(tmp_path: Path) -> None:
+    said = _refused(_model("CDist", [(6,), (3, 1)], "com.microsoft"), tmp_path)
+    assert "input 0 is f32[6], but it has 2 axes by the operator's rule" in said
+
+
+def test_attributes_of_other_domains_are_of_a_kind(tmp_path: Path) -> None:
+    said = _refused(_model("UnfoldTensor", [(5, 7)], "com.microsoft", size="three"), tmp_path)
+    assert "attribute 'size' = 'three' is no int" in said
+
+
+def test_a_definition_does_without_nothing_that_it_asks_for(tmp_path: Path) -> None:
+    model = _model("Gelu", [(5, 7)], "com.microsoft")
+    model.graph.node[0].input[0] = ""
+    assert "input 0 (X) is required" in _refused(model, tmp_path)
+
+
+def test_lists_of_a_scan_have_a_number_for_each(tmp_path: Path) -> None:
+    row = helper.make_tensor_value_info("row", TensorProto.FLOAT, (3,))
+    body = helper.make_graph([helper.make_node("Neg", ["row"], ["out"])], "body", [row],
+                             [helper.make_tensor_value_info("out", TensorProto.FLOAT, (3,))])  # fmt: skip
+    model = _model("Scan", [(4, 3)], body=body, num_scan_inputs=1, scan_input_axes=[0, 0])
+    assert "attribute 'scan_input_axes' has 2 numbers, but there are 1 that it tells of" in _refused(model, tmp_path)
+
+
+def test_a_condition_is_one_bool(tmp_path: Path) -> None:
+    def branch(name: str) -> object:
+        output = helper.make_tensor_value_info(name, TensorProto.FLOAT, (3,))
+        return helper.make_graph([helper.make_node("Neg", ["x0"], [name])], name, [], [output])
+
+    model = _model("If", [(3,)], then_branch=branch("a"), else_branch=branch("b"))
+    model.graph.node[0].input[0] = "many"
+    model.graph.input.append(helper.make_tensor_value_info("many", TensorProto.BOOL, (2,)))
+    assert "bool[2], but it may only be one" in _refused(model, tmp_path)
+    model.graph.input.pop()
+    model.graph.initializer.append(helper.make_tensor("many", TensorProto.BOOL, (0,), np.zeros(0, bool)))
+    assert "is bool[0], but it may only be one" in _refused(model, tmp_path)
