@@ -1,388 +1,29 @@
-"""ONNX nodes to graph IR: constants folded on the way, so that the shape of every value is known."""
+"""A prepared model as a graph: its inputs, its nodes, its outputs; and once more with what outputs tell of inputs."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from mccompile.importer import control, sequences
-from mccompile.importer.arguments import read_arguments
-from mccompile.importer.bounded import require_results, require_value, require_window
-from mccompile.importer.branch import Begin, Captures, emit_if, refused, settled
-from mccompile.importer.draws import Draws, draw
-from mccompile.importer.element_types import require_types
+from mccompile.importer.bounded import require_value
 from mccompile.importer.empty import without_empty_operands
-from mccompile.importer.extents import Numbers, asked, cast_to, computed, written
-from mccompile.importer.fold import fold_node, grows_much
-from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readable, result_types, rounded_before_steps
-from mccompile.importer.outputs import bind_outputs, ports
+from mccompile.importer.narrow import HELD_IN
+from mccompile.importer.nodes import Converter
+from mccompile.importer.outputs import bind_outputs
 from mccompile.importer.ports import packed, port_type, unpacked
 from mccompile.importer.prepare import Prepared, not_tensors
-from mccompile.importer.ranks import require_ranks
-from mccompile.importer.refusals import UNSUPPORTED, blame, joined, unsupported
-from mccompile.importer.sequences import Known, require_tensor
+from mccompile.importer.refusals import joined
 from mccompile.importer.solved import Unknown, equations, solve
-from mccompile.importer.varying import TAKES_EXTENTS
-from mccompile.ir import expr as ex
-from mccompile.ir.dims import UndecidedError, symbols, varies
-from mccompile.ir.dims_hints import hint_of
+from mccompile.ir.dims import symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
-from mccompile.ir.limits import require, sketched
-from mccompile.ir.types import BOOL, DTYPES, I64, DType, TensorType
-from mccompile.onnxio import (
-    DRAWING,
-    OnnxGraph,
-    OnnxNode,
-    OnnxValue,
-    attributes,
-    dtype_of_array,
-    expand_function,
-    is_function,
-    newest_opset,
-    require_operands,
-)
-from mccompile.ops.extents import Extents
-from mccompile.ops.frontend import Import
-from mccompile.ops.registry import front_ends, run_time_forms
+from mccompile.ir.limits import sketched
+from mccompile.ir.types import DTYPES, TensorType
+from mccompile.onnxio import OnnxValue
 from mccompile.ops.stated import Stated
-from mccompile.ops.text import TEXT, TEXT_BYTES
-
-MAX_EXPANSION = 16
-"""How deep functions may be made of functions."""
-
-
-@dataclass
-class _Converter:
-    """Walks the nodes in order; ``values`` maps ONNX names to graph values, and to sequences of them.
-
-    ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded, ``narrow`` the
-    values that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
-    numbers of which some vary (`importer.extents`), ``stated`` what is said of shapes. Names in ``poisoned`` come
-    from nodes that could not be converted; what depends on them is only checked for being known, so that one run
-    reports every unsupported node.
-    """
-
-    graph: Graph
-    values: dict[str, Known] = field(default_factory=dict)
-    poisoned: set[str] = field(default_factory=set)
-    errors: list[CompileError] = field(default_factory=list)
-    unrolled: int = 0
-    folded_bytes: int = 0
-    narrow: dict[Value, str] = field(default_factory=dict)
-    varying: dict[Value, Numbers] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    stated: Stated = field(default_factory=Stated)
-    draws: Draws = field(default_factory=Draws)
-
-    def run(self, nodes: list[OnnxNode], depth: int = 0) -> None:
-        for node in nodes:
-            before = len(self.errors)
-            try:
-                self.run_node(node, depth)
-            except CompileError as e:
-                self.errors.append(e)
-                self.poisoned.update(o for o in node.outputs if o)
-            if depth == 0:  # what is deeper is of definitions, not of the file
-                blame(self.errors[before:], node)
-
-    def define_constants(self, graph: OnnxGraph) -> None:
-        """Give the initializers of a graph, nested or not, their values."""
-        for key, array in graph.initializers.items():
-            try:
-                self.values[key] = self._constant(key, array, f"initializer {key!r}")
-            except CompileError as e:
-                self.poisoned.add(key)
-                self.errors.append(e)
-
-    def run_node(self, node: OnnxNode, depth: int) -> None:
-        _require_known_attributes(node)
-        if depth:  # those of the file were looked at when it was read
-            require_operands(node, newest_opset())
-        if any(i in self.poisoned for i in node.inputs):
-            self._skip(node)
-            return
-        known = [self.values[i] if i else None for i in node.inputs]
-        if node.domain or node.op_type not in control.OPERATORS:
-            require_readable(node, known, self.narrow)
-        if not node.domain and node.op_type in control.OPERATORS:
-            control.inline(self, node, known, depth)
-        elif sequences.takes_sequences(node, known):
-            length = sequences.length_of_rows(node, known)
-            if length is not None:
-                self._bind_extents(node.outputs[0], np.array(length, object), I64, node.name)
-                return
-            self.values[node.outputs[0]] = sequences.resolve(self.graph, node, known)
-        else:
-            named = zip(node.inputs, known, strict=True)
-            tensors = [None if v is None else require_tensor(node, n, v) for n, v in named]
-            require_types(node, tensors, self.narrow)
-            require_ranks(node, tensors)
-            self._tensors(node, tensors, depth)
-
-    def branch(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Known] | None:
-        """The results of one of two nested graphs, as a condition says at run time; None where one cannot be
-        converted."""
-        if len(bodies[0].outputs) != len(bodies[1].outputs):
-            raise n.error("the branches have different numbers of outputs")
-        kinds = ("then", "else")
-        made = [
-            self.closed(n, body, kind, depth, settled(condition, kind == "then"), sequences=True)
-            for body, kind in zip(bodies, kinds, strict=True)
-        ]
-        failed = [part for part in made if isinstance(part, list)]
-        if len(failed) == len(made) or any(_unsupported_in(errors) for errors in failed):
-            self.errors += [e for errors in failed for e in errors]
-            return None
-        branches = [part for part in made if not isinstance(part, list)]
-        if failed:
-            first = failed[0][0] if failed[0] else None
-            kind = kinds[[isinstance(part, list) for part in made].index(True)]
-            self.notes.append(
-                f"the {kind} branch of {n.node.name!r} cannot be computed with these shapes: where it is to be, "
-                f"run answers MCC_E_DIM" + (f" ({first.rule})" if first else "")
-            )
-            branches.insert(kinds.index(kind), refused(f"{n.node.name}.{kind}", branches[0][0]))
-        parts = zip(made, bodies, strict=True)
-        widths = {_widths(part[1], body.outputs) for part, body in parts if not isinstance(part, list)}
-        if len(widths) > 1:
-            raise n.error("the branches give sequences of different lengths", self.inputs_behind([condition]))
-        named = [o or f"{n.node.name}.unused{i}" for i, o in enumerate(n.node.outputs)]
-        return emit_if(n, condition, branches, named, *widths)
-
-    def inputs_behind(self, values: Sequence[Value]) -> str:
-        """The hint to fix the inputs that some values depend on."""
-        return control.to_fix(control.inputs_behind(self.graph, values))
-
-    def most_turns(self, n: Import) -> int | None:
-        """How many turns a loop makes at most, by the options or what the model declares of its rows."""
-        name = n.node.name
-        if name in self.stated.bounds:
-            self.stated.asked.add(name)
-            return self.stated.bounds[name]
-        rows = n.node.outputs[len(n.node.inputs) - 2 :] if n.node.op_type == "Loop" else ()
-        extents = [self.stated.extent(row, 0) for row in rows]
-        return min((e for e in extents if e is not None), default=None)
-
-    def closed(
-        self, n: Import, body: OnnxGraph, kind: str, depth: int, begin: Begin = lambda graph, names: None,
-        outputs: Sequence[str] | None = None, sequences: bool = False,
-    ) -> tuple[Graph, Captures] | list[CompileError]:  # fmt: skip
-        """A nested graph as one of its own, or the reasons why it cannot be converted; ``outputs``: those wanted,
-        which may be ``sequences`` only where whoever asks takes these apart."""
-        inner = Graph(f"{n.node.name}.{kind}")
-        names = Captures(inner, self.values, self.graph, self.varying)
-        walker = _Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
-        walker.notes, walker.stated, walker.draws = self.notes, self.stated, self.draws
-        begin(inner, names)
-        walker.define_constants(body)
-        walker.run(body.nodes, depth)
-        outputs = [v.name for v in body.outputs] if outputs is None else outputs
-        if walker.errors or any(name in walker.poisoned for name in outputs):
-            return walker.errors
-        several = any(isinstance(names[name], tuple) for name in outputs)
-        if (several and not sequences) or any(v in self.narrow for _, v in ports(names, outputs)):
-            rule = "what is inside gives a sequence or integers below 8 bits, and is run on condition or in turns"
-            decide = [v for v in n.inputs[:2] if v is not None]
-            return [n.error(f"{n.node.op_type}: {rule}", self.inputs_behind(decide))]
-        bind_outputs(inner, names, outputs)
-        return inner, names
-
-    def _skip(self, node: OnnxNode) -> None:
-        """A node that reads what could not be converted; it is an error of its own only if nothing knows it."""
-        self.poisoned.update(o for o in node.outputs if o)
-        ours = sequences.takes_sequences(node, [None]) or (not node.domain and node.op_type in control.OPERATORS)
-        ours = ours or (self.draws.wanted and not node.domain and node.op_type in DRAWING)
-        known = any((domain, node.op_type) in front_ends() for domain in (node.domain, TEXT))
-        if not (ours or known or _is_expandable(node)):
-            self.errors.append(unsupported(node))
-
-    def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
-        inputs = rounded_before_steps(self.graph, node, inputs, self.narrow)
-        small = self.narrow.get(inputs[0], "") if inputs and inputs[0] is not None else ""
-        if reads_text(node, inputs, self.narrow) or (small and node.op_type == "DequantizeLinear"):
-            self._convert(node, inputs, depth)
-            return
-        if self._of_extents(node, inputs):
-            return
-        # What is like a narrow value is told by the function of CastLike, to which it is expanded.
-        folded = None if node.op_type == "CastLike" else fold_node(self.graph, node, inputs)
-        has_kernel = (node.domain, node.op_type) in front_ends()
-        if folded is not None:
-            self._count(node, folded)
-        if folded is not None and not (has_kernel and grows_much(node, folded, inputs)):
-            kinds = result_types(node, inputs, self.narrow)
-            for name, array, kind in zip(node.outputs, folded, kinds, strict=False):
-                if name:
-                    self.values[name] = value = self._constant(name, array, f"node {node.index} {node.name!r}")
-                    if kind:
-                        self.narrow[value] = kind
-            return
-        if read_arguments(self, self._view(node, inputs), depth):
-            return
-        drawn = draw(self.draws, self.values, self._view(node, inputs))
-        if drawn is not None:
-            self.run(drawn, depth + 1)
-            return
-        if has_kernel:
-            self._convert(node, inputs, depth)
-            return
-        body = None
-        if depth < MAX_EXPANSION:
-            types = [self._onnx_value(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
-            body = expand_function(node, newest_opset(), types)
-        if body is None:
-            raise unsupported(node)
-        self.run(body, depth + 1)
-
-    def _of_extents(self, node: OnnxNode, inputs: list[Value | None]) -> bool:
-        """Whether the node is arithmetic on extents that vary; its output is that of an `extents` then, or known."""
-        first = inputs[0] if inputs else None
-        own = written(node) if first is None else asked(node, first.shape)
-        found = None if own is None else [own]
-        if first is not None and found is None:
-            if not any(v in self.varying for v in inputs):
-                return False
-            known = [self.numbers(v) for v in inputs]
-            if any(k is None and v is not None for k, v in zip(known, inputs, strict=True)):
-                return False
-            found = computed(node, known, first.dtype.is_float)
-        if found is None:
-            return False
-        dtype = _numbers_type(node, inputs)
-        if dtype is None:
-            return False
-        for name, numbers in zip(node.outputs, found, strict=True):
-            self._bind_extents(name, numbers, dtype, node.name)
-        return True
-
-    def _bind_extents(self, name: str, numbers: Numbers, dtype: DType, origin: str) -> None:
-        if not varies(numbers.reshape(-1)):
-            self.values[name] = self.graph.constant(name, numbers.astype(dtype.numpy))
-            return
-        op = Extents(tuple(numbers.reshape(-1)), numbers.shape, dtype.name)
-        (value,) = self.graph.emit(op, [], [name], origins=(origin,))
-        self.values[name], self.varying[value] = value, numbers
-
-    def numbers(self, value: Value | None) -> Numbers | None:
-        """The elements of a value, where they are known or extents."""
-        if value in self.graph.constants:
-            return self.graph.array(value)
-        return None if value is None else self.varying.get(value)
-
-    def _onnx_value(self, name: str, value: Value | None) -> OnnxValue | None:
-        return None if value is None else OnnxValue(name, self.narrow.get(value, value.dtype.name), value.shape)
-
-    def _count(self, node: OnnxNode, folded: list[np.ndarray]) -> None:
-        self.folded_bytes += sum(a.nbytes for a in folded)
-        where = f"node {node.index} {node.name!r} {node.op_type}"
-        require("all-folded-bytes", self.folded_bytes, "all that is folded", where)
-
-    def _view(self, node: OnnxNode, inputs: list[Value | None]) -> Import:
-        return Import(self.graph, node, inputs, self.narrow, self.varying, self.stated)
-
-    def _convert(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
-        view = self._view(node, inputs)
-        domain = TEXT if reads_text(node, inputs, self.narrow) else node.domain
-        front_end = front_ends()[(domain, node.op_type)]
-        reviewed = front_end.takes_extents or node.op_type in TAKES_EXTENTS
-        if not reviewed and any(v is not None and v.type.varies for v in inputs):
-            raise view.error(
-                f"{node.op_type} is not supported where extents are known at run time only",
-                "give each dim that it depends on one number: --dim NAME=N",
-            )
-        require_window(node, inputs)
-        before = len(self.graph.nodes)
-        form = None if domain else run_time_forms().get(node.op_type)
-        try:
-            (form.convert if form is not None and form.wanted(view) else front_end.convert)(view)
-        except UndecidedError as e:
-            raise view.error(f"the node cannot be converted for all of these extents: {e}", hint_of(e)) from e
-        except (ArithmeticError, LookupError, TypeError, ValueError, ex.OperandTypeError) as e:
-            raise view.error(
-                f"the node cannot be converted: {e}",
-                "it may break a rule of its operator: onnx.checker.check_model(path, full_check=True) tells",
-            ) from e
-        except MemoryError as e:
-            raise view.error(f"{node.op_type} takes more memory than there is: {e}") from e
-        require_results(self.graph.nodes[before:], f"node {node.index} {node.name!r} {node.op_type}")
-        view.refuse_unread(front_end.without_effect)
-        if view.expansion:
-            self.run(view.expansion, depth + 1)
-            return
-        for name, value in zip(node.outputs, view.outputs, strict=True):
-            if not name:
-                continue
-            if value is None:
-                raise view.error(f"output {name!r} of {node.op_type} is not supported")
-            if value.type.count == 0 and not value.type.varies and value not in self.graph.constants:
-                value = self.graph.constant(value.name, np.zeros(value.shape, value.dtype.numpy))
-            self.values[name] = value
-        kinds = [view.narrow_result] if view.narrow_result else result_types(node, inputs, self.narrow)
-        for value, kind in zip(view.outputs, kinds, strict=False):
-            if value is not None and kind and value.dtype.name == dtype_of_array(np.zeros(0, HELD_IN[kind])):
-                self.narrow[value] = kind
-
-    def _constant(self, name: str, array: np.ndarray, where: str) -> Value:
-        array, narrow = held(array)
-        if dtype_of_array(array) not in DTYPES:
-            raise CompileError(
-                f"a constant of {array.dtype} is not supported", where=where,
-                hint=f"{', '.join((*DTYPES, *HELD_IN))} are",
-            )  # fmt: skip
-        value = self.graph.constant(name, array)
-        if narrow:
-            self.narrow[value] = narrow
-        return value
-
-
-def _numbers_type(node: OnnxNode, inputs: list[Value | None]) -> DType | None:
-    """The element type of what a node makes of extents; None for those that its front end has to see: text, and
-    floats of fewer bits."""
-    if node.op_type in ("Shape", "Size", "Constant"):
-        return I64
-    if node.op_type == "Cast":
-        return DTYPES.get(cast_to(node) or "")
-    if node.op_type in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"):
-        return BOOL
-    given = inputs[1] if node.op_type == "Where" else inputs[0]
-    assert given is not None
-    return given.dtype
-
-
-def _is_expandable(node: OnnxNode) -> bool:
-    return not node.domain and is_function(node.op_type)
-
-
-def _require_known_attributes(node: OnnxNode) -> None:
-    """Refuse attributes that ONNX does not know; names with two underscores in front are private to exporters."""
-    known = attributes(node.op_type, node.domain)
-    unknown = [] if known is None else [a for a in node.attrs if a not in known and not a.startswith("__")]
-    if unknown:
-        name, value = unknown[0], node.attrs[unknown[0]]
-        shown = "" if isinstance(value, OnnxGraph) else f" = {value!r}"
-        near = difflib.get_close_matches(name, known or (), 1)
-        others = f"leave it out; {node.op_type} has: {', '.join(known or ()) or 'none'}"
-        raise CompileError(
-            f"{node.op_type} has no attribute {name!r}{shown}",
-            where=f"node {node.index} {node.name!r}",
-            hint=f"did you mean {near[0]!r}?" if near else others,
-        )
-
-
-def _widths(values: Mapping[str, Known], outputs: Sequence[OnnxValue]) -> tuple[int | None, ...]:
-    """How many tensors each output has that is a sequence; None of a tensor."""
-    known = [values[v.name] for v in outputs]
-    return tuple(len(v) if isinstance(v, tuple) else None for v in known)
-
-
-def _unsupported_in(errors: list[CompileError]) -> bool:
-    """Whether an operator is not supported at all: then it is no matter of shapes."""
-    return any(" is not supported" in e.rule or e.code == UNSUPPORTED for e in errors)
+from mccompile.ops.text import TEXT_BYTES
 
 
 def convert(
@@ -443,12 +84,12 @@ def _converted(
 def _walked(
     prepared: Prepared, name: str, bounds: Mapping[str, int], text_bytes: int, told: Mapping[str, Unknown],
     taken: Collection[str] = (),
-) -> _Converter:  # fmt: skip
+) -> Converter:  # fmt: skip
     """The state behind the last node."""
     source, graph = prepared.model.graph, Graph(name)
     dtypes = {v.name: v.dtype for v in (*source.value_info.values(), *source.outputs)}
     stated = Stated(dict(prepared.declared), bounds, taken=set(taken), dtypes=dtypes)
-    converter = _Converter(graph, notes=prepared.notes, stated=stated)
+    converter = Converter(graph, notes=prepared.notes, stated=stated)
     converter.draws = prepared.draws
     converter.draws.begin(graph)
     for given in prepared.inputs:
