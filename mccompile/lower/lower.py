@@ -26,6 +26,7 @@ from mccompile.kernels.views.collapse import collapse
 from mccompile.lower.control import lower_regions
 from mccompile.lower.cost_table import UNMEASURED, CostTable
 from mccompile.lower.growth import NO_GROWTH, Budget, choose_all, is_empty
+from mccompile.lower.reshapes import copy_reshape
 from mccompile.lower.select import Choice, choose
 from mccompile.lower.storage import Storage, assign_storage
 from mccompile.lower.widened import Narrow, stored, whole_weights
@@ -400,23 +401,10 @@ def _lower_nodes(graph: Graph, chosen: Choices, b: _Builder) -> None:
             b.record(start)
             b.price(start, found.best.cycles)
         elif b.storage.of(node.result) is not b.storage.of(node.inputs[0]):
-            _copy_reshape(node, b)
+            copy_reshape(node, b)
 
 
 def _content(type_: TensorType, data: Array | None) -> tuple[TensorType, bytes]:
     """What is equal for constants of one type and the same bytes."""
     assert data is not None
     return type_, hashlib.sha256(data.tobytes()).digest()
-
-
-def _copy_reshape(node: Node, b: _Builder) -> None:
-    """A reshape that cannot share memory (both ends are inputs or outputs) copies its elements."""
-    (operand,) = node.inputs
-    source, result = b.read(operand), b.result(0)
-    forward, backward = source.reshape(result.shape), result.reshape(source.shape)
-    if not isinstance(backward, str):
-        b.call("copy.generic", [source], [backward])
-    elif not isinstance(forward, str):
-        b.call("copy.generic", [forward], [result])
-    else:
-        raise InternalError(f"{node.where}: neither end can be seen as the other")

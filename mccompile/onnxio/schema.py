@@ -10,6 +10,7 @@ import onnx
 import onnx.defs
 import onnx.helper
 
+from mccompile.onnxio.contrib import MICROSOFT, operands
 from mccompile.onnxio.dtypes import BY_SCHEMA
 
 
@@ -103,9 +104,19 @@ class Formal:
     types: frozenset[str]
 
 
+def _contrib(op: str, count: int) -> tuple[Formal, ...] | None:
+    """The same of onnxruntime's own operators."""
+    listed = operands(op) or ()
+    more = [listed[-1]] * (count - len(listed)) if listed and listed[-1].many else []
+    names = [f"{o.variable}{i}" if o.many else o.variable for i, o in enumerate([*listed, *more])]
+    return tuple(Formal(n, o.types) for n, o in zip(names, [*listed, *more], strict=True)) or None
+
+
 @cache
 def formals(op: str, domain: str, count: int) -> tuple[Formal, ...] | None:
-    """What an operator may be given as its first ``count`` inputs; None if ONNX does not know it."""
+    """What an operator may be given as its first ``count`` inputs; None if neither ONNX nor `contrib` knows it."""
+    if domain == MICROSOFT:
+        return _contrib(op, count)
     known = versions(op, domain)
     if not known:
         return None

@@ -20,6 +20,7 @@ import onnx
 import onnx.defs
 
 from mccompile.ir.errors import CompileError
+from mccompile.onnxio.contrib import MICROSOFT, operands
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, node_label, subgraphs
 
 _Kinds = onnx.defs.OpSchema.AttrType
@@ -68,7 +69,7 @@ def _faults(graph: OnnxGraph, opsets: Mapping[str, int]) -> list[tuple[str, str]
     found: list[tuple[str, str]] = []
     for node in graph.nodes:
         schema = _schema(node.op_type, opsets.get(node.domain, 1), node.domain)
-        wrong = [] if schema is None else [*_operands(node, schema), *_attributes(node, schema)]
+        wrong = _contrib(node) if schema is None else [*_operands(node, schema), *_attributes(node, schema)]
         if wrong:
             found.append((node_label(node), "; ".join(wrong)))
         for inner in subgraphs(node):
@@ -100,6 +101,18 @@ def _operands(node: OnnxNode, schema: Any) -> list[str]:
             missing += [i for i, name in enumerate(names[:most]) if not name and asked[min(i, len(formal) - 1)]]
         found += [f"{what} {i} ({formal[min(i, len(formal) - 1)].name}) is required" for i in missing]
     return found
+
+
+def _contrib(node: OnnxNode) -> list[str]:
+    """The same of the inputs of onnxruntime's own operators."""
+    formal = operands(node.op_type) if node.domain == MICROSOFT else None
+    if formal is None:
+        return []
+    if len(node.inputs) > len(formal) and not formal[-1].many:
+        return [f"it has {len(node.inputs)} inputs, the most is {len(formal)}"]
+    names = [*node.inputs, *[""] * (len(formal) - len(node.inputs))]
+    asked = [formal[min(i, len(formal) - 1)].required for i in range(len(names))]
+    return [f"input {i} is required" for i, name in enumerate(names) if asked[i] and not name]
 
 
 def _attributes(node: OnnxNode, schema: Any) -> list[str]:

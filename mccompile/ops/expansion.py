@@ -9,10 +9,11 @@ import numpy as np
 from mccompile.ir.dims import varies
 from mccompile.ir.scalar import Array
 from mccompile.onnxio import OnnxNode, dtype_number
+from mccompile.onnxio.contrib import MICROSOFT
 from mccompile.onnxio.model import AttrValue
 from mccompile.ops.frontend import Import
 
-CONTRIB = "com.microsoft"
+CONTRIB = MICROSOFT
 """The domain of onnxruntime's own operators."""
 
 

@@ -17,6 +17,7 @@ from mccompile.ir.types import DTYPES, F32, I32, DType, Shape
 from mccompile.onnxio import dtype_name
 from mccompile.ops.elementwise import emit_map
 from mccompile.ops.expand import Expand
+from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
 from mccompile.ops.narrow_floats import NARROW_FLOATS, rounded
 from mccompile.ops.registry import FrontEnd
@@ -191,6 +192,6 @@ def _sample_quantize(d: Draw) -> Case:
 FRONT_ENDS: tuple[FrontEnd, ...] = (
     FrontEnd("QuantizeLinear", quantize, _sample_quantize, {}, without_effect=("precision",)),
     FrontEnd("DequantizeLinear", dequantize, _sample_dequantize, {"f32": 0.0}),
-    FrontEnd("QuantizeLinear", quantize, _sample_quantize, {}, "com.microsoft"),
-    FrontEnd("DequantizeLinear", dequantize, _sample_dequantize, {"f32": 0.0}, "com.microsoft"),
+    FrontEnd("QuantizeLinear", quantize, _sample_quantize, {}, CONTRIB),
+    FrontEnd("DequantizeLinear", dequantize, _sample_dequantize, {"f32": 0.0}, CONTRIB),
 )

@@ -71,3 +71,22 @@ def test_stored_shape_rounds_blocks_up() -> None:
     t = TensorType(parse("graph @g(%x: f32[1]) { return %x }").inputs[0].dtype, (1, 19, 3, 2), layout)
     assert t.stored_shape == (1, 2, 3, 2, 16)
     assert t.nbytes == 4 * 192
+
+
+@pytest.mark.parametrize("shapes", [("4,2,3,7", "2,4,3,7"), ("1,2,3,5", "1,3,2,5"), ("4,6,2,3", "4,2,9,2")])
+@pytest.mark.parametrize("first", LAYOUTS)
+@pytest.mark.parametrize("second", LAYOUTS)
+def test_reshape_between_any_layouts(shapes: tuple[str, str], first: str, second: str, tmp_path: Path) -> None:
+    """In the first pair both ends can be cut further, in the others no axes are common to both."""
+    a, b = shapes
+    graph = parse(
+        f"""graph @net(%x: i32[{a}]) {{
+          %a = map(%x) {{expr={{x0}}}} : i32[{a}]{first}
+          %b = reshape(%a) {{shape=({b})}} : i32[{b}]{second}
+          %y = map(%b) {{expr={{x0}}}} : i32[{b}]
+          return %y }}"""
+    )
+    (value,) = graph.inputs
+    x = np.arange(value.type.count, dtype=np.int32).reshape(value.shape)
+    (got,) = run(graph, tmp_path, {"x": x})
+    assert not mismatch(got, graph.evaluate({"x": x})["y"], 0)

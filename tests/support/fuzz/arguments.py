@@ -56,8 +56,8 @@ def attack(seed: int) -> Work:
         words = line(r, folder)
         shown = " ".join(repr(w.replace(str(folder), "")) for w in words)
         say(shown)
-        errors, code = io.StringIO(), 0
-        with chdir(folder), redirect_stdout(io.StringIO()), redirect_stderr(errors):  # some options name files
+        errors, printed, code = io.StringIO(), io.StringIO(), 0
+        with chdir(folder), redirect_stdout(printed), redirect_stderr(errors):  # some options name files
             try:
                 cli.main(words)
             except SystemExit as e:
@@ -65,7 +65,8 @@ def attack(seed: int) -> Work:
         text = f"{shown}\nexit code {code}\n{errors.getvalue()[:1500]}"
         if code not in (0, 1, 2, 3) or "internal error" in text or PYTHON.search(text):
             return "internal", text
-        if bool(code) != ("error:" in errors.getvalue()):
+        said = "error:" in errors.getvalue() or (words[0] == "inspect" and "cannot be compiled:" in printed.getvalue())
+        if bool(code) != said:
             return "wrong", text
         return ("refused" if code else "ok"), ""
 

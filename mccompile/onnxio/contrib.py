@@ -1,0 +1,277 @@
+"""What onnxruntime's own operators (com.microsoft) take, of which ONNX has no schemas. The table is written by
+`tools/write_contrib.py`; a model that breaks it is none that onnxruntime would run.
+
+>>> [(o.variable, o.required) for o in operands("CDist") or ()], sorted((operands("CDist") or ())[0].types)
+([('T', True), ('T', True)], ['f32', 'f64'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+MICROSOFT: Final = "com.microsoft"
+
+# fmt: off
+_TABLE: Final[Mapping[str, tuple[str, str]]] = {
+    "Attention": (
+        "T T T? M? T? T? M?",
+        "T: f32 f16 bf16; M: i32",
+    ),
+    "BiasAdd": (
+        "T T T",
+        "T: f16 f32",
+    ),
+    "BiasDropout": (
+        "T T T? T1? T2?",
+        "T: f16 f32 f64 bf16; T1: f16 f32 f64 bf16; T2: bool",
+    ),
+    "BiasGelu": (
+        "T T",
+        "T: f16 f32 f64 bf16",
+    ),
+    "BiasSoftmax": (
+        "T T",
+        "T: f16 f32 f64",
+    ),
+    "BiasSplitGelu": (
+        "T T",
+        "T: f16 f32",
+    ),
+    "CDist": (
+        "T T",
+        "T: f32 f64",
+    ),
+    "ConvTransposeWithDynamicPads": (
+        "T T i64? T?",
+        "T: f16 f32 f64",
+    ),
+    "DequantizeLinear": (
+        "T1 T2 T1?",
+        "T1: i8 u8 i16 u16 i32 i4 u4; T2: f16 f32",
+    ),
+    "DynamicQuantizeLSTM": (
+        "T T2 T2 T? T1? T? T? T? T T2 T T2",
+        "T: f32; T1: i32; T2: u8 i8",
+    ),
+    "DynamicQuantizeMatMul": (
+        "T1 T2 T1 T2? T1?",
+        "T1: f32; T2: i8 u8",
+    ),
+    "EmbedLayerNormalization": (
+        "T1 T1? T T T? T T T1? T1?",
+        "T1: i32; T: f32 f16",
+    ),
+    "ExpandDims": (
+        "T i32",
+        "T: u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64 string bool c64 c128",
+    ),
+    "FastGelu": (
+        "T T?",
+        "T: f32 f64 f16 bf16",
+    ),
+    "FusedConv": (
+        "T T T? T?",
+        "T: f16 f32 f64",
+    ),
+    "FusedGemm": (
+        "T T T?",
+        "T: f16 f32 f64 u32 u64 i32 i64",
+    ),
+    "FusedMatMul": (
+        "T T",
+        "T: f16 f32 f64 bf16",
+    ),
+    "FusedMatMulActivation": (
+        "T T",
+        "T: f16 f32 f64 bf16",
+    ),
+    "GatherBlockQuantized": (
+        "T1 Tind T2 T1?",
+        "T1: i4 u4 u8 f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f4e2m1; T2: f32 f16 bf16; Tind: i32 i64",
+    ),
+    "GatherND": (
+        "T Tind",
+        "T: u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64 string bool c64 c128; Tind: i32 i64",
+    ),
+    "Gelu": (
+        "T",
+        "T: f16 f32 f64 bf16",
+    ),
+    "GemmFastGelu": (
+        "T T T?",
+        "T: f32 f16 bf16",
+    ),
+    "GridSample": (
+        "T1 T1",
+        "T1: u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64 string bool c64 c128",
+    ),
+    "GroupNorm": (
+        "T M M",
+        "T: f16 f32; M: f16 f32",
+    ),
+    "GroupQueryAttention": (
+        "T T? T? T_CACHE? T_CACHE? M M T? T? i64? T? T? T_KV_SCALE? T_KV_SCALE? T? T?",
+        "T: f16 bf16 f32; T_CACHE: f32 f16 bf16 u8 i8 f8e4m3fn; T_KV_SCALE: f32; M: i32",
+    ),
+    "Inverse": (
+        "T",
+        "T: f16 f32 f64",
+    ),
+    "MatMulBnb4": (
+        "T1 T2 T1",
+        "T1: f32 f16 bf16; T2: u8",
+    ),
+    "MatMulIntegerToFloat": (
+        "T1 T2 T3 T3 T1? T2? T3?",
+        "T1: i8 u8; T2: i8 u8; T3: f32 f16",
+    ),
+    "MatMulNBits": (
+        "T1 T2 T1 T3? T4? T1?",
+        "T1: f32 f16 bf16; T2: u8; T3: u8 f16 f32 bf16; T4: i32",
+    ),
+    "MultiHeadAttention": (
+        "T T? T? T? M? T? T? T? M? M?",
+        "T: f32 f16 bf16; M: i32",
+    ),
+    "NhwcConv": (
+        "T T T?",
+        "T: f16 f32 f64",
+    ),
+    "NhwcFusedConv": (
+        "T T T? T?",
+        "T: f16 f32",
+    ),
+    "NhwcMaxPool": (
+        "T",
+        "T: i8 u8",
+    ),
+    "Pad": (
+        "T i64 T?",
+        "T: f16 f32 f64",
+    ),
+    "QAttention": (
+        "T1 T2 T3 T3 T3 T4? T1? T2? T3?",
+        "T1: i8 u8; T2: i8 u8; T3: f32 f16; T4: i32",
+    ),
+    "QEmbedLayerNormalization": (
+        "T1 T1? T2 T2 T2? T2 T2 T1? T T T? T T T2 T2 T2? T2 T2",
+        "T1: i32; T2: i8 u8; T: f32",
+    ),
+    "QGemm": (
+        "TA T TA TB T TB TC? T? TYZ?",
+        "T: f32; TA: u8 i8; TB: u8 i8; TC: i32; TYZ: u8 i8",
+    ),
+    "QLinearAdd": (
+        "T f32 T? T f32 T? f32 T?",
+        "T: u8 i8",
+    ),
+    "QLinearAveragePool": (
+        "T f32 T? f32 T?",
+        "T: u8 i8",
+    ),
+    "QLinearConcat": (
+        "TF T8 TV*",
+        "T8: u8 i8; TF: f32; TV: u8 i8 f32",
+    ),
+    "QLinearGlobalAveragePool": (
+        "T f32 T f32 T",
+        "T: u8 i8",
+    ),
+    "QLinearLeakyRelu": (
+        "T f32 T? f32 T?",
+        "T: u8 i8",
+    ),
+    "QLinearMul": (
+        "T f32 T? T f32 T? f32 T?",
+        "T: u8 i8",
+    ),
+    "QLinearReduceMean": (
+        "T f32 T? f32 T?",
+        "T: u8 i8",
+    ),
+    "QLinearSigmoid": (
+        "T f32 T? f32 T?",
+        "T: u8 i8",
+    ),
+    "QLinearSoftmax": (
+        "T f32 T? f32 T",
+        "T: u8 i8",
+    ),
+    "QLinearWhere": (
+        "B T TF T T TF T TF T",
+        "B: bool; TF: f32; T: u8 i8",
+    ),
+    "QuantizeLinear": (
+        "T1 T1 T2?",
+        "T1: f16 f32; T2: i8 u8 i16 u16 i4 u4",
+    ),
+    "QuickGelu": (
+        "T",
+        "T: f16 f32 f64 bf16",
+    ),
+    "Range": (
+        "T T T?",
+        "T: f32 f64 i16 i32 i64",
+    ),
+    "RotaryEmbedding": (
+        "T M T T",
+        "T: f32 f16 bf16; M: i64",
+    ),
+    "SkipGroupNorm": (
+        "T M M T T?",
+        "T: f16 f32; M: f16 f32",
+    ),
+    "SkipLayerNormalization": (
+        "T T T T? T?",
+        "T: f32 f16 bf16",
+    ),
+    "SkipSimplifiedLayerNormalization": (
+        "T T T T?",
+        "T: f32 f16 bf16",
+    ),
+    "TorchEmbedding": (
+        "T i64 i64? bool?",
+        "T: f16 f32 f64 bf16 u8 u16 u32 u64 i8 i16 i32 i64",
+    ),
+    "TransposeMatMul": (
+        "T T",
+        "T: f16 f32 f64 bf16",
+    ),
+    "Trilu": (
+        "T i64?",
+        "T: f16 f32 f64 bf16 u8 u16 u32 u64 i8 i16 i32 i64 bool",
+    ),
+    "UnfoldTensor": (
+        "T",
+        "T: u8 u16 u32 u64 i8 i16 i32 i64 bf16 f16 f32 f64 string bool c64 c128",
+    ),
+}
+# fmt: on
+"""By operator: the name of the type of each input (`?`: may be absent, `*`: any number), and what names stand for."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An input: inputs whose types have one name have one type, of ``types``."""
+
+    variable: str
+    types: frozenset[str]
+    required: bool
+    many: bool
+
+
+@cache
+def operands(op: str) -> tuple[Operand, ...] | None:
+    """The inputs of an operator; None if the table does not have it."""
+    if op not in _TABLE:
+        return None
+    words, meanings = _TABLE[op]
+    types = {name: frozenset(listed.split()) for name, listed in (m.split(": ") for m in meanings.split("; "))}
+    found = []
+    for word in words.split():
+        name = word.rstrip("?*")
+        found.append(Operand(name, types.get(name, frozenset({name})), not word.endswith("?"), word.endswith("*")))
+    return tuple(found)
