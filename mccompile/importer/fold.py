@@ -10,7 +10,7 @@ from mccompile.importer.fold_values import computed
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.limits import limit, require
-from mccompile.onnxio import DRAWING, OnnxNode, newest_opset, result_bytes
+from mccompile.onnxio import DRAWING, OnnxNode, broken_rule, newest_opset, result_bytes
 from mccompile.ops.registry import folding
 
 MAX_RESULT_BYTES = 1 << 34
@@ -71,7 +71,7 @@ def grows_much(node: OnnxNode, results: Sequence[np.ndarray], inputs: Sequence[V
 def _require_bounded(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None]) -> None:
     """Refuse what front ends would make tables for before any limit of the plan is reached."""
     if folding(node.domain, node.op_type).sized:
-        known = [_stand_in(graph, v) for v in inputs]
+        known = [stand_in(graph, v) for v in inputs]
         size = _bound(node, known)
         if size > MAX_RESULT_BYTES:
             raise CompileError(
@@ -80,7 +80,7 @@ def _require_bounded(graph: Graph, node: OnnxNode, inputs: Sequence[Value | None
             )  # fmt: skip
 
 
-def _stand_in(graph: Graph, value: Value | None) -> np.ndarray | None:
+def stand_in(graph: Graph, value: Value | None) -> np.ndarray | None:
     """The array of a constant; of anything else one of its shape that takes no memory."""
     if value is None or value in graph.constants:
         return None if value is None else graph.array(value)
@@ -95,8 +95,9 @@ def _bound(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> int:
     try:
         return folding(node.domain, node.op_type).bound(node.attrs, arrays)
     except (ArithmeticError, LookupError, TypeError, ValueError) as e:
+        rule = broken_rule(node, arrays)
         raise CompileError(
-            f"{node.op_type} cannot be folded: {e}",
+            f"{node.op_type} cannot be folded: {rule or e}",
             where=f"node {node.index} {node.name!r}",
             hint="it may break a rule of its operator: onnx.checker.check_model(path, full_check=True) tells",
         ) from e

@@ -15,7 +15,7 @@ from mccompile.importer.branch import Begin, Captures, emit_if, refused, settled
 from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
 from mccompile.importer.extents import Numbers, asked, cast_to, computed, written
-from mccompile.importer.fold import fold_node, grows_much
+from mccompile.importer.fold import fold_node, grows_much, stand_in
 from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readable, result_types, rounded_before_steps
 from mccompile.importer.outputs import bind_outputs, ports
 from mccompile.importer.ranks import require_ranks
@@ -35,6 +35,7 @@ from mccompile.onnxio import (
     OnnxNode,
     OnnxValue,
     attributes,
+    broken_rule,
     dtype_of_array,
     expand_function,
     is_function,
@@ -298,8 +299,9 @@ class Converter:
         except UndecidedError as e:
             raise view.error(f"the node cannot be converted for all of these extents: {e}", hint_of(e)) from e
         except (ArithmeticError, LookupError, TypeError, ValueError, ex.OperandTypeError) as e:
+            rule = broken_rule(node, [stand_in(self.graph, v) for v in inputs])
             raise view.error(
-                f"the node cannot be converted: {e}",
+                f"the node cannot be converted: {rule or e}",
                 "it may break a rule of its operator: onnx.checker.check_model(path, full_check=True) tells",
             ) from e
         except MemoryError as e:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mccompile.onnxio.draws import KINDS as DRAWING
 from mccompile.onnxio.draws import Draw, taking, with_draws
 from mccompile.onnxio.dtypes import dtype_bits, dtype_name, dtype_number, dtype_of_array, numpy_dtype
-from mccompile.onnxio.evaluate import evaluate_model, evaluate_node, result_bytes
+from mccompile.onnxio.evaluate import broken_rule, evaluate_model, evaluate_node, result_bytes
 from mccompile.onnxio.files import model_files
 from mccompile.onnxio.functions import expand_function
 from mccompile.onnxio.infer import infer_types
@@ -40,6 +40,7 @@ __all__ = [
     "OnnxValue",
     "attribute_default",
     "attributes",
+    "broken_rule",
     "dtype_bits",
     "dtype_name",
     "dtype_number",

@@ -49,33 +49,27 @@ def evaluate_node(
     """
     from onnx.reference import ReferenceEvaluator
 
-    feeds = {f"//in{i}": array for i, array in enumerate(inputs) if array is not None}
+    single, feeds = _apart(node, inputs)
     outer = {**(captures or {}), **feeds}
-    renamed = tuple(f"//in{i}" if array is not None else "" for i, array in enumerate(inputs))
-    outputs = tuple(f"//out{i}" if name else "" for i, name in enumerate(node.outputs))
-    single = OnnxNode(node.op_type, renamed, outputs, node.domain, node.name, node.attrs)
     try:
         model = _single_node_model(single, outer, opset or newest_opset())
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             results = ReferenceEvaluator(model).run(None, outer)
         wanted = _output_dtypes(model)
-        found = dict(zip([name for name in outputs if name], results, strict=True))
+        found = dict(zip([name for name in single.outputs if name], results, strict=True))
         return [
-            _as_array(found[name], wanted.get(name)) if name else np.zeros(0, np.float32) for name in outputs
+            _as_array(found[name], wanted.get(name)) if name else np.zeros(0, np.float32) for name in single.outputs
         ]
     except Exception as error:
         shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
-        reason = f"{type(error).__name__}: {error}"
+        reason = broken_rule(node, inputs, opset) or f"{type(error).__name__}: {error}"
         raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
 
 
 def result_bytes(node: OnnxNode, inputs: Sequence[np.ndarray | None], opset: int) -> int | None:
     """The bytes of a node's results by ONNX's shape inference; None where that needs the elements of its inputs."""
-    feeds = {f"//in{i}": array for i, array in enumerate(inputs) if array is not None}
-    renamed = tuple(f"//in{i}" if array is not None else "" for i, array in enumerate(inputs))
-    outputs = tuple(f"//out{i}" if name else "" for i, name in enumerate(node.outputs))
-    single = OnnxNode(node.op_type, renamed, outputs, node.domain, node.name, node.attrs)
+    single, feeds = _apart(node, inputs)
     try:
         inferred = onnx.shape_inference.infer_shapes(_single_node_model(single, feeds, opset))
     except Exception:
@@ -86,6 +80,28 @@ def result_bytes(node: OnnxNode, inputs: Sequence[np.ndarray | None], opset: int
             return None
         total += math.prod(e for e in value.shape if isinstance(e, int)) * numpy_dtype(value.dtype).itemsize
     return total
+
+
+def broken_rule(node: OnnxNode, inputs: Sequence[np.ndarray | None], opset: int | None = None) -> str:
+    """What ONNX's shape inference has against a node with inputs of these types; empty where it knows of nothing."""
+    single, feeds = _apart(node, inputs)
+    try:
+        onnx.shape_inference.infer_shapes(
+            _single_node_model(single, feeds, opset or newest_opset()), strict_mode=True
+        )
+    except onnx.shape_inference.InferenceError as error:
+        return str(error).rpartition("Error] ")[2].strip()
+    except Exception:  # such types are not written
+        return ""
+    return ""
+
+
+def _apart(node: OnnxNode, inputs: Sequence[np.ndarray | None]) -> tuple[OnnxNode, dict[str, np.ndarray]]:
+    """A node with operands of its own, and these by name."""
+    feeds = {f"//in{i}": array for i, array in enumerate(inputs) if array is not None}
+    renamed = tuple(f"//in{i}" if array is not None else "" for i, array in enumerate(inputs))
+    outputs = tuple(f"//out{i}" if name else "" for i, name in enumerate(node.outputs))
+    return OnnxNode(node.op_type, renamed, outputs, node.domain, node.name, node.attrs), feeds
 
 
 def _twins() -> list[type[OpRun]]:

@@ -14,7 +14,7 @@ from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio.foreign import TENSORFLOW, foreign
 from mccompile.onnxio.limits import check_limits
 from mccompile.onnxio.model import OnnxModel
-from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain
+from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain, require_text
 from mccompile.onnxio.raise_opset import raised
 from mccompile.onnxio.schema import newest_opset
 from mccompile.onnxio.wellformed import require_wellformed
@@ -104,6 +104,7 @@ def _has_other_domains_only(graph: onnx.GraphProto) -> bool:
 def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
     opsets: dict[str, int] = {}
     for entry in proto.opset_import:
+        require_text(entry.domain)
         domain = normal_domain(entry.domain)
         if opsets.setdefault(domain, int(entry.version)) != entry.version:
             raise CompileError(

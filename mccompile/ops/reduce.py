@@ -164,6 +164,8 @@ def _emit_reduce_bool(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool
 def read_axes(n: Import, i: int = 1) -> tuple[int, ...]:
     """The axes of a Reduce operator: sorted, all where none are given."""
     rank, noop = len(n.input(0).shape), n.flag("noop_with_empty_axes")
+    if not rank:
+        return ()
     if n.optional(i) is None or n.input(i).type.count == 0:
         return () if noop else tuple(range(rank))
     return tuple(sorted({n.axis(a, rank) for a in n.ints(i, "axes")}))
