@@ -23,6 +23,8 @@ class Window:
     def output(self, spatial: Shape, ceil: bool = False) -> Shape:
         """Output extents. With ``ceil``, a last window that would start in the end padding is dropped."""
         n = len(spatial)
+        if (len(self.kernel), len(self.strides), len(self.dilations), len(self.pads)) != (n, n, n, 2 * n):
+            raise TypeRuleError(f"kernel, strides, dilations or pads are not those of {n} spatial axes")
         extents = []
         for i in range(n):
             reach = self.dilations[i] * (self.kernel[i] - 1) + 1
