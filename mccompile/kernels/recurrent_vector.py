@@ -14,8 +14,8 @@ from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.kernels.model.lanes import refusal
-from mccompile.kernels.model.parts import Turns, axes
-from mccompile.kernels.model.tiles import LONG, RUN, Segment, segments
+from mccompile.kernels.model.parts import Turns
+from mccompile.kernels.model.tiles import LONG, RUN, Segment, fits, segments
 from mccompile.kernels.recurrent import is_narrow
 from mccompile.kernels.variant import Builder, Offer, Packing, Variant, computed, laid_out
 from mccompile.ops.recurrent import Gru, Lstm, Recurrent
@@ -23,6 +23,8 @@ from mccompile.targets.target import Target
 
 VECTORS = 2
 """Vectors of units in a tile: the gates of all cells then hide the latency of a multiply-add."""
+MOST_ITEMS = 4
+"""Batch items of a tile, at most: as many products for each weight that is loaded hide that."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,13 @@ class PhasedBlocks:
 
 @dataclass(frozen=True)
 class Units:
-    """``units`` hidden units in tiles of ``width``."""
+    """``units`` hidden units in tiles of ``width``, for up to ``items`` batch items at a time, whose scratch memory
+    lies so many elements ``apart``."""
 
     units: int
     width: int
+    apart: int
+    items: int = 1
 
     @property
     def tiles(self) -> tuple[Segment, ...]:
@@ -94,10 +99,13 @@ class _Tiled(Variant):
         assert r is not None
         steps, batch = x.shape[:2]
         units = r.shape[1]
-        width = min(VECTORS, -(-units // target.lanes)) * target.lanes
+        assert isinstance(node.op, Recurrent)
+        vectors, items = _tile(self.at_once(node.op), batch, target)
+        width = min(vectors, -(-units // target.lanes)) * target.lanes
         weights = r.type.nbytes / target.machine.l2_rate  # they come from the second cache at every time step
-        cycles = steps * batch * (weights + 2.0 * x.shape[2] + 100)
-        return Offer(self.label, cycles, Units(units, width))
+        cycles = steps * (-(-batch // items) * weights + batch * (2.0 * x.shape[2] + 100))
+        kept = (1 + len(node.op.states) + self.waiting) * units
+        return Offer(self.label, cycles, Units(units, width, kept, items))
 
     def _refusal(self, node: Node, target: Target) -> str:
         op = node.op
@@ -112,6 +120,10 @@ class _Tiled(Variant):
         bodies = [value for f in fields(op) if isinstance(value := getattr(op, f.name), ex.Expr)]
         floats = _as_floats(node) if narrow else node
         return refusal(floats, target, bodies) or self.peculiar(node)
+
+    def at_once(self, op: Recurrent) -> int:
+        """How many gates of a unit are summed up in one loop."""
+        return op.gates
 
     def peculiar(self, node: Node) -> str:
         """Why a cell of this kind is not vectorised; empty if it is."""
@@ -130,13 +142,35 @@ class _Tiled(Variant):
         assert isinstance(tiles, Units)
         packed = b.packed(r, self.packing(op, tiles))
         reads = [b.read(x), packed, None, *(None if v is None else b.read(v) for v in rest)]
-        scratch = b.scratch((1 + len(op.states) + self.waiting) * tiles.units, F32)
+        scratch = b.scratch(tiles.items * tiles.apart, F32)
         results = [b.result(i) for i in range(len(node.results))]
         b.call(self.kernel, reads, results, params=tiles, scratch=scratch)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
-        x = call.reads[0]
-        return [] if x is None else axes(x.along([1]), ["b"])
+        (x, *_), tiles = call.reads, call.params
+        assert isinstance(tiles, Units)
+        if x is None or varies([x.shape[1]]) or x.shape[1] == 1:
+            return []
+        return [Turns.tiles("b", segments(x.shape[1], tiles.items))]
+
+    def apart(self, call: Call, parts: int) -> Call:
+        """With tiles of fewer batch items, where there would be too few tiles."""
+        (x, *_), tiles = call.reads, call.params
+        assert isinstance(tiles, Units)
+        if x is None or varies([x.shape[1]]) or x.shape[1] > tiles.items * (parts - 1):
+            return call
+        return replace(call, params=replace(tiles, items=min(tiles.items, -(-x.shape[1] // parts))))
+
+
+def _tile(gates: int, batch: int, target: Target) -> tuple[int, int]:
+    """Vectors of units, and batch items, of a tile: as many items as there are, up to `MOST_ITEMS`, and vectors as
+    registers are left for. Items are shared out evenly: six go by threes."""
+    most = 1 if target.compact or target.lanes == 1 else min(batch, MOST_ITEMS)
+    if most > 1:
+        most = max([i for i in range(2, most + 1) if fits(gates, i, target)], default=1)
+    items = -(-batch // -(-batch // most))
+    several = items == 1 or fits(gates * VECTORS, items, target)
+    return (VECTORS if several else 1), items
 
 
 def _as_floats(node: Node) -> Node:
@@ -171,6 +205,9 @@ class GruScaled(_Tiled):
     ops = ("gru",)
     kernel = "gru.scaled"
     waiting = 2
+
+    def at_once(self, op: Recurrent) -> int:
+        return 2
 
     def packing(self, op: Recurrent, tiles: Units) -> Packing:
         return PhasedBlocks(tiles.width)

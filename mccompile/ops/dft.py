@@ -21,8 +21,9 @@ from mccompile.ops.slice import Slice
 from mccompile.ops.take import Take, own_axis
 from mccompile.ops.transpose import Transpose
 
-MAX_WHOLE = 1 << 19
-"""The largest matrix, in elements, that is preferred to two shorter transforms: it should stay in the caches."""
+MAX_WHOLE = 1 << 17
+"""The largest matrix, in elements, that is preferred to two shorter transforms. Measured on Zen 4: 512 real points
+take 0.37 of the time in two transforms, 400 to 201 bins (a matrix of 160,800) 0.55; the weights are a tenth."""
 
 MAX_MATRIX = 1 << 26
 """The largest matrix at all, in elements."""

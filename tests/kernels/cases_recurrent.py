@@ -40,4 +40,9 @@ RECURRENT = [
     cell("LSTM", 1, 1, 24, True),
     cell("GRU", 1, 3, 9, True, direction="bidirectional", linear_before_reset=1),
     cell("RNN", 1, 2, 1, True, direction="reverse"),
+    cell("LSTM", 3, 5, 40, True),
+    cell("LSTM", 2, 3, 1030, False),
+    cell("GRU", 3, 7, 20, True, direction="reverse"),
+    cell("GRU", 2, 9, 37, True, linear_before_reset=1),
+    cell("RNN", 4, 6, 33, True),
 ]
