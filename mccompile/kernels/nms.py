@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import dataclass
 
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.types import I32
+from mccompile.ir.types import F32, I32, I64
 from mccompile.kernels.variant import Builder, Offer, Variant
 from mccompile.targets.target import Target
+
+BOX_CYCLES = 20.0
+"""Of a box, or of a vector of boxes, that may be taken."""
 
 
 class NmsGeneric(Variant):
@@ -17,7 +22,7 @@ class NmsGeneric(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if node.pre or node.post:
             return "neither prologues nor epilogues are supported"
-        return Offer(self.label, 20.0 * int(node.inputs[1].type.count))
+        return Offer(self.label, BOX_CYCLES * int(node.inputs[1].type.count))
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         scores = node.operands[1]
@@ -27,4 +32,44 @@ class NmsGeneric(Variant):
         b.call(self.kernel, reads, [b.result(0), b.result(1)], scratch=scratch)
 
 
-VARIANTS = (NmsGeneric(),)
+@dataclass(frozen=True)
+class Kept:
+    """Boxes that were taken: five numbers of each. Those of a kind lie side by side, ``pitch`` from the next kind."""
+
+    pitch: int
+
+
+class NmsVector(Variant):
+    """The boxes that were taken lie by their numbers, so that a vector of them is compared at a time."""
+
+    ops = ("nms",)
+    kernel = "nms.vector"
+    params = Kept
+    may_share = False
+
+    def takes(self, node: Node) -> bool:
+        """How many boxes are found varies, how many there are is known."""
+        return not varies(node.inputs[1].shape)
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        if node.pre or node.post:
+            return "neither prologues nor epilogues are supported"
+        if target.lanes < 2:
+            return "the target has no vectors"
+        if target.compact:
+            return "boxes of their own take memory"
+        scores, found = node.inputs[1], node.results[0]
+        most = bound(found.shape[0]) // max(scores.shape[0] * scores.shape[1], 1)
+        params = Kept(-(-most // target.lanes) * target.lanes)
+        return Offer(self.label, BOX_CYCLES / target.lanes * int(scores.type.count), params)
+
+    def lower(self, node: Node, offer: Offer, b: Builder) -> None:
+        kept, scores = offer.params, node.inputs[1]
+        assert isinstance(kept, Kept)
+        numbers = 5 * kept.pitch * F32.nbytes // I64.nbytes  # a pitch is of whole vectors
+        scratch = b.scratch(scores.shape[2] + numbers, I64)
+        reads = [None if v is None else b.read(v) for v in node.operands]
+        b.call(self.kernel, reads, [b.result(0), b.result(1)], params=kept, scratch=scratch)
+
+
+VARIANTS = (NmsGeneric(), NmsVector())
