@@ -211,6 +211,8 @@ class _Work:
         if given.dtype != I32:
             return f"its sum is {given.dtype}"
         core = _inside(e, given)
+        if core is None:
+            return "its sum is a product of what is summed"
         shape = self._channel_shape()
         if isinstance(shape, str):
             return shape
@@ -404,9 +406,12 @@ def _whole(form: Form | str) -> Form | str:
     return "a part of its sum is cut off" if isinstance(form, Form) and form.apart else form
 
 
-def _inside(e: ex.Expr, core: ex.Expr) -> ex.Expr:
-    """A sum as it stands in an expression: bytes are only widened for the form."""
-    return core if core in ex.distinct(e) else core.args[0]
+def _inside(e: ex.Expr, core: ex.Expr) -> ex.Expr | None:
+    """A sum as it stands in an expression, wherever it does: bytes are widened for the form, to floats beside that.
+    None of one that the form alone has: a product of two bytes."""
+    widened = isinstance(core, ex.Convert) and core.operand.dtype.nbytes < core.dtype.nbytes
+    found = core.args[0] if widened else core
+    return found if found in ex.distinct(e) else None
 
 
 def _pairs(form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, dtype: DType) -> ex.Expr | None:
