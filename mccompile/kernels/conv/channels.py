@@ -53,6 +53,7 @@ from mccompile.kernels.model.tiles import (
     chunks,
     fits,
     merge,
+    narrow,
     packed_columns,
     pitch,
     segments,
@@ -103,7 +104,7 @@ class PackedTaps:
             array = array.swapaxes(2, 3)
         own = array.shape[0] // self.groups
         taps = np.moveaxis(array.reshape(self.groups, own, *array.shape[1:]), (1, 2), (-1, -2))
-        parts = [pack_columns(part.reshape(-1, own), self.width, self.lanes) for part in taps]
+        parts = [pack_columns(part.reshape(-1, own), self.width, narrow(self.lanes)) for part in taps]
         return np.concatenate(parts)
 
 

@@ -18,7 +18,7 @@ from mccompile.ir.views import View
 from mccompile.kernels.model.parts import Turns, axes, batches
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
-from mccompile.kernels.model.tiles import PackedTile, Tile, merge, pitch
+from mccompile.kernels.model.tiles import PackedTile, Tile, merge, narrow
 from mccompile.kernels.variant import (
     Builder,
     Offer,
@@ -77,17 +77,21 @@ class PackedColumns:
 
     def pack(self, array: Array) -> Array:
         matrix = array.reshape(array.shape[-2:])
-        return pack_columns(matrix.T if self.transposed else matrix, self.width, self.lanes)
+        return pack_columns(matrix.T if self.transposed else matrix, self.width, narrow(self.lanes))
 
 
-def pack_columns(matrix: Array, width: int, lanes: int) -> Array:
-    """The flat blocks of columns of a matrix [K, N]."""
+def pack_columns(matrix: Array, width: int, step: int) -> Array:
+    """The flat blocks of columns of a matrix [K, N]; the last is filled up to a multiple of ``step``.
+
+    >>> [pack_columns(np.ones((1, 20)), 32, step).size for step in (narrow(16), 16)]
+    [24, 32]
+    """
     k, n = matrix.shape
     columns = [(start, min(width, n - start)) for start in range(0, n, width)]
-    out = np.zeros(k * sum(pitch(count, lanes) for _, count in columns), dtype=matrix.dtype)
+    out = np.zeros(k * sum(-(-count // step) * step for _, count in columns), dtype=matrix.dtype)
     at = 0
     for start, count in columns:
-        block = out[at : at + k * pitch(count, lanes)].reshape(k, -1)
+        block = out[at : at + k * (-(-count // step) * step)].reshape(k, -1)
         block[:, :count] = matrix[:, start : start + count]
         at += block.size
     return out
