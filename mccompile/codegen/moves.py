@@ -32,14 +32,16 @@ class Moves:
         """How far apart they lie in the result."""
         return _pitch(self.y.view.axis_strides()[-2], "y_pitch")
 
-    def pitches(self, kind: str) -> list[str]:
-        """The parameters of a square, of a ``kind``: distances that the run decides."""
-        return [f"{kind}{p}" for p in (self.x_pitch, self.y_pitch) if isinstance(p, str)]
+    def pitches(self, kind: str, across: int, down: int) -> list[str]:
+        """The parameters of a square, of a ``kind``: distances that the run decides, where there is more than one
+        vector on that side."""
+        sides = (self.x_pitch, down), (self.y_pitch, across)
+        return [f"{kind}{p}" for p, vectors in sides if isinstance(p, str) and vectors > 1]
 
-    def distances(self) -> list[str]:
+    def distances(self, across: int, down: int) -> list[str]:
         """What is given for them."""
-        strides = self.x.view.axis_strides()[-1], self.y.view.axis_strides()[-2]
-        return [KernelContext.offset((e, 1)) for e in strides if varies([e])]
+        sides = (self.x.view.axis_strides()[-1], down), (self.y.view.axis_strides()[-2], across)
+        return [KernelContext.offset((e, 1)) for e, vectors in sides if varies([e]) and vectors > 1]
 
     def stages(self, across: int) -> list[tuple[int, list[int]]]:
         """Of a square of which ``across`` vectors are wanted: what each stage swaps, and the vectors it makes.

@@ -1,0 +1,55 @@
+"""Vector code without a warning where it is easily forgotten: extents of the run, compilers that do not optimise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from mccompile import driver
+from mccompile.codegen.folder import write_folder
+from mccompile.driver import Options
+from mccompile.run.build import build_object
+from mccompile.targets.target import resolve, strict_warnings
+from tests._skips import needs_tool
+from tests.support.targets import needs_target
+
+
+def _build(nodes: list[onnx.NodeProto], shape: list[int | str], options: Options, flag: str, folder: Path) -> str:
+    """The C of a network of x, built to an object by gcc with warnings as errors."""
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape), onnx.ValueInfoProto(name="y")]
+    graph = helper.make_graph(nodes, "net", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, folder / "net.onnx")
+    _, files = driver.compile_files(folder / "net.onnx", options)
+    write_folder(folder / "out", files)
+    target = resolve(options.target)
+    flags = [*target.c_flags, *strict_warnings("gcc"), flag]
+    build_object([needs_tool("gcc")], folder / "out" / "net.c", flags, folder / "out")
+    return files["net.c"].decode()
+
+
+@pytest.mark.parametrize(("shape", "ragged"), [(["n", 17], "_1x4("), ([17, "n"], "_4x1(")])
+def test_a_square_of_one_line_takes_no_distance(shape: list[Any], ragged: str, tmp_path: Path) -> None:
+    """What is left of 17 behind squares of 4 is one line: how far the next one lies is asked for by nobody."""
+    needs_target("x86-64-v2")
+    turned = [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])]
+    text = _build(turned, shape, Options(target="x86-64-v2", dims={"n": "1..40"}), "-O1", tmp_path)
+    assert ragged in text
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+def test_intrinsics_that_are_macros_at_o0_give_no_warning(target: str, tmp_path: Path) -> None:
+    """It is compiled, not run: by any gcc for x86-64."""
+    needs_target("x86-64-v2")
+    nodes = [
+        helper.make_node("Round", ["x"], ["rounded"]),
+        helper.make_node("Sin", ["rounded"], ["wave"]),
+        helper.make_node("Exp", ["wave"], ["grown"]),
+        helper.make_node("Cast", ["grown"], ["y"], to=TensorProto.FLOAT16),
+    ]
+    text = _build(nodes, [3, 35], Options(target=target), "-O0", tmp_path)
+    assert "ps_ph" in text
