@@ -209,6 +209,7 @@ def test_sums_are_bounded_as_a_plain_sum_is(monkeypatch: pytest.MonkeyPatch, blo
         random = np.random.default_rng(seed)
         g, m, c = (int(e) for e in random.integers(1, 4, 3))
         w = (random.integers(-2, 3, (g * m, c, 3)) * (random.random((g * m, c, 1)) < 0.6)).astype(np.float32)
+        w[random.random((g * m, c)) < 0.2] = 1
         w[random.random(w.shape) < 0.02] = np.inf
         kinds = random.integers(0, 4, (g * c, 1))
         ends = np.select([kinds == 0, kinds == 1, kinds == 2], [[[0, np.inf]], [[2, 2]], [[-1, 6]]], [[0, 0]])
@@ -237,6 +238,16 @@ def test_sums_are_bounded_as_a_plain_sum_is(monkeypatch: pytest.MonkeyPatch, blo
             assert max(least - low, high - greatest) < 1e-2
             if (sums[0] == sums[1]).all():
                 assert low == high == least
+
+
+@pytest.mark.parametrize(("pads", "ends"), [("1, 0, 0, 0", (-3, 2)), ("0, 0, 1, 0", (-3, 2)), ("0, 0, 0, 0", (1, 2))])
+def test_padding_beside_channels_is_in_their_range(pads: str, ends: tuple[float, float]) -> None:
+    text = f"  %p = pad(%x) {{pads=({pads}), value=-3.0}} : f32[{5 if '1' in pads else 4},3]\n"
+    graph = parse_graph(f"graph @g(%x: f32[4,3]) {{\n{text}  return %p\n}}", lookup)
+    node = graph.nodes[0]
+    x = Channels(1, np.arange(3), Range(np.full(3, 1.0), np.full(3, 2.0)))
+    (found,) = channel_rules.follow(Analysis(graph, may_round=True), node, node.op, [x])
+    assert (found.range.low.tolist(), found.range.high.tolist()) == ([ends[0]] * 3, [ends[1]] * 3)
 
 
 def test_constants_fold_more_than_zeros() -> None:
