@@ -14,18 +14,19 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from mccompile.check.compare import tolerances
 from mccompile.targets.target import runs_here
 from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, written
 from tests.support.fuzz.__main__ import attacks
-from tests.support.fuzz.attempt import FAULTS, attempt, expectations
-from tests.support.fuzz.family import MAIN, SECOND, FamilyComposer
+from tests.support.fuzz.attempt import FAULTS, _meant_by, attempt, expectations
+from tests.support.fuzz.family import MAIN, SECOND, WIDE, FamilyComposer
 from tests.support.fuzz.forms.file_only import random_numbers
 from tests.support.fuzz.guarded import outcomes
 from tests.support.fuzz.isolated import each_isolated, isolated
 from tests.support.fuzz.ledger import Ledger
 from tests.support.fuzz.profiles import PROFILES, family
 from tests.support.fuzz.programs import compiled
-from tests.support.fuzz.setting import Setting
+from tests.support.fuzz.setting import VECTORS, Setting
 from tests.support.fuzz.shrink import shrunk
 
 KEPT = Path(__file__).parent / "kept"
@@ -101,6 +102,34 @@ def test_weights_in_fewer_bits_are_judged_by_the_graph(tmp_path: Path) -> None:
     other = [[replace(run, values={n: a + 0.01 for n, a in run.values.items()})]]
     assert attempt(c.net, narrow, other, tmp_path / "narrow").kind == "ok"
     assert attempt(c.net, replace(narrow, options={}), other, tmp_path / "f32").kind == "wrong"
+
+
+@pytest.mark.thorough
+def test_products_in_fewer_bits_are_judged_by_the_graph(tmp_path: Path) -> None:
+    """Of 16 products one that is missing is found: what rounding to the other side carries is less."""
+    c = FamilyComposer(0, ())
+    x = c.input(np.linspace(-1, 1, 64, dtype=np.float32).reshape(4, 16))
+    c.net.outputs = [c.one("MatMul", x, c.constant(np.linspace(-3, 2, 80, dtype=np.float32).reshape(16, 5)))]
+    narrow = Setting("generic", "O2", "gcc", ("-O1",), options={"precision": "bf16"})
+    ((run,),) = expectations(c.net, narrow, 0)
+    other = [[replace(run, values={n: a + 0.01 for n, a in run.values.items()})]]
+    assert attempt(c.net, narrow, other, tmp_path / "narrow").kind == "ok"
+    assert attempt(c.net, replace(narrow, options={}), other, tmp_path / "f32").kind == "wrong"
+    (program,) = compiled(tmp_path / "narrow" / "drawn.onnx", tmp_path / "graph", narrow)
+    assert program.graph is not None
+    meant = _meant_by(program.graph, run, {})
+    ((name, want),) = meant.values.items()
+    allowed = tolerances(want, meant.noise[name])
+    assert (allowed < 0.03 * np.abs(want).max(axis=0)).all()
+    assert (allowed > 2.0**-10 * np.abs(want).max(axis=0)).all()
+
+
+def test_wide_networks_fill_vectors_of_this_machine() -> None:
+    nets = [networks.network_of(seed, profile) for seed in range(6) for profile in ("wide", "wide_quant")]
+    widths = [max(a.shape, default=0) for net, _ in nets for a in net.inputs.values()]
+    assert sum(width >= min(WIDE) for width in widths) > len(widths) / 2
+    assert {setting.target for _, setting in nets if not setting.targets} <= set(VECTORS)
+    assert any(MAIN in a.shape and max(a.shape) > MAIN for net, _ in nets for a in net.inputs.values())
 
 
 def test_two_extents_and_a_cache_that_grows() -> None:

@@ -318,6 +318,10 @@ class Composer:
         found = [n for n in self.pool if self.array(n).dtype.kind in kinds]
         return None if not found else self.d.choice(found[-3:] if self.chance(70) else found)
 
+    def sampler(self, seed: int) -> SeededDraw:
+        """What samples an operator."""
+        return SeededDraw(seed)
+
     def stage(self) -> Stage:
         return Stage(self)
 

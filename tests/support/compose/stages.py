@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from mccompile.ops.draw import SeededDraw
 from mccompile.ops.registry import FrontEnd, front_ends
 from mccompile.ops.sampling import Case
 from tests.support.compose import operands as on
@@ -42,7 +41,7 @@ def disputed(front_end: FrontEnd, case: Case) -> bool:
 def operator(c: Composer, front_end: FrontEnd) -> list[str]:
     """One operator as its sampler draws it, on operands made of what is there."""
     assert front_end.sample is not None
-    case = front_end.sample(SeededDraw(c.d.int(0, 10**6)))
+    case = front_end.sample(c.sampler(c.d.int(0, 10**6)))
     if disputed(front_end, case):
         raise Refused("disputed")
     if c.chance(10):

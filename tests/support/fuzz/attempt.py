@@ -18,6 +18,7 @@ from mccompile.check.reference import BF16_PLACE
 from mccompile.ir.errors import CompileError, InternalError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.ir.small_floats import bf16_bits, bf16_values
+from mccompile.kernels.model.widening import rounded_product
 from mccompile.ops.text import decoded
 from mccompile.run.memory import guarded_bytes
 from mccompile.run.network import Network
@@ -36,6 +37,9 @@ SECONDS = 60
 """What all runs of one network may take."""
 
 HEADERS = Path(__file__).resolve().parents[3] / "build" / "fuzz" / "headers"
+
+ROUNDED_RUNS = 3
+"""Runs with other inputs, where products round what they read."""
 
 TURNS = 3
 """Runs in a row of a network that keeps state."""
@@ -183,23 +187,44 @@ def _other_bits(got: Arrays, single: Arrays) -> str:
 
 
 def _meant_by(graph: Graph, run: Expected, extents: Mapping[str, int]) -> Expected:
-    """What the C has to compute whose weights are stored in fewer bits. Floats alone: how far it may be off is known
-    of the network as it is, and whether a number that is rounded is a tie of this one is not."""
+    """What the C has to compute whose weights or products are in fewer bits. Floats alone: how far it may be off is
+    known of the network as it is, and whether a number that is rounded is a tie of this one is not.
+
+    Where products round what they read, a float that is off in its last place may be rounded to the next number of 16
+    bits: how far that carries is seen where all inputs are off by half of such a place.
+    """
     inputs = {n: stored(a) for n, a in run.inputs.items()}
     near, wide = (graph.evaluate(inputs, wide=wide, extents=extents) for wide in (False, True))
+    others = [graph.evaluate(_off(inputs, i), extents=extents) for i in range(ROUNDED_RUNS)] if _rounds(graph) else []
     values, noise, certain = dict(run.values), dict(run.noise), dict(run.certain)
     for name, a in run.values.items():
         if a.dtype.kind == "f" and near[name].dtype == a.dtype:
             values[name] = near[name]
             noise[name] = run.noise[name] + 4 * np.abs(wide[name].astype(np.float64) - near[name])
+            for other in others:
+                noise[name] = np.maximum(noise[name], np.abs(other[name].astype(np.float64) - near[name]) / 4)
         elif a.dtype != object:
             certain[name] = np.zeros(a.shape, bool)
     return replace(run, values=values, noise=noise, certain=certain)
 
 
+def _rounds(graph: Graph) -> bool:
+    """Whether a product rounds what it reads to 16 bits."""
+    return any(rounded_product(node) for node, _ in graph.everywhere())
+
+
+def _off(inputs: Arrays, seed: int) -> dict[str, Array]:
+    """Floats off by up to half a place of bfloat16."""
+    drawn = np.random.default_rng(seed)
+    return {
+        n: (a * (1 + BF16_PLACE / 4 * drawn.uniform(-1, 1, a.shape))).astype(a.dtype) if a.dtype.kind == "f" else a
+        for n, a in inputs.items()
+    }
+
+
 def _network(out: Path, setting: Setting, model: str = "") -> Network:
     if setting.sanitized:
-        return sanitized_network(out, setting.flags, model=model)
+        return sanitized_network(out, setting.flags, setting.compiler, model)
     if setting.compiler == QUICK:
         return Network(out, setting.flags, allocate=guarded_bytes, model=model)
     if runs_here(setting.target):

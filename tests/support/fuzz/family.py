@@ -7,6 +7,7 @@ Reshape of it to [14] is refused by onnxruntime for n = 1, and not added; one to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,12 @@ SECOND = 6
 BESIDE = (5, 2, 1, 3, 3, 1, 4, SECOND)
 """What m is where n is 0, 1, ...: never the same."""
 
+WIDE = (15, 16, 17, 20, 31, 32, 33, 40, 48, 63, 64, 65, 70)
+"""Extents around one to four vectors of 16 floats, where widest vectors have whole and ragged ends."""
+
+MOST_WIDE = 4000
+"""Elements of a drawn shape, beyond which none of its extents is made wide."""
+
 
 class Draw(SeededDraw):
     """Shapes that have the extent often; with ``two``, the second one at times."""
@@ -41,6 +48,23 @@ class Draw(SeededDraw):
             made[self.random.randrange(rank)] = MAIN
         if self.two and rank and self.random.random() < 0.5 and low <= SECOND:
             made[self.random.randrange(rank)] = SECOND
+        return tuple(made)
+
+
+class WideDraw(SeededDraw):
+    """Shapes with extents of `WIDE`, the last one most often; with ``extents``, with that of the run, too."""
+
+    extents = False
+
+    def shape(self, rank: int, low: int = 1, high: int = 5) -> tuple[int, ...]:
+        made = list(super().shape(rank, low, high))
+        if rank and self.extents and low <= MAIN and self.random.random() < 0.75:
+            made[self.random.randrange(rank)] = MAIN
+        for axis in reversed(range(rank)):
+            wanted, often = self.random.choice(WIDE), 0.6 if axis == rank - 1 else 0.25
+            fits = math.prod(made) // max(made[axis], 1) * wanted <= MOST_WIDE
+            if fits and self.random.random() < often and (made[axis] != MAIN or not self.extents):
+                made[axis] = wanted
         return tuple(made)
 
 
@@ -162,13 +186,18 @@ def _halve(graph: onnx.GraphProto) -> None:
 
 
 class FamilyComposer(Composer):
-    """Adds to a family; with no ``extents``, to one of fixed shapes."""
+    """Adds to a family; with no ``extents``, to one of fixed shapes; with ``wide``, extents fill wide vectors."""
 
     net: Family
 
-    def __init__(self, seed: int, extents: Sequence[int], two: bool = False, halves: bool = False) -> None:
+    def __init__(
+        self, seed: int, extents: Sequence[int], two: bool = False, halves: bool = False, wide: bool = False
+    ) -> None:
         super().__init__(seed)
-        self.d = Draw(seed) if extents else SeededDraw(seed)
+        self.wide = wide
+        self.d = WideDraw(seed) if wide else Draw(seed) if extents else SeededDraw(seed)
+        if isinstance(self.d, WideDraw):
+            self.d.extents = bool(extents)
         self.net = Family(others={e: {} for e in extents}, halves=halves)
         self.varying = (MAIN, SECOND) if two else (MAIN,)
         if isinstance(self.d, Draw):
@@ -211,8 +240,8 @@ class FamilyComposer(Composer):
         return list(names)
 
     def _run(self, step: Step, values: Arrays) -> list[Array]:
-        if step.op_type.startswith("Reduce") and not values[step.inputs[0]].size:
-            raise Refused("onnxruntime refuses to reduce nothing")
+        if step.op_type.startswith(("Reduce", "Arg")) and not values[step.inputs[0]].size:
+            raise Refused("onnxruntime refuses to reduce nothing, or gives ArgMax of it the shape of its operand")
         if step.op_type in ("LSTM", "GRU", "RNN") and not values[step.inputs[0]].size:
             raise Refused("onnxruntime ends the process where a cell has no step")
         computed = step.op_type == "Reshape" and step.inputs[1] not in self.net.constants
@@ -241,6 +270,13 @@ class FamilyComposer(Composer):
         name = self.input(array)
         self.pool.append(name)
         return name
+
+    def width(self, *narrow: int) -> int:
+        """A number of channels or columns: one of these; of a wide network mostly one of `WIDE`."""
+        return self.d.choice(WIDE if self.wide and self.chance(70) else narrow)
+
+    def sampler(self, seed: int) -> SeededDraw:
+        return WideDraw(seed) if self.wide else super().sampler(seed)
 
     def axis(self, name: str) -> int:
         return self.d.int(0, self.array(name).ndim - 1)

@@ -10,7 +10,7 @@ from tests.support.fuzz.attempt import FAULTS, Verdict, agreed, attempt, expecta
 from tests.support.fuzz.family import Family
 from tests.support.fuzz.guarded import Outcome, Work, outcomes
 from tests.support.fuzz.isolated import Say
-from tests.support.fuzz.profiles import family
+from tests.support.fuzz.profiles import PROFILES, family
 from tests.support.fuzz.setting import QUICK, Setting, extents_of, setting_of, two_of
 from tests.support.fuzz.shrink import shrunk
 
@@ -21,7 +21,7 @@ SECONDS = 240
 def network_of(seed: int, profile: str, emulated: bool = False) -> tuple[Family, Setting]:
     name = f"{profile} {seed}"
     net = family(seed, profile, extents_of(name), two_of(name))
-    return net, setting_of(name, net, emulated)
+    return net, setting_of(name, net, emulated, PROFILES[profile].wide)
 
 
 def attack(seed: int, profile: str, emulated: bool = False) -> Work:

@@ -29,11 +29,13 @@ TRIES = 40
 
 @dataclass(frozen=True)
 class Profile:
-    """How often forms are drawn, whether an extent may be one of the run, whether floats are bfloat16."""
+    """How often forms are drawn, whether an extent may be one of the run, whether floats are bfloat16; ``wide``:
+    extents fill the widest vectors, and only vector targets of this machine are drawn."""
 
     forms: Mapping[Form, int]
     extents: bool = True
     halves: bool = False
+    wide: bool = False
 
     @property
     def choices(self) -> list[Form]:
@@ -68,6 +70,14 @@ PROFILES: Mapping[str, Profile] = {
             product: 1, heads: 1, resized: 1, quantised: 2, integers: 2, random_numbers: 1, zipped: 1, any_stage: 3,
         }
     ),
+    "wide": Profile(
+        {
+            product: 5, heads: 1, along: 2, sliced: 1, reshaped: 1, expanded: 1, resized: 1, integers: 1, cell: 1,
+            given("float16"): 1, any_stage: 4,
+        },
+        wide=True,
+    ),
+    "wide_quant": Profile({quantised: 6, along: 1, sliced: 1, any_stage: 1}, wide=True),
 }  # fmt: skip
 
 ROUNDED = set(
@@ -80,7 +90,7 @@ ROUNDED = set(
 def family(seed: int, profile: str, extents: Sequence[int], two: bool = False) -> Family:
     """The network of a seed: the same network and the same data on every machine. Refused if nothing came of it."""
     drawn = PROFILES[profile]
-    c = FamilyComposer(seed, extents if drawn.extents else (), two, drawn.halves)
+    c = FamilyComposer(seed, extents if drawn.extents else (), two, drawn.halves, drawn.wide)
     wanted, forms = c.d.int(2, 16), PROFILES[profile].choices
     for _ in range(TRIES):
         if len(c.net.steps) >= wanted:

@@ -32,7 +32,7 @@ class Program:
     """A program of a folder: ``model`` is its name, where the folder has several.
 
     Attributes:
-        graph: what it is made of, where weights are stored in fewer bits; the C has to compute this.
+        graph: what it is made of, where weights or products are in fewer bits; the C has to compute this.
         single: the folder of the program without threads, which gives the same bits.
     """
 
@@ -69,7 +69,7 @@ def _compiled(path: Path, out: Path, setting: Setting, arguments: dict[str, obje
         return [Program(out, name) for name in made.report["models"]]
     with cut_everywhere() if options.threads > 1 else mock.patch.dict({}):
         mccompile.compile(path, out, **arguments)
-    graph = _graph(path, options) if options.weights else None
+    graph = _graph(path, options) if options.weights or options.precision else None
     if options.threads == 1:
         return [Program(out, graph=graph)]
     single = out.with_name("single")

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mccompile.targets.target import runs_here
+from mccompile.driver import has_products
+from mccompile.targets.target import resolve, runs_here, targets
 from tests.support.fuzz.family import MAIN, SECOND, Family
 from tests.support.sanitized import SANITIZERS, is_sanitized
 
@@ -23,6 +24,20 @@ BUILDS = (
     (2, ("generic",), "gcc", (SANITIZERS,)),
 )
 """How many of a hundred networks are built how: targets, the compiler, its flags."""
+
+_HERE = [t for t in targets().values() if t.lanes > 1 and t.machines and runs_here(t.name)]
+_WIDEST = [t for t in _HERE if t.lanes == max(other.lanes for other in _HERE)]
+VECTORS = ("native", "native", *sorted(t.name for t in (*_HERE, *_WIDEST, *_WIDEST)))
+"""Vector targets of this machine, the widest three times as often."""
+
+WIDE_BUILDS = (
+    (76, VECTORS, "gcc", (("-O1",),)),
+    (8, VECTORS, "gcc", (("-O0",), ("-O2",), ("-O3",))),
+    (8, VECTORS, "clang" if shutil.which("clang") else "gcc", (("-O1",), ("-O2",))),
+    (4, VECTORS, "gcc", (SANITIZERS,)),
+    (4, VECTORS, "clang" if shutil.which("clang") else "gcc", (SANITIZERS,)),
+)
+"""Those of networks that fill wide vectors."""
 
 EMULATED = ("aarch64", "armv7-neon", "cortex-m4", "riscv32imac", "cortex-m55", "riscv32imafc")
 LEVELS = ("O0", "O1", "O2", "O2", "O2", "O3", "Os", "Os")
@@ -40,6 +55,7 @@ OPTIONS: Mapping[str, tuple[int, tuple[Any, ...]]] = {
     "ram": (8, (512, 4096, 16384)),
     "requant": (6, ("tflite",)),
     "weights": (6, ("f16", "bf16", "i8", "i8:32", "i4")),
+    "precision": (6, ("bf16", "f16")),
     "threads": (6, (2, 3)),
 }
 """How often in a hundred networks an option is given, and its values."""
@@ -47,8 +63,11 @@ OPTIONS: Mapping[str, tuple[int, tuple[Any, ...]]] = {
 CHOICES = (("generic", "x86-64-v2"), ("x86-64-v2", "x86-64-v3"))
 PROJECTS = ("own", "own", "shared")
 
-NARROW_LEVELS = ("O2", "O3", "Os")
-"""Those that store weights in fewer bits."""
+NARROW_LEVELS: Mapping[str, tuple[str, ...]] = {"weights": ("O2", "O3", "Os"), "precision": ("O2", "O3")}
+"""Those that store weights, or compute products, in fewer bits."""
+
+OF_WIDE = 4
+"""How many times as often networks that fill wide vectors are compiled so, and how many times as much --ram has."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +144,19 @@ def two_of(seed: str) -> bool:
     return random.Random(f"two {seed}").random() < 0.25
 
 
-def setting_of(seed: str, net: Family, emulated: bool = False) -> Setting:
-    """That of a seed's network."""
+def setting_of(seed: str, net: Family, emulated: bool = False, wide: bool = False) -> Setting:
+    """That of a seed's network; of a ``wide`` one it is of this machine's vectors."""
     r = random.Random(f"setting {seed}")
-    options = {key: r.choice(values) for key, (percent, values) in OPTIONS.items() if r.random() * 100 < percent}
+    options: dict[str, Any] = {}
+    for key, (percent, values) in OPTIONS.items():
+        often = percent * OF_WIDE if wide and key in NARROW_LEVELS else percent
+        if r.random() * 100 < often:
+            options[key] = r.choice(values)
     if "ram" in options:
         options.pop("memory", None)
-    _, targets, compiler, every = r.choices(BUILDS, [percent for percent, *_ in BUILDS])[0]
+        options["ram"] *= OF_WIDE if wide else 1
+    builds = WIDE_BUILDS if wide else BUILDS
+    _, targets, compiler, every = r.choices(builds, [percent for percent, *_ in builds])[0]
     target, flags = r.choice(targets), r.choice(every)
     if emulated:
         target, compiler, flags = r.choice(EMULATED), "gcc", ("-O1",)
@@ -165,13 +190,16 @@ def _several(setting: Setting, r: random.Random) -> Setting:
 def _possible(setting: Setting, r: random.Random) -> Setting:
     """Without the options that others refuse, or that nobody can judge beside them."""
     options = dict(setting.options)
-    if "weights" in options:
+    form = options.get("precision")
+    if form and ("weights" in options or not has_products(resolve(setting.target), form)):
+        del options["precision"]
+    for key in [k for k in NARROW_LEVELS if k in options]:
         quantised, empty = "quantized" in options.get("io", ""), setting.dims.startswith("0")
         if setting.state or setting.targets or setting.project or quantised or empty:  # numpy reduces no empty axis
-            del options["weights"]
+            del options[key]
         else:
             dims = f"1..{MAIN}" if "," in setting.dims else setting.dims
-            setting = replace(setting, level=r.choice(NARROW_LEVELS), dims=dims)
+            setting = replace(setting, level=r.choice(NARROW_LEVELS[key]), dims=dims)
     gone = {"memory", "split_kernels"} if setting.targets else {"ram"} if setting.project else set()
     if setting.targets or setting.project:
         gone.add("threads")

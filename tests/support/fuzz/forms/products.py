@@ -23,14 +23,14 @@ def _by_itself(c: FamilyComposer) -> list[str]:
 def _by_weights(c: FamilyComposer) -> list[str]:
     v = c.some(rank=2)
     a = c.array(v)
-    weights = on.constant_like(c, _drawn(c, (a.shape[-1], c.d.int(1, 20))).astype(a.dtype))
+    weights = on.constant_like(c, _drawn(c, (a.shape[-1], c.width(*range(1, 21)))).astype(a.dtype))
     v = c.one("MatMul", v, weights)
     return [on.mapped(c, v)] if c.d.bool() else [v]
 
 
 def _layer(c: FamilyComposer) -> list[str]:
     """LSTM, GRU or RNN."""
-    batch, width, units = c.d.int(1, 2), c.d.choice([3, 8, 16]), c.d.choice([3, 4, 8])
+    batch, width, units = c.d.int(1, 2), c.width(3, 8, 16), c.width(3, 4, 8)
     x = c.fresh(_drawn(c, (batch, MAIN, width), -1, 1))
     x = c.one("Transpose", x, perm=(1, 0, 2)) if c.d.bool() else x
     op, gates = c.d.choice([("LSTM", 4), ("GRU", 3), ("RNN", 1)])
@@ -41,7 +41,9 @@ def _layer(c: FamilyComposer) -> list[str]:
 
 
 def _window(c: FamilyComposer) -> list[str]:
-    channels, size = c.d.choice([2, 3, 8]), c.d.choice([(MAIN, 5), (MAIN, MAIN), (9, MAIN), (6, 6)])
+    channels, size = c.width(2, 3, 8), c.d.choice([(MAIN, 5), (MAIN, MAIN), (9, MAIN), (6, 6)])
+    if c.wide and c.d.bool():
+        size = (c.d.choice([2, 5, MAIN]), c.width(12))
     x = c.fresh(_drawn(c, (c.d.choice([1, MAIN]), channels, *size), -1, 1))
     k, stride = c.d.choice([1, 2, 3]), c.d.choice([1, 1, 2])
     attrs = {"pads": (k // 2,) * 4, "strides": (stride, stride)}
@@ -50,9 +52,9 @@ def _window(c: FamilyComposer) -> list[str]:
         return [on.mapped(c, c.one(op, x, kernel_shape=(k, k), **attrs))]
     groups = c.d.choice([1, 1, channels])
     if c.chance(20):
-        weights = c.constant(_drawn(c, (channels, c.d.choice([1, 2, 8]), k, k)))
+        weights = c.constant(_drawn(c, (channels, c.width(1, 2, 8), k, k)))
         return [on.mapped(c, c.one("ConvTranspose", x, weights, group=groups, **attrs))]
-    out = groups * c.d.choice([1, 2, 8])
+    out = c.width(1, 2, 8) if groups == 1 else groups * c.d.choice([1, 2, 8])
     weights = on.constant_like(c, _drawn(c, (out, channels // groups, k, k)))
     bias = [c.constant(_drawn(c, (out,)))] if c.d.bool() else []
     return [on.mapped(c, c.one("Conv", x, weights, *bias, group=groups, **attrs))]
@@ -64,7 +66,7 @@ def product(c: FamilyComposer) -> list[str]:
 
 def heads(c: FamilyComposer) -> list[str]:
     """Attention as exporters write it: projections, heads apart by a computed shape, scores, a mask, and back."""
-    width, many, batch = c.d.choice([4, 8]), c.d.choice([1, 2]), c.d.int(1, 2)
+    width, many, batch = c.width(4, 8), c.d.choice([1, 2]), c.d.int(1, 2)
     x = c.fresh(_drawn(c, (batch, MAIN, many * width), -1, 1))
     parts = []
     for _ in range(3):

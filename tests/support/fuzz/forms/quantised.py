@@ -48,7 +48,7 @@ def _weights(c: FamilyComposer, shape: tuple[int, ...], axis: int) -> str:
 def _convolved(c: FamilyComposer, d: str) -> str:
     channels = c.array(d).shape[1]
     groups, k = c.d.choice([1, 1, channels]), c.d.choice([1, 3, 2])
-    out = groups * c.d.choice([1, 2, 4, 8])
+    out = c.width(1, 2, 4, 8) if groups == 1 else groups * c.d.choice([1, 2, 4, 8])
     w = _weights(c, (out, channels // groups, k, k), 0)
     bias = []
     if c.d.bool():
@@ -60,7 +60,7 @@ def _convolved(c: FamilyComposer, d: str) -> str:
 
 
 def _multiplied(c: FamilyComposer, d: str) -> str:
-    d = c.one("MatMul", d, _weights(c, (c.array(d).shape[-1], c.d.choice([1, 5, 16])), 1))
+    d = c.one("MatMul", d, _weights(c, (c.array(d).shape[-1], c.width(1, 5, 16)), 1))
     if c.d.bool():
         d = c.one("Add", d, c.constant(np.asarray(c.d.array((c.array(d).shape[-1],), "f32"))))
     return d
@@ -103,7 +103,7 @@ def _step(c: FamilyComposer, d: str) -> str:
 
 def quantised(c: FamilyComposer) -> list[str]:
     """One to four steps, floats rounded behind most of them."""
-    image = (c.d.int(1, 2), c.d.choice([3, 8, 16]), *c.d.shape(2, 3, 8))
+    image = (c.d.int(1, 2), c.width(3, 8, 16), *c.d.shape(2, 3, 8))
     v = c.some() if c.chance(60) else c.fresh(np.asarray(c.d.array(image, "f32")))
     d = rounded(c, v)[1]
     made = []
