@@ -39,7 +39,7 @@ import numpy as np
 
 from mccompile.ir.dims import value
 from mccompile.ir.errors import InternalError
-from mccompile.ir.kernel import Call, Fill
+from mccompile.ir.kernel import Call, Condition, Fill
 from mccompile.ir.program import Program
 from mccompile.ir.turns import Loop, Numbered, Turns, nested
 from mccompile.ir.views import Buffer, View, whole
@@ -203,6 +203,11 @@ def _reads(step: Call | Fill, b: Buffer) -> bool:
     return isinstance(step, Call) and any(v is not None and v.buffer is b for v in step.inputs)
 
 
+def _excluded(a: Sequence[Condition], b: Sequence[Condition]) -> bool:
+    """Whether no run has steps of both conditions: one wants what the other does not."""
+    return any((buffer, not truth) in b for buffer, truth in a)
+
+
 def _kept(program: Program, b: Buffer, keep_inputs: bool) -> bool:
     """True of what has to hold to the end: of state, what it is next."""
     kept_input = keep_inputs and b not in program.module.state.values()
@@ -265,7 +270,7 @@ class _Memory:
         self.unit = math.gcd(*sizes) or 1
         end = _base(program, None)
         self.owners: Owners = np.full(end // self.unit + 1, _NOBODY, np.int32)
-        self.written: dict[Buffer, list[Owners]] = {}
+        self.written: dict[Buffer, list[tuple[Sequence[Condition], Owners]]] = {}
 
     def run(self, keep_inputs: bool) -> None:
         for b in self.buffers:
@@ -291,10 +296,11 @@ class _Memory:
             self._call(f"step {t} ({step.kernel})", step)
 
     def _fill(self, where: str, step: Fill) -> None:
-        """A background comes before what calls write on it."""
+        """A background comes before what calls write on it, but for calls of another choice."""
         region, buffer = self._units(step.view), step.view.buffer
         region[...] = _NOBODY
-        if not step.loops and any((mine == _NOBODY).any() for mine in self.written.get(buffer, ())):
+        before = [mine for when, mine in self.written.get(buffer, ()) if not _excluded(when, step.when)]
+        if not step.loops and any((mine == _NOBODY).any() for mine in before):
             raise InternalError(f"{where} fills what a call has written to {buffer.name}")
         region[...] = self.number[buffer]
 
@@ -336,7 +342,7 @@ class _Memory:
         for r in call.results:
             self._write(r)
             if not call.loops:
-                self.written.setdefault(r.buffer, []).append(self._units(r))
+                self.written.setdefault(r.buffer, []).append((call.when, self._units(r)))
         if call.scratch is not None:
             self._all(call.scratch)[...] = self.number[call.scratch]
 

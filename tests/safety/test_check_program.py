@@ -244,3 +244,24 @@ def test_the_last_step_does_not_overwrite_an_output_or_a_kept_input() -> None:
         check_program(program)
     assert plan(_program(text).module).arena_bytes == 32
     assert plan(_program(text).module, keep_inputs=True).arena_bytes == 48
+
+
+CHOICES = """\
+program @p target=generic arena=64 blob=0 peak=64 bound=64 naive=64 algorithm="none" {
+  buffer x : f32[2] arena @0 align=16 role=input
+  buffer few : bool[1] arena @16 align=16 role=input
+  buffer y : f32[4] arena @32 align=16 role=output
+  fill y+2[2]{1} 0 when(few)
+  call map.generic map {expr={neg(x0)}} (x) -> y[2]{1} when(few)
+  fill y[2]{1} 0 when(!few)
+  call map.generic map {expr={exp(x0)}} (x) -> y+2[2]{1} when(!few)
+}
+"""
+
+
+def test_the_background_of_another_choice_comes_behind_what_this_one_wrote() -> None:
+    """Both write into the output, in runs of their own. Without conditions the second fill spoils the first."""
+    check_program(_program(CHOICES), keep_inputs=True)
+    for plain in (CHOICES.replace(" when(few)", "").replace(" when(!few)", ""), CHOICES.replace("!few", "few")):
+        with pytest.raises(InternalError, match="fills what a call has written to y"):
+            check_program(_program(plain), keep_inputs=True)
