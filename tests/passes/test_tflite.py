@@ -236,3 +236,19 @@ def test_multipliers_are_the_oracles() -> None:
     x = np.random.default_rng(2).integers(-(2**20), 2**20, 300)
     each = zip(x.tolist(), f.m.tolist(), f.shift.tolist(), strict=True)
     assert f.scaled(x).tolist() == [multiply(*given) for given in each]
+
+
+def test_a_number_times_what_is_made_of_it_is_left() -> None:
+    """The form sees one product of two integers, x and what is rounded of it: no sum that the expression has."""
+    graph = parse_graph(
+        """graph @net(%x: i8[40]) {
+          %a = map(%x) {expr={(f32(x0) * 0.02)}} : f32[40]
+          %b = map(%a) {expr={i16(rne((max(x0, -1.5) / 0.0001)))}} : i16[40]
+          %y = map(%a, %b) {expr={u8(rne(((x0 * (f32(x1) * 0.0001)) / 0.03)))}} : u8[40]
+          return %y }""",
+        lookup,
+    )
+    x = np.linspace(-128, 127, 40).astype(np.int8)
+    expected = graph.evaluate({"x": x})["y"]
+    run_passes(graph, PIPELINES["O2"], target=rounding_as(resolve("generic"), "tflite"))
+    assert np.abs(graph.evaluate({"x": x})["y"].astype(int) - expected.astype(int)).max() <= 1
