@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -273,6 +273,15 @@ def _inside(out: int, extent: int, kernel: int, stride: int, dilation: int, pad:
 
 
 @dataclass(frozen=True)
+class Served:
+    """``tiles`` of ``size`` pixels in which ``taps`` are (pixels, taps that serve so many)."""
+
+    tiles: int
+    size: int
+    taps: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class PixelTile(Tile, Prefetching):
     """A tile of ``rows`` pixels of a line by vectors of channels; ``chunk`` lines are done for all channels in turn.
 
@@ -363,6 +372,13 @@ class PixelTile(Tile, Prefetching):
         """Lines of the operand that ``out`` lines of results read, each as often as it is read."""
         return _inside(out, extent, self.kernel[0], self.strides[0], self.dilations[0], self.pads[0])
 
+    def served(self, out: int, extent: int) -> list[Served]:
+        """The strips of a line as what they cost depends on them, which the vectors of a tile do not change."""
+        return [
+            Served((s.stop - s.start) // s.size, s.size, tuple(Counter(len(p) for p in s.taps if p).items()))
+            for s in self.strips(out, extent)
+        ]
+
     def cycles(
         self,
         out: tuple[int, int],
@@ -370,19 +386,18 @@ class PixelTile(Tile, Prefetching):
         channels: tuple[int, int],
         planes: tuple[int, int],
         machine: Machine,
+        strips: Sequence[Served],
     ) -> float:
         """Cycles of one group: ``channels`` are those of results and of the operand, ``planes`` the pairs of planes
-        that meet, and those of results."""
+        that meet, and those of results, ``strips`` what is `served` of a line."""
         own, read = channels
         lines = planes[0] * self.lines(out[0], extents[0])
-        strips = [(s, (s.stop - s.start) // s.size) for s in self.strips(out[1], extents[1])]
         total = 0.0
         for count, n in packed_columns(own, self.width, self.lanes):
-            for strip, tiles in strips:
-                served = Counter(len(pixels) for pixels in strip.taps if pixels)
-                steps = sum(taps * step_cycles(size, n, machine) for size, taps in served.items())
+            for strip in strips:
+                steps = sum(taps * step_cycles(size, n, machine) for size, taps in strip.taps)
                 stores = planes[1] * out[0] * (2 * strip.size * n + machine.call)
-                total += count * tiles * (lines * (steps * read + self.kernel[1]) + stores)
+                total += count * strip.tiles * (lines * (steps * read + self.kernel[1]) + stores)
         return total
 
 
@@ -505,13 +520,16 @@ def best_pixel_tile(op: Conv, x: Shape, w: Shape, y: Shape, target: Target) -> t
     planes = (depth.planes(spatial[0], x[2]), spatial[0]) if len(spatial) == 3 else (1, 1)
     chunk = _chunk(x[1] * extents[1] * F32.nbytes * window[1][0], out[0], target)
     found = []
-    for vectors in range(1, min(-(-own // target.lanes), MAX_VECTORS) + 1):
-        for rows in range(1, min(out[1], MAX_ROWS) + 1):
+    for rows in range(1, min(out[1], MAX_ROWS) + 1):
+        strips = None
+        for vectors in range(1, min(-(-own // target.lanes), MAX_VECTORS) + 1):
             if fits(rows, vectors, target):
                 by_pixels = not target.spare_memory
                 tile = PixelTile(rows, vectors, target.lanes, chunk, *window, depth, by_pixels)
-                found.append((tile.cycles(out, extents, (own, w[1]), planes, target.machine), -rows * vectors, tile))
-    cycles, _, best = min(found, key=lambda f: f[:2])
+                strips = tile.served(out[1], extents[1]) if strips is None else strips
+                cycles = tile.cycles(out, extents, (own, w[1]), planes, target.machine, strips)
+                found.append((cycles, -rows * vectors, vectors, tile))
+    cycles, _, _, best = min(found, key=lambda f: f[:3])
     return n * op.groups * cycles, best
 
 

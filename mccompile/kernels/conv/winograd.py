@@ -364,33 +364,33 @@ def _shape(node: Node) -> _Shape:
 @functools.lru_cache(maxsize=512)
 def _best(shape: _Shape, outputs: tuple[int, int], target: Target) -> tuple[float, WinogradTile]:
     """The cheapest blocking, and its cycles."""
-    found = []
     each = outputs[0] if shape.taps[0] > 1 else 1, outputs[1] if shape.taps[1] > 1 else 1
+    window = (each, shape.taps, shape.pads, shape.strides, shape.dilations)
+    any_tile = WinogradTile(1, 1, target.lanes, 1, *window)
+    tiles = shape.batch * math.prod(any_tile.tiles(shape.extents))
+    found = []
     for rows in range(1, MAX_ROWS + 1):
         for vectors in range(1, min(-(-shape.channels // target.lanes), MAX_VECTORS) + 1):
             if fits(rows, vectors, target):
-                tile = WinogradTile(
-                    rows, vectors, target.lanes, rows, each, shape.taps, shape.pads, shape.strides, shape.dilations
-                )
-                found.append(_blocked(tile, shape, target))
+                block = _block(any_tile, rows, vectors * target.lanes, shape.inputs, tiles, target)
+                tile = WinogradTile(rows, vectors, target.lanes, block, *window)
+                gap = _gap(tile, any_tile.points, shape.inputs, target)
+                tile = replace(tile, gap=gap) if gap else tile
+                found.append((_cycles(tile, any_tile, shape, tiles, target), tile))
     return min(found, key=lambda f: f[0])
 
 
-def _blocked(tile: WinogradTile, shape: _Shape, target: Target) -> tuple[float, WinogradTile]:
-    """The tile with as many tiles to a block as the cache holds, at least one register tile of them; its cycles."""
-    tiles = shape.batch * math.prod(tile.tiles(shape.extents))
-    room = L2_SHARE * target.machine.l2 / 4 / math.prod(tile.points)
-    most = max(int(room / (tile.point_row(shape.inputs) + tile.width)) // tile.rows, 1) * tile.rows
+def _block(any_tile: WinogradTile, rows: int, width: int, inputs: int, tiles: int, target: Target) -> int:
+    """As many tiles as the cache holds, at least one register tile of ``rows`` by ``width`` of them; ``any_tile`` is
+    one of the same points."""
+    room = L2_SHARE * target.machine.l2 / 4 / math.prod(any_tile.points)
+    most = max(int(room / (any_tile.point_row(inputs) + width)) // rows, 1) * rows
     blocks = -(-tiles // most)
     even = -(-tiles // blocks)
-    block = even if blocks == 1 else min(-(-even // tile.rows) * tile.rows, tiles)
-    chosen = replace(tile, block=block)
-    gap = _gap(chosen, shape.inputs, target)
-    chosen = replace(chosen, gap=gap) if gap else chosen
-    return _cycles(chosen, shape, tiles, target), chosen
+    return even if blocks == 1 else min(-(-even // rows) * rows, tiles)
 
 
-def _gap(tile: WinogradTile, channels: int, target: Target) -> int:
+def _gap(tile: WinogradTile, points: tuple[int, int], channels: int, target: Target) -> int:
     """Floats of a cache line, where the points of a tile would meet in so few sets of the first cache that they drive
     each other out before products read them; else 0.
 
@@ -399,23 +399,23 @@ def _gap(tile: WinogradTile, channels: int, target: Target) -> int:
     """
     way, line = target.machine.way, target.machine.line
     sets = way // math.gcd(way, 4 * tile.point_plane(channels))
-    return line // 4 if sets * FULL_SET < math.prod(tile.points) else 0
+    return line // 4 if sets * FULL_SET < math.prod(points) else 0
 
 
-def _cycles(tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> float:
+def _cycles(tile: WinogradTile, any_tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> float:
     """Cycles of the products, the transforms, and of what the products of a block's first rows do not hide of the way
-    of its weights from memory."""
+    of its weights from memory; ``any_tile`` is one of the same points."""
     machine = target.machine
-    points = math.prod(tile.points)
+    points, distinct = math.prod(any_tile.points), math.prod(any_tile.distinct)
     along = columns(shape.channels, tile.width, tile.lanes)
     total = 0.0
     for s in segments(tiles, tile.block):
         one = tile_cycles(segments(s.size, tile.rows), along, shape.inputs, machine)
         total += (s.stop - s.start) // s.size * points * one
-    weights = 4 * math.prod(tile.distinct) * shape.inputs * sum(count * tile.width for count, _ in along)
+    weights = 4 * distinct * shape.inputs * sum(count * tile.width for count, _ in along)
     if weights > (1 - L2_SHARE) * machine.l2:
         rows = min(tile.rows, tiles)
-        hidden = math.prod(tile.distinct) * tile_cycles((Segment(0, rows, rows),), along, shape.inputs, machine)
+        hidden = distinct * tile_cycles((Segment(0, rows, rows),), along, shape.inputs, machine)
         total += max(weights / (machine.memory_rate if weights > machine.l2 else machine.l3_rate) - hidden, 0)
         total += (-(-tiles // tile.block) - 1) * max(weights / machine.l3_rate - hidden, 0)
     into, back = _transforms(tile.outputs, tile.taps, tile.strides)

@@ -75,6 +75,7 @@ class Segment:
         return "rest" if varies([self.size]) else str(self.size)
 
 
+@functools.lru_cache(maxsize=4096, typed=True)
 def segments(extent: int, size: int, unit: int = 1) -> tuple[Segment, ...]:
     """An axis as whole tiles and what is left.
 
