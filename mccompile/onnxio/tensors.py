@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,13 @@ from onnx import numpy_helper
 from mccompile.ir.errors import CompileError
 from mccompile.ir.limits import require
 from mccompile.onnxio.dtypes import dtype_bits, dtype_name
+
+_AS_STORED = {
+    "f32": "float32", "f64": "float64", "f16": "float16", "bool": "bool",
+    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+}  # fmt: skip
+"""Element types that numpy reads as files hold them: weights are most of a model, and not copied once more."""
 
 
 def decode_tensor(tensor: onnx.TensorProto, folder: Path, where: str) -> np.ndarray:
@@ -28,15 +36,21 @@ def decode_tensor(tensor: onnx.TensorProto, folder: Path, where: str) -> np.ndar
     if not dtype:
         raise CompileError("the tensor states no element type", where=label)
     want = _payload_bytes(tuple(tensor.dims), dtype, label)
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+    external = tensor.data_location == onnx.TensorProto.EXTERNAL
+    raw = _read_external(tensor, folder, want, label) if external else None
+    if raw is None and tensor.HasField("raw_data"):
+        raw = tensor.raw_data  # a copy each time it is asked for
+    if raw is not None and len(raw) != want:
+        raise CompileError(f"holds {len(raw)} bytes, its shape needs {want}", where=label)
+    if raw is not None and dtype in _AS_STORED and sys.byteorder == "little" and not tensor.HasField("segment"):
+        return np.frombuffer(raw, dtype=_AS_STORED[dtype]).reshape(tuple(tensor.dims))
+    if external and raw is not None:
         loaded = onnx.TensorProto()
         loaded.CopyFrom(tensor)
         del loaded.external_data[:]
         loaded.data_location = onnx.TensorProto.DEFAULT
-        loaded.raw_data = _read_external(tensor, folder, want, label)
+        loaded.raw_data = raw
         tensor = loaded
-    if tensor.HasField("raw_data") and len(tensor.raw_data) != want:
-        raise CompileError(f"holds {len(tensor.raw_data)} bytes, its shape needs {want}", where=label)
     try:
         return np.asarray(numpy_helper.to_array(tensor))
     except Exception as error:

@@ -34,6 +34,8 @@ _OWN = ("kernels_templates", "runtime_c")
 _PACKAGES = ("jinja2", "numpy", "onnx", "protobuf")
 """Packages that have a say in them."""
 
+_BLOCK = 1 << 20
+
 _EXTERNAL = b"location"
 """The key of external data: a model without this word has none."""
 
@@ -61,7 +63,12 @@ class Kept:
         if sum(map(len, files.values())) > LARGEST:
             return
         head = json.dumps({name: len(data) for name, data in files.items()}).encode() + b"\n"
-        stored(self.name, lambda path: path.write_bytes(b"".join([head, *files.values()])))
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                file.writelines([head, *files.values()])  # not joined first: weights may be most of memory
+
+        stored(self.name, write)
 
 
 def kept(models: Sequence[Path], target: str, asked: Mapping[str, object]) -> Kept | None:
@@ -115,7 +122,7 @@ def _digest_of_all(folder: Path) -> str:
 
 def _beside(model: Path) -> list[Path]:
     """The files of external data beside a model. ValueError for one that no model may have, OSError for none."""
-    if _EXTERNAL not in model.read_bytes():
+    if not _holds(model, _EXTERNAL):
         return []
 
     def look(path: Path) -> None:
@@ -129,6 +136,17 @@ def _beside(model: Path) -> list[Path]:
     if not all(file.is_relative_to(inside) and file.is_file() for file in files):
         raise ValueError(named)
     return files
+
+
+def _holds(path: Path, word: bytes) -> bool:
+    """Whether a file holds a word, looked for block by block: the file may be most of what memory holds."""
+    end = b""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            if word in end + block:
+                return True
+            end = block[1 - len(word) :]
+    return False
 
 
 def _digest(path: Path) -> str:

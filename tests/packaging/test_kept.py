@@ -143,3 +143,14 @@ def test_what_cannot_be_kept_is_compiled(
     done = compiled(model, "-o", tmp_path / "out")
     assert "note: the disk is full: nothing is kept for the next time" in done.stderr
     assert (tmp_path / "out" / "net.c").exists()
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_word_is_found_wherever_blocks_of_the_file_end(
+    before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "_BLOCK", 8)
+    (tmp_path / "with").write_bytes(b"a" * (8 * 3 - before) + b"word" + b"a" * 3)
+    (tmp_path / "without").write_bytes(b"a" * (8 * 3 - before) + b"wor" + b"a" * 3)
+    assert kept._holds(tmp_path / "with", b"word")
+    assert not kept._holds(tmp_path / "without", b"word")
