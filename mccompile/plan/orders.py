@@ -73,32 +73,34 @@ class OrderProblem:
         return sum(n for n, here in zip(self.nbytes, self.is_input, strict=True) if here)
 
     @functools.cached_property
-    def _born(self) -> list[list[tuple[int, int]]]:
-        """Per unit, what it may be the first to touch: (users, bytes)."""
-        return [[(self.users[b], self.nbytes[b]) for b in of if not self.is_input[b]] for of in self.touched]
-
-    @functools.cached_property
-    def _dying(self) -> list[list[tuple[int, int]]]:
-        """Per unit, what it may be the last to touch: (users, bytes)."""
-        return [[(self.users[b], self.nbytes[b]) for b in of if not self.is_kept[b]] for of in self.touched]
+    def _lives(self) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]], int, list[tuple[int, int]]]]:
+        """Per unit, as (users, bytes): what it may be the first to touch, and the last; the users of its result, and
+        the operands that this may overlap, where they die."""
+        found = []
+        for of, (result, operands) in zip(self.touched, self.offers, strict=True):
+            born = [(self.users[b], self.nbytes[b]) for b in of if not self.is_input[b] and self.nbytes[b]]
+            dying = [(self.users[b], self.nbytes[b]) for b in of if not self.is_kept[b] and self.nbytes[b]]
+            shared = [(self.users[b], n) for b, n in operands if not self.is_kept[b]]
+            found.append((born, dying, self.users[result], shared))
+        return found
 
     def run(self, live: int, done: int, unit: int) -> tuple[int, int]:
         """The bytes that `unit` needs alive after `done`, and those it leaves, if `live` are there before."""
         after = done | 1 << unit
-        born = dead = 0
-        for users, nbytes in self._born[unit]:
-            if not users & done:
-                born += nbytes
-        for users, nbytes in self._dying[unit]:
-            if users & after == users:
-                dead += nbytes
+        born, dying, results, shared = self._lives[unit]
         saved = 0
-        result, operands = self.offers[unit]
-        if operands and not self.users[result] & done:
-            for b, shared in operands:
-                if shared > saved and self.users[b] & after == self.users[b] and not self.is_kept[b]:
-                    saved = shared
-        return live + born - saved, live + born - dead
+        if shared and not results & done:
+            for users, nbytes in shared:
+                if nbytes > saved and users & after == users:
+                    saved = nbytes
+        for users, nbytes in born:
+            if not users & done:
+                live += nbytes
+        need = live - saved
+        for users, nbytes in dying:
+            if users & after == users:
+                live -= nbytes
+        return need, live
 
     def peak(self, order: Iterable[int]) -> int:
         """The most bytes alive at once."""
@@ -291,14 +293,16 @@ def beam_order(p: OrderProblem, width: int, floor: int) -> list[int]:
     count = len(p.steps)
     ready = tuple(u for u in range(count) if not p.waits[u])
     states = [_State(max(floor, p.first_live), p.first_live, 0, ready, -1, None)]
+    run = p.run
     for _ in range(count):
         reached: dict[int, _Reached] = {}
         for state in states:
+            before, known = state.done, reached.get
             for unit in state.ready[:MOST_READY]:
-                need, live = p.run(state.live, state.done, unit)
-                done = state.done | 1 << unit
+                need, live = run(state.live, before, unit)
+                done = before | 1 << unit
                 peak = need if need > state.peak else state.peak
-                old = reached.get(done)
+                old = known(done)
                 if old is None or peak < old[0]:
                     # States are reached in file order, which so breaks ties.
                     reached[done] = (peak, live, len(reached) if old is None else old[2], done, unit, state)
@@ -345,10 +349,12 @@ def _reversed(p: OrderProblem) -> OrderProblem:
     )
 
 
-def best_order(p: OrderProblem, effort: int = 1) -> list[int]:
+@functools.lru_cache(maxsize=8)
+def best_order(p: OrderProblem, effort: int = 1) -> tuple[int, ...]:
     """The order of least peak of those tried: file order (as far as state lets it), which wins ties, greedy,
     depth-first, beams.
 
+    It is kept: the planner is asked before and after kernel passes that often change nothing of the order's problem.
     Beams run forwards and backwards in time; without ``effort`` there are none, each further level looks at
     4 times as many states.
     """
@@ -366,4 +372,4 @@ def best_order(p: OrderProblem, effort: int = 1) -> list[int]:
             order = beam_order(problem, width, level)[::direction]
             if (peak := p.peak(order)) < least:
                 best, least = order, peak
-    return best
+    return tuple(best)

@@ -13,7 +13,7 @@ def schedule(module: KernelModule, keep_inputs: bool = False, effort: int = 1) -
     steps = list(module.body.linear())
     problem = order_problem(module, steps, keep_inputs)
     order = best_order(problem, effort)
-    if order == list(range(len(order))):
+    if order == tuple(range(len(order))):
         return module
     in_order = tuple(steps[t] for unit in order for t in problem.steps[unit])
     return replace(module, body=Block(in_order))
