@@ -260,7 +260,7 @@ def solve(a: Analysis, whole: int = 1) -> Kept:
     reasons: dict[int, str] = {}
     for ids, reason in a.pinned:
         needed[label[ids]] = True
-        for i in np.unique(label[ids]).tolist():
+        for i in dict.fromkeys(label[ids].tolist()):
             reasons.setdefault(i, reason)
     while True:
         _spread(a, label, needed)
