@@ -443,9 +443,9 @@ class Graph:
 
 def verify_node(node: Node, defined: set[Value]) -> None:
     """Raises InternalError where a node reads what is not defined or its types are not those of its rule."""
-    for v in node.inputs:
-        if v not in defined:
-            raise InternalError(f"{node.where} reads %{v.name} before it is defined")
+    if not defined.issuperset(node.inputs):
+        early = next(v for v in node.inputs if v not in defined)
+        raise InternalError(f"{node.where} reads %{early.name} before it is defined")
     parts = node.typed_parts()
     if len(parts) != len(node.verified) or not all(map(operator.is_, parts, node.verified)):
         _verify_types(node)

@@ -24,6 +24,7 @@ class Rewriter:
         self._erased: set[Node] = set()
         self._before: dict[Node, list[Node]] = {}
         self._after: dict[Node, list[Node]] = {}
+        self._same = True
 
     def nodes(self) -> Iterator[Node]:
         """The nodes in their order at the start, without those erased meanwhile."""
@@ -53,6 +54,7 @@ class Rewriter:
         self, node: Node, operands: Sequence[Value | None] | None = None, extras: Sequence[Value] | None = None
     ) -> None:
         """Let ``node`` read other operands, other extra operands, or both."""
+        self._same = False
         before = set(node.inputs)
         if operands is not None:
             node.operands = list(operands)
@@ -66,6 +68,7 @@ class Rewriter:
 
     def set_results(self, node: Node, results: Sequence[Value]) -> None:
         """Let ``node`` make other values; who made them before must be erased or given others too."""
+        self._same = False
         for v in node.results:
             if self._producer.get(v) is node:
                 del self._producer[v]
@@ -103,12 +106,14 @@ class Rewriter:
         self._enter(node)
 
     def _enter(self, node: Node) -> None:
+        self._same = False
         self._producer.update(dict.fromkeys(node.results, node))
         for v in dict.fromkeys(node.inputs):
             self._users.setdefault(v, {})[node] = None
 
     def erase(self, node: Node) -> None:
         """Drop a node whose results nothing reads, or another node makes now."""
+        self._same = False
         self._erased.add(node)
         for v in dict.fromkeys(node.inputs):
             del self._users[v][node]
@@ -141,6 +146,8 @@ class Rewriter:
 
     def finish(self) -> None:
         """Put the nodes in an order in which each comes after what it reads; else the order stays."""
+        if self._same:
+            return
         around = ((*self._before.get(n, ()), n, *self._after.get(n, ())) for n in self.graph.nodes)
         nodes = [n for group in around for n in group if n not in self._erased]
         position = {n: i for i, n in enumerate(nodes)}
