@@ -23,6 +23,7 @@ have to be numbers.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ def _hot_parts(text: str) -> list[range]:
     return [*loops, *(s for s in wide if not any(s.start in loop for loop in loops))]
 
 
+@functools.lru_cache(maxsize=1024)
 def form_of(text: str, hot: bool = True, floats: bool = False) -> Form:
     """The form of a kernel's text; without ``hot``, the numbers of `_hot_parts` stay. With ``floats``,
     floats are numbers as well.

@@ -96,6 +96,17 @@ class Convert(Expr):
 
     operand: Expr
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Made once, as that of `Apply`."""
+        return hash((self.dtype, self.operand))
+
+    def __post_init__(self) -> None:
+        self._hash  # noqa: B018
+
     @property
     def args(self) -> tuple[Expr, ...]:
         return (self.operand,)
