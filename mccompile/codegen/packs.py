@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mccompile.codegen.binding import BoundView
 from mccompile.codegen.code import bare
@@ -47,7 +48,7 @@ class Part:
 
 def packs(target: Target, dtype: DType) -> bool:
     """Whether a target stores results of a type from four vectors at once."""
-    return target.isa == "avx2" and dtype in (I8, U8)
+    return target.isa in ("avx2", "avx512") and dtype in (I8, U8)
 
 
 def woven(y: BoundView, of: Primitives, parts: Sequence[tuple[Part, Final]]) -> str:
@@ -66,6 +67,10 @@ def packed(y: BoundView, of: Primitives, parts: Sequence[tuple[Part, Final]]) ->
     four = [bare(values[i]) for i in _FOURS[len(values)]]
     lines = [line for _, f in parts for line in f.lines]
     lines.append(f"const {of.uses.use('mcc_vi')} bytes = {of.packed(four, parts[0][1].zero or 0, y.dtype)};")
+    if _is_whole_run(parts, of.vector.lanes):
+        place = f"&{y.name}[{y.index(*parts[0][0].at)}]"
+        lines.append(of.store_bytes(place, "bytes", 0, len(parts) * of.vector.lanes))
+        return "\n".join(["{", *lines, "}"])
     for i, (part, _) in enumerate(parts):
         count = part.count
         if i % 2 and part.follows(parts[i - 1][0]):
@@ -75,3 +80,9 @@ def packed(y: BoundView, of: Primitives, parts: Sequence[tuple[Part, Final]]) ->
         place = f"&{y.name}[{y.index(*part.at)}]"
         lines.append(of.store_bytes(place, "bytes", i * of.vector.lanes, count))
     return "\n".join(["{", *lines, "}"])
+
+
+def _is_whole_run(parts: Sequence[tuple[Part, Final]], lanes: int) -> bool:
+    """Whether they are four whole vectors, each behind the one before."""
+    follow = all(b.follows(a) for (a, _), (b, _) in pairwise(parts))
+    return len(parts) == 4 and follow and all(part.count == lanes for part, _ in parts)

@@ -191,7 +191,7 @@ class V:
         return f"mcc_vstore_woven{count}({pointer}, {bytes_});"
 
     def store_bytes(self, pointer: str, bytes_: str, first: int, count: int) -> str:
-        """The statement that stores up to 16 bytes of a vector, from ``first`` on: 0, 8, 16 or 24."""
+        """The statement that stores bytes of a vector, from ``first`` on: all, or up to half."""
         return f"mcc_vstore_bytes({pointer}, {bytes_}, {first}, {count});"
 
     def clamped(self, value: str, low: int, high: int) -> str:
