@@ -54,9 +54,9 @@ class Form:
     numbers: tuple[Number, ...]
 
 
-_HOT = re.compile(r"\bMCC_UNROLL\n\s*for [^{]*\{")
-"""Where a loop begins that takes most of the time: it is unrolled for the number of its turns, and what it adds to
-addresses is part of its instructions."""
+_HOT = re.compile(r"\bMCC_UNROLL\n\s*for [^{]*\{|\bfor [^{]*\{\n\s*MCC_UNROLL_FULLY\n\s*for \(int32_t step = [^{]*\{")
+"""Where a loop begins that takes most of the time: it is unrolled for the number of its turns, or several steps of it
+are one turn, and what it adds to addresses is part of its instructions."""
 _STEP = re.compile(r"\bMCC_BARRIER\(\);")
 """Where the step of a sum begins, which ends with its block."""
 _TURNS = re.compile(r"< (\d+);")

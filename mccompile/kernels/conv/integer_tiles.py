@@ -28,12 +28,18 @@ WOVEN = {2: 0.5, 4: 1.0}
 """Cycles of these that are spared where so many vectors are woven (Zen 3)."""
 FEW_STEPS, FEW_WOVEN_STEPS = 8, 24
 """Steps of a sum that are written out: of most tiles, and of four woven vectors."""
+TURNS = (4, 2, 3)
+"""Steps of a longer sum that are one turn of its loop: the first of these that leaves no rest."""
 ENOUGH_SUMS, FEW_SUMS = 10, 1.08
 """Times as long a step takes for each sum where a tile has fewer (Zen 3): there are as many loads for less to hide
 them. Where steps of four woven vectors are written out, they are hidden."""
 SHORT_STEP = 3
 """Cycles that a step of PMADDWD takes at least: a sum waits for an addition alone, but loads are not hidden (2 by
 2)."""
+KEPT, FEW_REGISTERS = 2, 16
+"""Registers that stay free in functions that do several tiles, where there are more than these: what gcc 12 takes out
+of the loop over tiles goes to registers, and sums to the stack (14 by 2 of AVX-512 took 1.7 times as long as 6 by 4,
+Zen 4). With 16, sums are worth more."""
 TURN = 4
 """Cycles from one tile to the next of a function that does several."""
 
@@ -96,9 +102,18 @@ class IntegerTile(Tile):
         """Whether the columns of a block of ``size`` are."""
         return self.weaves and is_woven(size, self.lanes)
 
-    def written_out(self, size: int, steps: int) -> bool:
-        """Whether a loop of so many ``steps`` is, in tiles of ``size`` columns."""
-        return steps <= (FEW_WOVEN_STEPS if size == 4 * self.lanes and self.woven(size) else FEW_STEPS)
+    def written_out(self, size: int, steps: int) -> int:
+        """How many steps of a loop of ``steps`` are written out, in tiles of ``size`` columns: all, or as many as it
+        is a whole number of turns of. 1: the compiler may unroll it, and write the rest in front; addresses of
+        several steps of narrow vectors would not fit into registers.
+
+        Told to unroll a loop of 16 steps by four, gcc 12 puts three of them in front, and the sums that these share
+        with the loop on the stack.
+        """
+        most = FEW_WOVEN_STEPS if size == 4 * self.lanes and self.woven(size) else FEW_STEPS
+        if steps <= most:
+            return steps
+        return next((n for n in TURNS if steps % n == 0 and self.lanes > 4), 1)
 
     @property
     def one_run(self) -> bool:
@@ -185,10 +200,11 @@ def best_integer_tile(
     lanes, machine = target.lanes, target.machine
     found = []
     lines, pixels = problem.lines, problem.pixels
+    kept = KEPT if machine.registers > FEW_REGISTERS and _several(problem.kernel, _steps(problem, own)) else 0
     several = range(2 * pixels, min(lines * pixels, MAX_ROWS) + 1, pixels)
     for rows in (*range(1, min(pixels, MAX_ROWS) + 1), *several):
         for vectors in range(1, min(-(-problem.columns // lanes), MAX_VECTORS) + 1):
-            if own.registers(rows, vectors, flip) > machine.registers:
+            if own.registers(rows, vectors, flip) + kept > machine.registers:
                 continue
             tile = Tile(rows, vectors, lanes)
             cycles = _cycles(problem, tile, own, machine, twice[vectors - 1] if twice else 0)
@@ -206,10 +222,20 @@ def words_twice(own: Arithmetic, columns: Array, lanes: int) -> tuple[int, ...]:
     return tuple(max(map(len, refused(own, columns, n * lanes))) for n in range(1, MAX_VECTORS + 1))
 
 
+def _runs(problem: Problem) -> int:
+    return problem.kernel[0] * (1 if one_run(problem.kernel, problem.dilations) else problem.kernel[1])
+
+
+def _steps(problem: Problem, own: Arithmetic) -> int:
+    """Steps of a sum."""
+    runs = _runs(problem)
+    return runs * own.words(math.prod(problem.kernel) // runs * problem.channels)
+
+
 def _cycles(problem: Problem, tile: Tile, own: Arithmetic, machine: Machine, twice: int = 0) -> float:
     """Cycles of the sums of an image, in tiles."""
-    runs = problem.kernel[0] * (1 if one_run(problem.kernel, problem.dilations) else problem.kernel[1])
-    words = own.words(math.prod(problem.kernel) // runs * problem.channels) + twice
+    runs = _runs(problem)
+    words = _steps(problem, own) // runs + twice
     parts = columns(problem.columns, tile.width, tile.lanes)
     apart = problem.channels * own.staged.nbytes * problem.strides[1]
     lines, pixels, rows = problem.lines, problem.pixels, tile.rows
