@@ -24,7 +24,8 @@ from mccompile.ir.ranges import Range, anything, of_expression
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, DType, broadcast_shapes, dtype_of
 from mccompile.kernels.model.lanes import lookup_pays
-from mccompile.passes.analysis.fixed_point import TIE, Channels, Fixed, Steps, fit
+from mccompile.passes.analysis.byte_pairs import cut_off, right, sum_in_floats, sum_in_integers
+from mccompile.passes.analysis.fixed_point import Channels, Fixed, Steps, fit
 from mccompile.passes.analysis.forms import Form, form_of
 from mccompile.passes.analysis.sums import sum_range, terms
 from mccompile.passes.analysis.tflite import Reach, of_pair, of_sum, output_of
@@ -138,7 +139,9 @@ class _Work:
         if (free == [ex.ACC] and not bytes_) or (len(bytes_) == 1 and not free):
             found = self._by_sum(abstract)
         elif not self.fixed:
-            return e
+            found = self._by_pairs(abstract, bytes_) if len(bytes_) == 2 and not free else e
+            if isinstance(found, str):
+                return e  # in floats nothing is lost
         elif len(bytes_) == 2 and not free:
             found = self._by_pairs(abstract, bytes_)
         else:
@@ -257,7 +260,7 @@ class _Work:
         found = of_sum(
             self.node, wide, out, form, reach, cut, count, known, lambda a, name: self._operand(a, shape, name)
         )
-        return found if isinstance(found, str) else self._told(_cut(found, *cut, e.dtype))
+        return found if isinstance(found, str) else self._told(cut_off(found, *cut, e.dtype))
 
     def _told(self, e: ex.Expr) -> ex.Expr:
         self.remarks.hit(f"rounded {self.node.where} as TensorFlow Lite does")
@@ -294,7 +297,7 @@ class _Work:
         raised = ex.apply("mul", begun, ex.num(2**g.up, I32)) if g.up else begun
         product = ex.apply("mulhi", raised, self._operand(g.m, shape, "multiplier"))
         total = ex.apply("add", product, self._operand(g.c, shape, "offset"))
-        return _cut(ex.apply("asr", total, ex.num(g.s, I32)), g.low, g.high, dtype)
+        return cut_off(ex.apply("asr", total, ex.num(g.s, I32)), g.low, g.high, dtype)
 
     def _in_floats(self, e: ex.Expr, core: ex.Expr, form: Form, f: Steps, shape: tuple[int, ...]) -> ex.Expr | str:
         """One product, rounded and cut off: what engines make of scales that are merged at compile time."""
@@ -369,9 +372,15 @@ class _Work:
             if not isinstance(found, str):
                 return found
             self.remarks.miss(f"rounded {self.node.where} as TensorFlow Lite does", found)
+        if not self.fixed:
+            leaves = {_ATOM + k for k, b in enumerate(bytes_) if isinstance(b, ex.Var)}
+            merged = sum_in_floats(form, cores, wanted, e.dtype, read, leaves)
+            if merged is not None:
+                self.remarks.hit(f"rounded {self.node.where} by a multiplication of each byte")
+            return merged or "two multiplications are not right for all pairs"
         if len(cores) == 1:
             return self._product(form, *cores.popitem(), wanted, e.dtype)
-        return _pairs(form, cores, wanted, e.dtype) or "no multiplication is right for all pairs"
+        return sum_in_integers(form, cores, wanted, e.dtype) or "no multiplication is right for all pairs"
 
     def _pair_as_tflite(self, e: ex.Convert, cores: Mapping[ex.Expr, Array], wanted: Array) -> ex.Expr | str:
         """A sum, difference or product of two bytes as TensorFlow Lite's kernel scales it."""
@@ -382,7 +391,7 @@ class _Work:
         reaches = {core: Reach(a.min(keepdims=True)[0], a.max(keepdims=True)[0]) for core, a in cores.items()}
         found = of_pair(out, form, reaches, lambda a, name: self._operand(a, (), name))
         ends = int(wanted.min()), int(wanted.max())
-        return found if isinstance(found, str) else self._told(_cut(found, *ends, e.dtype))
+        return found if isinstance(found, str) else self._told(cut_off(found, *ends, e.dtype))
 
     def _product(self, form: Form, core: ex.Expr, reach: Array, wanted: Array, dtype: DType) -> ex.Expr | str:
         """A rounded product of two bytes: the multiplication of their product, tried on all pairs."""
@@ -396,7 +405,7 @@ class _Work:
         if isinstance(found, str):
             return found
         got = found[0].evaluate(reach)
-        if not _right(got, wanted, reach * scale + offset):
+        if not right(got, wanted, reach * scale + offset):
             return "no multiplication is right for all pairs"
         return self._printed(found[0], core, dtype, ())
 
@@ -414,39 +423,6 @@ def _inside(e: ex.Expr, core: ex.Expr) -> ex.Expr | None:
     return found if found in ex.distinct(e) else None
 
 
-def _pairs(form: Form, cores: Mapping[ex.Expr, Array], wanted: Array, dtype: DType) -> ex.Expr | None:
-    """Scaled integers, added, shifted and saturated, that are right for every pair of bytes."""
-    real = form.offset + sum(form.terms[core] * a for core, a in cores.items())
-    info = np.iinfo(dtype.numpy.name)
-    for s in range(24, 3, -1):
-        factors = {core: int(np.rint(float(scale) * 2.0**s)) for core, scale in form.terms.items()}
-        c = int(np.rint((float(form.offset) + 0.5) * 2.0**s))
-        largest = abs(c) + sum(abs(factors[core]) * int(np.abs(a).max()) for core, a in cores.items())
-        if largest >= 2**31:
-            continue
-        raw = (sum(factors[core] * a for core, a in cores.items()) + c) >> s
-        for low, high in ((info.min, info.max), (int(wanted.min()), int(wanted.max()))):
-            if _right(np.clip(raw, low, high), wanted, real):
-                break
-        else:
-            return None
-        total: ex.Expr = ex.num(c, I32)
-        for core, factor in factors.items():
-            total = ex.apply("add", ex.apply("mul", core, ex.num(factor, I32)), total)
-        return _cut(ex.apply("asr", total, ex.num(s, I32)), low, high, dtype)
-    return None
-
-
-def _right(got: Array, wanted: Array, real: Array) -> bool:
-    """True if results are those of an expression, or on the other side of a tie of ``real``, which both round.
-
-    The expression is asked for that, too: where it is not ``real``, for a part of it is cut off, there is no tie.
-    """
-    real = np.clip(real, wanted.min(), wanted.max())
-    off = np.maximum(np.abs(got - real), np.abs(wanted - real))
-    return not ((got != wanted) & (off > TIE)).any()
-
-
 def simplest(byte: ex.Expr, elements: Array) -> ex.Expr:
     """A function of a byte: the byte itself, the byte cut off, or a table of what it becomes."""
     dtype = dtype_of(elements)
@@ -462,16 +438,6 @@ def simplest(byte: ex.Expr, elements: Array) -> ex.Expr:
                 cut = ex.apply("max", cut, ex.num(low, dtype))
             return ex.apply("min", cut, ex.num(high, dtype)) if high < info.max else cut
     return ex.lookup(byte, elements)
-
-
-def _cut(e: ex.Expr, low: int, high: int, dtype: DType) -> ex.Expr:
-    """Numbers of 32 bits as ``dtype``, between two ends."""
-    info = np.iinfo(dtype.numpy.name)
-    if low > info.min:
-        e = ex.apply("max", e, ex.num(low, I32))
-    if high < info.max:
-        e = ex.apply("min", e, ex.num(high, I32))
-    return ex.apply(f"sat_{dtype.name}", e)
 
 
 def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
