@@ -41,7 +41,7 @@ from mccompile.kernels.model.arithmetic import (
     single_arithmetic,
 )
 from mccompile.kernels.model.parts import Turns, axes, by_weights
-from mccompile.kernels.model.prefetch import weights_ahead
+from mccompile.kernels.model.prefetch import results_early, weights_ahead
 from mccompile.kernels.model.tiles import Tile, merge
 from mccompile.kernels.model.woven import WovenRow, weaves
 from mccompile.kernels.variant import (
@@ -540,6 +540,9 @@ def _parts(
         tall=max(tile.rows // pixels, 1), ahead=weights_ahead(weights.type.nbytes // 4, b.target.machine),
         weaves=weave, twice=twice,
     )  # fmt: skip
+    if own.form and tile.rows > 1:
+        early = results_early(own.steps * params.steps(channels), views, b.target.machine)
+        params = replace(params, early_results=early)
     if weave:
         extras = [_woven(b, value, view, tile) for value, view in zip(node.extras, extras, strict=True)]
     packing = PackedWords(

@@ -58,6 +58,7 @@ class IntegerTile(Tile):
         pads: what comes before the operand.
         weaves: columns lie woven, where a block has as many vectors as that takes.
         twice: words of a block that are read twice, each time with half of their weights.
+        early_results: the lines of results are asked for before their sums begin.
     """
 
     arithmetic: str
@@ -75,6 +76,7 @@ class IntegerTile(Tile):
     ahead: int = 0
     weaves: bool = False
     twice: int = 0
+    early_results: bool = False
 
     @property
     def own(self) -> Arithmetic:

@@ -33,8 +33,13 @@ Kind = TypeVar("Kind", bound=Prefetching)
 def prefetching(tile: Kind, weights: int, steps: int, views: Sequence[View], machine: Machine) -> Kind:
     """The tile with what it asks for early, for ``weights`` elements of f32 in all, ``steps`` to a sum, and all views
     that the kernel reads and writes."""
-    spread = steps >= ENOUGH_STEPS and sum(map(_nbytes, views)) > machine.l2 // 2 > 0
-    return replace(tile, ahead=weights_ahead(weights, machine), early_results=spread)
+    early = results_early(steps, views, machine)
+    return replace(tile, ahead=weights_ahead(weights, machine), early_results=early)
+
+
+def results_early(steps: int, views: Sequence[View], machine: Machine) -> bool:
+    """Whether the lines of results are worth asking for: they are far, and sums of ``steps`` hide the way."""
+    return steps >= ENOUGH_STEPS and sum(map(_nbytes, views)) > machine.l2 // 2 > 0
 
 
 def weights_ahead(weights: int, machine: Machine) -> int:
