@@ -19,7 +19,7 @@ export MCC_SHARED := $(abspath $(MCC_SHARED))
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX ?= $(abspath build/pycache)
 
-.PHONY: budgets conformance fuzz golden pictures prove replay help demo test test-fast test-slow check docs bench bench-arm bench-blob bench-decoders bench-firmware bench-products bench-growth bench-extents bench-planner bench-precision bench-threads site wheel clean distclean
+.PHONY: budgets conformance fuzz golden pictures prove replay help demo test test-fast test-slow check docs bench bench-arm bench-blob bench-decoders bench-firmware bench-products bench-growth bench-extents bench-planner bench-precision bench-precision-times bench-threads site wheel clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make bench-products  count what products of bytes take on vector machines, write docs/integer-products.md"
 	@echo "make bench-arm   count what networks take on 64-bit Arm, beside onnxruntime, write docs/arm.md (BENCH=\"ds_cnn\": some)"
 	@echo "make bench-precision  count what networks in fewer bits take on 64-bit Arm, write into docs/precision.md"
+	@echo "make bench-precision-times  measure networks in bf16 on this machine (AVX512_BF16), write into docs/precision.md"
 	@echo "make bench-threads  measure what a second thread gains, write into docs/threads.md"
 	@echo "make bench-growth  compile networks of up to 100,000 nodes, write docs/compile-time.md"
 	@echo "make bench-blob  what weights that grow buy, write docs/blob-growth.md (BENCH=\"resnet8\": some networks)"
@@ -116,6 +117,9 @@ bench-arm: .venv/.stamp-check
 
 bench-precision: .venv/.stamp-check
 	$(BIN)/python benchmarks/precision.py $(BENCH)
+
+bench-precision-times: .venv/.stamp-check
+	$(BIN)/python benchmarks/precision_times.py $(BENCH)
 
 bench-threads: .venv/.stamp-check
 	$(BIN)/python benchmarks/threads.py $(BENCH)

@@ -42,7 +42,7 @@ from mccompile.plan.regions import Work
 from mccompile.report.project import choice_report, project_report
 from mccompile.report.report import make_report, write_report
 from mccompile.report.summary import size_text
-from mccompile.search.candidates import Observer, candidates, in_vain, unobserved
+from mccompile.search.candidates import Observer, candidates, growth_factor, in_vain, unobserved
 from mccompile.search.fit import Room, fit
 from mccompile.search.options import Options, require_sense
 from mccompile.search.resume import load_ir, resume, target_of
@@ -187,7 +187,8 @@ def optimize(c: Compilation, observe: Observer = unobserved) -> None:
     require_nodes(c, [*c.options.weights, *c.options.precision])
     require_products(c.target, c.options.precision)
     names = exact_only(names) if c.options.exact else names
-    c.passes = run_passes(c.graph, names, observe, c.target, c.options.weights, c.options.precision)
+    forms = c.options.weights, c.options.precision
+    c.passes = run_passes(c.graph, names, observe, c.target, *forms, growth_factor(c.options))
 
 
 def require_nodes(c: Compilation, patterns: Iterable[str]) -> None:

@@ -55,8 +55,8 @@ Pass = Callable[..., int]
 """Changes the IR in place and returns the number of changes. Its docstring's first line is its help text.
 
 It is given the IR, the remarks, and by name what else its parameters ask for: the ``target``, the forms of
-``weights`` and the ``precision`` that are wanted; on kernel IR the ``judge``
-(`mccompile.kernel_passes.rewrite.judge`).
+``weights`` and the ``precision`` that are wanted, by what factor weights may grow (``growth``); on kernel IR the
+``judge`` (`mccompile.kernel_passes.rewrite.judge`).
 """
 
 
@@ -140,11 +140,16 @@ def run_passes(
     target: Target | None = None,
     weights: Mapping[str, str] | None = None,
     precision: Mapping[str, str] | None = None,
+    growth: float = 1.0,
 ) -> list[PassRecord]:
     """Run passes on a graph by name; see `run_listed`. ``target`` is for those that depend on one (default: generic),
-    ``weights`` for that which stores weights as it says, ``precision`` for that which rounds what products read.
+    ``weights`` for that which stores weights as it says, ``precision`` for that which rounds what products read, but
+    where others are faster whose weights, all together, grow by a factor of ``growth`` at the most.
     """
-    given = {"target": target or resolve("generic"), "weights": weights or {}, "precision": precision or {}}
+    given = {
+        "target": target or resolve("generic"), "weights": weights or {}, "precision": precision or {},
+        "growth": growth,
+    }  # fmt: skip
     return run_listed(passes(), graph, names, given, after)
 
 

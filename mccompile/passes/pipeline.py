@@ -23,10 +23,13 @@ _SCALES = (
     "keep-quantised-recurrence", "fold-dequantised", "fold-constants", "canonicalize", "requantise",
     "eliminate-dead-code",
 )  # fmt: skip
-_STORE = ("flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "choose-layouts", "stream-rows")
+_STORE = (
+    "flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "choose-layouts", "narrow-products",
+    "eliminate-dead-code", "stream-rows",
+)  # fmt: skip
 _FULL = (
     *_CLEAN, "tabulate-extents", "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE,
-    *_SCALES, "narrow-products", *_STORE,
+    *_SCALES, *_STORE,
 )  # fmt: skip
 _SMALL = (
     *_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_CLEAN, "pair-channels",

@@ -196,7 +196,11 @@ def budget(options: Options, graph: Graph) -> Budget:
     """What kernels may add to the weights of a graph to be faster, in ways that round otherwise."""
     if options.exact or options.opt_level not in ("O2", "O3"):
         return NO_GROWTH
-    most = options.max_blob_growth
-    factor = USUAL_GROWTH if most is None else most
-    room = int(min(max(factor - 1, 0) * weight_bytes(graph), 2.0**62))
-    return Budget(room, WORTH_GROWING if most is None else 1.0)
+    room = int(min(max(growth_factor(options) - 1, 0) * weight_bytes(graph), 2.0**62))
+    decided = options.max_blob_growth is not None or options.precision  # what is f32 beside bf16 is so to grow
+    return Budget(room, 1.0 if decided else WORTH_GROWING)
+
+
+def growth_factor(options: Options) -> float:
+    """By what factor weights may grow."""
+    return USUAL_GROWTH if options.max_blob_growth is None else options.max_blob_growth

@@ -15,6 +15,7 @@ from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
 from mccompile.ir.small_floats import bf16_bits, bf16_values
+from mccompile.passes.storage import narrow_products
 from mccompile.run.build import build_object
 from mccompile.run.network import Network
 from mccompile.targets.target import resolve, strict_warnings
@@ -83,7 +84,22 @@ def meant(form: str, model: onnx.ModelProto, given: dict[str, np.ndarray], path:
     return graph.evaluate({name: rounded(form, array) for name, array in given.items()}, wide=True)
 
 
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products that are small are rounded even where f32 would be faster."""
+    monkeypatch.setattr(narrow_products, "FASTER", 0.0)
+
+
+def some_ties(array: np.ndarray) -> np.ndarray:
+    """The same, every third element half way between two neighbours of bf16."""
+    bits = array.view(np.uint32).copy()
+    bits.reshape(-1)[::3] &= 0xFFFF0000
+    bits.reshape(-1)[::3] |= 0x8000
+    return bits.view(np.float32)
+
+
 @pytest.mark.parametrize(("form", "target", "seed"), CASES)
+@pytest.mark.usefixtures("always")
 def test_products_are_those_of_rounded_operands(form: str, target: str, seed: int, tmp_path: Path) -> None:
     """Sums may differ by what sums of f32 do: 1e-5 of the largest element, with 270 products at the most."""
     needs_target(target)
@@ -93,7 +109,7 @@ def test_products_are_those_of_rounded_operands(form: str, target: str, seed: in
     write_folder(tmp_path / "c", files)
     network = Network(tmp_path / "c", tuple(quick(target)), emulate=True)
     r = np.random.default_rng(7)
-    given = {v.name: r.standard_normal(v.shape).astype(np.float32) for v in c.graph.inputs}
+    given = {v.name: some_ties(r.standard_normal(v.shape).astype(np.float32)) for v in c.graph.inputs}
     got = network.run(given)
     for name, want in meant(form, model, given, tmp_path / "rounded.onnx").items():
         np.testing.assert_allclose(got[name], want, rtol=0, atol=1e-5 * np.abs(want).max(), err_msg=name)
@@ -101,9 +117,28 @@ def test_products_are_those_of_rounded_operands(form: str, target: str, seed: in
     assert set(network.report["kernels"]) - {"copy.generic"} == kernels
 
 
+@pytest.mark.usefixtures("always")
+def test_vdpbf16ps_takes_small_numbers_for_zero(tmp_path: Path) -> None:
+    """An operand below 2^-126, and what a step adds to a sum, as docs/precision.md says."""
+    needs_target("x86-64-v4-bf16")
+    weights = numpy_helper.from_array(np.full((32, 16), 2.0**100, np.float32), "w")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, e]) for n, e in (("x", 32), ("y", 16))]
+    graph = helper.make_graph([node], "small", ends[:1], ends[1:], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "n.onnx")
+    options = Options(target="x86-64-v4-bf16", precision={"*": "bf16"})
+    write_folder(tmp_path / "c", driver.compile_files(tmp_path / "n.onnx", options)[1])
+    x = np.full((2, 32), 2.0**-127, np.float32)
+    x[1] = 2.0**-126
+    (got,) = Network(tmp_path / "c", tuple(quick("x86-64-v4-bf16")), emulate=True).run({"x": x}).values()
+    np.testing.assert_array_equal(got, np.repeat(np.float32([[0], [2.0**-21]]), 16, axis=1))
+
+
+@pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_avx512_products_compile_without_warnings(compiler: str, tmp_path: Path) -> None:
-    """Where no machine runs VDPBF16PS, it is compiled."""
+    """By both compilers, on machines that do not run VDPBF16PS, too."""
     needs_tool(compiler)
     onnx.save(drawn(1), tmp_path / "n.onnx")
     options = Options(target="x86-64-v4-bf16", precision={"*": "bf16"})

@@ -15,7 +15,12 @@ def cheapest(node: Node, target: Target, constants: Container[Value]) -> float:
 
     ``constants`` are the values whose elements are known, which some variants rearrange.
     """
+    return min((offer.cycles for offer in offers(node, target, constants)), default=float("inf"))
+
+
+def offers(node: Node, target: Target, constants: Container[Value]) -> list[Offer]:
+    """What the variants that support a node offer for it."""
     known, planned = not node.varies, node.at_bounds()
     able = (variant for variant in candidates(node.op.name) if known or variant.takes(node))
     found = (variant.offer(planned, target, constants) for variant in able)
-    return min((offer.cycles for offer in found if isinstance(offer, Offer)), default=float("inf"))
+    return [offer for offer in found if isinstance(offer, Offer)]
