@@ -235,7 +235,10 @@ _ROWS: tuple[ScalarFn, ...] = (
         "round_bf16", 1, _round_bf16, {"f": "mcc_bf16_to_f32(mcc_f32_to_bf16({0}))"}, operand="f32",
         vector={"f": "mcc_vround_bf16({0})"},
     ),
-    ScalarFn("bf16_bits", 1, bf16_bits, {"f": "mcc_f32_to_bf16({0})"}, result="u16", operand="f32"),
+    ScalarFn(
+        "bf16_bits", 1, bf16_bits, {"f": "mcc_f32_to_bf16({0})"}, result="u16", operand="f32",
+        vector={"f": "mcc_vbits_bf16({0})"},
+    ),
     ScalarFn("bf16", 1, bf16_values, {"u": "mcc_bf16_to_f32({0})"}, result="f32", operand="u16"),
     *_small_floats(),
     ScalarFn("eq", 2, np.equal, _compare("=="), result="bool", vector=_lanes("==")),

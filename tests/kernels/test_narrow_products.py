@@ -118,6 +118,41 @@ def test_products_are_those_of_rounded_operands(form: str, target: str, seed: in
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("target", ["x86-64-v4-bf16", "aarch64-bf16"])
+def test_what_is_stored_in_16_bits_is_what_readers_would_round(target: str, tmp_path: Path) -> None:
+    """Whole numbers, whose sums are exact however they are added up: the C has the bits of the graph of `generic`,
+    which stores floats. Most sums that are rounded have more than 8 bits."""
+    needs_target(target)
+    r = np.random.default_rng(3)
+    weights, nodes = [], []
+
+    def conv(x: str, y: str, many: int, few: int, taps: int, **more: list[int]) -> None:
+        array = r.integers(-9, 10, (many, few, taps, taps)).astype(np.float32)
+        weights.append(numpy_helper.from_array(array, f"{y}.w"))
+        nodes.append(helper.make_node("Conv", [x, f"{y}.w"], [y], name=y, **more))
+
+    conv("x", "a", 32, 16, 3, pads=[1, 1, 1, 1])
+    nodes.append(helper.make_node("Relu", ["a"], ["positive"]))
+    conv("x", "b", 32, 16, 1)
+    nodes.append(helper.make_node("Concat", ["positive", "b"], ["both"], axis=1))
+    conv("both", "c", 24, 64, 1)
+    conv("c", "y", 7, 24, 3)
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 16, 9, 9]), ("y", None))]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "n.onnx")
+    narrow = {"precision": {"*": "bf16"}}
+    c, files = driver.compile_files(tmp_path / "n.onnx", Options(target=target, **narrow))
+    assert sum(p.changes for p in c.passes if p.name == "store-halves") >= 3
+    plain, _ = driver.compile_files(tmp_path / "n.onnx", Options(target="generic", **narrow))
+    x = r.integers(-9, 10, (1, 16, 9, 9)).astype(np.float32)
+    write_folder(tmp_path / "c", files)
+    got = Network(tmp_path / "c", tuple(quick(target)), emulate=True).run({"x": x})
+    np.testing.assert_array_equal(got["y"], plain.graph.evaluate({"x": x})["y"])
+    assert np.abs(plain.graph.evaluate({"x": x})["y"]).max() < 2**24
+
+
+@pytest.mark.usefixtures("always")
 def test_vdpbf16ps_takes_small_numbers_for_zero(tmp_path: Path) -> None:
     """An operand below 2^-126, and what a step adds to a sum, as docs/precision.md says."""
     needs_target("x86-64-v4-bf16")

@@ -518,7 +518,8 @@ def _parts(
     kernel, strides, dilations, pads = window
     weights, moved, own = node.operands[1], _moved(views[1:]), chosen.own
     assert weights is not None
-    if staged and window == POINT:
+    cut = window == POINT and (staged or own.form)
+    if cut:
         views = _cut(views, own, b.target, weave)
     source, result, *extras = views
     n, lines, pixels, m = result.shape
@@ -532,7 +533,7 @@ def _parts(
     room = max(b.target.machine.l2 // 4, 1)
     whole = staged or lines > 1
     chunk = min(max(room // (line_bytes * strides[0] + pixels * m * moved), 1), lines) if whole else lines
-    if staged and window == POINT:
+    if cut:
         chunk = min(max(_room(problem, own, moved, b.target), REUSED - 1 + pixels) // pixels, lines)
     span = pixels if whole else _span(problem, tile, own, moved, b.target)
     params = IntegerTile(

@@ -64,4 +64,11 @@ def widened_operand(node: Node, operand: int) -> str:
 def rounded_product(node: Node) -> str:
     """The form of floats that both operands of a product are rounded to, the second as it is stored; else empty."""
     form = next((name for name, body in ROUNDED.items() if node.pre.get(0) == body), "")
+    form = form or stored_halves(node)
     return form if form and len(node.operands) == 2 and widened_operand(node, 1) == form else ""
+
+
+def stored_halves(node: Node) -> str:
+    """The form of floats of 16 bits that operand 0 of a node is stored in, where it has been rounded before: bf16, of
+    which kernels take the bits as they are; else empty."""
+    return "bf16" if node.operands and node.operands[0] is not None and widened_operand(node, 0) == "bf16" else ""
