@@ -3,8 +3,8 @@
 Worked example: a convolution whose result two others multiply in bfloat16. It is rounded once, where it is made; half
 of the bytes are moved, and readers of 1x1 take it as it lies::
 
-    %a = conv(..) post0{ relu(acc) } : f32                   %a = conv(..) post0{ bf16_bits(relu(acc)) } : u16
-    %y = conv(%a, ..) pre0{ round_bf16(acc) } ..             %y = conv(%a, ..) pre0{ bf16(acc) } ..
+    %a = conv(..) post0{ relu(acc) } : f32              %a.bf16 = conv(..) post0{ bf16_bits(relu(acc)) } : u16
+    %y = conv(%a, ..) pre0{ round_bf16(acc) } ..        %y = conv(%a.bf16, ..) pre0{ bf16(acc) } ..
 
 A concat moves halves as it moves floats: what it joins is stored so with its result, or none of them is.
 """
@@ -42,6 +42,8 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
             _store(r, v)
         if sum(cheapest(n, target, graph.constants) for n in costly) < before:
             remarks.hit(f"stored in 16 bits: {what}")
+            for v in group:  # what has the name of a tensor of the model has its numbers
+                v.name = graph.value(f"{v.name}.{FORM}", v.type).name
             changes += len(group)
             continue
         remarks.miss("stored in 16 bits:", "kernels would gain nothing", what)
