@@ -87,7 +87,8 @@ def _faster(graph: Graph, asked: Mapping[Node, str], target: Target, growth: flo
     grown: list[tuple[float, int, Node, str]] = []
     room = (growth - 1) * sum(v.type.nbytes for v in graph.constants) / 2  # as if all of them were in 16 bits
     for node, form in asked.items():
-        if float_arithmetic(target, form) is None:
+        own = float_arithmetic(target, form)
+        if own is None or own.rows > 1:  # BFMMLA makes 4 times as many products: resnet8 would take more instructions
             continue
         narrow, constants = _rounded(node, form)
         most = FASTER * cheapest(narrow, target, constants | graph.constants.keys())
