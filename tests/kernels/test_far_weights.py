@@ -45,6 +45,17 @@ def test_far_weights_are_asked_for(case: VariantCase, early: bool, tmp_path: Pat
     assert ("MCC_PREFETCH_AHEAD(w" in _text(case, tmp_path)) == early
 
 
+@pytest.mark.parametrize(("rows", "bytes_ahead"), [(1, 3072), (16, 8192)])
+def test_a_row_of_bf16_asks_for_less(rows: int, bytes_ahead: int, tmp_path: Path) -> None:
+    """It uses words up as fast as they come."""
+    case = matmul((rows, 1024), 1024)
+    (tmp_path / "net.onnx").write_bytes(case.model().SerializeToString())
+    options = Options(target="x86-64-v4-bf16", precision={"*": "bf16"})
+    files = source_files(compile_program(import_graph(tmp_path / "net.onnx", options)))
+    text = "".join(data.decode() for name, data in files.items() if name.endswith(".c"))
+    assert set(re.findall(r"MCC_PREFETCH_AHEAD\(w.*, (\d+)\)", text)) == {str(bytes_ahead)}
+
+
 @pytest.mark.parametrize(
     ("case", "asked"),
     [

@@ -536,10 +536,11 @@ def _parts(
     if cut:
         chunk = min(max(_room(problem, own, moved, b.target), REUSED - 1 + pixels) // pixels, lines)
     span = pixels if whole else _span(problem, tile, own, moved, b.target)
+    streamed = 8 * own.weight.nbytes if own.form and n * lines * pixels == 1 else 0
+    ahead = weights_ahead(weights.type.nbytes // 4, b.target.machine, streamed)
     params = IntegerTile(
         tile.rows, tile.vectors, tile.lanes, own.name, kernel, strides, dilations, pads, padding, staged, chunk, span,
-        tall=max(tile.rows // pixels, 1), ahead=weights_ahead(weights.type.nbytes // 4, b.target.machine),
-        weaves=weave, twice=twice,
+        tall=max(tile.rows // pixels, 1), ahead=ahead, weaves=weave, twice=twice,
     )  # fmt: skip
     # Results alone are stored without a wait: asking for their lines took 5 % of mobilenet_v1 (Zen 4).
     if own.form and tile.rows > 1 and any(any(v.axis_strides()[1:3]) for v in extras):
