@@ -136,6 +136,11 @@ class Op:
         """Where it takes the rows of its first operand turn by turn: what it carries from one to the next."""
         return None
 
+    def rounding(self, form: str) -> Op | None:
+        """Where it multiplies by weights what it computes itself: the operator that rounds this to a form of 16 bits
+        before; None: it has none, or what it multiplies is an operand."""
+        return None
+
     @property
     def selects(self) -> bool:
         """Whether every element of result 0 is one of operand 0, unchanged."""

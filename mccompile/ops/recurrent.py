@@ -7,7 +7,7 @@ matrix product made it for all time steps, and do the recurrent half.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.op import Op, Recurrence, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
-from mccompile.ir.types import I32, Shape, TensorType
+from mccompile.ir.types import F32, I32, Shape, TensorType
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Recurrent(Op):
     start (absent: 0); then the cell's own. Results are those of ``outputs``, in this order: "y" (every h,
     [T, B, H], 0 from a length on), "h" and "c" (the last of each, [B, H]). ``reverse`` begins at the end.
 
-    Activations are expressions over ``x0``, any clipping of their argument included.
+    Activations are expressions over ``x0``, any clipping of their argument included. What is multiplied by the
+    weights is ``rounded`` before: to the floats of 16 bits that this names, if it names any.
     """
 
     gates: ClassVar[int] = 0
@@ -35,6 +36,15 @@ class Recurrent(Op):
 
     outputs: tuple[str, ...]
     reverse: bool
+    rounded: str = field(default="", kw_only=True)
+
+    def rounding(self, form: str) -> Op | None:
+        return replace(self, rounded=form) if form == "bf16" else None
+
+    @property
+    def factor(self) -> ex.Expr | None:
+        """What becomes of an element, ``x0``, before it is multiplied; None: nothing."""
+        return ex.apply(f"round_{self.rounded}", ex.var(0, F32)) if self.rounded else None
 
     @property
     def weights(self) -> int | None:
@@ -65,10 +75,16 @@ class Recurrent(Op):
             nests.append(Nest(y.shape, axis_loops(y.rank, y.rank), reads, i))
         return tuple(nests)
 
+    def product(self, h: Array, r: Array) -> Array:
+        """What is multiplied by rows of weights."""
+        return (h if self.factor is None else _apply(self.factor, h)) @ r.T
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, r, *rest = types
         assert x is not None
         assert r is not None
+        if self.rounded and x.dtype != F32:
+            raise TypeRuleError(f"gates {x} are none of f32, of which products are rounded")
         if x.rank != 3 or r.rank != 2 or x.dtype != r.dtype or not x.dtype.is_float:
             raise TypeRuleError(f"gates {x} and recurrent weights {r}: float tensors of ranks 3 and 2 are needed")
         (steps, batch, width), hidden = x.shape, r.shape[1]
@@ -135,7 +151,7 @@ class Lstm(Recurrent):
         return ((batch, hidden), (3 * hidden,))
 
     def step(self, x: Array, r: Array, state: dict[str, Array], own: Sequence[Array | None]) -> dict[str, Array]:
-        i, o, f, c = np.split(x + state["h"] @ r.T, 4, axis=1)
+        i, o, f, c = np.split(x + self.product(state["h"], r), 4, axis=1)
         before = state["c"]
         if own[1] is None:
             pi, po, pf = (np.zeros(r.shape[1], x.dtype),) * 3
@@ -168,12 +184,12 @@ class Gru(Recurrent):
 
     def step(self, x: Array, r: Array, state: dict[str, Array], own: Sequence[Array | None]) -> dict[str, Array]:
         n, h = r.shape[1], state["h"]
-        z, reset = np.split(_apply(self.f, x[:, : 2 * n] + h @ r[: 2 * n].T), 2, axis=1)
+        z, reset = np.split(_apply(self.f, x[:, : 2 * n] + self.product(h, r[: 2 * n])), 2, axis=1)
         if self.linear_first:
             bias = 0 if own[0] is None else own[0].astype(x.dtype)
-            inner = reset * (h @ r[2 * n :].T + bias)
+            inner = reset * (self.product(h, r[2 * n :]) + bias)
         else:
-            inner = (reset * h) @ r[2 * n :].T
+            inner = self.product(reset * h, r[2 * n :])
         return {"h": (1 - z) * _apply(self.g, x[:, 2 * n :] + inner) + z * h}
 
 
@@ -187,4 +203,4 @@ class Rnn(Recurrent):
     f: ex.Expr
 
     def step(self, x: Array, r: Array, state: dict[str, Array], own: Sequence[Array | None]) -> dict[str, Array]:
-        return {"h": _apply(self.f, x + state["h"] @ r.T)}
+        return {"h": _apply(self.f, x + self.product(state["h"], r))}

@@ -5,6 +5,10 @@ Worked example: a product in bfloat16, whose weights are stored so, too::
     %y = matmul(%x, %w) post0{ (acc + x0) }                                              %w : f32[64,8]
     %y = matmul(%x, %w.bf16) pre0{ round_bf16(acc) } pre1{ bf16(acc) } post0{ (acc + x0) }
 
+Of a recurrent cell it is the state that is rounded, at each step, which an attribute says::
+
+    %h = lstm(%gates, %r.bf16) pre1{ bf16(acc) } {.., rounded=bf16}
+
 Kernels of a target that has instructions for them take both operands in 16 bits (`mccompile/kernels/conv/narrow.py`),
 those of `generic` compute the same numbers as this says it. On a target with such kernels a product stays f32 where
 that is faster, which is more exact, too: a window of 3x3 by Winograd, 4 times fewer products, against 2 times as many
@@ -67,9 +71,11 @@ def run(graph: Graph, remarks: Remarks, target: Target, precision: Mapping[str, 
 
 def obstacle_of(graph: Graph, node: Node, form: str = "") -> str:
     """Why a product is not computed in a form, or in none at all; empty if it is."""
-    if 0 in node.pre:
-        return "its operand has a prologue"
-    if reason := obstacle(node, graph.constants):
+    if form and node.op.rounding(form) is not None:
+        reason = "" if node.operands[1] in graph.constants else "its weights are no constant"
+    else:
+        reason = "its operand has a prologue" if 0 in node.pre else obstacle(node, graph.constants)
+    if reason:
         return reason
     w, stored = node.operands[1], widened_operand(node, 1)
     assert w is not None
@@ -88,7 +94,8 @@ def _faster(graph: Graph, asked: Mapping[Node, str], target: Target, growth: flo
     room = (growth - 1) * sum(v.type.nbytes for v in graph.constants) / 2  # as if all of them were in 16 bits
     for node, form in asked.items():
         own = float_arithmetic(target, form)
-        if own is None or own.rows > 1:  # BFMMLA makes 4 times as many products: resnet8 would take more instructions
+        # BFMMLA makes 4 times as many products: resnet8 would take more instructions. Cells gain always.
+        if own is None or own.rows > 1 or node.op.rounding(form) is not None:
             continue
         narrow, constants = _rounded(node, form)
         most = FASTER * cheapest(narrow, target, constants | graph.constants.keys())
@@ -126,11 +133,14 @@ def rounded_weights(weights: Array, form: str) -> Array:
 
 
 def _narrow(r: Rewriter, node: Node, form: str) -> None:
-    x, w = node.operands
+    x, w, *rest = node.operands
     assert w is not None
-    node.pre[0] = ROUNDED[form]
+    if own := node.op.rounding(form):
+        node.op = own
+    else:
+        node.pre[0] = ROUNDED[form]
     if 1 not in node.pre:
         halves = as_halves(r.graph.array(w), form)
         assert halves is not None
         node.pre[1] = WIDENED[form][1]
-        r.rewire(node, [x, r.graph.constant(f"{w.name}.{form}", halves)], list(node.extras))
+        r.rewire(node, [x, r.graph.constant(f"{w.name}.{form}", halves), *rest], list(node.extras))
