@@ -61,7 +61,7 @@ def test_states_are_rounded_at_each_step(
     c, network = as_numpy(options, tmp_path, 3e-6 if steps == 1 else 4e-3)
     (rounding,) = [record for record in c.passes if record.name == "narrow-products"]
     assert rounding.changes
-    assert not rounding.misses
+    assert {miss.reason for miss in rounding.misses} <= {"matmul.packed of f32 is faster"}  # of what the cell reads
     scaled = op == "GRU" and not attrs.get("linear_before_reset")
     if target != "generic":  # where cells may be in a loop
         assert ("gru.scaled" if scaled else f"{op.lower()}.vector") in network.report["kernels"]

@@ -147,8 +147,8 @@ def _halves() -> onnx.ModelProto:
 def _rows() -> onnx.ModelProto:
     """What goes by vectors: products whose rows, columns and sums vary, lines of ever other lengths, and copies."""
     m = Maker(opset=18)
-    x, z = (m.input(name, ["n", "s", 20]) for name in "xz")
-    hidden = m.node("Add", [m.node("MatMul", [x, m.weight((20, 37))]), m.weight((37,))])
+    x, z = (m.input(name, ["n", "s", 40]) for name in "xz")
+    hidden = m.node("Add", [m.node("MatMul", [x, m.weight((40, 37))]), m.weight((37,))])
     m.node("Tanh", [hidden], "hidden")
     turned = m.node("Transpose", [z], "turned", perm=[0, 2, 1])
     scores = m.node("MatMul", [m.node("Relu", [x]), turned], "scores")
@@ -160,8 +160,8 @@ def _rows() -> onnx.ModelProto:
     m.node("MatMul", [mean, turned], "row")
     m.node("ReduceMax", [x, m.const(np.array([1, 2]))], "largest", keepdims=0)
     m.node("ReduceSum", [scores, m.const(np.array([-1]))], "lines", keepdims=0)
-    m.node("Mul", [m.node("Sub", [x, mean]), m.weight((20,))], "centred")
-    m.node("LayerNormalization", [x, m.weight((20,)), m.weight((20,))], "normal", axis=-1)
+    m.node("Mul", [m.node("Sub", [x, mean]), m.weight((40,))], "centred")
+    m.node("LayerNormalization", [x, m.weight((40,)), m.weight((40,))], "normal", axis=-1)
     names = "hidden turned scores weights sums along across attention mean row largest lines centred normal"
     return m.model(names.split())
 

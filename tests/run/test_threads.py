@@ -66,12 +66,12 @@ int main(void)
 def model() -> onnx.ModelProto:
     """Convolutions, a residual, a pool, a softmax, a product with few rows."""
     n = Net(7)
-    x = n("Relu", n.conv(n.input(1, 16, 28, 28), (32, 16, 3, 3), pads=[1, 1, 1, 1]))
+    x = n("Relu", n.conv(n.input(1, 16, 56, 56), (32, 16, 3, 3), pads=[1, 1, 1, 1]))
     y = n("Sigmoid", n.conv(x, (32, 1, 3, 3), pads=[1, 1, 1, 1], group=32))
     y = n("Add", n.conv(y, (32, 32, 1, 1)), x)
-    y = n("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
+    y = n("MaxPool", y, kernel_shape=[4, 4], strides=[4, 4])
     y = n("Reshape", y, n.ints(1, -1))
-    return n.model(n("Softmax", n("MatMul", y, n.weight(32 * 14 * 14, 96))))
+    return n.model(n("Softmax", n("MatMul", y, n.weight(32 * 14 * 14, 192))))
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def folder(tmp_path: Path) -> Callable[..., Path]:
 
 def test_any_number_of_threads_gives_the_same_bits(folder: Callable[..., Path]) -> None:
     parted, rng = folder(threads=3), np.random.default_rng(1)
-    x = rng.uniform(-1, 1, (1, 16, 28, 28)).astype(np.float32)
+    x = rng.uniform(-1, 1, (1, 16, 56, 56)).astype(np.float32)
     want = mccompile.load(folder())(x).tobytes()
     cut = [s for s in Network(parted).report["steps"] if "parts" in s]
     assert max(len(s["parts"]["cuts"]) - 1 for s in cut) == 3
@@ -101,7 +101,7 @@ def test_networks_share_a_pool(folder: Callable[..., Path]) -> None:
     out = folder(threads=2)
     networks = [mccompile.load(out) for _ in range(2)]
     networks[1]._net.pool = networks[0]._net.pool
-    x = np.random.default_rng(2).uniform(-1, 1, (1, 16, 28, 28)).astype(np.float32)
+    x = np.random.default_rng(2).uniform(-1, 1, (1, 16, 56, 56)).astype(np.float32)
     want, got = networks[0](x).tobytes(), list[bytes]()
     runs = [threading.Thread(target=lambda n=n: got.extend(n(x).tobytes() for _ in range(50))) for n in networks]
     for t in runs:
