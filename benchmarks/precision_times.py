@@ -28,7 +28,8 @@ OUT = ROOT / "docs" / "precision.md"
 FORMS = ("f32", "bf16")
 NETWORKS = (
     "resnet50", "mobilenet_v1", "mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "shufflenet_v2",
-    "squeezenet", "vgg16", "yolo_nano", "unet_small", "resnet8", "ds_cnn", "vww", "m5_wav", "tcn",
+    "squeezenet", "vgg16", "yolo_nano", "unet_small", "resnet8", "ds_cnn", "vww", "autoencoder", "minilm_128",
+    "minilm_16", "gpt2_tiny", "lstm", "gru", "tcn", "m5_wav",
 )  # fmt: skip
 HEAD = """| network | f32 ms | bf16 ms | error | f32 MiB | bf16 MiB | onnxruntime ms | OpenVINO ms | by bf16 |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|

@@ -37,9 +37,9 @@ SHORT_STEP = 3
 """Cycles that a step of PMADDWD takes at least: a sum waits for an addition alone, but loads are not hidden (2 by
 2)."""
 KEPT, FEW_REGISTERS = 2, 16
-"""Registers that stay free in functions that do several tiles, where there are more than these: what gcc 12 takes out
-of the loop over tiles goes to registers, and sums to the stack (14 by 2 of AVX-512 took 1.7 times as long as 6 by 4,
-Zen 4). With 16, sums are worth more."""
+"""Registers that stay free in functions that do several tiles, where there are more than these: with none left gcc 12
+puts sums on the stack there (14 by 2 of AVX-512 took 1.7 times as long as 6 by 4, Zen 4), and with two it does not.
+With 16, sums are worth more."""
 TURN = 4
 """Cycles from one tile to the next of a function that does several."""
 

@@ -64,7 +64,8 @@ def main() -> int:
         return _again(args.folder / "found")
     if args.record:
         ledgers = [Ledger.read(path) for path in sorted(args.folder.glob("ledger_*.json"))]
-        written.DOCUMENT.write_text(written.record(ledgers), encoding="utf-8")
+        text = written.DOCUMENT.read_text(encoding="utf-8")
+        written.DOCUMENT.write_text(written.record(text, ledgers), encoding="utf-8")
         return 0
     if args.show:
         net, setting = networks.network_of(args.seed, names[0])
@@ -146,7 +147,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help=f"attacks, with commas between: {', '.join(attacks())}")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for the ledger and the findings")
     parser.add_argument("--again", action="store_true", help="try the findings in the folder again, and nothing else")
-    parser.add_argument("--record", action="store_true", help="write what ran into docs/testing.md, and run nothing")
+    parser.add_argument("--record", action="store_true", help="add what ran to docs/testing.md, and run nothing")
     parser.add_argument("--show", action="store_true", help="print the network of --seed, run nothing")
     parser.add_argument("--refused", action="store_true", help="print what is refused, too")
     parser.add_argument("--no-reduce", action="store_true")
