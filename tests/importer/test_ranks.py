@@ -10,6 +10,9 @@ from onnx import ModelProto, TensorProto, helper
 
 from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError
+from mccompile.onnxio import OnnxNode, require_operands
+from mccompile.onnxio.contrib import MICROSOFT, operands
+from mccompile.ops.registry import front_ends
 
 
 def _model(op: str, shapes: list[tuple[int, ...]], domain: str = "", **attrs: object) -> ModelProto:
@@ -38,10 +41,12 @@ def test_attributes_of_other_domains_are_of_a_kind(tmp_path: Path) -> None:
     assert "attribute 'size' = 'three' is no int" in said
 
 
-def test_a_definition_does_without_nothing_that_it_asks_for(tmp_path: Path) -> None:
+def test_what_is_asked_for_is_there_in_files_and_in_definitions(tmp_path: Path) -> None:
     model = _model("Gelu", [(5, 7)], "com.microsoft")
     model.graph.node[0].input[0] = ""
-    assert "input 0 (X) is required" in _refused(model, tmp_path)
+    assert "input 0 is required" in _refused(model, tmp_path)
+    with pytest.raises(CompileError, match=r"input 0 \(X\) is required"):
+        require_operands(OnnxNode("Gelu", ("",), ("y",), "", "n", {}), 23)
 
 
 def test_lists_of_a_scan_have_a_number_for_each(tmp_path: Path) -> None:
@@ -64,3 +69,16 @@ def test_a_condition_is_one_bool(tmp_path: Path) -> None:
     model.graph.input.pop()
     model.graph.initializer.append(helper.make_tensor("many", TensorProto.BOOL, (0,), np.zeros(0, bool)))
     assert "is bool[0], but it may only be one" in _refused(model, tmp_path)
+
+
+def test_what_onnxruntimes_operators_take_is_known() -> None:
+    """`tools/write_contrib.py` writes the table when a front end is added."""
+    assert [op for domain, op in front_ends() if domain == MICROSOFT and operands(op) is None] == []
+
+
+def test_a_third_type_beside_one_that_is_shared_is_refused(tmp_path: Path) -> None:
+    model = _model("CDist", [(6, 2), (3, 2)], "com.microsoft")
+    model.graph.input[1].type.tensor_type.elem_type = TensorProto.DOUBLE
+    assert "inputs 0 and 1 are f32 and f64; CDist takes them of one type" in _refused(model, tmp_path)
+    model.graph.node[0].input.append("x0")
+    assert "it has 3 inputs, the most is 2" in _refused(model, tmp_path)
