@@ -10,6 +10,7 @@ from mccompile.importer.fold_values import computed
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.limits import limit, require
+from mccompile.ir.scan import reason
 from mccompile.onnxio import DRAWING, OnnxNode, broken_rule, newest_opset, result_bytes
 from mccompile.ops.registry import folding
 
@@ -97,7 +98,7 @@ def _bound(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> int:
     except (ArithmeticError, LookupError, TypeError, ValueError) as e:
         rule = broken_rule(node, arrays)
         raise CompileError(
-            f"{node.op_type} cannot be folded: {rule or e}",
+            f"{node.op_type} cannot be folded: {rule or reason(e)}",
             where=f"node {node.index} {node.name!r}",
             hint="it may break a rule of its operator: onnx.checker.check_model(path, full_check=True) tells",
         ) from e

@@ -28,6 +28,7 @@ from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.limits import require
+from mccompile.ir.scan import reason
 from mccompile.ir.types import BOOL, DTYPES, I64, DType
 from mccompile.onnxio import (
     DRAWING,
@@ -125,6 +126,8 @@ class Converter:
         converted."""
         if len(bodies[0].outputs) != len(bodies[1].outputs):
             raise n.error("the branches have different numbers of outputs")
+        if len(bodies[0].outputs) != len(n.node.outputs):
+            raise n.error(f"it has {len(n.node.outputs)} outputs, its branches have {len(bodies[0].outputs)}")
         kinds = ("then", "else")
         made = [
             self.closed(n, body, kind, depth, settled(condition, kind == "then"), sequences=True)
@@ -301,7 +304,7 @@ class Converter:
         except (ArithmeticError, LookupError, TypeError, ValueError, ex.OperandTypeError) as e:
             rule = broken_rule(node, [stand_in(self.graph, v) for v in inputs])
             raise view.error(
-                f"the node cannot be converted: {rule or e}",
+                f"the node cannot be converted: {rule or reason(e)}",
                 "it may break a rule of its operator: onnx.checker.check_model(path, full_check=True) tells",
             ) from e
         except MemoryError as e:

@@ -33,6 +33,7 @@ from mccompile.ir.dims import UndecidedError, symbols, value, varies
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.op import Inside, Op, TypeRuleError, op_at
 from mccompile.ir.scalar import Array
+from mccompile.ir.scan import reason
 from mccompile.ir.state import Growth, growth, unlike_state
 from mccompile.ir.types import I32, DType, TensorType, broadcast_shapes, dtype_of
 
@@ -457,7 +458,7 @@ def _verify_types(node: Node) -> None:
         types = node.infer()
         reads = _extras_read(node, types)
     except (TypeRuleError, ValueError, IndexError) as e:
-        raise InternalError(f"{node.where}: {e}") from e
+        raise InternalError(f"{node.where}: {reason(e)}") from e
     if len(types) != len(node.results):
         raise InternalError(f"{node.where}: {len(node.results)} results but its rule gives {len(types)}")
     for inferred, r in zip(types, node.results, strict=True):

@@ -24,6 +24,8 @@ MALFORMED = (ValueError, KeyError, TypeError, IndexError, OverflowError, Recursi
 def reason(error: BaseException) -> str:
     """The message of an exception, without the quotes that KeyError puts around it; Python's own, of text that is no
     number, in our words."""
+    if type(error) is IndexError:
+        return "there are fewer axes, operands or numbers than what is said of them"
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     number = _NO_NUMBER.match(text)
     return text if number is None else f"{number[2]} is no {'number' if number[1] is None else 'whole number'}"

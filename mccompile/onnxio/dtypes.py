@@ -67,6 +67,11 @@ def dtype_name(number: int) -> str:
     return _NAME[number]
 
 
+def is_dtype(number: int) -> bool:
+    """Whether ONNX knows an element type of this number."""
+    return number in _NAME
+
+
 def dtype_number(name: str) -> int:
     """The ONNX element type number of our name; the inverse of `dtype_name`."""
     if name not in _NUMBER:

@@ -21,6 +21,7 @@ import onnx.defs
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.contrib import MICROSOFT, operands
+from mccompile.onnxio.dtypes import is_dtype
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, node_label, subgraphs
 
 _Kinds = onnx.defs.OpSchema.AttrType
@@ -144,7 +145,8 @@ def _odd_values(node: OnnxNode) -> list[str]:
         return [f"attribute 'batch_dims' is {batch}, but it may not be negative"]
     if node.op_type == "Split" and isinstance(parts, int) and parts != len(node.outputs):
         return [f"attribute 'num_outputs' is {parts}, but there are {len(node.outputs)} outputs"]
-    return []
+    types = [(name, value) for name in ("to", "dtype") if isinstance(value := node.attrs.get(name), int)]
+    return [f"attribute {name!r} = {value} is no element type" for name, value in types if not is_dtype(value)]
 
 
 def _shown(value: AttrValue) -> str:

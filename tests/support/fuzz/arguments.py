@@ -65,7 +65,7 @@ def attack(seed: int) -> Work:
         text = f"{shown}\nexit code {code}\n{errors.getvalue()[:1500]}"
         if code not in (0, 1, 2, 3) or "internal error" in text or PYTHON.search(text):
             return "internal", text
-        listed = words[0] == "inspect" and ("cannot be compiled:" in printed.getvalue() or "--json" in words)
+        listed = words[0] == "inspect" and code == 1 and bool(printed.getvalue())  # what it found is the reason
         if bool(code) != (listed or "error:" in errors.getvalue()):
             return "wrong", text
         return ("refused" if code else "ok"), ""
