@@ -34,7 +34,7 @@ _RULES: Mapping[str, str] = {
     "com.microsoft:BiasSplitGelu": "1+ 1",
     "com.microsoft:CDist": "2 2",
     "com.microsoft:EmbedLayerNormalization": "2 2 2 2 2 1 1",
-    "com.microsoft:GatherBlockQuantized": "1+ 1+ 1+ 1+",
+    "com.microsoft:GatherBlockQuantized": "1+ * 1+ 1+",
     "com.microsoft:GroupQueryAttention": "3 3 3 4 4 * * 2 2",
     "com.microsoft:MultiHeadAttention": "3|5 3|4|5 3|4 1",
     "com.microsoft:QAttention": "3 2 1",

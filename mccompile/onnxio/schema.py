@@ -109,7 +109,8 @@ def _contrib(op: str, count: int) -> tuple[Formal, ...] | None:
     listed = operands(op) or ()
     more = [listed[-1]] * (count - len(listed)) if listed and listed[-1].many else []
     names = [f"{o.variable}{i}" if o.many else o.variable for i, o in enumerate([*listed, *more])]
-    return tuple(Formal(n, o.types) for n, o in zip(names, [*listed, *more], strict=True)) or None
+    found = [Formal(n, o.types) for n, o in zip(names, [*listed, *more], strict=True)]
+    return tuple(found[:count]) if listed else None
 
 
 @cache

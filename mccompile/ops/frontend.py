@@ -136,7 +136,8 @@ class Import:
     def _of_kind(self, name: str, value: AttrValue, kind: type) -> Any:
         """An attribute's value; a whole number may stand for a float. ONNX's own operators are checked before
         (`onnxio.wellformed`), those of other domains have no schema there."""
-        if not isinstance(value, (int, float) if kind is float else kind):
+        allowed: dict[type, tuple[type, ...]] = {float: (int, float), tuple: (tuple, list)}
+        if not isinstance(value, allowed.get(kind, (kind,))):
             shown = f" = {_shown(value)}" if isinstance(value, int | float | str) else ""
             raise self.error(f"attribute {name!r}{shown} is no {_KINDS[kind]}")
         return float(value) if isinstance(value, int) and kind is float else value

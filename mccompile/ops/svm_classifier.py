@@ -76,7 +76,7 @@ def _by_scores(n: Import, x: Value, classes: int) -> tuple[Value, Value]:
         if floats(n, name).size:
             raise n.error(f"attribute {name!r} without vectors_per_class")
     for name in ("kernel_type", "kernel_params"):
-        n.attr(name, ())  # of no effect: the functions are linear
+        n.attr(name)  # of no effect: the functions are linear
     body = ex.apply("add", ex.acc(F32), ex.num(float(rho[0])))
     matrix = n.constant("weights", weights.reshape(classes, x.shape[1]))
     scores = n.inner(MatMul(False, True), [x, matrix], "scores", post={0: body})

@@ -35,9 +35,9 @@ CASES: dict[str, tuple[onnx.NodeProto, dict[str, int], str]] = {
     "two that differ": (N("Add", ["x", "b"], ["y"]), {"x": F32, "b": I32}, "inputs 0 and 1 are f32 and i32"),
     "of the last of many": (N("Max", ["x", "x", "b"], ["y"]), {"x": F32, "b": F16}, "inputs 0 and 2 are f32 and f16"),
     "bfloat16 by its own name": (N("BitShift", ["x", "x"], ["y"], direction="LEFT"), {"x": BF16}, "input 0 is bf16"),
-    "no schema, other nodes": (
+    "of onnxruntime's own": (
         N("SkipLayerNormalization", ["x", "b", "g"], ["y"], domain=MS), {"x": F32, "b": I8, "g": F32},
-        "inputs 0 and 1 are f32 and i8",
+        "input 1 is i8; SkipLayerNormalization takes f32, f16",
     ),
 }  # fmt: skip
 
@@ -94,4 +94,5 @@ def test_what_schemas_say() -> None:
     assert [f.variable for f in formals("Concat", "", 3) or ()] == ["T"] * 3
     different = [f.variable for f in formals("Loop", "", 5) or ()]
     assert len(set(different[2:])) > 1, "what a loop carries may be of any types"
-    assert formals("FastGelu", MS, 1) is None
+    assert [f.variable for f in formals("FastGelu", MS, 1) or ()] == ["T"]
+    assert formals("Unknown", MS, 1) is None
