@@ -90,7 +90,7 @@ QUANTISED = [
     quantised((3, 50), 9, 16, "uint8", 8, "residual"),
     quantised((2, 3, 64), 40, 32, "int8", 4, "swish"),
     quantised((13, 70), 17, 20, "int8", 4),
-    quantised((9, 32), 200, 16, "int8", 8),
+    quantised((9, 32), 192, 16, "int8", 8),
     quantised((2, 2050), 24, 2050, "int8", 4),
     quantised((7, 33), 31, 33, "int8", 8, "swish"),
     quantised((1, 2048), 5, 2048, "uint8", 8),
