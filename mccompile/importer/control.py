@@ -23,6 +23,7 @@ from mccompile.ir import limits
 from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
+from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import DTYPES
 from mccompile.onnxio import OnnxGraph, OnnxNode, subgraphs
 from mccompile.ops.frontend import Import
@@ -76,7 +77,10 @@ def inline(w: Walker, node: OnnxNode, inputs: Sequence[Known | None], depth: int
     """Define the outputs of an If, Loop, Scan or SequenceMap. CompileError if its course depends on data."""
     bodies = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
     tensors = [v if isinstance(v, Value) else None for v in inputs]
-    results = bodies[node.op_type](w, Import(w.graph, node, tensors, stated=w.stated), inputs, depth)
+    try:
+        results = bodies[node.op_type](w, Import(w.graph, node, tensors, stated=w.stated), inputs, depth)
+    except TypeRuleError as e:
+        raise _broken(node, str(e)) from e
     if results is None:
         w.poisoned.update(o for o in node.outputs if o)
         return

@@ -66,7 +66,10 @@ def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = Fa
             found = rule(node, [_whole(a) for a in inputs if a is not None])
     except (UndecidedError, ArithmeticError, LookupError, TypeError, ValueError):
         return None  # then it is an operator like any other: computed when the program runs, or refused
-    return [_objects(part) for part in (found if node.op_type == "Split" else [found])]
+    parts = found if node.op_type == "Split" else [found]
+    if any(not isinstance(part, Dim) and np.size(part) > MAX_NUMBERS for part in parts):
+        return None
+    return [_objects(part) for part in parts]
 
 
 def _whole(a: Numbers) -> Numbers:

@@ -82,3 +82,10 @@ def test_a_third_type_beside_one_that_is_shared_is_refused(tmp_path: Path) -> No
     assert "inputs 0 and 1 are f32 and f64; CDist takes them of one type" in _refused(model, tmp_path)
     model.graph.node[0].input.append("x0")
     assert "it has 3 inputs, the most is 2" in _refused(model, tmp_path)
+
+
+def test_pads_take_no_more_than_there_is(tmp_path: Path) -> None:
+    model = _model("Pad", [(3,)])
+    model.graph.node[0].input.append("pads")
+    model.graph.initializer.append(helper.make_tensor("pads", TensorProto.INT64, (2,), [1, -(2**63)]))
+    assert "take more than there is" in _refused(model, tmp_path)

@@ -28,7 +28,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
         body = node.op.elementwise if not node.post else node.post.get(0)
         if body is None or len(node.results) != 1 or not node.result.dtype.is_float or r.is_output(node.result):
             continue
-        if node.pre and not node.post:
+        if (node.pre and not node.post) or node.result.dtype != body.dtype:  # f16 rounds what it holds
             continue
         byte = _byte_of(body)
         if byte is None:
