@@ -26,6 +26,7 @@ _RULES: Mapping[str, str] = {
     "GroupNormalization": "2+",
     "InstanceNormalization": "2+",
     "LpNormalization": "1+",
+    "RotaryEmbedding": "3|4 2|3 2|3",
     "STFT": "2|3 0|1 1 0|1",
     "ScatterElements": "1+ 1+ 1+",
     "ScatterND": "1+ 1+",

@@ -35,8 +35,9 @@ class Form:
     apart: bool = False
 
     def scaled(self, by: Array) -> Form:
-        terms = {core: scale * by for core, scale in self.terms.items()}
-        return replace(self, terms=terms, offset=self.offset * by)
+        with np.errstate(invalid="ignore"):  # what is infinite times zero is no number, which callers look for
+            terms = {core: scale * by for core, scale in self.terms.items()}
+            return replace(self, terms=terms, offset=self.offset * by)
 
     def plus(self, other: Form) -> Form:
         terms = dict(self.terms)
