@@ -37,7 +37,7 @@ def declared_shapes(graph: OnnxGraph) -> dict[str, Shape]:
     Models state wrong ones: who uses them has them checked when the program runs."""
     found = {v.name: v.shape for v in (*graph.value_info.values(), *graph.outputs) if v.shape is not None}
     for node in reversed(graph.nodes):
-        if not node.domain and node.op_type in _ELEMENTWISE and node.outputs[0] in found:
+        if not node.domain and node.op_type in _ELEMENTWISE and node.inputs and node.outputs[0] in found:
             found.setdefault(node.inputs[0], found[node.outputs[0]])
     return found
 

@@ -88,6 +88,7 @@ class GraphReader:
 
     def graph(self, proto: onnx.GraphProto) -> OnnxGraph:
         """A graph with its initializers decoded (sparse ones made dense), nested graphs included."""
+        require_text(proto.name)
         initializers: dict[str, np.ndarray] = {}
         for tensor in proto.initializer:
             self._add(initializers, tensor.name, decode_tensor(tensor, self.folder, self.where))
