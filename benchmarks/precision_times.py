@@ -23,6 +23,7 @@ from precision import error
 from tables import renew_part
 
 import mccompile
+from mccompile.bench.engines import onnxruntime
 
 OUT = ROOT / "docs" / "precision.md"
 FORMS = ("f32", "bf16")
@@ -36,16 +37,6 @@ HEAD = """| network | f32 ms | bf16 ms | error | f32 MiB | bf16 MiB | onnxruntim
 """
 SECONDS = 0.4
 """That a turn of an engine takes, at least one run."""
-
-
-def onnxruntime_run(network: Network) -> Callable[[], object]:
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = ort.InferenceSession(str(network.model), options, providers=["CPUExecutionProvider"])
-    given = dict(network.inputs)
-    return lambda: session.run(None, given)
 
 
 def openvino_run(network: Network) -> Callable[[], object] | None:
@@ -88,7 +79,8 @@ def row(network: Network, rounds: int) -> str:
             net.invoke()
             blobs.append(f"{blob / 2**20:,.1f}")
             outputs.append({name: np.array(a) for name, a in net.outputs.items()})
-        peers = [run for run in (onnxruntime_run(network), openvino_run(network)) if run is not None]
+        _, ort = onnxruntime(network.model, network.inputs)
+        peers = [run for run in (ort, openvino_run(network)) if run is not None]
         f32, bf16, *others = least([*runs, *peers], rounds)
     cells = [ms_text(f32), ms_text(bf16), f"{error(outputs[1], outputs[0]):.1g}", *blobs, *map(ms_text, others)]
     cells += [f"**{others[1] / bf16:.2f}**"] if len(others) > 1 else ["-", "-"]

@@ -29,7 +29,6 @@ from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, Rows
 from mccompile.ir.dims import bound, span, symbols
 from mccompile.ir.graph import Graph, Value
-from mccompile.ir.types import BOOL
 from mccompile.ops.branch import If, Refuse
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
@@ -111,8 +110,6 @@ def emit_if(
     """Emit the node of two closed graphs, whose inputs become the same: all that either of them captured. Its results
     are tensors (width None), and sequences of so many: one value for each tensor."""
     (yes, _), (no, _) = branches
-    if condition.type.count != 1 or condition.dtype != BOOL:
-        raise n.error(f"its condition is {condition.type}, but it may only be one bool")
     differing: list[tuple[int, dict[int, tuple[int, int]]]] = []
     for i, (a, b) in enumerate(list(zip(yes.outputs, no.outputs, strict=True))):
         if a.dtype != b.dtype or a.type.rank != b.type.rank:

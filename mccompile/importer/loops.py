@@ -152,7 +152,7 @@ def of_scan(
     many = len(states)
     rows = tuple(given[many:])
     axes = n.each("scan_output_axes", len(rows))
-    back = n.attr("scan_output_directions", (0,) * len(rows))
+    back = n.each("scan_output_directions", len(rows))
     return Course(
         body, length, carried=tuple(zip(names, states, given, strict=False)),
         items=tuple(zip(names[many:], items, strict=True)), rows=rows, axes=tuple(axes),

@@ -180,6 +180,16 @@ def common_cuts(x: Shape, y: Shape) -> list[int] | None:
     return None if 0 in cuts or any(big % small for big, small in pairwise(cuts)) else cuts
 
 
+def refined(a: Shape, b: Shape) -> Shape | None:
+    """The fewest axes that both shapes, of equal size, are merged from; None if there are no such, or if that depends
+    on the run."""
+    try:
+        cuts = common_cuts(a, b)
+    except UndecidedError:
+        return None
+    return None if cuts is None else tuple(outer // inner for outer, inner in pairwise(cuts))
+
+
 def _finest(x: Shape, y: Shape) -> Structure | None:
     """As `reshaped`; None where one shape cuts what the other does not."""
     cuts = common_cuts(x, y)

@@ -10,12 +10,9 @@ Where there is none, as of [2, 3] as [3, 2], elements are copied twice, and are 
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from mccompile.ir.dims import UndecidedError
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node
-from mccompile.ir.structure import common_cuts
+from mccompile.ir.structure import refined
 from mccompile.ir.types import Shape
 from mccompile.ir.views import View, whole
 from mccompile.kernels.variant import Builder
@@ -25,7 +22,7 @@ def copy_reshape(node: Node, b: Builder) -> None:
     """Copy the elements of a node's operand to its result, which has another shape."""
     (operand,) = node.inputs
     source, result = b.read(operand), b.result(0)
-    for shape in (source.shape, result.shape, _cut(source.shape, result.shape)):
+    for shape in (source.shape, result.shape, refined(source.shape, result.shape)):
         if shape is not None and _copied(source, result, shape, b):
             return
     between = whole(b.scratch(operand.type.count, operand.dtype))
@@ -40,12 +37,3 @@ def _copied(source: View, result: View, shape: Shape, b: Builder) -> bool:
         return False
     b.call("copy.generic", [read], [written])
     return True
-
-
-def _cut(a: Shape, b: Shape) -> Shape | None:
-    """The shape that both are made of by joining neighbours, if there is one."""
-    try:
-        cuts = common_cuts(a, b)
-    except UndecidedError:
-        return None
-    return None if cuts is None else tuple(big // small for big, small in pairwise(cuts))

@@ -15,6 +15,7 @@ import onnx.shape_inference
 from onnx import helper
 
 from mccompile.ir.errors import CompileError
+from mccompile.ir.scan import reason as in_our_words
 from mccompile.onnxio.dtypes import dtype_name, dtype_of_array, numpy_dtype
 from mccompile.onnxio.model import OnnxModel, OnnxNode, OnnxValue, node_label
 from mccompile.onnxio.proto import node_to_proto, value_from_proto, value_to_proto
@@ -63,7 +64,7 @@ def evaluate_node(
         ]
     except Exception as error:
         shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
-        reason = broken_rule(node, inputs, opset) or f"{type(error).__name__}: {error}"
+        reason = broken_rule(node, inputs, opset) or f"{type(error).__name__}: {in_our_words(error)}"
         raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
 
 

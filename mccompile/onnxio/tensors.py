@@ -13,13 +13,9 @@ from onnx import numpy_helper
 
 from mccompile.ir.errors import CompileError
 from mccompile.ir.limits import require
-from mccompile.onnxio.dtypes import dtype_bits, dtype_name
+from mccompile.onnxio.dtypes import dtype_bits, dtype_name, numpy_dtype
 
-_AS_STORED = {
-    "f32": "float32", "f64": "float64", "f16": "float16", "bool": "bool",
-    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-}  # fmt: skip
+_AS_STORED = frozenset("f32 f64 f16 bool i8 i16 i32 i64 u8 u16 u32 u64".split())
 """Element types that numpy reads as files hold them: weights are most of a model, and not copied once more."""
 
 
@@ -43,7 +39,7 @@ def decode_tensor(tensor: onnx.TensorProto, folder: Path, where: str) -> np.ndar
     if raw is not None and len(raw) != want:
         raise CompileError(f"holds {len(raw)} bytes, its shape needs {want}", where=label)
     if raw is not None and dtype in _AS_STORED and sys.byteorder == "little" and not tensor.HasField("segment"):
-        return np.frombuffer(raw, dtype=_AS_STORED[dtype]).reshape(tuple(tensor.dims))
+        return np.frombuffer(raw, dtype=numpy_dtype(dtype)).reshape(tuple(tensor.dims))
     if external and raw is not None:
         loaded = onnx.TensorProto()
         loaded.CopyFrom(tensor)

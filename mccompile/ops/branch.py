@@ -48,7 +48,7 @@ def are_cases(inside: Sequence[TensorType], outside: Sequence[TensorType | None]
 def require_condition(type_: TensorType | None) -> None:
     """TypeRuleError for what is no bool of one element."""
     if type_ is None or type_.dtype != BOOL or type_.count != 1:
-        raise TypeRuleError(f"{type_} is no condition")
+        raise TypeRuleError(f"its condition is {type_}, but it may only be one bool")
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
-from mccompile.ir.dims import UndecidedError
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.structure import common_cuts
+from mccompile.ir.structure import refined
 from mccompile.ir.types import Shape
 from mccompile.ops.normalize import Normalize
 from mccompile.ops.reshape import Reshape
 from mccompile.passes.movement.move_maps_over_reshapes import reshaped, shared_blocks
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule
-
-
-def refined(a: Shape, b: Shape) -> Shape | None:
-    """The fewest axes that both shapes, of equal size, are merged from; None if there are no such, or if that depends
-    on the run."""
-    try:
-        cuts = common_cuts(a, b)
-    except UndecidedError:
-        return None
-    return None if cuts is None else tuple(outer // inner for outer, inner in itertools.pairwise(cuts))
 
 
 def _axes(op: Normalize, shape: Shape, fine: Shape) -> tuple[int, ...]:

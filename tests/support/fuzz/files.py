@@ -30,7 +30,7 @@ TYPES = [
 NUMBERS = (0, 1, -1, 2, 7, -100, 2**31 - 1, -(2**31), 2**40, 2**62, -(2**63))
 PYTHON = re.compile(
     "index out of range|NoneType|object is not|Traceback|unpack|KeyError|invalid literal|not subscriptable"
-    "|has no attribute '_|unhashable|unsupported operand|maximum recursion"
+    "|broadcast together|has no attribute '_|unhashable|unsupported operand|maximum recursion"
 )
 """What a message of Python's says; ours do not."""
 
