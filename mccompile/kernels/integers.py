@@ -35,7 +35,9 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I8, I32, U8, DType
 from mccompile.ir.views import View
+from mccompile.kernels.model.arithmetic import arithmetics_of
 from mccompile.kernels.variant import Builder, computed, operand_pair
+from mccompile.targets.target import Target
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,17 @@ def zero_points(node: Node) -> tuple[int, int]:
 def within_i8(dtype: DType, zero: int) -> bool:
     """Whether all numbers of a type of 8 bits, less a zero point, are from -128 to 127."""
     return lowest(dtype) - zero >= -128 and lowest(dtype) + 255 - zero <= 127
+
+
+def multiplies_bytes(target: Target, dtype: DType, zero: int | None) -> bool:
+    """Whether a target has kernels for products of bytes, and they take weights of a type less a zero point; None
+    stands for several."""
+    if zero is not None and within_i8(dtype, zero):
+        return bool(target.integer or arithmetics_of(target))
+    least = None if zero is None else lowest(dtype) - zero
+    return least is not None and any(
+        low <= least and least + 255 <= high for low, high in (a.weight_range for a in arithmetics_of(target))
+    )
 
 
 def lowest(dtype: DType) -> int:

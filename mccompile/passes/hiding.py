@@ -19,11 +19,12 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import TensorType
 
 TAKES_EXTENTS = frozenset({
-    "canonicalize", "choose-layouts", "compose-products", "eliminate-common-subexpressions", "eliminate-dead-code",
-    "fold-affine", "fold-affine-before", "fold-constants", "fold-pads", "fuse-groups", "fuse-prologues",
-    "fuse-siblings", "hoist-zero-points", "inline-scalars", "keep-quantised-weights", "move-maps-over-movement",
-    "move-maps-over-reshapes", "recognize-activations", "recognize-attention", "recognize-normalization",
-    "recognize-recurrent", "recognize-softmax", "simplify-movement", "tabulate-extents", "widen-f16",
+    "canonicalize", "choose-layouts", "compose-products", "eliminate-common-subexpressions",
+    "eliminate-dead-code", "fold-affine", "fold-affine-before", "fold-constants", "fold-pads", "fuse-groups",
+    "fuse-prologues", "fuse-siblings", "hoist-weight-zero-points", "hoist-zero-points", "inline-scalars",
+    "keep-quantised-weights", "move-maps-over-movement", "move-maps-over-reshapes", "recognize-activations",
+    "recognize-attention", "recognize-normalization", "recognize-recurrent", "recognize-softmax",
+    "simplify-movement", "tabulate-extents", "widen-f16",
 })  # fmt: skip
 """The passes that see every node."""
 

@@ -8,23 +8,40 @@ places is that of q * w, less z times the sum of the weights, which is known::
 
     %s = const [4, 6] : i32[1,2]
     %y = matmul(%q, %w) with(%z, %s) pre0{ i32(acc) } pre1{ i32(acc) } post0{ (acc - (i32(x0) * x1)) }
+
+Windows over padding read zeros, which is not what a byte of 0 means: for kernels of bytes the operand is padded by
+the zero point beforehand. Its lines from 1 to 28 of 30 are the operand's, and so are its columns::
+
+    %p = pad(%q) {pads=(0, 0, 1, 1, 0, 0, 1, 1)}
+    %f = map(%p, %rows, %columns, %z) {expr={select(and(x1, x2), x0, x3)}} : u8[1,64,30,30]
 """
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
+
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, bounds
-from mccompile.ir.types import I32
+from mccompile.ir.types import BOOL, I8, I32, U8
+from mccompile.kernels.integers import lowest, multiplies_bytes
+from mccompile.ops.conv import Conv
+from mccompile.ops.map import Map
+from mccompile.ops.pad import Pad
 from mccompile.passes.analysis.sums import by_channel, known_weights
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
+from mccompile.targets.target import Target
+
+_PADDING = "padding has no zero point"
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Subtract zero points that are known at run time from sums of bytes, times the sums of the weights. Exact."""
     r = Rewriter(graph)
     changes = 0
@@ -35,6 +52,9 @@ def run(graph: Graph, remarks: Remarks) -> int:
         whole, zero = found
         what = f"took the zero point out of the sums of {node.where}"
         sums = _sums_of_weights(graph, node, zero)
+        if isinstance(sums, str) and sums == _PADDING and (byte := _byte_of(node, zero, target)):
+            _pad(r, node, byte)
+            sums = _sums_of_weights(graph, node, zero)
         if isinstance(sums, str):
             remarks.miss(what, sums)
             continue
@@ -75,7 +95,7 @@ def _sums_of_weights(graph: Graph, node: Node, zero: ex.Expr) -> Array | str:
     if len(nests) != 1 or (rows := by_channel(nests[0], weights)) is None:
         return "its weights are not those of channels"
     if not _stays_inside(nests[0], x):
-        return "padding has no zero point"
+        return _PADDING
     sums: Array = rows[0].sum(1).astype(np.int32)
     return sums.reshape([-1 if a == rows[1] else 1 for a in range(product.rank)])
 
@@ -93,6 +113,44 @@ def _stays_inside(nest: Nest, x: Value) -> bool:
         if low < 0 or high >= extent:
             return False
     return True
+
+
+def _byte_of(node: Node, zero: ex.Expr, target: Target) -> Value | None:
+    """The zero point as an element of operand 0, where this may be padded for kernels of bytes; else None."""
+    x, w = node.operands
+    assert x is not None
+    assert w is not None
+    match zero:
+        case ex.Convert(operand=ex.Var(index=i)) if i != ex.ACC:
+            byte = node.extras[i]
+        case _:
+            return None
+    bytes_ = x.dtype in (I8, U8) and byte.dtype == x.dtype and w.dtype in (I8, U8)
+    known = isinstance(node.op, Conv) and not varies(x.shape[2:])
+    return byte if bytes_ and known and multiplies_bytes(target, w.dtype, lowest(w.dtype) + 128) else None
+
+
+def _pad(r: Rewriter, node: Node, zero: Value) -> None:
+    """Let a convolution read its operand with the zero point around it."""
+    x, op, rank = node.operands[0], node.op, node.result.type.rank
+    assert x is not None
+    assert isinstance(op, Conv)
+    name, spatial = node.result.name, rank - 2
+    before, after = op.pads[:spatial], op.pads[spatial:]
+    around = Pad((0, 0, *before, 0, 0, *after))
+    operands: list[Value | None] = [r.insert(node, around, [x], f"{name}.padded")]
+    inside: list[ex.Expr] = []
+    for a, (low, high) in enumerate(zip(before, after, strict=True)):
+        if low or high:
+            mask = np.pad(np.ones(x.shape[2 + a], np.bool_), (low, high))
+            shape = [-1 if i == 2 + a else 1 for i in range(rank)]
+            inside.append(ex.var(len(operands), BOOL))
+            operands.append(r.graph.constant(f"{name}.inside{a}", mask.reshape(shape)))
+    whole = functools.reduce(lambda a, b: ex.apply("and", a, b), inside)
+    body = ex.apply("select", whole, ex.var(0, x.dtype), ex.var(len(operands), x.dtype))
+    filled = r.insert(node, Map(body), [*operands, zero], f"{name}.filled")
+    node.op = replace(op, pads=(0,) * len(op.pads))
+    r.rewire(node, [filled, *node.operands[1:]])
 
 
 def _rewrite(r: Rewriter, node: Node, whole: ex.Expr, zero: ex.Expr, sums: Array) -> None:

@@ -74,20 +74,14 @@ def _spans(node: Node, body: ex.Expr, work: _Work) -> bool:
 
 def _store(r: Rewriter, node: Node, body: ex.Expr, work: _Work) -> None:
     """Give a node its new body, and the operands that this reads."""
-    read = {i for b in (body, *node.pre.values()) for i in ex.variables(b) if i >= 0}
-    order = sorted(read)
-
-    def renumbered(e: ex.Expr) -> ex.Expr:
-        return ex.substitute(e, lambda v: v if v.index < 0 else ex.var(order.index(v.index), v.dtype))
-
-    values = [work.operands[i] for i in order]
-    if node.op.elementwise is not None and not node.post:
-        node.op = node.op.with_elementwise(renumbered(body))
-        r.rewire(node, values)
+    if node.op.elementwise is None or node.post:
+        node.post = {0: body}
+        r.give_extras(node, work.operands)
         return
-    node.pre = {i: renumbered(b) for i, b in node.pre.items()}
-    node.post = {0: renumbered(body)}
-    r.rewire(node, extras=values)
+    order = sorted(i for i in ex.variables(body) if i >= 0)
+    whole = ex.substitute(body, lambda v: v if v.index < 0 else ex.var(order.index(v.index), v.dtype))
+    node.op = node.op.with_elementwise(whole)
+    r.rewire(node, [work.operands[i] for i in order])
 
 
 @dataclass

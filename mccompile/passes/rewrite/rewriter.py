@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 
@@ -65,6 +66,18 @@ class Rewriter:
             del self._users[v][node]
         for v in after:
             self._users.setdefault(v, {})[node] = None
+
+    def give_extras(self, node: Node, extras: Sequence[Value]) -> None:
+        """Give bodies the ``extras`` by whose places they are numbered, without those that none of them reads."""
+        read = sorted({i for body in (*node.pre.values(), *node.post.values()) for i in ex.variables(body) if i >= 0})
+        place = {old: new for new, old in enumerate(read)}
+
+        def renumbered(body: ex.Expr) -> ex.Expr:
+            return ex.substitute(body, lambda v: v if v.index < 0 else ex.var(place[v.index], v.dtype))
+
+        node.pre = {i: renumbered(body) for i, body in node.pre.items()}
+        node.post = {i: renumbered(body) for i, body in node.post.items()}
+        self.rewire(node, extras=[extras[i] for i in read])
 
     def set_results(self, node: Node, results: Sequence[Value]) -> None:
         """Let ``node`` make other values; who made them before must be erased or given others too."""
