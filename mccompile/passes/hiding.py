@@ -30,8 +30,8 @@ TAKES_EXTENTS = frozenset({
 
 TAKES_BATCHES = frozenset({
     "enlarge-windows", "fold-dequantised", "integer-products", "integer-softmax", "integer-sums",
-    "merge-summed-convolutions", "narrow-integers", "raise-quantise", "requantise", "sink-dequantise", "start-sums",
-    "store-integers",
+    "merge-summed-convolutions", "narrow-integers", "raise-quantise", "requantise", "sink-dequantise", "split-groups",
+    "start-sums", "store-integers",
 })  # fmt: skip
 """The passes that see nodes of which only extents of first axes vary."""
 

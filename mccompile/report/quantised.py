@@ -13,7 +13,8 @@ from mccompile.passes.manager import PassRecord
 from mccompile.targets.target import Target
 
 _TOLD = ("integer-products", "integer-sums", "integer-softmax", "requantise")
-"""The passes that make integers of floats; the last thing one of them says of a node is why it did not."""
+"""The passes that make integers of floats; the last thing one of them says of a node is why it did not, and the first
+of them says more than the others: of a product of floats nothing is rounded to integers either."""
 _NAME = 80
 _OWN = "the network computes it in floats"
 
@@ -27,7 +28,8 @@ def quantised(graph: Graph, passes: Sequence[PassRecord], target: Target) -> dic
     """
     if not any(_is_small(v.dtype.name) for n, _ in graph.everywhere() for v in n.results):
         return None
-    reasons = {miss.what: miss.reason for record in passes if record.name in _TOLD for miss in record.misses}
+    told = sorted((p for p in passes if p.name in _TOLD), key=lambda p: p.name == _TOLD[0])
+    reasons = {miss.what: miss.reason for record in told for miss in record.misses}
     floats = [n for n, _ in graph.everywhere() if _computes_floats(n)]
     why = {n: _reason(n, reasons) for n in floats}
     scaled = {n for n in floats if target.requant == "float" and not why[n] and _in_integers(n, graph)}

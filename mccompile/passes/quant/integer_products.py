@@ -6,6 +6,13 @@ zero points stay prologues, so that padding is zero as before; the scales are a 
     %x = map(%q) {expr={(f32((i32(x0) - i32(3))) * 0.5)}}
     %y = conv(%x, %f) {...} : f32                            %f likewise, of %w
     %y = conv(%q, %w) {...} pre0{ (i32(acc) - i32(3)) } pre1{ i32(acc) } post0{ (f32(acc) * 0.125) } : f32
+
+Where a target with vectors has no kernels for such integers, floats are multiplied, but still whole ones: sums below
+2^24 are the same to the last bit::
+
+    %x = map(%q) {expr={f32((i32(x0) - i32(3)))}}
+    %f = map(%w) {expr={f32(i32(x0))}}
+    %y = conv(%x, %f) {...} post0{ (acc * 0.125) } : f32
 """
 
 from __future__ import annotations
@@ -19,6 +26,8 @@ from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, I64, DType
+from mccompile.kernels.conv.covered import not_covered
+from mccompile.ops.map import Map
 from mccompile.passes.analysis.quantised import Quantised, followed, quantised
 from mccompile.passes.analysis.sums import by_channel, terms
 from mccompile.passes.manager import Remarks
@@ -47,8 +56,13 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         pair, scales, sums = found
         if target.requant != "tflite":  # there, the product of scales is not rounded
             scales = [scales[0] * scales[1]]
-        _rewrite(r, node, pair, scales, sums)
-        remarks.hit(what)
+        x, w = (q.integers for q in pair)
+        reason = not_covered(node, (x.type, w.type), sums, w in graph.constants, target)
+        _rewrite(r, node, pair, scales, F32 if reason else sums)
+        if reason:
+            remarks.miss(what, reason)
+        else:
+            remarks.hit(what)
         changes += 1
     r.finish()
     return changes
@@ -101,11 +115,14 @@ def _rewrite(r: Rewriter, node: Node, pair: Sequence[Quantised], scales: Sequenc
     graph = r.graph
     extras: list[Value] = []
     post = ex.substitute(node.post.get(0, ex.acc(F32)), lambda v: v if v.index == ex.ACC else _kept(node, extras, v))
-    scaled: ex.Expr = ex.convert(ex.acc(sums), F32)
+    scaled: ex.Expr = ex.convert(ex.acc(sums), F32) if sums != F32 else ex.acc(F32)
     for scale in scales:
         factor = _operand(graph, extras, scale, F32, f"{node.result.name}.scale")
         scaled = ex.apply("mul", scaled, factor)
     node.post = {0: ex.substitute(post, lambda v: scaled if v.index == ex.ACC else v)}
+    if sums == F32:
+        r.rewire(node, [_whole_floats(r, node, q) for q in pair], extras)
+        return
     for i, q in enumerate(pair):
         body = ex.convert(ex.acc(q.integers.dtype), sums)
         if q.zero.any():
@@ -113,6 +130,15 @@ def _rewrite(r: Rewriter, node: Node, pair: Sequence[Quantised], scales: Sequenc
             body = ex.apply("sub", body, zero)
         node.pre[i] = body
     r.rewire(node, [q.integers for q in pair], extras)
+
+
+def _whole_floats(r: Rewriter, node: Node, q: Quantised) -> Value:
+    """Integers less their zero points as floats; exact, for they have 17 bits at most."""
+    operands: list[Value] = [q.integers]
+    body = ex.convert(ex.var(0, q.integers.dtype), I32)
+    if q.zero.any():
+        body = ex.apply("sub", body, _operand(r.graph, operands, q.zero, I32, f"{q.integers.name}.zero"))
+    return r.insert(node, Map(ex.convert(body, F32)), operands, f"{q.integers.name}.whole")
 
 
 def _kept(node: Node, extras: list[Value], v: ex.Var) -> ex.Expr:

@@ -1,0 +1,41 @@
+"""Which products of integers have kernels on a target with vectors; the others are faster as products of floats.
+
+Worked example: AVX-512 multiplies the bytes of a 3x3 convolution in one group 200 at a time, and floats 30 at a time.
+In four groups there is no kernel of bytes: one element after the other is 100 times slower than floats.
+"""
+
+from __future__ import annotations
+
+import math
+
+from mccompile.ir.graph import Node
+from mccompile.ir.types import I8, I32, U8, DType, TensorType
+from mccompile.kernels.conv.integer_depthwise import LARGEST
+from mccompile.kernels.model.arithmetic import arithmetics_of
+from mccompile.ops.conv import Conv
+from mccompile.ops.matmul import MatMul
+from mccompile.targets.target import Target
+
+
+def not_covered(
+    node: Node, operands: tuple[TensorType, TensorType], sums: DType, constant: bool, target: Target
+) -> str:
+    """Why kernels of bytes of a target do not multiply ``operands`` by the operator of ``node``; empty if they do,
+    and on targets that scale sums in integers. ``constant``: whether the second one is."""
+    if target.requant != "float":
+        return ""
+    if not arithmetics_of(target):
+        return f"{target.name} has floats in vectors, and no products of bytes"
+    if any(t.dtype not in (I8, U8) for t in operands) or sums != I32:
+        return "integers of more than 8 bits are multiplied one by one, floats in vectors"
+    x, w = operands
+    match node.op:
+        case MatMul():
+            single = math.prod(w.shape[:-2]) == 1 if constant else not (node.op.trans_a or node.op.trans_b)
+            return "" if single else "several matrices of bytes are multiplied one by one, floats in vectors"
+        case Conv(groups=groups):
+            each = groups == x.shape[1] == w.shape[0]
+            if x.rank > 4 or (groups > 1 and (not each or max(w.shape[2:]) > LARGEST)):
+                return "bytes of such windows are multiplied one by one, floats in vectors"
+            return ""
+    return f"{node.op.name} multiplies bytes one by one, floats in vectors"
