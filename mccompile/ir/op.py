@@ -166,6 +166,11 @@ class Op:
         each that broadcasts to the result. None for an operator that does something else."""
         return None
 
+    def added_up(self, types: Sequence[TensorType | None]) -> tuple[Op, ...] | None:
+        """Of a product: operators, one behind the other, that add up what each element of the result multiplies by
+        operand 1, with one element where this is the same along an axis. None if there are no such."""
+        return None
+
     def on_bytes(self, scale: float) -> Op | None:
         """The operator by integers alone, on bytes that stand for numbers ``scale`` apart, its results in units of
         2^-31. None if there is no such."""

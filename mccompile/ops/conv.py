@@ -17,6 +17,8 @@ from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import F16, F32, F64, I32, I64, TensorType
 from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
+from mccompile.ops.pool import Pool
+from mccompile.ops.reduce import Reduce
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.window import Window, read_window, window_words
@@ -53,6 +55,18 @@ class Conv(Op):
         pads = list(self.pads)
         pads[axis], pads[len(self.strides) + axis] = before, after
         return replace(self, pads=tuple(pads))
+
+    def added_up(self, types: Sequence[TensorType | None]) -> tuple[Op, ...] | None:
+        """Windows of the sum of all channels, or of each channel that has one filter."""
+        x, w = types
+        assert x is not None
+        assert w is not None
+        if self.groups > 1 and not self.groups == x.shape[1] == w.shape[0]:
+            return None
+        window = Pool("sum", w.shape[2:], self.strides, self.pads, self.dilations)
+        alone = max(*window.kernel, *window.strides) == 1 and not any(self.pads)
+        channels = () if self.groups > 1 else (Reduce("sum", (1,)),)
+        return channels if alone and channels else (*channels, window)
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         """Loops: batch, group, channel within it, places; then operand channel within the group, taps."""

@@ -16,6 +16,7 @@ from mccompile.ir.types import TensorType, broadcast_shapes
 from mccompile.ops.folding import Folding, product_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.matmul_quantised import MatMulQuantised
+from mccompile.ops.reduce import Reduce
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
@@ -43,6 +44,10 @@ class MatMul(Op):
 
     def with_whole_weights(self, block: int, zero: int, bits: int, least: int) -> Op:
         return MatMulQuantised(block, zero, bits, least)
+
+    def added_up(self, types: Sequence[TensorType | None]) -> tuple[Op, ...] | None:
+        a = types[0]
+        return None if self.trans_a or a is None else (Reduce("sum", (a.rank - 1,)),)
 
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         """Loops: leading axes, row, column; then the axis summed over."""

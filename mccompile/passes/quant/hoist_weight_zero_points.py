@@ -25,10 +25,6 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I8, I32, U8
 from mccompile.kernels.integers import lowest, multiplies_bytes
-from mccompile.ops.conv import Conv
-from mccompile.ops.matmul import MatMul
-from mccompile.ops.pool import Pool
-from mccompile.ops.reduce import Reduce
 from mccompile.passes.analysis.sums import by_channel, known_weights, terms
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -62,7 +58,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         what = f"took the zero points of weights out of the sums of {node.where}"
         if _store_bytes(r, node, found):
             remarks.hit(f"stored the weights of {node.where} less their zero points")
-        elif reason := _obstacle(node, found):
+        elif reason := _obstacle(node):
             remarks.miss(what, reason)
             continue
         else:
@@ -76,7 +72,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 def _weights_of(graph: Graph, node: Node) -> _Weights | None:
     """The constant bytes, less constant zero points, that a product multiplies bytes by; None if there are none."""
     body = node.pre.get(1)
-    if not isinstance(node.op, Conv | MatMul) or not isinstance(body, ex.Apply) or body.fn != "sub":
+    if node.op.multilinear != (0, 1) or not isinstance(body, ex.Apply) or body.fn != "sub":
         return None
     x, w = node.operands
     assert x is not None
@@ -118,18 +114,12 @@ def _store_bytes(r: Rewriter, node: Node, weights: _Weights) -> bool:
     return True
 
 
-def _obstacle(node: Node, weights: _Weights) -> str:
+def _obstacle(node: Node) -> str:
     """Why the sums of what weights multiply are not to be had; empty if they are."""
-    x, op = node.operands[0], node.op
-    assert x is not None
     if 0 not in node.pre or node.pre[0].dtype != I32:
         return "what they multiply is no integer of 32 bits"
-    if isinstance(op, MatMul) and op.trans_a:
-        return "what they multiply is transposed"
-    if isinstance(op, Conv) and op.groups not in (1, node.result.shape[1]):
-        return "it has several groups"
-    if isinstance(op, Conv) and op.groups > 1 and x.shape[1] != op.groups:
-        return "its groups have several channels"
+    if node.op.added_up(node.operand_types()) is None:
+        return f"the sums of what {node.op.name} multiplies have no operator"
     if bound(terms(node)) * 255 * 255 >= 2**31:
         return "the sum might overflow"
     return ""
@@ -171,27 +161,14 @@ def _begun(graph: Graph, node: Node, body: ex.Expr) -> ex.Expr:
 
 def _sums(r: Rewriter, node: Node) -> Value:
     """The sums of what each place of the result multiplies its weights by."""
-    x, op, name = node.operands[0], node.op, node.result.name
-    assert x is not None
+    source, name = node.operands[0], node.result.name
     read = sorted(ex.variables(node.pre[0]) - {ex.ACC})
-    places = {i: k for k, i in enumerate(read)}
+    place = {i: k for k, i in enumerate(read)}
     extras = [node.extras[i] for i in read]
-    pre = {0: ex.substitute(node.pre[0], lambda v: v if v.index == ex.ACC else ex.var(places[v.index], v.dtype))}
-    if isinstance(op, MatMul):
-        return _inserted(r, node, Reduce("sum", (x.type.rank - 1,)), x, f"{name}.sums", extras, pre)
-    assert isinstance(op, Conv)
-    w = node.operands[1]
-    assert w is not None
-    if op.groups == 1:
-        x, extras, pre = _inserted(r, node, Reduce("sum", (1,)), x, f"{name}.channels", extras, pre), [], {}
-    if max(w.shape[2:]) == max(op.strides) == 1 and not any(op.pads):
-        return x
-    window = Pool("sum", tuple(w.shape[2:]), op.strides, op.pads, op.dilations)
-    return _inserted(r, node, window, x, f"{name}.sums", extras, pre)
-
-
-def _inserted(
-    r: Rewriter, before: Node, op: Reduce | Pool, x: Value, name: str, extras: list[Value], pre: dict[int, ex.Expr]
-) -> Value:
-    made = Node(op, [x], [], list(extras), dict(pre), origins=before.origins)
-    return r.insert_node(before, made, [name])[0]
+    pre = {0: ex.substitute(node.pre[0], lambda v: v if v.index == ex.ACC else ex.var(place[v.index], v.dtype))}
+    for op in node.op.added_up(node.operand_types()) or ():
+        made = Node(op, [source], [], extras, pre, origins=node.origins)
+        (source,) = r.insert_node(node, made, [f"{name}.sums"])
+        extras, pre = [], {}
+    assert source is not None
+    return source

@@ -19,18 +19,18 @@ the zero point beforehand. Its lines from 1 to 28 of 30 are the operand's, and s
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, bounds
 from mccompile.ir.types import BOOL, I8, I32, U8
 from mccompile.kernels.integers import lowest, multiplies_bytes
-from mccompile.ops.conv import Conv
 from mccompile.ops.map import Map
 from mccompile.ops.pad import Pad
 from mccompile.passes.analysis.sums import by_channel, known_weights
@@ -126,30 +126,54 @@ def _byte_of(node: Node, zero: ex.Expr, target: Target) -> Value | None:
         case _:
             return None
     bytes_ = x.dtype in (I8, U8) and byte.dtype == x.dtype and w.dtype in (I8, U8)
-    known = isinstance(node.op, Conv) and not varies(x.shape[2:])
-    return byte if bytes_ and known and multiplies_bytes(target, w.dtype, lowest(w.dtype) + 128) else None
+    return byte if bytes_ and _around(node) and multiplies_bytes(target, w.dtype, lowest(w.dtype) + 128) else None
+
+
+def _around(node: Node) -> list[tuple[int, int]]:
+    """How far the elements that a product reads reach beyond operand 0, before and behind each axis; empty if it has
+    no form on an operand that is padded by as much."""
+    x, (nest,) = node.operands[0], node.op.structure(node.operand_types())
+    assert x is not None
+    reads = nest.reads[0] or ()
+    if varies((*x.shape[2:], *nest.loops[1:])) or any(at is None for at in reads):
+        return []
+    around = [(0, 0)]
+    for at, extent in zip(reads[1:], x.shape[1:], strict=True):
+        assert at is not None
+        low, high = bounds(at, nest.loops)
+        around.append((max(-low, 0), max(high - extent + 1, 0)))
+    return around if any(map(any, around)) and _unpadded(node.op, around) is not None else []
+
+
+def _unpadded(op: Op, around: Sequence[tuple[int, int]]) -> Op | None:
+    """The operator on an operand that is padded beforehand."""
+    for a, pads in enumerate(around):
+        if any(pads) and (found := op.with_pads(a - 2, 0, 0) if a >= 2 else None) is not None:
+            op = found
+        elif any(pads):
+            return None
+    return op
 
 
 def _pad(r: Rewriter, node: Node, zero: Value) -> None:
-    """Let a convolution read its operand with the zero point around it."""
-    x, op, rank = node.operands[0], node.op, node.result.type.rank
+    """Let a product read its operand with the zero point around it."""
+    x, name, around = node.operands[0], node.result.name, _around(node)
+    op = _unpadded(node.op, around)
     assert x is not None
-    assert isinstance(op, Conv)
-    name, spatial = node.result.name, rank - 2
-    before, after = op.pads[:spatial], op.pads[spatial:]
-    around = Pad((0, 0, *before, 0, 0, *after))
-    operands: list[Value | None] = [r.insert(node, around, [x], f"{name}.padded")]
+    assert op is not None
+    before, behind = (tuple(side) for side in zip(*around, strict=True))
+    operands: list[Value | None] = [r.insert(node, Pad((*before, *behind)), [x], f"{name}.padded")]
     inside: list[ex.Expr] = []
-    for a, (low, high) in enumerate(zip(before, after, strict=True)):
-        if low or high:
-            mask = np.pad(np.ones(x.shape[2 + a], np.bool_), (low, high))
-            shape = [-1 if i == 2 + a else 1 for i in range(rank)]
+    for a, pads in enumerate(around):
+        if any(pads):
+            mask = np.pad(np.ones(x.shape[a], np.bool_), pads)
+            shape = [-1 if i == a else 1 for i in range(x.type.rank)]
             inside.append(ex.var(len(operands), BOOL))
             operands.append(r.graph.constant(f"{name}.inside{a}", mask.reshape(shape)))
-    whole = functools.reduce(lambda a, b: ex.apply("and", a, b), inside)
+    whole = functools.reduce(lambda one, other: ex.apply("and", one, other), inside)
     body = ex.apply("select", whole, ex.var(0, x.dtype), ex.var(len(operands), x.dtype))
     filled = r.insert(node, Map(body), [*operands, zero], f"{name}.filled")
-    node.op = replace(op, pads=(0,) * len(op.pads))
+    node.op = op
     r.rewire(node, [filled, *node.operands[1:]])
 
 

@@ -20,8 +20,8 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import I8, I32, U8
 from mccompile.kernels.integers import multiplies_bytes, zero_of
 from mccompile.ops.concat import Concat
-from mccompile.ops.conv import Conv
 from mccompile.ops.slice import Slice
+from mccompile.passes.analysis.contraction import Contraction, contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
@@ -35,66 +35,68 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in list(r.nodes()):
-        if not isinstance(node.op, Conv) or not _has_groups(node):
+        found = _in_groups(node)
+        if found is None:
             continue
         what = f"split the groups of {node.where}"
-        if reason := _obstacle(graph, node, target):
+        if reason := _obstacle(graph, node, found, target):
             remarks.miss(what, reason)
             continue
-        _rewrite(r, node)
+        _rewrite(r, node, found)
         remarks.hit(what)
         changes += 1
     r.finish()
     return changes
 
 
-def _has_groups(node: Node) -> bool:
-    """Whether a convolution of bytes has several groups, and is not depthwise with one filter for each channel."""
-    x, w = node.operands
-    assert isinstance(node.op, Conv)
-    assert x is not None
-    assert w is not None
-    each = node.op.groups == x.shape[1] == w.shape[0]
-    return node.op.groups > 1 and not each and x.dtype in (I8, U8) and w.dtype in (I8, U8)
+def _in_groups(node: Node) -> Contraction | None:
+    """How a product of bytes sums up several groups of channels, of which one has several: of operand or result."""
+    found = contraction(node)
+    if found is None or found.groups == 1 or found.scattered or found.extents[1:3] == (1, 1):
+        return None
+    return found if all(v is not None and v.dtype in (I8, U8) for v in node.operands) else None
 
 
-def _obstacle(graph: Graph, node: Node, target: Target) -> str:
-    x, w = node.operands
-    assert isinstance(node.op, Conv)
-    assert x is not None
+def _obstacle(graph: Graph, node: Node, found: Contraction, target: Target) -> str:
+    w = node.operands[1]
     assert w is not None
     zero = zero_of(node.pre.get(1), w.dtype)
     if not isinstance(graph.constants.get(w), np.ndarray) or zero is None:
         return "its weights are no constants less one zero point"
     if not multiplies_bytes(target, w.dtype, zero) or 0 not in node.pre or node.pre[0].dtype != I32:
         return "the target has no kernels of such bytes"
-    if node.op.groups > MOST:
-        return f"it has {node.op.groups} groups"
+    if found.groups > MOST:
+        return f"it has {found.groups} groups"
     if any(node.extras[i].type.count > 1 for body in node.pre.values() for i in ex.variables(body) if i != ex.ACC):
         return "its operand has several zero points"
     return ""
 
 
-def _rewrite(r: Rewriter, node: Node) -> None:
-    (x, w), op, (result,) = node.operands, node.op, node.results
-    assert isinstance(op, Conv)
+def _rewrite(r: Rewriter, node: Node, found: Contraction) -> None:
+    (x, w), (result,) = node.operands, node.results
+    assert x is not None
+    assert w is not None
+    op, axis = node.op.in_groups(1), found.result.axis
     parts: list[Value | None] = []
-    for g in range(op.groups):
-        operands: list[Value | None] = [_part(r, node, v, a, g) for v, a in ((x, 1), (w, 0)) if v is not None]
-        extras = [_part(r, node, v, v.type.rank - result.type.rank + 1, g) for v in node.extras]
-        own = Node(op.in_groups(1), operands, [], extras, dict(node.pre), dict(node.post), origins=node.origins)
-        parts += r.insert_node(node, own, [f"{result.name}.group{g}"])
-    node.op, node.pre, node.post = Concat(1), {}, {}
+    for g in range(found.groups):
+        own = (g, found.groups)
+        operands: list[Value | None] = [
+            _part(r, node, x, found.operand.axis, own), _part(r, node, w, found.group_weights, own)
+        ]  # fmt: skip
+        extras = [_part(r, node, v, axis - (result.type.rank - v.type.rank), own) for v in node.extras]
+        made = Node(op, operands, [], extras, dict(node.pre), dict(node.post), origins=node.origins)
+        parts += r.insert_node(node, made, [f"{result.name}.group{g}"])
+    node.op, node.pre, node.post = Concat(axis), {}, {}
     r.rewire(node, parts, [])
 
 
-def _part(r: Rewriter, node: Node, value: Value, axis: int, group: int) -> Value:
-    """What group number ``group`` reads of a value that has channels along an axis, if it has any there."""
-    assert isinstance(node.op, Conv)
+def _part(r: Rewriter, node: Node, value: Value, axis: int, own: tuple[int, int]) -> Value:
+    """What group ``own[0]`` of ``own[1]`` reads of a value that has channels along an axis, if it has any there."""
     if axis < 0 or value.shape[axis] == 1:
         return value
-    extent = value.shape[axis] // node.op.groups
-    start, name = group * extent, f"{value.name}.group{group}"
+    group, count = own
+    extent, name = value.shape[axis] // count, f"{value.name}.group{group}"
+    start = group * extent
     if isinstance(array := r.graph.constants.get(value), np.ndarray):
         return r.graph.constant(name, np.take(array, range(start, start + extent), axis))
     rank = value.type.rank
