@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -75,7 +76,7 @@ class WinogradTile(Tile):
 
     ``outputs`` results along each of two spatial axes take ``taps``; ``pads`` is what comes before the image. Weights
     are asked for ``ahead`` bytes early; 0: they are near. There are ``gap`` floats between
-    the points of all tiles of a block: see `_gap`.
+    the points of all tiles of a block: see `with_gap`.
     """
 
     block: int
@@ -172,6 +173,9 @@ def _tiles(extent: int, outputs: int, dilation: int) -> int:
     return dilation * -(-extent // (outputs * dilation))
 
 
+Blocked = TypeVar("Blocked", bound=WinogradTile)
+
+
 @dataclass(frozen=True)
 class PackedPoints:
     """Weights [M, C, kernel...] at the distinct points of F(outputs, kernel), as [M / width][points][C][width].
@@ -196,7 +200,7 @@ class PackedPoints:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class Shape:
     """What the cost depends on: the shapes of one of ``groups``."""
 
     groups: int
@@ -239,7 +243,7 @@ class ConvWinograd(Variant):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := computed(node, constants, 1) or self._refusal(node, target):
             return reason
-        shape, w = _shape(node), operand_pair(node)[1]
+        shape, w = shape_of(node), operand_pair(node)[1]
         cycles, tile = _best(shape, self.outputs, target)
         ahead = weights_ahead(math.prod(tile.distinct) * shape.inputs * shape.channels, target.machine)
         blocks = -(-shape.channels // tile.width)
@@ -287,7 +291,7 @@ class ConvWinograd(Variant):
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         to_op = (b.read(x), result, *extras)
         source, result, *extras = map(plane_last, to_op)
-        shape = _shape(node)
+        shape = shape_of(node)
         scratch = b.scratch(tile.scratch(shape.inputs), F32)
         for g in range(shape.groups):
             own = range(g * shape.channels, (g + 1) * shape.channels)
@@ -351,18 +355,18 @@ def _channels(view: View, channels: range, axis: int = -1) -> View:
     return View(view.buffer, tuple(shape), row_major(view.rank), steps, view.offset + channels.start * steps[axis])
 
 
-def _shape(node: Node) -> _Shape:
+def shape_of(node: Node) -> Shape:
     op, (_, w) = node.op, operand_pair(node)
     assert isinstance(op, Conv)
     n, m, *spatial = node.results[0].shape
-    return _Shape(
+    return Shape(
         op.groups, n, w.shape[1], m // op.groups, pair(spatial), pair(w.shape[2:]), pair(op.pads[: len(spatial)], 0),
         pair(op.strides), pair(op.dilations),
     )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=512)
-def _best(shape: _Shape, outputs: tuple[int, int], target: Target) -> tuple[float, WinogradTile]:
+def _best(shape: Shape, outputs: tuple[int, int], target: Target) -> tuple[float, WinogradTile]:
     """The cheapest blocking, and its cycles."""
     each = outputs[0] if shape.taps[0] > 1 else 1, outputs[1] if shape.taps[1] > 1 else 1
     window = (each, shape.taps, shape.pads, shape.strides, shape.dilations)
@@ -374,8 +378,7 @@ def _best(shape: _Shape, outputs: tuple[int, int], target: Target) -> tuple[floa
             if fits(rows, vectors, target):
                 block = _block(any_tile, rows, vectors * target.lanes, shape.inputs, tiles, target)
                 tile = WinogradTile(rows, vectors, target.lanes, block, *window)
-                gap = _gap(tile, any_tile.points, shape.inputs, target)
-                tile = replace(tile, gap=gap) if gap else tile
+                tile = with_gap(tile, shape.inputs, target)
                 found.append((_cycles(tile, any_tile, shape, tiles, target), tile))
     return min(found, key=lambda f: f[0])
 
@@ -390,19 +393,19 @@ def _block(any_tile: WinogradTile, rows: int, width: int, inputs: int, tiles: in
     return even if blocks == 1 else min(-(-even // rows) * rows, tiles)
 
 
-def _gap(tile: WinogradTile, points: tuple[int, int], channels: int, target: Target) -> int:
-    """Floats of a cache line, where the points of a tile would meet in so few sets of the first cache that they drive
-    each other out before products read them; else 0.
+def with_gap(tile: Blocked, channels: int, target: Target) -> Blocked:
+    """The tile with a cache line between the points of a block, where those of a tile would else meet in so few sets
+    of the first cache that they drive each other out before products read them.
 
     64 tiles of 32 floats are 8192 bytes, so that all 36 points of F(4, 3) fall on one set of a cache with ways of
     4096 bytes; with a line between them, they fall on 36.
     """
     way, line = target.machine.way, target.machine.line
     sets = way // math.gcd(way, 4 * tile.point_plane(channels))
-    return line // 4 if sets * FULL_SET < math.prod(points) else 0
+    return replace(tile, gap=line // 4) if sets * FULL_SET < math.prod(tile.points) else tile
 
 
-def _cycles(tile: WinogradTile, any_tile: WinogradTile, shape: _Shape, tiles: int, target: Target) -> float:
+def _cycles(tile: WinogradTile, any_tile: WinogradTile, shape: Shape, tiles: int, target: Target) -> float:
     """Cycles of the products, the transforms, and of what the products of a block's first rows do not hide of the way
     of its weights from memory; ``any_tile`` is one of the same points."""
     machine = target.machine
