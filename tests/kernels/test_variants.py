@@ -200,10 +200,10 @@ def _accurate(op: str, x: Array, got: Array, denormals: bool) -> None:
 
 
 ELSEWHERE = {
-    "conv.blocks", "conv.integer", "conv.integer_depthwise", "conv.lines", "conv.narrow", "conv.planes",
-    "conv.staged", "matmul.row", "nms.vector",
+    "conv.blocks", "conv.integer", "conv.integer_depthwise", "conv.integer_winograd", "conv.lines", "conv.narrow",
+    "conv.planes", "conv.staged", "matmul.row", "nms.vector",
 }  # fmt: skip
-"""Kernels of bytes (test_integer.py, test_integers.py), of floats of 16 bits (test_narrow_products.py), those of
+"""Kernels of bytes (test_integer*.py), of floats of 16 bits (test_narrow_products.py), those of
 microcontrollers at -Os (compositions of the target `ONE_LANE`), and what compares boxes (test_nms.py)."""
 
 
