@@ -40,11 +40,12 @@ typedef struct {
     pthread_cond_t ended;
     uint32_t asleep;
     uint32_t caller_asleep;
+    /* Each in a cache line of its own, for every thread reads them again and again; what is done comes with the word
+     * that says there is something to do. */
+    __attribute__((aligned(LINE))) uint64_t work;
     mcc_task *task;
     const void *context;
     uint32_t parts;
-    /* Each in a cache line of its own, for every thread reads them again and again. */
-    __attribute__((aligned(LINE))) uint64_t work;
     __attribute__((aligned(LINE))) uint32_t done;
 } threads_pool;
 

@@ -185,7 +185,7 @@ class _Tiled(Variant):
             return []
         return [Turns.tiles("b", segments(x.shape[1], tiles.items))]
 
-    def apart(self, call: Call, parts: int) -> Call:
+    def apart(self, call: Call, parts: int, target: Target) -> Call:
         """With tiles of fewer batch items, where there would be too few tiles."""
         (x, *_), tiles = call.reads, call.params
         assert isinstance(tiles, Units)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F32, I32
@@ -13,6 +14,7 @@ from mccompile.ir.vector import NARROW, is_narrow
 from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.parts import Turns, kept_axes
+from mccompile.kernels.model.tiles import segments
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
@@ -127,7 +129,21 @@ class ReduceVector(Variant):
         b.call(self.kernel, [both], [n.outer[1]], params=params, extras=read)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
-        return kept_axes(call)
+        (x, *_), p = call.reads, call.params
+        assert isinstance(p, Lines)
+        if x is None or p.lanes_reduced or varies([x.shape[-1]]):
+            return kept_axes(call)
+        width = p.beside * target.lanes
+        return [*kept_axes(call), Turns.tiles("n", segments(x.shape[-1], width, target.lanes))]
+
+    def apart(self, call: Call, parts: int, target: Target) -> Call:
+        """With fewer vectors at a time, where they are too few for the parts and nothing else is kept."""
+        (x, *_), p = call.reads, call.params
+        assert isinstance(p, Lines)
+        if x is None or p.lanes_reduced or kept_axes(call) or varies([x.shape[-1]]):
+            return call
+        vectors = -(-x.shape[-1] // target.lanes)
+        return replace(call, params=replace(p, beside=min(p.beside, -(-vectors // parts))))
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after)

@@ -196,7 +196,7 @@ class Variant:
         it but what each part may do for itself, in its own scratch memory."""
         return ()
 
-    def apart(self, call: Call, parts: int) -> Call:
+    def apart(self, call: Call, parts: int, target: Target) -> Call:
         """The call with its work in so many pieces at least, where it had fewer, and with no more scratch memory."""
         return call
 

@@ -34,7 +34,7 @@ def any_work_by_any_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least work is in parts, and of the loops that may be shared out, each has its turn."""
     turn = itertools.count()
 
-    def by_turns(loops: Sequence[Turns], parts: int) -> Parts | None:
+    def by_turns(loops: Sequence[Turns], parts: int, even: float) -> Parts | None:
         several = [t for t in loops if len(t.starts) > 1]
         return several[next(turn) % len(several)].cut(parts) if several else None
 

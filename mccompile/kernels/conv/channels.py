@@ -177,7 +177,7 @@ class ConvRows(Tiled):
         b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
-        return rows_and_columns(call)
+        return rows_and_columns(call, target)
 
     def near(self, call: Call) -> int | None:
         return rows_distance(call)
@@ -441,7 +441,7 @@ class ConvChannels(Variant):
         b.call(self.kernel, [source, packed], [result], params=params, extras=extras)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
-        return lines_and_channels(call)
+        return lines_and_channels(call, target)
 
     def narrowed(self, call: Call, pixels: int) -> Call | None:
         p = call.params
@@ -472,7 +472,7 @@ class ConvChannels(Variant):
         return read_far(before, after, target) or lines_broken(before, after, reads=False)
 
 
-def lines_and_channels(call: Call) -> list[Turns]:
+def lines_and_channels(call: Call, target: Target) -> list[Turns]:
     """The loops over lines of results and over their pixels, and those over groups and channels; these first where
     weights are more than what they are applied to."""
     p, op, y = call.params, call.op, call.results[0]
@@ -483,7 +483,7 @@ def lines_and_channels(call: Call) -> list[Turns]:
     names = ["b", "od", "oh"] if y.rank == 5 else ["b", "oh"]
     rows = [*axes(y, names), Turns.tiles("ow", p.strips(y.shape[-2], x.shape[-2]))]
     columns = [Turns.each("g", op.groups), Turns.tiles("n", p.tiles_n(y.shape[-1] // op.groups))]
-    return [*columns, *rows] if by_weights(call) else [*rows, *columns]
+    return [*columns, *rows] if by_weights(call, target) else [*rows, *columns]
 
 
 @dataclass(frozen=True)

@@ -212,13 +212,13 @@ class ConvInteger(Variant):
         if p.tall == 1:
             lines.append(Turns.tiles("column", p.spans(y.shape[2])))
         columns = Turns.tiles("n", p.tiles_n(y.shape[3]))
-        return [*axes(y, ["b"]), *([columns, *lines] if by_weights(call) else [*lines, columns])]
+        return [*axes(y, ["b"]), *([columns, *lines] if by_weights(call, target) else [*lines, columns])]
 
-    def apart(self, call: Call, parts: int) -> Call:
+    def apart(self, call: Call, parts: int, target: Target) -> Call:
         """In chunks of fewer lines, or of fewer pixels where there is one line."""
         p, y = call.params, call.results[0]
         assert isinstance(p, IntegerTile)
-        if by_weights(call):
+        if by_weights(call, target):
             return call
         many = FEW_CHUNKS * parts
         if y.shape[1] > 1:

@@ -209,7 +209,7 @@ class ConvPointwise(Variant):
             return []
         channels, pixels = Turns.tiles("m", p.tiles_m(y.shape[1])), Turns.tiles("n", p.tiles_n(y.shape[-1]))
         lines = axes(y.along((0, *range(2, y.rank - 1))), ["b", *(f"h{a}" for a in range(y.rank - 3))])
-        return [channels, *lines, pixels] if by_weights(call) else [*lines, pixels, channels]
+        return [channels, *lines, pixels] if by_weights(call, target) else [*lines, pixels, channels]
 
     def staged(self, call: Call) -> Staged | None:
         """A tile of pixels at a time, where vectors are single floats."""

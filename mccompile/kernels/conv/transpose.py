@@ -207,7 +207,7 @@ class ConvTransposePhases(Variant):
                    logical=p.logical(part, b.seen(w, weights), to_op))  # fmt: skip
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
-        return lines_and_channels(call)
+        return lines_and_channels(call, target)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return read_far(before, after, target) or lines_broken(before, after, reads=False)

@@ -14,7 +14,7 @@ from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32, row_major
+from mccompile.ir.types import F32, TensorType, row_major
 from mccompile.ir.views import View
 from mccompile.kernels.conv.winograd_matrices import (
     MAX_PRODUCTS,
@@ -312,16 +312,22 @@ class ConvWinograd(Variant):
         channels = Turns.tiles("n", p.tiles_n(y.shape[-1]))
         return [channels, blocks] if _few(p, y) else [blocks, channels]
 
-    def apart(self, call: Call, parts: int) -> Call:
+    def apart(self, call: Call, parts: int, target: Target) -> Call:
         """Blocks of tiles for each part, unless there are few tiles: then each part transforms all of them, and
-        multiplies them by the weights of its own channels."""
+        multiplies them by the weights of its own channels, if there are as many blocks of these."""
         p, y = call.params, call.results[0]
         assert isinstance(p, WinogradTile)
         tiles = _count(p, y)
         blocks = -(-tiles // p.block)
-        if _few(p, y) or blocks >= FEW * parts or blocks % parts == 0:
+        shared = _few(p, y) and len(Turns.tiles("n", p.tiles_n(y.shape[-1])).starts) >= parts
+        if shared or blocks >= FEW * parts or blocks % parts == 0:
             return call
-        return replace(call, params=replace(p, block=-(-tiles // (-(-blocks // parts) * parts))))
+        finer = replace(p, block=-(-tiles // (-(-blocks // parts) * parts)))
+        (x, *_), scratch = call.reads, call.scratch
+        assert x is not None
+        assert scratch is not None
+        least = replace(scratch, type=TensorType(F32, (finer.scratch(x.shape[-1]),)))
+        return replace(call, params=finer, scratch=least)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0) or lines_broken(before, after, reads=False)

@@ -15,7 +15,7 @@ from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.ir.views import View
-from mccompile.kernels.model.parts import Turns, axes, batches
+from mccompile.kernels.model.parts import Turns, axes, batches, by_weights
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
 from mccompile.kernels.model.tiles import PackedTile, Tile, merge, narrow
@@ -146,7 +146,7 @@ class MatMulPacked(Tiled):
         b.call(self.kernel, [left, packed], [result], params=params, extras=extras, scratch=scratch)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
-        return rows_and_columns(call)
+        return rows_and_columns(call, target)
 
     def near(self, call: Call) -> int | None:
         return rows_distance(call)
@@ -161,9 +161,8 @@ class MatMulPacked(Tiled):
         return lines_broken(before, after, reads=False)
 
 
-def rows_and_columns(call: Call) -> list[Turns]:
-    """The loops over rows and over columns; that over rows first where more is read of these than of the weights.
-    Rows that are kept aside are read by all columns."""
+def rows_and_columns(call: Call, target: Target) -> list[Turns]:
+    """The loops over rows and over columns; see `by_weights`. Rows that are kept aside are read by all columns."""
     p, x, y = call.params, call.reads[0], call.results[0]
     assert isinstance(p, PackedTile)
     assert x is not None
@@ -174,8 +173,7 @@ def rows_and_columns(call: Call) -> list[Turns]:
     if p.axis == m:
         rows = Turns("m", tuple(p.starts_m(y.shape[m])), y.shape[m])
     lead = [*batches(y), rows]
-    wide = y.shape[-1] > math.prod(y.shape[:-1])
-    return [columns, *lead] if wide else [*lead, columns]
+    return [columns, *lead] if by_weights(call, target) else [*lead, columns]
 
 
 def rows_distance(call: Call) -> int | None:

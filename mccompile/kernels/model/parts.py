@@ -7,12 +7,15 @@ Worked example: 35 rows in tiles of 4 are nine turns, the last of three rows. Tw
 >>> divided([rows], 2)
 Parts(loop='m', cuts=(0, 16, 35))
 
-Of several loops that may be shared out, the outermost is taken, unless another one is shared out more evenly:
+Of several loops that may be shared out, the first is taken, unless another one is shared out more evenly, by more
+than it takes that what steps before have written, and steps behind will read, then lies in other cores' caches:
 
 >>> divided([Turns.each("b", 3), rows], 2)
 Parts(loop='m', cuts=(0, 16, 35))
 >>> divided([Turns.each("b", 8), rows], 2)
 Parts(loop='b', cuts=(0, 4, 8))
+>>> divided([Turns.each("b", 3), rows], 2, even=0.2)
+Parts(loop='b', cuts=(0, 1, 3))
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ SHARES = 2.0
 """So many times what it takes to hand a part to another core a part has to be worth."""
 EVEN = 0.03
 """By so much of all work the largest part may exceed the least there is, before another loop is shared out."""
+UNEVEN = 0.15
+"""By no more than that, however far elements lie."""
 
 
 @dataclass(frozen=True)
@@ -98,20 +103,40 @@ def batches(view: View) -> list[Turns]:
     return axes(view, [f"b{a}" for a in range(view.rank - 2)])
 
 
-def by_weights(call: Call) -> bool:
-    """Whether there are more weights than elements that they are applied to: then their loops are the outer ones."""
+def by_weights(call: Call, target: Target) -> bool:
+    """Whether the loops over weights are shared out rather than those over elements that they are applied to.
+
+    Where each core makes some of the columns it reads all elements, of which other cores have written most, and its
+    columns are read by others. Where it makes some of the rows it reads all weights, from the third cache. 1 MiB of
+    weights (39,000 cycles) by 196 rows of 512 elements (100,000 cycles there and back) go by rows, 16 such rows by
+    columns.
+    """
     x, w = call.reads[:2]
-    return x is not None and w is not None and w.count > x.count
+    if x is None or w is None:
+        return False
+    return _far(call, target) < w.count * w.dtype.nbytes / target.machine.l3_rate
 
 
-def divided(loops: Sequence[Turns], parts: int) -> Parts | None:
-    """The parts of a call, by the first of its loops that is shared out nearly as evenly as any; None where there is
-    none of several turns."""
+def _far(call: Call, target: Target) -> float:
+    """Cycles until a core has operand 0 and the result of a call, if others have written them."""
+    views = [v for v in (*call.reads[:1], *call.results[:1]) if v is not None]
+    return sum(bound(v.count) * v.dtype.nbytes for v in views) / target.machine.peer_rate
+
+
+def unevenness(call: Call, cycles: float, parts: int, target: Target) -> float:
+    """By how much of all its work the largest part of a call may exceed the least there is: a core then has written
+    what it reads, and reads what it has written, half of which another loop's turns would have from other cores."""
+    return min(max(EVEN, _far(call, target) / (2 * parts) / cycles), UNEVEN)
+
+
+def divided(loops: Sequence[Turns], parts: int, even: float = EVEN) -> Parts | None:
+    """The parts of a call, by the first of its loops that is shared out nearly as evenly as any, up to ``even`` of
+    all work; None where there is none of several turns."""
     several = [t for t in loops if len(t.starts) > 1]
     if not several or parts < 2:
         return None
     least = min(t.largest(parts) for t in several)
-    return next(t for t in several if t.largest(parts) <= least + EVEN).cut(parts)
+    return next(t for t in several if t.largest(parts) <= least + even).cut(parts)
 
 
 def worth(cycles: float, threads: int, target: Target) -> int:

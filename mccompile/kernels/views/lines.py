@@ -34,11 +34,13 @@ from mccompile.kernels.views.collapse import collapse
 class Lines:
     """The axes of the views: ``kept`` leading ones, then those that belong together, the last of which has the lanes.
 
-    ``lanes_reduced``: vectors run along what is reduced; else the last axis is one that is kept.
+    ``lanes_reduced``: vectors run along what is reduced; else the last axis is one that is kept, of which up to
+    ``beside`` vectors are reduced at a time.
     """
 
     kept: int
     lanes_reduced: bool
+    beside: int = 8
 
     def count(self, shape: Shape) -> int:
         """How many elements belong together in an operand of this shape."""
