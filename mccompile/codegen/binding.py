@@ -405,6 +405,11 @@ class KernelContext:
         """Whether the turns of the loop over ``name`` are shared out: then `tiles` says which of them are made."""
         return self._shared is not None and self._shared.name == name
 
+    @property
+    def in_rounds(self) -> bool:
+        """Whether all turns of the loop that is shared out are made in rounds: ``part_round`` is which of them."""
+        return self.call.parts is not None and self.call.parts.rounds > 1
+
     def loop(self, name: str, extent: str | int, caller: loops.Caller) -> str:
         return loops.loop(name, extent, caller, self._shared)
 

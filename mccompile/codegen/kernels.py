@@ -20,7 +20,7 @@ from mccompile.codegen.call_form import call_form
 from mccompile.codegen.code import extent_name
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.foreign import foreign_call
-from mccompile.codegen.loops import PART
+from mccompile.codegen.loops import part_numbers
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.savings import (
     BYTES_OF_TILE_LETTER,
@@ -88,7 +88,7 @@ class Rendered:
 @dataclass(frozen=True)
 class Invocation:
     """A step of the program as a call of a C function: pointer arguments as views, then numbers. None of one that has
-    nothing to do; what is no integer is a float as C, or the name of a number (`PART`)."""
+    nothing to do; what is no integer is a float as C, or the name of a number (`part_numbers`)."""
 
     kernel: Kernel | None
     step: Call | Fill
@@ -231,10 +231,11 @@ def _with_part(made: Rendered, call: Call) -> Rendered:
     """The kernel of a call in parts, which is told the turns of its loop that it makes."""
     if call.parts is None:
         return made
-    if mentioned(made.text, PART) != list(PART):
+    names = part_numbers(call.parts)
+    if mentioned(made.text, names) != list(names):
         raise InternalError(f"the template of {call.kernel} has no loop over {call.parts.loop} to share out")
-    params = ", ".join([made.head.params, *(f"int32_t {n}" for n in PART)])
-    return replace(made, head=replace(made.head, params=params), text=with_parameters(made.text, PART))
+    params = ", ".join([made.head.params, *(f"int32_t {n}" for n in names)])
+    return replace(made, head=replace(made.head, params=params), text=with_parameters(made.text, names))
 
 
 @dataclass(frozen=True)
@@ -262,6 +263,7 @@ class _Printer:
 
     def step(self, step: Call | Fill, plain: frozenset[int]) -> _Step:
         """A step as it is rendered for itself; ``plain`` inputs share memory with a result."""
+        numbers: tuple[int | str, ...]
         if isinstance(step, Fill):
             made = _fill(step, self.external)
             numbers = (step.view.count,) if _is_whole(step) else _extents(made, _fill_numbers(step))
@@ -271,7 +273,7 @@ class _Printer:
         scratch = () if call.scratch is None else (whole(call.scratch),)
         values = number_names(call)
         numbers = tuple(values[a] for a in call.args)
-        turns = PART if call.parts is not None else ()
+        turns = () if call.parts is None else part_numbers(call.parts)
         numbers = (*numbers, *_extents(printed.made, _symbols(call)), *turns)
         return _Step(call, printed.made, (*call.views(), *scratch), numbers, plain)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from mccompile.codegen.arithmetic import scaled, total
 from mccompile.codegen.code import Bond, bare, wrapped
 from mccompile.ir.dims import Dim
+from mccompile.ir.parts import Parts
 from mccompile.kernels.model.tiles import Segment
 
 Caller = Callable[[], str]
@@ -22,6 +23,13 @@ Caller = Callable[[], str]
 
 PART = ("part_begin", "part_end")
 """The C parameters that say which turns of a loop a kernel makes, where its work is shared out."""
+ROUND = "part_round"
+"""The C parameter that says which round of these it is, where there are several."""
+
+
+def part_numbers(parts: Parts) -> tuple[str, ...]:
+    """The C parameters of a kernel whose work is in parts."""
+    return (*PART, ROUND) if parts.rounds > 1 else PART
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,7 @@ def _step(
     text = _call_text(call, places, held)
     if parts := _parts(call):
         text, about = f"mcc_pool_run(net->pool, {name}_step{number}, net, {parts.count}u)", f"{about}, in parts"
+        text = f"{name}_step{number}_rounds(net)" if parts.rounds > 1 else text
     checked = call.kernel is not None and call.kernel.head.answers_status
     about += "" if call.kernel else ": lies there already"
     return Step(number, text, about, checked, traced, _tests(step.when, places))
@@ -149,7 +150,8 @@ def _call_text(call: Invocation, places: dict[Buffer, str], held: Mapping[str, s
     if call.kernel is None:
         return "(void)0"
     pointers = [_pointer(v, places, held) for v in call.pointers]
-    if _parts(call) is not None and isinstance(call.step, Call) and call.step.scratch is not None:
+    parts = _parts(call)
+    if parts is not None and parts.rounds == 1 and isinstance(call.step, Call) and call.step.scratch is not None:
         pointers[-1] += f" + first * {call.step.scratch.type.shape[1]}u"
     numbers = [n if isinstance(n, str) else c_number(n, held) for n in call.numbers]
     return f"{call.kernel.name}({', '.join([*pointers, *numbers])})"

@@ -11,7 +11,8 @@ Grammar (printing and parsing in `kernel_text`)::
     step    = "call" kernel op [attributes] ["params" "{" fields "}"] "(" [operand {"," operand}] ")"
               ["with" "(" view {"," view} ")"] {"pre" int body} {"post" int [":" dtype] body}
               "->" view {"," view} ["scratch" name] ["inplace" "(" ints ")"] ["near" "(" int ":" int ")"]
-              ["args" "(" names ")"] ["parts" "(" name ":" ints ")"] ["means" (meaning | string)] [when] [in]
+              ["args" "(" names ")"] ["parts" "(" name ":" ints ["rounds" int] ")"]
+              ["means" (meaning | string)] [when] [in]
               [";" origin {"+" origin}]
             | "fill" view num [when] [in]
             | "{" {step} "}"

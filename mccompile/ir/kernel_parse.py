@@ -345,7 +345,8 @@ class _Parser:
         if not self.s.accept("parts"):
             return None
         loop, _, cuts = self.s.balanced("(").partition(":")
-        return Parts(loop, tuple(int(n) for n in cuts.split(",")))
+        cuts, _, rounds = cuts.partition(" rounds ")
+        return Parts(loop, tuple(int(n) for n in cuts.split(",")), int(rounds or 1))
 
     def op(self, name: str, attributes: str, variable: Callable[[int], DType]) -> Op:
         cls = self.ops(name)

@@ -58,7 +58,9 @@ def split(call: Call, target: Target, threads: int, remarks: Remarks) -> Call:
         remarks.miss(f"cut {name}", f"it takes {cycles:.0f} cycles, and {handoff:.0f} to hand a part over")
         return call
     finer = own.apart(call, count, target)
-    parts = divided(own.parallel(finer, target), count, unevenness(finer, cycles, count, target))
+    loops = own.parallel(finer, target)
+    count = worth(cycles / max((t.rounds for t in loops), default=1), threads, target)
+    parts = divided(loops, count, unevenness(finer, cycles, count, target)) if count > 1 else None
     if parts is None:
         remarks.miss(f"cut {name}", f"{call.kernel} has no loop of several turns to share out")
         return call
@@ -75,7 +77,7 @@ def _with_room(calls: list[Call]) -> dict[Buffer, Buffer]:
     """Scratch memory with a piece for each part, for what was that of one; several calls may take the same."""
     most: dict[Buffer, int] = {}
     for call in calls:
-        if call.scratch is not None and call.parts is not None:
+        if call.scratch is not None and call.parts is not None and call.parts.rounds == 1:
             most[call.scratch] = max(most.get(call.scratch, 1), call.parts.count)
     return {b: replace(b, type=TensorType(b.type.dtype, (n, pitch(b)))) for b, n in most.items()}
 

@@ -179,11 +179,17 @@ class _Tiled(Variant):
         b.call(self.kernel, reads, results, params=tiles, scratch=scratch)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
+        """Batch items; of one item the units, in rounds: one that sets out, and one for each time step."""
         (x, *_), tiles = call.reads, call.params
         assert isinstance(tiles, Units)
-        if x is None or varies([x.shape[1]]) or x.shape[1] == 1:
+        if x is None or varies(x.shape[:2]):
             return []
-        return [Turns.tiles("b", segments(x.shape[1], tiles.items))]
+        if x.shape[1] > 1:
+            return [Turns.tiles("b", segments(x.shape[1], tiles.items))]
+        if x.shape[0] == 1 or tiles.rounded or self.waiting:
+            return []
+        units = Turns.tiles("j", tiles.tiles)
+        return [replace(units, rounds=x.shape[0] + 1)]
 
     def apart(self, call: Call, parts: int, target: Target) -> Call:
         """With tiles of fewer batch items, where there would be too few tiles."""

@@ -46,5 +46,6 @@ RECURRENT = [
     cell("LSTM", 2, 3, 1030, False),
     cell("GRU", 3, 7, 20, True, direction="reverse"),
     cell("GRU", 2, 9, 37, True, linear_before_reset=1),
+    cell("GRU", 4, 1, 70, True, linear_before_reset=1),
     cell("RNN", 4, 6, 33, True),
 ]

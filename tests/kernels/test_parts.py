@@ -121,6 +121,22 @@ def test_parts_have_the_bits_of_the_whole(target: str, most: int, tmp_path: Path
     agree(whole, parted, [inputs_of(c.model(), 1) for c in cases])
 
 
+@pytest.mark.parametrize("kernel", ["lstm.vector", "gru.vector", "rnn.vector"])
+def test_units_of_a_cell_go_in_rounds(kernel: str, tmp_path: Path) -> None:
+    """A time step needs the state of all units: each is a round, in scratch memory that is one for all parts."""
+    target, cases = needs_target(WIDE[-1]), []
+    for i, case in enumerate(of_kernel(kernel)):
+        c = imported(case, i, target, tmp_path, case.force, THREADS)
+        place_program(c)
+        assert c.program is not None
+        calls = [s for s in c.program.body.linear() if isinstance(s, Call) and s.kernel == kernel]
+        cases += [case for s in calls[:1] if s.parts is not None and s.parts.rounds > 1]
+    assert cases
+    whole = library(cases, target, tmp_path / "whole", flags=["-O1"])
+    parted = library(cases, target, tmp_path / "parted", flags=["-O1"], threads=THREADS)
+    assert kernel in agree(whole, parted, [inputs_of(c.model(), 1) for c in cases])
+
+
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 def test_parts_of_products_of_bytes(every: int, tmp_path: Path) -> None:
     target = resolve(needs_target(WIDE[-1]))

@@ -46,12 +46,14 @@ class Turns:
     template calls it, ``starts`` are the values that it takes, ``extent`` is where it ends.
 
     A turn writes what no other one reads or writes, scratch memory and what it has itself read apart: of an operand
-    whose place the result may take, it reads no element that another turn writes.
+    whose place the result may take, it reads no element that another turn writes. If there are several ``rounds`` of
+    all turns, it may read what others have written in rounds before, in scratch memory that is one for all.
     """
 
     name: str
     starts: tuple[int, ...]
     extent: int
+    rounds: int = 1
 
     @classmethod
     def each(cls, name: str, extent: int) -> Turns:
@@ -77,7 +79,7 @@ class Turns:
         for i in range(1, parts):
             left = [e for e in ends if e > cuts[-1]]
             cuts.append(min(left[: len(left) - (parts - i)], key=lambda e: abs(e * parts - self.extent * i)))
-        return Parts(self.name, (*cuts, self.extent))
+        return Parts(self.name, (*cuts, self.extent), self.rounds)
 
     def largest(self, parts: int) -> float:
         """What part of all work the largest part is."""
