@@ -160,10 +160,11 @@ class Node:
         unknown = [s.name for s in symbols(*self.numbers()) if s.name not in known] if self.varies else []
         if unknown:
             raise UndecidedError(f"{self.where} has no value before its extent {unknown[0]} is known")
-        op = op_at(self.op, {s: n for s, n in known.items() if n >= 0})
+        told = {s: n for s, n in known.items() if n >= 0}
+        op = op_at(self.op, told)
         if self.regions:
             given = [None if v is None else values[v] for v in self.operands]
-            results = op.evaluate_around(given, [g.as_function(wide) for g in self.regions])
+            results = op.evaluate_around(given, [g.as_function(wide, told) for g in self.regions])
             return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
         arrays = self.operand_arrays(values, wide)
         with np.errstate(all="ignore"):
@@ -432,11 +433,12 @@ class Graph:
         own = {s: -1 for s, v in self.counts.items() if v in node.results}
         return {**counted, **extents, **own}
 
-    def as_function(self, wide: bool = False) -> Inside:
+    def as_function(self, wide: bool = False, extents: Mapping[str, int] | None = None) -> Inside:
         """`evaluate` on arrays in the order of inputs and outputs."""
 
         def run(arrays: Sequence[Array]) -> list[Array]:
-            found = self.evaluate({v.name: a for v, a in zip(self.inputs, arrays, strict=True)}, wide)
+            given = {v.name: a for v, a in zip(self.inputs, arrays, strict=True)}
+            found = self.evaluate(given, wide, extents=extents)
             return [found[v.name] for v in self.outputs]
 
         return run
