@@ -72,7 +72,7 @@ def import_concat(n: Import) -> None:
     if any(v.type.rank == 0 for v in operands):
         raise n.error("numbers without axes cannot be joined")
     axis = n.axis(n.required("axis", int), len(operands[0].shape))
-    operands = [v for v in operands if v.type.count] or operands[:1]
+    operands = [v for v in operands if v.type.count] or operands  # where nothing has elements, extents add up still
     if len(operands) == 1:
         n.bind(0, operands[0])
     else:

@@ -19,6 +19,8 @@ ROWS = np.zeros((0, 3), np.float32)
 COLUMNS = np.zeros((2, 0), np.float32)
 CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {
     "beside others": ("Concat", [X, ROWS, X], {"axis": 0}, np.concatenate([X, X])),
+    "beside nothing": ("Concat", [ROWS, ROWS], {"axis": 1}, np.zeros((0, 6), np.float32)),
+    "nothing after nothing": ("Concat", [ROWS, ROWS], {"axis": 0}, ROWS),
     "broadcast": ("Add", [X[:1], ROWS], {}, ROWS),
     "an output": ("MatMul", [X, np.zeros((3, 0), np.float32)], {}, COLUMNS),
     "sums of nothing": ("Gemm", [COLUMNS, ROWS, X], {"beta": 2.0}, 2 * X),
