@@ -117,8 +117,20 @@ def joined(forms: Sequence[Form]) -> Joined:
     said = [_said(values, own, prefix) for values in zip(*(f.numbers for f in forms), strict=True)]
     text = "".join(p + s for p, s in zip(pieces, (*said, ""), strict=True))
     names = tuple(f"{prefix}{i}" for i in range(len(own)))
+    text = _with_known_turns_written_out(text, names)
     floats = frozenset(n for n, values in zip(names, own, strict=True) if isinstance(values[0], str))
     return Joined(with_parameters(text, names, floats), names, tuple(zip(*own, strict=True)) or ((),) * len(forms))
+
+
+def _with_known_turns_written_out(text: str, names: Sequence[str]) -> str:
+    """The text without the demand to write out loops whose turns are a parameter: clang warns that it cannot.
+
+    >>> _with_known_turns_written_out("MCC_UNROLL_FULLY\\nfor (i = 0; i < n0; ++i) {", ["n0"])
+    'for (i = 0; i < n0; ++i) {'
+    """
+    if not names:
+        return text
+    return re.sub(rf"MCC_UNROLL_FULLY\n\s*(?=for \([^{{]*?\b(?:{'|'.join(names)})\b[^{{]*\{{)", "", text)
 
 
 _PREFIXES = ("n", "number", "numeral")

@@ -12,7 +12,8 @@ from mccompile.codegen.shared_numbers import form_of, joined
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
 from mccompile.ops.registry import lookup
-from mccompile.targets.target import STRICT_WARNINGS, at_level, resolve
+from mccompile.targets.target import STRICT_WARNINGS, at_level, resolve, strict_warnings
+from tests._skips import needs_tool
 from tests.support.compiled import compiled_graph
 from tests.support.opcases import CaseLibrary
 from tests.support.targets import needs_target
@@ -142,3 +143,37 @@ def test_names_that_a_kernel_has_are_not_taken() -> None:
     text = "static void KERNEL_NAME(int8_t *y0)\n{\n    const int32_t n0 = %d;\n    y0[n0] = 1;\n}"
     texts = [text % i for i in (4, 5)]
     assert "int32_t n0 = number0;" in joined([form_of(t) for t in texts]).text
+
+
+def _ragged(depths: tuple[int, ...], widths: tuple[int, ...]) -> Graph:
+    """Products over a few steps, and integers that fill no vector: several of each, in other numbers alone."""
+    rng = np.random.default_rng(6)
+    given = [f"%x{k}: f32[2,{k}]" for k in depths] + [f"%z{n}: f32[{n}]" for n in widths]
+    lines = [f"graph @g({', '.join(given)}) {{"]
+    for k in depths:
+        lines += [
+            f"%w{k} = const {rng.standard_normal(12 * k).tolist()} : f32[{k},12]",
+            f"%y{k} = matmul(%x{k}, %w{k}) : f32[2,12]",
+        ]
+    for n in widths:
+        lines.append(f"%q{n} = map(%z{n}) {{expr={{i16(rne((x0 * 4.0)))}}}} : i16[{n}]")
+    outputs = ", ".join([*(f"%y{k}" for k in depths), *(f"%q{n}" for n in widths)])
+    return parse_graph("\n".join([*lines, f"return {outputs}", "}"]), lookup)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_numbers_that_are_parameters_fit_what_they_are_given_to(
+    target: str, compiler: str, tmp_path: Path
+) -> None:
+    """Loops of so many turns are not asked to be written out, and ends of vectors take them as they are."""
+    needs_target(target)
+    needs_tool(compiler)
+    graph = _ragged((3, 4, 5), (3, 5, 6))
+    b = compiled_graph(graph, "Os", "g", target=target)
+    library = CaseLibrary(tmp_path, [b], [*resolve(target).c_flags, *strict_warnings(compiler)], [compiler]).build()
+    rng = np.random.default_rng(7)
+    inputs = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs}
+    wanted = _ragged((3, 4, 5), (3, 5, 6)).evaluate(inputs).values()
+    for got, want in zip(library.run(b, inputs), wanted, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5)

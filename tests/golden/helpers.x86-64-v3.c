@@ -357,19 +357,19 @@ static inline mcc_vf mcc_vset(float x)
 
 /* p[0] .. p[n - 1], halves, and zeros; touches nothing else. */
 MCC_PLACE_CODE
-static inline mcc_vf mcc_vload_f16(const uint16_t *p, size_t n)
+static inline mcc_vf mcc_vload_f16(const uint16_t *p, int32_t n)
 {
     __m128i h = _mm_setzero_si128();
-    __builtin_memcpy(&h, p, 2u * n);
+    __builtin_memcpy(&h, p, 2u * (size_t)n);
     return (mcc_vf)_mm256_cvtph_ps(h);
 }
 
 /* The halves nearest to the first n lanes to p[0] .. p[n - 1], ties to even. */
 MCC_PLACE_CODE
-static inline void mcc_vstore_f16(uint16_t *p, mcc_vf v, size_t n)
+static inline void mcc_vstore_f16(uint16_t *p, mcc_vf v, int32_t n)
 {
     const __m128i h = _mm256_cvtps_ph((__m256)v, 0);
-    __builtin_memcpy(p, &h, 2u * n);
+    __builtin_memcpy(p, &h, 2u * (size_t)n);
 }
 
 /* p[0] .. p[n - 1] and zeros; touches nothing else. */
