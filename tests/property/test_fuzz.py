@@ -16,9 +16,10 @@ from onnx import TensorProto, helper
 
 from mccompile.check.compare import tolerances
 from mccompile.targets.target import runs_here
+from tests.support.compose.network import Refused
 from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, written
 from tests.support.fuzz.__main__ import attacks
-from tests.support.fuzz.attempt import FAULTS, _meant_by, attempt, expectations
+from tests.support.fuzz.attempt import FAULTS, _bits, _meant_by, attempt, expectations
 from tests.support.fuzz.family import MAIN, SECOND, WIDE, FamilyComposer
 from tests.support.fuzz.forms.file_only import random_numbers
 from tests.support.fuzz.guarded import outcomes
@@ -90,6 +91,17 @@ def test_all_programs_of_a_setting_are_run(setting: Setting, tmp_path: Path) -> 
     made = compiled(tmp_path / "net.onnx", tmp_path / "out", setting)
     assert sum(1 + (p.single is not None) for p in made) == 2
     assert attempt(net, setting, expected, tmp_path / "run").kind == "ok"
+
+
+def test_whole_numbers_are_summed_where_onnxruntime_sums_them_as_well() -> None:
+    """It saturates, and loses places beyond 2^53; text is the same wherever it lies."""
+    ends = np.array([[2**31 - 1, 5], [3, 4]], np.int32)
+    c = FamilyComposer(0, ())
+    with pytest.raises(Refused, match="doubles"):
+        c.one("ReduceSum", c.input(ends), c.ints(1))
+    c.one("ReduceSum", c.input(ends % 100), c.ints(1))
+    assert _bits(np.array(["a" * 50], object)) == _bits(np.array(["a" * 49 + "a"], object))
+    assert _bits(np.array(["a"], object)) != _bits(np.array(["b"], object))
 
 
 @pytest.mark.thorough

@@ -178,6 +178,7 @@ class Composition:
                     raise Refused("NaN")
                 if step.op_type in ("Cast", "CastLike"):
                     require_fit(values[step.inputs[0]], a.dtype)
+            require_small(step, values)
 
     @property
     def has_denormals(self) -> bool:
@@ -345,6 +346,24 @@ def require_fit(array: Array, dtype: np.dtype[Any]) -> None:
         whole = np.trunc(array.astype(np.float64))
         if not ((whole >= float(info.min)) & (whole < float(info.max) + 1)).all():
             raise Refused(f"some do not fit {dtype}")
+
+
+SUMS = ("ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceProd", "ReduceLogSum", "Einsum")
+WHOLE = 2.0**53
+"""Up to here each whole number is a double."""
+
+
+def require_small(step: Step, values: Arrays) -> None:
+    """onnxruntime adds whole numbers as doubles, and saturates where ours wrap: more than either has is refused."""
+    if step.op_type not in SUMS or values[step.inputs[0]].dtype.kind not in "iu":
+        return
+    info = np.iinfo(values[step.inputs[0]].dtype)
+    terms = [np.abs(values[n].astype(np.float64)) for n in step.inputs[: None if step.op_type == "Einsum" else 1]]
+    if step.op_type in ("ReduceSumSquare", "ReduceL2"):
+        terms = [a * a for a in terms]
+    sums = [np.maximum(a, 1).prod() if step.op_type == "ReduceProd" else a.sum() for a in terms]
+    if np.prod(sums) > min(WHOLE, float(info.max)):
+        raise Refused("onnxruntime adds whole numbers as doubles")
 
 
 class Stage:

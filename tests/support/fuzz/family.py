@@ -255,6 +255,7 @@ class FamilyComposer(Composer):
                 network.require_comparable(array)
             if step.op_type in ("Cast", "CastLike"):
                 network.require_fit(values[step.inputs[0]], array.dtype)
+        network.require_small(step, values)
         return arrays
 
     def some(self, kinds: str = "f", rank: int = 1) -> str:
