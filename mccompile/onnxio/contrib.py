@@ -255,12 +255,19 @@ _TABLE: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Operand:
-    """An input: inputs whose types have one name have one type, of ``types``."""
+    """An input or output: those whose types have one name (``variable``) have one type, of ``types``.
+
+    Attributes:
+        required: it may not be left out.
+        many: it stands for any number of them, of one type where they are ``alike``.
+    """
 
     variable: str
     types: frozenset[str]
-    required: bool
-    many: bool
+    required: bool = True
+    many: bool = False
+    alike: bool = False
+    name: str = ""
 
 
 @cache

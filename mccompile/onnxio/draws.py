@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.dtypes import dtype_number
 from mccompile.onnxio.model import AttrValue, OnnxNode, OnnxValue
 from mccompile.onnxio.proto import GraphReader, node_to_proto, value_to_proto
+from mccompile.onnxio.untyped import inlined
 from mccompile.onnxio.write import serialize
 
 KINDS = {
@@ -123,7 +123,7 @@ def _float(attrs: Mapping[str, AttrValue], name: str, default: float) -> float:
 
 def with_draws(model: bytes, draws: Iterable[Draw]) -> bytes:
     """A model file's bytes with draws as inputs, after its own. CompileError where no node gives such an output."""
-    proto = onnx.inliner.inline_local_functions(onnx.ModelProto.FromString(model), True)
+    proto = inlined(onnx.ModelProto.FromString(model))
     wanted = {draw.output: draw for draw in draws}
     taken = _replace(proto.graph, wanted)
     missing = [name for name in wanted if name not in taken]

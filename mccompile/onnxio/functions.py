@@ -83,7 +83,7 @@ def _instantiate(body: onnx.FunctionProto, schema: onnx.defs.OpSchema, node: Onn
     for formal, actual in zip(body.output, node.outputs + ("",) * len(body.output), strict=False):
         if actual:
             names[formal] = actual
-    reader = _FunctionReader(_attributes(body, schema, node))
+    reader = FunctionReader(_attributes(body, schema, node), Path(), "ONNX function")
     nodes = [reader.node(proto, node.index) for proto in body.node]
     return [_renamed(inner, f"{prefix}/{i}", names, prefix, node.index) for i, inner in enumerate(nodes)]
 
@@ -98,12 +98,17 @@ def _attributes(
     return found
 
 
-class _FunctionReader(GraphReader):
-    """A reader that also resolves references to the attributes of the function's call."""
+class FunctionReader(GraphReader):
+    """A reader that also resolves references to the attributes of the function's call, or leaves out those that are
+    not there."""
 
-    def __init__(self, attributes: Mapping[str, onnx.AttributeProto]) -> None:
-        super().__init__(Path(), "ONNX function")
+    def __init__(self, attributes: Mapping[str, onnx.AttributeProto], folder: Path, where: str) -> None:
+        super().__init__(folder, where)
         self.attributes = attributes
+
+    def nodes(self, function: onnx.FunctionProto) -> list[OnnxNode]:
+        """The nodes of a function, as they are written."""
+        return [self.node(proto, i) for i, proto in enumerate(function.node)]
 
     def node(self, proto: onnx.NodeProto, index: int) -> OnnxNode:
         resolved = onnx.NodeProto()

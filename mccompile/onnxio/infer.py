@@ -11,15 +11,12 @@ import onnx.shape_inference
 from mccompile.onnxio.dtypes import dtype_of_array
 from mccompile.onnxio.model import OnnxGraph, OnnxModel, OnnxNode, OnnxValue, subgraphs
 from mccompile.onnxio.proto import graph_to_proto, value_from_proto
+from mccompile.onnxio.untyped import UNTYPED_ENDS
 from mccompile.onnxio.wellformed import require_wellformed
 from mccompile.onnxio.write import opset_imports
 
 _SMALL = 64
 
-
-_TYPED = frozenset({("ai.onnx.ml", "DictVectorizer"), ("ai.onnx.ml", "LabelEncoder"), ("", "RegexFullMatch")})
-"""Operators on which ONNX's inference ends the process where it does not know the type of their operand: behind what
-it does not infer, such as a node of another domain, or StringSplit of what is no text."""
 
 _OTHERS = ("sequence", "optional", "map", "sparse", "opaque")
 
@@ -36,13 +33,13 @@ def infer_types(model: OnnxModel) -> OnnxModel:
     """
     require_wellformed(model)
     found: dict[str, OnnxValue] = {}
-    if any((node.domain, node.op_type) in _TYPED for node in _all_nodes(model.graph)):
+    if any((node.domain, node.op_type) in UNTYPED_ENDS for node in _all_nodes(model.graph)):
         found = _inferred(model, {})
     return dataclasses.replace(model, graph=_with_info(model.graph, _inferred(model, found)))
 
 
 def _inferred(model: OnnxModel, known: Mapping[str, OnnxValue]) -> dict[str, OnnxValue]:
-    """The types that ONNX infers, without `_TYPED` nodes whose operand has no type: in ``known`` or stated."""
+    """The types that ONNX infers, without `UNTYPED_ENDS` nodes whose operand has no type: in ``known`` or stated."""
     stated = {v.name for g in _all_graphs(model.graph) for v in (*g.inputs, *_typed_constants(g))}
     hidden = _without_untyped(_skeleton(model.graph), stated | set(known))
     proto = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph_to_proto(hidden))
@@ -80,10 +77,10 @@ def _typed_constants(graph: OnnxGraph) -> list[OnnxValue]:
 
 
 def _without_untyped(graph: OnnxGraph, typed: Set[str]) -> OnnxGraph:
-    """The graph without `_TYPED` nodes that read what has no type, in nested graphs too."""
+    """The graph without `UNTYPED_ENDS` nodes that read what has no type, in nested graphs too."""
     nodes = []
     for node in graph.nodes:
-        if (node.domain, node.op_type) in _TYPED and not typed >= set(filter(None, node.inputs)):
+        if (node.domain, node.op_type) in UNTYPED_ENDS and not typed >= set(filter(None, node.inputs)):
             continue
         nested = {k: _without_untyped(v, typed) for k, v in node.attrs.items() if isinstance(v, OnnxGraph)}
         nodes.append(dataclasses.replace(node, attrs={**node.attrs, **nested}) if nested else node)

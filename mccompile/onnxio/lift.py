@@ -21,9 +21,9 @@ def lifted(path: str | Path, opset: int) -> tuple[bytes, int]:
     path = Path(path)
     proto = parse(read_bytes(path), path)
     embed_external(proto.graph, path)
-    found = next((o.version for o in proto.opset_import if not normal_domain(o.domain)), opset)
-    proto = raised(proto, found, opset, path.name)
-    return serialize(proto), int(found)
+    opsets = {normal_domain(o.domain): int(o.version) for o in proto.opset_import}
+    found = opsets.setdefault("", opset)
+    return serialize(raised(proto, opsets, opset, path)), found
 
 
 def row_biases(path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx
 
@@ -24,3 +24,11 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """The nodes of a graph and of all inside of it."""
     for each in all_graphs(graph):
         yield from each.node
+
+
+def inner_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Nodes, and those of all graphs inside of them."""
+    for node in nodes:
+        yield node
+        for inner in inner_graphs(node):
+            yield from all_nodes(inner)

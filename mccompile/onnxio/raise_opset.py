@@ -5,26 +5,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import onnx
-import onnx.shape_inference
-from onnx import helper, version_converter
+from onnx import helper
 
 from mccompile.ir.errors import CompileError
+from mccompile.onnxio.model import OnnxModel
+from mccompile.onnxio.proto import GraphReader
+from mccompile.onnxio.untyped import converted, inferred
+from mccompile.onnxio.wellformed import require_wellformed
 
 _OLDEST_IR = 4
 """Older ones demand that every initializer is a graph input, which makes no weight of them."""
 
 
-def raised(proto: onnx.ModelProto, found: int, opset: int, where: str) -> onnx.ModelProto:
-    """A model of opset ``found`` as one of ``opset``; initializers are no inputs any more.
+def raised(proto: onnx.ModelProto, opsets: Mapping[str, int], opset: int, path: Path) -> onnx.ModelProto:
+    """A model of ``opsets`` as one of ``opset``; initializers are no inputs any more.
 
-    Raises CompileError where `onnx` cannot convert it.
+    Raises CompileError where `onnx` cannot convert it, or nodes have not the form that it takes for granted.
     """
-    proto = _weights_alone(proto)
+    proto, found, where = _weights_alone(proto), opsets[""], path.name
     if found >= opset:
         return proto
+    require_wellformed(OnnxModel(GraphReader(path.parent, where).graph(proto.graph), dict(opsets)))
     try:
-        return version_converter.convert_version(_aligned(proto) if found < 7 else proto, opset)
+        return converted(_aligned(proto) if found < 7 else proto, opset)
     except Exception as e:  # it is C++, and raises what it likes
         text = str(e).strip().splitlines() or [type(e).__name__]
         hint = f"export it with opset {opset} or a newer one"
@@ -85,9 +92,9 @@ def _first_axis(node: onnx.NodeProto) -> int | None:
 
 def _ranks(proto: onnx.ModelProto) -> dict[str, int]:
     """How many axes each value has that this is known of; a slope of one element counts as having none."""
-    inferred = onnx.shape_inference.infer_shapes(proto).graph
-    shapes = {t.name: tuple(t.dims) for t in inferred.initializer}
-    for v in (*inferred.input, *inferred.value_info):
+    graph = inferred(proto).graph
+    shapes = {t.name: tuple(t.dims) for t in graph.initializer}
+    for v in (*graph.input, *graph.value_info):
         if v.type.tensor_type.HasField("shape"):
             shapes[v.name] = tuple(d.dim_value for d in v.type.tensor_type.shape.dim)
     return {name: 0 if shape == (1,) else len(shape) for name, shape in shapes.items()}

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
-import onnx.inliner
 from google.protobuf.message import DecodeError
 
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio.foreign import TENSORFLOW, foreign
+from mccompile.onnxio.functions import FunctionReader
 from mccompile.onnxio.limits import check_limits
-from mccompile.onnxio.model import OnnxModel
+from mccompile.onnxio.model import OnnxGraph, OnnxModel
 from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain, require_text
 from mccompile.onnxio.raise_opset import raised
 from mccompile.onnxio.schema import newest_opset
+from mccompile.onnxio.untyped import inlined
 from mccompile.onnxio.wellformed import require_wellformed
 
 OLDEST_OPSET = 7
@@ -40,11 +42,9 @@ def read_model(path: str | Path) -> OnnxModel:
     check_limits(proto, where)
     if not proto.graph.node:
         raise CompileError("the graph has no nodes: there is nothing to compile", where=where)
-    proto = _inline_functions(proto, where)
+    proto = _inline_functions(proto, opsets, path)
     if opsets[""] < OLDEST_OPSET:
-        # The converter is C++ that takes the form of nodes for granted.
-        require_wellformed(OnnxModel(GraphReader(path.parent, where).graph(proto.graph), opsets))
-        proto = raised(proto, opsets[""], OLDEST_OPSET, where)
+        proto = raised(proto, opsets, OLDEST_OPSET, path)
         opsets[""] = OLDEST_OPSET
     graph = GraphReader(path.parent, where).graph(proto.graph)
     return OnnxModel(
@@ -127,15 +127,21 @@ def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
     return opsets
 
 
-def _inline_functions(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
+def _inline_functions(proto: onnx.ModelProto, opsets: Mapping[str, int], path: Path) -> onnx.ModelProto:
+    """The model without functions. One may import another opset than the model: its nodes are then converted to the
+    model's, by C++ that takes their form for granted."""
     if not proto.functions:
         return proto
+    for function in proto.functions:
+        own = {normal_domain(o.domain): int(o.version) for o in function.opset_import}
+        if own.get("", opsets[""]) != opsets[""]:
+            nodes = FunctionReader({}, path.parent, path.name).nodes(function)
+            require_wellformed(OnnxModel(OnnxGraph(function.name, [], [], nodes), {**opsets, **own}))
     try:
-        # A function may import another opset than the model; its nodes are then converted to the model's.
-        inlined = onnx.inliner.inline_local_functions(proto, True)
+        made = inlined(proto)
     except Exception as error:
-        raise CompileError(f"model-local functions cannot be inlined: {error}", where=where) from error
-    left = [f.name for f in inlined.functions]
+        raise CompileError(f"model-local functions cannot be inlined: {error}", where=path.name) from error
+    left = [f.name for f in made.functions]
     if left:
-        raise CompileError(f"model-local functions cannot be inlined: {', '.join(left)}", where=where)
-    return inlined
+        raise CompileError(f"model-local functions cannot be inlined: {', '.join(left)}", where=path.name)
+    return made

@@ -10,7 +10,7 @@ import onnx
 import onnx.defs
 import onnx.helper
 
-from mccompile.onnxio.contrib import MICROSOFT, operands
+from mccompile.onnxio.contrib import MICROSOFT, Operand, operands
 from mccompile.onnxio.dtypes import BY_SCHEMA
 
 
@@ -96,39 +96,97 @@ def type_variables(op: str, domain: str, inputs: int, outputs: int) -> tuple[lis
 
 
 @dataclass(frozen=True)
+class Side:
+    """The inputs of an operator, or its outputs: so many, the last of which may stand for more."""
+
+    operands: tuple[Operand, ...]
+    least: int
+    most: int
+
+    def at(self, i: int) -> Operand:
+        return self.operands[min(i, len(self.operands) - 1)]
+
+
+@dataclass(frozen=True)
 class Formal:
-    """What the newest schema says of an input: ``variable`` is the name of its type, which may have the values
+    """What a schema says of an input: ``variable`` is the name of its type, which may have the values
     ``types`` (our names); inputs whose types have one name have one type."""
 
     variable: str
     types: frozenset[str]
 
 
-def _contrib(op: str, count: int) -> tuple[Formal, ...] | None:
-    """The same of onnxruntime's own operators."""
-    listed = operands(op) or ()
-    more = [listed[-1]] * (count - len(listed)) if listed and listed[-1].many else []
-    names = [f"{o.variable}{i}" if o.many else o.variable for i, o in enumerate([*listed, *more])]
-    found = [Formal(n, o.types) for n, o in zip(names, [*listed, *more], strict=True)]
-    return tuple(found[:count]) if listed else None
+_MANY = 2**31 - 1
+
+
+@cache
+def sides(op: str, domain: str, opset: int) -> tuple[Side, Side | None] | None:
+    """The inputs and outputs of an operator as a model of this opset means it, by ONNX's schema or `contrib`, which
+    does not tell of outputs; None if neither knows it."""
+    if domain == MICROSOFT:
+        listed = operands(op)
+        if listed is None:
+            return None
+        least = max((i + 1 for i, o in enumerate(listed) if o.required), default=0)
+        return Side(listed, least, _MANY if listed[-1].many else len(listed)), None
+    schema = schema_of(op, domain, opset)
+    if schema is None:
+        return None
+    inputs, outputs = (tuple(map(_operand, formal)) for formal in (schema.inputs, schema.outputs))
+    return (
+        Side(inputs, schema.min_input, schema.max_input),
+        Side(outputs, schema.min_output, schema.max_output),
+    )
+
+
+def _operand(formal: Any) -> Operand:
+    option = onnx.defs.OpSchema.FormalParameterOption
+    return Operand(
+        formal.type_str,
+        frozenset(BY_SCHEMA[t] for t in formal.types if t in BY_SCHEMA),
+        formal.option != option.Optional,
+        formal.option == option.Variadic,
+        formal.is_homogeneous,
+        formal.name,
+    )
+
+
+@cache
+def schema_of(op: str, domain: str, opset: int) -> Any:
+    """ONNX's schema of an operator as a model of this opset means it; None where it does not know it. What was
+    experimental before it was listed has the first form that is."""
+    first = versions(op, domain)[:1]
+    if not domain and op in _EXPERIMENTAL and first and opset < first[0]:
+        opset = first[0]
+    try:
+        return onnx.defs.get_schema(op, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+_EXPERIMENTAL = ("ConstantFill", "MeanVarianceNormalization", "ThresholdedRelu")
+"""Operators that files had in opset 1 already, though later ones list them, or none."""
+
+
+def too_new(op: str, domain: str, opset: int) -> int:
+    """The opset that brought an operator of ai.onnx, where that is a later one; else 0."""
+    known = versions(op, domain)
+    return known[0] if not domain and known and op not in _EXPERIMENTAL and known[0] > opset else 0
 
 
 @cache
 def formals(op: str, domain: str, count: int) -> tuple[Formal, ...] | None:
     """What an operator may be given as its first ``count`` inputs; None if neither ONNX nor `contrib` knows it."""
-    if domain == MICROSOFT:
-        return _contrib(op, count)
-    known = versions(op, domain)
-    if not known:
+    found = sides(op, domain, versions(op, domain)[-1] if versions(op, domain) else 0)
+    if found is None:
         return None
-    schema: Any = onnx.defs.get_schema(op, known[-1], domain)
-    found = list[Formal]()
-    for i in range(count if schema.inputs else 0):
-        given = schema.inputs[min(i, len(schema.inputs) - 1)]  # a last one may stand for many
-        alike = given.is_homogeneous or i < len(schema.inputs) - 1
-        names = frozenset(BY_SCHEMA[t] for t in given.types if t in BY_SCHEMA)
-        found.append(Formal(given.type_str if alike else f"{given.type_str}{i}", names))
-    return tuple(found)
+    listed = found[0].operands
+    return tuple(_formal(found[0].at(i), i, len(listed) - 1) for i in range(count if listed else 0))
+
+
+def _formal(operand: Operand, i: int, last: int) -> Formal:
+    alike = operand.alike or i < last or not operand.many
+    return Formal(operand.variable if alike else f"{operand.variable}{i}", operand.types)
 
 
 def has_reference(op: str) -> bool:

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
-import onnx.shape_inference
 from onnx import TensorProto, helper, numpy_helper
 
 from mccompile.onnxio.nested import all_nodes, inner_graphs
+from mccompile.onnxio.untyped import inferred, inlined
 from mccompile.onnxio.write import serialize
 
 
@@ -59,7 +58,7 @@ def unsigned_products(model: bytes) -> bytes | None:
     proto = onnx.ModelProto.FromString(model)
     if not any(_product(node) for node in all_nodes(proto.graph)) and not proto.functions:
         return None
-    proto = onnx.shape_inference.infer_shapes(onnx.inliner.inline_local_functions(proto))
+    proto = inferred(inlined(proto))
     names = {name for node in all_nodes(proto.graph) for name in (*node.input, *node.output)}
     return serialize(proto) if _Graph(proto.graph, {}, {}, names).rewrite() else None
 

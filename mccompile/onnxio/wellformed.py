@@ -12,7 +12,6 @@ parts). And what folds constants would pass over an attribute of another type in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,10 @@ import onnx
 import onnx.defs
 
 from mccompile.ir.errors import CompileError
-from mccompile.onnxio.contrib import MICROSOFT, operands
+from mccompile.onnxio.contrib import Operand
 from mccompile.onnxio.dtypes import is_dtype
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, node_label, subgraphs
+from mccompile.onnxio.schema import schema_of, sides, too_new
 
 _Kinds = onnx.defs.OpSchema.AttrType
 _KINDS: Mapping[Any, tuple[str, type]] = {
@@ -59,8 +59,7 @@ def require_wellformed(model: OnnxModel) -> None:
 def require_operands(node: OnnxNode, opset: int) -> None:
     """CompileError for a node without an operand that its operator asks for: what is written for a definition takes
     over what the file left out."""
-    schema = _schema(node.op_type, opset, "") if not node.domain else None
-    wrong = [] if schema is None else _operands(node, schema)
+    wrong = [] if node.domain else _operands(node, opset)
     if wrong:
         raise CompileError("; ".join(wrong), where=node_label(node))
 
@@ -69,8 +68,8 @@ def _faults(graph: OnnxGraph, opsets: Mapping[str, int]) -> list[tuple[str, str]
     """Nodes, and what is wrong with them."""
     found: list[tuple[str, str]] = []
     for node in graph.nodes:
-        schema = _schema(node.op_type, opsets.get(node.domain, 1), node.domain)
-        wrong = _contrib(node) if schema is None else [*_operands(node, schema), *_attributes(node, schema)]
+        opset = opsets.get(node.domain, 1)
+        wrong = _too_new(node, opset) or [*_operands(node, opset), *_attributes(node, opset)]
         if wrong:
             found.append((node_label(node), "; ".join(wrong)))
         for inner in subgraphs(node):
@@ -78,46 +77,38 @@ def _faults(graph: OnnxGraph, opsets: Mapping[str, int]) -> list[tuple[str, str]
     return found
 
 
-@cache
-def _schema(op: str, opset: int, domain: str) -> Any:
-    """An operator as a model of this opset means it; None where ONNX does not know it."""
-    try:
-        return onnx.defs.get_schema(op, opset, domain)
-    except onnx.defs.SchemaError:
-        return None
+def _too_new(node: OnnxNode, opset: int) -> list[str]:
+    """That its operator came later than the model says: no opset tells which of its forms is meant."""
+    first = too_new(node.op_type, node.domain, opset)
+    return [f"opset {opset} has no {node.op_type}, which came with opset {first}"] if first else []
 
 
-def _operands(node: OnnxNode, schema: Any) -> list[str]:
+def _operands(node: OnnxNode, opset: int) -> list[str]:
     """What is wrong with the number of inputs and outputs, and with those that are left out."""
     found: list[str] = []
-    sides = (("input", node.inputs, schema.min_input, schema.max_input, schema.inputs),
-             ("output", node.outputs, schema.min_output, schema.max_output, schema.outputs))  # fmt: skip
-    for what, names, least, most, formal in sides:
-        if len(names) > most:
-            found.append(f"it has {len(names)} {what}s, the most is {most}")
-        option = onnx.defs.OpSchema.FormalParameterOption
-        asked = [f.option != option.Optional for f in formal]
-        missing = list(range(len(names), least))
+    for what, names, side in zip(
+        ("input", "output"), (node.inputs, node.outputs), sides(node.op_type, node.domain, opset) or (), strict=False
+    ):
+        if side is None:
+            continue
+        if len(names) > side.most:
+            found.append(f"it has {len(names)} {what}s, the most is {side.most}")
+        missing = list(range(len(names), side.least))
         if what == "input":
-            missing += [i for i, name in enumerate(names[:most]) if not name and asked[min(i, len(formal) - 1)]]
-        found += [f"{what} {i} ({formal[min(i, len(formal) - 1)].name}) is required" for i in missing]
+            missing += [i for i, name in enumerate(names[: side.most]) if not name and side.at(i).required]
+        found += [f"{what} {i}{_named(side.at(i))} is required" for i in sorted(missing)]
     return found
 
 
-def _contrib(node: OnnxNode) -> list[str]:
-    """The same of the inputs of onnxruntime's own operators."""
-    formal = operands(node.op_type) if node.domain == MICROSOFT else None
-    if formal is None:
-        return []
-    if len(node.inputs) > len(formal) and not formal[-1].many:
-        return [f"it has {len(node.inputs)} inputs, the most is {len(formal)}"]
-    names = [*node.inputs, *[""] * (len(formal) - len(node.inputs))]
-    asked = [formal[min(i, len(formal) - 1)].required for i in range(len(names))]
-    return [f"input {i} is required" for i, name in enumerate(names) if asked[i] and not name]
+def _named(operand: Operand) -> str:
+    return f" ({operand.name})" if operand.name else ""
 
 
-def _attributes(node: OnnxNode, schema: Any) -> list[str]:
+def _attributes(node: OnnxNode, opset: int) -> list[str]:
     """What is wrong with the types of attributes, and with values that ONNX's inference does not look at."""
+    schema = schema_of(node.op_type, node.domain, opset)
+    if schema is None:
+        return []
     known = {name: value for name, value in node.attrs.items() if name in schema.attributes}
     found = [
         f"attribute {name!r}{_shown(value)} is no {kind}"

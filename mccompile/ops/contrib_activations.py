@@ -18,11 +18,11 @@ def activated(e: Expansion, x: str, activation: str, suffix: str = "active") -> 
     n = e.n
     if not activation:
         return x
-    given = n.attr("activation_params")
+    given: list[float] = [*n.attr("activation_params", (), float)]
     names = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max"), "Elu": ("alpha",)}
-    if given is None:
-        given = [n.attr(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
-        given = [v for v in given if v is not None]
+    if not given:
+        names_of = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
+        given = [n.attr(name, 0.0) for name in names_of if name in n.node.attrs]
     values = [float(v) for v in given]
     if activation == "Clip" and len(values) == 2:
         limits = [e.constant(np.array(v, n.input(0).dtype.numpy), f"{suffix}.{i}") for i, v in enumerate(values)]

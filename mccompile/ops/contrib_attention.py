@@ -150,7 +150,7 @@ def _attention(n: Import) -> None:
         raise n.error("rotary positions, or a shared buffer of keys, are not supported in Attention")
     batch, length, _ = n.input(0).shape
     total = n.input(1).shape[1]
-    sizes = n.attr("qkv_hidden_sizes", ()) or (total // 3,) * 3
+    sizes: tuple[int, ...] = n.attr("qkv_hidden_sizes", (), int) or (total // 3,) * 3
     if sum(sizes) != total or any(size % heads for size in sizes):
         raise n.error(f"hidden sizes {list(sizes)} do not fit weights {n.input(1).type} and {heads} heads")
     product = e.add("MatMul", [e.name(0), e.name(1)], "product_qkv")

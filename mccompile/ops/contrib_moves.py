@@ -104,7 +104,7 @@ def _affine(n: Import) -> None:
 def _image_scaler(n: Import) -> None:
     """scale * x + a bias for each channel of [N, C, H, W]."""
     e, dtype = Expansion(n), n.input(0).dtype.numpy
-    bias = np.array(n.required("bias", tuple), dtype).reshape(-1, 1, 1)
+    bias = np.array(n.required("bias", tuple, float), dtype).reshape(-1, 1, 1)
     scaled = e.add("Mul", [e.name(0), e.constant(np.array(n.attr("scale", 1.0), dtype), "scale")], "scaled")
     e.last("Add", [scaled, e.constant(bias, "bias")], n.node.outputs[0])
     e.finish()
@@ -113,11 +113,11 @@ def _image_scaler(n: Import) -> None:
 def _crop(n: Import) -> None:
     """[N, C, H, W] without borders (left, top, right, bottom), or from left and top ``scale`` (height, width)."""
     e, shape = Expansion(n), n.input(0).shape
-    border, scale = n.required("border", tuple), n.attr("scale")
-    if len(shape) != 4 or len(border) != 4 or (scale is not None and len(scale) != 2):
+    border, scale = n.required("border", tuple, int), n.attr("scale", (), int)
+    if len(shape) != 4 or len(border) != 4 or len(scale) not in (0, 2):
         raise n.error(f"border {border} or scale {scale} does not fit {n.input(0).type}")
     left, top, right, bottom = border
-    ends = (shape[2] - bottom, shape[3] - right) if scale is None else (top + scale[0], left + scale[1])
+    ends = (shape[2] - bottom, shape[3] - right) if not scale else (top + scale[0], left + scale[1])
     if not (0 <= top < ends[0] <= shape[2] and 0 <= left < ends[1] <= shape[3]):
         raise n.error(f"border {border} and scale {scale} leave no part of {n.input(0).type}")
     lines = e.sliced(e.name(0), 2, top, ends[0], "lines")

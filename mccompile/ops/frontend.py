@@ -88,14 +88,17 @@ class Import:
         return value
 
     @overload
-    def attr(self, name: str, default: T) -> T: ...
+    def attr(self, name: str, default: T, items: type | None = None) -> T: ...
     @overload
     def attr(self, name: str, default: None = None) -> Any: ...
-    def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute, or ``default``; CompileError if it is of another kind than a default that is not None."""
+    def attr(self, name: str, default: Any = None, items: type | None = None) -> Any:
+        """An attribute, or ``default``; CompileError if it is of another kind than a default that is not None. What
+        a list has to be a list of say ``items``, or the default's."""
         self.attributes_read.add(name)
         value = self.node.attrs.get(name, default)
-        return value if default is None else self._of_kind(name, value, type(default))
+        if items is None and isinstance(default, tuple) and default:
+            items = type(default[0])
+        return value if default is None else self._of_kind(name, value, type(default), items)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """An attribute that says yes or no: 1 or 0, and nothing else."""
@@ -106,7 +109,7 @@ class Import:
 
     def each(self, name: str, count: int) -> tuple[int, ...]:
         """An attribute of one number for each of so many, zeros without one; CompileError if it has others."""
-        given = self.attr(name, ())
+        given: tuple[int, ...] = self.attr(name, (), int)
         if given and len(given) != count:
             raise self.error(f"attribute {name!r} has {len(given)} numbers, but there are {count} that it tells of")
         return given or (0,) * count
@@ -125,18 +128,22 @@ class Import:
                     f"attribute {name!r} = {_shown(value)} is not supported", f"leave {name!r} out{usual}"
                 )
 
-    def required(self, name: str, kind: type[Kind]) -> Kind:
-        """An attribute of that kind; CompileError if there is none."""
+    def required(self, name: str, kind: type[Kind], items: type | None = None) -> Kind:
+        """An attribute of that kind, a list of ``items``; CompileError if there is none."""
         self.attributes_read.add(name)
         if name not in self.node.attrs:
             raise self.error(f"attribute {name!r} is required")
-        found: Kind = self._of_kind(name, self.node.attrs[name], kind)
+        found: Kind = self._of_kind(name, self.node.attrs[name], kind, items)
         return found
 
-    def _of_kind(self, name: str, value: AttrValue, kind: type) -> Any:
+    def _of_kind(self, name: str, value: AttrValue, kind: type, items: type | None = None) -> Any:
         """An attribute's value; a whole number may stand for a float. ONNX's own operators are checked before
         (`onnxio.wellformed`), those of other domains have no schema there."""
         allowed: dict[type, tuple[type, ...]] = {float: (int, float), tuple: (tuple, list)}
+        if items is not None and isinstance(value, tuple | list):
+            wanted = allowed.get(items, (items,))
+            if not all(isinstance(item, wanted) for item in value):
+                raise self.error(f"attribute {name!r} is no list of {_KINDS[items]}s")
         if not isinstance(value, allowed.get(kind, (kind,))):
             shown = f" = {_shown(value)}" if isinstance(value, int | float | str) else ""
             raise self.error(f"attribute {name!r}{shown} is no {_KINDS[kind]}")

@@ -215,7 +215,7 @@ def _zeros(n: Import, bits: int, columns: int, blocks: int, middle: int) -> np.n
 def _reduce_mean(n: Import) -> None:
     """QLinearReduceMean: x, scale, zero; the result's scale and zero point."""
     e = Contrib(n)
-    axes = n.attr("axes", ())
+    axes: tuple[int, ...] = n.attr("axes", (), int)
     inputs = [e.dequantized(0)]
     if axes:
         inputs.append(e.constant(np.array(axes, np.int64), "axes"))

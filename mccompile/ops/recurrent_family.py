@@ -141,7 +141,8 @@ def _read(n: Import, gates: int, defaults: tuple[str, ...]) -> _Node:
     if len(names) != len(defaults) * many:
         raise n.error(f"{len(names)} activations for {many} directions, which need {len(defaults)} each")
     try:
-        functions = activation_functions(names, n.attr("activation_alpha", ()), n.attr("activation_beta", ()))
+        alpha, beta = n.attr("activation_alpha", (), float), n.attr("activation_beta", (), float)
+        functions = activation_functions(names, alpha, beta)
     except ValueError as e:
         raise n.error(str(e)) from e
     outputs = tuple(name for name, used in zip("yhc", n.node.outputs, strict=False) if used)

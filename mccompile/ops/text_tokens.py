@@ -29,7 +29,7 @@ _WORDS = re.compile(r"(\[(?:[^\]\\]|\\.)+\]|\\[wd])\+")
 @onnx_op("Tokenizer", domain=TEXT, tolerance={})
 def import_tokenizer(n: Import) -> None:
     x = n.input(0)
-    separators: tuple[str, ...] = tuple(n.attr("separators") or ())
+    separators: tuple[str, ...] = n.attr("separators", (), str)
     pad, pattern = n.required("pad_value", str).encode(), n.attr("tokenexp", "")
     if n.attr("mark", 0) or n.required("mincharnum", int) > 1 or (separators and pattern):
         raise n.error("marks, and words of at least so many characters, are not supported", "mark=0 and mincharnum=1")
