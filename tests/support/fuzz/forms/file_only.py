@@ -43,7 +43,7 @@ def random_numbers(c: FamilyComposer) -> list[str]:
 def zipped(c: FamilyComposer) -> list[str]:
     """A map of labels to the columns of a value, which is a tensor here; only an output is one."""
     v = c.some(rank=2)
-    if c.array(v).ndim != 2 or c.array(v).dtype != np.float32 or c.array(v).shape[1] in c.varying:
+    if c.array(v).ndim != 2 or c.array(v).dtype != np.float32 or c.array(v).shape[1] in (0, *c.varying):
         on.reject("no rows of scores")
     columns = c.array(v).shape[1]
     made = c.one("Identity", v)
