@@ -186,6 +186,7 @@ def optimize(c: Compilation, observe: Observer = unobserved) -> None:
         names = [n for n in names if n != STREAM_ROWS]
     require_nodes(c, [*c.options.weights, *c.options.precision])
     require_products(c.target, c.options.precision)
+    _note_threads(c)
     names = exact_only(names) if c.options.exact else names
     forms = c.options.weights, c.options.precision
     c.passes = run_passes(c.graph, names, observe, c.target, *forms, growth_factor(c.options))
@@ -218,6 +219,15 @@ def require_products(target: Target, precision: Mapping[str, str]) -> None:
                 hint=f"--weights {form} stores weights so on every target; products have {', '.join(having)}, and "
                 "generic computes the same numbers",
             )
+
+
+def _note_threads(c: Compilation) -> None:
+    """A note for a pool of POSIX threads where programs run without an operating system that surely has them."""
+    if c.options.pthread_pool and not c.target.hosted:
+        c.notes.append(
+            "mcc_pool_pthread.c needs POSIX threads, which few systems for microcontrollers have (ESP-IDF, NuttX, "
+            "Zephyr with its POSIX layer); elsewhere write a pool of your own, as mcc_pool.h shows"
+        )
 
 
 def compile_program(

@@ -50,6 +50,13 @@ class Run:
         left = len(self.comparisons) - len(shown)
         return lines + ([f"  and {left} more, {max(len(bad) - len(shown), 0)} of them wrong"] if left else [])
 
+    def rounded(self) -> str:
+        """The run in a line, where weights or products are in fewer bits: `Precision` tells their error."""
+        names = [c.name for c in self.comparisons if not c.ok]
+        more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+        shown = ", ".join(names[:MAX_SHOWN])
+        return f"{self.label}: {shown}{more} in fewer bits, as asked for: judged by the error below"
+
 
 @dataclass(frozen=True)
 class Accuracy:
@@ -162,14 +169,16 @@ class CheckResult:
         return [*lines, "ok" if self.ok else "FAILED"]
 
     def _run_lines(self) -> list[str]:
-        explained = self.precision is not None or (self.ties is not None and self.ties.ok)
+        explained = self.ties is not None and self.ties.ok
         shown: Sequence[Run] = self.runs
         lines = []
         if len(self.runs) > MAX_RUNS:
             wrong = [r for r in self.runs if not r.ok]
             lines.append(f"{len(self.runs)} samples: {f'{len(wrong)} differ' if wrong else 'all ok'}")
             shown = wrong[:MAX_RUNS]
-        lines += [line for run in shown for line in run.lines(explained)]
+        for run in shown:
+            rounded = self.precision is not None and self.precision.ok and not run.ok
+            lines += [run.rounded()] if rounded else run.lines(explained)
         return lines + [a.line() for a in self.accuracy]
 
     def to_json(self) -> dict[str, Any]:

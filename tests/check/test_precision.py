@@ -27,6 +27,8 @@ def test_check_says_the_error_and_fails_above_what_is_allowed() -> None:
     assert found.outputs[0].judge == pytest.approx(found.outputs[0].f32, rel=0.01)
     assert found.worst is not None
     assert any("worst layer" in line for line in result.lines())
+    assert any("scores in fewer bits, as asked for: judged by the error below" in line for line in result.lines())
+    assert not any("differ" in line for line in result.lines())
     strict = check(DIGITS, options, max_error=found.outputs[0].f32 / 2)
     assert not strict.ok
     assert not strict.faults

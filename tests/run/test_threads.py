@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import threading
 from collections.abc import Callable
@@ -140,3 +141,10 @@ def test_options_that_make_no_sense(folder: Callable[..., Path]) -> None:
         folder(threads=1000)
     with pytest.raises(mccompile.UsageError, match="compiled for one thread"):
         mccompile.load(folder(), threads=2)
+
+
+def test_posix_threads_where_there_may_be_none_are_told_of(folder: Callable[..., Path]) -> None:
+    for target, told in (("cortex-m7", True), ("generic", False)):
+        out = folder(threads=2, pthread_pool=True, target=target)
+        notes = json.loads((out / "report.json").read_text())["notes"]
+        assert any("needs POSIX threads" in note for note in notes) is told
