@@ -47,6 +47,8 @@ class Pad(Movement):
         axes = list(zip(begin, end, x.shape, strict=True))
         if self.mode == "reflect" and any(max(b, e) >= span(d)[0] for b, e, d in axes if b or e):
             raise TypeRuleError(f"reflection by {list(self.pads)} is wider than {x}")
+        if self.mode in ("edge", "wrap") and any(span(d)[0] < 1 for b, e, d in axes if b or e):
+            raise TypeRuleError(f"{x} may have no element to be repeated around it")
         if self.mode == "wrap" and any(isinstance(d, Dim) and (b or e) for b, e, d in axes):
             raise TypeRuleError("an extent that is known at run time only cannot be wrapped around")
         return (TensorType(x.dtype, tuple(b + d + e for b, d, e in zip(begin, x.shape, end, strict=True))),)

@@ -67,3 +67,19 @@ def test_what_is_more_than_sums_of_nothing_is_refused() -> None:
     inputs = [np.zeros((0, 1, 3), np.float32), np.ones((1, 8, 3), np.float32), np.ones((1, 8, 2), np.float32)]
     with pytest.raises(CompileError, match="no elements"):
         backend.run_node(node, inputs, target="generic")
+
+
+def test_what_may_be_empty_has_no_edge_to_repeat(tmp_path: Path) -> None:
+    """A run of no elements is refused when it is compiled, not read beside."""
+    for mode, ends in (("edge", [0, 1, 0, 1]), ("edge", [0, 1, 0, -1]), ("wrap", [0, 1, 0, 0])):
+        graph = helper.make_graph(
+            [helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode)], "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, "n"])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(np.array(ends), "pads")],
+        )  # fmt: skip
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+        onnx.save(model, tmp_path / "n.onnx")
+        least = 1 if min(ends) < 0 else 0
+        with pytest.raises(CompileError, match="may have no element to be repeated"):
+            mccompile.compile(tmp_path / "n.onnx", tmp_path / "out", target="generic", dims={"n": f"{least}..7"})
