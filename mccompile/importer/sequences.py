@@ -82,7 +82,7 @@ def join(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
 
 def take_range(n: Import, x: Value, axis: int, start: int, count: int, suffix: str) -> Value:
     """``count`` elements of an axis from ``start``."""
-    if x in n.graph.constants or count == 0:
+    if x in n.graph.constants or (count == 0 and not x.type.varies):
         array = n.graph.array(x) if count else np.zeros(x.shape, x.dtype.numpy)
         return n.constant(suffix, array[(slice(None),) * axis + (slice(start, start + count),)])
     if count == x.shape[axis]:

@@ -189,7 +189,7 @@ def _simplifies_its_expression(r: Rewriter, node: Node) -> bool:
 def _comes_to_a_number(r: Rewriter, node: Node) -> bool:
     """select(true, 2.0, x) needs no x: the result is a constant, unless a caller wants to read it."""
     body = node.op.elementwise
-    if body is None or not _is_plain(node) or r.is_output(node.result):
+    if body is None or not _is_plain(node) or r.is_output(node.result) or node.result.type.varies:
         return False
     body = simplify(body)
     if not isinstance(body, ex.Num):
