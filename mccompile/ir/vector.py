@@ -78,11 +78,6 @@ def converts(source: DType, target: DType) -> bool:
     return (source, target) in _CONVERSIONS
 
 
-def _size(count: int | str) -> str:
-    """A count of elements to copy, as the size_t that it is in C: what is computed at run time is an int32_t."""
-    return str(count) if isinstance(count, int) else f"(size_t)({count})"
-
-
 @dataclass(frozen=True)
 class V:
     """A vector of so many lanes, of so many ``bits`` each: a mask has those of what it masks."""
@@ -139,7 +134,7 @@ class V:
             return f"{name}_step({pointer}, {step}, {count})"
         if is_direct(memory):
             return f"{name}_n({pointer}, {count})" if part else f"{name}({pointer})"
-        return f"{name}({pointer}, {_size(count)})"
+        return f"{name}({pointer}, {count})"
 
     def store(
         self, pointer: str, value: str, count: int | str, memory: DType | None = None, pieces: bool = False
@@ -153,7 +148,7 @@ class V:
         if is_direct(memory) and count == self.lanes:
             return f"{name}({pointer}, {value});"
         if not is_direct(memory):
-            return f"{name}({pointer}, {value}, {_size(count)});"
+            return f"{name}({pointer}, {value}, {count});"
         return f"{name}{'_pieces' if pieces else '_n'}({pointer}, {value}, {count});"
 
     def converted(self, value: str, target: DType) -> str:
@@ -171,7 +166,7 @@ class V:
         """The statement that stores the first ``count`` of these floats, which are numbers, as the nearest integers
         of 8 or 16 bits, ties to even, ``zero`` added and saturated."""
         whole = f"mcc_vwhole({value})" + (f" + {zero}" if zero > 0 else f" - {-zero}" if zero else "")
-        return f"mcc_vstore_sat_{target}({pointer}, {whole}, {_size(count)});"
+        return f"mcc_vstore_sat_{target}({pointer}, {whole}, {count});"
 
     def whole(self, value: str) -> str:
         """C for these floats, which are numbers below 2^31, as the nearest whole ones, ties to even."""

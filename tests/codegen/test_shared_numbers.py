@@ -177,3 +177,15 @@ def test_numbers_that_are_parameters_fit_what_they_are_given_to(
     wanted = _ragged((3, 4, 5), (3, 5, 6)).evaluate(inputs).values()
     for got, want in zip(library.run(b, inputs), wanted, strict=True):
         np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_extents_of_the_run_fit_what_they_are_given_to(target: str, compiler: str, tmp_path: Path) -> None:
+    needs_target(target)
+    needs_tool(compiler)
+    kinds = ("i8", "i16", "u8", "u16")
+    maps = [f"%{k} = map(%x) {{expr={{{k}(rne((x0 * 4.0)))}}}} : {k}[9*n]" for k in kinds]
+    lines = ["graph @g extents(n=1..7) (%x: f32[9*n]) {", *maps, f"return {', '.join(f'%{k}' for k in kinds)}", "}"]
+    b = compiled_graph(parse_graph("\n".join(lines), lookup), "Os", "g", target=target)
+    CaseLibrary(tmp_path, [b], [*resolve(target).c_flags, *strict_warnings(compiler)], [compiler]).build()
