@@ -1,4 +1,4 @@
-"""Text: joined, split, matched, looked up, and labels of classifiers."""
+"""Text: joined, split, matched, looked up, moved, encoded, and labels of classifiers."""
 
 from __future__ import annotations
 
@@ -95,8 +95,44 @@ def _classified(c: FamilyComposer) -> list[str]:
     return c.apply("LinearClassifier", [v], outputs=2, domain=ML, **attrs)
 
 
+def _moved(c: FamilyComposer) -> list[str]:
+    """Text in another shape or order, some of it, or beside other text."""
+    v = _some(c)
+    shape, rank = c.array(v).shape, c.array(v).ndim
+    if not rank:
+        raise Refused("a text without axes has one place")
+    axis = c.d.int(0, rank - 1)
+    way = c.d.int(0, 6)
+    if way == 0:
+        return c.apply("Transpose", [v], perm=c.d.permutation(rank))
+    if way == 1:
+        extents = list(shape)
+        extents[axis] = c.d.int(1, 3)
+        return c.apply("Concat", [v, _fresh(c, tuple(extents)), *([v] if c.d.bool() else [])], axis=axis)
+    if way == 2:
+        places = np.asarray(c.d.array(c.d.shape(c.d.int(0, 2), 1, 3), "i64", 0, shape[axis] - 1))
+        return c.apply("Gather", [v, c.constant(places) if c.d.bool() else c.fresh(places)], axis=axis)
+    if way == 3:
+        shapes = [(-1,), (1, -1), (-1, 1), *([(0, -1)] if rank > 1 else [])]
+        return c.apply("Reshape", [v, c.ints(*c.d.choice(shapes))])
+    if way == 4:
+        return c.apply("Unsqueeze", [v, c.ints(c.d.int(0, rank))])
+    if way == 5:
+        return c.apply("Flatten", [v], axis=c.d.int(0, rank))
+    return c.apply("Equal", [v, _fresh(c, c.d.broadcastable(shape))])
+
+
+def _encoded(c: FamilyComposer) -> list[str]:
+    """A row of zeros and a one for each text, or its number."""
+    v = _some(c)
+    if c.d.bool():
+        return c.apply("OneHotEncoder", [v], domain=ML, cats_strings=["a", "b", "é"], zeros=1)
+    return c.apply("CategoryMapper", [v], domain=ML, cats_strings=["a", "b", "日本"], cats_int64s=[7, -1, 2**40])
+
+
 FORMS: tuple[Callable[[FamilyComposer], list[str]], ...] = (
-    _joined, _joined, _normalised, _split, _matched, _looked_up, _looked_up, _classified,
+    _joined, _joined, _normalised, _split, _matched, _looked_up, _looked_up, _classified, _moved, _moved,
+    _encoded,
 )  # fmt: skip
 
 
