@@ -57,10 +57,17 @@ class Map(Op):
         return (TensorType(dtype, broadcast_shapes(*(t.shape for t in known))),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
-        return self._evaluate(arrays, any(a is not None and a.dtype == np.float64 for a in arrays))
+        return self._evaluate(arrays, self._is_wide(arrays))
 
     def evaluate_wide(self, *arrays: Array | None) -> tuple[Array, ...]:
         return self._evaluate(arrays, True)
+
+    def _is_wide(self, arrays: Sequence[Array | None]) -> bool:
+        """Whether a float that the expression has as a narrower one is given in float64. What is float64 itself may
+        be rounded: x0 in f64(round_f16(f32(x0)))."""
+        read = {e.index: e.dtype for e in ex.distinct(self.expr) if isinstance(e, ex.Var)}
+        wide = (i for i, a in enumerate(arrays) if a is not None and a.dtype == np.float64)
+        return any(i in read and read[i].numpy != np.float64 for i in wide)
 
     def _evaluate(self, arrays: Sequence[Array | None], wide: bool) -> tuple[Array, ...]:
         known = [np.asarray(a) for a in arrays]

@@ -28,3 +28,17 @@ def test_graphs_inside_of_nodes_know_the_extents_of_the_run() -> None:
     for which, want in ((True, -x), (False, x)):
         (got,) = graph.evaluate({"which": np.array([which]), "x": x}, extents={"n": 3}).values()
         np.testing.assert_array_equal(got, want)
+
+
+def test_numbers_of_64_bits_are_rounded_where_the_expression_says_so() -> None:
+    text = """graph @g (%x: f64[3]) {
+      %y = map(%x) {expr={f64(round_f16(f32(x0)))}} : f64[3]
+      %z = map(%x) {expr={f64(f32(x0))}} : f64[3]
+      return %y, %z
+    }"""
+    x = np.array([1.97021508, 1 / 3, 65519.9])
+    got = parse_graph(text, lookup).evaluate({"x": x})
+    np.testing.assert_array_equal(got["y"], x.astype(np.float16).astype(np.float64))
+    np.testing.assert_array_equal(got["z"], x.astype(np.float32).astype(np.float64))
+    exact = parse_graph(text, lookup).evaluate({"x": x}, wide=True)
+    np.testing.assert_array_equal(exact["y"], x)
