@@ -8,6 +8,7 @@ from itertools import islice
 
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Node, Value
+from mccompile.kernels.model.costs import answers
 from mccompile.kernels.registry import candidates
 from mccompile.kernels.variant import Offer, Variant
 from mccompile.lower.cost_table import UNMEASURED, CostTable
@@ -88,9 +89,7 @@ def choose(
     planned = node.at_bounds()
     ranked: list[Candidate] = []
     rejected: list[tuple[str, str]] = []
-    for variant in candidates(node.op.name):
-        takes = variant.takes(node)
-        found = variant.offer(planned, target, constants) if takes else "extents are known at run time only"
+    for variant, found in answers(candidates(node.op.name), node, target, constants):
         if isinstance(found, str):
             rejected.append((variant.label, found))
             continue
