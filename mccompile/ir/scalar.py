@@ -21,6 +21,15 @@ from mccompile.ir.small_floats import ROUNDINGS, SMALL_FLOATS, bf16_bits, bf16_v
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+def uniform(a: Array) -> bool:
+    """Whether there are elements and all are equal, or all NaN. `np.unique` sorts them, and imports `numpy.ma`.
+
+    >>> [uniform(np.array(a)) for a in ([3, 3], [3, 4], [np.nan, np.nan], [])]
+    [True, False, True, False]
+    """
+    return bool(a.size and ((a == a.flat[0]).all() or (a != a).all()))
+
+
 @dataclass(frozen=True)
 class ScalarFn:
     """One scalar function.

@@ -11,7 +11,7 @@ import numpy as np
 from mccompile.ir.affine import combine
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, averaged, summed
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import WINDOW
@@ -64,7 +64,7 @@ class Pool(Op):
         ones = np.ones((1, 1, *x.shape[2:]))
         (mean,), (total,) = self.evaluate(ones), summing.evaluate(ones)
         factors = (mean / total).astype(np.float32)
-        return summing, factors.reshape(-1)[:1].reshape(()) if np.unique(factors).size == 1 else factors
+        return summing, factors.reshape(-1)[:1].reshape(()) if uniform(factors) else factors
 
     def with_pads(self, axis: int, before: int, after: int) -> Pool | None:
         if self.ceil and self.count_pad:  # the last windows do not count what lies beyond the padding

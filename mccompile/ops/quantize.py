@@ -13,6 +13,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
+from mccompile.ir.scalar import uniform
 from mccompile.ir.types import DTYPES, F32, I32, DType, Shape
 from mccompile.onnxio import dtype_name
 from mccompile.ops.elementwise import emit_map
@@ -80,8 +81,8 @@ def _zero_point(
     """A zero point in ``dtype``: a number where it is known and one for all, else one more of ``operands``."""
     known = zero is None or zero in n.graph.constants
     values = np.zeros(1, np.int64) if zero is None else n.graph.array(zero) if known else None
-    if values is not None and np.unique(values).size == 1:
-        return ex.num(values.reshape(-1)[0], dtype)
+    if values is not None and uniform(values):
+        return ex.num(values.flat[0], dtype)
     assert zero is not None
     operands.append(_aligned(n, x, scale, zero, "zero_point"))
     return ex.convert(ex.var(len(operands) - 1, zero.dtype), dtype)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, uniform
 
 TIE = 0.5 + 2.0**-13
 """How far from the real result a rounded one may be."""
@@ -83,7 +83,7 @@ class Steps:
 
     def cut_alike(self) -> bool:
         """Whether that is the same in all channels: not where what is clipped to is a constant of each."""
-        return all(np.unique(end).size == 1 for end in self.channel_ends())
+        return all(map(uniform, self.channel_ends()))
 
 
 Test = Callable[[Array, Array, Channels], Array]

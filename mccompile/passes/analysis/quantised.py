@@ -15,7 +15,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Affine
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.structure import Nest
 from mccompile.ir.types import F32, I32, DType
 from mccompile.ops.map import Map
@@ -122,7 +122,7 @@ def dequantised(
 
     def operand(found: Array | Value, dtype: DType, suffix: str) -> ex.Expr:
         if not isinstance(found, Value):
-            if np.unique(found).size == 1:
+            if uniform(found):
                 return ex.num(found.reshape(-1)[0], dtype)
             found = graph.constant(f"{name}.{suffix}", found.astype(dtype.numpy))
         others.append(found)

@@ -49,9 +49,9 @@ def sum_range(graph: Graph, node: Node) -> tuple[Range, int | None]:
     rows = None if weights is None else by_channel(nests[0], weights)
     if rows is None:
         return _ANYTHING, None
-    products = np.stack([rows[0] * reach.low.min(), rows[0] * reach.high.max()])
-    low, high = np.minimum(products.min(0), 0).sum(1), np.maximum(products.max(0), 0).sum(1)
-    return Range(low, high), rows[1]
+    down, up = np.minimum(rows[0], 0).sum(1), np.maximum(rows[0], 0).sum(1)
+    least, greatest = min(reach.low.min(), 0), max(reach.high.max(), 0)
+    return Range(up * least + down * greatest, up * greatest + down * least), rows[1]
 
 
 def by_channel(nest: Nest, weights: Array) -> tuple[Array, int] | None:

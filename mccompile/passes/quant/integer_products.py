@@ -24,7 +24,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.types import F32, I32, I64, DType
 from mccompile.kernels.conv.covered import not_covered
 from mccompile.ops.map import Map
@@ -150,8 +150,7 @@ def _kept(node: Node, extras: list[Value], v: ex.Var) -> ex.Expr:
 
 def _operand(graph: Graph, extras: list[Value], array: Array, dtype: DType, name: str) -> ex.Expr:
     """An array as an expression: a number if it is one, else one more extra operand."""
-    flat = np.unique(array)
-    if flat.size == 1:
-        return ex.num(flat[0], dtype)
+    if uniform(array):
+        return ex.num(array.flat[0], dtype)
     extras.append(graph.constant(name, array.astype(dtype.numpy)))
     return ex.var(len(extras) - 1, dtype)

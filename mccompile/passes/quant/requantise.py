@@ -21,7 +21,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.ranges import Range, anything, of_expression
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.types import F32, I32, DType, broadcast_shapes, dtype_of
 from mccompile.kernels.model.lanes import lookup_pays
 from mccompile.passes.analysis.byte_pairs import cut_off, right, sum_in_floats, sum_in_integers
@@ -190,7 +190,7 @@ class _Work:
 
     def _operand(self, array: Array, shape: tuple[int, ...], name: str, dtype: DType = I32) -> ex.Expr:
         """Numbers of 32 bits as an expression: one number, or one more operand."""
-        if np.unique(array).size == 1:
+        if uniform(array):
             return ex.num(array.reshape(-1)[0], dtype)
         elements = array.astype(dtype.numpy).reshape(shape)
         self.operands.append(self.graph.constant(f"{self.node.result.name}.{name}", elements))
@@ -299,7 +299,7 @@ class _Work:
         if not (np.isfinite(scale).all() and (np.asarray(scale) > 0).all()):
             return "a scale is no positive number"
         zero = np.rint(form.offset)
-        zero = zero if np.unique(zero).size == 1 else np.rint(np.median(zero))
+        zero = zero if uniform(zero) else np.rint(np.median(zero))
         product = ex.apply("mul", ex.convert(core, F32), self._operand(np.asarray(scale), shape, "factor", F32))
         rest = np.asarray(form.offset - zero)
         if rest.any():
