@@ -19,7 +19,6 @@ to integer saturate and turn NaN into 0; integer narrowing wraps.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -74,16 +73,13 @@ class Apply(Expr):
     operands: tuple[Expr, ...]
 
     def __hash__(self) -> int:
-        return self._hash
-
-    @functools.cached_property
-    def _hash(self) -> int:
-        """Made once: an expression is looked up in many tables, with all its parts each time."""
-        return hash((self.dtype, self.fn, self.operands))
+        made: int = self.__dict__["_hash"]
+        return made
 
     def __post_init__(self) -> None:
-        """From the operands up, however deep they go: their own are made already."""
-        self._hash  # noqa: B018
+        """The hash is made once, from the operands up, however deep they go: an expression is looked up in many
+        tables, with all its parts each time."""
+        self.__dict__["_hash"] = hash((self.dtype, self.fn, self.operands))
 
     @property
     def args(self) -> tuple[Expr, ...]:
@@ -97,15 +93,12 @@ class Convert(Expr):
     operand: Expr
 
     def __hash__(self) -> int:
-        return self._hash
-
-    @functools.cached_property
-    def _hash(self) -> int:
-        """Made once, as that of `Apply`."""
-        return hash((self.dtype, self.operand))
+        made: int = self.__dict__["_hash"]
+        return made
 
     def __post_init__(self) -> None:
-        self._hash  # noqa: B018
+        """As that of `Apply`."""
+        self.__dict__["_hash"] = hash((self.dtype, self.operand))
 
     @property
     def args(self) -> tuple[Expr, ...]:
@@ -215,9 +208,12 @@ def replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
     return rewritten(expr, {old: new}.get)
 
 
-def variables(expr: Expr) -> set[int]:
-    """The indices of the variables an expression reads."""
-    return {e.index for e in distinct(expr) if isinstance(e, Var)}
+def variables(expr: Expr) -> frozenset[int]:
+    """The indices of the variables an expression reads: looked for once, and kept beside it."""
+    found: frozenset[int] | None = expr.__dict__.get("_variables")
+    if found is None:
+        found = expr.__dict__["_variables"] = frozenset(e.index for e in distinct(expr) if isinstance(e, Var))
+    return found
 
 
 def distinct(expr: Expr) -> list[Expr]:

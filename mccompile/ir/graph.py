@@ -485,7 +485,7 @@ def _extras_read(node: Node, results: Sequence[TensorType]) -> set[int]:
     return reads
 
 
-def _read_by(node: Node, body: ex.Expr, at: TensorType) -> set[int]:
+def _read_by(node: Node, body: ex.Expr, at: TensorType) -> frozenset[int]:
     extras = ex.variables(body) - {ex.ACC}
     for i in extras:
         shape = node.extras[i].shape
