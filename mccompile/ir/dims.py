@@ -411,7 +411,9 @@ def _order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
 
 # -- ranges and values -----------------------------------------------------------------------------------------
 def symbols(*numbers: int) -> list[Symbol]:
-    """The symbols that extents depend on, by name."""
+    """The symbols that extents depend on, by name. Mostly there are none among very many numbers."""
+    if not any(issubclass(kind, Dim) for kind in set(map(type, numbers))):
+        return []
     terms = [m for n in numbers if isinstance(n, Dim) for m, _ in n.terms]
     return sorted({s for m in terms for atom in m for s in _symbols_of(atom)})
 

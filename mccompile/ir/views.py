@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class View:
     def count(self) -> int:
         return math.prod(self.shape)
 
-    @property
+    @functools.cached_property
     def linear(self) -> bool:
         return is_linear(self.factors)
 
@@ -116,6 +117,10 @@ class View:
 
     def axis_strides(self) -> tuple[int, ...]:
         """The stride of each logical axis. InternalError unless `linear`."""
+        return self._axis_strides
+
+    @functools.cached_property
+    def _axis_strides(self) -> tuple[int, ...]:
         if not self.linear:
             raise InternalError("a blocked view has no single stride per axis")
         table = {f.axis: s for f, s in zip(self.factors, self.strides, strict=True)}

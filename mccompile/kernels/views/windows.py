@@ -22,6 +22,7 @@ With a pad of 1, x[o] is read once more for the next result: y must begin an ele
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,14 +96,28 @@ def distance(call: Call, window: Window, channels: Array, channels_last: bool) -
     strides = (*x.axis_strides(), *y.axis_strides()) if x.linear and y.linear else (-1,)
     if min(strides) < 0 or not 0 < y.count <= MOST_ELEMENTS or len(call.results) > 1 or x.buffer.halo:
         return None
-    written = _places(y, [np.arange(e) for e in y.shape]) * y.dtype.nbytes
-    lowest = [np.arange(x.shape[0]), channels, *(_first_taps(window, a, y, x) for a in range(x.rank - 2))]
-    read = _places(x, lowest) * x.dtype.nbytes
+    gap = _gap(_lies(x), _lies(y), window, tuple(channels.tolist()), channels_last)
+    return max(gap, 0) if gap < y.buffer.nbytes else None
+
+
+_Lies = tuple[tuple[int, ...], tuple[int, ...], int, int]
+"""Where the elements of a view lie in its buffer: extents and strides by axis, offset, bytes of an element."""
+
+
+def _lies(view: View) -> _Lies:
+    return tuple(view.shape), tuple(view.axis_strides()), view.offset, view.dtype.nbytes
+
+
+@functools.lru_cache(maxsize=1000)
+def _gap(x: _Lies, y: _Lies, window: Window, channels: tuple[int, ...], channels_last: bool) -> int:
+    """See `distance`. Layers alike are looked at once."""
+    written = _places(y, [np.arange(e) for e in y[0]]) * y[3]
+    taps = (_first_taps(window, a, y[0], x[0]) for a in range(len(x[0]) - 2))
+    read = _places(x, [np.arange(x[0][0]), np.array(channels), *taps]) * x[3]
     if channels_last:
         written, read = (np.moveaxis(a, 1, -1) for a in (written, read))
     after = np.minimum.accumulate(read.reshape(-1)[::-1])[::-1][1:]
-    gap = int((written.reshape(-1)[:-1] + y.dtype.nbytes - after).max(initial=0))
-    return max(gap, 0) if gap < y.buffer.nbytes else None
+    return int((written.reshape(-1)[:-1] + y[3] - after).max(initial=0))
 
 
 def tiles_distance(call: Call, first: Sequence[Array], last: Sequence[Array]) -> int | None:
@@ -169,21 +184,22 @@ def _sum_of(view: View, coordinates: Sequence[Array]) -> Array:
     return total
 
 
-def _places(view: View, coordinates: Sequence[Array]) -> Array:
+def _places(lies: _Lies, coordinates: Sequence[Array]) -> Array:
     """The place in the buffer of each element at the grid of some coordinates per axis."""
-    total = np.full((1,) * view.rank, view.offset, np.int64)
-    for axis, (stride, at) in enumerate(zip(view.axis_strides(), coordinates, strict=True)):
-        total = total + (at * stride).reshape([-1 if a == axis else 1 for a in range(view.rank)])
+    shape, strides, offset, _ = lies
+    total = np.full((1,) * len(shape), offset, np.int64)
+    for axis, (stride, at) in enumerate(zip(strides, coordinates, strict=True)):
+        total = total + (at * stride).reshape([-1 if a == axis else 1 for a in range(len(shape))])
     return total
 
 
-def _first_taps(window: Window, a: int, y: View, x: View) -> Array:
+def _first_taps(window: Window, a: int, y: Sequence[int], x: Sequence[int]) -> Array:
     """For each coordinate of the result along a spatial axis, the lowest of the operand in its window.
 
     A window altogether in the padding counts as if it read the first element.
     """
-    start = np.arange(y.shape[2 + a]) * window.strides[a] - window.pads[a]
+    start = np.arange(y[2 + a]) * window.strides[a] - window.pads[a]
     skipped = -(np.minimum(start, 0) // window.dilations[a])
     first = start + skipped * window.dilations[a]
-    inside = (skipped < window.kernel[a]) & (first < x.shape[2 + a])
+    inside = (skipped < window.kernel[a]) & (first < x[2 + a])
     return np.where(inside, first, 0)
