@@ -18,8 +18,9 @@ FOLDER = REPOSITORY / "build" / "test-cache"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave the cache of the user alone, unless MCC_CACHE names it."""
+    """Leave the cache of the user alone, unless MCC_CACHE names it; let IR be verified after each pass."""
     os.environ.setdefault("MCC_CACHE", str(FOLDER))
+    os.environ.setdefault("MCC_VERIFY", "1")
     if not hasattr(config, "workerinput"):
         prune(FOLDER, MOST_BYTES)
 
