@@ -21,7 +21,7 @@ _INTEGERS = (
 _SCALES = (
     "narrow-weights", "store-integers", "start-sums", "keep-quantised-weights", "keep-quantised-windows",
     "keep-quantised-recurrence", "fold-dequantised", "fold-constants", "canonicalize", "requantise",
-    "hoist-weight-zero-points", "split-groups", "eliminate-dead-code",
+    "hoist-weight-zero-points", "split-groups", "flip-signs", "eliminate-dead-code",
 )  # fmt: skip
 _STORE = (
     "flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "choose-layouts", "narrow-products",
