@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES
@@ -17,7 +18,7 @@ from mccompile.onnxio import OnnxNode, dtype_of_array, evaluate_node, newest_ops
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import front_ends
 
-BY_REFERENCE = (ArithmeticError, LookupError, TypeError, ValueError, CompileError)
+BY_REFERENCE = (ArithmeticError, LookupError, TypeError, ValueError, CompileError, ex.OperandTypeError)
 """What a front end or an operator raises for what it does not take: the reference says what is wrong with it, if
 anything is."""
 

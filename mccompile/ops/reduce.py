@@ -15,7 +15,7 @@ from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.ranges import Range, anything, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
-from mccompile.ir.types import BOOL, F16, F32, I64, U8, DType, TensorType
+from mccompile.ir.types import BOOL, F16, F32, F64, I64, U8, DType, TensorType
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
@@ -106,6 +106,11 @@ def _square(x: ex.Expr) -> ex.Expr:
     return ex.apply("mul", x, x)
 
 
+def _root(x: ex.Expr, _: ex.Expr) -> ex.Expr:
+    """The square root; of a whole number its whole part."""
+    return ex.apply("sqrt", x) if x.dtype.is_float else ex.convert(ex.apply("sqrt", ex.convert(x, F64)), x.dtype)
+
+
 ROWS: tuple[Row, ...] = (
     Row("ReduceSum", "sum", dtypes=("f32", "i32", "i64", "f16")),
     Row("ReduceMean", "sum", post=_mean),
@@ -113,7 +118,7 @@ ROWS: tuple[Row, ...] = (
     Row("ReduceMax", "max", dtypes=("f32", "i32", "f16")),
     Row("ReduceMin", "min", dtypes=("f32", "i32")),
     Row("ReduceL1", "sum", pre=lambda x: ex.apply("abs", x)),
-    Row("ReduceL2", "sum", pre=_square, post=lambda x, n: ex.apply("sqrt", x)),
+    Row("ReduceL2", "sum", pre=_square, post=_root),
     Row("ReduceSumSquare", "sum", pre=_square),
     Row("ReduceLogSum", "sum", post=lambda x, n: ex.apply("log", x), low=0.5),
 )

@@ -179,3 +179,11 @@ def test_empty_parts_of_a_split(target: str, level: str, tmp_path: Path) -> None
     got = answers(tmp_path, nodes, {"x": x}, target, level, {"s": np.array([1, 0, 3])})
     for name, part in (("a", x[:, :2]), ("b", x[:, 2:]), ("c", x[:, :1]), ("d", x[:, 1:])):
         np.testing.assert_array_equal(got[name], part)
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_roots_of_whole_numbers_are_cut_off(target: str, level: str, tmp_path: Path) -> None:
+    x = np.array([[3, 4, 0], [1, 2, 3], [2**20, 1, 2]], np.int64)
+    node = N("ReduceL2", ["x", "axes"], ["y"], keepdims=0)
+    got = answers(tmp_path, [node], {"x": x}, target, level, {"axes": np.array([1])})["y"]
+    np.testing.assert_array_equal(got, [5, 3, 2**20])

@@ -35,6 +35,8 @@ class Dynamic:
     made: bool = False
     shapes: Mapping[str, Sequence[Given]] = field(default_factory=dict)
     constants: Mapping[str, Given] = field(default_factory=dict)
+    off: float = 0.0
+    """How far onnxruntime is off float64 on drawn inputs, where that is more than the rule allows."""
 
     @property
     def label(self) -> str:
@@ -84,7 +86,7 @@ NETWORKS = (
     Dynamic("gesture_history_lstm", {"batch": "1..8"}),
     Dynamic("go2_apg_policy", {"batch_size": "1..8"}),
     Dynamic("kws_micro_qdq", {"unk__68": "1..8"}),
-    Dynamic("magika_v3", {"unk__214": "1..2"}),
+    Dynamic("magika_v3", {"unk__214": "1..2"}, off=2.5e-3),  # ours: 1e-3
     Dynamic("minilm_128", {"batch": 1, "seq": "1..128"}, made=True),
     Dynamic("minilm_128", {"batch": "1..4", "seq": 32}, made=True),
     Dynamic("mobilenetv2_035_128", {"unk__608": "1..2"}),

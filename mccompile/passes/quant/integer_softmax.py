@@ -27,7 +27,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     changes = 0
     for node in r.nodes():
         found = None if node.pre or not node.operands else quantised(graph, r.producer(node.operands[0]))
-        if found is None or node.result.dtype != F32 or node.op.on_bytes(1.0) is None:
+        if found is None or node.op.on_bytes(1.0) is None or node.result.dtype != F32:
             continue
         what = f"took {node.where} of bytes"
         if target.requant == "float":
