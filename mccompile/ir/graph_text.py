@@ -111,10 +111,21 @@ def parse_fields(
             raise ValueError(f"{name} has no attribute {key!r}" if key not in known else f"{key!r} is given twice")
         expression = value.startswith("{") and value.endswith("}")
         kwargs[key] = ex.parse(value[1:-1], variable) if expression else literal(value, extents)
+        _require_kind(f"{key}={value}", kwargs[key], str(known[key].type))
     for key, f in known.items():
         if key not in kwargs and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise ValueError(f"{name} needs attribute {key!r}")
     return kwargs
+
+
+def _require_kind(shown: str, value: Any, kind: str) -> None:
+    """ValueError for a list, a text or a number where a field of type ``kind`` is another of these."""
+    if kind.startswith("tuple[") and not isinstance(value, tuple):
+        raise ValueError(f"{shown} is no list, such as (1,)")
+    if (kind == "str") > isinstance(value, str):
+        raise ValueError(f"{shown} is no text, such as 'a'")
+    if kind in ("int", "float", "bool") and isinstance(value, tuple | str):
+        raise ValueError(f"{shown} is no number")
 
 
 def _operand_dtype(types: list[TensorType | None], index: int) -> DType:
