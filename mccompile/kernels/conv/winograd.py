@@ -326,7 +326,7 @@ class ConvWinograd(Variant):
         (x, *_), scratch = call.reads, call.scratch
         assert x is not None
         assert scratch is not None
-        least = replace(scratch, type=TensorType(F32, (finer.scratch(x.shape[-1]),)))
+        least = replace(scratch, type=TensorType(scratch.type.dtype, (finer.scratch(x.shape[-1]),)))
         return replace(call, params=finer, scratch=least)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:

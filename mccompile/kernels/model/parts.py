@@ -5,17 +5,17 @@ Worked example: 35 rows in tiles of 4 are nine turns, the last of three rows. Tw
 >>> from mccompile.kernels.model.tiles import Tile
 >>> rows = Turns("m", tuple(tile_starts(Tile(rows=4, vectors=2, lanes=8).tiles_m(35))), 35)
 >>> divided([rows], 2)
-Parts(loop='m', cuts=(0, 16, 35))
+Parts(loop='m', cuts=(0, 16, 35), rounds=1)
 
 Of several loops that may be shared out, the first is taken, unless another one is shared out more evenly, by more
 than it takes that what steps before have written, and steps behind will read, then lies in other cores' caches:
 
 >>> divided([Turns.each("b", 3), rows], 2)
-Parts(loop='m', cuts=(0, 16, 35))
+Parts(loop='m', cuts=(0, 16, 35), rounds=1)
 >>> divided([Turns.each("b", 8), rows], 2)
-Parts(loop='b', cuts=(0, 4, 8))
+Parts(loop='b', cuts=(0, 4, 8), rounds=1)
 >>> divided([Turns.each("b", 3), rows], 2, even=0.2)
-Parts(loop='b', cuts=(0, 1, 3))
+Parts(loop='b', cuts=(0, 1, 3), rounds=1)
 """
 
 from __future__ import annotations
