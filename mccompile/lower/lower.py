@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -247,7 +247,7 @@ class _Builder:
         logical: Logical | None = None,
     ) -> None:
         node = self.node
-        views = self.extras() if extras is None else extras
+        views = self.extras(reads) if extras is None else extras
         if inplace is None:
             written = set().union(*(ex.variables(b) for b in node.post.values())) if node.post else set()
             safe = written - set().union(*(ex.variables(b) for b in node.pre.values()))
@@ -309,22 +309,31 @@ class _Builder:
     def _at(self, value: Value, shapes: set[Shape]) -> View | None:
         return self._recorded(value).broadcast(next(iter(shapes))) if len(shapes) == 1 else None
 
-    def _shapes_of(self, extra: int) -> set[Shape]:
-        """The shapes under which bodies read an extra operand."""
+    def _shapes_of(self, extra: int, reads: Sequence[View | None] = ()) -> set[Shape]:
+        """The shapes under which bodies read an extra operand; ``reads`` may have axes in front of an operand's."""
         node = self.node
-        uses = [node.operands[k] for k, body in node.pre.items() if extra in ex.variables(body)]
-        uses += [node.results[k] for k, body in node.post.items() if extra in ex.variables(body)]
-        return {u.shape for u in uses if u is not None}
+        shapes = {node.results[k].shape for k, body in node.post.items() if extra in ex.variables(body)}
+        for k, body in node.pre.items():
+            operand, seen = node.operands[k], reads[k] if k < len(reads) else None
+            if operand is not None and extra in ex.variables(body):
+                wider = seen is not None and _ends_with(seen, operand.shape)
+                shapes.add(seen.shape if seen is not None and wider else operand.shape)
+        return shapes
 
-    def extras(self) -> list[View]:
+    def extras(self, reads: Sequence[View | None] = ()) -> list[View]:
         """The node's extra operands, broadcast to what they are applied to."""
         views = []
         for i, v in enumerate(self.node.extras):
-            shapes = self._shapes_of(i)
+            shapes = self._shapes_of(i, reads)
             if len(shapes) != 1:
                 raise InternalError(f"{self.node.where}: extra operand {i} is read under several shapes")
             views.append(self.read(v).broadcast(shapes.pop()))
         return views
+
+
+def _ends_with(view: View, shape: Shape) -> bool:
+    """Whether the last axes of a view are all of a shape."""
+    return not shape or view.shape[-len(shape) :] == shape
 
 
 @dataclass(frozen=True)

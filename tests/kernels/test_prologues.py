@@ -102,3 +102,21 @@ def test_a_body_may_do_without_the_value(target: str, where: str, tmp_path: Path
         inputs = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs}
         (got,), (want,) = library.run(b, inputs), graph.evaluate(inputs).values()
         assert not mismatch(got, want, 1e-5), f"{graph.nodes}: {mismatch(got, want, 1e-5)}"
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+@pytest.mark.parametrize("scale", ["6,5", "1,5", "6,1", "1,1"])
+def test_what_a_prologue_of_one_matrix_reads_is_for_all_images(scale: str, target: str, tmp_path: Path) -> None:
+    """A matrix for all images is read with their axes, and so is what stands beside it."""
+    graph = parse_graph(
+        f"""graph @net(%x: f32[{PLANE}], %m: f32[6,5], %s: f32[{scale}]) {{
+          %y = matmul(%x, %m) with(%s) pre1{{ (acc - x0) }} : f32[2,4,7,5]
+          return %y }}""",
+        lookup,
+    )
+    built = [compiled_graph(graph, "O0", "net", target=target)]
+    library = CaseLibrary(tmp_path, built, [*resolve(target).c_flags, *STRICT_WARNINGS]).build()
+    rng = np.random.default_rng(5)
+    inputs = {v.name: rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs}
+    (got,) = library.run(built[0], inputs)
+    np.testing.assert_allclose(got, inputs["x"] @ (inputs["m"] - inputs["s"]), rtol=1e-5, atol=1e-5)
