@@ -103,12 +103,15 @@ def judge_layers(
             name = interface.tensors.get(v.name)
             if name not in reals:
                 name = _counterpart(node, v, got, imported, theirs, set(reals) - (names - {v.name}))
-            part = None if name is None else _part(got, theirs[name], moves=v.name not in theirs)
-            if name is None or part is None:
+            if name is None:
+                continue
+            got = _with_sign(got, theirs[name].dtype)
+            part = _part(got, theirs[name], moves=v.name not in theirs)
+            if part is None:
                 continue
             near = _near_ties(node, imported, reals, name, tie)[part]
             real, want = reals[name][part], theirs[name][part]
-            info = np.iinfo(v.dtype.numpy.name)
+            info = np.iinfo(got.dtype)
             apart = np.abs(got.astype(np.float64) - np.clip(real, info.min, info.max))
             bad = (apart > tie) & (got != want) & ~near
             layers, elements, differing = layers + 1, elements + got.size, differing + int((got != want).sum())
@@ -116,7 +119,7 @@ def judge_layers(
                 at = tuple(int(i) for i in np.argwhere(bad)[0])
                 first = f"{v.name}: {got[at]} where {real[at]:.5f} is real, at {list(at)}"
                 wrong.append(f"{first}; {int(bad.sum())} such")
-            values[v] = want.astype(v.dtype.numpy)
+            values[v] = _with_sign(want, v.dtype.numpy)
     return Ties(layers, elements, differing, tuple(wrong))
 
 
@@ -204,9 +207,10 @@ def _counterpart(
 ) -> str | None:
     """The name in the reference of what a node rounds, among the ``known``; None if there is none.
 
-    Bytes that are stored instead of floats have a name of their own (``y.bytes``), and so have channels in another
-    order: then it is the closest of the tensors that the network rounds in the nodes that were fused into this one.
-    One that is not `_close` is another tensor; should it be a wrong one, who reads it is judged with it, and found.
+    Bytes that are stored instead of floats have a name of their own (``y.bytes``), and so have bytes with another
+    sign, and channels in another order: then it is the closest of the tensors that the network rounds in the nodes
+    that were fused into this one. One that is not `_close` is another tensor; should it be a wrong one, who reads it
+    is judged with it, and found.
     """
     if not _rounded(v):
         return None
@@ -215,10 +219,22 @@ def _counterpart(
     if not node.post and node.op.elementwise is None:  # moved, not rounded here
         return None
     fused = [n for n in imported.nodes if n.origins and set(n.origins) <= set(node.origins)]
-    rounded = [w for n in fused for w in n.results if w.name in known and w.dtype == v.dtype and w.shape == got.shape]
-    differing = {w.name: int((theirs[w.name][_part(got, theirs[w.name], moves=True)] != got).sum()) for w in rounded}
+    rounded = [w for n in fused for w in n.results if w.name in known and w.shape == got.shape]
+    differing = {}
+    for w in rounded:
+        if _rounded(w) and w.dtype.nbytes == v.dtype.nbytes:
+            own, other = _with_sign(got, w.dtype.numpy), theirs[w.name]
+            differing[w.name] = int((other[_part(own, other, moves=True)] != own).sum())
     closest = min(differing, key=lambda name: differing[name], default=None)
     return closest if closest is not None and differing[closest] * 100 <= got.size else None
+
+
+def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Bytes as those of a type with a sign, or without one: 128 less, or more; other numbers as they are."""
+    if array.dtype == dtype or array.dtype.itemsize > 1 or array.dtype.kind not in "iu":
+        return array.astype(dtype)
+    flipped: Array = (np.ascontiguousarray(array).view(np.uint8) ^ 128).view(dtype)
+    return flipped
 
 
 def _near_ties(node: Node, imported: Graph, reals: Mapping[str, Array], name: str, tie: float) -> Array:

@@ -32,7 +32,7 @@ program @p target=generic arena=176 blob=56 peak=176 bound=176 naive=176 algorit
   fill h[1,2,1]{10,5,1} 0
   fill h+4[1,2,1]{10,5,1} 0
   call map.generic map {expr={neg(x0)}} (x) -> h
-  call conv.generic conv {strides=(1), pads=(1, 1), dilations=(1)} (h, w, b) -> a scratch s
+  call conv.generic conv {strides=(1,), pads=(1, 1), dilations=(1,)} (h, w, b) -> a scratch s
   call map.generic map {expr={relu(x0)}} (a) -> c inplace(0)
   call map.generic map {expr={neg(x0)}} (c) -> y[1,2,3]{12,3,1}
   call map.generic map {expr={exp(x0)}} (c) -> y+6[1,2,3]{12,3,1}
