@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +55,12 @@ class Network:
     report: dict[str, Any]
     name: str
     arenas: dict[str, Array]
-    inputs: dict[str, Array]
-    outputs: dict[str, Array]
-    state: dict[str, Array]
     quantised: dict[str, Quantisation]
     labels: dict[str, list[str | int]]
     _net: Any
     _run: Callable[[Any], int]
     _text: Callable[[int], str]
+    _has_run = False
     _emulator: Emulator | None = None
     _meter: Meter | None = None
 
@@ -113,7 +112,7 @@ class Network:
         self.extents = {d["name"]: int(d["high"]) for d in self.report.get("dims", ())}
         counted = any(p.get("counted") for p in self.report["outputs"])
         self._moves = self._read_extents() or counted
-        self._see_tensors()
+        self._forget_views()
         self.reset()
         self.quantised = {
             p["name"]: Quantisation(p["scale"], p["zero_point"], p["name"]) for p in ports if "scale" in p
@@ -128,7 +127,7 @@ class Network:
         elif self.state:
             self._expect_ok(getattr(self.lib, f"{self.name}_reset")(self._net), "reset")
             self._read_extents()
-            self._see_tensors()
+            self._forget_views()
 
     def set_extents(self, extents: Mapping[str, int]) -> None:
         """Set extents that the network was compiled to take in a range, by name; `inputs` have them from now on, and
@@ -148,7 +147,7 @@ class Network:
                 range_ = next(d["range"] for d in self.report["dims"] if d["name"] == name)
                 raise UsageError(f"the extent {name} of {self.name} may be {range_}, not {extent}")
         self.extents = before | {name: int(extent) for name, extent in extents.items()}
-        self._see_tensors()
+        self._forget_views()
 
     def _read_extents(self) -> bool:
         """Extents as the network has them, if some are of state that grows: these begin at their least, and a run
@@ -161,10 +160,24 @@ class Network:
         self.extents = {d["name"]: int(self._net.dims[i]) for i, d in enumerate(dims)}
         return True
 
-    def _see_tensors(self, after_run: bool = False) -> None:
-        self.inputs = {p["name"]: self._view(p) for p in self.report["inputs"]}
-        self.outputs = {p["name"]: self._view(p, counted=after_run) for p in self.report["outputs"]}
-        self.state = {p["name"]: self._state_view(p) for p in self.report["state"]}
+    def _forget_views(self, after_run: bool = False) -> None:
+        """Extents may have changed. Views are made when they are asked for: a run of a network with much state is
+        shorter than to make those of all of it."""
+        self._has_run = after_run
+        for role in ("inputs", "outputs", "state"):
+            self.__dict__.pop(role, None)
+
+    @cached_property
+    def inputs(self) -> dict[str, Array]:
+        return {p["name"]: self._view(p) for p in self.report["inputs"]}
+
+    @cached_property
+    def outputs(self) -> dict[str, Array]:
+        return {p["name"]: self._view(p, counted=self._has_run) for p in self.report["outputs"]}
+
+    @cached_property
+    def state(self) -> dict[str, Array]:
+        return {p["name"]: self._state_view(p) for p in self.report["state"]}
 
     def _shape(self, port: Mapping[str, Any], counted: bool) -> tuple[int, ...]:
         """The extents of an input or output now; of those that kernels count, with ``counted`` what they were in the
@@ -305,7 +318,7 @@ class Network:
                 self._expect_ok(status, "run")
             if self._moves:
                 self._read_extents()
-                self._see_tensors(after_run=True)
+                self._forget_views(after_run=True)
         finally:
             self._lock.release()
 
