@@ -18,6 +18,7 @@ gguf writes its models:
 from __future__ import annotations
 
 import argparse
+import mmap
 import os
 import tempfile
 import time
@@ -35,7 +36,8 @@ from llama import Llama, write
 import mccompile
 from mccompile.bench.machine import cpu_name
 from mccompile.run.build import build_library
-from mccompile.run.memory import aligned_bytes
+from mccompile.run.memory import Array, aligned_bytes
+from mccompile.run.network import Network
 from tests.support.decoders import LARGE, Sizes, grouped, standard, state
 
 READER = """
@@ -93,8 +95,9 @@ keys and values of the tokens before. *Memory* is the share of the bandwidth of 
 with: of a loop that reads {far} MB and does nothing else. What is smaller than the last cache ({cache}) comes from
 there, and may be faster than memory; *read* is what a loop gets that reads as many bytes as a token, *share* its
 time by ours. Loops, network, onnxruntime and llama.cpp have their turns in {rounds} rounds; figures are of the least
-time of each: what else the machine does only adds to it, and more to what takes long. All memory is in large pages
-but that of onnxruntime and llama.cpp.
+time of each: what else the machine does only adds to it, and more to what takes long. Memory is in pages of 2 MiB;
+*small pages* says how often as long a token takes in those of 4 KiB, which onnxruntime and llama.cpp have, too, as
+has whoever does not ask Linux for others ([packages.md](packages.md#weights-on-linux)).
 
 *Standard* has MatMul, Concat and Softmax as exporters write them; *grouped* GroupQueryAttention, and MatMulNBits of
 blocks of 32 with a scale each. *Rounded* has `accuracy_level` 4: operands are rounded to 8 bits by blocks, as
@@ -105,9 +108,18 @@ it rounds in any case, and keeps keys and values in 16 bits, which is its defaul
 - machine: {cpu}; one thread; load of the machine at the beginning {load:.1f}
 - *ort*, *llama*: how often as long as ours a token of onnxruntime and of llama.cpp takes
 
-| decoder | tokens before | MB | tokens/s | GB/s | memory | read GB/s | share | ort | llama |
-|---|---|---|---|---|---|---|---|---|---|
+| decoder | tokens before | MB | tokens/s | GB/s | memory | read GB/s | share | small pages | ort | llama |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
+
+
+def small_pages(count: int, align: int) -> Array:
+    """Bytes of which no two lie in a large page."""
+    memory = mmap.mmap(-1, count + align)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    whole = np.frombuffer(memory, np.uint8)
+    start = -whole.ctypes.data % align
+    return whole[start : start + count]
 
 
 def reader(folder: Path, nbytes: int) -> Callable[[], object]:
@@ -140,16 +152,19 @@ def measured(form: Form, sizes: Sizes, past: int, rounds: int, program: Path | N
     onnx.save(form.make(sizes), path)
     dims = {"past": f"0..{sizes.room - 1}"}
     made = mccompile.compile(path, folder / "out", target="native", dims=dims, keep_inputs=True, state=state(sizes))
-    network = mccompile.load(folder / "out")
-    network.set_inputs({"ids": np.ones((1, 1), np.int64)})
+    network, small = Network(folder / "out"), Network(folder / "out", allocate=small_pages)
+    for each in (network, small):
+        each.set_inputs({"ids": np.ones((1, 1), np.int64)})
 
     def back() -> None:
-        network.set_extents({"past": past})
+        for each in (network, small):
+            each.set_extents({"past": past})
 
     tables = 4 * sizes.width * (sizes.vocabulary + (sizes.room if form.make is standard else 0))
     kept = made.report["memory"]["state_bytes"] * (past + 1) // sizes.room
     nbytes = made.report["weights_bytes"] - tables + kept
-    things: dict[str, Callable[[], object]] = {"ours": network.invoke, "ort": theirs(path, sizes, past)}
+    things: dict[str, Callable[[], object]] = {"ours": network.invoke, "small": small.invoke}
+    things["ort"] = theirs(path, sizes, past)
     things |= {"read": reader(folder, nbytes), "far": reader(folder, FAR)}
     other = None
     if program is not None:
@@ -160,10 +175,10 @@ def measured(form: Form, sizes: Sizes, past: int, rounds: int, program: Path | N
     if other is not None:
         other.close()
     ours, read, far = least["ours"], least["read"], least["far"] * nbytes / FAR
-    times = [f"{least[name] / ours:.2f}" if name in least else "-" for name in ("ort", "llama")]
+    times = [f"{least[name] / ours:.2f}" if name in least else "-" for name in ("small", "ort", "llama")]
     return (f"| {form.name} | {past} | {nbytes / 1e6:.1f} | {1 / ours:.0f} | "
             f"{nbytes / ours / 1e9:.1f} | {far / ours:.0%} | {nbytes / read / 1e9:.1f} | "
-            f"{read / ours:.0%} | {times[0]} | {times[1]} |")  # fmt: skip
+            f"{read / ours:.0%} | {' | '.join(times)} |")  # fmt: skip
 
 
 def least_times(
