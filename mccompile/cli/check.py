@@ -147,8 +147,10 @@ def _data(found: list[Outcome]) -> Any:
 def _write(path: Path, found: list[Outcome]) -> None:
     from mccompile.check.junit import junit_text
     from mccompile.ir.errors import CompileError
+    from mccompile.ir.whole import written_whole
 
     try:
-        path.write_text(junit_text(found), encoding="utf-8")
+        with written_whole(path) as staged:
+            staged.write_text(junit_text(found), encoding="utf-8")
     except OSError as e:
         raise CompileError(f"cannot write {path}: {e.strerror}") from e

@@ -238,13 +238,15 @@ def _require_sense(models: Sequence[Path], given: Mapping[str, Any], reports: tu
 def _write_rule(depfile: Path, out: Path, models: Sequence[Path], others: Sequence[Path]) -> None:
     """A rule of make, by which ``out`` is as new as what was read, external data of models included."""
     from mccompile.ir.files import SUFFIX
+    from mccompile.ir.whole import written_whole
     from mccompile.onnxio import model_files
 
     files = [f for path in models for f in ([path] if path.suffix == SUFFIX else model_files(path))]
     files += others
     result, *read = (str(path).replace(" ", "\\ ").replace("$", "$$") for path in [out / "report.json", *files])
     try:
-        depfile.write_text(f"{result}: {' '.join(read)}\n", encoding="utf-8")
+        with written_whole(depfile) as staged:
+            staged.write_text(f"{result}: {' '.join(read)}\n", encoding="utf-8")
     except OSError as e:
         raise UsageError(f"{depfile} cannot be written: {e.strerror}") from e
 

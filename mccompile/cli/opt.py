@@ -110,9 +110,11 @@ def _draw(ir: IR, dot: Path | None, onnx_file: Path | None) -> None:
 
     try:
         if dot is not None:
+            from mccompile.ir.whole import written_whole
             from mccompile.report.dot import dot_text
 
-            dot.write_text(dot_text(ir), encoding="utf-8")
+            with written_whole(dot) as staged:
+                staged.write_text(dot_text(ir), encoding="utf-8")
         if onnx_file is not None:
             from mccompile.onnxio import write_model
             from mccompile.report.netron import netron_model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zipfile
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from mccompile.ir.kernel_parse import ParamsLookup, parse_module, parse_program
 from mccompile.ir.kernel_text import module_arrays, print_module, print_program
 from mccompile.ir.program import Program
 from mccompile.ir.scalar import Array
+from mccompile.ir.whole import written_whole
 
 IR: TypeAlias = Graph | KernelModule | Program
 SUFFIX = ".mcir"
@@ -45,7 +45,8 @@ def arrays_path(path: Path) -> Path:
 def save(path: Path, ir: IR) -> None:
     """Write the text, and the arrays beside it if there are any. CompileError where that fails."""
     try:
-        _replace(path, text_of(ir).encode())
+        with written_whole(path) as staged:
+            staged.write_bytes(text_of(ir).encode())
         data = arrays_of(ir)
         if data:
             _write_arrays(arrays_path(path), data)
@@ -55,26 +56,12 @@ def save(path: Path, ir: IR) -> None:
         raise CompileError(f"cannot write {path}: {e.strerror or e}") from e
 
 
-def _replace(path: Path, data: bytes) -> None:
-    stage = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        stage.write_bytes(data)
-        stage.replace(path)
-    finally:
-        stage.unlink(missing_ok=True)
-
-
 def _write_arrays(path: Path, data: Mapping[str, Array]) -> None:
     """An .npz. Not by `numpy.savez`, which takes names as keywords (one may be ``file``) and stamps the time."""
-    stage = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with zipfile.ZipFile(stage, "w") as archive:
-            for name, array in data.items():
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
-        stage.replace(path)
-    finally:
-        stage.unlink(missing_ok=True)
+    with written_whole(path) as staged, zipfile.ZipFile(staged, "w") as archive:
+        for name, array in data.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

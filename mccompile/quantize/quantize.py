@@ -19,6 +19,7 @@ import numpy as np
 
 from mccompile.codegen.names import label
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.whole import written_whole
 from mccompile.onnxio import (
     OnnxGraph,
     OnnxModel,
@@ -385,13 +386,11 @@ def _runner(tools: _Tools, path: Path, names: Sequence[str]) -> Run:
 
 
 def _publish(made: Path, out: Path) -> None:
-    """Move a file to its place. UsageError where there can be none."""
+    """A copy of a file at its place. UsageError where there can be none."""
     if out.is_dir():
         raise UsageError(f"'{out}' is a folder", hint="name the .onnx file itself")
     try:
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-            staged = Path(folder, out.name)
+        with written_whole(out) as staged:
             staged.write_bytes(made.read_bytes())
-            staged.replace(out)
     except OSError as e:
         raise UsageError(f"'{out}' cannot be written: {e.strerror}") from e

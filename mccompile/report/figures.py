@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.whole import written_whole
 from mccompile.report.page.memory_picture import memory_picture
 from mccompile.report.page.page import page
 
@@ -87,7 +88,8 @@ def write_reports(paths: tuple[Path, ...], report: Report) -> None:
         text = _text(path.suffix, report)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            with written_whole(path) as staged:
+                staged.write_text(text, encoding="utf-8")
         except OSError as e:
             raise CompileError(f"cannot write {path}: {e.strerror or e}") from e
 

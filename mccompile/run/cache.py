@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mccompile.ir.errors import CompileError
+from mccompile.ir.whole import written_whole
 
 MOST_BYTES = 1_000_000_000
 
@@ -87,21 +88,6 @@ def _usable() -> Iterator[None]:
         raise CacheError(
             f"the cache folder {cache_dir()} cannot be written: {e.strerror}", hint="set MCC_CACHE to one that can"
         ) from e
-
-
-@contextmanager
-def written_whole(result: Path) -> Iterator[Path]:
-    """A name to write a new file to, which becomes ``result`` where nothing fails, with the modes that the user's
-    umask gives. OSError if the folder cannot be written."""
-    result.parent.mkdir(parents=True, exist_ok=True)
-    staged = result.with_name(f".{os.getpid()}-{secrets.token_hex(4)}-{result.name}")
-    staged.touch()
-    staged.unlink()
-    try:
-        yield staged
-        os.replace(staged, result)
-    finally:
-        staged.unlink(missing_ok=True)
 
 
 def prune(folder: Path, most: int) -> None:

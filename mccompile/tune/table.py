@@ -11,8 +11,9 @@ from typing import Any
 
 from mccompile._version import __version__
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.whole import written_whole
 from mccompile.lower.cost_table import CostTable
-from mccompile.run.cache import cache_dir, written_whole
+from mccompile.run.cache import cache_dir
 
 FORMAT = 1
 
@@ -91,6 +92,7 @@ class TuningFile:
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all. CompileError if that fails."""
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(path) as staged:
                 staged.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
         except OSError as e:
