@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.choice import make_choice, part_name
 from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.files import project_files, source_files

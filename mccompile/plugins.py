@@ -24,11 +24,11 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError, UsageError
 
 GROUP = "mccompile.plugins"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mccompile import driver
+from mccompile._dataclass import dataclass
 from mccompile._version import version_text
 from mccompile.bench.engines import ENGINES
 from mccompile.bench.layers import PROFILE_HOOKS, Layer, Profiler, layer_lines, layers

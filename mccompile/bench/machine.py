@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.bench.timing import Rounds
 from mccompile.ir.errors import CompileError
 from mccompile.ir.types import DTYPES

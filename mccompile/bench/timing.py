@@ -6,9 +6,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
+
+from mccompile._dataclass import dataclass
 
 BURST = 0.05
 """Seconds that a burst should take."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mccompile import driver
+from mccompile._dataclass import dataclass
 from mccompile.check.compare import Comparison, Tolerance, compare, tolerance_factor
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
 from mccompile.check.golden import golden_files

@@ -10,11 +10,11 @@ Sigmoid is 0 from -18 down, where it is 1.5e-8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph
 

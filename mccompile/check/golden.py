@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.check.compare import channel_axis, tolerance_factor, tolerances
 from mccompile.check.reference import drawn_inputs
 from mccompile.check.streams import stream_of_c

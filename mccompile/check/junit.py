@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.check.result import CheckResult
 from mccompile.ir.errors import CompileError
 

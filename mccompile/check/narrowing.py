@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mccompile import driver
+from mccompile._dataclass import dataclass
 from mccompile.check.data import samples_of, with_dims
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError

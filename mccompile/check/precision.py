@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mccompile import driver
+from mccompile._dataclass import dataclass
 from mccompile.check.compare import json_number
 from mccompile.driver import Compilation
 from mccompile.ir.graph import Graph

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.saturation import UNSIGNED, exact_products, keep_exact
 from mccompile.importer.fixed import Fixed, FromDim, fixed_arrays, from_dims

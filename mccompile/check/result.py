@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.check.compare import Comparison, json_number
 from mccompile.check.precision import Precision
 from mccompile.check.ties import Ties

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.check.precision import is_narrow
 from mccompile.check.reference import Array, Expected, Judge, judge_of
 from mccompile.ir.dims import symbols

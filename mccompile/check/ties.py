@@ -13,11 +13,11 @@ and the C is right if it computes what the graph of these layers does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.check.reference import Judge
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mccompile._dataclass import dataclass
 from mccompile.cli import options as o
 from mccompile.ir.errors import UsageError
 from mccompile.search.options import DEBUGGING, SPEED

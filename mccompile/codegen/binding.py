@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen import loops
 from mccompile.codegen.arithmetic import is_number, scaled, total
 from mccompile.codegen.c_expr import Emitter, instead, literal, unread

@@ -8,9 +8,9 @@ import math
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError, InternalError
 
 FORMAT_VERSION: Final = 1

@@ -10,10 +10,10 @@ A convolution that two steps call, whose result lies over its operand:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol, runtime_checkable
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.names import comment, label
 from mccompile.codegen.shared_numbers import form_of
 from mccompile.codegen.wrapping import wrap_comment

@@ -11,8 +11,9 @@ Worked example: n is what the caller has set, k what a kernel has counted into t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.code import extent_name
 from mccompile.ir.dims import Dim, ranges, symbols, text
 from mccompile.ir.kernel import KernelModule

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.extents import GivenExtent
 from mccompile.codegen.loops import all_of
 from mccompile.codegen.ports import Port, ports_over

@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.names import string_literal
 from mccompile.ir.dims import varies

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.templates import environment, indent_c
 from mccompile.codegen.uses import HEADER_OF, HEADERS, RUNTIME
 from mccompile.ir.errors import InternalError

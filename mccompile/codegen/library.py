@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile._version import __version__
 from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.helpers import preamble

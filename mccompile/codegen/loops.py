@@ -10,8 +10,8 @@ C function, the loop stays. A 1x1 window without pads tests nothing:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.arithmetic import scaled, total
 from mccompile.codegen.code import Bond, bare, wrapped
 from mccompile.ir.dims import Dim

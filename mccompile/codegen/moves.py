@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.ir.dims import varies
 from mccompile.kernels.movement import Way, movement

@@ -5,8 +5,7 @@ A kernel of wide vectors prints the same loops for floating-point units that hav
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.c_expr import Emitter, unread
 from mccompile.codegen.code import Code, bare, wrapped

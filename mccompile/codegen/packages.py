@@ -19,10 +19,10 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from mccompile._data import data_dir
+from mccompile._dataclass import dataclass
 from mccompile._version import __version__
 from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.projects import Project

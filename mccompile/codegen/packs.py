@@ -8,9 +8,9 @@ bytes: one instruction for each halving instead of two, and a row is one store o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import BoundView
 from mccompile.codegen.code import bare
 from mccompile.codegen.vector_emitter import Primitives

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.extents import c_number, shape_text
 from mccompile.codegen.names import MAX_STRING_BYTES, comment, string_literal, unique_identifiers

@@ -9,9 +9,9 @@ first; 3,000 are left, too few for the third.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.shared_numbers import Joined
 from mccompile.ir.dims import bound
 from mccompile.ir.kernel import Call, Fill

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.ir import expr as ex
 from mccompile.kernels.integers import begun_with

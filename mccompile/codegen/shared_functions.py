@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME
 from mccompile.codegen.shared_numbers import Form, Joined, Number, closing, form_of, joined
 

@@ -26,8 +26,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME
 from mccompile.ir.errors import InternalError
 

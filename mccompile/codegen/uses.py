@@ -14,8 +14,9 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.code import Code, form
 from mccompile.ir.scalar import FUNCTIONS, Array
 from mccompile.ir.types import dtype_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.bounds import LIMIT, magnitude
 from mccompile.codegen.c_expr import Emitter, literal
 from mccompile.codegen.code import Code, bare, wrapped

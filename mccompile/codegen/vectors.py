@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.arithmetic import total
 from mccompile.codegen.binding import BoundView, KernelContext
 from mccompile.codegen.bounds import LIMIT, magnitude, of_type, of_view

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KernelContext
 from mccompile.codegen.c_expr import Emitter, literal
 from mccompile.codegen.code import Code, bare, closed

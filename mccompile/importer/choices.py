@@ -15,8 +15,8 @@ known when the network is compiled. Weights that both of them store alike are st
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import chosen, identifier, varies
 from mccompile.ir.errors import CompileError

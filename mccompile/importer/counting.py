@@ -12,10 +12,10 @@ numbers, ``next < seq``, it is an extent.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.importer.extents import cast_to
 from mccompile.importer.sequences import Known
 from mccompile.ir.dims import Dim, span

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Dim, UndecidedError, chosen, identifier, span, symbol
 from mccompile.ir.dims_text import parse
 from mccompile.ir.errors import UsageError

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.importer.dim_values import Formula, computed, extent_of, names_in, read
 from mccompile.ir.dims import identifier
 from mccompile.ir.errors import CompileError, UsageError

@@ -8,8 +8,9 @@ computes them, it has the largest there may be, of which the first are taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.importer.refusals import unsupported
 from mccompile.importer.sequences import Known
 from mccompile.ir.dims import Dim, bound

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
 from mccompile.onnxio import OnnxGraph, OnnxNode, OnnxValue, dtype_number, numpy_dtype
 

@@ -10,11 +10,11 @@ A note tells which column, and which number, is which label. Text that is only m
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.importer.rewriting import used_names
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label, subgraphs

@@ -8,11 +8,12 @@ outside.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.importer.branch import Captures
 from mccompile.importer.counting import Counting, Line
 from mccompile.importer.sequences import Known, Rows, require_tensor

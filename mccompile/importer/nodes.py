@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.importer import control, sequences
 from mccompile.importer.arguments import read_arguments
 from mccompile.importer.bounded import require_results, require_window

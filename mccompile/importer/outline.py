@@ -9,8 +9,7 @@ Constants are left out: they are weights to everyone else. Nodes have the names 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.importer.scopes import lift_constants, name_nodes
 from mccompile.onnxio import OnnxGraph, OnnxNode, subgraphs
 

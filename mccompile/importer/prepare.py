@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.importer.arguments import declared_shapes
 from mccompile.importer.canonical import canonicalize
 from mccompile.importer.dims import bind_dims

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 from mccompile.ir.names import free_name
 from mccompile.onnxio import (

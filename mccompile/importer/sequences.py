@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value

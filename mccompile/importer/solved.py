@@ -11,10 +11,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.importer.extents import Numbers
 from mccompile.ir.dims import Dim, identifier, symbol, symbols, value
 from mccompile.ir.graph import Graph, Value

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.importer.canonical import rewrites
 from mccompile.ir.errors import Culprit
 from mccompile.onnxio import OnnxGraph, OnnxModel, OnnxNode, OnnxValue, op_names, subgraphs

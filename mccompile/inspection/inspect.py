@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from mccompile import driver
+from mccompile._dataclass import dataclass
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 from mccompile.inspection.contents import MISSING, REWRITTEN, Contents, contents_of

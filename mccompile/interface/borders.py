@@ -15,10 +15,11 @@ computes: each element of the type, made a number, has to come back as it was.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.interface.tensors import Quantisation
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value

@@ -13,11 +13,12 @@ With ``--input image=u8,nhwc,mean=128,scale=0.5`` it takes pixels, channels last
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.importer.labels import Legend
 from mccompile.ir.types import DType, TensorType
 

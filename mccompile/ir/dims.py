@@ -39,7 +39,8 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from mccompile._dataclass import dataclass
 
 MAX_TRIED = 2048
 """A range is found by trying all values of the symbols where they are so few, else by intervals."""

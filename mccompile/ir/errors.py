@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from mccompile._dataclass import dataclass
 
 CODES = {
     "cannot-compile": "the model, or what is around it, is not as it has to be; `rule` says how",

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Dim, UndecidedError, ranges
 from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import FUNCTIONS, Array

@@ -32,8 +32,9 @@ are to the operator (`Logical`); a string says why it is not known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Symbol, symbols, varies
 from mccompile.ir.errors import InternalError

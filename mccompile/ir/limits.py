@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError, UsageError
 
 

@@ -10,7 +10,7 @@ which each needs all of the one before is done in rounds: all parts of round 0, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from mccompile._dataclass import dataclass
 
 
 @dataclass(frozen=True)

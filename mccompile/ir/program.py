@@ -11,8 +11,7 @@ The text is that of kernel IR, headed ``program`` with the sizes, each buffer fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Block, Call, Fill, KernelModule
 from mccompile.ir.turns import widened

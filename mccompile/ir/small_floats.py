@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from mccompile._dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

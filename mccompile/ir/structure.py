@@ -28,9 +28,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine, Move, combine, fixed, loop
 from mccompile.ir.dims import UndecidedError, ranges, span
 from mccompile.ir.types import Shape, TensorType

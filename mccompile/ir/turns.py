@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Dim, bound, require_equal, span, value, varies
 from mccompile.ir.errors import InternalError
 

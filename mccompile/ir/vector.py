@@ -16,8 +16,8 @@ lanes is a row of `_MEMORY`, its primitives, and forms of its kind in `ir/scalar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import InternalError
 from mccompile.ir.types import BOOL, F16, F32, I8, I16, I32, U8, U16, DType
 

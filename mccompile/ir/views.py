@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine
 from mccompile.ir.dims import bound, exact, span, value, varies
 from mccompile.ir.errors import InternalError

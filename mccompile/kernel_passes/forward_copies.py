@@ -31,8 +31,8 @@ as the peak of the plan does not grow; copies whose operator says so (`Slice.vie
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.kernel import Block, Call, Fill, KernelModule
 from mccompile.ir.views import Buffer, View

@@ -25,10 +25,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value

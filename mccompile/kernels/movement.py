@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.types import F32
 from mccompile.ir.views import View

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.kernels.model.lanes import loaded

@@ -9,10 +9,11 @@ of 3 units of a gate, of which the third has nobody beside it, in blocks of 2,
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value

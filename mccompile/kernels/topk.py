@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import F32, I32, U64

@@ -7,8 +7,8 @@ the time of one, to the depth of the deepest. Others stop at the leaf of each.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import I32

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, Logical

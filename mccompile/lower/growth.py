@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Node
 from mccompile.lower.select import Choice

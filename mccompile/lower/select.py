@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Set
-from dataclasses import dataclass
 from itertools import islice
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.model.costs import answers

@@ -20,8 +20,9 @@ Were y an output, both would have a place of their own, and the reshape be a cop
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.state import room
 from mccompile.ir.views import stored_alike

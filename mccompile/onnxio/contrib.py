@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from mccompile._dataclass import dataclass
 
 MICROSOFT: Final = "com.microsoft"
 

@@ -11,13 +11,13 @@ The last is Gumbel's way to draw from the distribution that softmax(x) is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.dtypes import dtype_number
 from mccompile.onnxio.model import AttrValue, OnnxNode, OnnxValue

@@ -9,7 +9,8 @@ import io
 import re
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from mccompile._dataclass import dataclass
 
 PYTORCH = "export it where it was made: torch.onnx.export(model, (example,), 'net.onnx')"
 KERAS = "export it where it was made: model.export('net.onnx', format='onnx'), or python -m tf2onnx.convert --keras"

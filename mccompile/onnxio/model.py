@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
+
+from mccompile._dataclass import dataclass
 
 AttrValue: TypeAlias = (
     "int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]"

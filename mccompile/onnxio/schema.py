@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -10,6 +9,7 @@ import onnx
 import onnx.defs
 import onnx.helper
 
+from mccompile._dataclass import dataclass
 from mccompile.onnxio.contrib import MICROSOFT, Operand, operands
 from mccompile.onnxio.dtypes import BY_SCHEMA
 

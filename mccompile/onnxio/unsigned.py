@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from mccompile._dataclass import dataclass
 from mccompile.onnxio.nested import all_nodes, inner_graphs
 from mccompile.onnxio.untyped import inferred, inlined
 from mccompile.onnxio.write import serialize

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import combine
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.ranges import Range, summed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.dims import require_equal
 from mccompile.ir.op import Layouts, TypeRuleError

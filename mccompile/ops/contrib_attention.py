@@ -9,10 +9,11 @@ The products, the softmax and the masks become one kernel again where that is fa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import varies
 from mccompile.ops.expansion import CONTRIB, Expansion
 from mccompile.ops.frontend import Import

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import identifier, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Value

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine, Move, combine, loop
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import TensorType

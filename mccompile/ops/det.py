@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes

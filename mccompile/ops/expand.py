@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, fixed, loop
 from mccompile.ir.dims import UndecidedError
 from mccompile.ir.dims_hints import hint_of

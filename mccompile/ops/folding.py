@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+
+from mccompile._dataclass import dataclass
 
 Attributes = Mapping[str, object]
 Arrays = Sequence[np.ndarray | None]

@@ -18,10 +18,10 @@ With x = 1 the last is 8, the rows are 1, 2, 4, and the turns 3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, counter
 from mccompile.ir.errors import CompileError
 from mccompile.ir.op import Inside, Op, Signature, TypeRuleError

@@ -15,10 +15,10 @@ Rounded, the operand 1, 0.1 is 127, 13 times 1 / 127:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import loop
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.scalar import Array

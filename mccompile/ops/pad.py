@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.dims import Dim, maximum, span
 from mccompile.ir.op import Layouts, TypeRuleError

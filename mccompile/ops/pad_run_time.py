@@ -7,8 +7,7 @@ The mode says what lies at -2, -1 and 3: the pad's value, or the elements 0, 0 a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Value

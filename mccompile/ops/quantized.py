@@ -10,10 +10,10 @@ One row each: from there on nothing knows that the network said it otherwise. In
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ops.expansion import CONTRIB, Expansion
 from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import

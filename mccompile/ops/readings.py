@@ -13,10 +13,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import varies
 from mccompile.ir.scalar import Array
 from mccompile.ops.elements import Elements, Test, Whole, all_of, any_of, total, wrapped

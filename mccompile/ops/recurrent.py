@@ -7,11 +7,12 @@ matrix product made it for all time steps, and do the recurrent half.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.op import Op, Recurrence, TypeRuleError
 from mccompile.ir.scalar import Array

@@ -16,11 +16,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.scalar import Array
 
 with warnings.catch_warnings():

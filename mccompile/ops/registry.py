@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.op import Op
 from mccompile.ops.folded import FOLDINGS
 from mccompile.ops.folding import BROADCAST, Folding

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.types import TensorType
 from mccompile.ops.movement import Movement

@@ -10,10 +10,10 @@ known is folded: a table of known numbers alone is a constant.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Value

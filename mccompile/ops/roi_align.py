@@ -12,10 +12,10 @@ samples are at 0, 1, 2, 3: the bins are the means of elements 0, 1 and of 2, 3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ops.frontend import Import
 
 

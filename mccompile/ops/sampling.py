@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.scalar import Array
 
 T = TypeVar("T")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.dims import maximum, minimum, varies
 from mccompile.ir.op import Layouts, TypeRuleError

@@ -8,8 +8,7 @@ first is 0 to 6, and length has to be 4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, minimum, varies
 from mccompile.ir.graph import Value
 from mccompile.ops.elements import Elements, Whole

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine, Move, loop
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array

@@ -8,10 +8,10 @@ Cases are those of ASCII; other characters stay as they are. A text is left out 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.ranges import Range, anything, constant

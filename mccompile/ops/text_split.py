@@ -8,10 +8,10 @@ Without a delimiter the parts are what stands between white space (of ASCII), of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.ranges import Range, anything, constant
 from mccompile.ir.scalar import Array

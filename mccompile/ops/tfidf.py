@@ -8,11 +8,11 @@ Texts are numbered first, by the texts that n-grams have.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Op, TypeRuleError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, combine, loop
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import TensorType

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.ranges import Range, anything, constant

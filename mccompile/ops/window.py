@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Dim, minimum, ranges, span
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import Shape

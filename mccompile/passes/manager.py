@@ -11,9 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import InternalError, UsageError
 from mccompile.ir.graph import Graph
 from mccompile.passes.hiding import hiding

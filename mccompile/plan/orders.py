@@ -24,8 +24,9 @@ from __future__ import annotations
 import functools
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.kernel import Call, Fill, KernelModule
 from mccompile.ir.order import bits
 from mccompile.ir.turns import Loop

@@ -28,8 +28,9 @@ too, and b is left to sram.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import CompileError
 from mccompile.ir.kernel import Call, KernelModule

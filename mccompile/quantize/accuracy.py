@@ -11,11 +11,11 @@ The noise of a value is the power of the difference in units of the signal's, su
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.onnxio import OnnxGraph
 from mccompile.run.noise import Noise
 

@@ -11,12 +11,12 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.names import label
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.whole import written_whole

@@ -13,9 +13,9 @@ Steps are matched by the ONNX nodes that they do. Figures that only one of the r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
 from mccompile.report.page.rows import cost_of, rows
 from mccompile.report.page.text import names

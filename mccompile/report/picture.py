@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.files import IR
 from mccompile.ir.graph import Digest, Graph, Node

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.importer import control, labels, sequences
 from mccompile.importer.fold import fold_node
 from mccompile.ir.errors import CompileError

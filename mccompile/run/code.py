@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 from mccompile.run.build import compiler_version
 from mccompile.run.emulate import compiler_for

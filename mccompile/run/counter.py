@@ -13,9 +13,9 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.run.boards import BARE
 from mccompile.run.build import build_library

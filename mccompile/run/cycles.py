@@ -19,9 +19,9 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 from mccompile.run.counter import Counts, Executed
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 
 _NOTHING_IN_FILE = 8  # SHT_NOBITS

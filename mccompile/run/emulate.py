@@ -13,12 +13,13 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.templates import indent_c, render
 from mccompile.ir.errors import CompileError
 from mccompile.run import wasi

@@ -16,11 +16,11 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from mccompile._data import data_dir
+from mccompile._dataclass import dataclass
 from mccompile._version import version_text
 from mccompile.plugins import made_with
 from mccompile.run.cache import MOST_BYTES, cached, found, stored

@@ -8,11 +8,11 @@ of which API mode would check nothing that `init` does not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mccompile._data import data_dir
+from mccompile._dataclass import dataclass
 from mccompile.codegen.packages import POOL_OF_THREADS
 from mccompile.ir.errors import CompileError
 from mccompile.run.build import build_library

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.names import label
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.run import cycles

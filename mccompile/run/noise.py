@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from mccompile._dataclass import dataclass
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

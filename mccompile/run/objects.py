@@ -14,9 +14,10 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 from mccompile.run.build import compiler_version, run_compiler
 from mccompile.run.cache import cached

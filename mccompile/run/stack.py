@@ -17,10 +17,11 @@ import platform
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError
 from mccompile.run.boards import board_of
 from mccompile.run.build import compiler_version

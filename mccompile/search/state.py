@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.codegen.facts import ModelFacts
 from mccompile.codegen.library import Library
 from mccompile.importer.outline import Outline

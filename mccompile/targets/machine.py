@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.types import F32, DType
 
 

@@ -12,9 +12,9 @@ instruction ``cpuid``, or on Arm reads what Linux hands to each program.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
 from mccompile.targets.target import Target, resolve, targets
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
 from mccompile.plugins import modules, registry
 from mccompile.targets.machine import SCALAR, Capability, Machine

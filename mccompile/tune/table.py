@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile._version import __version__
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.whole import written_whole

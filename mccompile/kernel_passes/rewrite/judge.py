@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.kernel import Block, KernelModule
 from mccompile.ir.views import Buffer
 from mccompile.kernel_passes.offer_overlaps import offered

@@ -18,8 +18,8 @@ at 9 in x. All of a as one run of six is no run in x any more: its axis is cut i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import UndecidedError, bound
 from mccompile.ir.types import Factor, row_major
 from mccompile.ir.views import View

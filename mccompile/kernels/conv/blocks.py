@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array

@@ -18,11 +18,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import UndecidedError, varies
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call

@@ -20,10 +20,11 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import maximum, minimum, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value

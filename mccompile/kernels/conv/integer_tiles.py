@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.scalar import Array
 from mccompile.kernels.model.arithmetic import MADD, MADDUBS, Arithmetic, by_name, refused
 from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, Segment, Tile, columns, segments, tile_cycles

@@ -24,10 +24,11 @@ import functools
 import itertools
 import math
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32

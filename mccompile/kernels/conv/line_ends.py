@@ -37,9 +37,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import maximum, minimum, span, symbols, value
 from mccompile.ir.errors import InternalError
 from mccompile.ir.joint_values import joint_values, period

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, span, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value

@@ -10,7 +10,7 @@ column 0, which tap 0 of pixel 0 would meet:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from mccompile._dataclass import dataclass
 
 Column = tuple[int, tuple[tuple[int, int], ...]]
 """A column of the operand, from where a tile's first tap would lie, and the (pixel of the tile, tap) it serves."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import maximum, minimum, span, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call, Logical

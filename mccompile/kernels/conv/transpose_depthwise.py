@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.conv.channel_windows import ChannelWindow, fit_extents, window_of

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Logical
 from mccompile.ir.scalar import Array

@@ -27,11 +27,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.scalar import Array
 
 POINTS = (Fraction(0), *(s * Fraction(p) for p in ("1", "2", "1/2") for s in (1, -1)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call

@@ -12,10 +12,10 @@ Worked example: three columns of four rows of 4 bits, as columns of `generic` an
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call

@@ -15,10 +15,10 @@ with, 1, 2, 4 and 8, were made smaller by as much.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value

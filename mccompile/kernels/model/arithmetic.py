@@ -31,10 +31,9 @@ Sums of 16 bits must hold whatever the operand is, which the weights of a layer 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F16, I8, I16, U8, U16, DType
 from mccompile.kernels.model.woven import WovenRow, woven

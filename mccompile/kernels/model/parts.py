@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.parts import Parts

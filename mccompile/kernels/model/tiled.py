@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.model.tiles import Tile, best_tile, ranked_tiles

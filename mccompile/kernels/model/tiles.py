@@ -22,9 +22,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, varies
 from mccompile.ir.types import row_major
 from mccompile.ir.views import View

@@ -11,10 +11,9 @@ bytes leave them. What an epilogue reads for each channel is packed in that orde
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32, Factor

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.kernel import Call
 from mccompile.ir.scalar import Array
 from mccompile.ir.views import View

@@ -7,10 +7,10 @@ times weights, where n has the latter part multiplied by another such gate, or h
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32

@@ -14,10 +14,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine
 from mccompile.ir.dims import UndecidedError
 from mccompile.ir.graph import Node

@@ -8,10 +8,10 @@ Found by what a map computes, not by what it was made of:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Affine
 from mccompile.ir.graph import Graph, Node, Value

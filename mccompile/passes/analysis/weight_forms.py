@@ -16,11 +16,11 @@ Worked example: two columns of 8 bits with a scale each; the largest of a column
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.scalar import Array
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 

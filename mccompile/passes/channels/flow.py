@@ -31,10 +31,11 @@ array([ True,  True, False])
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir import ranges
 from mccompile.ir.graph import Graph, Node, Value

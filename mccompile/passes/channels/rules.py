@@ -17,11 +17,11 @@ True
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import ranges
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Symbol, bound, symbols, varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.structure import Nest
 from mccompile.ir.types import Shape

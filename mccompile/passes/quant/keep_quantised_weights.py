@@ -10,10 +10,10 @@ Worked example: weights of two blocks of two rows, dequantised by a scale for ea
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32

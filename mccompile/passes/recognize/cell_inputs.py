@@ -8,10 +8,11 @@ Worked example: a gate that reads x . W + b in each of three turns, x [1,2] bein
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.op import Op

@@ -11,11 +11,12 @@ reads h = y[turn]. Where the rows are h itself nothing is left.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import cast
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import symbols
 from mccompile.ir.graph import Graph, Node, Value

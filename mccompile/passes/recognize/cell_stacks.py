@@ -7,10 +7,10 @@ Worked example: three turns read a, b and c = slice(%x) {starts=(0, 0)}, {starts
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Node, Value
 from mccompile.ops.concat import Concat
 from mccompile.ops.slice import Slice

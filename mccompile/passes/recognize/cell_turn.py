@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.passes.analysis.cells import Cell, NotACellError, cell_state_in
 from mccompile.passes.analysis.polynomials import Poly, TooLargeError

@@ -9,11 +9,12 @@ change the root alone, and what nothing reads any more goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import UndecidedError
 from mccompile.ir.graph import Graph, Node, Value

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ops.concat import Concat
 from mccompile.ops.slice import Slice

@@ -10,8 +10,9 @@ either.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node
 from mccompile.kernels.model.costs import cheapest
 from mccompile.ops.concat import Concat

@@ -23,8 +23,9 @@ computed, 0 to 2. Lines 2 and 3 need line 1 of a again, and line 2: both are kep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ops.concat import Concat

@@ -15,10 +15,10 @@ Weights are read once for each block: the fewer rows a block has, the less of a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, counter, varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op, Recurrence

@@ -22,8 +22,8 @@ range(7, 14)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine
 from mccompile.ir.dims import varies
 from mccompile.ir.expr import ACC, variables

@@ -16,9 +16,9 @@ overwrite a they count once, 8; if a may lie over b from 2 bytes behind its begi
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from itertools import accumulate
 
+from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.problem import Overwrite, Problem, near_holds, padded
 
 

@@ -15,8 +15,8 @@ together: one block of 16 bytes, in which b lies at 0 and c at 8.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.problem import Overwrite, Problem, padded
 
 

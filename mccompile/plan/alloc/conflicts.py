@@ -17,8 +17,8 @@ range is mirrored. A diagonal offer of distance 2 ("y may begin 2 bytes behind x
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.chains import Block
 from mccompile.plan.alloc.problem import Problem, near_holds, padded
 

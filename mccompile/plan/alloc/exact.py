@@ -18,8 +18,7 @@ better.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.conflicts import Conflicts
 from mccompile.plan.alloc.greedy import UNPLACED, lowest_address, peak_of
 

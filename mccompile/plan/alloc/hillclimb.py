@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.conflicts import Conflicts
 from mccompile.plan.alloc.greedy import UNPLACED, lowest_address, peak_of
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 
+from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.bounds import lower_bound
 from mccompile.plan.alloc.chains import Block, build_blocks, choose_overwrites, expand
 from mccompile.plan.alloc.check import check_plan

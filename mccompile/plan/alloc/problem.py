@@ -9,8 +9,7 @@ Sharing rules, used alike by all members of the portfolio and verified on their 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.ir.errors import InternalError
 
 

@@ -21,8 +21,9 @@ Worked example, four buffers in time (rows are steps, 8 bytes each but c, which 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.chains import Block
 from mccompile.plan.alloc.problem import Problem, padded
 

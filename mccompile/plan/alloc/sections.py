@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.conflicts import Conflicts
 from mccompile.plan.alloc.problem import Problem, near_holds, padded
 

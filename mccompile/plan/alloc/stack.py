@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.conflicts import Conflicts
 from mccompile.plan.alloc.problem import Problem
 from mccompile.plan.alloc.sections import Ints, Sections, build_sections

@@ -6,8 +6,9 @@ Worked example: weights of 26,068 bytes, 4,572 of code and 1,012 of the runtime 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from mccompile._dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.report.page.memory_map import Mark, step_marks
 from mccompile.report.page.rows import ratio_of
 from mccompile.report.page.text import tip

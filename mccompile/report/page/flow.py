@@ -15,9 +15,9 @@ when the network was compiled, or only how others address memory) stand where th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.report.page.rows import Cost, Row
 from mccompile.report.page.text import names, short, tip
 

@@ -13,9 +13,9 @@ Worked example: of an arena of 192 bytes, x of 64 bytes at 0 in step 0 and t of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.report.page.text import byte_marks, ends, nbytes, steps_between, tip
 
 WIDTH, HEIGHT = 980, 320

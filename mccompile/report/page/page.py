@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.report.page.budget import Bar, budget
 from mccompile.report.page.environment import environment
 from mccompile.report.page.errors import Errors, errors

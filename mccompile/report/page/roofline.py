@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.report.page.memory_map import Mark
 from mccompile.report.page.rows import Row
 from mccompile.report.page.text import names, seconds

@@ -8,10 +8,11 @@ of 18,560, writes 2,048, and does 73,728 multiply-adds; the cost model gives it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
+from mccompile._dataclass import dataclass
 from mccompile.report.page.text import count, seconds
 
 Report = Mapping[str, Any]
