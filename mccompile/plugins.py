@@ -18,18 +18,21 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError, UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "mccompile.plugins"
 FLOORS = ("kernels", "ops", "passes", "targets")
@@ -99,12 +102,32 @@ def add(folder: str | Path) -> Plugin:
 def plugins() -> tuple[Plugin, ...]:
     """All plugins by name: those of installed packages, and those that were added."""
     found = dict(_added)
-    for entry in importlib.metadata.entry_points(group=GROUP):
+    for entry in _entry_points():
         spec = importlib.util.find_spec(entry.module)
         if spec is None or not spec.submodule_search_locations:
             raise CompileError(f"the plugin {entry.name} names {entry.module}, which is no package")
         found[entry.name] = Plugin(entry.name, Path(spec.submodule_search_locations[0]), entry.module)
     return tuple(found[name] for name in sorted(found))
+
+
+def _entry_points() -> Iterable[EntryPoint]:
+    """Those of the group. Python's own search takes longer to import than to search the folders of packages for the
+    files that it reads; it searches where a file names the group, or packages may be elsewhere than in folders."""
+    finders = [f for f in sys.meta_path if hasattr(f, "find_distributions")]
+    if finders == [PathFinder] and not any(map(_names_the_group, sys.path)):
+        return ()
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
+
+
+def _names_the_group(place: str) -> bool:
+    """Whether a package in a folder of the search path may have entry points of the group."""
+    folder = Path(place)
+    if not folder.is_dir():
+        return folder.exists()
+    files = (f for kind in ("*.dist-info", "*.egg-info", "EGG-INFO") for f in folder.glob(f"{kind}/entry_points.txt"))
+    return any(GROUP in f.read_text(encoding="utf-8", errors="replace") for f in files)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,20 @@ def op_names(domain: str = "") -> list[str]:
     ]
 
 
+@cache
 def versions(op: str, domain: str = "") -> tuple[int, ...]:
-    """Every version in which an operator changed, ascending; empty if there is no such operator."""
-    return _history(domain).get(op, ())
+    """Every version in which an operator changed, ascending; empty if there is no such operator.
+
+    One after the other is asked for, the newest first: a network has few of the operators that `_history` lists.
+    """
+    found: list[int] = []
+    try:
+        found.append(onnx.defs.get_schema(op, domain).since_version)
+        while found[-1] > 1:
+            found.append(onnx.defs.get_schema(op, found[-1] - 1, domain).since_version)
+    except onnx.defs.SchemaError:
+        pass  # there is none before
+    return tuple(reversed(found))
 
 
 def since_version(op: str, opset: int, domain: str = "") -> int | None:
