@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import InternalError, UsageError
 from mccompile.ir.graph import Graph
+from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.hiding import hiding
 from mccompile.plugins import modules, registry
 from mccompile.targets.target import Target, resolve
@@ -57,8 +58,8 @@ Pass = Callable[..., int]
 """Changes the IR in place and returns the number of changes. Its docstring's first line is its help text.
 
 It is given the IR, the remarks, and by name what else its parameters ask for: the ``target``, the forms of
-``weights`` and the ``precision`` that are wanted, by what factor weights may grow (``growth``); on kernel IR the
-``judge`` (`mccompile.kernel_passes.rewrite.judge`).
+``weights`` and the ``precision`` that are wanted, by what factor weights may grow (``growth``), and ``analyses`` that
+other passes have asked for; on kernel IR the ``judge`` (`mccompile.kernel_passes.rewrite.judge`).
 """
 
 
@@ -150,7 +151,7 @@ def run_passes(
     """
     given = {
         "target": target or resolve("generic"), "weights": weights or {}, "precision": precision or {},
-        "growth": growth,
+        "growth": growth, "analyses": Analyses(),
     }  # fmt: skip
     return run_listed(passes(), graph, names, given, after)
 

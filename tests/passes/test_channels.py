@@ -221,7 +221,7 @@ def test_sums_are_bounded_as_a_plain_sum_is(monkeypatch: pytest.MonkeyPatch, blo
         node = graph.nodes[0]
         graph.constants[node.operands[1]] = w
         x = Channels(1, np.arange(g * c), Range(*ends.T.astype(np.float64)))
-        a = Analysis(graph, may_round=True, readers=dict.fromkeys(node.inputs, 1), count=g * c)
+        a = Analysis(graph, readers=dict.fromkeys(node.inputs, 1), count=g * c)
         (found,) = channel_rules.follow(a, node, node.op, [x, a.of(node.operands[1])])
         for row in range(g * m):
             of = slice(row // m * c, row // m * c + c)
@@ -246,7 +246,7 @@ def test_padding_beside_channels_is_in_their_range(pads: str, ends: tuple[float,
     graph = parse_graph(f"graph @g(%x: f32[4,3]) {{\n{text}  return %p\n}}", lookup)
     node = graph.nodes[0]
     x = Channels(1, np.arange(3), Range(np.full(3, 1.0), np.full(3, 2.0)))
-    (found,) = channel_rules.follow(Analysis(graph, may_round=True), node, node.op, [x])
+    (found,) = channel_rules.follow(Analysis(graph), node, node.op, [x])
     assert (found.range.low.tolist(), found.range.high.tolist()) == ([ends[0]] * 3, [ends[1]] * 3)
 
 

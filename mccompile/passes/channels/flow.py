@@ -20,11 +20,11 @@ it is removed with all that was computed for it. The others depend on x and are 
 ...   %z = conv(%y, %v) {strides=(1,), pads=(0, 0), dilations=(1,)} : f32[1,1,4]
 ...   return %z
 ... }''', lookup)
->>> a = analyse(graph, follow, may_round=False)
+>>> a = analyse(graph, follow)
 >>> ids = {v.name: c.ids for v, c in a.found.items()}
 >>> ids
 {'y': array([2, 3, 4]), 'z': array([5])}
->>> solve(a).needed[ids["y"]]
+>>> solve(a, may_round=False).needed[ids["y"]]
 array([ True,  True, False])
 """
 
@@ -57,20 +57,28 @@ class Channels:
 
 @dataclass(frozen=True)
 class Need:
-    """Results (by id) that read operand channels (by id): ``reads[i, j]`` says that result i depends on channel j.
+    """Results (by id) that read operand channels (by id): ``reads[i, j]`` says that result i depends on channel j,
+    unless that ``may_go``: first if nothing may round otherwise, then if it may.
 
-    ``reads`` has one row if all results read alike.
+    ``reads`` has one row if all results read alike. ``ever``, if there is one, says which are read in any case.
     """
 
     results: Array
     operands: Array
     reads: Array
+    may_go: tuple[Array, Array]
+    ever: Array | None = None
 
-    def of(self, results: Array) -> Array:
+    def of(self, results: Array, may_round: bool) -> Array:
         """The operand channels that ``results`` (True for those that are needed) depend on, True for each."""
-        if results.all() or len(self.reads) == 1:
-            return np.asarray(self.reads.any(0) & results.any())
-        return np.asarray(self.reads[results].any(0))
+        read = _any_row(self.reads, results) & ~self.may_go[may_round]
+        return read if self.ever is None else read | _any_row(self.ever, results)
+
+
+def _any_row(reads: Array, results: Array) -> Array:
+    if results.all() or len(reads) == 1:
+        return np.asarray(reads.any(0) & results.any())
+    return np.asarray(reads[results].any(0))
 
 
 @dataclass
@@ -82,7 +90,6 @@ class Analysis:
     """
 
     graph: Graph
-    may_round: bool
     found: dict[Value, Channels] = field(default_factory=dict)
     needs: list[Need] = field(default_factory=list)
     joined: list[tuple[Array, Array]] = field(default_factory=list)
@@ -157,9 +164,9 @@ Rule = Callable[[Analysis, Node, Op, list[Channels | None]], list[Channels] | No
 nothing is known (the operands are kept then)."""
 
 
-def analyse(graph: Graph, rule: Rule, may_round: bool) -> Analysis:
+def analyse(graph: Graph, rule: Rule) -> Analysis:
     """Follow channels from the inputs to the outputs."""
-    a = Analysis(graph, may_round)
+    a = Analysis(graph)
     for node in graph.nodes:
         for v in dict.fromkeys(node.inputs):
             a.readers[v] = a.readers.get(v, 0) + 1
@@ -248,11 +255,13 @@ class Kept:
     reasons: dict[int, str]
     label: Array
     fills: Array
+    may_round: bool
     whole: int = 1
 
 
-def solve(a: Analysis, whole: int = 1) -> Kept:
-    """The least set of channels that the outputs depend on; of each value one channel stays in any case.
+def solve(a: Analysis, may_round: bool, whole: int = 1) -> Kept:
+    """The least set of channels that the outputs depend on; of each value one channel stays in any case. Where it
+    ``may_round`` otherwise, constants may be part of a bias.
 
     With ``whole`` the least set of which the f32 values that lose channels keep a multiple of that, or all.
     """
@@ -264,7 +273,7 @@ def solve(a: Analysis, whole: int = 1) -> Kept:
         for i in dict.fromkeys(label[ids].tolist()):
             reasons.setdefault(i, reason)
     while True:
-        _spread(a, label, needed)
+        _spread(a, label, needed, may_round)
         empty = [c.ids for c in a.found.values() if c.ids.size and not needed[label[c.ids]].any()]
         if not empty:
             break
@@ -274,8 +283,8 @@ def solve(a: Analysis, whole: int = 1) -> Kept:
                 reasons.setdefault(int(label[ids[0]]), "a tensor keeps one channel")
     least = needed.copy()
     while _fill(a, label, needed, whole):
-        _spread(a, label, needed)
-    return Kept(needed, reasons, label, needed & ~least, whole)
+        _spread(a, label, needed, may_round)
+    return Kept(needed, reasons, label, needed & ~least, may_round, whole)
 
 
 def _fill(a: Analysis, label: Array, needed: Array, whole: int) -> bool:
@@ -293,11 +302,11 @@ def _fill(a: Analysis, label: Array, needed: Array, whole: int) -> bool:
     return filled
 
 
-def _spread(a: Analysis, label: Array, needed: Array) -> None:
+def _spread(a: Analysis, label: Array, needed: Array, may_round: bool) -> None:
     while True:
         before = int(needed.sum())
         for need in reversed(a.needs):
-            needed[label[need.operands[need.of(needed[label[need.results]])]]] = True
+            needed[label[need.operands[need.of(needed[label[need.results]], may_round)]]] = True
         if int(needed.sum()) == before:
             return
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from mccompile.ir.graph import Graph
-from mccompile.passes.channels.flow import analyse, solve
+from mccompile.passes.analysis.analyses import Analyses
+from mccompile.passes.channels.flow import Analysis, analyse, solve
 from mccompile.passes.channels.rules import follow
 from mccompile.passes.channels.shrink_channels import apply, unremoved
 from mccompile.passes.manager import Remarks
 from mccompile.targets.target import Target
 
 
-def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target, analyses: Analyses) -> int:
     """Remove channels that are zero for every input, or that nothing reads, from tensors and weights.
 
     A term 0 * x of a sum goes: exact for finite x and finite weights; an infinity or NaN in x would have made the
@@ -18,15 +19,19 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     are left in another way. Integer graphs lose constant channels of any value: exact. On targets with vectors values
     keep as many channels as fill those.
     """
-    return remove(graph, remarks, target, may_round=False)
+    return remove(analyses.of(graph, channels), remarks, target, may_round=False)
 
 
-def remove(graph: Graph, remarks: Remarks, target: Target, may_round: bool) -> int:
+def channels(graph: Graph) -> Analysis:
+    """What is known of channels, whether constants may become part of a bias or not."""
+    return analyse(graph, follow)
+
+
+def remove(analysis: Analysis, remarks: Remarks, target: Target, may_round: bool) -> int:
     """Remove channels; with ``may_round`` constants other than 0 become part of a bias, which is summed up in another
     order then. Returns the number of nodes that have fewer channels."""
-    analysis = analyse(graph, follow, may_round)
-    kept = solve(analysis, _whole(target))
-    producer = graph.producers()
+    kept = solve(analysis, may_round, _whole(target))
+    producer = analysis.graph.producers()
     stuck = unremoved(analysis, kept)
     done = apply(analysis, kept)
     for _, what in done:

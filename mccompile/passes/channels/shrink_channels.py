@@ -288,6 +288,6 @@ def _reason(analysis: Analysis, kept: Kept, label: int, channels: Channels) -> s
     if label in kept.reasons:
         return kept.reasons[label]
     zero = channels.range.zero[kept.label[channels.ids] == label].all()
-    if not zero and not analysis.may_round:
+    if not zero and not kept.may_round:
         return "they are not 0, and to fold them would round differently"
     return "they are read along with channels that vary, or through padding"
