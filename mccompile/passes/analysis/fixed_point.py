@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -66,25 +67,28 @@ class Steps:
     low: Array
     high: Array
 
+    @cached_property
     def varies(self) -> Array:
         """Which channels have more than one result."""
         lowest, highest = (self.value(end[None], EVERY)[0] for end in (self.low, self.high))
         return np.broadcast_to(lowest != highest, self.low.shape)
 
+    @cached_property
     def channel_ends(self) -> tuple[Array, Array]:
         """Where the results of each channel are cut off."""
         everything = (np.full((1, self.low.size), end, np.int64) for end in (-(2**31), 2**31 - 1))
         least, most = (self.value(end, EVERY)[0] for end in everything)
         return least, most
 
+    @cached_property
     def ends(self) -> tuple[int, int]:
         """Where the results of all channels together are cut off."""
-        least, most = self.channel_ends()
+        least, most = self.channel_ends
         return int(least.min()), int(most.max())
 
     def cut_alike(self) -> bool:
         """Whether that is the same in all channels: not where what is clipped to is a constant of each."""
-        return all(map(uniform, self.channel_ends()))
+        return all(map(uniform, self.channel_ends))
 
 
 Test = Callable[[Array, Array, Channels], Array]
@@ -104,21 +108,19 @@ def least(reaches: Test, results: Array, low: Array, high: Array, near: Array) -
 
 
 def _least(reaches: Test, results: Array, low: Array, high: Array, near: Array) -> Array:
-    """`least` for some of the results: what is found is asked for no more."""
-    a = np.broadcast_to(low, near.shape).copy()
-    b = np.broadcast_to(high + 1, near.shape).copy()
-    for end in (low, high):  # channels of one result
-        found = reaches(end[None], results[:, None], EVERY)
-        b = np.where(found, np.minimum(b, end), b)
-        a = np.where(found, a, end + 1)
-    for by in (-1, 0):
-        place = np.clip(near + by, low, high)
-        found = reaches(place, results[:, None], EVERY)
-        b = np.where(found, np.minimum(b, place), b)
-        a = np.where(found, a, np.maximum(a, place + 1))
-    left = np.nonzero(a < b)
-    b[left] = _bisected(lambda sums: reaches(sums, results[left[0]], left[1]), a[left], b[left], near[left])
-    return b
+    """`least` for some of the results. It is ``near``, or the end that is nearest, where the test holds there but not
+    one before; only the others are searched for."""
+    here = np.minimum(np.maximum(near, low), high)
+    before = np.maximum(here - 1, low)
+    holds, held = (reaches(place, results[:, None], EVERY) for place in (here, before))
+    found = np.where(holds, here, here + 1)
+    left = np.nonzero(np.where(holds, held & (here > low), here < high))
+    if not left[0].size:
+        return found
+    a = np.where(holds[left], low[left[1]], found[left])
+    b = np.where(holds[left], before[left], high[left[1]] + 1)
+    found[left] = _bisected(lambda sums: reaches(sums, results[left[0]], left[1]), a, b, near[left])
+    return found
 
 
 def _bisected(reaches: Callable[[Array], Array], a: Array, b: Array, near: Array) -> Array:
@@ -159,39 +161,39 @@ class _Met:
     """What the steps of any multiplication are compared with, for each result above the lowest and each channel.
 
     Attributes:
-        results: the results, of which the others have a row each.
-        ties: about where the real result is on a tie.
+        results: the results, one row each.
+        ties: about where the real result, ``scale * sum + offset``, is on a tie.
         wanted: the first sum of which the expression makes the result.
-        earliest, latest: the first sums for which the result is right, and must be there.
     """
 
+    scale: Array
+    offset: Array
+    f: Steps
     results: Array
     ties: Array
     wanted: Array
-    earliest: Array
-    latest: Array
 
     @staticmethod
     def of(scale: Array, offset: Array, f: Steps) -> _Met:
-        lowest, highest = f.ends()
+        lowest, highest = f.ends
         results = np.arange(lowest + 1, highest + 1)
-        ties = np.ceil(np.clip((results[:, None] - 0.5 - offset) / scale, f.low, f.high)).astype(np.int64)
-
-        def reached_by(by: float) -> Array:
-            def real(a: Array, of: Channels) -> Array:
-                factor, more = (own if np.size(own) == 1 else own[of] for own in (scale, offset))
-                return np.asarray(factor * a + more)
-
-            return least(lambda a, result, of: real(a, of) >= result - by, results, f.low, f.high, ties)
-
+        ties = (results[:, None] - 0.5 - offset) / scale
+        ties = np.ceil(np.minimum(np.maximum(ties, f.low), f.high)).astype(np.int64)
         wanted = least(lambda a, result, of: f.value(a, of) >= result, results, f.low, f.high, ties)
-        return _Met(results, ties, wanted, reached_by(TIE), reached_by(1 - TIE))
+        return _Met(scale, offset, f, results[:, None], ties, wanted)
+
+    def wrong(self, steps: Array) -> Array:
+        """Which of the first sums for the results are not right: the real result must have reached it there, but for
+        so much, and not have reached it by so much one before. No sum reaches it: right if the last does not."""
+        early = (self.scale * steps + self.offset < self.results - TIE) & (steps <= self.f.high)
+        late = (self.scale * (steps - 1) + self.offset >= self.results - (1 - TIE)) & (steps > self.f.low)
+        return np.asarray(early | late)
 
 
 def _right(g: Fixed, met: _Met, f: Steps) -> tuple[Fixed, int] | str:
     """`_compared`, or that of the multiplication with what is constant apart."""
     found = _compared(g, met, f)
-    if isinstance(found, str) and not f.varies().all():
+    if isinstance(found, str) and not f.varies.all():
         found = _compared(_constants_apart(g, f), met, f)
     return found
 
@@ -199,8 +201,10 @@ def _right(g: Fixed, met: _Met, f: Steps) -> tuple[Fixed, int] | str:
 def _usual(found: tuple[Fixed, int], scale: Array, offset: Array, met: _Met, f: Steps) -> tuple[Fixed, int]:
     """The multiplication with the usual shift, if that is right, too, and on hardly more sums on the other side of a
     tie: layers of one shift may be one function, that knows it."""
+    if found[0].s <= _USUAL_SHIFT or found[0].up:
+        return found
     candidate = _candidate(scale, offset, f, 0, _USUAL_SHIFT)
-    if found[0].s <= _USUAL_SHIFT or found[0].up or candidate is None:
+    if candidate is None:
         return found
     usual = _right(candidate, met, f)
     return found if isinstance(usual, str) or usual[1] > found[1] * 5 // 4 + 4 else usual
@@ -217,7 +221,7 @@ _NEAR = 64
 def _candidate(scale: Array, offset: Array, f: Steps, raised: int, most: int = _MOST_SHIFT) -> Fixed | None:
     """The multiplication with as large a factor as 31 bits allow, its offset as near as may be; None if sums, raised
     by so many bits, do not fit 32."""
-    varies = f.varies()
+    varies = f.varies
     top = float(np.broadcast_to(scale, f.low.shape)[varies].max(initial=0.0)) or 2.0**-31
     shift = -1 - math.frexp(top)[1]  # top * 2^(32 + shift) lies in 2^30 .. 2^31
     up = max(0, 1 - shift) + raised
@@ -235,13 +239,13 @@ def _candidate(scale: Array, offset: Array, f: Steps, raised: int, most: int = _
     reach = np.maximum(np.abs(f.low + start), np.abs(f.high + start)).max()
     if int(reach) << up >= 2**31:
         return None
-    return Fixed(start, m, c, s, up, *f.ends())
+    return Fixed(start, m, c, s, up, *f.ends)
 
 
 def _constants_apart(g: Fixed, f: Steps) -> Fixed:
     """The multiplication with nothing but the result for channels that have only one: what is far beyond the ends of
     the type (a bias of -500) needs more than 32 bits, though nothing depends on it."""
-    varies = f.varies()
+    varies = f.varies
     if not varies.any():
         g = replace(g, s=min(g.s, _MOST_SHIFT - 2), up=0)
     result = np.broadcast_to(f.value(f.low[None], EVERY)[0], f.low.shape)
@@ -256,9 +260,9 @@ def _compared(g: Fixed, met: _Met, f: Steps) -> tuple[Fixed, int] | str:
     product = reach.astype(np.float64) * 2.0**g.up * g.m / 2.0**32
     if (product + np.abs(g.c) + 1 >= 2**31).any():
         return "its sum does not fit 32 bits"
-    own = least(lambda a, result, of: g.evaluate(a, of) >= result, met.results, f.low, f.high, met.ties)
+    own = least(lambda a, result, of: g.evaluate(a, of) >= result, met.results[:, 0], f.low, f.high, met.ties)
     for name, steps in (("the multiplication", own), ("the expression", met.wanted)):
-        wrong = (steps < met.earliest) | (steps > met.latest)
+        wrong = met.wrong(steps)
         if wrong.any():
             return f"{int(wrong.sum())} of {wrong.size} steps of {name} are no ties of the real result"
     return g, int(np.abs(own - met.wanted).sum())

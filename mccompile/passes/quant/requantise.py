@@ -225,7 +225,7 @@ class _Work:
         low, high = (np.broadcast_to(end, count).astype(np.int64) for end in (whole.low, whole.high))
         steps = Steps(self._values(e, core), low, high)
         if self.tflite and steps.cut_alike():
-            found_ = self._as_tflite(e, core, Reach(low, high), steps.ends(), shape)
+            found_ = self._as_tflite(e, core, Reach(low, high), steps.ends, shape)
             if not isinstance(found_, str):
                 return found_
             self.remarks.miss(f"rounded {self.node.where} as TensorFlow Lite does", found_)
@@ -309,7 +309,7 @@ class _Work:
         if zero.any():
             rounded = ex.apply("add", rounded, ex.num(zero.reshape(-1)[0], F32))
         info = np.iinfo(e.dtype.numpy.name)
-        low, high = f.channel_ends()
+        low, high = f.channel_ends
         falls, rises = (np.rint(scale * end + form.offset) for end in (f.low, f.high))
         if not (low > np.maximum(falls, info.min)).any():  # channels end apart where their bytes do
             low = low.min(keepdims=True)
