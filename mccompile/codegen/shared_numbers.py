@@ -39,6 +39,7 @@ _FIXED = re.compile(
 """Text whose numbers stay: comments, directives, copies, divisors, arrays that are declared, constants that are
 stored, constants of a width."""
 _FUNCTION = re.compile(rf"\b{KERNEL_NAME}\w*(?=\()")
+_WORD = re.compile(r"\w+")
 
 
 _FLOAT = re.compile(r"(?<![\w.])\d+\.\d*(?:e[-+]?\d+)?f\b")
@@ -203,7 +204,8 @@ def _mentions(text: str) -> Iterator[_Mention]:
 
 def mentioned(text: str, names: Sequence[str]) -> list[str]:
     """Those of the names that stand in the text of a kernel."""
-    return [n for n in names if re.search(rf"\b{n}\b", text)]
+    words = set(_WORD.findall(text))
+    return [n for n in names if n in words]
 
 
 def with_parameters(text: str, names: Sequence[str], floats: Container[str] = ()) -> str:

@@ -110,8 +110,9 @@ def _chosen(node: Node, b: Builder) -> Chosen:
     for own in arithmetics_of(b.target):
         if not _admits(node, own):
             continue
-        columns = PackedWords(own.name, 1, 1, 0, one_run=one, transposed=transposed).columns(weights)
-        if holds(own, columns):
+        words = PackedWords(own.name, 1, 1, 0, one_run=one, transposed=transposed)
+        columns = words.columns(weights) if own.short else None
+        if columns is None or holds(own, columns):
             narrow = narrow_arithmetic(own) if _reads_once(node) else None
             return Chosen(narrow if narrow is not None and _admits(node, narrow) else own)
         if own == MADDUBS and window == POINT[0] and not _reads_once(node):

@@ -229,10 +229,10 @@ class PackedWords:
     twice: int = 0
 
     def columns(self, array: Array) -> Array:
-        """The weights less their zero point as i64 [M, words, steps]."""
+        """The weights less their zero point as i32 [M, words, steps]."""
         own = by_name(self.arithmetic)
         bits = array.view(np.uint16) if array.dtype == F16.numpy else array
-        weights = bits.astype(np.int64) - self.zero
+        weights = bits.astype(np.int32) - np.int32(self.zero)
         if self.transposed is not None:
             matrix = weights.reshape(weights.shape[-2:])
             weights = (matrix if self.transposed else matrix.T)[:, :, None]
@@ -241,21 +241,21 @@ class PackedWords:
         m, c, kh, kw = weights.shape
         runs = weights.transpose(0, 2, 3, 1).reshape(m, kh, *((1, kw * c) if self.one_run else (kw, c)))
         words = own.words(runs.shape[-1])
-        padded = np.zeros((m, *runs.shape[1:3], words * own.steps), np.int64)
+        padded = np.zeros((m, *runs.shape[1:3], words * own.steps), np.int32)
         padded[..., : runs.shape[-1]] = runs
         return padded.reshape(m, -1, own.steps)
 
     def pack(self, array: Array) -> Array:
         own = by_name(self.arithmetic)
         columns = self.columns(array)
-        start = -self.offset * columns.sum((1, 2))
+        start = -self.offset * columns.sum((1, 2), dtype=np.int64)
         parts = []
         for first in range(0, len(columns), self.width):
             count = min(self.width, len(columns) - first)
             whole = -(-count // self.lanes) * self.lanes
             begin = np.zeros(whole, np.int64)
             begin[:count] = self._ordered(start[first : first + count])
-            block = np.zeros((columns.shape[1], whole, own.steps), np.int64)
+            block = np.zeros((columns.shape[1], whole, own.steps), np.int32)
             block[:, :count] = self._ordered(columns[first : first + count]).transpose(1, 0, 2)
             parts += [] if own.form else [_bytes(begin, np.dtype("<i4"))]
             parts += self._halved(block) if self.twice else [self._laid(block)]
@@ -271,7 +271,7 @@ class PackedWords:
         """The words of a block, refused ones halved; then for each of these where it is read, and the other half."""
         own, width = by_name(self.arithmetic), block.shape[1]
         (again,) = refused(own, block.swapaxes(0, 1), width)
-        rest = np.zeros((self.twice, *block.shape[1:]), np.int64)
+        rest = np.zeros((self.twice, *block.shape[1:]), np.int32)
         rest[: len(again)] = block[again] // 2
         block[again] -= rest[: len(again)]
         parts = [self._laid(block)]

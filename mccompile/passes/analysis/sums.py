@@ -49,13 +49,14 @@ def sum_range(graph: Graph, node: Node) -> tuple[Range, int | None]:
     rows = None if weights is None else by_channel(nests[0], weights)
     if rows is None:
         return _ANYTHING, None
-    down, up = np.minimum(rows[0], 0).sum(1), np.maximum(rows[0], 0).sum(1)
+    down, up = (part(rows[0], 0).sum(1, dtype=np.float64) for part in (np.minimum, np.maximum))
     least, greatest = min(reach.low.min(), 0), max(reach.high.max(), 0)
     return Range(up * least + down * greatest, up * greatest + down * least), rows[1]
 
 
 def by_channel(nest: Nest, weights: Array) -> tuple[Array, int] | None:
-    """Operand 1 with a row for each index of an axis that the result has too, and that axis of the result.
+    """Operand 1, of integers, with a row for each index of an axis that the result has too, and that axis of the
+    result.
 
     None if there is no such axis, or several.
     """
@@ -65,9 +66,9 @@ def by_channel(nest: Nest, weights: Array) -> tuple[Array, int] | None:
     if len(shared) > 1:
         return None
     if not shared:
-        return np.asarray(weights.reshape(1, -1), np.float64), len(nest.writes) - 1
+        return weights.reshape(1, -1), len(nest.writes) - 1
     ((own, axis),) = shared
-    return np.asarray(np.moveaxis(weights, own, 0).reshape(weights.shape[own], -1), np.float64), axis
+    return np.moveaxis(weights, own, 0).reshape(weights.shape[own], -1), axis
 
 
 def _prologued(graph: Graph, node: Node, x: Value) -> Range:
