@@ -74,7 +74,7 @@ def _widen(
         if wider is None:
             continue
         narrow[t] = wider
-        if judge.peak(narrow, buffers=declared(module.buffers, steps, narrow)) <= peak:
+        if judge.peak(narrow, peak, declared(module.buffers, steps, narrow)) <= peak:
             return
     narrow[t] = least
 

@@ -74,15 +74,23 @@ def _check_pairs(
     order = sorted((k for k, i in enumerate(intervals) if i.nbytes), key=lambda k: intervals[k].begin)
     end = np.array([intervals[k].end for k in order], np.int64)
     low, high = np.array([spans[k] for k in order], np.int64).reshape(-1, 2).T
-    for at, i in enumerate(order):
-        live = end[:at] > intervals[i].begin
-        for k in np.flatnonzero(live & (low[:at] < high[at]) & (low[at] < high[:at])).tolist():
-            j = order[k]
-            if (j, i) not in allowed and (i, j) not in allowed:
+    begin = np.array([intervals[k].begin for k in order], np.int64)
+    for first in range(0, len(order), _AT_ONCE):
+        rows = np.s_[first : first + _AT_ONCE]
+        before = np.s_[: first + _AT_ONCE]  # of which those that are no earlier are left out below
+        live = end[before] > begin[rows, None]
+        meet = live & (low[before] < high[rows, None]) & (low[rows, None] < high[before])
+        for at, k in zip(*(found.tolist() for found in np.nonzero(meet)), strict=True):
+            i, j = order[first + at], order[k]
+            if k < first + at and (j, i) not in allowed and (i, j) not in allowed:
                 raise InternalError(
                     f"{intervals[j].name} at {spans[j]} and {intervals[i].name} at {spans[i]} overlap "
                     f"and are both alive at {intervals[i].begin}"
                 )
+
+
+_AT_ONCE = 256
+"""Intervals that are compared together with all that begin before them."""
 
 
 def _most_live_bytes(intervals: tuple[Interval, ...], spans: list[tuple[int, int]], enough: int) -> int:

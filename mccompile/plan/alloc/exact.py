@@ -18,9 +18,11 @@ better.
 
 from __future__ import annotations
 
+import functools
+
 from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.conflicts import Conflicts
-from mccompile.plan.alloc.greedy import UNPLACED, lowest_address, peak_of
+from mccompile.plan.alloc.greedy import UNPLACED, lowest_free, peak_of
 
 MOST_BLOCKS = 24
 
@@ -35,15 +37,23 @@ _Place = tuple[int, int, int]
 others by diagonal offers; then the number of the block."""
 
 
+_Forbidden = tuple[list[tuple[int, int]], int]
+"""For a block, the open ranges of addresses that placed rivals take from it, by their low ends, and the lowest that
+they leave."""
+
+
 @dataclass
 class _Walk:
+    """``against`` has for each block the others that it keeps away from addresses, relative to its own."""
+
     conflicts: Conflicts
+    against: list[list[tuple[int, int, int]]]
     peak: int
     bound: int
     steps_left: int
     best: list[int] | None = None
 
-    def place(self, addresses: list[int], last: _Place) -> None:
+    def place(self, addresses: list[int], forbidden: list[_Forbidden], last: _Place) -> None:
         """Go through the ways to place the others behind the ``last`` one."""
         left = [i for i, a in enumerate(addresses) if a == UNPLACED]
         if not left:
@@ -53,17 +63,28 @@ class _Walk:
         for i in left:
             self.steps_left -= len(self.conflicts.rivals[i]) + STEP_OVERHEAD
             # Addresses only grow as more is placed, so one block that ends too high ends this way.
-            low = lowest_address(self.conflicts, addresses, i, last[0])
-            ends = max(ends, low + blocks[i].nbytes)
-            if lowest_address(self.conflicts, addresses, i) == low:
+            ranges, low = forbidden[i]
+            if low >= last[0]:
                 ways.append((low, -blocks[i].begin, i))
+            else:
+                low = lowest_free(ranges, blocks[i].align, last[0])
+            ends = max(ends, low + blocks[i].nbytes)
         for way in sorted(ways):
             if self.peak <= max(ends, self.bound) or self.steps_left <= 0:
                 return
             if way > last:
                 addresses[way[2]] = way[0]
-                self.place(addresses, way)
+                self.place(addresses, self._with(forbidden, way), way)
                 addresses[way[2]] = UNPLACED
+
+    def _with(self, forbidden: list[_Forbidden], way: _Place) -> list[_Forbidden]:
+        """What is forbidden once one more is placed."""
+        base, _, placed = way
+        more = list(forbidden)
+        for i, low, high in self.against[placed]:
+            ranges = sorted((*more[i][0], (base + low, base + high)))
+            more[i] = ranges, lowest_free(ranges, self.conflicts.blocks[i].align, 0)
+        return more
 
 
 def all_plans(
@@ -75,9 +96,21 @@ def all_plans(
     """
     if len(conflicts.blocks) > MOST_BLOCKS:
         return None, False
-    walk = _Walk(conflicts, peak, bound, budget)
-    walk.place([UNPLACED] * len(conflicts.blocks), (0, -(1 << 60), -1))
-    return walk.best, walk.peak <= bound or (walk.steps_left > 0 and _has_order(conflicts))
+    best, final = _walked(conflicts, peak, bound, budget)
+    return None if best is None else list(best), final
+
+
+@functools.lru_cache(maxsize=32)
+def _walked(conflicts: Conflicts, peak: int, bound: int, budget: int) -> tuple[tuple[int, ...] | None, bool]:
+    """`all_plans`, once: passes ask for the plan of what is then the program."""
+    against: list[list[tuple[int, int, int]]] = [[] for _ in conflicts.blocks]
+    for i, rivals in enumerate(conflicts.rivals):
+        for j, low, high in rivals:
+            against[j].append((i, low, high))
+    walk = _Walk(conflicts, against, peak, bound, budget)
+    walk.place([UNPLACED] * len(against), [([], 0) for _ in against], (0, -(1 << 60), -1))
+    found = None if walk.best is None else tuple(walk.best)
+    return found, walk.peak <= bound or (walk.steps_left > 0 and _has_order(conflicts))
 
 
 def _has_order(conflicts: Conflicts) -> bool:

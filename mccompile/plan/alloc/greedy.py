@@ -33,9 +33,13 @@ def first_gap(conflicts: Conflicts, order: Sequence[int]) -> list[int]:
 
 def lowest_address(conflicts: Conflicts, addresses: list[int], i: int, floor: int = 0) -> int:
     """The lowest aligned address of block i, at or above `floor`, that no placed rival forbids."""
-    align = conflicts.blocks[i].align
+    return lowest_free(_taken(conflicts, addresses, i), conflicts.blocks[i].align, floor)
+
+
+def lowest_free(ranges: Sequence[tuple[int, int]], align: int, floor: int) -> int:
+    """The lowest aligned address at or above `floor` in none of the open ranges, which are in order."""
     address = -(-floor // align) * align
-    for low, high in _taken(conflicts, addresses, i):
+    for low, high in ranges:
         if low >= address:
             break
         if high > address:
@@ -45,13 +49,11 @@ def lowest_address(conflicts: Conflicts, addresses: list[int], i: int, floor: in
 
 def _taken(conflicts: Conflicts, addresses: list[int], i: int) -> list[tuple[int, int]]:
     """The open ranges of addresses that placed rivals forbid to block i, by their low ends."""
-    taken = []
-    for j, low, high in conflicts.rivals[i]:
-        base = addresses[j]
-        if base >= 0:
-            taken.append((base + low, base + high))
-    taken.sort()
-    return taken
+    ranges = [
+        (base + low, base + high) for j, low, high in conflicts.rivals[i] if (base := addresses[j]) >= 0
+    ]
+    ranges.sort()
+    return ranges
 
 
 def best_gap(conflicts: Conflicts, order: Sequence[int]) -> list[int]:
