@@ -172,16 +172,16 @@ def apply_rules(graph: Graph, remarks: Remarks, rules: Sequence[Rule]) -> int:
 
 def _try(rule: Rule, r: Rewriter, node: Node, remarks: Remarks) -> bool:
     refused: Fail | None = None
-    what = f"{rule.title}: {node.where}"
+    where = node.where if may_begin(rule.pattern, node) else ""
     for found in matches(rule.pattern, r, node):
         failed = _checked(rule, found)
         if failed is None:
             rule.rewrite(found)
-            remarks.hit(what)
+            remarks.hit(f"{rule.title}: {where}")
             return True
         refused = refused if refused is not None and refused.reason else failed
     if refused is not None and refused.reason:
-        remarks.miss(what, refused.reason)
+        remarks.miss(f"{rule.title}: {where}", refused.reason)
     return False
 
 
@@ -195,8 +195,23 @@ def _checked(rule: Rule, m: Match) -> Fail | None:
 
 def matches(pattern: Pattern, r: Rewriter, root: Node) -> Iterator[Match]:
     """Every way in which the first result of ``root`` matches; but for `Is`, it must be plain and the only one."""
-    if isinstance(pattern, Is) or (len(root.results) == 1 and is_plain(root)):
+    if may_begin(pattern, root) and (isinstance(pattern, Is) or (len(root.results) == 1 and is_plain(root))):
         yield from _match(pattern, _Place(root.results[0]), Match(r, root))
+
+
+def may_begin(pattern: Pattern, root: Node) -> bool:
+    """Whether the operator of a node may be the outermost one of a pattern: most are not, of most patterns."""
+    match pattern:
+        case OneOf(choices=choices):
+            return any(may_begin(choice, root) for choice in choices)
+        case Is(op=op):
+            return isinstance(root.op, op)
+        case Fn(fn=name):
+            body = root.op.elementwise
+            if body is None:
+                return root.op.keeps_order  # what is behind it may be
+            return isinstance(body, ex.Var) or (isinstance(body, ex.Apply) and body.fn == name)
+    return True
 
 
 def is_plain(node: Node) -> bool:
