@@ -49,7 +49,7 @@ class Measured:
 
 def compile_once(family: str, nodes: int) -> Measured:
     """Compile one network of a family; a small one before."""
-    from mccompile._collector import collect_rarely
+    from mccompile._process import collect_rarely
 
     collect_rarely()
     with tempfile.TemporaryDirectory() as scratch:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from mccompile._collector import collect_rarely
+from mccompile._process import collect_rarely, leave
 from mccompile._version import version_text
 from mccompile.cli import options as o
 from mccompile.cli.bench import bench
@@ -181,4 +181,9 @@ for _command in (compile_, inspect, check, bench, diff, quantize, opt, ops, targ
 def main() -> None:
     """The console script."""
     collect_rarely()
-    cli.main()
+    try:
+        cli.main()
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            leave(end.code)
+        raise

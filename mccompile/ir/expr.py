@@ -19,6 +19,7 @@ to integer saturate and turn NaN into 0; integer narrowing wraps.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 
@@ -251,26 +252,34 @@ def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> 
             case Lookup(operand=operand):
                 return e.elements[walk(operand).astype(operand.dtype.numpy).view(np.uint8)].astype(target(e.dtype))
             case Apply(fn=fn, operands=operands):
-                return np.asarray(FUNCTIONS[fn].numpy(*map(walk, operands))).astype(target(e.dtype))
+                return np.asarray(FUNCTIONS[fn].numpy(*map(walk, operands))).astype(target(e.dtype), copy=False)
         raise InternalError(f"cannot evaluate {e}")
 
     with np.errstate(all="ignore"):
         return walk(expr)
 
 
+@functools.cache
+def _ends(dtype: np.dtype[np.generic]) -> tuple[int, int]:
+    """The least and the greatest number of a type of integers."""
+    info = np.iinfo(dtype.name)
+    return int(info.min), int(info.max)
+
+
 def saturating_cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
     """Conversion as generated C does it: float to integer saturates, NaN gives 0, integers wrap."""
     if array.dtype.kind == "f" and dtype.kind in "iu":
-        info = np.iinfo(dtype.name)
-        if np.isnan(array).any():
-            array = np.where(np.isnan(array), array.dtype.type(0), array)
+        least, most = _ends(dtype)
+        missing = np.isnan(array)
+        if missing.any():
+            array = np.where(missing, array.dtype.type(0), array)
         if dtype.itemsize <= 2 and array.dtype.itemsize >= 4:  # its ends are floats of any such width
-            return np.clip(array, info.min, info.max).astype(dtype)
-        clipped = np.clip(array.astype(np.float64), float(info.min), float(info.max))
+            return np.asarray(np.minimum(np.maximum(array, least), most)).astype(dtype)
+        clipped = np.clip(array.astype(np.float64), float(least), float(most))
         if dtype.itemsize <= 4:
             return clipped.astype(dtype)
         # 2**63 - 1 is not a float64: values at or above the bound are set by hand.
-        return np.where(clipped >= float(info.max), info.max, clipped.astype(dtype)).astype(dtype)
+        return np.where(clipped >= float(most), most, clipped.astype(dtype)).astype(dtype)
     return array.astype(dtype)
 
 

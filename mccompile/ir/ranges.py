@@ -56,8 +56,7 @@ def anything(dtype: DType, count: int = 1) -> Range:
     if dtype == BOOL:
         low, high = 0.0, 1.0
     elif not dtype.is_float:
-        info = np.iinfo(dtype.numpy.name)
-        low, high = float(info.min), float(info.max)
+        low, high = map(float, dtype.ends)
     return Range(np.full(count, low), np.full(count, high))
 
 

@@ -35,11 +35,19 @@ class DType:
     nbytes: int
     kind: str  # "f" float, "i" signed, "u" unsigned, "b" bool
 
-    @property
+    @functools.cached_property
     def numpy(self) -> np.dtype[np.generic]:
         import numpy as np  # here, so that targets are known without it
 
         return np.dtype(_NUMPY[self.name])
+
+    @functools.cached_property
+    def ends(self) -> tuple[int, int]:
+        """The least and the greatest whole number of this type, which is no float."""
+        import numpy as np
+
+        info = np.iinfo(self.numpy.name)
+        return int(info.min), int(info.max)
 
     @property
     def compute(self) -> DType:

@@ -277,8 +277,8 @@ class _Work:
         def value(a: Array, of: Channels) -> Array:
             def read(i: int) -> Array:
                 if i == _SUM:
-                    ends = np.iinfo(core.dtype.numpy.name)  # of bytes, the ends are what bytes reach
-                    return np.clip(a, ends.min, ends.max).astype(core.dtype.numpy)
+                    low, high = core.dtype.ends  # of bytes, what bytes reach
+                    return np.asarray(np.minimum(np.maximum(a, low), high)).astype(core.dtype.numpy)
                 known = self._constant(i)
                 assert known is not None
                 return known if known.size == 1 else known[of]
