@@ -20,25 +20,25 @@ _QUANTISED = """
     QuantizeLinear
 """
 _COMBINING = """
-    AffineGrid ArgMax ArgMin AveragePool BatchNormalization Col2Im Conv ConvTranspose CumProd CumSum DFT Det Einsum
-    GRU Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample GroupNormalization Hardmax InstanceNormalization
-    LRN LSTM LayerNormalization LogSoftmax LpNormalization LpPool MatMul MaxPool MaxUnpool
-    MeanVarianceNormalization
-    NonMaxSuppression RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
-    ReduceMin ReduceProd ReduceSum ReduceSumSquare RoiAlign STFT SimplifiedLayerNormalization Softmax TopK
-    Attention BiasSoftmax CDist ConvTransposeWithDynamicPads EmbedLayerNormalization FusedConv FusedGemm FusedMatMul
-    FusedMatMulActivation GemmFastGelu GroupNorm GroupQueryAttention Inverse MultiHeadAttention NhwcConv
-    NhwcFusedConv NhwcMaxPool RotaryEmbedding SkipGroupNorm SkipLayerNormalization SkipSimplifiedLayerNormalization
-    TransposeMatMul LinearClassifier LinearRegressor Normalizer SVMClassifier SVMRegressor TreeEnsemble
-    TreeEnsembleClassifier TreeEnsembleRegressor
+    AffineGrid ArgMax ArgMin AveragePool BatchNormalization Col2Im Conv ConvTranspose CumProd CumSum DFT DeformConv
+    Det Einsum GRU Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample GroupNormalization Hardmax
+    InstanceNormalization LRN LSTM LayerNormalization LogSoftmax LpNormalization LpPool MatMul MaxPool MaxUnpool
+    MeanVarianceNormalization NonMaxSuppression RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
+    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare RoiAlign STFT SimplifiedLayerNormalization
+    Softmax TopK Attention BiasSoftmax CDist ConvTransposeWithDynamicPads EmbedLayerNormalization FusedConv
+    FusedGemm FusedMatMul FusedMatMulActivation GemmFastGelu GroupNorm GroupQueryAttention Inverse
+    MultiHeadAttention NhwcConv NhwcFusedConv NhwcMaxPool RotaryEmbedding SkipGroupNorm SkipLayerNormalization
+    SkipSimplifiedLayerNormalization TransposeMatMul LinearClassifier LinearRegressor Normalizer SVMClassifier
+    SVMRegressor TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor
 """
 _MOVING = """
-    BitCast Concat ConstantOfShape Crop DepthToSpace Expand ExpandDims EyeLike Flatten Gather GatherElements GatherND
-    NonZero OneHot Pad Range Reshape Resize ReverseSequence ScatterElements ScatterND Slice SpaceToDepth Split
-    Squeeze Tile TorchEmbedding Transpose Trilu UnfoldTensor Unsqueeze ArrayFeatureExtractor OneHotEncoder
+    BitCast Compress Concat ConstantOfShape Crop DepthToSpace Expand ExpandDims EyeLike Flatten Gather
+    GatherElements GatherND NonZero OneHot Pad Range Reshape Resize ReverseSequence ScatterElements ScatterND Slice
+    SpaceToDepth Split Squeeze TensorScatter Tile TorchEmbedding Transpose Trilu UnfoldTensor Unique Unsqueeze
+    ArrayFeatureExtractor FeatureVectorizer OneHotEncoder
 """
 _TEXT = """
-    StringNormalizer StringSplit TfIdfVectorizer Tokenizer
+    CategoryMapper RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer Tokenizer
 """
 
 TAKES_EXTENTS = frozenset(f"{_ELEMENTWISE} {_QUANTISED} {_COMBINING} {_MOVING} {_TEXT}".split())

@@ -8,7 +8,7 @@ say what these are to the operator, whose `evaluate` is asked. Copies move eleme
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import value
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.kernel import Call, Condition, Fill, KernelModule, Logical
+from mccompile.ir.op import op_at
 from mccompile.ir.scalar import Array
 from mccompile.ir.turns import Numbered, Turns, nested
 from mccompile.ir.types import DType
@@ -40,7 +41,8 @@ def evaluate(module: KernelModule, inputs: Mapping[str, Array], wide: bool = Fal
     for name, b in module.counts.items():
         counted.setdefault(b, []).append(name)
     _run_all(nested(list(module.body.linear())), memory, counted)
-    return {b.name: memory.read(whole(b)).copy() for b in module.role("output")}
+    outputs = [whole(b) for b in module.role("output")]
+    return {v.buffer.name: memory.read(v.at(memory.extents(module.counts.values(), counted))).copy() for v in outputs}
 
 
 def unknown(module: KernelModule) -> dict[str, str]:
@@ -54,11 +56,12 @@ def _run_all(items: Sequence[Numbered | Turns], memory: _Memory, counted: Mappin
         if isinstance(item, Turns):
             _run_loop(item, memory, counted)
         elif memory.holds(item[1].when):
-            step = item[1].at(memory.extents(item[1].buffers(), counted)) if counted else item[1]
+            step = item[1]
+            known = memory.extents([b for b in step.buffers() if b not in step.written()], counted)
             if isinstance(step, Fill):
-                memory.write(step.view, np.asarray(step.value))
+                memory.write(step.view.at(known), np.asarray(step.value))
             else:
-                _run(step, memory)
+                _run(step, memory, known, counted)
 
 
 def _run_loop(turns: Turns, memory: _Memory, counted: Mapping[Buffer, list[str]]) -> None:
@@ -78,25 +81,28 @@ def _run_loop(turns: Turns, memory: _Memory, counted: Mapping[Buffer, list[str]]
         memory.write(whole(loop.turn), np.asarray(done + 1))
 
 
-def _run(call: Call, memory: _Memory) -> None:
+def _run(call: Call, memory: _Memory, known: Mapping[str, int], counted: Mapping[Buffer, list[str]]) -> None:
+    """``known`` are the extents that were counted before: what the call counts itself, its results tell."""
     own = variant(call.kernel)
     views = call.logical or Logical(call.reads, call.results, call.extras)
     if views.missing:
         raise InternalError(f"{call.kernel} of {'+'.join(call.origins)} cannot be evaluated: {views.missing}")
-    extras = [memory.read(v) for v in views.extras]
+    extras = [memory.read(v.at(known)) for v in views.extras]
     pre, post = dict(call.pre), dict(call.post)
-    arrays = [None if v is None else memory.read(v) for v in views.reads]
+    arrays = [None if v is None else memory.read(v.at(known)) for v in views.reads]
     arrays = [_applied(pre.get(i), a, extras, memory.wide) for i, a in enumerate(arrays)]
     if isinstance(own, CopyGeneric):
         results: Sequence[Array | None] = arrays
     else:
         with np.errstate(all="ignore"):
-            op = views.op or call.op
+            op = op_at(views.op or call.op, known)
             results = op.evaluate_wide(*arrays) if memory.wide else op.evaluate(*arrays)
-    for i, (view, result) in enumerate(zip(views.results, results, strict=True)):
-        made = _applied(post.get(i), result, extras, memory.wide)
-        assert made is not None
-        memory.write(view, made)
+    made = [_applied(post.get(i), result, extras, memory.wide) for i, result in enumerate(results)]
+    pairs = list(zip(views.results, made, strict=True))
+    found = {name: int(a.item()) for view, a in pairs if a is not None for name in counted.get(view.buffer, ())}
+    for view, a in pairs:
+        assert a is not None
+        memory.write(view.at({**known, **found}), a)
 
 
 def _applied(body: ex.Expr | None, a: Array | None, extras: Sequence[Array], wide: bool) -> Array | None:
@@ -132,7 +138,7 @@ class _Memory:
     def holds(self, when: Sequence[Condition]) -> bool:
         return all(bool(self.scalar(b)) == wanted for b, wanted in when)
 
-    def extents(self, buffers: Sequence[Buffer], counted: Mapping[Buffer, list[str]]) -> dict[str, int]:
+    def extents(self, buffers: Iterable[Buffer], counted: Mapping[Buffer, list[str]]) -> dict[str, int]:
         """What the symbols are that are counted into some of these buffers."""
         return {name: self.scalar(b) for b in buffers for name in counted.get(b, ())}
 

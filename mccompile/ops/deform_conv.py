@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
@@ -72,6 +73,11 @@ def import_deform_conv(n: Import) -> None:
     window = read_window(n, kernel, has_auto_pad=False)
     groups, parts = n.attr("group", 1), n.attr("offset_group", 1)
     batch, channels, *spatial = x.shape
+    if varies(spatial):
+        raise n.error(
+            "DeformConv is not supported where the image's extents are known at run time only",
+            "give each dim that they depend on one number: --dim NAME=N",
+        )
     rank, out = len(spatial), window.output(tuple(spatial))
     taps, results = math.prod(kernel), math.prod(out)
     if parts < 1 or channels % parts or offset.shape != (batch, parts * taps * rank, *out):

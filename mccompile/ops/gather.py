@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import bound
+from mccompile.ir.dims import span
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
@@ -15,7 +15,7 @@ from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Folding, gathered_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.indices import Gathering, checked, data_and_indices, index_operand, progression
-from mccompile.ops.nonzero import NonZero
+from mccompile.ops.nonzero import NonZero, places
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.run_time import RunTime
 from mccompile.ops.sampling import Case, Draw
@@ -117,33 +117,32 @@ def _sample_compress(d: Draw) -> Case:
 
 @onnx_op("Compress", sample=_sample_compress, tolerance={})
 def import_compress(n: Import) -> None:
-    x = n.input(0)
-    if n.attr("axis") is None:
-        x = n.reshape(x, (x.type.count,), "flat")
-    axis = n.axis(n.attr("axis", 0), len(x.shape))
-    chosen = np.flatnonzero(n.const(1, "condition"))
-    if chosen.size and chosen[-1] >= x.shape[axis]:
-        raise n.error(f"the condition is true at {chosen[-1]}, behind an axis of extent {x.shape[axis]}")
-    emit_gather(n, x, n.constant("chosen", chosen.astype(np.int32)), axis, True)
+    x, axis = _compressed(n)
+    chosen = np.flatnonzero(n.const(1, "condition")).astype(np.int32)
+    least, most = span(x.shape[axis])
+    if chosen.size and chosen[-1] >= most:
+        raise n.error(f"the condition is true at {chosen[-1]}, behind an axis of extent {most}")
+    emit_gather(n, x, n.constant("chosen", chosen), axis, not chosen.size or chosen[-1] < least)
 
 
 def _import_compress_counted(n: Import) -> None:
     """The elements where a condition that is computed at run time is true: as many as the model states, or as are
     counted."""
-    x, stated = n.input(0), n.declared()
-    if n.attr("axis") is None:
-        x = n.reshape(x, (x.type.count,), "flat")
-    axis = n.axis(n.attr("axis", 0), len(x.shape))
-    condition = n.input(1)
+    x, axis = _compressed(n)
+    condition, stated = n.input(1), n.declared()
     if stated is not None and len(stated) == len(x.shape):
         found, _ = n.inners(NonZero(stated[axis]), [condition], ["found", "count"])
-        chosen = n.reshape(found, (stated[axis],), "chosen")
     else:
-        count = n.counted("count", bound(condition.type.count))
-        found, total = n.inners(NonZero(count), [condition], ["found", "count"])
-        n.count(count, total)
-        chosen = n.reshape(found, (count,), "chosen")
-    n.emit(Gather(axis), [x, chosen])
+        found = places(n, condition)
+    n.emit(Gather(axis), [x, n.reshape(found, found.shape[1:], "chosen")])
+
+
+def _compressed(n: Import) -> tuple[Value, int]:
+    """What is compressed, and the axis along which: without one, all elements in a line."""
+    x = n.input(0)
+    if n.attr("axis") is None:
+        x = n.reshape(x, (x.type.count,), "flat")
+    return x, n.axis(n.attr("axis", 0), len(x.shape))
 
 
 RUN_TIME = {"Compress": RunTime(_import_compress_counted)}

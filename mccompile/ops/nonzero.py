@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import Dim
+from mccompile.ir.dims import Dim, bound
 from mccompile.ir.errors import CompileError
-from mccompile.ir.graph import Graph, Value
+from mccompile.ir.graph import Value
 from mccompile.ir.op import Op
 from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
@@ -44,10 +44,17 @@ class NonZero(Op):
         return found, np.array(found.shape[1], np.int32)
 
 
-def _before(graph: Graph, x: Value) -> Value | None:
-    """What is found of a tensor already: x[mask] and y[mask] of equal masks have as many elements then."""
-    same = (node.results[0] for node in graph.nodes if isinstance(node.op, NonZero) and node.inputs[0] is x)
-    return next(same, None)
+def places(n: Import, x: Value) -> Value:
+    """Coordinates of the elements of ``x`` that are not 0, i64[rank, count]. What was found of a tensor already is
+    found once: x[mask] and y[mask] of equal masks have as many elements then."""
+    same = (node.results[0] for node in n.graph.nodes if isinstance(node.op, NonZero) and node.inputs[0] is x)
+    before = next(same, None)
+    if before is not None:
+        return before
+    count = n.counted("count", bound(x.type.count))
+    found, total = n.inners(NonZero(count), [x], ["found", "count"])
+    n.count(count, total)
+    return found
 
 
 @onnx_op("NonZero", tolerance={})
@@ -55,11 +62,4 @@ def import_nonzero(n: Import) -> None:
     x = n.input(0)
     if not x.shape:
         x = n.reshape(x, (1,), "vector")
-    before = _before(n.graph, x)
-    if before is not None:
-        n.bind(0, before)
-        return
-    count = n.counted("count", int(x.type.count))
-    found, total = n.inners(NonZero(count), [x], ["found", "count"])
-    n.count(count, total)
-    n.bind(0, found)
+    n.bind(0, places(n, x))

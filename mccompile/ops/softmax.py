@@ -55,6 +55,8 @@ class Softmax(Op):
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x = np.asarray(arrays[0])
         wide = x.astype(np.promote_types(x.dtype, np.float32))
+        if not x.size:
+            return (x,)
         if self.mode == "hard":
             y = np.zeros_like(wide)
             np.put_along_axis(y, wide.argmax(self.axis, keepdims=True), 1, self.axis)

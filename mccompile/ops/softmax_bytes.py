@@ -68,6 +68,8 @@ class SoftmaxBytes(Op):
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         """As the kernel does it, bit by bit."""
         x = np.asarray(arrays[0]).astype(np.int64)
+        if not x.size:
+            return (x.astype(np.int32),)
         power = self.powers(x.shape[self.axis])[x.max(self.axis, keepdims=True) - x].astype(np.uint64)
         total = power.sum(self.axis, keepdims=True)
         shift = (31 - np.floor(np.log2(total.astype(np.float64)))).astype(np.uint64)

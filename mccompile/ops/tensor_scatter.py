@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from mccompile.ir.dims import bound, span
 from mccompile.ops.expansion import Expansion
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -32,10 +31,10 @@ def import_tensor_scatter(n: Import) -> None:
     axis, mode = n.axis(n.attr("axis", -2), rank), n.attr("mode", "linear")
     if mode not in ("linear", "circular"):
         raise n.error(f"mode {mode!r} is unknown")
-    if axis == 0 or len(update.shape) != rank or update.shape[axis] > cache.shape[axis]:
+    if axis == 0 or len(update.shape) != rank or span(update.shape[axis])[0] > bound(cache.shape[axis]):
         raise n.error(f"{update.type} does not fit a cache {cache.type} along axis {axis}")
-    steps = np.arange(update.shape[axis], dtype=np.int64).reshape([-1 if a == axis else 1 for a in range(rank)])
-    places = e.constant(steps, "steps")
+    along = [-1 if a == axis else 1 for a in range(rank)]
+    places = e.reshaped(e.counted(0, update.shape[axis], "counted"), along, "steps")
     if n.optional(2) is not None:
         if n.input(2).shape != cache.shape[:1]:
             raise n.error(f"write_indices {n.input(2).type} are not one for each of {cache.shape[0]} samples")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from mccompile.driver import Compilation, Options, import_graph, optimize
@@ -26,7 +27,7 @@ from mccompile.targets.target import resolve
 from tests._skips import needs_shared
 from tests.support.graphs import difference, fill_constants, random_inputs
 from tests.support.real_models import RealModel, real_models
-from tests.support.small_models import MODELS, write_model
+from tests.support.small_models import MODELS, Maker, write_model
 
 FAST_MACS = 5e6
 """Larger networks are left to the slow tests."""
@@ -46,6 +47,21 @@ def _check(c: Compilation, inputs: dict[str, np.ndarray]) -> None:
 def test_small_models(name: str, target: str, tmp_path: Path) -> None:
     c = import_graph(write_model(name, tmp_path), Options(target=target))
     _check(c, random_inputs(c.graph, 1))
+
+
+@pytest.mark.parametrize("kept", [0, 2, 5])
+def test_rows_that_are_counted(kept: int, tmp_path: Path) -> None:
+    """What a call counts is the extent of its own results, and of all that are made of them."""
+    m = Maker()
+    x, most = m.input("x", [5, 3]), m.input("m", [5])
+    mask = m.node("Greater", [most, m.const(np.float32(0))])
+    rows = m.node("Compress", [x, mask], axis=0)
+    m.node("Softmax", [m.node("MatMul", [rows, m.weight((3, 4))])], "y", axis=0)
+    m.node("Transpose", [m.node("NonZero", [mask])], "places", perm=[1, 0])
+    onnx.save(m.model(["y", "places"]), tmp_path / "net.onnx")
+    inputs = {"x": np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3), "m": np.float32(np.arange(5) < kept)}
+    for target in ("generic", "x86-64-v3"):
+        _check(import_graph(tmp_path / "net.onnx", Options(target=target)), inputs)
 
 
 def _check_real(model: RealModel, target: str) -> None:

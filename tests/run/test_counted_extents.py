@@ -1,0 +1,109 @@
+"""Rows that the run picks out of as many as it is given, against onnxruntime: Compress, Unique, what reads them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import mccompile
+from mccompile.ir.errors import CompileError
+from tests.support.runs import compare
+from tests.support.small_models import Array, Maker
+
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+TARGETS = ["generic", "native"]
+
+_compare = functools.partial(compare, rtol=2e-5, atol=2e-6)
+
+
+def _model(m: Maker, outputs: Mapping[str, int], opset: int = 18) -> onnx.ModelProto:
+    infos = [helper.make_tensor_value_info(name, dtype, None) for name, dtype in outputs.items()]
+    graph = helper.make_graph(m.nodes, "picked", m.inputs, infos, m.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def _floats(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).normal(0, 1, shape).astype(np.float32)
+
+
+def _mask(*bits: int) -> Array:
+    return np.array(bits, np.float32)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_that_a_mask_leaves_of_an_axis_of_the_run(target: str, tmp_path: Path) -> None:
+    """Two tensors by one mask have as many rows; the mask may end before the axis does."""
+    m = Maker()
+    x = m.input("x", ("n", 3))  # type: ignore[arg-type]
+    mask = m.node("Cast", [m.input("m", ("k",))], to=TensorProto.BOOL)  # type: ignore[arg-type]
+    rows = [m.node("Compress", [v, mask], axis=0) for v in (x, m.node("Tanh", [x]))]
+    m.node("Softmax", [m.node("MatMul", [m.node("Add", rows), m.weight((3, 4))])], "y", axis=0)
+    m.node("Compress", [x, mask], "flat")
+    m.node("Compress", [m.node("Transpose", [x], perm=[1, 0]), mask], "columns", axis=-1)
+    feeds = [
+        {"x": _floats(7, 3), "m": _mask(0, 1, 1, 0, 1, 0, 1)}, {"x": _floats(7, 3), "m": _mask(1, 0, 1)},
+        {"x": _floats(1, 3), "m": _mask(0)}, {"x": _floats(0, 3), "m": _mask()},
+    ]  # fmt: skip
+    model = _model(m, {"y": F32, "flat": F32, "columns": F32})
+    _compare(model, tmp_path, feeds, dims={"n": "0..7", "k": "0..7"}, target=target)
+
+
+def test_rows_by_a_mask_that_is_known(tmp_path: Path) -> None:
+    """All are there in every run, or the run is told where they are not."""
+    m = Maker()
+    x = m.input("x", ("n", 3))  # type: ignore[arg-type]
+    m.node("Compress", [x, m.const(np.array([1, 0, 0, 1], bool))], "y", axis=0)
+    model = _model(m, {"y": F32})
+    _compare(model, tmp_path, [{"x": _floats(n, 3)} for n in (4, 6)], dims={"n": "4..6"}, target="generic")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "short", dims={"n": "1..6"})
+    network = mccompile.load(tmp_path / "short")
+    assert network.run({"x": _floats(5, 3)})["y"].shape == (2, 3)
+    with pytest.raises(CompileError, match="index out of range"):
+        network.run({"x": _floats(2, 3)})
+    with pytest.raises(CompileError, match="behind an axis of extent 3"):
+        mccompile.compile(tmp_path / "net.onnx", tmp_path / "never", dims={"n": "1..3"})
+
+
+@pytest.mark.parametrize("attributes", [{}, {"axis": 0}, {"axis": 1}, {"axis": 1, "sorted": 0}], ids=str)
+def test_what_differs_among_as_many_as_there_are(attributes: Mapping[str, int], tmp_path: Path) -> None:
+    m = Maker()
+    m.node("Round", [m.input("x", ("n", "m"))], "rounded")  # type: ignore[arg-type]
+    m.nodes.append(helper.make_node("Unique", ["rounded"], ["y", "first", "places", "times"], **attributes))
+    feeds = [{"x": np.round(_floats(*shape))} for shape in ((6, 5), (2, 5), (6, 1), (1, 1), (4, 3))]
+    model = _model(m, {"y": F32, "first": I64, "places": I64, "times": I64})
+    _compare(model, tmp_path, feeds, dims={"n": "1..6", "m": "1..5"}, target="generic")
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a_cache_takes_as_many_rows_as_there_are(axis: int, mode: str, tmp_path: Path) -> None:
+    m = Maker()
+    cache, more = ["b", 6, 4], ["b", 6, 4]
+    cache[axis], more[axis] = 9, "n"
+    places = m.input("at", ("b",), I64)  # type: ignore[arg-type]
+    given = [m.input("cache", tuple(cache)), m.input("more", tuple(more))]  # type: ignore[arg-type]
+    m.node("TensorScatter", [*given, places], "y", axis=axis, mode=mode)
+    feeds = []
+    for b, n, at in ((3, 4, [0, 5, 2]), (1, 1, [8]), (2, 3, [6, 1])):
+        shapes = [[b if e == "b" else n if e == "n" else int(e) for e in shape] for shape in (cache, more)]
+        feeds.append({"cache": _floats(*shapes[0]), "more": _floats(*shapes[1]), "at": np.array(at)})
+    _compare(_model(m, {"y": F32}, 24), tmp_path, feeds, dims={"b": "1..3", "n": "1..4"}, target="generic")
+
+
+def test_a_deformed_convolution_of_a_batch_of_the_run(tmp_path: Path) -> None:
+    m = Maker()
+    x, offsets = m.input("x", ("b", 4, 5, 6)), m.input("offsets", ("b", 18, 5, 6))  # type: ignore[arg-type]
+    m.node("DeformConv", [x, m.weight((3, 4, 3, 3)), offsets], "y", pads=[1, 1, 1, 1])
+    feeds = [{"x": _floats(b, 4, 5, 6), "offsets": _floats(b, 18, 5, 6)} for b in (3, 1)]
+    _compare(_model(m, {"y": F32}, 22), tmp_path, feeds, dims={"b": "1..3"}, target="generic")
+    for value in m.inputs:
+        value.type.tensor_type.shape.dim[2].dim_param = "h"
+    onnx.save(_model(m, {"y": F32}, 22), tmp_path / "tall.onnx")
+    with pytest.raises(CompileError, match="where the image's extents are known at run time only"):
+        mccompile.compile(tmp_path / "tall.onnx", tmp_path / "out", dims={"b": 1, "h": "3..5"})
