@@ -476,6 +476,15 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
         first = counters[0]
         found = [span(_replaced(terms, first, end)) for end in (first.low, first.under[0] - 1)]
         return min(low for low, _ in found), max(high for _, high in found)
+    low, high = _range_of_ends(terms, atoms)
+    for q in [a for a in atoms if isinstance(a, Quotient) and [m for m, _ in terms if a in m] == [(a,)]][:1]:
+        least, most = _range_by_rest(dict(terms), q)
+        low, high = max(low, least), min(high, most)
+    return low, high
+
+
+def _range_of_ends(terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom]) -> tuple[int, int]:
+    """The range of a sum as far as the ranges of its atoms tell it."""
     if len(atoms) <= MAX_CORNERS and all(len(set(m)) == len(m) for m, _ in terms):
         return _range_of_corners(terms, atoms)
     low = high = 0
@@ -506,6 +515,17 @@ def _range_of_corners(terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom]
         at = dict(zip(atoms, corner, strict=True))
         found.append(sum(c * math.prod(at[a] for a in m) for m, c in terms))
     return min(found), max(found)
+
+
+def _range_by_rest(terms: dict[Monomial, int], q: Quotient) -> tuple[int, int]:
+    """The range of a sum that has a quotient once: that is what is divided, less a rest below the divisor.
+
+    In 160 * (n // 160) - n, n up to 3200, it is (n - r) / 160, r from 0 to 159: the sum is -r.
+    """
+    count = terms.pop((q,))
+    low, high = span(polynomial({m: c * q.by for m, c in terms.items()}) + count * q.of)
+    ends = (0, count * (q.by - 1))
+    return -(-(low - max(ends)) // q.by), (high - min(ends)) // q.by
 
 
 def _range_without(terms: tuple[tuple[Monomial, int], ...], extreme: Least) -> tuple[int, int]:

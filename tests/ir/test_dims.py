@@ -71,6 +71,21 @@ def test_orders_are_told_where_they_always_hold() -> None:
         assert N // M
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_quotient_is_what_is_divided_less_a_rest(seed: int) -> None:
+    """Ranges of extents of too many values to try them: frames of a signal end within it."""
+    rng, wide = np.random.default_rng(seed), symbol("wide", 800, 9000)
+    values = np.arange(800, 9001)
+    assert 160 * (wide // 160) + 399 < wide + 400
+    for _ in range(40):
+        by, count, more, off = (int(rng.integers(*ends)) for ends in ((2, 300), (-40, 40), (-3, 4), (-50, 50)))
+        extent = count * by * ((wide + off) // by) + more * wide
+        truth = count * by * ((values + off) // by) + more * values
+        low, high = span(extent)
+        assert low <= truth.min() <= truth.max() <= high
+        assert more != -count or high - low <= abs(count) * (by - 1)  # the rest is all that is left
+
+
 def test_what_may_be_more_than_one_is_taken_for_more() -> None:
     assert N > 1
     assert not N <= 1

@@ -68,6 +68,18 @@ def test_relative_positions_of_a_length_of_the_run(tmp_path: Path) -> None:
     _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, dims={"length": "2..12"})
 
 
+def test_spectra_of_a_signal_of_the_run(tmp_path: Path) -> None:
+    """torch.stft of any length, which no multiple of the hop has to be: its last frame ends within the signal."""
+    m = Maker()
+    x = m.input("x", (1, "samples"))  # type: ignore[arg-type]
+    padded = m.node("Pad", [x, m.const(np.array([0, 20, 0, 20]))], mode="reflect")
+    window = m.const(np.hanning(40).astype(np.float32))
+    signal = m.node("Unsqueeze", [padded, m.const(np.array([-1]))])
+    m.node("STFT", [signal, m.const(np.array(16)), window, m.const(np.array(40))], "y", onesided=1)
+    feeds, dims = [{"x": _floats(1, n)} for n in (2900, 801, 800)], {"samples": "800..3000"}
+    compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, rtol=1e-4, atol=1e-4, target="generic", dims=dims)
+
+
 def test_images_padded_to_whole_windows_of_the_run(tmp_path: Path) -> None:
     """Swin: (4 - w % 4) % 4 columns are added."""
     m = Maker()
