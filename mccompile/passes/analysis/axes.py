@@ -15,7 +15,7 @@ from mccompile.ir.types import TensorType
 
 def kept_axes(op: Op, types: Sequence[TensorType | None], axis: int) -> list[int] | None:
     """For each result of an operator the axis that is ``axis`` of operand 0, if that is all it is; else None."""
-    nests, results = op.structure(types), op.infer(*types)
+    results, nests = op.infer(*types), op.structure(types)
     found = [_kept_axis([n for n in nests if n.result == i], types, axis, y) for i, y in enumerate(results)]
     axes = [a for a in found if a is not None]
     return axes if len(axes) == len(results) and _shrinks(op, types, axis, axes) else None

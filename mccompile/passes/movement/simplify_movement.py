@@ -173,8 +173,8 @@ def _broadcasts(node: Node, old: Value, new: Value) -> bool:
         return False
     trial = replace(node, operands=[new if v is old else v for v in node.operands])
     try:
+        same = [t.shape for t in trial.infer()] == [r.shape for r in node.results]  # before its loops are asked for
         loops = [n.loops for n in trial.op.structure(trial.operand_types())]
-        same = [t.shape for t in trial.infer()] == [r.shape for r in node.results]
     except (TypeRuleError, ValueError):
         return False
     return same and loops == [n.loops for n in node.op.structure(node.operand_types())] != []
