@@ -72,7 +72,7 @@ def stack(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
 
 def join(n: Import, parts: Sequence[Value], axis: int, suffix: str) -> Value:
     """Tensors one after the other along an axis; constants make a constant."""
-    kept = [p for p in parts if p.type.count] or list(parts[:1])
+    kept = [p for p in parts if p.type.count] or list(parts)  # where nothing has elements, extents add up still
     if len(kept) == 1:
         return kept[0]
     if all(p in n.graph.constants for p in kept):

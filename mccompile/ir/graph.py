@@ -442,7 +442,10 @@ class Graph:
             found = self.evaluate(given, wide, extents=extents)
             return [found[v.name] for v in self.outputs]
 
-        return run
+        known = extents or {}
+        types = [v.type for v in self.outputs]
+        decided = [known.keys() >= {s.name for s in symbols(*t.shape)} for t in types]
+        return Inside(run, tuple(t.at(known) if d else t for t, d in zip(types, decided, strict=True)))
 
 
 def verify_node(node: Node, defined: set[Value]) -> None:

@@ -40,8 +40,17 @@ class Layouts(Enum):
 Signature = tuple[tuple[TensorType, ...], tuple[TensorType, ...]]
 """The types of the inputs and of the outputs of a graph inside of a node."""
 
-Inside = Callable[[Sequence[Array]], list[Array]]
-"""A graph inside of a node, as a function on arrays."""
+
+@dataclass(frozen=True)
+class Inside:
+    """A graph inside of a node, as a function on arrays; ``made`` are the types of what it gives, in known extents
+    where these are known."""
+
+    run: Callable[[Sequence[Array]], list[Array]]
+    made: tuple[TensorType, ...]
+
+    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+        return self.run(arrays)
 
 
 class TypeRuleError(Exception):

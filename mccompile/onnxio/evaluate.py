@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import onnx.shape_inference
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from mccompile.ir.errors import CompileError
 from mccompile.ir.scan import reason as in_our_words
@@ -25,6 +25,10 @@ from mccompile.plugins import Function, functions
 
 if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
+
+
+FEW = 64
+"""Elements of what may say a shape."""
 
 
 def evaluate_node(
@@ -54,6 +58,8 @@ def evaluate_node(
     outer = {**(captures or {}), **feeds}
     try:
         model = _single_node_model(single, outer, opset or newest_opset())
+        if (nothing := _without_elements(model, feeds)) is not None:
+            return nothing
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             results = ReferenceEvaluator(model).run(None, outer)
@@ -64,8 +70,32 @@ def evaluate_node(
         ]
     except Exception as error:
         shapes = ", ".join("absent" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
-        reason = broken_rule(node, inputs, opset) or f"{type(error).__name__}: {in_our_words(error)}"
+        reason = broken_rule(node, inputs, opset) or f"{type(error).__name__}: {in_our_words(_first(error))}"
         raise CompileError(f"cannot be evaluated on ({shapes}): {reason}", where=node_label(node)) from error
+
+
+def _first(error: Exception) -> BaseException:
+    """What the reference hides behind a list of Python's types."""
+    hidden = str(error).startswith("Issues with types") and error.__cause__
+    return hidden or error
+
+
+def _without_elements(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
+    """The results of a node that reads what has no elements, if they have none either: the reference does not take
+    all of that (Resize). None where shape inference does not know."""
+    if all(a.size for a in feeds.values()):
+        return None
+    known = onnx.ModelProto()
+    known.CopyFrom(model)
+    few = {n: a for n, a in feeds.items() if a.size <= FEW and a.dtype.kind in "iuf"}
+    known.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in few.items())
+    found = []
+    for value in map(value_from_proto, onnx.shape_inference.infer_shapes(known).graph.output):
+        shape = [e for e in value.shape or () if isinstance(e, int)]
+        if 0 not in shape or len(shape) != len(value.shape or ()) or value.dtype in ("unknown", "string"):
+            return None
+        found.append(np.zeros(shape, numpy_dtype(value.dtype)))
+    return found if len(found) == len(model.graph.node[0].output) else None
 
 
 def result_bytes(node: OnnxNode, inputs: Sequence[np.ndarray | None], opset: int) -> int | None:

@@ -107,11 +107,20 @@ class Loop(Op):
             for column, row in zip(rows, made[self.carried :], strict=True):
                 column.append(np.asarray(row))
             turn += 1
-        if rows and not turn:
-            raise CompileError("the rows of a loop without a turn are known when the program runs only")
-        orders = zip(rows, self.axes, self.backwards, strict=True)
-        stacked = [np.stack(column[::-1] if back else column, axis) for column, axis, back in orders]
+        given_back = inside[0].made[(going is not None) + self.carried :]
+        orders = zip(rows, given_back, self.axes, self.backwards, strict=True)
+        stacked = [
+            np.stack(column[::-1] if back else column, axis) if turn else _no_rows(row, axis)
+            for column, row, axis, back in orders
+        ]
         return [*(np.asarray(a) for a in carried), *stacked, np.array(turn, np.int32)]
+
+
+def _no_rows(row: TensorType, axis: int) -> Array:
+    """What a loop without a turn gives: none of the rows that its graph would make."""
+    if row.varies:
+        raise CompileError("the rows of a loop without a turn are known when the program runs only")
+    return np.zeros((*row.shape[:axis], 0, *row.shape[axis:]), row.dtype.numpy)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,30 @@ def test_an_extent_of_the_run_beside_one_of_nothing(tmp_path: Path) -> None:
         np.testing.assert_array_equal(got["z"], x)
 
 
+@pytest.mark.parametrize("rows", ["n", "7"])
+def test_rows_of_nothing_are_as_many_as_turns(rows: str, tmp_path: Path) -> None:
+    """A Scan that is unrolled, for one extent or each of several: there are n rows, if of no elements."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "a"], ["t"]), helper.make_node("Neg", ["t"], ["r"])], "body",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [0]) for name in "sa"],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [0]) for name in "tr"],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Slice", ["x", "two", "end", "one"], ["none"]),
+        helper.make_node("Scan", ["start", "none"], ["last", "y"], body=body, num_scan_inputs=1),
+    ]
+    constants = {"two": [2], "end": [9], "one": [1], "start": np.zeros(0, np.float32)}
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.array(v), k) for k, v in constants.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "n.onnx")
+    mccompile.compile(tmp_path / "n.onnx", tmp_path / "out", target="generic", dims={"n": rows.replace("n", "4,7")})
+    assert mccompile.load(tmp_path / "out").run({"x": np.ones((7, 2), np.float32)})["y"].shape == (7, 0)
+
+
 def test_what_is_more_than_sums_of_nothing_is_refused() -> None:
     node = helper.make_node("LSTM", ["x", "w", "r"], ["", "h"], hidden_size=2)
     inputs = [np.zeros((0, 1, 3), np.float32), np.ones((1, 8, 3), np.float32), np.ones((1, 8, 2), np.float32)]

@@ -70,6 +70,18 @@ def test_results_have_the_stated_type(node: OnnxNode, inputs: list[np.ndarray], 
     assert result.flags.c_contiguous
 
 
+def test_what_has_no_elements_has_a_shape() -> None:
+    """Of Resize, the reference does not take that; what it does not take is said without Python's types."""
+    nothing = np.zeros((2, 3, 0), np.float32)
+    resize = OnnxNode("Resize", ("x", "", "s"), ("y",))
+    (y,) = evaluate_node(resize, [nothing, None, np.array([1, 2, 3], np.float32)], NEW)
+    assert y.shape == (2, 6, 0)
+    assert y.dtype == np.float32
+    with pytest.raises(CompileError, match="ArgMax") as refused:
+        evaluate_node(OnnxNode("ArgMax", ("x",), ("y",), attrs={"axis": 2}), [nothing], NEW)
+    assert "class" not in str(refused.value)
+
+
 def test_evaluate_with_captured_values() -> None:
     def branch(name: str, op: str) -> OnnxGraph:
         node = OnnxNode(op, ("outer",), (name,))

@@ -190,6 +190,17 @@ def test_what_the_run_says_of_turns(target: str, tmp_path: Path) -> None:
     assert network.run(_feed(8, 20.0))["rows"].shape[0] < 7
 
 
+def test_the_graph_of_a_loop_without_a_turn_has_no_rows(tmp_path: Path) -> None:
+    """As `check` evaluates it where weights are in fewer bits."""
+    nodes = [N("Loop", ["trips", "going", "x"], ["last", "rows"], body=_accumulating(), name="sum")]
+    path = _save(tmp_path, nodes, GIVEN, dict.fromkeys(("last", "rows"), 1))
+    graph = driver.import_graph(path, driver.Options(target="generic", bounds={"sum": 7})).graph
+    found = graph.evaluate(_feed(0, 1e9))
+    assert found["rows"].shape == (0, *SHAPE)
+    np.testing.assert_array_equal(found["last"], _feed(0, 1e9)["x"])
+    assert graph.evaluate(_feed(3, 1e9))["rows"].shape == (3, *SHAPE)
+
+
 def test_rows_that_nobody_reads(tmp_path: Path) -> None:
     nodes = [N("Loop", ["trips", "going", "x"], ["last", "rows"], body=_accumulating(), name="sum")]
     path = _save(tmp_path, nodes, GIVEN, {"last": 1})
