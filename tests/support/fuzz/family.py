@@ -249,7 +249,11 @@ class FamilyComposer(Composer):
             raise Refused("an extent that is computed, and 0, means that of the operand (docs/conformance.md)")
         if _reads_beyond(step, values):
             raise Refused("onnxruntime rounds the extent of what a window does not fit into towards 0, to 1")
+        if _copies_one_of_a_block(step, values):
+            raise Refused("onnxruntime copies the first text of each block, and leaves the others empty")
         arrays = self.net.engine.run(step, values)
+        if step.op_type == "Loop" and any(a.shape.count(0) > 1 for a in arrays):
+            raise Refused("onnxruntime takes what its loop without a turn does not say for an extent of 0")
         for array in arrays:
             if array.size or not self.net.others:
                 network.require_comparable(array)
@@ -288,6 +292,12 @@ class FamilyComposer(Composer):
     def index(self, value: int) -> str:
         """A number of its own, without axes."""
         return self.constant(np.array(value, np.int64))
+
+
+def _copies_one_of_a_block(step: Step, values: Arrays) -> bool:
+    """True of a Gather of texts along another axis than the last."""
+    x = values[step.inputs[0]]
+    return step.op_type == "Gather" and x.dtype == object and step.attrs.get("axis", 0) not in (-1, x.ndim - 1)
 
 
 def _reads_beyond(step: Step, values: Arrays) -> bool:
