@@ -74,6 +74,8 @@ def axis_table(s: Sampling, extent: int, out: int, scale: float) -> AxisTable:
 def _coordinates(s: Sampling, extent: int, out: int, scale: np.float32) -> Array:
     """The input coordinate (f32) of each result coordinate (operator text, coordinate_transformation_mode)."""
     at = np.arange(out, dtype=_F)
+    if not out:
+        return at
     last = _F(extent - 1)
     match s.transform:
         case "asymmetric":

@@ -101,8 +101,9 @@ def _built(
         key.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     places = [part for folder in include for part in ("-I", str(folder.absolute()))]
     named = [str(path.absolute()) for path in sources]
+    libraries = [] if "-c" in flags else ["-lm"]  # an object is not linked, which clang warns of
 
     def make(result: Path) -> None:
-        run_compiler([*compiler, *flags, *places, *named, "-lm", "-o", str(result)], include[0])
+        run_compiler([*compiler, *flags, *places, *named, *libraries, "-o", str(result)], include[0])
 
     return cached(f"{key.hexdigest()[:32]}{suffix}", make)

@@ -251,6 +251,8 @@ class FamilyComposer(Composer):
             raise Refused("onnxruntime rounds the extent of what a window does not fit into towards 0, to 1")
         if _copies_one_of_a_block(step, values):
             raise Refused("onnxruntime copies the first text of each block, and leaves the others empty")
+        if _compares_halves(step, values):
+            raise Refused("onnxruntime compares 64 bits as less, with AVX-512, where they are more than 32")
         arrays = self.net.engine.run(step, values)
         if step.op_type == "Loop" and any(a.shape.count(0) > 1 for a in arrays):
             raise Refused("onnxruntime takes what its loop without a turn does not say for an extent of 0")
@@ -298,6 +300,12 @@ def _copies_one_of_a_block(step: Step, values: Arrays) -> bool:
     """True of a Gather of texts along another axis than the last."""
     x = values[step.inputs[0]]
     return step.op_type == "Gather" and x.dtype == object and step.attrs.get("axis", 0) not in (-1, x.ndim - 1)
+
+
+def _compares_halves(step: Step, values: Arrays) -> bool:
+    """True of Min, Max and Clip of i64 that are no i32: of 2^32 - 1 and 77, the first is the smaller one."""
+    wide = [values[n] for n in step.inputs if n and values[n].dtype == np.int64]
+    return step.op_type in ("Min", "Max", "Clip") and any((a != a.astype(np.int32)).any() for a in wide)
 
 
 def _reads_beyond(step: Step, values: Arrays) -> bool:
