@@ -1,4 +1,11 @@
-"""The words of the copy template: the way elements go, and which lanes of which vectors make up another one."""
+"""The words of the copy template: the way elements go, and which lanes of which vectors make up another one.
+
+Worked example: a square of four vectors a, b, c, d of other elements than f32 is turned by weaving, twice, each
+vector of the first half with that of the second: a0 c0 a1 c1, a2 c2 a3 c3, b0 d0 b1 d1, ..., then a0 b0 c0 d0, ...
+
+>>> [[swap[:3] for swap in stage] for stage in woven_square(4, 1)]
+[[(0, 0, 2), (2, 1, 3)], [(0, 0, 2)]]
+"""
 
 from __future__ import annotations
 
@@ -6,11 +13,16 @@ from collections.abc import Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import BoundView, KernelContext
+from mccompile.codegen.code import Code
 from mccompile.ir.dims import varies
-from mccompile.kernels.movement import Way, movement
+from mccompile.ir.types import F32
+from mccompile.ir.vector import V
+from mccompile.kernels.movement import Way, lanes_of, movement
 
 Place = tuple[int, int]
 """A vector and one of its lanes."""
+Swap = tuple[int, int, int, str]
+"""A vector of a stage, the two vectors of the stage before that it is made of, and which lanes it has of both."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +33,42 @@ class Moves:
     x: BoundView
     y: BoundView
     lanes: int
+
+    @property
+    def c(self) -> str:
+        """The type of a vector."""
+        return self.y.uses.use("mcc_vf" if self._floats else self._narrow)
+
+    @property
+    def _floats(self) -> bool:
+        return self.y.dtype == F32
+
+    @property
+    def _narrow(self) -> str:
+        """The vectors of what is not f32: its bits, as numbers without sign."""
+        return f"mcc_u{8 * self.y.dtype.nbytes}x{self.lanes}"
+
+    @property
+    def line(self) -> int:
+        """Bytes of a vector."""
+        return self.lanes * self.y.dtype.nbytes
+
+    def read(self, pointer: str, count: int, step: int = 1) -> Code:
+        """A vector of ``count`` elements, floats ``step`` apart; nothing else is touched."""
+        if self._floats:
+            return self.y.uses.say(V(F32, self.lanes).load("{0}", count, step), pointer)
+        return self.y.uses.say(f"{self._narrow}_load({{0}}, {count})", pointer)
+
+    def write(self, pointer: str, value: str, count: int) -> str:
+        """A statement that stores ``count`` elements as they are; nothing else is touched."""
+        if self._floats:
+            return self.y.uses.say(V(F32, self.lanes).store("{0}", "{1}", count), pointer, value)
+        return self.y.uses.say(f"{self._narrow}_store({{0}}, {{1}}, {count});", pointer, value)
+
+    def widths(self, count: int) -> list[int]:
+        """``count`` elements as whole vectors and the rest."""
+        whole, rest = divmod(count, self.lanes)
+        return [*[self.lanes] * whole, *([rest] if rest else [])]
 
     @property
     def x_pitch(self) -> int | str:
@@ -43,25 +91,9 @@ class Moves:
         sides = (self.x.view.axis_strides()[-1], down), (self.y.view.axis_strides()[-2], across)
         return [KernelContext.offset((e, 1)) for e, vectors in sides if varies([e]) and vectors > 1]
 
-    def stages(self, across: int) -> list[tuple[int, list[int]]]:
-        """Of a square of which ``across`` vectors are wanted: what each stage swaps, and the vectors it makes.
-
-        The first entry, of no swap, are the vectors that are read.
-        """
-        blocks = [d for d in (1, 2, 4, 8) if d < self.lanes]
-        wanted = list(range(across))
-        found = []
-        for d in reversed(blocks):
-            found.append((d, wanted))
-            wanted = sorted({i & ~d for i in wanted} | {i | d for i in wanted})
-        return [(0, wanted), *reversed(found)]
-
-    def swap(self, block: int, odd: int) -> str:
-        """The lanes of two vectors that a vector has when odd blocks of the first are swapped for even ones of the
-        second: those of the first vector, or with ``odd`` of the second."""
-        first = [self.lanes + j - block if j & block else j for j in range(self.lanes)]
-        second = [self.lanes + j if j & block else j + block for j in range(self.lanes)]
-        return ", ".join(map(str, second if odd else first))
+    def stages(self, across: int) -> list[list[Swap]]:
+        """Of a square of which ``across`` vectors are wanted: the vectors that each stage makes."""
+        return (swapped_square if self._floats else woven_square)(self.lanes, across)
 
     def weaving(self, few: int, k: int) -> list[Place]:
         """What vector ``k`` of a run is made of, in which ``few`` vectors take turns."""
@@ -84,6 +116,42 @@ class Moves:
         return value
 
 
+def swapped_square(lanes: int, across: int) -> list[list[Swap]]:
+    """Pairs of vectors swap the odd blocks of one for the even blocks of the other, of 1, 2, 4 ... elements."""
+    wanted = list(range(across))
+    found: list[list[Swap]] = []
+    for d in (d for d in (8, 4, 2, 1) if d < lanes):
+        found.append([(i, i & ~d, i | d, _swap(lanes, d, i & d)) for i in wanted])
+        wanted = sorted({i & ~d for i in wanted} | {i | d for i in wanted})
+    return found[::-1]
+
+
+def _swap(lanes: int, block: int, odd: int) -> str:
+    """The lanes of two vectors that a vector has when odd blocks of the first are swapped for even ones of the
+    second: those of the first vector, or with ``odd`` of the second."""
+    first = [lanes + j - block if j & block else j for j in range(lanes)]
+    second = [lanes + j if j & block else j + block for j in range(lanes)]
+    return ", ".join(map(str, second if odd else first))
+
+
+def woven_square(lanes: int, across: int) -> list[list[Swap]]:
+    """A vector of each half of those there are becomes two, of which the lanes of both take turns. That is an
+    instruction for vectors of 16 bytes."""
+    half = lanes // 2
+    wanted = list(range(across))
+    found: list[list[Swap]] = []
+    for _ in range(half.bit_length()):
+        found.append([(i, i // 2, i // 2 + half, _turns(lanes, i % 2)) for i in wanted])
+        wanted = sorted({i // 2 for i in wanted} | {i // 2 + half for i in wanted})
+    return found[::-1]
+
+
+def _turns(lanes: int, second: int) -> str:
+    """The lanes of two vectors in turn: those of their first halves, or of their second ones."""
+    begin = second * lanes // 2
+    return ", ".join(f"{j}, {lanes + j}" for j in range(begin, begin + lanes // 2))
+
+
 def _pitch(stride: int, name: str) -> int | str:
     return name if varies([stride]) else stride
 
@@ -97,4 +165,4 @@ def moves(context: KernelContext, lanes: int) -> Moves:
         return Moves((Way.ROWS if run else Way.PLAIN).value, x, y, 0)
     m = movement(x.view, y.view, lanes)
     source, result = BoundView(x.name, m.source, uses=x.uses), BoundView(y.name, m.result, uses=y.uses)
-    return Moves(m.way.value, source, result, lanes)
+    return Moves(m.way.value, source, result, lanes_of(y.dtype, lanes))

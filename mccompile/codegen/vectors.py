@@ -54,13 +54,15 @@ class Vectors:
         """The way of a copy."""
         return moves(self.context, self.lanes)
 
-    def strips(self, extent: int, unroll: int) -> tuple[Segment, ...]:
-        """An axis in runs of ``unroll`` vectors, then single vectors, then the rest."""
+    def strips(self, extent: int, unroll: int, lanes: int = 0) -> tuple[Segment, ...]:
+        """An axis in runs of ``unroll`` vectors, then single vectors, then the rest. Vectors are of floats, if it is
+        not said how many ``lanes`` they have."""
+        lanes = lanes or self.lanes
         if varies([extent]):
-            return descending(extent, dict.fromkeys((unroll * self.lanes, self.lanes)))
-        whole = extent // (unroll * self.lanes) * unroll * self.lanes
-        wide = [Segment(0, whole, unroll * self.lanes)] if whole else []
-        rest = segments(extent - whole, self.lanes)
+            return descending(extent, dict.fromkeys((unroll * lanes, lanes)))
+        whole = extent // (unroll * lanes) * unroll * lanes
+        wide = [Segment(0, whole, unroll * lanes)] if whole else []
+        rest = segments(extent - whole, lanes)
         return (*wide, *(Segment(whole + r.start, whole + r.stop, r.size) for r in rest))
 
     @staticmethod

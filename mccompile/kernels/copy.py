@@ -9,10 +9,9 @@ from mccompile.ir.dims import bound, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import F32
 from mccompile.ir.views import View
 from mccompile.kernels.model.parts import Turns, axes
-from mccompile.kernels.movement import Way, movement
+from mccompile.kernels.movement import Way, lanes_of, movement
 from mccompile.kernels.variant import Builder, Offer, Variant, blocked, innermost_stride
 from mccompile.kernels.views.collapse import collapse
 from mccompile.ops.movement import Movement
@@ -37,7 +36,7 @@ class CopyGeneric(Variant):
         if reason := blocked(node):
             return reason
         words = sum(r.type.count for r in node.results)
-        plain = not target.lanes or any(r.dtype != F32 for r in node.results)
+        plain = any(not lanes_of(r.dtype, target.lanes) for r in node.results)
         return Offer(self.label, words * (PLAIN_CYCLES if plain else MOVED_CYCLES))
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
@@ -67,7 +66,7 @@ class CopyGeneric(Variant):
         if call.args or inner < 2:
             return outer
         along = found.result.shape[-2 if found.way is Way.WEAVE else -1]
-        return outer if varies([along]) else [*outer, Turns.vectors("n", along, target.lanes)]
+        return outer if varies([along]) else [*outer, Turns.vectors("n", along, lanes_of(x.dtype, target.lanes))]
 
     def _copy(self, src: View | str, dst: View | str, b: Builder) -> None:
         if isinstance(src, str) or isinstance(dst, str):

@@ -6,12 +6,26 @@ from enum import Enum
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound, varies
-from mccompile.ir.types import F32
+from mccompile.ir.types import F32, DType
 from mccompile.ir.views import View
 from mccompile.kernels.views.collapse import collapse, in_stored_order
 
 WOVEN = 4
 """Up to so many vectors are woven into one run, or one run into so many."""
+NARROW = 16
+"""Bytes of the vectors of all elements but f32: every instruction set weaves two of them by few instructions."""
+
+
+def lanes_of(dtype: DType, lanes: int) -> int:
+    """Elements in the vectors that a copy moves, where vectors have ``lanes`` floats; 0: one by one.
+
+    >>> from mccompile.ir.types import F16, I64
+    >>> [lanes_of(d, 16) for d in (F32, F16, I64)], lanes_of(F16, 1)
+    ([16, 8, 2], 0)
+    """
+    if dtype == F32:
+        return lanes
+    return NARROW // dtype.nbytes if lanes * F32.nbytes >= NARROW else 0
 
 
 class Way(Enum):
@@ -38,7 +52,7 @@ class Movement:
 
 
 def movement(source: View, result: View, lanes: int) -> Movement:
-    """The best way to copy one linear view to another of its shape, with vectors of ``lanes`` floats (0: none)."""
+    """The best way to copy one linear view to another of its shape, where vectors have ``lanes`` floats (0: none)."""
     if not source.linear or not result.linear:
         return Movement(Way.PLAIN, source, result)
     found = collapse(in_stored_order([source, result]))
@@ -49,10 +63,13 @@ def movement(source: View, result: View, lanes: int) -> Movement:
         return Movement(Way.PLAIN, x, y)
     if x.strides[-1] == y.strides[-1] == 1:
         return Movement(Way.ROWS, x, y)
-    near = _near(x)
-    if not lanes or x.dtype != F32 or y.strides[-1] != 1 or near in (-1, x.rank - 1):
+    lanes, near = lanes_of(x.dtype, lanes), _near(x)
+    if not lanes or y.strides[-1] != 1 or near in (-1, x.rank - 1):
         return Movement(Way.PLAIN, x, y)
-    if any(varies([e]) and bound(e) < lanes for e in (x.shape[near], x.shape[-1])):
+    extents = x.shape[near], x.shape[-1]
+    if any(varies([e]) and bound(e) < lanes for e in extents):
+        return Movement(Way.PLAIN, x, y)
+    if x.dtype != F32 and max(map(bound, extents)) < lanes:
         return Movement(Way.PLAIN, x, y)
     order = [*(a for a in range(x.rank - 1) if a != near), near, x.rank - 1]
     x, y = x.along(order), y.along(order)
@@ -60,8 +77,10 @@ def movement(source: View, result: View, lanes: int) -> Movement:
 
 
 def _near(view: View) -> int:
-    """The axis along which vectors are read: neighbours, or every second element if these are few; -1 if none."""
+    """The axis along which vectors are read: neighbours, or every second float if these are few; -1 if none."""
     first, second = (next((a for a, s in enumerate(view.strides) if s == step), -1) for step in (1, 2))
+    if view.dtype != F32:
+        return first
     if first < 0 or second < 0:
         return max(first, second)
     return second if bound(view.shape[first]) <= WOVEN and view.strides[-1] != view.shape[first] else first

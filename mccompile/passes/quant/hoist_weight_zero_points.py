@@ -71,12 +71,16 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 def _weights_of(graph: Graph, node: Node) -> _Weights | None:
     """The constant bytes, less constant zero points, that a product multiplies bytes by; None if there are none."""
     body = node.pre.get(1)
-    if node.op.multilinear != (0, 1) or not isinstance(body, ex.Apply) or body.fn != "sub":
+    if node.op.multilinear != (0, 1) or body is None:
         return None
     x, w = node.operands
     assert x is not None
     assert w is not None
-    whole, zero = body.operands
+    match body:
+        case ex.Apply(fn="sub", operands=(whole, zero)):
+            pass
+        case _:
+            whole, zero = body, ex.num(0, I32)
     plain = isinstance(whole, ex.Convert) and isinstance(whole.operand, ex.Var) and whole.operand.index == ex.ACC
     read = [node.extras[i] for i in ex.variables(zero) if i != ex.ACC]
     bytes_ = x.dtype in (I8, U8) and w.dtype in (I8, U8) and body.dtype == I32
