@@ -30,22 +30,57 @@ def _special(shape: tuple[int, ...]) -> Array:
     return rng.choice(special, shape)
 
 
+@pytest.mark.parametrize("kernel", ["topk.radix", "topk.ranks"])
 @pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize(("shape", "k", "axis"), [((700,), 600, 0), ((3, 90, 2), 90, 1)])
-def test_floats_are_in_order(largest: bool, shape: tuple[int, ...], k: int, axis: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("shape", "k", "axis"), [((700,), 600, 0), ((3, 90, 2), 90, 1), ((2, 700), 5, 1), ((300, 2), 9, 0)]
+)
+def test_floats_are_in_order(
+    kernel: str, largest: bool, shape: tuple[int, ...], k: int, axis: int, tmp_path: Path
+) -> None:
     x = _special(shape)
-    _agrees(_model(shape, k, axis, largest, TensorProto.FLOAT), x, k, axis, largest, tmp_path)
+    _agrees(kernel, _model(shape, k, axis, largest, TensorProto.FLOAT), x, k, axis, largest, tmp_path)
 
 
-def test_whole_numbers_are_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kernel", "k"), [("topk.radix", 100), ("topk.ranks", 100), ("topk.ranks", 10)])
+def test_whole_numbers_are_in_order(kernel: str, k: int, tmp_path: Path) -> None:
     x = np.array([5, -(2**31), 2**31 - 1, 0, -1, 5, 7, 0] * 20, np.int32)
-    _agrees(_model(x.shape, 100, 0, True, TensorProto.INT32), x, 100, 0, True, tmp_path)
+    _agrees(kernel, _model(x.shape, k, 0, True, TensorProto.INT32), x, k, 0, True, tmp_path)
 
 
-def _agrees(model: onnx.ModelProto, x: Array, k: int, axis: int, largest: bool, folder: Path) -> None:
-    options = {"target": "x86-64-v2", "kernels": {"topk": "topk.radix"}}
+@pytest.mark.parametrize("dtype", [TensorProto.DOUBLE, TensorProto.INT64, TensorProto.UINT8, TensorProto.INT16])
+@pytest.mark.parametrize("largest", [True, False])
+def test_ranks_of_any_type_are_in_order(dtype: int, largest: bool, tmp_path: Path) -> None:
+    numpy = helper.tensor_dtype_to_np_dtype(dtype)
+    rng = np.random.default_rng(dtype)
+    ends = [np.iinfo(numpy).min, np.iinfo(numpy).max] if numpy.kind in "iu" else [np.nan, -np.inf, np.inf, -0.0]
+    drawn, special = rng.integers(0, 50, (3, 200)).astype(numpy), np.resize(np.array(ends, numpy), (3, 77))
+    x = np.concatenate([drawn, special], axis=1)
+    _agrees("topk.ranks", _model(x.shape, 20, 1, largest, dtype), x, 20, 1, largest, tmp_path)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("kind", ["rising", "falling", "equal", "zeros", "best", "periodic", "nan"])
+def test_candidates_beyond_their_room_are_ranked(kind: str, largest: bool, tmp_path: Path) -> None:
+    """What the columns say is far from the bound, so that candidates are dropped, more than once."""
+    count, k = 2000, 12
+    steps = np.arange(count, dtype=np.float32)
+    x = {
+        "rising": steps,
+        "falling": -steps,
+        "equal": np.full(count, 2.5, np.float32),
+        "zeros": np.maximum(np.sin(steps) - 0.999, 0) * (-1) ** steps,
+        "best": np.full(count, np.inf if largest else -np.inf, np.float32),
+        "periodic": np.where(steps % 32 == 5, steps if largest else -steps, 0),
+        "nan": np.where(steps < 1990, np.nan, steps),
+    }[kind].astype(np.float32)
+    _agrees("topk.ranks", _model(x.shape, k, 0, largest, TensorProto.FLOAT), x, k, 0, largest, tmp_path)
+
+
+def _agrees(kernel: str, model: onnx.ModelProto, x: Array, k: int, axis: int, largest: bool, folder: Path) -> None:
+    options = {"target": "x86-64-v2", "kernels": {"topk": kernel}}
     artifacts = mccompile.compile(model, folder / "topk", **options)  # type: ignore[arg-type]
-    assert [s["kernel"] for s in artifacts.report["steps"]] == ["topk.radix"]
+    assert [s["kernel"] for s in artifacts.report["steps"]] == [kernel]
     network = mccompile.load(folder / "topk")
     got = network(x)
     wanted = TopK(k, axis, largest).evaluate(x)
