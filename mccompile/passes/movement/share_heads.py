@@ -15,8 +15,7 @@ groups of 4 heads, all heads of a group read one head of keys; with one query ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mccompile._dataclass import dataclass
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ops.attention import FIRST_MASK, Attention
 from mccompile.ops.expand import Expand
