@@ -319,6 +319,11 @@ def span(n: int) -> tuple[int, int]:
     return (n.low, bound(n)) if isinstance(n, Dim) else (n, n)
 
 
+def may_be_none(extents: Iterable[int]) -> bool:
+    """Whether one of the extents may be 0 in some run."""
+    return any(span(e)[0] == 0 for e in extents)
+
+
 def varies(numbers: Iterable[int]) -> bool:
     """Whether one of the numbers is known at run time only."""
     return Dim in map(type, numbers)  # three times as fast as `any`: it is asked of all there is

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.dims import may_be_none, ranges, varies
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, zero_or_free
 from mccompile.ir.scalar import Array
@@ -92,8 +93,9 @@ class GridSample(Op):
             raise TypeRuleError(f"coordinates {grid} do not fit {x}")
         if not x.dtype.is_float or grid.dtype.compute != x.dtype.compute:
             raise TypeRuleError(f"{x} and {grid} are not computed in one type of floats")
-        if 0 in x.shape[2:]:
-            raise TypeRuleError(f"{x} has no elements to sample")
+        if may_be_none(x.shape[2:]):
+            where = f" where {ranges(*x.shape[2:])}: begin the range higher" if varies(x.shape[2:]) else ""
+            raise TypeRuleError(f"{x} has no elements to sample{where}")
         return (TensorType(x.dtype, (*x.shape[:2], *grid.shape[1:-1])),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Move, combine, loop
-from mccompile.ir.dims import Dim, exact, span, varies
+from mccompile.ir.dims import Dim, exact, may_be_none, ranges, span, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, constant, hull, zero_or_free
@@ -278,6 +278,9 @@ def _tables(n: Import) -> tuple[dict[int, AxisTable], dict[int, _Changing]]:
             n.flag("antialias"), roi[i], roi[len(axes) + i],
         )  # fmt: skip
         if varies((x.shape[a], extents[i])):
+            if may_be_none([x.shape[a]]) and (scales[i] is None or span(extents[i])[0]):
+                where = f"where {ranges(x.shape[a])}: begin the range higher"
+                raise n.error(f"axis {a} of {x.type} may have no element to be sampled, {where}")
             if x.shape[a] != extents[i] or scales[i] != 1 or transform == CROP:
                 changing[a] = _Changing(sampling, x.shape[a], extents[i], scales[i])
             continue

@@ -13,9 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 import mccompile
 from mccompile import backend
 from mccompile.ir.errors import CompileError
+from mccompile.run.memory import guarded_bytes
+from mccompile.run.network import Network
+from tests.support.children import in_children
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 ROWS = np.zeros((0, 3), np.float32)
+NONE = np.zeros(0, np.float32)
 COLUMNS = np.zeros((2, 0), np.float32)
 CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {
     "beside others": ("Concat", [X, ROWS, X], {"axis": 0}, np.concatenate([X, X])),
@@ -84,6 +88,52 @@ def test_rows_of_nothing_are_as_many_as_turns(rows: str, tmp_path: Path) -> None
     onnx.save(model, tmp_path / "n.onnx")
     mccompile.compile(tmp_path / "n.onnx", tmp_path / "out", target="generic", dims={"n": rows.replace("n", "4,7")})
     assert mccompile.load(tmp_path / "out").run({"x": np.ones((7, 2), np.float32)})["y"].shape == (7, 0)
+
+
+@pytest.mark.parametrize(
+    ("op", "others", "attrs"),
+    [
+        ("Resize", {"none": NONE, "scales": NONE, "z": np.array([1, 2, 5, 3])}, {}),
+        ("GridSample", {"g": np.zeros((1, 2, 2, 2), np.float32)}, {"padding_mode": "border"}),
+        ("RoiAlign", {"r": np.zeros((1, 4), np.float32), "i": np.array([0])}, {"sampling_ratio": 2}),
+    ],
+)
+def test_what_may_be_empty_is_not_sampled(
+    op: str, others: dict[str, Any], attrs: dict[str, Any], tmp_path: Path
+) -> None:
+    """Places are clipped to the last element, which would be the one in front of the first."""
+    path = _of_extents(op, ["x", *others], [1, 2, "n", 3], others, attrs, tmp_path)
+    with pytest.raises(CompileError, match="n"):
+        mccompile.compile(path, tmp_path / "out", target="generic", dims={"n": "0..7"})
+    mccompile.compile(path, tmp_path / "out", target="generic", dims={"n": "1..7"})
+
+
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_the_best_of_nothing_is_the_first(level: str, tmp_path: Path) -> None:
+    """Of no bytes, which the caller lends, nothing is read: they lie before a page that ends the process."""
+    path = _of_extents("ArgMax", ["x"], [4096, "n"], {}, {"axis": 1}, tmp_path)
+    mccompile.compile(path, tmp_path / "out", target="generic", dims={"n": "0..7"}, opt_level=level, io="caller")
+
+    def run() -> str:
+        network = Network(tmp_path / "out", ("-O1",), allocate=guarded_bytes)
+        network.set_extents({"n": 0})
+        best = network.run({"x": np.zeros((4096, 0), np.float32)})["y"]
+        return str(best.shape) + str(best.any())
+
+    assert in_children([run], 60) == [("(4096, 1)False", False)]
+    assert "(dim_n == 0) ? 0 : x0" in (tmp_path / "out" / "n.c").read_text()
+
+
+def _of_extents(
+    op: str, inputs: list[str], shape: list[Any], others: dict[str, Any], attrs: dict[str, Any], folder: Path
+) -> Path:
+    graph = helper.make_graph(
+        [helper.make_node(op, inputs, ["y"], **attrs)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_empty_tensor_value_info("y")], [numpy_helper.from_array(v, k) for k, v in others.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), folder / "n.onnx")
+    return folder / "n.onnx"
 
 
 def test_what_is_more_than_sums_of_nothing_is_refused() -> None:
