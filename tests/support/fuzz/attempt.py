@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import traceback
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.kernels.model.widening import rounded_product
 from mccompile.ops.text import decoded
+from mccompile.run.made import read_report
 from mccompile.run.memory import guarded_bytes
 from mccompile.run.network import Network
 from mccompile.run.values import stored
@@ -248,17 +248,18 @@ def _network(out: Path, setting: Setting, model: str = "") -> Network:
         return Network(out, setting.flags, allocate=guarded_bytes, model=model)
     if runs_here(setting.target):
         flags = (*setting.flags, *strict_warnings(setting.compiler))
-        spared = () if model or "threads" in setting.options else _vector_header(out, setting, flags)
+        spared = () if "threads" in setting.options else _vector_header(out, setting, flags, model)
         with runtime_of(ONCE):
             return Network(out, (*flags, *spared), allocate=guarded_bytes, model=model)
     return Network(out, strict_warnings("gcc"), model=model, emulate=True)
 
 
-def _vector_header(out: Path, setting: Setting, flags: Sequence[str]) -> list[str]:
+def _vector_header(out: Path, setting: Setting, flags: Sequence[str], model: str) -> list[str]:
     """Flags that spare gcc the header of vector instructions, which is compiled once for all networks."""
-    report = json.loads((out / "report.json").read_text())
+    report = read_report(out, model)
+    given = [*report["target"]["c_flags"], *flags, "-fPIC"]
     with mock.patch.dict(os.environ, {"MCC_CACHE": str(ONCE)}):
-        return precompiled((setting.compiler,), [*report["target"]["c_flags"], *flags, "-fPIC"], out / "drawn.c")
+        return precompiled((setting.compiler,), given, out / f"{report['model']['name']}.c")
 
 
 def _answers(network: Network, run: Expected) -> dict[str, Array]:
