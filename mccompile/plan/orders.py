@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 from mccompile._dataclass import dataclass
@@ -359,9 +359,9 @@ def best_order(p: OrderProblem, effort: int = 1) -> tuple[int, ...]:
     Beams run forwards and backwards in time; without ``effort`` there are none, each further level looks at
     4 times as many states.
     """
-    best = first_order(p.waits)
+    best: Sequence[int] = best_order(p, 0) if effort else first_order(p.waits)
     least, floor = p.peak(best), p.floor()
-    if least > floor:
+    if least > floor and not effort:
         for order in (greedy_order(p), depth_first_order(p)):
             if (peak := p.peak(order)) < least:
                 best, least = order, peak

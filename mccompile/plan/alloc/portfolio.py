@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
@@ -56,6 +57,18 @@ def allocate(problem: Problem, effort: int = 1, part: int = 1) -> Plan:
             Nothing is searched once the lower bound is met.
         part: the searches take only one of so many parts of their steps.
     """
+    variants, best, bound = _quick(problem)
+    if effort > 0:
+        for quick in variants:
+            if best.peak > max(bound, quick.own_bound):
+                best = _searched(quick, best, effort, part)
+    return replace(best, lower_bound=bound)
+
+
+@functools.lru_cache(maxsize=1)
+def _quick(problem: Problem) -> tuple[tuple[_Variant, ...], Plan, int]:
+    """The variants of a problem, the best plan that needs no search, and the bound of all; kept for who then asks for
+    a search as well."""
     chosen = choose_overwrites(problem)
     bound = lower_bound(problem, chosen)
     best: Plan | None = None
@@ -69,11 +82,7 @@ def allocate(problem: Problem, effort: int = 1, part: int = 1) -> Plan:
             variants.append(_Variant(problem, links, bound, own))
             best = _improve(variants[-1], best, _quick_members(variants[-1]), bound)
     assert best is not None
-    if effort > 0:
-        for quick in variants:
-            if best.peak > max(bound, quick.own_bound):
-                best = _searched(quick, best, effort, part)
-    return replace(best, lower_bound=bound)
+    return tuple(variants), best, bound
 
 
 def _searched(variant: _Variant, best: Plan, effort: int, part: int) -> Plan:
