@@ -8,6 +8,7 @@ a value is if no NaN goes in.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -52,12 +53,15 @@ class Range:
 
 def anything(dtype: DType, count: int = 1) -> Range:
     """What is known of elements of ``dtype`` of which nothing is known."""
-    low, high = -np.inf, np.inf
-    if dtype == BOOL:
-        low, high = 0.0, 1.0
-    elif not dtype.is_float:
-        low, high = map(float, dtype.ends)
+    low, high = _ends(dtype)
     return Range(np.full(count, low), np.full(count, high))
+
+
+def _ends(dtype: DType) -> tuple[float, float]:
+    """The least and the greatest element that there may be."""
+    if dtype == BOOL:
+        return 0.0, 1.0
+    return (-math.inf, math.inf) if dtype.is_float else (float(dtype.ends[0]), float(dtype.ends[1]))
 
 
 def of_array(array: Array, axis: int | None) -> Range:
@@ -87,7 +91,7 @@ def of_expression(body: ex.Expr, variable: Callable[[int], Range]) -> Range:
             case ex.Var(index=index):
                 return variable(index)
             case ex.Num():
-                return of_array(np.asarray(e.value).astype(e.dtype.numpy), None)
+                return _of_number(e)
             case ex.Convert(operand=operand):
                 return _converted(walk(operand), operand.dtype, e.dtype)
             case ex.Lookup(operand=operand):
@@ -98,6 +102,15 @@ def of_expression(body: ex.Expr, variable: Callable[[int], Range]) -> Range:
 
     with np.errstate(all="ignore"):
         return walk(body)
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_number(e: ex.Num) -> Range:
+    """Most leaves of expressions are the same few numbers."""
+    found = of_array(np.asarray(e.value).astype(e.dtype.numpy), None)
+    for end in (found.low, found.high):
+        end.setflags(write=False)
+    return found
 
 
 def _converted(a: Range, source: DType, target: DType) -> Range:
@@ -134,9 +147,11 @@ def stored(a: Range, dtype: DType) -> Range:
 
 def _fitting(low: Array, high: Array, dtype: DType) -> Range:
     """A range of integers, unbounded where they may wrap or are too large to be told apart."""
-    free = anything(dtype)
-    fits = (low >= free.low) & (high <= free.high) & (np.abs(low) <= _EXACT) & (np.abs(high) <= _EXACT)
-    return Range(np.where(fits, low, free.low), np.where(fits, high, free.high))
+    least, most = _ends(dtype)
+    fits = (low >= max(least, -_EXACT)) & (high <= min(most, _EXACT))
+    if fits.all():
+        return Range(low, high)
+    return Range(np.where(fits, low, least), np.where(fits, high, most))
 
 
 def _applied(e: ex.Apply, args: list[Range]) -> Range:
@@ -144,7 +159,7 @@ def _applied(e: ex.Apply, args: list[Range]) -> Range:
     rule = _RULES.get(e.fn)
     found = anything(e.dtype) if rule is None else rule(e.operands[-1].dtype, *args)
     count = max(found.low.size, *(a.low.size for a in args))
-    low, high = (np.broadcast_to(end, count) for end in (found.low, found.high))
+    low, high = (end if end.size == count else np.broadcast_to(end, count) for end in (found.low, found.high))
     known = functools.reduce(np.logical_and, (a.known for a in args))
     if not known.any():
         return Range(low, high)
