@@ -41,7 +41,7 @@ _CONVERSIONS: Mapping[tuple[DType, DType], str] = {
     (BOOL, F32): "mcc_vselect({0}, mcc_vset(1.0f), mcc_vset(0.0f))",
     (BOOL, I32): "{0} & 1",
     **{(t, F32): "__builtin_convertvector({0}, {t})" for t in (I32, *NARROW)},
-    **{(F32, t): f"mcc_vto_{t}({{0}})" for t in NARROW},
+    **{(F32, t): f"mcc_vto_{t}({{0}})" for t in (I32, *NARROW)},
     **{(t, I32): "{0}" for t in NARROW},
     **{(t, BOOL): "{0} != 0" for t in NARROW},
     **{(BOOL, t): "{0} & 1" for t in NARROW},

@@ -99,9 +99,9 @@ def test_what_there_are_no_vectors_of_is_said() -> None:
         V(I64, 4)
     with pytest.raises(InternalError, match="no vectors of i32 from f16"):
         V(I32, 8).load("p", 8, memory=F16)
-    with pytest.raises(InternalError, match="no vectors of i32 from vectors of f32"):
-        V(F32, 8).converted("v", I32)
+    with pytest.raises(InternalError, match="no vectors of i64 from vectors of f32"):
+        V(F32, 8).converted("v", I64)
     with pytest.raises(InternalError, match="no lanes of 8 bits for i32"):
         V(I32, 8, bits=8)
-    assert not converts(F32, I32)
+    assert not converts(F32, I64)
     assert V(I32, 8).mask == V(F32, 8).mask == V(BOOL, 8)

@@ -22,6 +22,7 @@ def bodies(name: str) -> list[tuple[str, str, str]]:
     info = np.iinfo(TYPES[name])
     found = [("f32", f"{name}((rne(x0) + {zero}.0))", name) for zero in (info.min, 0, 3, info.max)]
     found += [("f32", f"{name}(rne((x0 * 0.7)))", name), ("f32", f"{name}(x0)", name)]
+    found += [("f32", "i32(x0)", "i32"), ("f32", "f32(i32((x0 * 0.7)))", "f32")] if name == "i8" else []
     found += [("f32", f"{name}((rne(x0) + 0.5))", name), ("f32", f"{name}((rne(x0) + 70000.0))", name)]
     found += [(name, f"(f32((i32(x0) - i32({info.max}))) * 0.3)", "f32"), (name, "i32(x0)", "i32")]
     found += [("i32", f"sat_{name}(x0)", name), ("i32", f"{name}(x0)", name), (name, "bool(x0)", "bool")]
@@ -37,6 +38,7 @@ def operands(dtype: str, count: int) -> Array:
     """The ends of a type and all about 0; of floats ties, infinities and NaN as well."""
     if dtype == "f32":
         ends = [np.nan, np.inf, -np.inf, 3e9, -3e9, 2.0**31, -(2.0**31), 1e38, -0.0, 0.49999997, -0.49999997]
+        ends += [2147483520, -2147483904]
         near = [s * (b + d) for s in (1, -1) for b in (127, 128, 255, 256, 32767, 65535) for d in (-0.5, 0, 0.5, 1.5)]
         return np.resize(np.array([*ends, *near, *np.arange(-3, 3, 0.25)], np.float32), count)
     if dtype == "i32":
