@@ -211,5 +211,7 @@ ATTENTION = [
     *(attention((2, 2), m, 18, 6, 16, mask) for m in (5, 16) for mask in ("causal", "select", "safe", "heads")),
     *(attention((2, 1), 4, 20, 3, 18, "add", tail) for tail in ("swish", "residual", "clip")),
     attention((), 6, 40, 32, 32, "select"),
+    *(attention((), m, n, 32, 32) for m, n in ((1, 1), (1, 3), (2, 4), (3, 7), (4, 33))),
+    *(attention((2, 3), m, n, 64, 64) for m, n in ((1, 6), (2, 37), (4, 16))),
     attention((2, 3), 17, 64, 32, 32, "heads", "residual"),
 ]
