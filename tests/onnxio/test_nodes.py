@@ -163,6 +163,11 @@ def test_schema_questions() -> None:
     assert len(names) > 190
     assert "Upsample" not in names
     assert {"Conv", "Softmax"} <= set(names)
+    changed: dict[tuple[str, str], set[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        changed.setdefault((schema.name, schema.domain), set()).add(schema.since_version)
+    assert all(versions(*operator) == tuple(sorted(found)) for operator, found in changed.items())
+    assert versions("Nothing") == versions("Conv", "com.acme") == ()
     assert is_function("Softmax")
     assert not is_function("Conv")
     assert not is_function("NoSuchOperator")

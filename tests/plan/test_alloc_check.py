@@ -48,6 +48,19 @@ def test_overlap_of_intervals_that_do_not_touch_in_time_is_fine() -> None:
     check_plan(Problem((Interval("a", 0, 2, 8, 1), Interval("b", 2, 3, 8, 1))), Plan((0, 0), 8, 8, "", ()))
 
 
+@pytest.mark.parametrize("place", [0, 1, 255, 256, 257, 511, 512, 598])
+def test_overlap_among_many(place: int) -> None:
+    """One of 600 intervals that live one behind the other lives on until the last, in its bytes."""
+    last = 599
+    lives = [Interval(f"v{i}", i, last + 1 if i == place else i + 1, 8, 1) for i in range(last + 1)]
+    apart = tuple(0 if i == place else 8 for i in range(last + 1))
+    check_plan(Problem(tuple(lives)), Plan(apart, 16, 8, "", ()))
+    for other in {place + 1, (place + last) // 2 + 1, last}:
+        over = tuple(0 if i == other else a for i, a in enumerate(apart))
+        with pytest.raises(InternalError, match=rf"^v{place} at .* and v{other} at"):
+            check_plan(Problem(tuple(lives)), Plan(over, 16, 8, "", ()))
+
+
 def test_misalignment() -> None:
     faulty("in: address 36", offsets=(36, 0, 8, 0), peak=68)
 
