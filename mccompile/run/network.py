@@ -111,6 +111,7 @@ class Network:
             self._bind_emulator(resolve(target), present(out_dir, sources), c_flags, out_dir)
         self.extents = {d["name"]: int(d["high"]) for d in self.report.get("dims", ())}
         counted = any(p.get("counted") for p in self.report["outputs"])
+        self._questions: dict[int, Callable[[], tuple[int, ...]]] = {}
         self._moves = self._read_extents() or counted
         self._forget_views()
         self.reset()
@@ -179,18 +180,38 @@ class Network:
     def state(self) -> dict[str, Array]:
         return {p["name"]: self._state_view(p) for p in self.report["state"]}
 
+    def _see_counted(self) -> None:
+        """Sees the outputs in the extents that the last run counted. All else is where and what it was."""
+        self._has_run = True
+        seen: dict[str, Array] = self.__dict__.get("outputs", {})
+        for port in self.report["outputs"] if seen else ():
+            if port.get("counted") and self._shape(port, counted=True) != seen[port["name"]].shape:
+                seen[port["name"]] = self._view(port, counted=True)
+
     def _shape(self, port: Mapping[str, Any], counted: bool) -> tuple[int, ...]:
         """The extents of an input or output now; of those that kernels count, with ``counted`` what they were in the
         last run, else the bounds."""
         if "extents" not in port or (not counted and port.get("counted")):
             return tuple(port["shape"])
+        ask = self._questions.get(id(port))
+        if ask is None:
+            ask = self._questions[id(port)] = self._question(port)
+        return ask()
+
+    def _question(self, port: Mapping[str, Any]) -> Callable[[], tuple[int, ...]]:
+        """What asks for the extents of an input or output: of small networks that would take longer than the run."""
         role = next(r for r, ps in self._roles() if any(p is port for p in ps))
         asked, rank = f"{role}_{port['c_name']}", len(port["shape"])
         if self._emulator is not None:
-            return self._emulator.dims(_varying(self.report).index((asked, rank)), rank)
-        dims = self.ffi.new("int32_t[]", max(rank, 1))
-        getattr(self.lib, f"{self.name}_{asked}_dims")(self._net, dims)
-        return tuple(dims)[:rank]
+            emulator, at = self._emulator, _varying(self.report).index((asked, rank))
+            return lambda: emulator.dims(at, rank)
+        dims, function = self.ffi.new("int32_t[]", max(rank, 1)), getattr(self.lib, f"{self.name}_{asked}_dims")
+
+        def ask() -> tuple[int, ...]:
+            function(self._net, dims)
+            return tuple(dims)[:rank]
+
+        return ask
 
     @property
     def input_types(self) -> dict[str, TensorType]:
@@ -317,8 +338,10 @@ class Network:
             if status:
                 self._expect_ok(status, "run")
             if self._moves:
-                self._read_extents()
-                self._forget_views(after_run=True)
+                if self._read_extents():
+                    self._forget_views(after_run=True)
+                else:
+                    self._see_counted()
         finally:
             self._lock.release()
 
