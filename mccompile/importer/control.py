@@ -26,6 +26,7 @@ from mccompile.ir.graph import Graph, Value
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import DTYPES
 from mccompile.onnxio import OnnxGraph, OnnxNode, subgraphs
+from mccompile.ops.elements import one_element
 from mccompile.ops.frontend import Import
 from mccompile.ops.stated import Stated
 
@@ -143,7 +144,7 @@ def _walk(w: Walker, body: OnnxGraph, depth: int) -> list[Known] | None:
 
 
 def _if(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
-    condition = n.input(0)
+    condition = one_element(n, n.input(0))
     if condition not in w.graph.constants:
         return w.branch(n, condition, [_body(n.node, "then_branch"), _body(n.node, "else_branch")], depth)
     chosen = bool(n.one(0, "condition"))

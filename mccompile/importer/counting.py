@@ -67,6 +67,7 @@ class Counting:
         self.constants = body.initializers
         self.going, self.condition = body.inputs[1].name, body.outputs[0].name
         self.given = {v.name for v in body.inputs}
+        self.carried = {name: first for name, first, _ in carried}
         self.values, self.number = values, number
         self.lines = {body.inputs[0].name: Line(0, 1)}
         for name, first, last in carried:
@@ -95,7 +96,7 @@ class Counting:
         if node is None or node.domain:
             known = self._outer(name)
             return [] if known is not None and not isinstance(known, Dim) and known else None
-        if _same(node):
+        if self._same(node):
             return self.limits(node.inputs[0])
         if node.op_type == "And":
             left, right = (self.limits(operand) for operand in node.inputs)
@@ -117,7 +118,7 @@ class Counting:
         if node is None or node.domain:
             known = self._outer(name)
             return None if known is None else Line(known, 0)
-        if _same(node):
+        if self._same(node):
             return self._line(node.inputs[0])
         if node.op_type in ("Add", "Sub"):
             left, right = self._line(node.inputs[0]), self._line(node.inputs[1])
@@ -140,7 +141,7 @@ class Counting:
 
     def _name(self, name: str) -> str:
         """The name before what leaves a number as it is."""
-        while name in self.made and _same(self.made[name]):
+        while name in self.made and self._same(self.made[name]):
             name = self.made[name].inputs[0]
         return name
 
@@ -148,21 +149,30 @@ class Counting:
         node = self.made.get(self._name(name))
         return None if node is None or node.domain else node
 
+    def _same(self, node: OnnxNode) -> bool:
+        """Whether a node leaves a number as it is."""
+        if node.domain or node.op_type not in ("Cast", "CastLike"):
+            return not node.domain and node.op_type in _SAME
+        return (cast_to(node) if node.op_type == "Cast" else self._dtype(node.inputs[1])) in _EXACT
+
+    def _dtype(self, name: str) -> str | None:
+        """The element type of a number, where it is carried or the same in all turns."""
+        while name in self.made and self.made[name].op_type in _SAME and not self.made[name].domain:
+            name = self.made[name].inputs[0]
+        known = self.carried.get(name) or (None if name in self.given else self.values.get(name))
+        return known.dtype.name if isinstance(known, Value) else None
+
     def _outer(self, name: str) -> int | None:
         """A number that is the same in all turns."""
         if name in self.constants:
             return _whole(self.constants[name])
+        if name in self.made and self._same(self.made[name]):
+            return self._outer(self.made[name].inputs[0])
         return None if name in self.given or name not in self.values else self._one(self.values[name])
 
     def _one(self, known: Known) -> int | None:
         array = self.number(known) if isinstance(known, Value) else None
         return None if array is None else _whole(array)
-
-
-def _same(node: OnnxNode) -> bool:
-    if node.domain or node.op_type != "Cast":
-        return not node.domain and node.op_type in _SAME
-    return cast_to(node) in _EXACT
 
 
 def _whole(array: np.ndarray) -> int | None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Dim, UndecidedError, maximum, minimum, span, symbols, varies
 from mccompile.onnxio import OnnxNode, dtype_name
 
@@ -29,6 +30,8 @@ MAX_NUMBERS = 4096
 
 MAX_WHOLE = 2.0**53
 """Floats from there on, infinite ones too, are no numbers of elements."""
+EXACT_F32 = 2**24
+"""Whole numbers below are floats of 32 bits."""
 
 
 def cast_to(node: OnnxNode) -> str | None:
@@ -70,6 +73,48 @@ def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = Fa
     if any(not isinstance(part, Dim) and np.size(part) > MAX_NUMBERS for part in parts):
         return None
     return [_objects(part) for part in parts]
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Floats that are extents over whole numbers, until they are rounded: h * 0.5 is h / 2."""
+
+    over: Numbers
+    by: int
+
+    def rounded(self, node: OnnxNode) -> Numbers | None:
+        """The numbers that Floor, Ceil or a Cast to whole numbers makes of them, none of which is negative. Exact in
+        f32, too: below 2^24 no quotient is rounded to the next whole number."""
+        up = node.op_type == "Ceil"
+        if node.domain or not (up or node.op_type == "Floor" or cast_to(node) in ("i32", "i64")):
+            return None
+        found = [(n + (self.by - 1 if up else 0)) // self.by for n in self.over.reshape(-1)]
+        return _objects(found).reshape(self.over.shape)
+
+
+def ratios(node: OnnxNode, inputs: Sequence[Numbers | None]) -> Ratios | None:
+    """What Mul and Div make of extents, as floats, and one number; None for what is no such ratio.
+
+    >>> from mccompile.ir.dims import symbol
+    >>> node = OnnxNode("Mul", ("h", "scale"), ("y",))
+    >>> ratios(node, [np.array([symbol("h", 1, 99)], object), np.array(0.75)])
+    Ratios(over=array([3*h], dtype=object), by=4)
+    """
+    if node.domain or node.op_type not in ("Mul", "Div") or len(inputs) != 2:
+        return None
+    left, right = inputs
+    if node.op_type == "Mul" and left is not None and left.dtype.kind == "f":
+        left, right = right, left
+    if left is None or right is None or left.dtype != object or right.dtype.kind != "f" or right.size != 1:
+        return None
+    times, by = float(right.reshape(-1)[0]).as_integer_ratio() if np.isfinite(right).all() else (0, 1)
+    if node.op_type == "Div":
+        times, by = by, times
+    low, high = zip(*(span(n * times) for n in left.reshape(-1)), strict=True)
+    if times <= 0 or by <= 0 or min(low) < 0 or max(high) >= EXACT_F32 or left.size > MAX_NUMBERS:
+        return None
+    over = _objects([n * times for n in left.reshape(-1)])
+    return Ratios(over.reshape(np.broadcast_shapes(left.shape, right.shape)), by)
 
 
 def _whole(a: Numbers) -> Numbers:

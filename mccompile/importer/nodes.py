@@ -15,7 +15,7 @@ from mccompile.importer.bounded import require_results, require_window
 from mccompile.importer.branch import Begin, Captures, emit_if, refused, settled
 from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
-from mccompile.importer.extents import Numbers, asked, cast_to, computed, written
+from mccompile.importer.extents import Numbers, Ratios, asked, cast_to, computed, ratios, written
 from mccompile.importer.fold import fold_node, grows_much, stand_in
 from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readable, result_types, rounded_before_steps
 from mccompile.importer.outputs import bind_outputs, ports
@@ -61,9 +61,9 @@ class Converter:
 
     ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded, ``narrow`` the
     values that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
-    numbers of which some vary (`importer.extents`), ``stated`` what is said of shapes. Names in ``poisoned`` come
-    from nodes that could not be converted; what depends on them is only checked for being known, so that one run
-    reports every unsupported node.
+    numbers of which some vary (`importer.extents`), ``ratios`` floats that are such numbers over another one, by
+    their names, ``stated`` what is said of shapes. Names in ``poisoned`` come from nodes that could not be converted;
+    what depends on them is only checked for being known, so that one run reports every unsupported node.
     """
 
     graph: Graph
@@ -74,6 +74,7 @@ class Converter:
     folded_bytes: int = 0
     narrow: dict[Value, str] = field(default_factory=dict)
     varying: dict[Value, Numbers] = field(default_factory=dict)
+    ratios: dict[str, Ratios] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     stated: Stated = field(default_factory=Stated)
     draws: Draws = field(default_factory=Draws)
@@ -242,16 +243,11 @@ class Converter:
 
     def _of_extents(self, node: OnnxNode, inputs: list[Value | None]) -> bool:
         """Whether the node is arithmetic on extents that vary; its output is that of an `extents` then, or known."""
+        for name in node.outputs:
+            self.ratios.pop(name, None)  # of an earlier turn of a loop
         first = inputs[0] if inputs else None
         own = written(node) if first is None else asked(node, first.shape)
-        found = None if own is None else [own]
-        if first is not None and found is None:
-            if not any(v in self.varying for v in inputs):
-                return False
-            known = [self.numbers(v) for v in inputs]
-            if any(k is None and v is not None for k, v in zip(known, inputs, strict=True)):
-                return False
-            found = computed(node, known, first.dtype.is_float)
+        found = self._computed(node, inputs) if own is None else [own]
         if found is None:
             return False
         dtype = _numbers_type(node, inputs)
@@ -260,6 +256,26 @@ class Converter:
         for name, numbers in zip(node.outputs, found, strict=True):
             self._bind_extents(name, numbers, dtype, node.name)
         return True
+
+    def _computed(self, node: OnnxNode, inputs: list[Value | None]) -> list[Numbers] | None:
+        """The numbers that a node makes of extents that vary; None where it is no arithmetic on them. Quotients that
+        are no whole numbers are kept until they are rounded."""
+        first = inputs[0] if inputs else None
+        if first is None:
+            return None
+        ratio = self.ratios.get(node.inputs[0])
+        rounded = None if ratio is None else ratio.rounded(node)
+        if rounded is not None:
+            return [rounded]
+        known = [self.numbers(v) for v in inputs]
+        unknown = any(k is None and v is not None for k, v in zip(known, inputs, strict=True))
+        if unknown or not any(v in self.varying for v in inputs):
+            return None
+        found = computed(node, known, first.dtype.is_float)
+        ratio = ratios(node, known) if found is None else None
+        if ratio is not None:
+            self.ratios[node.outputs[0]] = ratio
+        return found
 
     def _bind_extents(self, name: str, numbers: Numbers, dtype: DType, origin: str) -> None:
         if not varies(numbers.reshape(-1)):

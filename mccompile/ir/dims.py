@@ -361,37 +361,46 @@ def exact(left: int, right: int) -> int | None:
 
 
 def _quotient(left: int, right: int) -> int:
-    """``left / right`` where that leaves no rest: of a product, one of its factors."""
+    """``left / right`` where what is left is below ``right`` in every run: of a product, one of its factors."""
     if not isinstance(left, Dim) and left == 0:
         return 0
     if isinstance(left, Dim) and isinstance(right, Dim):
-        done = _divided(dict(left.terms), dict(right.terms))
-        if done is not None:
+        done, rest = _divided(dict(left.terms), dict(right.terms))
+        if span(rest)[0] >= 0 and span(right - rest)[0] > 0:
             return done
+        if span(rest)[1] < 0 <= span(right + rest)[0]:  # (n * k + k - 1) // k is n
+            return done - 1
     raise UndecidedError(f"{left} // {right} depends on {ranges(left, right)}", operator.floordiv, left, right)
 
 
-def _divided(left: dict[Monomial, int], right: dict[Monomial, int]) -> int | None:
-    """Long division of polynomials; None where it leaves a rest."""
+def _divided(left: dict[Monomial, int], right: dict[Monomial, int]) -> tuple[int, int]:
+    """Long division of polynomials as far as it goes: the quotient, and what is left."""
     lead, factor = max(right.items(), key=_lead)
-    done: dict[Monomial, int] = {}
+    done, rest = dict[Monomial, int](), dict[Monomial, int]()
     while left:
         top, count = max(left.items(), key=_lead)
-        rest = list(top)
-        for atom in lead:
-            if atom not in rest:
-                return None
-            rest.remove(atom)
-        if count % factor:
-            return None
-        step, key = count // factor, tuple(rest)
+        key = _without(top, lead)
+        if key is None or count % factor:
+            rest[top] = left.pop(top)
+            continue
+        step = count // factor
         done[key] = step
         for m, c in right.items():
             at = tuple(sorted((*m, *key), key=_atom_text))
             left[at] = left.get(at, 0) - c * step
             if not left[at]:
                 del left[at]
-    return polynomial(done)
+    return polynomial(done), polynomial(rest)
+
+
+def _without(product: Monomial, factors: Monomial) -> Monomial | None:
+    """The other factors of a product; None where these are not all in it."""
+    rest = list(product)
+    for atom in factors:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
 
 
 def _lead(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
@@ -472,10 +481,11 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
         places = (dict(zip(names, at, strict=True)) for at in itertools.product(*(s.values for s in inner)))
         tried = [_sum(terms, at) for at in places if all(_may_be(s, at) for s in inner)]
         return min(tried), max(tried)
-    extremes = [a for m, _ in terms for a in m if isinstance(a, Least)]
-    if extremes:
-        return _range_without(terms, extremes[0])
     atoms = list(dict.fromkeys(a for m, _ in terms for a in m))
+    extremes = [a for a in atoms if isinstance(a, Least)]
+    if extremes:  # those first that are in no other, which would be taken for another number there
+        outer = [a for a in extremes if not any(_is_within(a, other) for other in atoms)]
+        return _range_without(terms, outer[0])
     counters = [a for a in atoms if isinstance(a, Symbol) and a.under and _is_linear(terms, a)]
     if counters:  # it is least and largest where the counter is at an end
         first = counters[0]
@@ -567,6 +577,12 @@ def _symbols_of(atom: Atom) -> list[Symbol]:
             return symbols(atom.of)
         case Least():
             return symbols(atom.left)
+
+
+def _is_within(atom: Atom, other: Atom) -> bool:
+    """True if an atom is a part of another one."""
+    inner = () if isinstance(other, Symbol) else _terms(other.of if isinstance(other, Quotient) else other.left)
+    return any(a == atom or _is_within(atom, a) for m, _ in inner for a in m)
 
 
 def _atom_span(atom: Atom) -> tuple[int, int]:

@@ -18,11 +18,12 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, varies
+from mccompile.ir.dims import Dim, span, symbols, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.types import BOOL, I64
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
+from mccompile.ops.gather import Gather
 from mccompile.ops.number import MAX_ELEMENTS, ReadNumber
 
 FAR = 2**31
@@ -164,12 +165,13 @@ class Elements:
 
     def raw(self, value: Value, what: str = "") -> tuple[ex.Expr, ...]:
         """The elements of a value that is not known, as they are."""
-        n, count = self.node, value.type.count
+        n = self.node
         if value not in self._raw:
-            first = sum(v.shape[0] for v in self.operands)
-            if varies(value.shape) or first + count > MAX_ELEMENTS:
+            told = one_element(n, value)
+            count, first = told.type.count, sum(v.shape[0] for v in self.operands)
+            if varies(told.shape) or first + count > MAX_ELEMENTS:
                 raise n.error(f"{what or value.name} has too many elements to be arguments", "fix it with --constant")
-            self.operands.append(n.reshape(value, (count,), "arguments"))
+            self.operands.append(n.reshape(told, (count,), "arguments"))
             self._raw[value] = tuple(ex.var(first + j, value.dtype) for j in range(count))
         return self._raw[value]
 
@@ -211,3 +213,25 @@ class Elements:
                 kept.append(v)
             first = own.stop
         return kept, ex.substitute(expr, lambda x: ex.Var(x.dtype, moved[x.index]))
+
+
+def single(n: Import, x: Value, axes: Iterable[int]) -> Value:
+    """``x`` where an operator takes nothing but an extent of 1 along axes: that of those that the run finds out is
+    required to be 1. Axes whose extent the caller gives stay as they are: a range of more was asked for.
+
+    Of offsets[i:i+1] in the turns of a loop that is so unless i is behind the end.
+    """
+    e = Elements(n)
+    for axis in axes:
+        extent = x.shape[axis]
+        low, high = span(extent)
+        found = isinstance(extent, Dim) and any(s.name in n.stated.taken for s in symbols(extent))
+        if found and low <= 1 <= high:
+            e.require(e.extent(extent).equals(1))
+            x = n.inner(Gather(axis), [x, n.constant("first", np.zeros(1, np.int64))], "single")
+    return x
+
+
+def one_element(n: Import, x: Value) -> Value:
+    """A vector that may only have one element, as `single`."""
+    return single(n, x, (0,)) if x.type.rank == 1 else x

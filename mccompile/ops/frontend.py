@@ -284,12 +284,13 @@ class Import:
             return self.constant(suffix, self.graph.array(value).reshape(shape))
         return self.inner(Reshape(shape), [value], suffix)
 
-    def emit_reshape(self, shape: tuple[int, ...]) -> None:
-        """Let output 0 be input 0 in another shape."""
-        if self.input(0).shape == shape:
-            self.bind(0, self.input(0))
+    def emit_reshape(self, shape: tuple[int, ...], x: Value | None = None) -> None:
+        """Let output 0 be ``x``, or input 0, in another shape."""
+        x = self.input(0) if x is None else x
+        if x.shape == shape:
+            self.bind(0, x)
         else:
-            self.emit(Reshape(shape), [self.input(0)])
+            self.emit(Reshape(shape), [x])
 
     def bind(self, output: int, value: Value) -> None:
         """Let output ``output`` of the ONNX node be ``value``."""

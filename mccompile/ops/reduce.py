@@ -9,7 +9,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, bound
+from mccompile.ir.dims import Dim, bound, maximum, span
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op
 from mccompile.ir.ranges import Range, anything, summed
@@ -131,7 +131,7 @@ def emit_reduce(n: Import, row: Row, axes: tuple[int, ...], keepdims: bool) -> N
         return
     x = n.input(0)
     count = math.prod(x.shape[a] for a in axes)
-    number, extras = _count(n, count, x.dtype)
+    number, extras = _count(n, count if span(count)[0] else maximum(count, 1), x.dtype)  # the mean of nothing is 0
     pre = {} if row.pre is None else {0: row.pre(ex.acc(x.dtype))}
     post = {} if row.post is None else {0: row.post(ex.acc(x.dtype), number)}
     op = Reduce(row.mode, axes)

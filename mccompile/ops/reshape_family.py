@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from mccompile.ops.elements import single
 from mccompile.ops.folding import Folding, shaped_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -65,14 +66,15 @@ def _sample_squeeze(d: Draw) -> Case:
 
 @onnx_op("Squeeze", sample=_sample_squeeze)
 def import_squeeze(n: Import) -> None:
-    shape = n.input(0).shape
+    x = n.input(0)
     if n.optional(1) is None:
-        axes = [i for i, e in enumerate(shape) if e == 1]
+        axes = [i for i, e in enumerate(x.shape) if e == 1]
     else:
-        axes = [n.axis(a, len(shape)) for a in n.ints(1, "axes")]
-    if any(shape[a] != 1 for a in axes):
-        raise n.error(f"axes {axes} of {list(shape)} are not all of extent 1")
-    n.emit_reshape(tuple(e for i, e in enumerate(shape) if i not in axes))
+        axes = [n.axis(a, len(x.shape)) for a in n.ints(1, "axes")]
+        x = single(n, x, axes)
+    if any(x.shape[a] != 1 for a in axes):
+        raise n.error(f"axes {axes} of {list(x.shape)} are not all of extent 1")
+    n.emit_reshape(tuple(e for i, e in enumerate(x.shape) if i not in axes), x)
 
 
 @onnx_op(
