@@ -484,8 +484,8 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
     atoms = list(dict.fromkeys(a for m, _ in terms for a in m))
     extremes = [a for a in atoms if isinstance(a, Least)]
     if extremes:  # those first that are in no other, which would be taken for another number there
-        outer = [a for a in extremes if not any(_is_within(a, other) for other in atoms)]
-        return _range_without(terms, outer[0])
+        outer = (a for a in extremes if not any(_is_within(a, other) for other in atoms))
+        return _range_without(terms, next(outer, extremes[0]))
     counters = [a for a in atoms if isinstance(a, Symbol) and a.under and _is_linear(terms, a)]
     if counters:  # it is least and largest where the counter is at an end
         first = counters[0]

@@ -175,8 +175,9 @@ def schema_of(op: str, domain: str, opset: int) -> Any:
         return None
 
 
-_EXPERIMENTAL = ("ConstantFill", "MeanVarianceNormalization", "ThresholdedRelu")
-"""Operators that files had in opset 1 already, though later ones list them, or none."""
+_EXPERIMENTAL = ("ConstantFill", "LayerNormalization", "MeanVarianceNormalization", "ThresholdedRelu")
+"""Operators that files had in opset 1 already, though later ones list them, or none: LayerNormalization is what
+onnxruntime's optimiser writes into files of any opset."""
 
 
 def too_new(op: str, domain: str, opset: int) -> int:

@@ -80,6 +80,15 @@ def test_spectra_of_a_signal_of_the_run(tmp_path: Path) -> None:
     compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds, rtol=1e-4, atol=1e-4, target="generic", dims=dims)
 
 
+def test_normalisation_in_a_file_of_an_older_opset(tmp_path: Path) -> None:
+    """onnxruntime's optimiser writes LayerNormalization, of opset 17, into a file of opset 15."""
+    m = Maker()
+    x = m.input("x", ("n", 8))  # type: ignore[arg-type]
+    m.node("LayerNormalization", [x, m.weight((8,)), m.weight((8,))], "y", axis=-1, epsilon=1e-5)
+    model = _model(m, {"y": TensorProto.FLOAT}, opset=15)
+    _compare(model, tmp_path, [{"x": _floats(n, 8)} for n in (5, 1)], dims={"n": "1..5"})
+
+
 def test_images_padded_to_whole_windows_of_the_run(tmp_path: Path) -> None:
     """Swin: (4 - w % 4) % 4 columns are added."""
     m = Maker()
