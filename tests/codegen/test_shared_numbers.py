@@ -189,3 +189,12 @@ def test_extents_of_the_run_fit_what_they_are_given_to(target: str, compiler: st
     lines = ["graph @g extents(n=1..7) (%x: f32[9*n]) {", *maps, f"return {', '.join(f'%{k}' for k in kinds)}", "}"]
     b = compiled_graph(parse_graph("\n".join(lines), lookup), "Os", "g", target=target)
     CaseLibrary(tmp_path, [b], [*resolve(target).c_flags, *strict_warnings(compiler)], [compiler]).build()
+
+
+def test_what_is_fixed_stays_so_beside_hot_loops() -> None:
+    """Divisors outside of the loops whose numbers stay, and the numbers in these."""
+    loop = "MCC_UNROLL\n    for (int32_t i = 0; i < 12; ++i) {\n        y0[i * 3] = x0[i];\n    }\n"
+    head = "static void KERNEL_NAME(float *y0)\n{\n    const int32_t a = n / 7 + 5;\n    "
+    text = f"{head}{loop}    y0[9 * a] = 1.0f;\n}}\n"
+    assert form_of(text, hot=False).numbers == (5, 9)
+    assert form_of(text).numbers == (5, 0, 12, 3, 9)

@@ -5,6 +5,7 @@ machine. Its memories lie on the heap, so that each access outside of one ends t
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,10 @@ from mccompile.run.network import Network
 SANITIZERS = ("-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 
 
+MOST_SECONDS = 60
+"""What a compiler may take: gcc 12 has no end of some kernels with both sanitizers at -O1, -O2 takes a second."""
+
+
 def is_sanitized(flags: Sequence[str]) -> bool:
     return any(f.startswith("-fsanitize=address") for f in flags)
 
@@ -25,7 +30,8 @@ def is_sanitized(flags: Sequence[str]) -> bool:
 def native_tools(compiler: str = "gcc") -> CrossTools:
     """To build and run programs of this machine as an emulator's are."""
     os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # it is killed, or ends with all that it has
-    return CrossTools((compiler,), ())
+    limit = ("prlimit", f"--cpu={MOST_SECONDS}:{2 * MOST_SECONDS}") if shutil.which("prlimit") else ()
+    return CrossTools((*limit, compiler), ())
 
 
 @contextmanager

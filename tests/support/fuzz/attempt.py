@@ -140,11 +140,13 @@ def attempted(
             return Verdict("internal", traceback.format_exc(limit=-6))
         run = partial(_faults, programs, setting, expected)
         ((text, ended),) = [(answered(run), False)] if alone else in_children([run], SECONDS)
-        tflite = setting.options.get("requant") == "tflite"
-        if text and not ended and tflite and _rounds_twice(path, setting, expected):
+        differs = " instead of " in text and setting.options.get("requant") == "tflite"
+        if differs and not ended and _rounds_twice(path, setting, expected):
             return Verdict("ok", f"rounded twice: {text}")
     if ended:
         return Verdict("slow" if text in SLOW else "crash", text)
+    if "CPU time limit exceeded" in text:
+        return Verdict("none", f"{setting.compiler} has no end")
     if text.startswith("CompileError: the C compiler"):
         return Verdict("build", _complaint(text))
     return Verdict("wrong" if text else "ok", text)
