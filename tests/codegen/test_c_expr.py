@@ -18,3 +18,20 @@ def test_only_whole_numbers_are_known_to_be_equal_to_themselves(fn: str, dtype: 
     text = str(Emitter(lambda i: f"v{i}", Uses()).emit(ex.apply(fn, x, x)))
     assert (text.count("v0") == 2) == dtype.is_float
     assert dtype.is_float or "(void)v0" in text
+
+
+@pytest.mark.parametrize("fn", ["eq", "le", "ge", "lt", "gt"])
+def test_other_numbers_are_compared(fn: str) -> None:
+    x, y = ex.var(0, I32), ex.var(1, I32)
+    text = str(Emitter(lambda i: f"v{i}", Uses()).emit(ex.apply(fn, x, y)))
+    assert (text.count("v0"), text.count("v1")) == (1, 1)
+
+
+def test_operands_are_wrapped_where_c_binds_otherwise() -> None:
+    """(x + y) * x is another number without its parentheses; arguments need none."""
+    x, y = ex.var(0, F32), ex.var(1, F32)
+    product = ex.apply("mul", ex.apply("add", x, y), x)
+    text = str(Emitter(lambda i: f"v{i}", Uses()).emit(product))
+    assert "(v0 + v1) * v0" in text
+    largest = ex.apply("max", ex.apply("add", x, y), x)
+    assert "(v0 + v1, v0)" in str(Emitter(lambda i: f"v{i}", Uses()).emit(largest))
