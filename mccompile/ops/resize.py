@@ -83,6 +83,8 @@ class Resize(Op):
             dtype = "i32" if i < n else x.dtype.compute.name
             if table.dtype.name != dtype or table.rank != 2:
                 raise TypeRuleError(f"{table} is no table of {dtype}")
+            if may_be_none([x.shape[self.axes[i % n]]]) and not may_be_none([table.shape[0]]):
+                raise TypeRuleError(f"{x} may have no element to be sampled")
             shape[self.axes[i % n]] = table.shape[0]
         return (TensorType(x.dtype, tuple(shape)),)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mccompile.codegen.c_expr import Emitter
+from mccompile.codegen.c_expr import Emitter, literal
 from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
-from mccompile.ir.types import F32, I32, DType
+from mccompile.ir.types import F32, I32, I64, DType
 
 
 @pytest.mark.parametrize("fn", ["eq", "le", "ge", "lt", "gt"])
@@ -35,3 +35,10 @@ def test_operands_are_wrapped_where_c_binds_otherwise() -> None:
     assert "(v0 + v1) * v0" in text
     largest = ex.apply("max", ex.apply("add", x, y), x)
     assert "(v0 + v1, v0)" in str(Emitter(lambda i: f"v{i}", Uses()).emit(largest))
+
+
+def test_the_least_numbers_have_names() -> None:
+    """-2147483648 is an operator and a number that i32 does not have."""
+    assert str(literal(-(2**31), I32)) == "INT32_MIN"
+    assert str(literal(-(2**63), I64)) == "INT64_MIN"
+    assert str(literal(1 - 2**31, I32)) == "-2147483647"
