@@ -42,3 +42,15 @@ def test_the_least_numbers_have_names() -> None:
     assert str(literal(-(2**31), I32)) == "INT32_MIN"
     assert str(literal(-(2**63), I64)) == "INT64_MIN"
     assert str(literal(1 - 2**31, I32)) == "-2147483647"
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.5, "1.5f"), (2, "2.0f"), (1e20, "1e+20f"), (-0.5, "-0.5f")])
+def test_floats_are_floats_of_c(value: float, text: str) -> None:
+    assert str(literal(value, F32)) == text
+
+
+def test_what_is_read_twice_is_computed_once() -> None:
+    power = ex.apply("exp", ex.var(0, F32))
+    emitter = Emitter(lambda i: f"v{i}", Uses())
+    assert str(emitter.emit(ex.apply("mul", power, power))) == "t0 * t0"
+    assert emitter.lines == ["const float t0 = expf(v0);"]
