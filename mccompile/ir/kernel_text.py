@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim
+from mccompile.ir.dims import Dim, varies
 from mccompile.ir.dims_text import declaration
 from mccompile.ir.graph_text import digest
 from mccompile.ir.kernel import Block, Call, Condition, Fill, KernelModule, Logical
@@ -65,7 +65,7 @@ def view_text(view: View | None) -> str:
     if view == plain:
         return text
     offset = f"({view.offset})" if isinstance(view.offset, Dim) else view.offset
-    text += f"+{offset}" if view.offset else ""
+    text += f"+{offset}" if varies([view.offset]) or view.offset else ""
     text += f"[{_ints(view.shape)}]{{{_ints(view.strides)}}}"
     return text if view.factors == row_major(view.rank) else f"{text}:{layout_text(view.factors)}"
 

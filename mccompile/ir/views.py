@@ -264,10 +264,21 @@ def verify_view(view: View) -> None:
     stored = sorted((f.axis, f.div, f.mod) for f in view.factors)
     if len(view.strides) != len(stored) or {axis for axis, _, _ in stored} != set(range(view.rank)):
         raise InternalError(f"a view of {view.buffer.name} has {view.rank} axes and {len(view.strides)} strides")
+    low, high = covered(view)
+    if not is_inside(view):
+        raise InternalError(f"a view of {view.buffer.name} covers [{low}, {high}] of {view.buffer.elements} elements")
+
+
+def covered(view: View) -> tuple[int, int]:
+    """Between which elements of its buffer a view lies, as far as the ranges of its extents tell."""
     first = last = view.offset
     for f, s in zip(view.factors, view.strides, strict=True):
         reach = s * (f.extent(view.shape) - 1)  # of extents that may be 0 as well: then nothing is touched
         first, last = (first + reach, last) if span(s)[0] < 0 else (first, last + reach)
-    low, high = span(first)[0], bound(last)
-    if bound(view.count) and (low < 0 or high >= view.buffer.elements):
-        raise InternalError(f"a view of {view.buffer.name} covers [{low}, {high}] of {view.buffer.elements} elements")
+    return span(first)[0], bound(last)
+
+
+def is_inside(view: View) -> bool:
+    """Whether a view is known to lie inside of its buffer, or has no elements."""
+    low, high = covered(view)
+    return not bound(view.count) or (low >= 0 and high < view.buffer.elements)

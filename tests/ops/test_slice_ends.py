@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+import mccompile
 from mccompile import driver
 from mccompile.driver import Options
 from mccompile.ir.dims import symbol, value
@@ -50,3 +51,20 @@ def test_what_arguments_of_the_run_take_is_what_onnxruntime_takes(tmp_path: Path
         inputs["x"] = np.arange(4, dtype=np.float32)
         (want,) = session.run(None, inputs)
         np.testing.assert_array_equal(graph.evaluate(inputs)["y"], want, err_msg=str(case))
+
+
+def test_a_slice_backwards_of_what_may_be_empty(tmp_path: Path) -> None:
+    """It begins at the lesser of 1 and n - 1, which is in front of the first element where there is none."""
+    m = Maker()
+    x = m.input("x", ["n", 5])  # type: ignore[list-item]
+    ends = [m.const(np.array([i])) for i in (1, -(2**31), 0, -2)]
+    m.node("Relu", [m.node("Slice", [x, *ends])], "y")
+    model = m.model(["y"])
+    onnx.save(model, tmp_path / "slice.onnx")
+    for level in ("O0", "O2"):
+        options = {"target": "generic", "opt_level": level}
+        mccompile.compile(tmp_path / "slice.onnx", tmp_path / level, dims={"n": "0..7"}, **options)
+        network = mccompile.load(tmp_path / level)
+        for n in (7, 1, 0, 2):
+            given = np.arange(5 * n, dtype=np.float32).reshape(n, 5)
+            np.testing.assert_array_equal(network.run({"x": given})["y"], given[1::-2] if n > 1 else given)
