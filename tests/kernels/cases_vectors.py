@@ -80,11 +80,15 @@ def _strided(n: Net) -> str:
     return n("Exp", x)
 
 
-def topk(shape: Shape, k: int, axis: int = -1, **attrs: object) -> VariantCase:
+def topk(shape: Shape, k: int, axis: int = -1, kernel: str = "topk.radix", **attrs: object) -> VariantCase:
     def build(n: Net) -> Sequence[str]:
         return n.several("TopK", [n.input(*shape), n.ints(k)], 2, axis=axis, **attrs)
 
-    return VariantCase(f"topk.radix {shape} {k} {axis} {attrs}", "topk.radix", build)
+    return VariantCase(f"{kernel} {shape} {k} {axis} {attrs}", kernel, build)
+
+
+def best(shape: Shape, op: str, **attrs: Any) -> VariantCase:
+    return case("arg_reduce.vector", f"{shape} {op} {attrs}", lambda n: n(op, n.input(*shape), axis=-1, **attrs))
 
 
 def softmax(shape: Shape, axis: int = -1, tail: str = "plain", op: str = "Softmax") -> VariantCase:
@@ -149,6 +153,10 @@ MAPS = [
 SOFTMAXES = [
     topk((2, 300), 200),
     topk((5, 40, 3), 7, 1, largest=0),
+    topk((3, 300), 9, kernel="topk.ranks"),
+    topk((5, 40, 3), 7, 1, kernel="topk.ranks", largest=0),
+    best((3, 5, 70), "ArgMax"),
+    best((7, 130), "ArgMin", keepdims=0, select_last_index=1),
     *(softmax((3, w)) for w in WIDTHS if w > 1),
     softmax((2, 300), tail="residual"),
     softmax((2, 19), tail="clip"),

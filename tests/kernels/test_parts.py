@@ -25,7 +25,7 @@ from tests.support.targets import WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 THREADS = 3
-SERIAL = {"topk.radix"}
+SERIAL = {"topk.radix", "topk.ranks", "arg_reduce.vector"}
 """Kernels without a loop whose turns could be shared out."""
 
 
