@@ -16,11 +16,12 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import F32
 from mccompile.ops.attention import Attention
-from mccompile.ops.map import Map
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.patterns import Is, matches
 from mccompile.passes.rewrite.rewriter import Rewriter
 
 ROUNDS = True
+_ATTENTION = Is(Attention, None, "attention", plain=False)
 LARGE = 2.0**100
 """A factor far below what f32 has no numbers for, or far above what it has no exact ones for."""
 PRODUCT = (0, 1)
@@ -32,9 +33,10 @@ def run(graph: Graph, remarks: Remarks) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
-        op = node.op
-        if not isinstance(op, Attention) or any(i in node.pre for i in PRODUCT):
+        attention = next(matches(_ATTENTION, r, node), None)
+        if attention is None or any(i in node.pre for i in PRODUCT):
             continue
+        op = attention.op(Attention)
         operands, factor = list(node.operands), 1.0
         for i in PRODUCT:
             value = operands[i]
@@ -60,10 +62,10 @@ def run(graph: Graph, remarks: Remarks) -> int:
 def _unscaled(r: Rewriter, value: Value) -> tuple[Value, float]:
     """What a value is a multiple of, and the factor; itself and 1 if it is none, or is needed for something else."""
     node = r.producer(value)
-    if node is None or not isinstance(node.op, Map) or len(node.inputs) != 1 or not r.is_private(value):
+    if node is None or len(node.inputs) != 1 or not r.is_private(value):
         return value, 1.0
     source = node.inputs[0]
-    match node.op.expr:
+    match node.op.elementwise:
         case ex.Apply(fn="mul", operands=(ex.Var(), ex.Num(value=factor))) if (
             source.type == value.type and value.dtype == F32 and not node.pre and not node.post
         ):

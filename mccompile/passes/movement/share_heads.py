@@ -23,7 +23,12 @@ from mccompile.ops.map import Map
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.transpose import Transpose
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.patterns import Is, Match, matches
 from mccompile.passes.rewrite.rewriter import Rewriter
+
+_ATTENTION = Is(Attention, None, "attention", plain=False)
+_JOINED, _SPREAD = Is(Reshape, None, "joined"), Is(Expand, None, "spread")
+_MAPPED, _TURNED = Is(Map, None, "mapped"), Is(Transpose, None, "turned")
 
 HEADS = -3
 """The axis of heads: that before the rows."""
@@ -45,7 +50,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
     r = Rewriter(graph)
     changes = 0
     for node in list(r.nodes()):
-        if not isinstance(node.op, Attention):
+        attention = _seen(_ATTENTION, r, node)
+        if attention is None:
             continue
         found = [_repeated(r, node.operands[i]) for i in SHARED]
         keys, values = found
@@ -57,23 +63,28 @@ def run(graph: Graph, remarks: Remarks) -> int:
         elif reason := _obstacle(node):
             remarks.miss(what, reason)
         else:
-            _rewrite(r, node, keys, values)
+            _rewrite(r, node, attention.op(Attention), keys, values)
             remarks.hit(what)
             changes += 1
     r.finish()
     return changes
 
 
+def _seen(pattern: Is, r: Rewriter, node: Node | None) -> Match | None:
+    """What a node is to a pattern; None if it is something else."""
+    return None if node is None else next(matches(pattern, r, node), None)
+
+
 def _repeated(r: Rewriter, value: Value | None) -> _Repeated | None:
     """How the heads of a value are repeated; None if they are not."""
     steps: list[Node] = []
-    while (node := r.producer(value)) is not None and value is not None and _each_head(node) and r.is_private(value):
+    while (node := r.producer(value)) is not None and value is not None and _each_head(r, node):
         steps.insert(0, node)
         value = node.operands[0]
-    if value is None or node is None or not isinstance(node.op, Reshape):
+    if value is None or node is None or _seen(_JOINED, r, node) is None:
         return None
     many = r.producer(node.operands[0])
-    if many is None or not isinstance(many.op, Expand) or value.type.rank < 3:
+    if many is None or _seen(_SPREAD, r, many) is None or value.type.rank < 3:
         return None
     one, shape = many.operands[0], value.shape
     assert one is not None
@@ -88,16 +99,19 @@ def _repeated(r: Rewriter, value: Value | None) -> _Repeated | None:
     return _Repeated(one, times, tuple(steps))
 
 
-def _each_head(node: Node) -> bool:
-    """Whether a node does the same to each head: a map of one operand, or rows exchanged with columns."""
-    if len(node.inputs) != 1 or node.pre or node.post:
+def _each_head(r: Rewriter, node: Node) -> bool:
+    """Whether a node, for one reader, does the same to each head: maps one operand, or turns rows to columns."""
+    if len(node.inputs) != 1 or node.pre or node.post or not r.is_private(node.result):
         return False
-    match node.op:
-        case Map():
-            return node.inputs[0].type.shape == node.result.type.shape
-        case Transpose(perm=perm):
-            return perm == (*range(len(perm) - 2), len(perm) - 1, len(perm) - 2)
-    return False
+    turned = _seen(_TURNED, r, node)
+    if turned is not None:
+        return turned.op(Transpose, "turned").perm == _last_turned(node.result.type.rank)
+    return _seen(_MAPPED, r, node) is not None and node.inputs[0].type.shape == node.result.type.shape
+
+
+def _last_turned(rank: int) -> tuple[int, ...]:
+    """The permutation that exchanges the last two axes."""
+    return (*range(rank - 2), rank - 1, rank - 2)
 
 
 def _obstacle(node: Node) -> str:
@@ -113,10 +127,9 @@ def _obstacle(node: Node) -> str:
     return ""
 
 
-def _rewrite(r: Rewriter, node: Node, keys: _Repeated, values: _Repeated) -> None:
-    op, result, name = node.op, node.result, node.result.name
+def _rewrite(r: Rewriter, node: Node, op: Attention, keys: _Repeated, values: _Repeated) -> None:
+    result, name = node.result, node.result.name
     q = node.operands[0]
-    assert isinstance(op, Attention)
     assert q is not None
     heads, rows = result.shape[HEADS] // keys.times, q.shape[-1 if op.trans_q else -2]
     # One row of each head of a group: they are the rows of one product.
@@ -146,7 +159,7 @@ def _of_groups(r: Rewriter, node: Node, found: _Repeated, merged: bool) -> Value
         shape = (*value.shape[:HEADS], *value.shape[HEADS + 1 :])
         value = r.insert(node, Reshape(shape), [value], f"{value.name}.own")
     for step in found.steps:
-        rank = value.type.rank
-        op = Transpose((*range(rank - 2), rank - 1, rank - 2)) if isinstance(step.op, Transpose) else step.op
+        turned = _seen(_TURNED, r, step) is not None
+        op = Transpose(_last_turned(value.type.rank)) if turned else step.op
         value = r.insert(node, op, [value], f"{step.result.name}.own")
     return value
