@@ -43,7 +43,11 @@ def run(graph: Graph, remarks: Remarks) -> int:
             assert value is not None
             operands[i], own = _unscaled(r, value)
             factor *= own
-        if operands == node.operands or not 1 / LARGE < abs(factor) < LARGE:
+        if operands == node.operands:
+            continue
+        what = f"scaled the scores of {node.where}, not its queries and keys"
+        if not 1 / LARGE < abs(factor) < LARGE:
+            remarks.miss(what, "both scales together are no exact f32")
             continue
         scaled = ex.apply("mul", ex.var(0, F32), ex.num(factor, F32))
         score = ex.substitute(op.score, lambda v, s=scaled: s if v.index == 0 else v)  # type: ignore[misc]
@@ -53,7 +57,7 @@ def run(graph: Graph, remarks: Remarks) -> int:
         for scale in scales:
             assert scale is not None
             r.erase(scale)
-        remarks.hit(f"scaled the scores of {node.where}, not its queries and keys")
+        remarks.hit(what)
         changes += 1
     r.finish()
     return changes
