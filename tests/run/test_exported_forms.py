@@ -89,6 +89,28 @@ def test_normalisation_in_a_file_of_an_older_opset(tmp_path: Path) -> None:
     _compare(model, tmp_path, [{"x": _floats(n, 8)} for n in (5, 1)], dims={"n": "1..5"})
 
 
+def test_quantised_rows_of_images_of_a_batch_of_the_run(tmp_path: Path) -> None:
+    """Segformer of onnxruntime's quantiser: pixels of an image that is turned are no line of rows with those of the
+    next image."""
+    m = Maker()
+    scales = m.const(np.float32(0.02)), m.const(np.float32(0.05)), m.const(np.float32(0.01))
+    zero = m.const(np.int8(0))
+
+    def quantised(x: str, scale: str) -> str:
+        return m.node("DequantizeLinear", [m.node("QuantizeLinear", [x, scale, zero]), scale, zero])
+
+    x = quantised(m.input("x", ("b", 64, 256)), scales[0])  # type: ignore[arg-type]
+    rows = quantised(m.node("Transpose", [x], perm=[0, 2, 1]), scales[0])
+    weights = np.random.default_rng(3).integers(-100, 100, (64, 16)).astype(np.int8)
+    product = m.node("MatMul", [rows, m.node("DequantizeLinear", [m.const(weights), scales[2], zero])])
+    m.node("Identity", [quantised(m.node("Add", [product, m.weight((16,))]), scales[1])], "y")
+    feeds = [{"x": _floats(b, 64, 256, seed=b) * 0.5} for b in (3, 1)]
+    for target in ("generic", "x86-64-v3"):
+        (tmp_path / target).mkdir()
+        model = _model(m, {"y": TensorProto.FLOAT})
+        compare(model, tmp_path / target, feeds, rtol=0, atol=0.051, target=target, dims={"b": "1..3"})
+
+
 def test_images_padded_to_whole_windows_of_the_run(tmp_path: Path) -> None:
     """Swin: (4 - w % 4) % 4 columns are added."""
     m = Maker()

@@ -421,10 +421,13 @@ def _merged(views: list[View], strides: tuple[int, int]) -> list[View]:
 
 
 def _rows(views: list[View]) -> list[View]:
-    """Views [..., columns] as [rows, 1, 1, columns]: how many rows there are is known at run time only."""
+    """Views [..., columns] as [rows, 1, 1, columns]: how many rows there are is known at run time only. Axes that do
+    not lie in a row stay apart, those that vary before all others."""
     found = merge(views, range(views[0].rank - 1))
     assert not isinstance(found, str)
-    return [_spread(v, 1, 2) for v in found]
+    shape = found[1].shape[:-1]
+    order = sorted(range(len(shape)), key=lambda a: not varies((shape[a],)))
+    return [_spread(v.along((*order, len(shape))), 1, 4 - v.rank) for v in found]
 
 
 def _spread(view: View, axis: int, count: int) -> View:
