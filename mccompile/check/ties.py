@@ -94,22 +94,26 @@ def judge_layers(
     values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in optimised.inputs}
     extents = optimised.extents_of(inputs)
     names = {v.name for n in optimised.nodes for v in n.results}
+    hidden: dict[Value, Array] = {}
     layers = elements = differing = 0
     wrong: list[str] = []
     for node in optimised.nodes:
-        results = node.evaluate(values, extents=optimised.known_at(node, values, extents))
+        known = optimised.known_at(node, values, extents)
+        results = node.evaluate(values, extents=known)
+        moved = _moved(node, hidden, values, known)
         for v, got in zip(node.results, results, strict=True):
             values[v] = got
             name = interface.tensors.get(v.name)
             if name not in reals:
                 name = _counterpart(node, v, got, imported, theirs, set(reals) - (names - {v.name}))
             if name is None:
+                hidden[v] = moved | _near_ties(node, imported, reals, got.shape, tie)
                 continue
             got = _with_sign(got, theirs[name].dtype)
             part = _part(got, theirs[name], moves=v.name not in theirs)
             if part is None:
                 continue
-            near = _near_ties(node, imported, reals, name, tie)[part]
+            near = moved | _near_ties(node, imported, reals, reals[name].shape, tie, name)[part]
             real, want = reals[name][part], theirs[name][part]
             info = np.iinfo(got.dtype)
             apart = np.abs(got.astype(np.float64) - np.clip(real, info.min, info.max))
@@ -237,10 +241,11 @@ def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:
     return flipped
 
 
-def _near_ties(node: Node, imported: Graph, reals: Mapping[str, Array], name: str, tie: float) -> Array:
-    """Where a tensor that was fused into a node, beside the one of that name, is a tie itself: the node may have gone
-    on with the other side."""
-    shape = reals[name].shape
+def _near_ties(
+    node: Node, imported: Graph, reals: Mapping[str, Array], shape: tuple[int, ...], tie: float, name: str = ""
+) -> Array:
+    """Where a tensor of this shape that was fused into a node, beside the one of that name, is a tie itself: the node
+    may have gone on with the other side."""
     near = np.zeros(shape, bool)
     for other in imported.nodes:
         if not set(other.origins) & set(node.origins):
@@ -250,3 +255,16 @@ def _near_ties(node: Node, imported: Graph, reals: Mapping[str, Array], name: st
             if real is not None and v.name != name and real.shape == shape:
                 near |= np.abs(np.abs(real - np.floor(real)) - 0.5) <= tie - 0.5
     return near
+
+
+def _moved(
+    node: Node, hidden: Mapping[Value, Array], values: Mapping[Value, Array], known: Mapping[str, int]
+) -> Array:
+    """Where the result of a node that only moves elements, such as a join, has some of which a tensor before them,
+    which is not compared, was a tie; False of others."""
+    operands = [v for v in node.operands if v is not None]
+    if not node.op.selects or node.pre or node.post or not any(v in hidden for v in operands):
+        return np.array(False)
+    masks = {v: hidden[v].astype(values[v].dtype) if v in hidden else np.zeros_like(values[v]) for v in operands}
+    (found,) = node.evaluate(masks, extents=known)
+    return found != 0

@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from mccompile import driver
 from mccompile.check.check import CheckResult, check
@@ -93,6 +94,27 @@ def test_layers_whose_constant_channels_are_gone_are_judged_and_fed_too(tmp_path
     assert found.layers == 3
     assert found.elements == (8 + 7 + 4) * 63
     assert not _judged(path, spoil=2**-9).ok
+
+
+def test_ties_before_a_join_are_told(tmp_path: Path) -> None:
+    """What is resized falls on ties, is rounded to steps of its own, and once more where it is joined."""
+    n = helper.make_node
+    zero = numpy_helper.from_array(np.int8(-128), "z")
+    scales = [numpy_helper.from_array(np.float32(s), name) for name, s in (("s", 0.0372), ("t", 0.0502))]
+    sizes = numpy_helper.from_array(np.float32([1, 1, 2, 2]), "sizes")
+    nodes = [
+        n("DequantizeLinear", ["x", "s", "z"], ["xr"]), n("Resize", ["xr", "", "sizes"], ["big"], mode="linear"),
+        n("QuantizeLinear", ["big", "s", "z"], ["bq"], name="bq"), n("DequantizeLinear", ["bq", "s", "z"], ["br"]),
+        n("DequantizeLinear", ["w", "t", "z"], ["wr"]), n("Concat", ["wr", "br"], ["joined"], axis=1, name="joined"),
+        n("QuantizeLinear", ["joined", "t", "z"], ["y"], name="y"),
+    ]  # fmt: skip
+    ports = [helper.make_tensor_value_info(name, TensorProto.INT8, [1, c, e, e])
+             for name, c, e in (("x", 8, 32), ("w", 2, 64), ("y", 10, 64))]  # fmt: skip
+    graph = helper.make_graph(nodes, "joined", ports[:2], ports[2:], [zero, *scales, sizes])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    found = _judged(tmp_path / "m.onnx")
+    assert found.ok, found.text()
+    assert found.differing > 0
 
 
 @pytest.mark.parametrize("axis", [0, 1])
