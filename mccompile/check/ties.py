@@ -267,4 +267,4 @@ def _moved(
         return np.array(False)
     masks = {v: hidden[v].astype(values[v].dtype) if v in hidden else np.zeros_like(values[v]) for v in operands}
     (found,) = node.evaluate(masks, extents=known)
-    return found != 0
+    return np.asarray(found, bool)

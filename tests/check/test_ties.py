@@ -111,7 +111,8 @@ def test_ties_before_a_join_are_told(tmp_path: Path) -> None:
     ports = [helper.make_tensor_value_info(name, TensorProto.INT8, [1, c, e, e])
              for name, c, e in (("x", 8, 32), ("w", 2, 64), ("y", 10, 64))]  # fmt: skip
     graph = helper.make_graph(nodes, "joined", ports[:2], ports[2:], [zero, *scales, sizes])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
     found = _judged(tmp_path / "m.onnx")
     assert found.ok, found.text()
     assert found.differing > 0
