@@ -180,6 +180,11 @@ class Op:
         operand 1, with one element where this is the same along an axis. None if there are no such."""
         return None
 
+    def last_axis_first(self, axes: Sequence[int]) -> tuple[Op, Op] | None:
+        """Of a reduction over several ``axes``, perhaps among others: the one over the last of them, and the one over
+        the rest, which give the same one behind the other, but for rounding. None for all else."""
+        return None
+
     def on_bytes(self, scale: float) -> Op | None:
         """The operator by integers alone, on bytes that stand for numbers ``scale`` apart, its results in units of
         2^-31. None if there is no such."""

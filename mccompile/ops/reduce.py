@@ -55,6 +55,11 @@ class Reduce(Op):
     def as_sum(self, types: Sequence[TensorType | None]) -> tuple[Op, Array] | None:
         return (self, np.ones((), np.float32)) if self.mode == "sum" else None
 
+    def last_axis_first(self, axes: Sequence[int]) -> tuple[Op, Op] | None:
+        if len(axes) < 2 or not set(axes) <= set(self.axes):
+            return None
+        return Reduce(self.mode, (axes[-1],)), Reduce(self.mode, tuple(a for a in self.axes if a != axes[-1]))
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (x,) = types
         assert x is not None

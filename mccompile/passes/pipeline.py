@@ -26,7 +26,7 @@ _SCALES = (
 )  # fmt: skip
 _STORE = (
     "flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "choose-layouts", "narrow-products",
-    "store-halves", "eliminate-dead-code", "stream-rows",
+    "store-halves", "eliminate-dead-code", "reduce-rows", "stream-rows",
 )  # fmt: skip
 _FULL = (
     *_CLEAN, "tabulate-extents", "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE,

@@ -18,6 +18,8 @@ from mccompile.driver import Options
 from mccompile.run.network import Network
 from tests._skips import needs_sanitizers
 from tests.kernels.cases import Net
+from tests.support.judge import plain_session
+from tests.support.targets import needs_target
 
 MAIN = r"""
 #include "net.h"
@@ -95,6 +97,24 @@ def test_any_number_of_threads_gives_the_same_bits(folder: Callable[..., Path]) 
     for threads in (0, 1, 2, 5):
         network = mccompile.load(parted, threads=threads)
         assert [network(x).tobytes() for _ in range(3)] == [want] * 3
+
+
+def test_pixels_that_are_scaled_by_their_mean_stay_with_a_thread(tmp_path: Path) -> None:
+    target = needs_target("x86-64-v3")
+    n, shape = Net(7), (1, 16, 28, 30)
+    x = n("Relu", n.conv(n.input(*shape), (32, 16, 3, 3), pads=[1, 1, 1, 1]))
+    gate = n("Sigmoid", n.conv(n("GlobalAveragePool", x), (32, 32, 1, 1)))
+    gated = n.model(n.conv(n("Mul", x, gate), (16, 32, 1, 1)))
+    data = np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
+    for threads in (1, 2):
+        out = tmp_path / str(threads)
+        mccompile.compile(gated, out, name="net", target=target, keep_inputs=True, threads=threads)
+    reductions = [s for s in Network(out).report["steps"] if s["kernel"] == "reduce.vector"]
+    assert [s["parts"]["loop"] for s in reductions if "parts" in s] == ["i0"]  # rows, as the map takes them
+    found = mccompile.load(out)(data)
+    assert found.tobytes() == mccompile.load(tmp_path / "1")(data).tobytes()
+    (wanted,) = plain_session(gated.SerializeToString()).run(None, {"x0": data})
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * float(np.abs(wanted).max()))
 
 
 def test_networks_share_a_pool(folder: Callable[..., Path]) -> None:
