@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -212,6 +213,12 @@ PLANES = [
             depthwise((1, 4, 9, 9), (2, 2), strides=(4, 3), stored=s, zero=9),
             depthwise((1, 4, 2, 9), (3, 3), pads=(2, 2, 2, 2), strides=(1, 3), stored=s, zero=9),
         )
+    ),
+    *(
+        depthwise((1, 2, h, 5), (k, 3), pads=(above, 1, below, 1), strides=(s, 1), zero=-9)
+        for h, k, s in itertools.product((2, 3, 4), (2, 3, 4), (1, 2))
+        for above, below in ((0, 1), (1, 1), (1, 2))
+        if h + above + below >= k
     ),
 ]
 """Around strips, their borders, and the two lines of a turn."""
