@@ -104,8 +104,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
     if there is one (Chen et al., OSDI 2018: every path to the post-dominator must be element-wise).
 
     Exact for f32 and integers; a result stored as f16 is rounded once instead of after each operator where the
-    region becomes an epilogue, and before a step that depends on it. A little arithmetic read by several kernels is
-    repeated if that moves fewer bytes.
+    region becomes an epilogue, where another type is cast to f16, and before a step that depends on it. A little
+    arithmetic read by several kernels is repeated if that moves fewer bytes.
     """
     fusion = _Fusion(graph, remarks)
     position = {n: i for i, n in enumerate(graph.nodes)}
@@ -221,7 +221,7 @@ class _Fusion:
 
         def value(v: Value, rounded: bool) -> ex.Expr:
             if v in done:
-                return ex.apply("round_f16", done[v]) if rounded and v.dtype.name == "f16" else done[v]
+                return _in_f16(done[v]) if rounded and v.dtype.name == "f16" else done[v]
             if v not in operands:
                 operands.append(v)
             return ex.var(operands.index(v), v.dtype)
@@ -235,8 +235,8 @@ class _Fusion:
                 return False
             read = partial(value, rounded=anchor is not None and has_steps(node))
             expr = ex.substitute(body, lambda v, given=given, read=read: read(given[v.index]))  # type: ignore[misc]
-            if node is not group.sink and anchor is None and node.result.dtype.name == "f16":
-                expr, tree = ex.apply("round_f16", expr), tree + 1
+            if node is not group.sink and (_is_cast_to_f16(node) if anchor else node.result.dtype.name == "f16"):
+                expr, tree = _in_f16(expr), tree + 1
             done[node.result], trees[node.result] = expr, tree
         group.written, group.begun = _Written(len(group.maps), operands, done, trees), None
         return True
@@ -313,6 +313,16 @@ class _Fusion:
         self.r.take_over(anchor, group.sink)
 
 
+def _is_cast_to_f16(node: Node) -> bool:
+    """Whether a map rounds another type to f16: a cast, not the storage of a computation in f16."""
+    return node.result.dtype.name == "f16" and all(v is None or v.dtype.name != "f16" for v in node.operands)
+
+
+def _in_f16(e: ex.Expr) -> ex.Expr:
+    """An expression rounded to f16, once."""
+    return e if isinstance(e, ex.Apply) and e.fn == "round_f16" else ex.apply("round_f16", e)
+
+
 def _begun(group: _Group) -> _Written:
     """What is known of a group's expressions before they are written: those of the group that it has grown from. They
     come first and read nothing of the others; but with another anchor, or rounded where they have gone on, they are
@@ -320,7 +330,7 @@ def _begun(group: _Group) -> _Written:
     anchor, begun = group.anchor, group.begun
     if begun is not None and begun.written is not None and begun.anchor is anchor:
         known = begun.written
-        if anchor is not None or begun.sink.result.dtype.name != "f16":
+        if begun.sink.result.dtype.name != "f16" or (anchor is not None and not _is_cast_to_f16(begun.sink)):
             return _Written(known.maps, list(known.operands), dict(known.done), dict(known.trees))
     if anchor is None:
         return _Written(0, [], {}, {})
