@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Hashable
 
 from mccompile.ir.affine import count
 from mccompile.ir.dims import bound, varies
@@ -53,6 +53,10 @@ class CopyGeneric(Variant):
                 dst = results[move.result].walk(move.dst, move.loops)
                 self._copy(src, dst, b)
 
+    def shared(self, call: Call) -> Hashable:
+        """In parts, their views: code of other numbers is told these, and has its loops in another order."""
+        return call.op if call.parts is None else (call.op, *call.views())
+
     def near(self, call: Call) -> int | None:
         """Only of a view that had to be copied after all: any other copy is to go rather than to take no memory."""
         return ahead(call) if isinstance(call.op, Slice) and call.op.view else None
@@ -63,7 +67,7 @@ class CopyGeneric(Variant):
         found = movement(x, y, target.lanes)
         inner = {Way.PLAIN: 0, Way.ROWS: 1}.get(found.way, 2)
         outer = axes(found.result, [f"i{a}" for a in range(found.result.rank - inner)])
-        if call.args or inner < 2:
+        if inner < 2:
             return outer
         along = found.result.shape[-2 if found.way is Way.WEAVE else -1]
         return outer if varies([along]) else [*outer, Turns.vectors("n", along, lanes_of(x.dtype, target.lanes))]

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
-from mccompile.driver import Compilation, place_program
+from mccompile.driver import Compilation, Options, compile_program, import_graph, place_program
 from mccompile.ir.kernel import Call
 from mccompile.ir.parts import Parts
 from mccompile.kernels.model.parts import Turns
+from mccompile.ops.sampling import Case
 from mccompile.targets.target import STRICT_WARNINGS, resolve
-from tests.kernels.cases import VariantCase
+from tests.kernels.cases import Net, VariantCase
 from tests.kernels.test_integer import CASES as BYTES
 from tests.kernels.test_integer import built, drawn
 from tests.kernels.test_variants import CASES, imported, inputs_of, library, of_kernel
-from tests.support.opcases import Bytes, CaseLibrary, Pool
+from tests.support.opcases import Built, Bytes, CaseLibrary, Pool
 from tests.support.targets import WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -135,6 +137,36 @@ def test_units_of_a_cell_go_in_rounds(kernel: str, tmp_path: Path) -> None:
     whole = library(cases, target, tmp_path / "whole", flags=["-O1"])
     parted = library(cases, target, tmp_path / "parted", flags=["-O1"], threads=THREADS)
     assert kernel in agree(whole, parted, [inputs_of(c.model(), 1) for c in cases])
+
+
+def turned(folder: Path) -> Path:
+    """Each order of the axes of tensors that differ in extents alone, and mirrored ones."""
+    net = Net(1)
+    outputs = []
+    for extents in ((2, 4, 3), (2, 7, 3), (5, 4, 3)):
+        x = net.input(*extents)
+        outputs += [net("Transpose", x, perm=perm) for perm in itertools.permutations(range(3))]
+        last = net.ints(-(2**31))
+        outputs += [net("Slice", x, net.ints(-1), last, net.ints(axis), net.ints(-1)) for axis in range(3)]
+    path = folder / "turned.onnx"
+    path.write_bytes(net.model(*outputs).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("target", ["generic", WIDE[-1]])
+def test_copies_that_share_code(target: str, tmp_path: Path) -> None:
+    """At -Os, where calls of other numbers are calls of one function: it has the loops that were shared out."""
+    needs_target(target)
+    path, libraries = turned(tmp_path), []
+    for threads in (1, THREADS):
+        c = import_graph(path, Options(target=target, name="turned", opt_level="Os", threads=threads))
+        built = Built(0, Case([]), [], c, compile_program(c))
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        flags = [*resolve(target).c_flags, *STRICT_WARNINGS, "-O1"]
+        libraries.append(CaseLibrary(folder, [built], flags).build())
+    model = onnx.load(path)
+    assert "copy.generic" in agree(*libraries, [inputs_of(model, 1)])
 
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
