@@ -17,7 +17,7 @@ from mccompile.codegen.c_expr import Emitter, instead, literal, unread
 from mccompile.codegen.code import Code, closed, code, opened, wrapped
 from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, UndecidedError, bound
+from mccompile.ir.dims import Dim, UndecidedError, bound, may_be_none
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call
 from mccompile.ir.op import Op
@@ -65,6 +65,10 @@ class BoundView:
     def extent(self, axis: int) -> int:
         """The extent of an axis to count with: what is made of one that varies is printed as C of its symbols."""
         return self.view.shape[axis]
+
+    def may_be_none(self, first: int, stop: int | None = None) -> bool:
+        """Whether one of these extents may be 0 in some run."""
+        return may_be_none(self.view.shape[first:stop])
 
     @property
     def dense(self) -> bool:

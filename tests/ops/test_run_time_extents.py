@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 import mccompile
 from mccompile.importer.varying import TAKES_EXTENTS
 from mccompile.ir.errors import CompileError
 from mccompile.ops.registry import FrontEnd, front_ends
+from tests.support.children import in_children
 from tests.support.extent_cases import Varying, varying
 from tests.support.opcases import mismatch
 
@@ -70,3 +74,30 @@ def test_every_operator_that_may_have_them(front_end: FrontEnd, tmp_path: Path) 
             except CompileError as error:
                 fault = str(error) if "C compiler" in str(error) else ""
             assert not fault
+
+
+@pytest.mark.parametrize("most", [7, 2000])
+def test_rows_of_no_byte_come_to_an_end(most: int, tmp_path: Path) -> None:
+    """What is doubled until it is large enough, the sum of a row's powers, is more than 0."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "fine", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "fine", "zero"], ["d"]),
+        helper.make_node("Softmax", ["d"], ["s"]),
+        helper.make_node("QuantizeLinear", ["s", "share", "low"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "share", "low"], ["y"]),
+    ]
+    numbers = {"fine": np.float32(0.01), "share": np.float32(1 / 256), "zero": np.int8(0), "low": np.int8(-128)}
+    constants = [numpy_helper.from_array(np.array(a), name) for name, a in numbers.items()]
+    given = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])]
+    graph = helper.make_graph(nodes, "rows", given, [helper.make_empty_tensor_value_info("y")], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, tmp_path / "rows.onnx")
+    mccompile.compile(tmp_path / "rows.onnx", tmp_path / "out", target="generic", dims={"n": f"0..{most}"})
+    assert "softmax_bytes.generic" in (tmp_path / "out" / "rows.c").read_text()
+    network = mccompile.load(tmp_path / "out")
+
+    def run() -> str:
+        shapes = [network.run({"x": np.zeros(n, np.float32)})["y"].shape for n in (0, 3)]
+        return str(shapes)
+
+    assert in_children([run], 20) == [("[(0,), (3,)]", False)]
