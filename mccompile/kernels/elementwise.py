@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
+import numpy as np
+
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import BOOL, F16, F32, I8, I16, I32, U8, U16
@@ -21,6 +24,12 @@ MOST_UNROLLED = 4
 """Vectors of a turn of the kernel's loop, at most: a power of two."""
 HALF_CYCLES = 12
 """Of an f16 that becomes an f32 or the other way, over all lanes."""
+_BYTE_CYCLES: Mapping[str, float] = {"avx512": 0.4, "avx2": 0.8, "neon": 0.8}
+"""Of a byte that is looked up in a table of 256 with others beside it, by the instructions of a target (Zen 4)."""
+_ONE_BYTE_CYCLES = 1.5
+"""Of one that is looked up by itself."""
+_TABLE_CYCLES = 50
+"""Of a table that is not in the first cache yet."""
 
 
 class _Map(Variant):
@@ -38,7 +47,12 @@ class _Map(Variant):
         *inputs, result = views
         inplace = tuple(i for i, v in enumerate(inputs) if v.same_elements(result))
         reads, extras = inputs[: len(reads)], inputs[len(reads) :]
-        b.call(self.kernel, list(reads), [result], extras=extras, inplace=inplace)
+        b.call(self.kernel, list(reads), [result], op=self.computed(node), extras=extras, inplace=inplace)
+
+    def computed(self, node: Node) -> Map:
+        """The operator that the kernel is called for."""
+        assert isinstance(node.op, Map)
+        return node.op
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         y = call.results[0]
@@ -94,6 +108,57 @@ class MapVector(_Map):
         return lines_broken(before, after)
 
 
+class MapBytes(_Map):
+    """Any function of one byte that gives a byte, as a table: of bytes that lie side by side, many at once.
+
+    >>> halved = ex.convert(ex.apply("mul", ex.convert(ex.var(0, U8), F32), ex.num(0.5)), U8)
+    >>> tabulated(halved).elements[[0, 1, 4, 255]].tolist()
+    [0, 0, 2, 127]
+    """
+
+    kernel = "map.bytes"
+    may_share = False
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op, result = node.op, node.results[0]
+        assert isinstance(op, Map)
+        if node.pre or node.post or len(node.inputs) != 1 or node.inputs[0].dtype not in (I8, U8):
+            return "it is no function of one byte"
+        if result.dtype not in (I8, U8) or not isinstance(op.expr, ex.Apply | ex.Convert | ex.Lookup):
+            return "it gives no byte that depends on one"
+        if target.lanes < 2 or target.compact:
+            return "a table takes more memory than what it is made by"
+        if reason := refusal(node, target, dtypes=(I8, U8)):
+            return reason
+        if node.inputs[0].shape != result.shape or _far(node.inputs[0], result):
+            return "neighbours lie apart"
+        rest = result.type.count % target.machine.lanes(U8)
+        together = (result.type.count - rest) * _BYTE_CYCLES.get(target.isa, _ONE_BYTE_CYCLES)
+        cycles = together + rest * _ONE_BYTE_CYCLES + _TABLE_CYCLES
+        return Offer(self.label, cycles + moved(node, target))
+
+    def computed(self, node: Node) -> Map:
+        op = super().computed(node)
+        return Map(tabulated(op.expr))
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        y = call.results[0]
+        last = [Turns.vectors("n", y.shape[-1], target.machine.lanes(U8))] if y.rank else []
+        return [*axes(y, [f"i{a}" for a in range(y.rank - 1)]), *last]
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return lines_broken(before, after)
+
+
+def tabulated(e: ex.Expr) -> ex.Lookup:
+    """A function of one byte as the table of what it gives."""
+    (byte,) = {part for part in ex.distinct(e) if isinstance(part, ex.Var)}
+    numbers = np.arange(256, dtype=np.uint8).view(byte.dtype.numpy)
+    found = ex.lookup(byte, np.broadcast_to(ex.evaluate(e, lambda _: numbers), (256,)).astype(e.dtype.numpy))
+    assert isinstance(found, ex.Lookup)
+    return found
+
+
 def _stored_last(value: Value) -> int:
     axis = innermost(value)
     return value.shape[axis] if axis >= 0 else 1
@@ -110,4 +175,4 @@ def _far_operands(node: Node) -> str:
     return "a mask or f16 lies in another order" if any(_far(v, node.results[0]) for v in short) else ""
 
 
-VARIANTS = (MapGeneric(), MapVector())
+VARIANTS = (MapGeneric(), MapVector(), MapBytes())

@@ -14,7 +14,7 @@ from mccompile.kernels.variant import blocked
 from mccompile.targets.machine import Capability
 from mccompile.targets.target import Target
 
-_VECTOR_CYCLES: Mapping[str, Mapping[str, float]] = {"i": {"mul": 2}, "f": {
+_VECTOR_CYCLES: Mapping[str, Mapping[str, float]] = {"i": {"mul": 2, "div": 26, "mod": 32, "fmod": 30}, "f": {
     "div": 6, "sqrt": 10, "exp": 9, "log": 22, "log1p": 30, "erf": 18, "tanh": 18, "sigmoid": 11, "gate": 11,
     "floor": 6, "ceil": 8, "rne": 6, "sign": 4, "max": 2, "min": 2, "round_f16": 10, "round_bf16": 5,
     "sin": 24, "cos": 24, "tan": 28, "atan": 20, "asin": 16, "acos": 22, "sinh": 20, "cosh": 15,
@@ -28,11 +28,15 @@ _SCALAR_CYCLES: Mapping[str, float] = {
     "round_f16": 6, "round_bf16": 3,
 }  # fmt: skip
 """Of one element; what is not listed is made into vectors by compilers."""
+_QUOTIENTS = frozenset({"div", "mod", "fmod"})
 _MOST_FACTORS = 4
-_LOOKED_UP: Mapping[str, float] = {"avx2": 1.5}
+_LOOKED_UP: Mapping[str, float] = {"avx2": 1.5, "avx512": 0.8}
 """Cycles of a lane that is looked up in a table of 256, by the instructions of a target: gathered (Zen 3: 11 of eight
-lanes); else `_ONE_BY_ONE`."""
+lanes), or by words of the table that registers hold (Zen 4: 12 of sixteen); else `_ONE_BY_ONE`."""
 _ONE_BY_ONE = 4.0
+_VECTOR_LOOKUP = 12.0
+"""Cycles of a vector that is looked up, of 16 lanes or fewer."""
+_SCALAR_LOOKUP = 1.5
 
 
 @functools.lru_cache(maxsize=1024)
@@ -84,6 +88,8 @@ def no_vectors(e: ex.Expr) -> str:
         case ex.Apply(fn=fn, operands=operands):
             if kind_of(fn, operands[-1].dtype) not in FUNCTIONS[fn].vector:
                 return f"{fn} has no vector form"
+            if fn in _QUOTIENTS and not operands[1].dtype.is_float and isinstance(operands[1], ex.Num):
+                return "compilers multiply where a number divides whole numbers"
             return next(filter(None, map(no_vectors, operands)), "")
         case ex.Lookup(dtype=dtype, operand=operand):
             return no_vectors(operand) if is_narrow(dtype) else f"a table of {dtype} has no vector form"
@@ -123,7 +129,9 @@ def refusal(
 
 def vector_cycles(bodies: Iterable[ex.Expr], vector_bytes: int) -> float:
     """Cycles of expressions over one vector of so many bytes."""
-    return _cycles(_distinct(map(vector_form, bodies)), vector_bytes)
+    parts = _distinct(map(vector_form, bodies))
+    tables = sum(isinstance(e, ex.Lookup) for e in parts)
+    return _cycles(parts, vector_bytes) + tables * _VECTOR_LOOKUP
 
 
 def _cycles(parts: Iterable[ex.Expr], vector_bytes: int) -> float:
@@ -152,6 +160,8 @@ def scalar_cycles(bodies: Iterable[ex.Expr], target: Target) -> float:
             slow = _SCALAR_CYCLES.get(e.fn, 0.0 if e.fn in FUNCTIONS and FUNCTIONS[e.fn].vector else 30.0)
             total += slow
             plain += not slow
+        elif isinstance(e, ex.Lookup):
+            total += _SCALAR_LOOKUP
     return total + plain * (1.0 if total or not target.lanes else 2.0 / target.lanes)
 
 

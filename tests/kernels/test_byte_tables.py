@@ -1,0 +1,61 @@
+"""Functions of one byte as tables: every byte, at every place in a vector and behind the last one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mccompile
+from mccompile.ir import expr as ex
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ir.types import DTYPES
+from mccompile.ops.map import Map
+from mccompile.ops.registry import lookup
+from tests.kernels.cases import Net
+from tests.support.judge import plain_session
+from tests.support.targets import ALL_VECTORS
+from tests.support.vector_maps import check_exact
+
+SHAPES = ("1", "3", "63", "64", "65", "131", "5,7", "2,3,64", "300")
+
+
+@pytest.mark.parametrize("target", ALL_VECTORS)
+def test_every_byte_finds_its_element(target: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    graphs, given = [], []
+    for i, shape in enumerate(SHAPES):
+        x, y = (("u8", "i8"), ("i8", "u8"), ("u8", "u8"), ("i8", "i8"))[i % 4]
+        text = f"graph @net(%a: {x}[{shape}]) {{ %y = map(%a) {{expr={{{y}(x0)}}}} : {y}[{shape}] return %y }}"
+        if x == y:
+            text = text.replace(f"{y}(x0)", "max(x0, x0)")
+        graph = parse_graph(text, lookup)
+        table = rng.integers(0, 256, 256).astype(np.uint8).view(DTYPES[y].numpy)
+        graph.nodes[0].op = Map(ex.lookup(ex.var(0, DTYPES[x]), table))
+        graphs.append(graph)
+        count = [int(e) for e in shape.split(",")]
+        order = np.resize(rng.permutation(256), count).astype(np.uint8)
+        given.append({"a": order.view(DTYPES[x].numpy)})
+    check_exact(graphs, given, target, tmp_path, "map.bytes")
+
+
+@pytest.mark.parametrize("op", ["QLinearSigmoid", "QLinearLeakyRelu"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_quantised_functions_are_tables(op: str, dtype: type[np.generic], tmp_path: Path) -> None:
+    """All bytes, several times; onnxruntime rounds some of them up where they lie between two."""
+    n = Net(0)
+    zero = n.constant(np.array(7, dtype))
+    scale, other = n.constant(np.float32(0.04)), n.constant(np.float32(0.004))
+    x = n.input(3, 256, dtype=2 if dtype is np.uint8 else 3)
+    model = n.model(n(op, x, scale, zero, other, zero, domain="com.microsoft"))
+    every = np.arange(256, dtype=np.uint8).view(dtype)
+    rows = np.stack([every, every[::-1], np.roll(every, 77)])
+    compiled = mccompile.compile(model, tmp_path / "net", target="x86-64-v3")
+    assert [s["kernel"] for s in compiled.report["steps"]] == ["map.bytes"]
+    (want,) = plain_session(model.SerializeToString()).run(None, {"x0": rows})
+    network = mccompile.load(tmp_path / "net")
+    (got,) = network.run({"x0": rows}).values()
+    apart = np.abs(got.astype(np.int32) - want)
+    assert apart.max() <= 1
+    assert (apart == 0).mean() > 0.9
