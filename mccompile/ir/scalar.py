@@ -187,10 +187,13 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn("add", 2, np.add, _wrap("+"), infix="+", vector=_wrap("+")),
     ScalarFn("sub", 2, np.subtract, _wrap("-"), infix="-", vector=_wrap("-")),
     ScalarFn("mul", 2, np.multiply, _wrap("*"), infix="*", vector=_wrap("*")),
-    ScalarFn("div", 2, _int_div, {**_helper("div"), "f": "{0} / {1}"}, infix="/", vector={"f": "{0} / {1}"}),
-    ScalarFn("mod", 2, _int_mod, _helper("mod")),
     ScalarFn(
-        "fmod", 2, _fmod, {**_helper("rem"), "f": "fmod{f}({0}, {1})"}, vector={"f": "mcc_vfmod({0}, {1})"}
+        "div", 2, _int_div, {**_helper("div"), "f": "{0} / {1}"}, infix="/", vector={"f": "{0} / {1}", "i": "mcc_vdiv{s}({0}, {1})"},
+    ),
+    ScalarFn("mod", 2, _int_mod, _helper("mod"), vector={"i": "mcc_vmod{s}({0}, {1})"}),
+    ScalarFn(
+        "fmod", 2, _fmod, {**_helper("rem"), "f": "fmod{f}({0}, {1})"},
+        vector={"f": "mcc_vfmod({0}, {1})", "i": "mcc_vrem{s}({0}, {1})"},
     ),
     ScalarFn(
         "pow", 2, _pow, {**_helper("pow"), "f": "pow{f}({0}, {1})"}, ulp=2, vector={"f": "mcc_vpow({0}, {1})"}
