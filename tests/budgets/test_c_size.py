@@ -11,11 +11,11 @@ from mccompile.codegen.files import source_files
 from mccompile.driver import Options, compile_program, import_graph
 from tests._skips import needs_shared
 
-MOST_FILE = 350_000
+MOST_FILE = 400_000
 """Bytes of a network's C file; with the taps of its windows written out, the first of these had 1,289,000."""
 MOST_FUNCTION = 10_000
 """Bytes of a function of a kernel; a tile of a 5x5 window had 60,000."""
-NETWORKS = ["yolox_nano", "nanotrack_backbone", "blazeface_back"]
+NETWORKS = ["yolox_nano", "nanotrack_backbone", "blazeface_back", "shufflenetv2_int8"]
 
 
 @pytest.mark.parametrize("target", ["x86-64-v4", pytest.param("x86-64-v3", marks=pytest.mark.slow), "aarch64"])
