@@ -54,6 +54,7 @@ TOOLS = {
     "why3": Tool("why3"),
     "cvc4": Tool("cvc4"),
     "z3": Tool("z3"),
+    "tcc": Tool("tcc libc6-dev"),
     "valgrind": Tool("valgrind"),
 }
 """Those whose packages a reader could not guess; `.ci/run` installs the same ones."""

@@ -14,6 +14,7 @@ from mccompile.check.reference import drawn_inputs
 from mccompile.check.streams import stream_of_c
 from mccompile.codegen.blob import declare_c
 from mccompile.codegen.folder import write_folder
+from mccompile.codegen.initialisers import special
 from mccompile.codegen.ports import Port
 from mccompile.codegen.templates import indent_c, render
 from mccompile.driver import Compilation
@@ -181,11 +182,7 @@ def literals(array: Array) -> list[str]:
 
 def _float_literal(x: float, suffix: str) -> str:
     """Hexadecimal, so that not one bit depends on the C compiler's rounding."""
-    if np.isnan(x):
-        return "NAN"
-    if np.isinf(x):
-        return "INFINITY" if x > 0 else "-INFINITY"
-    return x.hex() + suffix
+    return x.hex() + suffix if np.isfinite(x) else special(x, double=not suffix)
 
 
 def _int_literal(x: int, dtype: np.dtype[Any]) -> str:

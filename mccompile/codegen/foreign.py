@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mccompile._dataclass import dataclass
 from mccompile.codegen.c_expr import literal
 from mccompile.codegen.names import string_literal
+from mccompile.codegen.uses import Uses
 from mccompile.ir.dims import varies
 from mccompile.ir.types import F32, I32
 
@@ -51,8 +53,8 @@ class ForeignCall:
         self.add(f"const {kind} *{name}", name)
 
 
-def foreign_call(op: Any, operands: Sequence[BoundView], results: Sequence[BoundView]) -> ForeignCall:
-    """The call of a `Custom` operator on its operands and results."""
+def foreign_call(op: Any, operands: Sequence[BoundView], results: Sequence[BoundView], uses: Uses) -> ForeignCall:
+    """The call of a `Custom` operator on its operands and results. ``uses`` are told the names in its numbers."""
     made = ForeignCall(op.function)
     for view in (*operands, *results):
         made.add(f"{'const ' if view in operands else ''}{view.ctype} *{view.name}", view.name)
@@ -62,12 +64,16 @@ def foreign_call(op: Any, operands: Sequence[BoundView], results: Sequence[Bound
             made.add(f"const char *{name}", f'"{string_literal(value)}"')
         elif isinstance(value, tuple):
             of_floats = any(isinstance(item, float) for item in value)
-            made.add_table("float" if of_floats else "int32_t", name, [_number(item) for item in value])
+            made.add_table("float" if of_floats else "int32_t", name, [_element(item, uses) for item in value])
             made.add(f"int32_t {name}_count", str(len(value)))
         else:
-            made.add(f"{'float' if isinstance(value, float) else 'int32_t'} {name}", _number(value))
+            made.add(f"{'float' if isinstance(value, float) else 'int32_t'} {name}", _number(value, uses))
     return made
 
 
-def _number(value: float) -> str:
-    return str(literal(value, F32 if isinstance(value, float) else I32))
+def _element(value: float, uses: Uses) -> str:
+    return _number(value, uses) if math.isfinite(value) else uses.element(value, F32)
+
+
+def _number(value: float, uses: Uses) -> str:
+    return str(uses.say(literal(value, F32 if isinstance(value, float) else I32)))

@@ -193,7 +193,7 @@ def kernel_text(context: KernelContext, target: Target) -> str:
     return render(
         f"{family}/{variant}.c.j2",
         fn=KERNEL_NAME, k=context, x=context.x, y=context.y, op=context.op, p=context.p, target=target,
-        foreign_call=foreign_call,
+        foreign_call=partial(foreign_call, uses=context.uses),
         v=vectors_for(context, target), words=Words(context),
         scaled_channels=partial(scaled_channels, context), use=context.uses.use, say=context.uses.say,
     )  # fmt: skip

@@ -18,8 +18,9 @@ from dataclasses import field
 
 from mccompile._dataclass import dataclass
 from mccompile.codegen.code import Code, form
+from mccompile.codegen.initialisers import special
 from mccompile.ir.scalar import FUNCTIONS, Array
-from mccompile.ir.types import dtype_of
+from mccompile.ir.types import DType, dtype_of
 
 _LIBM = {m[1] for row in FUNCTIONS.values() for c in row.c.values() if (m := re.match(r"(\w+)\{f\}\(", c))}
 HEADER_OF: Mapping[str, str] = {
@@ -80,14 +81,13 @@ class Uses:
         """The name of a constant array of the file, which is named after what it holds."""
         dtype = dtype_of(elements)
         name = f"mcc_table_{hashlib.sha256(dtype.name.encode() + elements.tobytes()).hexdigest()[:8]}"
-        suffix = "f" if dtype.name == "f32" else ""
-        numbers = [self._element(x, suffix) for x in elements.tolist()]
+        numbers = [self.element(x, dtype) for x in elements.tolist()]
         rows = ",\n".join("    " + ", ".join(numbers[i : i + 16]) for i in range(0, len(numbers), 16))
         self.tables[name] = f"static const {dtype.c} {name}[{len(numbers)}] = {{\n{rows}\n}};"
         return name
 
-    def _element(self, value: float, suffix: str) -> str:
-        if isinstance(value, float) and not math.isfinite(value):
-            name = self.use("NAN" if math.isnan(value) else "INFINITY")
-            return f"-{name}" if value < 0 else name
-        return f"{value}{suffix}"
+    def element(self, value: float, dtype: DType) -> str:
+        """An element of a constant array."""
+        if dtype.is_float and not math.isfinite(value):
+            return str(self.say(special(value, double=dtype.name == "f64")))
+        return f"{value}f" if dtype.name == "f32" else str(value)

@@ -104,6 +104,7 @@ def identities(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> Path:
 EVERY_TYPE: dict[str, np.ndarray[Any, Any]] = {
     "f16": np.array([1.5, -0.0, np.nan, np.inf, -np.inf, 6e-8, 65504, -0.1], np.float16),
     "f32": np.array([[np.nan, np.inf, -np.inf, -0.0, 1e-45, 3.4028235e38, 0.1, -7]], np.float32),
+    "f64": np.array([np.nan, np.inf, -np.inf, -0.0, 5e-324, 0.1], np.float64),
     "i8": np.array([-128, 127, 0], np.int8),
     "u8": np.array([0, 255], np.uint8),
     "i32": np.array([-(2**31), 2**31 - 1], np.int32),
@@ -122,7 +123,17 @@ def test_every_element_type_and_special_value(tmp_path: Path, compiler: str) -> 
     assert (done.returncode, done.stdout) == (0, "PASS types\n")
 
 
-@pytest.mark.parametrize(("name", "index"), [("f16", 2), ("f16", 3), ("f32", 0), ("i8", 1), ("i64", 0), ("flag", 1)])
+def test_special_values_are_constants_to_a_compiler_that_folds_little(tmp_path: Path) -> None:
+    """It is compiled alone: tcc aligns nothing."""
+    model, inputs = identities(tmp_path / "types.onnx", EVERY_TYPE), {f"x_{n}": a for n, a in EVERY_TYPE.items()}
+    driver.compile(model, tmp_path / "out", EMBED, extra=lambda c: golden_files(c, inputs, EVERY_TYPE))
+    subprocess.run([needs_tool("tcc"), "-c", "test_types.c"], cwd=tmp_path / "out", check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [("f16", 2), ("f16", 3), ("f32", 0), ("f64", 2), ("i8", 1), ("i64", 0), ("flag", 1)],
+)
 def test_one_wrong_element_of_any_type_fails(tmp_path: Path, name: str, index: int) -> None:
     model = identities(tmp_path / "types.onnx", EVERY_TYPE)
     inputs = {f"x_{n}": a for n, a in EVERY_TYPE.items()}

@@ -121,6 +121,17 @@ def test_attributes_are_parameters_by_name(tmp_path: Path) -> None:
     assert 'f(x0, x0_dims, y0, y0_dims, gains, 1, "fast", 0.25f, taps, 2);' in code
 
 
+def test_attributes_may_be_infinite(tmp_path: Path) -> None:
+    (tmp_path / "f.h").write_text("")
+    plugins.add_function(f"com.acme:LowPass={tmp_path / 'f.h'}")
+    path = model(tmp_path, share=float("inf"), gains=[0.5, float("-inf")])
+    driver.compile(path, tmp_path / "out", Options(target="generic"))
+    subprocess.run([needs_tool("gcc"), "-std=c99", "-Werror", "-c", "net.c"], cwd=tmp_path / "out", check=True)
+    code = (tmp_path / "out" / "net.c").read_text()
+    assert "gains[2] = { 0.5f, (float)-1e39 };" in code
+    assert "INFINITY, " in code or "INFINITY)" in code
+
+
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     for text, rule in (("LowPass=low_pass.h", "has to be like"), ("a:B=gone.h", "there is no file")):
         with pytest.raises(UsageError, match=rule):
