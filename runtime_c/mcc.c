@@ -68,13 +68,16 @@ static mcc_status check_header(const uint8_t *b, size_t blob_bytes)
     if (blob_bytes < MCC_BLOB_HEADER_BYTES) {
         return MCC_E_SIZE;
     }
+    if (!host_is_little_endian()) {
+        return MCC_E_ENDIAN; /* and an embedded blob, which is words, does not even begin as one there */
+    }
     if (read_u32(&b[MCC_BLOB_OFF_MAGIC]) != MCC_BLOB_MAGIC) {
         return MCC_E_MAGIC;
     }
     if (read_u32(&b[MCC_BLOB_OFF_FORMAT_VERSION]) != MCC_BLOB_FORMAT_VERSION) {
         return MCC_E_VERSION;
     }
-    if ((read_u32(&b[MCC_BLOB_OFF_ENDIAN_MARK]) != MCC_BLOB_ENDIAN_MARK) || !host_is_little_endian()) {
+    if (read_u32(&b[MCC_BLOB_OFF_ENDIAN_MARK]) != MCC_BLOB_ENDIAN_MARK) {
         return MCC_E_ENDIAN;
     }
     if (mcc_crc32(0u, b, MCC_BLOB_OFF_HEADER_CRC) != read_u32(&b[MCC_BLOB_OFF_HEADER_CRC])) {

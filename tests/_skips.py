@@ -44,8 +44,10 @@ TOOLS = {
     "riscv64-unknown-elf-gcc": Tool(
         "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf", ("--specs=picolibc.specs", "-c")
     ),
+    "s390x-linux-gnu-gcc": Tool("gcc-s390x-linux-gnu libc6-dev-s390x-cross", ("-static", "-lm")),
     "qemu-aarch64": Tool("qemu-user"),
     "qemu-arm": Tool("qemu-user"),
+    "qemu-s390x": Tool("qemu-user"),
     "qemu-system-arm": Tool("qemu-system-arm"),
     "qemu-system-riscv32": Tool("qemu-system-misc"),
     "chromium": Tool("chromium"),

@@ -151,10 +151,36 @@ def test_big_endian_processors_are_refused_before_the_header_crc(tmp_path: Path)
     for order in ("little", "big"):
         run([cc, *M4, f"-m{order}-endian", "-c", MCC_C, "-o", tmp_path / "m4.o"])
         listing = run(["arm-none-eabi-objdump", "-d", tmp_path / "m4.o"])
-        body = listing.split("<check_header>:")[1].split("\n\n")[0]
-        calls[order] = "mcc_crc32" in body
-        assert re.search(r"mov\w*\s+r0, #6\b", body), "MCC_E_ENDIAN"
+        calls[order] = re.search(r"\bb\w*\s.*<mcc_crc32>", listing) is not None
+        assert re.search(r"mov\w*\s+r\d, #6\b", listing), "MCC_E_ENDIAN"
     assert calls == {"little": True, "big": False}
+
+
+BIG_ENDIAN = """
+#include "mcc.h"
+#include <stdio.h>
+extern const uint32_t embedded[];
+int main(int argc, char **argv) {
+    static unsigned char blob[4096];
+    const mcc_blob_expect expect = { { 0 }, 0u, 16u };
+    const void *payload = NULL;
+    FILE *file = fopen(argv[argc - 1], "rb");
+    size_t bytes = fread(blob, 1, sizeof blob, file);
+    (void)fclose(file);
+    printf("%d ", mcc_blob_check(blob, bytes, &expect, &payload));
+    printf("%d", mcc_blob_check(embedded, bytes, &expect, &payload));
+    return 0;
+}
+"""
+
+
+def test_a_big_endian_processor_refuses_a_blob_from_a_file_and_an_embedded_one(blob: bytes, tmp_path: Path) -> None:
+    cc, emulator = needs_tool("s390x-linux-gnu-gcc"), needs_tool("qemu-s390x")
+    main = c_file(tmp_path, "main.c", BIG_ENDIAN)
+    array = c_file(tmp_path, "embedded.c", embed_c("embedded", blob))
+    (tmp_path / "t.mcb").write_bytes(blob)
+    run([cc, "-std=c99", "-static", f"-I{RUNTIME}", main, array, MCC_C, "-o", tmp_path / "big"])
+    assert run([emulator, tmp_path / "big", tmp_path / "t.mcb"]) == "6 6"
 
 
 CPP = """
