@@ -10,6 +10,7 @@ import zlib
 
 import pytest
 
+from mccompile.codegen import blob as blob_module
 from mccompile.codegen.blob import (
     DTYPES,
     ENTRY_FIELDS,
@@ -191,3 +192,14 @@ def test_writer_refuses_bad_alignment_id_and_size() -> None:
         write_blob(b"", [], bytes(15), 4)
     with pytest.raises(CompileError, match="at most"):
         blob_id("", [BlobTensor("big", "u8", (1 << 31, 2), 0, 1 << 32)], 1 << 32, 4)
+
+
+def test_a_blob_of_more_bytes_than_the_header_can_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The payload alone would fit: header and directory do not."""
+    wanted = (bytes(160), [BlobTensor("w", "u8", (160,), 0, 160)], bytes(16), 16)
+    size = len(write_blob(*wanted))
+    monkeypatch.setattr(blob_module, "MAX_BLOB_BYTES", size)
+    assert len(write_blob(*wanted)) == size
+    monkeypatch.setattr(blob_module, "MAX_BLOB_BYTES", size - 1)
+    with pytest.raises(CompileError, match=f"{size} bytes, a blob holds at most {size - 1}"):
+        write_blob(*wanted)
