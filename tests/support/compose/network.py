@@ -82,6 +82,8 @@ class Step:
     domain: str = ""
     captured: tuple[str, ...] = ()
     """Values that its sub-graphs read."""
+    opset: int = 0
+    """Of the node where onnxruntime is asked, if it is not the usual one."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -107,8 +109,10 @@ def info(name: str, array: Array) -> onnx.ValueInfoProto:
 
 
 def opsets(steps: Sequence[Step]) -> list[onnx.OperatorSetIdProto]:
+    """Of a file with these nodes: the newest that one of them asks for."""
     domains = sorted({s.domain for s in steps if s.domain})
-    return [helper.make_opsetid("", ORT_OPSET), *(helper.make_opsetid(d, OTHER_OPSETS.get(d, 1)) for d in domains)]
+    own = max((s.opset or ORT_OPSET for s in steps), default=ORT_OPSET)
+    return [helper.make_opsetid("", own), *(helper.make_opsetid(d, OTHER_OPSETS.get(d, 1)) for d in domains)]
 
 
 class Engine:
@@ -303,11 +307,13 @@ class Composer:
     def ints(self, *values: int) -> str:
         return self.constant(np.array(values, dtype=np.int64))
 
-    def apply(self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", **attrs: Any) -> list[str]:
+    def apply(
+        self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", since: int = 0, **attrs: Any
+    ) -> list[str]:
         """The names of a node's results. Refused if onnxruntime refuses, or they cannot be compared."""
         base = self._name("v")
         names = tuple(base if outputs == 1 else f"{base}_{i}" for i in range(outputs))
-        step = Step(op, tuple(inputs), names, attrs, domain)
+        step = Step(op, tuple(inputs), names, attrs, domain, opset=since)
         arrays = self.net.engine.run(step, self.net.values)
         for name, array in zip(names, arrays, strict=True):
             require_comparable(array)

@@ -68,6 +68,13 @@ class WideDraw(SeededDraw):
         return tuple(made)
 
 
+ROUNDED = set(
+    "Cast CastLike Equal Greater GreaterOrEqual Less LessOrEqual Floor Ceil Round Sign Mod ArgMax ArgMin TopK Unique "
+    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear Hardmax OneHot NonZero MaxPool If Loop Scan".split()
+)
+"""Operators in front of which bfloat16 is rounded, or that hold such."""
+
+
 @dataclass
 class Family(Composition):
     """A composition and its values for other extents.
@@ -127,9 +134,8 @@ class Family(Composition):
         graph = helper.make_graph(nodes, "family", inputs, outputs, constants)
         if self.halves:
             _halve(graph)
-        domains = [s.domain for s in nodes]
-        steps = [Step("", (), (), domain=d) for d in domains]
-        return helper.make_model(graph, opset_imports=network.opsets(steps), ir_version=10)
+        told = [Step("", (), (), domain=node.domain) for node in self.told.values()]
+        return helper.make_model(graph, opset_imports=network.opsets([*self.steps, *told]), ir_version=10)
 
     def runs(self) -> dict[int, Arrays]:
         """The inputs for each extent."""
@@ -213,7 +219,9 @@ class FamilyComposer(Composer):
         return name
 
     def _rounded(self, array: Array) -> Array:
-        """With halves, a number of bfloat16."""
+        """With halves, a number of bfloat16. Refused if it is a float of another width."""
+        if self.net.halves and array.dtype.kind == "f" and array.dtype != np.float32:
+            raise Refused("other floats")
         return bf16_values(bf16_bits(array)) if self.net.halves and array.dtype == np.float32 else array
 
     def constant(self, array: Array) -> str:
@@ -223,12 +231,14 @@ class FamilyComposer(Composer):
         return name
 
     def apply(
-        self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", captured: Sequence[str] = (),
-        **attrs: Any,
+        self, op: str, inputs: Sequence[str], outputs: int = 1, domain: str = "", since: int = 0,
+        captured: Sequence[str] = (), **attrs: Any,
     ) -> list[str]:  # fmt: skip
+        if self.net.halves and (op in ROUNDED or domain):
+            raise Refused("rounded on the way")
         base = self._name("v")
         names = tuple(base if outputs == 1 else f"{base}_{i}" for i in range(outputs))
-        step = Step(op, tuple(inputs), names, attrs, domain, tuple(captured))
+        step = Step(op, tuple(inputs), names, attrs, domain, tuple(captured), since)
         runs = {MAIN: self.net.values, **self.net.others}
         found = {extent: self._run(step, values) for extent, values in runs.items()}
         for arrays in zip(*found.values(), strict=True):
@@ -313,7 +323,8 @@ def _reads_beyond(step: Step, values: Arrays) -> bool:
     kernel = step.attrs.get("kernel_shape")
     if kernel is None or step.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return False
-    rank, extents = len(kernel), values[step.inputs[0]].shape[2:]
+    rank, shape = len(kernel), values[step.inputs[0]].shape
+    extents = shape[1:-1] if step.attrs.get("channels_last") else shape[2:]
     pads, dilations = step.attrs.get("pads", (0,) * 2 * rank), step.attrs.get("dilations", (1,) * rank)
     spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
     room = [e + pads[i] + pads[i + rank] for i, e in enumerate(extents)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tests.support.compose import operands as on
 from tests.support.compose.stages import any_stage
 from tests.support.fuzz.family import Family, FamilyComposer
@@ -16,6 +14,7 @@ from tests.support.fuzz.forms.file_only import random_numbers, zipped
 from tests.support.fuzz.forms.floats import given, narrow, widened
 from tests.support.fuzz.forms.integers import integers
 from tests.support.fuzz.forms.kept_state import growing, passed, running, window
+from tests.support.fuzz.forms.newest import any_operator, asked, contributed, gated, turned
 from tests.support.fuzz.forms.products import heads, product
 from tests.support.fuzz.forms.quantised import quantised
 from tests.support.fuzz.forms.shapes import along, expanded, reshaped, resized, sliced
@@ -63,6 +62,9 @@ PROFILES: Mapping[str, Profile] = {
     "halves": Profile(
         {along: 3, sliced: 2, reshaped: 2, expanded: 1, product: 3, heads: 1, any_stage: 2}, halves=True
     ),
+    "newest": Profile(
+        {any_operator: 4, contributed: 5, asked: 2, turned: 1, gated: 1, along: 1, product: 1, sliced: 1}
+    ),
     "text": Profile({text: 6, along: 1}, extents=False),
     "all": Profile(
         {
@@ -79,13 +81,6 @@ PROFILES: Mapping[str, Profile] = {
     ),
     "wide_quant": Profile({quantised: 6, along: 1, sliced: 1, any_stage: 1}, wide=True),
 }  # fmt: skip
-
-ROUNDED = set(
-    "Cast CastLike Equal Greater GreaterOrEqual Less LessOrEqual Floor Ceil Round Sign Mod ArgMax ArgMin TopK Unique "
-    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear Hardmax OneHot NonZero MaxPool If Loop Scan".split()
-)
-"""Operators in front of which bfloat16 is rounded, or that hold such."""
-
 
 def family(seed: int, profile: str, extents: Sequence[int], two: bool = False) -> Family:
     """The network of a seed: the same network and the same data on every machine. Refused if nothing came of it."""
@@ -112,15 +107,4 @@ def family(seed: int, profile: str, extents: Sequence[int], two: bool = False) -
     maps = [name for name, node in c.net.told.items() if node.op_type == "ZipMap" and name in c.net.values]
     c.net.outputs = list(dict.fromkeys([*chosen, *kept, *maps]))
     c.net.prune()
-    if drawn.halves:
-        _require_halves(c.net)
     return c.net
-
-
-def _require_halves(net: Family) -> None:
-    """Refused where something is not f32, or is rounded to bfloat16 on its way."""
-    if any(s.op_type in ROUNDED or s.domain for s in net.steps):
-        on.reject("rounded on the way")
-    given = {*net.inputs, *net.constants}
-    if any(a.dtype.kind == "f" and a.dtype != np.float32 for n, a in net.values.items() if n in given):
-        on.reject("other floats")
