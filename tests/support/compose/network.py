@@ -187,6 +187,7 @@ class Composition:
                 if step.op_type in ("Cast", "CastLike"):
                     require_fit(values[step.inputs[0]], a.dtype)
             require_small(step, values)
+            require_scales(step, values)
 
     @property
     def has_denormals(self) -> bool:
@@ -376,6 +377,14 @@ def require_small(step: Step, values: Arrays) -> None:
     sums = [np.maximum(a, 1).prod() if step.op_type == "ReduceProd" else a.sum() for a in terms]
     if np.prod(sums) > min(WHOLE, float(info.max)):
         raise Refused("onnxruntime adds whole numbers as doubles")
+
+
+def require_scales(step: Step, values: Arrays) -> None:
+    """Refused where a number over a scale of 0, which is infinite or none, becomes a whole one."""
+    if step.op_type == "QuantizeLinear" or step.op_type.startswith("QLinear"):
+        scales = [values[n] for n in (step.inputs[1:2] if step.op_type == "QuantizeLinear" else step.inputs) if n]
+        if any(a.dtype.kind == "f" and not a.all() for a in scales):
+            raise Refused("a scale is 0")
 
 
 class Stage:
