@@ -244,6 +244,7 @@ LINES = [
     depthwise((1, 4, 9, 9), (2, 2), strides=(4, 3), zero=9),
     depthwise((1, 4, 2, 9), (3, 3), pads=(2, 2, 2, 2), strides=(1, 3), zero=9),
     depthwise((2, 2, 2, 2), (2, 2), pads=(1, 1, 1, 1), zero=9),
+    *(depthwise((n, 3, 1, w), (1, 1), zero=9) for n in (1, 2) for w in (1, 4)),
     depthwise((2, 32, 7, 6), (3, 3), pads=(1, 1, 1, 1), zero=-5),
     depthwise((1, 48, 9, 5), (3, 3), pads=(2, 1, 2, 1), dilations=(2, 1), zero=5),
     depthwise((2, 32, 9, 8), (3, 3), pads=(1, 1, 1, 1), strides=(2, 2), zero=9),
