@@ -11,7 +11,7 @@ from tests.support.fuzz.family import Family, FamilyComposer
 from tests.support.fuzz.forms.cells import cell
 from tests.support.fuzz.forms.control import branch, listed, loop, scan
 from tests.support.fuzz.forms.file_only import random_numbers, zipped
-from tests.support.fuzz.forms.floats import given, narrow, widened
+from tests.support.fuzz.forms.floats import given, narrow, through, widened
 from tests.support.fuzz.forms.integers import integers
 from tests.support.fuzz.forms.kept_state import growing, passed, running, window
 from tests.support.fuzz.forms.newest import any_operator, asked, contributed, gated, turned
@@ -51,12 +51,12 @@ PROFILES: Mapping[str, Profile] = {
     "cells": Profile({cell: 4, along: 1, any_stage: 1, quantised: 1, product: 1}, extents=False),
     "state": Profile({window: 3, running: 2, passed: 1, cell: 1, along: 1, product: 1, quantised: 1}),
     "caches": Profile({growing: 4, along: 1, product: 1, running: 1, sliced: 1, heads: 1}),
-    "quant": Profile({quantised: 6, along: 1, sliced: 1, resized: 1, any_stage: 1}),
+    "quant": Profile({quantised: 6, along: 1, sliced: 1, resized: 1, through: 1, any_stage: 1}),
     "ints": Profile({integers: 8, along: 1, sliced: 1}),
     "floats": Profile(
         {
-            given("float16"): 2, given("float64"): 1, widened: 2, narrow: 2, along: 2, sliced: 1, reshaped: 1,
-            expanded: 1, product: 2,
+            given("float16"): 2, given("float64"): 1, widened: 2, narrow: 2, through: 3, along: 2, sliced: 1,
+            reshaped: 1, expanded: 1, product: 2,
         }
     ),
     "halves": Profile(

@@ -25,6 +25,24 @@ def widened(c: FamilyComposer) -> list[str]:
     return [v]
 
 
+def through(c: FamilyComposer) -> list[str]:
+    """What a product or a sum gives, cast to half the width and back, beside itself as it was."""
+    v = c.some(rank=2)
+    v = v if c.array(v).dtype == np.float32 else c.one("Cast", v, to=dtype_number("float32"))
+    columns = c.array(v).shape[-1]
+    way = c.d.int(0, 2)
+    if way == 0:
+        weights = np.asarray(c.d.array((columns, c.d.choice([columns, 3, 8])), "f32", -0.5, 0.5))
+        v = c.one("MatMul", v, c.constant(weights))
+    elif way == 1:
+        v = c.one(c.d.choice(["ReduceMean", "ReduceMax", "ReduceL2"]), v, c.ints(-1), keepdims=1)
+    v = on.mapped(c, v) if c.d.bool() else v
+    half = c.one("Cast", v, to=dtype_number("float16"))
+    half = on.mapped(c, half) if c.chance(40) else half
+    back = c.one("Cast", half, to=dtype_number("float32"))
+    return [c.one(c.d.choice(["Add", "Sub", "Mul", "Max"]), *((back, v) if c.d.bool() else (v, back)))]
+
+
 def given(kind: str) -> Callable[[FamilyComposer], list[str]]:
     """An input of a width, mapped or not."""
 
