@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 from mccompile.check.compare import tolerances
 from mccompile.targets.target import runs_here
+from tests.support.children import SLOW
 from tests.support.compose.network import Refused
 from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, written
 from tests.support.fuzz.__main__ import attacks
@@ -184,7 +185,8 @@ def test_what_ends_a_process_is_told() -> None:
     ends = [ended.answer or ended.by for ended in each_isolated([lambda _: 1, aborts, lambda _: 3], 9)]
     assert ends == [1, "SIGKILL", 3]
     hung = isolated(lambda _: [None for _ in iter(int, 1)], 1)
-    assert (hung.answer, hung.by) == (None, "SIGPROF")
+    assert hung.answer is None
+    assert hung.by in SLOW  # on a busy machine, a second of its own may take longer than it may wait
 
 
 def test_every_form_is_drawn() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mccompile.driver import has_products
+from mccompile.kernels.registry import candidates
 from mccompile.targets.target import resolve, runs_here, targets
 from tests.support.fuzz.family import MAIN, SECOND, Family
 from tests.support.sanitized import SANITIZERS, is_sanitized
@@ -42,6 +43,13 @@ WIDE_BUILDS = (
 EMULATED = ("aarch64", "armv7-neon", "cortex-m4", "riscv32imac", "cortex-m55", "riscv32imafc")
 LEVELS = ("O0", "O1", "O2", "O2", "O2", "O3", "Os", "Os")
 
+FORCED = tuple(
+    {op: kernel}
+    for op in ("conv", "matmul", "conv_transpose", "reduce", "normalize", "softmax", "map", "attention", "lstm")
+    for kernel in dict.fromkeys(v.kernel for v in candidates(op))
+)
+"""Kernels that are taken wherever they can be, however slow they are thought to be there."""
+
 OPTIONS: Mapping[str, tuple[int, tuple[Any, ...]]] = {
     "keep_inputs": (10, (True,)),
     "io": (24, ("caller", "quantized", "caller,quantized")),
@@ -57,6 +65,8 @@ OPTIONS: Mapping[str, tuple[int, tuple[Any, ...]]] = {
     "weights": (6, ("f16", "bf16", "i8", "i8:32", "i4")),
     "precision": (6, ("bf16", "f16")),
     "threads": (6, (2, 3)),
+    "kernels": (8, FORCED),
+    "max_blob_growth": (3, (0.0, 8.0)),
 }
 """How often in a hundred networks an option is given, and its values."""
 
@@ -149,7 +159,7 @@ def setting_of(seed: str, net: Family, emulated: bool = False, wide: bool = Fals
     r = random.Random(f"setting {seed}")
     options: dict[str, Any] = {}
     for key, (percent, values) in OPTIONS.items():
-        often = percent * OF_WIDE if wide and key in NARROW_LEVELS else percent
+        often = percent * OF_WIDE if wide and key in (*NARROW_LEVELS, "kernels") else percent
         if r.random() * 100 < often:
             options[key] = r.choice(values)
     if "ram" in options:
