@@ -51,6 +51,12 @@ class Primitives:
     def rounded(self, value: str, target: DType, zero: int, known: bool = False) -> Code:
         return self.uses.say(self.vector.rounded("{0}", target, zero, known), value)
 
+    def rounded_by(self, value: str, target: DType, zero: str) -> Code:
+        return self.uses.say(self.vector.rounded_by("{0}", target, "{1}"), value, zero)
+
+    def quotient(self, value: str, by: str, target: DType, zero: str) -> Code:
+        return self.uses.say(self.vector.quotient("{0}", "{1}", target, "{2}"), value, by, zero)
+
     def saturated(self, pointer: str, value: str, zero: int, count: Width, target: DType) -> str:
         return self.uses.say(self.vector.saturated("{0}", "{1}", zero, count, target), pointer, value)
 
@@ -90,11 +96,13 @@ class VectorEmitter(Emitter):
         prefix: str = "t",
         locals_: bool = True,
         bound: Callable[[int], float] = lambda _: math.inf,
+        same: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """``bound`` says how large variables may be."""
+        """``bound`` says how large variables may be, ``same`` which of them have one value in all lanes."""
         super().__init__(leaf, uses, prefix, locals_)
         self.lanes = lanes
         self.bound = bound
+        self.same = same
 
     def ctype(self, dtype: DType) -> str:
         return self._of(dtype).c
@@ -111,6 +119,9 @@ class VectorEmitter(Emitter):
                 if found is not None:
                     value, known = bare(self._walk(found[0])), self._is_small(found[0])
                     return self._of(F32).rounded(value, dtype, found[1], known)
+                by = rounding_by(e)
+                if by is not None:
+                    return self._rounded_by(*by, dtype)
                 steps = steps_of(e)
                 if steps is not None and self._is_small(steps.value):
                     return self._of(F32).clamped(bare(self._walk(steps.value)), steps.low, steps.high)
@@ -119,6 +130,14 @@ class VectorEmitter(Emitter):
                 table = self.uses.table(e.elements)
                 return self._of(operand.dtype).looked_up(bare(self._walk(operand)), table, dtype)
         return super()._text(e)
+
+    def _rounded_by(self, value: ex.Expr, zero: ex.Expr, dtype: DType) -> Code:
+        """A float that is quantised: its quotient by a scale that is the same for all lanes, or whatever it is."""
+        match value:
+            case ex.Apply(fn="div", operands=(a, s)) if all(map(self.same, ex.variables(s))):
+                parts = [bare(self._walk(part)) for part in (a, s, zero)]
+                return self._of(F32).quotient(parts[0], parts[1], dtype, parts[2])
+        return self._of(F32).rounded_by(bare(self._walk(value)), dtype, bare(self._walk(zero)))
 
     def _is_small(self, e: ex.Expr) -> bool:
         """Whether it is a number for sure, and no large one."""
@@ -143,6 +162,18 @@ def rounding(e: ex.Convert) -> tuple[ex.Expr, int] | None:
             return x, 0
         case ex.Apply(fn="add", operands=(ex.Apply(fn="rne", operands=(x,)), ex.Num() as zero)):
             return (x, int(zero.value)) if zero.value in range(info.min, info.max + 1) else None
+    return None
+
+
+def rounding_by(e: ex.Convert) -> tuple[ex.Expr, ex.Expr] | None:
+    """The same where the zero is an expression of the integer's type: i8(rne(a) + f32(x1))."""
+    if not is_narrow(e.dtype):
+        return None
+    match e.operand:
+        case ex.Apply(fn="add", operands=(ex.Apply(fn="rne", operands=(x,)), ex.Convert(operand=zero))) if (
+            zero.dtype == e.dtype
+        ):
+            return x, zero
     return None
 
 

@@ -276,7 +276,7 @@ class Vectors:
         if body is None:
             return Final((), value)
         leaf, bound = self._leaf(value, count, coordinates), self._bound(dtype)
-        emitter = VectorEmitter(self.lanes, leaf, self.context.uses, prefix, bound=bound)
+        emitter = VectorEmitter(self.lanes, leaf, self.context.uses, prefix, bound=bound, same=self._one_extra)
         last = self._last_rounding(y, vector_form(body), bound)
         result = emitter.emit(vector_form(body) if last is None else last[0])
         before = [] if ex.ACC in ex.variables(body) else [unread(value)]
@@ -364,7 +364,11 @@ class Vectors:
 
     def apply(self, body: ex.Expr, count: Width, *coordinates: str) -> str:
         """Statements that store ``body`` over ``count`` lanes of the operands (the kernel of `map`)."""
-        emitter = VectorEmitter(self.lanes, lambda i: self.load(i, count, *coordinates), self.context.uses, "u")
+
+        def leaf(i: int) -> str:
+            return self.load(i, count, *coordinates)
+
+        emitter = VectorEmitter(self.lanes, leaf, self.context.uses, "u", same=self._one_operand)
         form = vector_form(body)
         result = emitter.emit(form)
         if self.context.call.post:
@@ -422,6 +426,15 @@ class Vectors:
             return wrapped(value) if i == ex.ACC else self.lanes_of(self.context.e[i], count, *coordinates)
 
         return read
+
+    def _one_extra(self, i: int) -> bool:
+        """Whether an extra is the same in all lanes."""
+        return i != ex.ACC and _step(self.context.e[i].view) == 0
+
+    def _one_operand(self, i: int) -> bool:
+        """Whether an operand is the same in all lanes, whatever its prologue reads."""
+        x = self.context.x[i]
+        return x is not None and _step(x.view) == 0 and i not in dict(self.context.call.pre)
 
     def _bound(self, dtype: DType) -> Callable[[int], float]:
         """How large what an epilogue reads may be, where it is applied to lanes of a type."""

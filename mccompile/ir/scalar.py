@@ -188,7 +188,8 @@ _ROWS: tuple[ScalarFn, ...] = (
     ScalarFn("sub", 2, np.subtract, _wrap("-"), infix="-", vector=_wrap("-")),
     ScalarFn("mul", 2, np.multiply, _wrap("*"), infix="*", vector=_wrap("*")),
     ScalarFn(
-        "div", 2, _int_div, {**_helper("div"), "f": "{0} / {1}"}, infix="/", vector={"f": "{0} / {1}", "i": "mcc_vdiv{s}({0}, {1})"},
+        "div", 2, _int_div, {**_helper("div"), "f": "{0} / {1}"}, infix="/",
+        vector={"f": "{0} / {1}", "i": "mcc_vdiv{s}({0}, {1})"},
     ),
     ScalarFn("mod", 2, _int_mod, _helper("mod"), vector={"i": "mcc_vmod{s}({0}, {1})"}),
     ScalarFn(

@@ -162,6 +162,14 @@ class V:
         ``known``: they are numbers for sure."""
         return f"mcc_v{'near' if known else 'round'}_{target}({value}, {zero})"
 
+    def rounded_by(self, value: str, target: DType, zero: str) -> str:
+        """`rounded` with lanes of ``zero`` added."""
+        return f"mcc_vround_by_{target}({value}, {zero})"
+
+    def quotient(self, value: str, by: str, target: DType, zero: str) -> str:
+        """`rounded_by` of a quotient: fast where all lanes are divided ``by`` the same."""
+        return f"mcc_vquotient_{target}({value}, {by}, {zero})"
+
     def saturated(self, pointer: str, value: str, zero: int, count: int | str, target: DType) -> str:
         """The statement that stores the first ``count`` of these floats, which are numbers, as the nearest integers
         of 8 or 16 bits, ties to even, ``zero`` added and saturated."""
