@@ -6,6 +6,7 @@ from collections.abc import Container
 
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Offer, Variant, laid_out, not_plain_f32, vectors_apart
 from mccompile.ops.arg_reduce import ArgReduce
@@ -19,10 +20,17 @@ VECTOR_CYCLES = 3
 """Of a vector, which is looked at twice."""
 
 
-class ArgReduceGeneric(Variant):
+class _ArgReduce(Variant):
+    ops = ("arg_reduce",)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        y = call.results[0]
+        return axes(y, [f"i{a}" for a in range(y.rank)])
+
+
+class ArgReduceGeneric(_ArgReduce):
     """One element after the other."""
 
-    ops = ("arg_reduce",)
     kernel = "arg_reduce.generic"
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
@@ -31,10 +39,9 @@ class ArgReduceGeneric(Variant):
         return Offer(self.label, ELEMENT_CYCLES * x.type.count + moved(node, target))
 
 
-class ArgReduceVector(Variant):
+class ArgReduceVector(_ArgReduce):
     """Lines of floats that lie side by side, of some vectors each."""
 
-    ops = ("arg_reduce",)
     kernel = "arg_reduce.vector"
     may_share = False
 

@@ -28,7 +28,9 @@ import numpy as np  # noqa: F401  (the worked example)
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Node, Value
+from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32, F64, I8, I16, I32, I64, U8, U16, U64, DType
+from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
 from mccompile.kernels.variant import Builder, Offer, Variant, laid_out
 from mccompile.ops.topk import TopK
@@ -115,8 +117,16 @@ def radix_cycles(count: int, k: int) -> float:
     return LOOK * count + SORTED * min(count, 2 * k) + DIGITS
 
 
-class TopKGeneric(Variant):
+class _TopK(Variant):
     ops = ("topk",)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        op, y = call.op, call.results[0]
+        assert isinstance(op, TopK)
+        return [t for t in axes(y, [f"i{a}" for a in range(y.rank)]) if t.name != f"i{op.axis}"]
+
+
+class TopKGeneric(_TopK):
     kernel = "topk.generic"
     params = Scan
 
@@ -134,10 +144,9 @@ class TopKGeneric(Variant):
         b.call(self.kernel, [view], [b.result(0), b.result(1)], params=scan, scratch=b.scratch(op.k, I32))
 
 
-class TopKRadix(Variant):
+class TopKRadix(_TopK):
     """Many of many numbers of 32 bits, where there is memory for a number of 64 for each of them, twice."""
 
-    ops = ("topk",)
     kernel = "topk.radix"
     params = Digits
 
@@ -159,10 +168,9 @@ class TopKRadix(Variant):
         b.call(self.kernel, [b.read(x)], [b.result(0), b.result(1)], params=digits, scratch=scratch)
 
 
-class TopKRanks(Variant):
+class TopKRanks(_TopK):
     """Few of numbers that have keys of as many bits, or of a few."""
 
-    ops = ("topk",)
     kernel = "topk.ranks"
     params = Ranks
 

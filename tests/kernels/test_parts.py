@@ -27,8 +27,6 @@ from tests.support.targets import WIDE, needs_target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 THREADS = 3
-SERIAL = {"topk.radix", "topk.ranks", "arg_reduce.vector"}
-"""Kernels without a loop whose turns could be shared out."""
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +114,7 @@ def agree(whole: CaseLibrary, parted: CaseLibrary, runs: Sequence[Mapping[str, A
 )
 def test_parts_have_the_bits_of_the_whole(target: str, most: int, tmp_path: Path) -> None:
     needs_target(target)
-    kernels = dict.fromkeys(c.kernel for c in CASES if c.kernel not in SERIAL)
+    kernels = dict.fromkeys(c.kernel for c in CASES)
     cases = [c for kernel in kernels for c in divisible(kernel, target, tmp_path, most)]
     whole = library(cases, target, tmp_path / "whole", flags=["-O1"])
     parted = library(cases, target, tmp_path / "parted", flags=["-O1"], threads=THREADS)

@@ -11,6 +11,7 @@ from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import F64
 from mccompile.kernels.matmul.packed import PackedColumns, batched, swapped
+from mccompile.kernels.model.parts import Turns, batches
 from mccompile.kernels.model.tiles import Segment, Tile, segments
 from mccompile.kernels.variant import Builder, Offer, Variant, laid_out, neighbours, operand_pair
 from mccompile.ops.matmul import MatMul
@@ -76,6 +77,12 @@ class MatMulDoubles(Variant):
         right = b.packed(w, PackedColumns(w.shape[-2], True, 1)) if tile.packed else batched(b.read(w), result)
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
         b.call(self.kernel, [left, right], [result], params=tile, extras=extras)
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        p, y = call.params, call.results[0]
+        assert isinstance(p, DoublesTile)
+        columns, rows = Turns.tiles("n", p.columns_n(y.shape[-1])), Turns.tiles("m", p.tiles_m(y.shape[-2]))
+        return [*batches(y), columns, rows]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         tile, w = after.params, after.reads[1]
