@@ -53,10 +53,32 @@ def test_products_of_doubles(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("turned", "constant"), [((0, 1), True), ((1, 0), False), ((1, 1), True)])
+@pytest.mark.parametrize(
+    ("turned", "constant"), [((0, 1), True), ((1, 0), False), ((1, 1), True), ((0, 1), False), ((1, 1), False)]
+)
 def test_layers_of_doubles(turned: tuple[int, int], constant: bool, target: str, tmp_path: Path) -> None:
     needs_target(target)
     x, y, c = RNG.standard_normal((14, 11)), RNG.standard_normal((11, 35)), RNG.standard_normal(35)
     a, w = (np.ascontiguousarray(m.T) if t else m for m, t in zip((x, y), turned, strict=True))
     model = _model("Gemm", a, w, constant, c, transA=turned[0], transB=turned[1], alpha=0.5, beta=2.0)
     _agrees(model, [a] if constant else [a, w], 0.5 * (x @ y) + 2 * c, target, tmp_path)
+
+
+def test_columns_of_a_batch_are_turned_in_parts(tmp_path: Path) -> None:
+    """Each part copies the columns that it needs, and a product of one row has some."""
+    for a, w in (((2, 9, 300), (2, 70, 300)), ((1, 900), (640, 900))):
+        x, y = RNG.standard_normal(a), RNG.standard_normal(w)
+        nodes = [
+            helper.make_node("Transpose", ["w"], ["t"], perm=[*range(len(w) - 2), len(w) - 1, len(w) - 2]),
+            helper.make_node("MatMul", ["a", "t"], ["y"]),
+        ]
+        ports = [helper.make_tensor_value_info(k, TensorProto.DOUBLE, v) for k, v in (("a", a), ("w", w))]
+        graph = helper.make_graph(nodes, "p", ports, [helper.make_empty_tensor_value_info("y")])
+        model = onnx.shape_inference.infer_shapes(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+        )
+        artifacts = mccompile.compile(model, tmp_path / f"p{len(a)}", target="x86-64-v3", threads=2)
+        (step,) = (s for s in artifacts.report["steps"] if s["kernel"] == "matmul.doubles")
+        assert step["parts"] is not None
+        got = mccompile.load(tmp_path / f"p{len(a)}", threads=2)(x, y)
+        np.testing.assert_allclose(got, x @ np.swapaxes(y, -1, -2), rtol=1e-11, atol=1e-11)

@@ -22,13 +22,17 @@ VECTORS = 4
 """A tile has 24 accumulators where there are 32 registers; half as many where there are 16."""
 CYCLES = 1.3
 """Of a product of vectors, with what is loaded for it (Zen 4)."""
+TURNED_CYCLES = 1.5
+"""Of an element that is copied from a column to a row."""
 
 
 @dataclass(frozen=True)
 class DoublesTile(Tile):
-    """Tiles of ``lanes`` doubles; ``packed``: the second operand is a constant whose rows are lines, row by row."""
+    """Tiles of ``lanes`` doubles; ``packed``: the second operand is a constant whose rows are lines, row by row;
+    ``turned``: its columns are, which wait in scratch memory as rows, those of a tile at a time."""
 
     packed: bool
+    turned: bool = False
 
     def columns_n(self, extent: int) -> tuple[Segment, ...]:
         """The columns in tiles, the last of which may end within a vector."""
@@ -56,15 +60,15 @@ class MatMulDoubles(Variant):
         if lanes < 2:
             return "the target has no vectors of doubles"
         packed = op.trans_b and w in constants and math.prod(w.shape[:-2]) == 1
-        if op.trans_b and not packed:
-            return "columns are no neighbours"
+        turned = op.trans_b and not packed
         *batch, rows, columns = node.results[0].shape
         if varies([*batch, rows, columns, *a.shape]):
             return "extents are of the run"
         steps = a.shape[-2 if op.trans_a else -1]
         cycles = math.prod(batch) * rows * -(-columns // lanes) * steps * CYCLES
+        cycles += math.prod(batch) * steps * columns * TURNED_CYCLES * turned
         vectors = VECTORS if target.machine.registers >= 32 else VECTORS // 2
-        return Offer(self.label, cycles, DoublesTile(ROWS, vectors, lanes, packed))
+        return Offer(self.label, cycles, DoublesTile(ROWS, vectors, lanes, packed, turned))
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         op, tile = node.op, offer.params
@@ -75,8 +79,10 @@ class MatMulDoubles(Variant):
         left = batched(b.read(a), result)
         left = swapped(left) if op.trans_a else left
         right = b.packed(w, PackedColumns(w.shape[-2], True, 1)) if tile.packed else batched(b.read(w), result)
+        right = swapped(right) if tile.turned else right
+        scratch = b.scratch(left.shape[-1] * min(tile.width, result.shape[-1]), F64) if tile.turned else None
         extras = [b.read(v).broadcast(result.shape) for v in node.extras]
-        b.call(self.kernel, [left, right], [result], params=tile, extras=extras)
+        b.call(self.kernel, [left, right], [result], params=tile, scratch=scratch, extras=extras)
 
     def parallel(self, call: Call, target: Target) -> list[Turns]:
         p, y = call.params, call.results[0]
@@ -87,7 +93,7 @@ class MatMulDoubles(Variant):
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         tile, w = after.params, after.reads[1]
         assert isinstance(tile, DoublesTile)
-        if not tile.packed and (w is None or not neighbours(w)):
+        if not (tile.packed or tile.turned) and (w is None or not neighbours(w)):
             return f"{self.kernel} reads neighbours on the last axis as they lie"
         return ""
 
