@@ -175,9 +175,34 @@ class SoftmaxVector(_RowsVector):
         return "the first largest of a row is found in order" if op.mode == "hard" else super()._refusal(node, target)
 
 
+class HardmaxVector(_RowsVector):
+    """Rows along the innermost axis."""
+
+    ops = ("softmax",)
+    kernel = "softmax.hard"
+
+    def takes(self, node: Node) -> bool:
+        return not node.varies
+
+    def _refusal(self, node: Node, target: Target) -> str:
+        op = node.op
+        assert isinstance(op, Softmax)
+        if op.mode != "hard":
+            return "no element stands for all others"
+        if normalised_axes(node) != (innermost(node.results[0]),):
+            return "a row is no line"
+        return super()._refusal(node, target)
+
+    def _cycles(self, node: Node, target: Target) -> float:
+        return super()._cycles(node, target) / 2  # no powers
+
+
 class NormalizeVector(_RowsVector):
     ops = ("normalize",)
     kernel = "normalize.vector"
 
 
-VARIANTS = (SoftmaxGeneric(), SoftmaxBytesGeneric(), NormalizeGeneric(), SoftmaxVector(), NormalizeVector())
+VARIANTS = (
+    SoftmaxGeneric(), SoftmaxBytesGeneric(), NormalizeGeneric(), SoftmaxVector(), HardmaxVector(),
+    NormalizeVector(),
+)

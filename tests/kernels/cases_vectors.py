@@ -98,6 +98,16 @@ def softmax(shape: Shape, axis: int = -1, tail: str = "plain", op: str = "Softma
     return case("softmax.vector", f"{list(shape)} {axis} {tail} {op}", build)
 
 
+def hardmax(shape: Shape, axis: int = -1, tail: str = "plain") -> VariantCase:
+    """Of few different numbers, so that several are the largest."""
+
+    def build(n: Net) -> str:
+        few = n("Round", n("Mul", n.input(*shape), n.constant(np.float32(1.4))))
+        return TAILS[tail](n, n("Hardmax", few, axis=axis), shape)
+
+    return case("softmax.hard", f"{list(shape)} {axis} {tail}", build)
+
+
 def layer_norm(shape: Shape, axis: int = -1, tail: str = "plain") -> VariantCase:
     def build(n: Net) -> str:
         inner = shape[axis:]
@@ -169,6 +179,10 @@ SOFTMAXES = [
     softmax((3, 300), op="LogSoftmax"),
     softmax((2, 19), op="LogSoftmax"),
     softmax((2, 9, 20), 1, op="LogSoftmax"),
+    hardmax((5, 130)),
+    *(hardmax((3, w)) for w in (2, 15, 16, 17, 64)),
+    hardmax((2, 3, 70), tail="residual"),
+    hardmax((7, 33), tail="clip"),
 ]
 NORMALISATIONS = [
     *(layer_norm((3, w)) for w in WIDTHS if w > 3),

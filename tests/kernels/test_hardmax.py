@@ -1,0 +1,34 @@
+"""Hardmax over vectors: where elements are alike, infinite, or no numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mccompile
+from tests.kernels.cases import Net
+from tests.support.targets import WIDE, needs_target
+
+
+@pytest.mark.parametrize("target", WIDE)
+@pytest.mark.parametrize("count", [5, 16, 37, 200])
+def test_special_rows_are_those_of_the_plain_loop(target: str, count: int, tmp_path: Path) -> None:
+    n = Net(0)
+    model = n.model(n("Hardmax", n.input(6, count)))
+    x = np.zeros((6, count), np.float32)
+    x[1, count - 1] = np.nan
+    x[2, 0] = np.nan
+    x[3] = -np.inf
+    x[4, count // 2 :] = np.inf
+    x[5, [1, count - 2]] = 1
+    found = {}
+    for kernel in ("softmax.hard", "softmax.generic"):
+        folder = tmp_path / kernel
+        made = mccompile.compile(model, folder, target=needs_target(target), kernels={"softmax": kernel})
+        assert [s["kernel"] for s in made.report["steps"]] == [kernel]
+        (found[kernel],) = mccompile.load(folder).run({"x0": x}).values()
+    assert np.array_equal(*found.values())
+    assert found["softmax.hard"].sum(axis=1).tolist() == [1, 0, 0, 1, 1, 1]
+    assert found["softmax.hard"].argmax(axis=1).tolist() == [0, 0, 0, 0, count // 2, 1]
