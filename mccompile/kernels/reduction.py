@@ -10,14 +10,14 @@ from mccompile.ir import expr as ex
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
-from mccompile.ir.types import BOOL, F32, I32
+from mccompile.ir.types import BOOL, F32, F64, I32
 from mccompile.ir.vector import NARROW, is_narrow
 from mccompile.ir.views import View
 from mccompile.kernels.model.lanes import loaded, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.parts import Turns, kept_axes
 from mccompile.kernels.model.tiles import segments
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards
+from mccompile.kernels.variant import Builder, Offer, Variant, blocked, lines_broken, read_forwards, vectors_apart
 from mccompile.kernels.views.lines import Lines, innermost, join_axes, lanes_last, nest
 from mccompile.ops.reduce import Reduce
 from mccompile.targets.target import Target
@@ -150,4 +150,42 @@ class ReduceVector(Variant):
         return lines_broken(before, after)
 
 
-VARIANTS = (ReduceGeneric(), ReduceVector())
+class ReduceDoubles(ReduceVector):
+    """The same of doubles: sums of several vectors, where compilers add up one element after the other."""
+
+    kernel = "reduce.doubles"
+
+    def takes(self, node: Node) -> bool:
+        return not node.varies
+
+    def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
+        op, (x,), y = node.op, node.operands, node.results[0]
+        assert isinstance(op, Reduce)
+        assert x is not None
+        lanes = target.machine.lanes(F64)
+        if x.dtype != F64 or y.dtype != F64 or node.pre:
+            return "an operand is not f64, or has a prologue"
+        if reason := blocked(node):
+            return reason
+        if lanes < 2 or target.compact or innermost(x) < 0:
+            return "there are no vectors of doubles"
+        axis = innermost(x)
+        reduced = x.shape[axis] != y.shape[axis]
+        vectors = x.type.count / x.shape[axis] * -(-x.shape[axis] // lanes)
+        lines = y.type.count if reduced else y.type.count / lanes
+        late = scalar_cycles(node.post.values(), target) * y.type.count
+        return Offer(self.label, vectors * 3 + lines * LINE_CYCLES + late + moved(node, target))
+
+    def parallel(self, call: Call, target: Target) -> list[Turns]:
+        (x, *_), p = call.reads, call.params
+        assert isinstance(p, Lines)
+        if x is None or p.lanes_reduced:
+            return kept_axes(call)
+        lanes = target.machine.lanes(F64)
+        return [*kept_axes(call), Turns.tiles("n", segments(x.shape[-1], p.beside * lanes))]
+
+    def refuses(self, before: Call, after: Call, target: Target) -> str:
+        return vectors_apart(after, 0)
+
+
+VARIANTS = (ReduceGeneric(), ReduceVector(), ReduceDoubles())
