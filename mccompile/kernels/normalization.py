@@ -191,6 +191,8 @@ class HardmaxVector(_RowsVector):
             return "no element stands for all others"
         if normalised_axes(node) != (innermost(node.results[0]),):
             return "a row is no line"
+        if target.lanes < 2:
+            return "of one lane it would be the plain loop"
         return super()._refusal(node, target)
 
     def _cycles(self, node: Node, target: Target) -> float:

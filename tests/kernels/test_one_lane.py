@@ -22,7 +22,7 @@ from tests.support.opcases import Built, CaseLibrary, mismatch
 from tests.support.targets import ONE_LANE
 
 NO_LANES = {"map.vector", "conv.direct", "conv.winograd", "matmul_quantised.words", "topk.radix", "topk.ranks",
-            "arg_reduce.vector"}
+            "softmax.hard", "arg_reduce.vector"}
 """Kernels that are not for it: loops that need no vectors, and what takes memory to be fast."""
 KERNELS = sorted({c.kernel for c in CASES} - NO_LANES)
 
