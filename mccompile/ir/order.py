@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Sequence
 
+import numpy as np
+
 
 def in_order(needs: Sequence[Collection[int]]) -> list[int]:
     """0, 1, 2, ... as far as each comes behind those that it ``needs``; without those that wait for each other.
@@ -35,9 +37,17 @@ def bits(mask: int) -> list[int]:
     >>> bits(0b101)
     [0, 2]
     """
+    if mask.bit_length() > LONG_MASK:
+        octets = np.frombuffer(mask.to_bytes(-(-mask.bit_length() // 8), "little"), np.uint8)
+        found: list[int] = np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
+        return found
     found = []
     while mask:
         low = mask & -mask
         found.append(low.bit_length() - 1)
         mask ^= low
     return found
+
+
+LONG_MASK = 512
+"""Bits of a mask whose ones are not looked for one by one: each step there is as long as the mask."""

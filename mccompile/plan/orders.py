@@ -60,7 +60,7 @@ class OrderProblem:
 
     steps: tuple[tuple[int, ...], ...]
     waits: tuple[int, ...]  # units that come before
-    followers: tuple[tuple[int, ...], ...]
+    followers: tuple[tuple[int, ...], ...]  # who waits for it; but who waits for them may be left out
     touched: tuple[tuple[int, ...], ...]  # buffers of each unit
     nbytes: tuple[int, ...]
     users: tuple[int, ...]  # units that touch a buffer
@@ -153,6 +153,8 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
     users = [0] * len(buffers)
     waits = [0] * len(units)
     written: dict[int, int] = {}
+    last: dict[int, list[int]] = {}
+    behind: list[list[int]] = []
     touched: list[tuple[int, ...]] = []
     for u, members in enumerate(units):
         mine = list(dict.fromkeys(number[b] for t in members for b in steps[t].buffers() if b.space != "blob"))
@@ -160,16 +162,18 @@ def order_problem(module: KernelModule, steps: list[Step], keep_inputs: bool) ->
         for b in mine:
             users[b] |= 1 << u
             waits[u] |= written.get(b, 0)
-        for t in members:
-            for w in (number[b] for b in _writes(steps[t])):
-                written[w] = written.get(w, 0) | 1 << u
-        waits[u] &= ~(1 << u)
+        behind.append(sorted({before for b in mine for before in last.get(b, ())}))
+        for w in {number[b]: None for t in members for b in _writes(steps[t])}:
+            written[w] = written.get(w, 0) | 1 << u
+            # Of a thousand writers of one buffer each waits for all before it, and so whoever waits for the last.
+            last[w] = [u] if w in mine else [*last.get(w, ()), u]
     if module.state:
         waits, _ = with_state(module, steps, units, waits)
+        behind = [bits(mask) for mask in waits]
     held = module.held
     followers: list[list[int]] = [[] for _ in units]
-    for u, mask in enumerate(waits):
-        for before in bits(mask):
+    for u, those in enumerate(behind):
+        for before in those:
             followers[before].append(u)
     return OrderProblem(
         steps=tuple(map(tuple, units)),

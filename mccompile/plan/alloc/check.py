@@ -10,6 +10,8 @@ import numpy as np
 from mccompile.ir.errors import InternalError
 from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Plan, Problem
 
+Places = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
 
 def check_plan(problem: Problem, plan: Plan) -> None:
     """Raise InternalError, naming the intervals, unless `plan` is a sound plan of `problem`.
@@ -100,7 +102,10 @@ def _most_live_bytes(intervals: tuple[Interval, ...], spans: list[tuple[int, int
     """
     most = total = 0
     order = sorted(range(len(intervals)), key=lambda k: intervals[k].begin)
-    live: list[int] = []
+    by_address = sorted(order, key=lambda k: spans[k])
+    begin = np.array([intervals[k].begin for k in by_address], np.int64)
+    end = np.array([intervals[k].end for k in by_address], np.int64)
+    low, high = np.array([spans[k] for k in by_address], np.int64).reshape(-1, 2).T
     ends: list[tuple[int, int]] = []
     for position, i in enumerate(order):
         now = intervals[i].begin
@@ -109,17 +114,22 @@ def _most_live_bytes(intervals: tuple[Interval, ...], spans: list[tuple[int, int
         nbytes = spans[i][1] - spans[i][0]
         heappush(ends, (intervals[i].end, nbytes))
         total += nbytes
-        live.append(i)
         if position + 1 < len(order) and intervals[order[position + 1]].begin == now:
             continue
         if total <= most:
             continue
-        live = [j for j in live if intervals[j].end > now]
-        union, covered = 0, 0
-        for low, high in sorted(spans[j] for j in live):
-            union += max(0, high - max(low, covered))
-            covered = max(covered, high)
-        most = max(most, union)
+        live = (begin <= now) & (end > now)
+        most = max(most, _union(low[live], high[live]))
         if most >= enough:
             break
     return most
+
+
+def _union(low: Places, high: Places) -> int:
+    """The bytes that lie in one of the spans at least, by the lowest byte of which they are in order.
+
+    >>> _union(np.array([0, 2, 8]), np.array([4, 6, 12]))
+    10
+    """
+    covered = np.maximum.accumulate(np.concatenate(([0], high[:-1])))
+    return int(np.maximum(high - np.maximum(low, covered), 0).sum())
