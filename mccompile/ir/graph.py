@@ -99,8 +99,10 @@ class Node:
     @property
     def varies(self) -> bool:
         """Whether an extent of its operands or results, or another number, is known at run time only."""
-        values = (v for v in (*self.operands, *self.extras, *self.results) if v is not None)
-        return varies(self.op.numbers) or bool(self.op.varying) or any(v.type.varies for v in values)
+        for v in (*self.operands, *self.extras, *self.results):  # not by `any`: each pass asks every node
+            if v is not None and v.type.varies:
+                return True
+        return bool(self.op.varying) or varies(self.op.numbers)
 
     def numbers(self) -> list[int]:
         """The extents of its operands and results, and the numbers that its kernel may be given."""

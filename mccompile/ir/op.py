@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
+from mccompile._cached import cached
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, symbols, value
@@ -112,7 +112,7 @@ class Op:
         """Attributes that kernels may be given when they run: extents."""
         return ()
 
-    @functools.cached_property
+    @cached
     def varying(self) -> tuple[int, ...]:
         """What in its attributes is known at run time only."""
         return tuple(_varying([getattr(self, f.name) for f in dataclasses.fields(self)]))

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from mccompile._cached import cached
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Dim, bound, require_equal, span, value, varies
 from mccompile.ir.errors import InternalError
@@ -35,13 +36,13 @@ class DType:
     nbytes: int
     kind: str  # "f" float, "i" signed, "u" unsigned, "b" bool
 
-    @functools.cached_property
+    @cached
     def numpy(self) -> np.dtype[np.generic]:
         import numpy as np  # here, so that targets are known without it
 
         return np.dtype(_NUMPY[self.name])
 
-    @functools.cached_property
+    @cached
     def ends(self) -> tuple[int, int]:
         """The least and the greatest whole number of this type, which is no float."""
         import numpy as np
@@ -207,7 +208,7 @@ class TensorType:
     def linear(self) -> bool:
         return is_linear(self.factors)
 
-    @functools.cached_property
+    @cached
     def varies(self) -> bool:
         """Whether an extent is known at run time only."""
         return varies(self.shape)

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 
+from mccompile._cached import cached
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine
 from mccompile.ir.dims import bound, exact, span, value, varies
@@ -29,7 +29,7 @@ class Buffer:
     "output", "scratch", "count" (into which a kernel counts an extent) or "" (a temporary or weights).
     ``room`` are extents that strides come from instead of the tensor's own, where those vary and elements have to
     stay in their places. ``data`` holds a blob buffer's elements. ``region`` is the
-    memory that the planner chose where the arena has several, else "".
+    memory that the planner chose where the arena has several, else "". Its type, halo and room stay as they are made.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Buffer:
             return stored
         return tuple(e + lo + hi for e, (lo, hi) in zip(stored, self.halo, strict=True))
 
-    @property
+    @cached
     def elements(self) -> int:
         """At the bounds of what is known at run time only, for which memory is planned; at least one, as arrays have
         in C."""
         return max(bound(math.prod(self.extents)), 1)
 
-    @property
+    @cached
     def nbytes(self) -> int:
         return self.elements * self.type.dtype.nbytes
 
@@ -93,7 +93,7 @@ class View:
     def count(self) -> int:
         return math.prod(self.shape)
 
-    @functools.cached_property
+    @cached
     def linear(self) -> bool:
         return is_linear(self.factors)
 
@@ -119,7 +119,7 @@ class View:
         """The stride of each logical axis. InternalError unless `linear`."""
         return self._axis_strides
 
-    @functools.cached_property
+    @cached
     def _axis_strides(self) -> tuple[int, ...]:
         if not self.linear:
             raise InternalError("a blocked view has no single stride per axis")
