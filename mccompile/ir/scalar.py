@@ -23,7 +23,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def uniform(a: Array) -> bool:
-    """Whether there are elements and all are equal, or all NaN. `np.unique` sorts them, and imports `numpy.ma`.
+    """Whether there are elements and all are equal, or all NaN. `np.unique` sorts them, and imports `numpy.ma`, which
+    takes 2 % of the time of a small network.
 
     >>> [uniform(np.array(a)) for a in ([3, 3], [3, 4], [np.nan, np.nan], [])]
     [True, False, True, False]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.types import F32, I32, DType
 from mccompile.passes.analysis.fixed_point import TIE
 from mccompile.passes.analysis.forms import Form
@@ -65,9 +65,9 @@ def sum_in_floats(
         scale, byte = float(form.terms[core]), core
         atoms = [v for v in ex.distinct(core) if isinstance(v, ex.Var)]
         if len(atoms) == 1 and atoms[0].index in leaves:
-            less = np.unique(values - read(atoms[0].index).astype(np.int64))
-            if less.size == 1:
-                byte, offset = ex.convert(atoms[0], I32), offset + scale * float(less[0])
+            less = values - read(atoms[0].index).astype(np.int64)
+            if uniform(less):
+                byte, offset = ex.convert(atoms[0], I32), offset + scale * float(less.flat[0])
         products.append(ex.apply("mul", ex.convert(byte, F32), ex.num(scale, F32)))
     total = ex.apply("add", products[1], ex.num(offset, F32)) if offset else products[1]
     rounded = ex.apply("rne", ex.apply("add", products[0], total))

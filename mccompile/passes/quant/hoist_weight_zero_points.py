@@ -21,7 +21,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.types import I8, I32, U8
 from mccompile.kernels.integers import lowest, multiplies_bytes
 from mccompile.passes.analysis.sums import by_channel, known_weights, terms
@@ -98,8 +98,8 @@ def _weights_of(graph: Graph, node: Node) -> _Weights | None:
 
 def _needed(weights: _Weights, target: Target) -> bool:
     """Whether kernels of bytes are there, and do not take the weights as they are."""
-    dtype, zeros = weights.stored.dtype, np.unique(weights.zeros)
-    zero = int(zeros[0]) if zeros.size == 1 else None
+    dtype, zeros = weights.stored.dtype, weights.zeros
+    zero = int(zeros.flat[0]) if uniform(zeros) else None
     return multiplies_bytes(target, dtype, weights.middle) and not multiplies_bytes(target, dtype, zero)
 
 
@@ -135,7 +135,7 @@ def _rewrite(r: Rewriter, node: Node, weights: _Weights) -> None:
     rank = node.result.type.rank
     extras = [*node.extras, sums]
     factor: ex.Expr
-    if np.unique(less).size == 1:
+    if uniform(less):
         factor = ex.num(int(less[0]), I32)
     else:
         shape = [-1 if a == weights.axis else 1 for a in range(rank)]

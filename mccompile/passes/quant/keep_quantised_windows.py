@@ -15,13 +15,11 @@ bfloat16 there, which has all whole numbers up to 256.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.ir.scalar import Array
+from mccompile.ir.scalar import Array, uniform
 from mccompile.ir.small_floats import bf16_bits
 from mccompile.ir.types import F32, I8, U8, DType
 from mccompile.kernels.model.widening import LEAST, WIDENED
@@ -121,8 +119,7 @@ def _rewrite(r: Rewriter, reader: Node, found: Quantised, target: Target) -> Non
 
 def _operand(graph: Graph, extras: list[Value], array: Array, name: str) -> ex.Expr:
     """An array as an expression: a number if it is one, else one more extra operand."""
-    flat: Sequence[float] = np.unique(array).tolist()
-    if len(flat) == 1:
-        return ex.num(flat[0], F32)
+    if uniform(array):
+        return ex.num(array.flat[0].item(), F32)
     extras.append(graph.constant(name, array.astype(np.float32)))
     return ex.var(len(extras) - 1, F32)
