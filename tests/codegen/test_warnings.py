@@ -9,12 +9,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import mccompile
 from mccompile import driver
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Options
 from mccompile.run.build import build_object
 from mccompile.targets.target import resolve, strict_warnings
 from tests._skips import needs_tool
+from tests.support.small_models import MODELS, write_model
 from tests.support.targets import needs_target
 
 
@@ -53,3 +55,29 @@ def test_intrinsics_that_are_macros_at_o0_give_no_warning(target: str, tmp_path:
     ]
     text = _build(nodes, [3, 35], Options(target=target), "-O0", tmp_path)
     assert "ps_ph" in text
+
+
+EXCEPTIONS = (
+    "declaration-after-statement",  # C99 has them
+    "float-equal",  # ONNX's Equal, and numbers that are tested for 0 or an infinity
+    "unsafe-buffer-usage",  # every element of an array
+    "unknown-warning-option",  # of which not all are known to each release
+)
+"""What `-Weverything` of clang says of generated C, and is meant."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("compiler", "target"), [("clang", "generic"), ("clang", "x86-64-v2"), ("clang", "x86-64-v4"), ("gcc", "generic")]
+)
+def test_everything_that_compilers_know_but_what_is_meant(compiler: str, target: str, tmp_path: Path) -> None:
+    """All warnings of clang; of gcc, what it finds along paths through the code (`-fanalyzer`, which takes the
+    elements of vectors for numbers of two bits in gcc 12)."""
+    if target != "generic":
+        needs_target("x86-64-v2")
+    kinds = ["-Weverything", *(f"-Wno-{name}" for name in EXCEPTIONS)] if compiler == "clang" else ["-fanalyzer"]
+    flags = [*resolve(target).c_flags, "-O1", *kinds, "-Werror"]
+    for name in MODELS:
+        mccompile.compile(write_model(name, tmp_path), tmp_path / name, target=target)
+        for source in ("mcc.c", f"{name}.c"):
+            build_object([needs_tool(compiler)], tmp_path / name / source, flags, tmp_path / name)

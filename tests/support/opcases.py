@@ -31,6 +31,7 @@ from tests._skips import needs_tool
 from tests.support.draw import SeededDraw
 from tests.support.judge import plain_session
 from tests.support.precompiled import precompiled
+from tests.support.sanitized import main_for
 from tests.support.uses import check_uses
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -214,7 +215,7 @@ class CaseLibrary:
         spelled = dict(zip(STRICT_WARNINGS, strict_warnings(tools.compiler[0]), strict=True))
         flags = [spelled.get(flag, flag) for flag in self.flags]
         main = self.folder / "emulated_main.c"
-        main.write_text(emulated_main(nets, align))
+        main.write_text(main_for(self.flags, emulated_main(nets, align)))
         static = tools.link if tools.emulator else []  # an emulator has no libraries of its machine
         sources = [unit, self._runtime(tools.compiler, flags), main]
         spared = precompiled(tools.compiler, flags, unit)

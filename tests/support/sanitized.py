@@ -1,5 +1,8 @@
 """Programs with AddressSanitizer and UndefinedBehaviorSanitizer: what serves a network in an emulator, built for this
 machine. Its memories lie on the heap, so that each access outside of one ends the program, which says where.
+
+With MemorySanitizer (clang) a program ends where what it does depends on bytes that nobody wrote: those of an arena
+that come as `UNWRITTEN`, eight in a row. What it computes of them is `UNWRITTEN` in its results.
 """
 
 from __future__ import annotations
@@ -18,13 +21,58 @@ from mccompile.run.network import Network
 
 SANITIZERS = ("-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 
+MEMORY_SANITIZER = ("-O1", "-fsanitize=memory", "-fsanitize-memory-param-retval", "-fno-sanitize-recover=all")
+"""Of clang. What a function is given has to be written, for nobody knows what libm does with it."""
+
+UNWRITTEN = 0x5A
+"""What is in bytes of an arena that a network has to write before it reads them."""
+
+_SHADOW = f"""\
+#include <sanitizer/msan_interface.h>
+#include <stdint.h>
+#include <stdio.h>
+
+static size_t read_shadowed(void *to, size_t size, size_t count, FILE *file)
+{{
+    const size_t got = fread(to, size, count, file);
+
+    for (size_t i = 0; i + 8u <= size * got; i += 8u) {{
+        if (*(const uint64_t *)((unsigned char *)to + i) == UINT64_C(0x{8 * f"{UNWRITTEN:02X}"})) {{
+            __msan_poison((unsigned char *)to + i, 8u);
+        }}
+    }}
+    return got;
+}}
+
+/* What depends on unwritten bytes is sent as such. */
+static size_t write_shadowed(const void *from, size_t size, size_t count, FILE *file)
+{{
+    unsigned char *const bytes = (unsigned char *)from;
+
+    for (size_t i = 0; i < size * count; i++) {{
+        if (__msan_test_shadow(bytes + i, 1u) >= 0) {{
+            bytes[i] = 0x{UNWRITTEN:02X}u;
+        }}
+    }}
+    return fwrite(from, size, count, file);
+}}
+
+#define fread read_shadowed
+#define fwrite write_shadowed
+"""
+
 
 MOST_SECONDS = 60
 """What a compiler may take: gcc 12 has no end of some kernels with both sanitizers at -O1, -O2 takes a second."""
 
 
 def is_sanitized(flags: Sequence[str]) -> bool:
-    return any(f.startswith("-fsanitize=address") for f in flags)
+    return any(f.startswith(("-fsanitize=address", "-fsanitize=memory")) for f in flags)
+
+
+def main_for(flags: Sequence[str], main: str) -> str:
+    """The main program of `emulated_main`, which tells MemorySanitizer what is unwritten, if the flags have it."""
+    return _SHADOW + main if "-fsanitize=memory" in flags else main
 
 
 def native_tools(compiler: str = "gcc") -> CrossTools:
@@ -48,7 +96,10 @@ def sanitized_network(
 ) -> Network:
     """The network of a folder, or one of its ``model``s, in a program of its own."""
     with programs_instead(compiler):
-        return Network(out, tuple(flags), model=model, emulate=True)
+        network = Network(out, tuple(flags), model=model, emulate=True)
+    network.fill_arenas(UNWRITTEN)
+    network.reset()
+    return network
 
 
 def _program(
@@ -56,5 +107,5 @@ def _program(
 ) -> Path:
     """As `build_emulated`, without fences: the sanitizers know where a memory ends."""
     main = include / "emulated_main.c"
-    main.write_text(emulated_main([net], align))
+    main.write_text(main_for(flags, emulated_main([net], align)))
     return build_program(tools.compiler, [*sources, main], flags, include)

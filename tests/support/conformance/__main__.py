@@ -1,6 +1,6 @@
 """Runs the backend suite and writes what became of it: ``make conformance``, or
 
-    python -m tests.support.conformance [--target T] [--sanitize] [--only REGEX] [--write [--accept]] [-v]
+    python -m tests.support.conformance [--target T] [--sanitize [memory]] [--only REGEX] [--write [--accept]] [-v]
 
 What was found is kept in build/conformance, so that a run that was ended goes on where it was. A case that does worse
 than tests/conformance/exceptions.txt says is named, the run fails, and nothing is written unless that is accepted.
@@ -32,9 +32,10 @@ from tests.support.conformance.written import (
     write_exceptions,
     write_sanitized,
 )
-from tests.support.sanitized import SANITIZERS
+from tests.support.sanitized import MEMORY_SANITIZER, SANITIZERS
 
 ROOT = Path(__file__).resolve().parents[3]
+FLAGS = {"": ("-O1",), "address": SANITIZERS, "memory": MEMORY_SANITIZER}
 SOURCES = ("mccompile", "kernels_templates", "runtime_c", "tests/support")
 BATCH = 24
 
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _arguments(argv)
     start = time.monotonic()
     wanted = [c for c in load_suite() if re.search(args.only, c.name)]
-    setting = Setting(args.target, args.compiler, SANITIZERS if args.sanitize else ("-O1",))
+    setting = Setting(args.target, args.compiler, FLAGS[args.sanitize])
     kept = ROOT / "build" / "conformance" / f"{_state(setting)}.jsonl"
     verdicts = run(wanted, setting, kept, args.jobs)
     if args.verbose:
@@ -106,7 +107,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--only", default="", help="cases whose names this regular expression finds; nothing is written of a part"
     )
     parser.add_argument("--compiler", default="gcc", choices=("gcc", "clang"))
-    parser.add_argument("--sanitize", action="store_true", help="run programs with ASan and UBSan in them")
+    parser.add_argument(
+        "--sanitize", nargs="?", default="", const="address", choices=("address", "memory"),
+        help="run programs with ASan and UBSan in them, or with MSan (of clang)",
+    )  # fmt: skip
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--write", action="store_true", help="write docs/conformance.md and the list of exceptions")
     parser.add_argument("--accept", action="store_true", help="write them though some cases do worse than was known")

@@ -31,7 +31,7 @@ from tests.support.children import in_children
 from tests.support.compose.run import Setting
 from tests.support.conformance.cases import SuiteCase
 from tests.support.opcases import Built, CaseLibrary
-from tests.support.sanitized import is_sanitized, native_tools, sanitized_network
+from tests.support.sanitized import UNWRITTEN, is_sanitized, native_tools, sanitized_network
 
 SECONDS = 300
 """What one case may run."""
@@ -217,7 +217,7 @@ def _run(library: CaseLibrary, a: _Attempt) -> list[Any]:
     """The outputs of a case of the library."""
     assert a.built is not None
     given = spread(a.names, a.inputs)
-    arrays = library.run(a.built, {k: stored(v) for k, v in given.items() if k not in a.fixed})
+    arrays = library.run(a.built, {k: stored(v) for k, v in given.items() if k not in a.fixed}, UNWRITTEN)
     named = dict(zip([p.name for p in a.built.facts.outputs], arrays, strict=True))
     return gather([value_from_proto(v) for v in a.case.model.graph.output], named)
 
