@@ -30,9 +30,10 @@ _SCALAR_CYCLES: Mapping[str, float] = {
 """Of one element; what is not listed is made into vectors by compilers."""
 _QUOTIENTS = frozenset({"div", "mod", "fmod"})
 _MOST_FACTORS = 4
-_LOOKED_UP: Mapping[str, float] = {"avx2": 1.5, "avx512": 0.8}
+_LOOKED_UP: Mapping[str, float] = {"avx2": 1.5, "avx512": 1.2}
 """Cycles of a lane that is looked up in a table of 256, by the instructions of a target: gathered (Zen 3: 11 of eight
-lanes), or by words of the table that registers hold (Zen 4: 12 of sixteen); else `_ONE_BY_ONE`."""
+lanes), or by words of the table that registers hold (Zen 4: 12 of sixteen, 20 where it is
+loaded again); else `_ONE_BY_ONE`."""
 _ONE_BY_ONE = 4.0
 _VECTOR_LOOKUP = 12.0
 """Cycles of a vector that is looked up, of 16 lanes or fewer."""
