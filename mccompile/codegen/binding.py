@@ -119,10 +119,11 @@ class BoundView:
         return [self.e(a) for a in range(first, self.rank if stop is None else stop)]
 
     def _steps(self, factor: int) -> bool:
-        """Whether there is more than one place on a stored axis, or may be."""
+        """Whether there is another number of places on a stored axis than one, or may be: `coordinate` has a name
+        for it, which tile functions take, where there is none or one, too."""
         f = self.view.factors[factor]
         known = f"{self.name}_s{factor}" not in self.args
-        return (f.extent(self.view.shape) > 1 or f.div > 1 or f.mod > 0) and not (
+        return (f.extent(self.view.shape) != 1 or f.div > 1 or f.mod > 0) and not (
             known and self.view.strides[factor] == 0
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.structure import Coordinates
 from mccompile.ir.types import Shape, TensorType, broadcast_shapes
@@ -130,7 +131,9 @@ def _slices_a_slice(r: Rewriter, node: Node) -> bool:
     outer, inner, first = pair
     starts = tuple(a + b * s for a, b, s in zip(first.starts, outer.starts, first.steps, strict=True))
     extents = outer.extents
-    steps = tuple(a * b if e > 1 else 1 for a, b, e in zip(first.steps, outer.steps, extents, strict=True))
+    # What has at most one element may have none: then its first index may lie before all others.
+    alone = [not varies([e]) and e <= 1 for e in extents]
+    steps = tuple(1 if one else a * b for a, b, one in zip(first.steps, outer.steps, alone, strict=True))
     node.op = Slice(starts, steps, extents)
     r.rewire(node, inner.operands)
     return True
