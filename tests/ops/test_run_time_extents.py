@@ -14,9 +14,12 @@ import mccompile
 from mccompile.importer.varying import TAKES_EXTENTS
 from mccompile.ir.errors import CompileError
 from mccompile.ops.registry import FrontEnd, front_ends
+from mccompile.run.network import Network
+from mccompile.targets.target import STRICT_WARNINGS
 from tests.support.children import in_children
 from tests.support.extent_cases import Varying, varying
 from tests.support.opcases import mismatch
+from tests.support.targets import needs_target
 
 SEEDS = int(os.environ.get("MCC_CASES", "6"))
 QUICK = {
@@ -101,3 +104,30 @@ def test_rows_of_no_byte_come_to_an_end(most: int, tmp_path: Path) -> None:
         return str(shapes)
 
     assert in_children([run], 20) == [("[(0,), (3,)]", False)]
+
+
+ONE_OR_NONE = """<ir_version: 8, opset_import: ["": 17]>
+net (float[n, 3, 5, 7] x) => (float[m, 3, 5, 7] y, float[m, 3, 2, 7] z)
+<int64[1] first = {2}, int64[1] last = {1}, int64[1] rows = {0}, int64[1] back = {-1},
+ int64[1] from = {1}, int64[1] to = {3}, int64[1] lines = {2}, float[3,3,1,1] w = {1,2,3,4,5,6,7,8,9}>
+{
+  one = Slice(x, first, last, rows, back)
+  y = Conv(one, w)
+  z = Slice(one, from, to, lines)
+}"""
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v2"])
+def test_at_most_one_row(target: str, tmp_path: Path) -> None:
+    """Row 2 alone, counted backwards, if there is one: where there is none, its number lies before the first, and a
+    tile function takes the number of a row that is always 0."""
+    onnx.save(onnx.parser.parse_model(ONE_OR_NONE), tmp_path / "net.onnx")
+    target = needs_target(target)
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target=target, dims={"n": "0..7"})
+    network = Network(tmp_path / "out", flags=STRICT_WARNINGS)
+    weights = np.arange(1, 10, dtype=np.float32).reshape(3, 3)
+    for n in (0, 1, 2, 3, 7):
+        x = np.random.default_rng(n).integers(-9, 9, (n, 3, 5, 7)).astype(np.float32)
+        got = network.run({"x": x})
+        np.testing.assert_array_equal(got["y"], np.einsum("mc,nchw->nmhw", weights, x[2:3]))
+        np.testing.assert_array_equal(got["z"], x[2:3, :, 1:3])
