@@ -270,7 +270,7 @@ _ROWS: tuple[ScalarFn, ...] = (
         )
         for n, s in _BITS.items()
     ),
-    ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "({t})~{0}"}, vector={"i": "~{0}"}),
+    ScalarFn("bitnot", 1, np.bitwise_not, {"i": "({t})~{0}", "u": "mcc_bitnot_{s}({0})"}, vector={"i": "~{0}"}),
     ScalarFn("shl", 2, _shift(np.left_shift), dict.fromkeys("iu", "mcc_shl_{s}({0}, {1})")),
     ScalarFn("shr", 2, _shift(np.right_shift), dict.fromkeys("iu", "mcc_shr_{s}({0}, {1})")),
     ScalarFn("mulhi", 2, _mulhi, _helper("mulhi"), operand="i32"),

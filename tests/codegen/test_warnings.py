@@ -24,7 +24,7 @@ def _build(nodes: list[onnx.NodeProto], shape: list[int | str], options: Options
     """The C of a network of x, built to an object by gcc with warnings as errors."""
     ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape), onnx.ValueInfoProto(name="y")]
     graph = helper.make_graph(nodes, "net", ports[:1], ports[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, folder / "net.onnx")
     _, files = driver.compile_files(folder / "net.onnx", options)
     write_folder(folder / "out", files)
@@ -55,6 +55,18 @@ def test_intrinsics_that_are_macros_at_o0_give_no_warning(target: str, tmp_path:
     ]
     text = _build(nodes, [3, 35], Options(target=target), "-O0", tmp_path)
     assert "ps_ph" in text
+
+
+@pytest.mark.parametrize("kind", [TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32])
+def test_bits_the_other_way_round_may_be_compared(kind: int, tmp_path: Path) -> None:
+    """gcc takes `(uint16_t)~x == 0` for a mistake, which it is without the cast."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["whole"], to=kind),
+        helper.make_node("BitwiseNot", ["whole"], ["turned"]),
+        helper.make_node("Cast", ["turned"], ["y"], to=TensorProto.BOOL),
+    ]
+    text = _build(nodes, [3, 5], Options(target="generic"), "-O1", tmp_path)
+    assert "mcc_bitnot_u" in text
 
 
 EXCEPTIONS = (
