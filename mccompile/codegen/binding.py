@@ -118,6 +118,11 @@ class BoundView:
         """The extents of axes, as printed."""
         return [self.e(a) for a in range(first, self.rank if stop is None else stop)]
 
+    def extents_along(self, coordinates: Sequence[str]) -> list[str]:
+        """The extents of the axes whose coordinates are variables, as printed; 1 for the others, which no parameter
+        is asked for."""
+        return ["1" if name == "0" else self.e(a) for a, name in enumerate(coordinates)]
+
     def _steps(self, factor: int) -> bool:
         """Whether there is another number of places on a stored axis than one, or may be: `coordinate` has a name
         for it, which tile functions take, where there is none or one, too."""

@@ -22,7 +22,7 @@ from tests.kernels.cases_channels import depthwise, pool, resize, sample
 from tests.kernels.cases_conv_channels import channels
 from tests.kernels.cases_matmul import attention, dot, quantised, rounded, variable
 from tests.kernels.cases_recurrent import RECURRENT
-from tests.kernels.cases_vectors import best, broadcast, layer_norm, mapped, reduced, softmax, topk
+from tests.kernels.cases_vectors import best, broadcast, hardmax, layer_norm, mapped, reduced, softmax, topk
 from tests.kernels.cases_winograd import winograd
 from tests.kernels.test_variants import compiled, inputs_of
 from tests.support.opcases import CaseLibrary
@@ -57,6 +57,7 @@ COUNTED = [
     mapped((64, 100), "Sigmoid"),
     broadcast((16, 8, 24), (8, 1), (24,)),
     softmax((32, 100)),
+    hardmax((32, 100)),
     layer_norm((32, 128)),
     reduced("ReduceMean", (16, 8, 25), (2,)),
     *(next(c for c in RECURRENT if c.kernel == cell) for cell in ("lstm.vector", "gru.vector", "gru.scaled")),

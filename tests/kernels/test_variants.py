@@ -201,11 +201,11 @@ def _accurate(op: str, x: Array, got: Array, denormals: bool) -> None:
 
 ELSEWHERE = {
     "conv.blocks", "conv.integer", "conv.integer_depthwise", "conv.integer_winograd", "conv.lines", "conv.narrow",
-    "conv.planes", "conv.staged", "matmul.row", "nms.vector", "matmul.doubles",
+    "conv.planes", "conv.staged", "map.bytes", "matmul.row", "nms.vector", "matmul.doubles", "reduce.doubles",
 }  # fmt: skip
 """Kernels of bytes (test_integer*.py), of floats of 16 bits (test_narrow_products.py), those of
-microcontrollers at -Os (compositions of the target `ONE_LANE`), what compares boxes (test_nms.py), and products of
-doubles (test_doubles.py)."""
+microcontrollers at -Os (compositions of the target `ONE_LANE`), what compares boxes (test_nms.py), functions of one
+byte (test_byte_tables.py), and doubles (test_doubles.py, test_reduced_doubles.py)."""
 
 
 def test_every_variant_has_a_case() -> None:
