@@ -10,10 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from mccompile.ops.registry import front_ends
 from tests.support.compose.drawn import composition
 from tests.support.compose.judge import expectations
+from tests.support.compose.network import Composition, Step
 from tests.support.compose.reduce import reduced
 from tests.support.compose.run import EMULATED, LEVELS, SETTINGS, Setting, examine, setting_of, subject
 
@@ -72,3 +74,18 @@ def test_a_planted_error_is_found_and_reduced_to_the_node_that_has_it() -> None:
     assert not examine([s], SETTINGS[0])
     unharmed = reduced(finding, most=3)
     assert unharmed.text() == s.net.text(), "nothing is wrong with smaller networks"
+
+
+def test_a_difference_that_one_rounding_makes_0_is_not_certain() -> None:
+    """1 + 3e-7 may have been computed as 1, which is a float of 16 bits; 1.3 has none next to it."""
+    steps = [
+        Step("Mul", ("x", "one"), ("y",)),
+        Step("Cast", ("y",), ("half",), {"to": TensorProto.FLOAT16}),
+        Step("Cast", ("half",), ("near",), {"to": TensorProto.FLOAT}),
+        Step("Sub", ("y", "near"), ("left",)),
+        Step("Cast", ("left",), ("some",), {"to": TensorProto.BOOL}),
+    ]
+    x, one = np.array([1 + 3e-7, 1.3], np.float32), np.ones(1, np.float32)
+    first, *_ = expectations(Composition({"x": x}, {"one": one}, steps, ["some"]), 0)
+    assert first.values["some"].tolist() == [True, True]
+    assert first.certain["some"].tolist() == [False, True]

@@ -9,7 +9,7 @@ import numpy as np
 
 from mccompile.check.compare import OF_NOISE, compare
 from tests.support.compose.drawn import shuffled
-from tests.support.compose.network import Array, Arrays, Composition, Noise
+from tests.support.compose.network import Array, Arrays, Composition, Noise, RoundNumbers
 
 SHAKES = 4
 """Runs whose floats are off after each node as far as they may be: how far the results are then is the noise. The
@@ -66,8 +66,13 @@ def _expected(net: Composition, inputs: Arrays, seed: int) -> Expected:
     values = net.reference(inputs)
     net.require_defined(values)
     want = {n: values[n] for n in net.outputs}
-    shaken = [net.reference(inputs, Noise((seed, i // 2), 1 - 2 * (i % 2))) for i in range(SHAKES)]
+    shaken = [net.reference(inputs, noise) for noise in noises(seed)]
     return Expected(inputs, want, *spread(want, shaken))
+
+
+def noises(seed: int) -> list[Noise]:
+    """The noise of each shaken run."""
+    return [*(Noise((seed, i // 2), 1 - 2 * (i % 2)) for i in range(SHAKES)), RoundNumbers()]
 
 
 def spread(want: Arrays, shaken: Sequence[Arrays]) -> tuple[Arrays, Arrays]:

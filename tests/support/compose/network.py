@@ -66,6 +66,27 @@ class Noise:
     def drawn(self, shape: tuple[int, ...]) -> Array:
         return self._sign * self._rng.uniform(-1, 1, shape)
 
+    def shaken(self, array: Array, size: float) -> Array:
+        """Computed floats, each off by up to ``size``."""
+        off = self.drawn(array.shape)
+        if array.dtype == np.float16:  # the least number: which one is rounded to it depends on the last digit
+            size = max(size, 2.0**-24)
+            off = np.copysign((1 + np.abs(off)) / 2, off)  # less than half a step would be rounded away
+        return np.asarray(array + size * off, array.dtype)
+
+
+class RoundNumbers(Noise):
+    """Noise that finds what depends on one number alone, which random noise misses: computed floats are 0, or a
+    float of 16 bits, where that is no farther than they may be off. `x - float16(x)` is 0 in some of them then."""
+
+    def __init__(self) -> None:
+        super().__init__((0, 0), 0)
+
+    def shaken(self, array: Array, size: float) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            near = np.where(np.abs(array) <= size, 0, array.astype(np.float16)).astype(array.dtype)
+            return np.asarray(np.where(np.abs(near - array) <= size, near, array), array.dtype)
+
 
 class Refused(Exception):  # noqa: N818 -- what happens often is no error
     """What was drawn is no network that can be judged."""
@@ -253,11 +274,7 @@ def _shaken(array: Array, step: Step, noise: Noise) -> Array:
     size = step.noise(array.dtype.name) * float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     if step.op_type in CANCELLING:
         size = max(size, 2.0**-23)
-    off = noise.drawn(array.shape)
-    if size and array.dtype == np.float16:  # the least number: which one is rounded to it depends on the last digit
-        size = max(size, 2.0**-24)
-        off = np.copysign((1 + np.abs(off)) / 2, off)  # less than half a step would be rounded away
-    return np.asarray(array + size * off, array.dtype) if size else array
+    return noise.shaken(array, size) if size else array
 
 
 def _type(a: Array) -> str:

@@ -27,7 +27,7 @@ from mccompile.run.network import Network
 from mccompile.run.values import stored
 from mccompile.targets.target import resolve, runs_here, strict_warnings
 from tests.support.children import SLOW, answered, in_children
-from tests.support.compose.judge import SHAKES, Expected, spread
+from tests.support.compose.judge import Expected, noises, spread
 from tests.support.compose.network import Array, Arrays, Noise, Refused
 from tests.support.fuzz.family import MAIN, Family
 from tests.support.fuzz.programs import Program, compiled
@@ -72,7 +72,7 @@ def expectations(net: Family, setting: Setting, seed: int) -> list[list[Expected
 
 def _expected(net: Family, inputs: Arrays, state: Mapping[str, str], seed: int) -> list[Expected]:
     plain = _in_a_row(net, inputs, state, None)
-    shaken = [_in_a_row(net, inputs, state, Noise((seed, i // 2), 1 - 2 * (i % 2))) for i in range(SHAKES)]
+    shaken = [_in_a_row(net, inputs, state, noise) for noise in noises(seed)]
     wanted = [n for n in net.outputs if n not in state]
     found = []
     for turn, values in enumerate(plain):
