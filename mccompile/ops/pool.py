@@ -114,7 +114,9 @@ class Pool(Op):
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x = np.asarray(arrays[0])
         rank = x.ndim - 2
-        out = self.window.output(x.shape[2:], self.ceil)
+        out = self.window.output(x.shape[2:], self.ceil, of_run=True)
+        if 0 in out:
+            return (np.zeros((*x.shape[:2], *out), x.dtype),)
         pads = [(0, 0), (0, 0)]
         for i, (o, k, s, d) in enumerate(zip(out, self.kernel, self.strides, self.dilations, strict=True)):
             reach = (o - 1) * s + d * (k - 1) + 1

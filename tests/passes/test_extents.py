@@ -6,11 +6,14 @@ What the graphs mean is told by running them: `tests/run/test_extents.py`.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from mccompile.ir.dims import symbol
 from mccompile.ir.graph_text import parse_graph, print_graph
 from mccompile.ops.registry import lookup
 from mccompile.passes.manager import run_passes
+from mccompile.passes.movement.move_maps_over_reshapes import shared_blocks
 from mccompile.targets.target import resolve
 from tests.support.graphs import fill_constants
 
@@ -146,3 +149,19 @@ def test_the_root_of_a_sum_over_an_extent_is_no_mean() -> None:
   return %y
 }""")
     assert "how many elements belong together is known at run time only" in found
+
+
+def test_runs_of_axes_with_extents_that_may_be_0_have_an_end() -> None:
+    """1 is neither more nor less than an extent of 0 or 1."""
+    n = symbol("n", 0, 1)
+    assert shared_blocks((1, n, 1), (n, 1)) == [(range(2), range(2)), (range(2, 3), range(2, 2))]
+    assert shared_blocks((0, 3), (0, 5)) == [(range(1), range(1)), (range(1, 2), range(1, 2))]
+    assert shared_blocks((n, 1, 2), (2, n)) == [(range(3), range(2))]
+
+
+@pytest.mark.parametrize("extents", [(4, 0), (0, 3)])
+def test_a_pool_of_nothing_is_nothing(extents: tuple[int, int]) -> None:
+    """What is n columns wide has none in some run, and is evaluated then."""
+    pool = lookup("pool")("average", (1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
+    (made,) = pool.evaluate(np.ones((2, 3, *extents), np.float32))
+    assert made.shape == (2, 3, *extents)

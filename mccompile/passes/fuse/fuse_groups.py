@@ -40,9 +40,10 @@ from mccompile.passes.rewrite.bodies import (
     MAX_OPERANDS,
     MAX_SIZE,
     MAX_TREE,
-    has_steps,
     is_cheap,
+    is_half,
     parts,
+    reads_halves,
     size,
     tree_size,
 )
@@ -104,8 +105,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
     if there is one (Chen et al., OSDI 2018: every path to the post-dominator must be element-wise).
 
     Exact for f32 and integers; a result stored as f16 is rounded once instead of after each operator where the
-    region becomes an epilogue, where another type is cast to f16, and before a step that depends on it. A little
-    arithmetic read by several kernels is repeated if that moves fewer bytes.
+    region becomes an epilogue, where another type is cast to f16 or f16 to another type, and before a step that
+    depends on it. A little arithmetic read by several kernels is repeated if that moves fewer bytes.
     """
     fusion = _Fusion(graph, remarks)
     position = {n: i for i, n in enumerate(graph.nodes)}
@@ -219,9 +220,13 @@ class _Fusion:
         known = _begun(group)
         operands, done, trees = known.operands, known.done, known.trees
 
+        def in_f16(e: ex.Expr) -> ex.Expr:
+            half = is_half(e, lambda var: var.index != ex.ACC and operands[var.index].dtype.name == "f16")
+            return e if half else ex.apply("round_f16", e)
+
         def value(v: Value, rounded: bool) -> ex.Expr:
             if v in done:
-                return _in_f16(done[v]) if rounded and v.dtype.name == "f16" else done[v]
+                return in_f16(done[v]) if rounded and v.dtype.name == "f16" else done[v]
             if v not in operands:
                 operands.append(v)
             return ex.var(operands.index(v), v.dtype)
@@ -233,10 +238,10 @@ class _Fusion:
             tree = tree_size(body, [trees.get(v, 0) for v in given])
             if tree > MAX_TREE:
                 return False
-            read = partial(value, rounded=anchor is not None and has_steps(node))
+            read = partial(value, rounded=anchor is not None and reads_halves(node))
             expr = ex.substitute(body, lambda v, given=given, read=read: read(given[v.index]))  # type: ignore[misc]
             if node is not group.sink and (_is_cast_to_f16(node) if anchor else node.result.dtype.name == "f16"):
-                expr, tree = _in_f16(expr), tree + 1
+                expr, tree = in_f16(expr), tree + 1
             done[node.result], trees[node.result] = expr, tree
         group.written, group.begun = _Written(len(group.maps), operands, done, trees), None
         return True
@@ -316,11 +321,6 @@ class _Fusion:
 def _is_cast_to_f16(node: Node) -> bool:
     """Whether a map rounds another type to f16: a cast, not the storage of a computation in f16."""
     return node.result.dtype.name == "f16" and all(v is None or v.dtype.name != "f16" for v in node.operands)
-
-
-def _in_f16(e: ex.Expr) -> ex.Expr:
-    """An expression rounded to f16, once."""
-    return e if isinstance(e, ex.Apply) and e.fn == "round_f16" else ex.apply("round_f16", e)
 
 
 def _begun(group: _Group) -> _Written:

@@ -89,14 +89,18 @@ def _reshaped_operands(r: Rewriter, node: Node, shape: Shape) -> dict[Value, Sha
 
 
 def shared_blocks(a: Shape, b: Shape) -> list[_Block]:
-    """The finest runs of axes of two shapes of equal size that hold equal numbers of elements."""
+    """The finest runs of axes of two shapes of equal size that hold equal numbers of elements.
+
+    Where that cannot be told of the next axes, as of 1 and an extent that is 0 or 1, or nothing is there, what is
+    left is one run.
+    """
     blocks: list[_Block] = []
     i = j = 0
     while i < len(a) or j < len(b):
         first_i, first_j = i, j
         i, j = min(i + 1, len(a)), min(j + 1, len(b))
-        while math.prod(a[first_i:i]) != math.prod(b[first_j:j]):
-            if math.prod(a[first_i:i]) < math.prod(b[first_j:j]):
+        while math.prod(a[first_i:i]) != math.prod(b[first_j:j]) and (i < len(a) or j < len(b)):
+            if j == len(b) or (i < len(a) and math.prod(a[first_i:i]) < math.prod(b[first_j:j])):
                 i += 1
             else:
                 j += 1

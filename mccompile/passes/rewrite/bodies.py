@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
@@ -43,6 +45,39 @@ def has_steps(node: Node) -> bool:
     if any(not v.dtype.is_float for v in node.results):
         return True
     return node.op.elementwise is not None and bool(_STEPS & functions(node.op.elementwise))
+
+
+def reads_halves(node: Node) -> bool:
+    """Whether a node has to read what is f16 as numbers of f16: it has steps, or it is a map that makes wider floats
+    of them, of which later nodes may take away the same number, or ask for the next whole one."""
+    if has_steps(node):
+        return True
+    widens = any(v.dtype.is_float and v.dtype.name != "f16" for v in node.results)
+    return widens and node.op.elementwise is not None and any(v and v.dtype.name == "f16" for v in node.operands)
+
+
+KEEPING = {"max", "min", "neg", "abs", "relu", "select"}
+"""Functions whose result is a number that they read, or its opposite."""
+
+
+def is_half(e: ex.Expr, known: Callable[[ex.Var], bool]) -> bool:
+    """Whether the values of an expression are numbers of f16: rounded, or chosen among such. ``known`` says whether
+    those of a variable are.
+
+    >>> from mccompile.ir.types import F32
+    >>> x = ex.var(0, F32)
+    >>> [is_half(e, lambda v: False) for e in (x, ex.apply("relu", ex.apply("round_f16", x)), ex.num(0.1))]
+    [False, True, False]
+    """
+    match e:
+        case ex.Var():
+            return known(e)
+        case ex.Num():
+            return float(np.float16(e.value)) == e.value
+        case ex.Apply(fn=fn) if fn in KEEPING:
+            return all(is_half(a, known) for a in e.args[fn == "select" :])
+        case _:
+            return isinstance(e, ex.Apply) and e.fn == "round_f16"
 
 
 def parts(e: ex.Expr) -> int:

@@ -12,7 +12,7 @@ from mccompile.ir.types import F16, F32
 from mccompile.ops.map import Map
 from mccompile.passes.analysis.movement import moves
 from mccompile.passes.manager import Remarks
-from mccompile.passes.rewrite.bodies import functions, has_steps
+from mccompile.passes.rewrite.bodies import KEEPING, functions, is_half, reads_halves
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
@@ -22,8 +22,8 @@ ROUNDS = True
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Store intermediate values and weights of f16 as f32 on targets with vectors and memory to spare: they are
     computed as f32 anyway. Results are no more rounded to f16 in between, but where another type is cast to f16 and
-    back, or where a step depends on it: 2048 + 1 is 2048 in f16, which whole numbers, comparisons and places tell
-    from 2049."""
+    back, or f16 to another type, or where a step depends on it: 2048 + 1 is 2048 in f16, which whole numbers,
+    comparisons and places tell from 2049."""
     if not target.spare_memory or not target.lanes:
         remarks.miss("stored f16 as f32", f"target {target.name} is small, or has no vectors")
         return 0
@@ -36,7 +36,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         remarks.miss("stored f16 as f32", "graphs inside of a node take or give halves")
         return 0
     casts = {node for node in r.nodes() if _rounds_on_purpose(r, node)}
-    _round_before_steps(r, casts)
+    _round_before_readers(r, casts)
     for v in graph.inputs:
         if v.dtype == F16 and r.users(v):
             _widen_input(r, v)
@@ -84,14 +84,14 @@ def _rounds_on_purpose(r: Rewriter, node: Node) -> bool:
 def _keeps_numbers(node: Node) -> bool:
     """Whether the results of a node are numbers that it reads, or their opposites: what was rounded stays so."""
     if node.op.elementwise is not None:
-        return functions(node.op.elementwise) <= {"max", "min", "neg", "abs", "relu", "select"}
+        return functions(node.op.elementwise) <= KEEPING
     return moves(node.op) or node.op.selects
 
 
-def _round_before_steps(r: Rewriter, casts: set[Node]) -> None:
-    """Round what nodes with steps read, unless it is a number of f16 anyway."""
+def _round_before_readers(r: Rewriter, casts: set[Node]) -> None:
+    """Round what nodes read that need numbers of f16, unless it is a number of f16 anyway."""
     for node in list(r.nodes()):
-        if not has_steps(node):
+        if not reads_halves(node):
             continue
         rounded: dict[Value, Value] = {}
         for v in node.operands:
@@ -102,13 +102,14 @@ def _round_before_steps(r: Rewriter, casts: set[Node]) -> None:
 
 
 def _is_rounded(r: Rewriter, v: Value, casts: set[Node]) -> bool:
-    """Whether a value is an input, a constant or rounded on purpose, moved about at most."""
+    """Whether a value is an input, a constant or rounded on purpose, or chosen among such."""
     pending, seen = [v], {v}
     while pending:
         producer = r.producer(pending.pop())
         if producer is None or producer in casts:
             continue
-        if not moves(producer.op):
+        body = producer.op.elementwise
+        if not (is_half(body, lambda _: True) if body else moves(producer.op)):
             return False
         sources = [s for s in producer.inputs if s not in seen]
         seen.update(sources)
