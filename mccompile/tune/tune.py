@@ -113,14 +113,16 @@ def tune(c: Compilation, store: TuningFile, timer: Timer, tick: Tick = lambda te
 
 def _rivals(graph: Graph, target: Target, growth: int) -> Iterator[tuple[str, Node, list[Offer]]]:
     """Each distinct node with several candidates that are worth measuring, and its signature. None may add more than
-    ``growth`` bytes to the weights."""
+    ``growth`` bytes to the weights. Where extents are those of the run, they are measured at the largest."""
     seen: set[str] = set()
     for node in graph.nodes:
         name = signature(node, graph.constants)
         if node.op.name == "reshape" or name in seen:
             continue
         seen.add(name)
-        offers = [o for v in candidates(node.op.name) for o in v.offers(node, target, graph.constants)]
+        able = [v for v in candidates(node.op.name) if not node.varies or v.takes(node)]
+        planned = node.at_bounds()
+        offers = [o for v in able for o in v.offers(planned, target, graph.constants)]
         offers = [o for o in offers if o.growth_bytes <= growth]
         limit = HOPELESS * min((o.cycles for o in offers), default=0.0)
         rivals = [o for o in offers if o.cycles <= limit]

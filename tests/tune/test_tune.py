@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner, Result
+from onnx import TensorProto, helper
 
 import mccompile
 from mccompile import driver
@@ -319,6 +321,28 @@ def test_a_tuning_file_of_another_machine_is_begun_anew(planted: PlantedTimer, t
     mccompile.compile(DIGITS, tmp_path / "b", target="x86-64-v3", tune=True, tuning=table)
     assert len(planted.asked) == 2 * asked
     assert load(table).conditions.cpu != "another"
+
+
+def test_extents_of_the_run_are_measured_at_the_largest(planted: PlantedTimer, tmp_path: Path) -> None:
+    """Of few rows there are kernels that many have not: x [n, 64] by z [32, 64], turned."""
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", ["n", 64]), ("z", [32, 64]))]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32])
+    nodes = [
+        helper.make_node("Transpose", ["z"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "turned"], ["a"]),
+        helper.make_node("Relu", ["a"], ["y"]),
+    ]
+    path = tmp_path / "net.onnx"
+    graph = helper.make_graph(nodes, "g", ports, [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    table = tmp_path / "t.json"
+    options = ("--target", "x86-64-v3", "--dim", "n=1..7", "--tune", "--tuning", table)
+    done = run(path, "-q", "-o", tmp_path / "out", *options)
+    assert done.exit_code == 0, done.output
+    assert any("matmul.generic" in labels for labels in planted.asked)
+    assert not any("matmul.dot" in labels for labels in planted.asked)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert "matmul.generic" in {c["kernel"] for c in report["choices"].values() if c["from"] == "tuned"}
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
