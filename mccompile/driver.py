@@ -152,7 +152,9 @@ def _imported(path: str | Path, options: Options) -> Compilation:
         notes=notes,
         onnx_nodes=len(model.graph.nodes),
         outline=outline(model.graph),
-        interface=replace(interface, legends=prepared.legends, halves=_halves(prepared)),
+        interface=replace(
+            interface, legends=prepared.legends, halves=_of_type(prepared, "bf16"), texts=_of_type(prepared, "string")
+        ),
         draws=tuple(prepared.draws.made),
     )
 
@@ -169,9 +171,9 @@ def _converted(
     return graph, prepared
 
 
-def _halves(prepared: Prepared) -> frozenset[str]:
-    """The inputs and outputs of bfloat16."""
-    return frozenset(v.name for v in (*prepared.inputs, *prepared.model.graph.outputs) if v.dtype == "bf16")
+def _of_type(prepared: Prepared, dtype: str) -> frozenset[str]:
+    """The inputs and outputs that the model has of a type."""
+    return frozenset(v.name for v in (*prepared.inputs, *prepared.model.graph.outputs) if v.dtype == dtype)
 
 
 def _default_name(path: Path) -> str:
@@ -446,7 +448,7 @@ def _require_choice(options: Options) -> None:
 def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
     """The options of each model: those dims and shapes that it has. UsageError for one that none has."""
     with limited(options.limits):
-        known = [_open_names(p) for p in paths]
+        known = [_with_given(_open_names(p), options) for p in paths]
     for what, given in _by_name(options):
         strange = [n for n in given if not any(n in names for names in known)]
         if strange:
@@ -460,6 +462,12 @@ def options_of(paths: Sequence[Path], options: Options) -> Iterator[Options]:
             input_formats={n: v for n, v in options.input_formats.items() if n in names},
             state={n: v for n, v in options.state.items() if n in names},
         )
+
+
+def _with_given(names: frozenset[str], options: Options) -> frozenset[str]:
+    """The names of a model with those that --input-shape gives to axes of its inputs."""
+    shapes = (shape for name, shape in options.input_shapes.items() if name in names)
+    return names | {e for shape in shapes for e in shape if isinstance(e, str)}
 
 
 def _by_name(options: Options) -> tuple[tuple[str, Mapping[str, Any]], ...]:

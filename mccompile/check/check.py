@@ -177,7 +177,8 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         expected = cases[0].expected if expect is None else judge.judge.run(cases[0].everything)
         layers = trace(traced, cases[0].inputs, expected, verdict.factor)
     ties = None
-    if judge is not None and asked.tolerance is None and (per_layer or not all(r.ok for r in runs)):
+    alike = not any(o.problem for r in runs for o in r.comparisons)  # no tie gives another shape
+    if judge is not None and asked.tolerance is None and alike and (per_layer or not all(r.ok for r in runs)):
         ties = _explained(model, compilation, cases)
     precision = None
     if is_narrow(compilation) and asked.tolerance is None:
@@ -216,7 +217,7 @@ def _accuracy(
 
 
 def _explained(model: Path, c: Compilation, cases: list[_Case]) -> Ties | None:
-    """The layers of a quantised network on operands of the reference."""
+    """The layers of a quantised network on operands of the reference; None where there is none to be compared."""
     imported = driver.import_graph(model, replace(c.options, io=c.options.place, input_formats={})).graph
     if not is_quantised(imported):
         return None
@@ -226,8 +227,11 @@ def _explained(model: Path, c: Compilation, cases: list[_Case]) -> Ties | None:
     found: list[Ties] = []
     for case in cases:
         found.append(judge_layers(imported, c.graph, judge, case.everything, c.interface, _TIES[c.options.requant]))
+    layers = sum(t.layers for t in found)
+    if not layers:
+        return None
     return Ties(
-        sum(t.layers for t in found), sum(t.elements for t in found), sum(t.differing for t in found),
+        layers, sum(t.elements for t in found), sum(t.differing for t in found),
         tuple(w for t in found for w in t.wrong),
     )  # fmt: skip
 

@@ -19,7 +19,9 @@ from mccompile.importer.fixed import fix_inputs
 from mccompile.ir.dims import Dim
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Value
+from mccompile.ir.types import U8
 from mccompile.onnxio import OnnxValue, read_model
+from mccompile.ops.text import encoded
 from mccompile.run.noise import Noise
 from mccompile.run.samples import Array, Sample, cut, named_arrays, require_names
 
@@ -82,10 +84,17 @@ def expected_of(graph: Graph, given: Any, samples: int) -> list[Sample]:
 def _cut(values: Sequence[Value], given: Any, kind: str) -> list[Sample]:
     arrays = named_arrays(given, values)
     require_names(arrays, [v.name for v in values], kind)
+    arrays = {v.name: _bytes_of(arrays[v.name], v) for v in values}
     if all(_fits(arrays[v.name], v) for v in values):
         return [arrays]
     known = [tuple(None if isinstance(e, Dim) else e for e in v.type.shape) for v in values]
     return cut(arrays, [OnnxValue(v.name, v.dtype.name, s) for v, s in zip(values, known, strict=True)], kind)
+
+
+def _bytes_of(array: Array, value: Value) -> Array:
+    """Text as the bytes that a value takes; all else as it is."""
+    is_text = array.dtype.kind in "OSU" and value.dtype == U8 and value.type.rank > 0
+    return encoded(array, value.type.shape[-1]) if is_text else array
 
 
 def _fits(array: Array, value: Value) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from mccompile.onnxio import (
     widened,
     with_draws,
 )
+from mccompile.ops.text import decoded, encoded
 from mccompile.search.state import Compilation
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -66,6 +67,8 @@ class OnnxRuntime:
     off, which shows what is ill-conditioned; models with f16 in f32; and sigmoids by their meaning. ``notes`` say
     what else is unlike the file.
 
+    Inputs and outputs of text are bytes: ``texts`` has how many each element takes.
+
     Models with bfloat16 are computed in f32, as they are in the generated code; of ``halves``, inputs and outputs,
     the bits are taken and given, and the last place of an output counts as noise.
     """
@@ -79,11 +82,13 @@ class OnnxRuntime:
     legends: Mapping[str, Legend] = field(default_factory=dict)
     halves: frozenset[str] = frozenset()
     extents: Mapping[str, FromDim] = field(default_factory=dict)
+    texts: Mapping[str, int] = field(default_factory=dict)
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
         inputs = {**inputs, **self.fixed, **{name: e.array(inputs) for name, e in self.extents.items()}}
         inputs = {n: bf16_values(a) if n in self.halves else a for n, a in inputs.items()}
+        inputs = {n: decoded(a) if n in self.texts else a for n, a in inputs.items()}
         try:
             values = _values(self.plain, self.names, inputs, self.legends)
         except Exception as e:
@@ -98,7 +103,7 @@ class OnnxRuntime:
             last_place = _distance(values[name], np.zeros(())) * BF16_PLACE / OF_NOISE
             noise[name] = noise.get(name, 0.0) + last_place
             values[name] = bf16_bits(values[name])
-        return Expected(values, noise, halves)
+        return Expected(_in_bytes(values, self.texts), noise, halves)
 
 
 @dataclass(frozen=True)
@@ -110,10 +115,17 @@ class OnnxReference:
     names: tuple[str, ...]
     model: OnnxModel
     notes: tuple[str, ...] = ()
+    texts: Mapping[str, int] = field(default_factory=dict)
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if the reference cannot evaluate the model."""
-        return Expected(evaluate_model(self.model, inputs, self.names), {})
+        inputs = {n: decoded(a) if n in self.texts else a for n, a in inputs.items()}
+        return Expected(_in_bytes(evaluate_model(self.model, inputs, self.names), self.texts), {})
+
+
+def _in_bytes(values: dict[str, Array], texts: Mapping[str, int]) -> dict[str, Array]:
+    """Values of which those that are text are the bytes that the generated code gives."""
+    return {n: encoded(a, texts[n]) if n in texts else a for n, a in values.items()}
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,9 @@ def judge_of(path: Path, c: Compilation, inner: Sequence[str] = ()) -> Judge:
     """
     o, outputs = c.options, {v.name: v.type for v in c.graph.outputs}
     judge = open_judge(path, list(outputs), inner, o.dims, o.input_shapes, o.constants, c.draws)
+    ports = {v.name: v.type for v in (*c.graph.fed, *c.graph.outputs)}
+    texts = {n: ports[n].shape[-1] for n in c.interface.texts & ports.keys() - c.interface.legends.keys()}
+    judge = replace(judge, texts=texts)
     return Translated(judge, c.interface, outputs) if c.interface.changed else judge
 
 
@@ -236,11 +251,18 @@ def _others(onnxruntime: Any, model: bytes) -> tuple[Any, ...]:
 def _values(
     session: Any, names: Sequence[str], inputs: Mapping[str, Array], legends: Mapping[str, Legend]
 ) -> dict[str, Array]:
-    """Run a session, which may take an f16 input in f32; maps and text as the tensors that they are here."""
+    """Run a session, which may take an f16 input in f32; maps, sequences and labels as the tensors that they are
+    here."""
     wide = {v.name for v in session.get_inputs() if v.type == "tensor(float)"}
     feeds = {n: np.asarray(a, np.float32) if n in wide and a.dtype == np.float16 else a for n, a in inputs.items()}
-    found = dict(zip(names, session.run(list(names), feeds), strict=True))
-    return {name: legends[name].applied(v) if name in legends else v for name, v in found.items()}
+    found: dict[str, Any] = {}
+    wanted = [v.name for v in session.get_outputs() if v.name in names or v.type.startswith("seq(tensor")]
+    for name, value in zip(wanted, session.run(wanted, feeds), strict=True):
+        if isinstance(value, list) and name not in legends:
+            found |= {f"{name}_{i}": a for i, a in enumerate(value)}  # as `importer/outputs.py` calls them
+        else:
+            found[name] = legends[name].applied(value) if name in legends else value
+    return {name: found[name] for name in names}
 
 
 def _distance(a: Array, b: Array) -> Array:
@@ -285,7 +307,7 @@ def _given(c: Compilation) -> list[Symbol]:
 
 def drawn_inputs(c: Compilation, seed: int) -> dict[str, Array]:
     """`random_inputs` of a compilation at `drawn_extents`, but for what is state; bytes that stand for other numbers
-    of the model are any bytes, and bits of bfloat16 those of normal(0, 1)."""
+    of the model are any bytes, text is short, and bits of bfloat16 are those of normal(0, 1)."""
     extents = drawn_extents(c, seed)
     types = {v.name: v.type.at(extents) for v in c.graph.fed}
     inputs = random_inputs(types, seed)
@@ -299,7 +321,16 @@ def drawn_inputs(c: Compilation, seed: int) -> dict[str, Array]:
             inputs[name] = rng.integers(info.min, info.max + 1, t.shape).astype(t.dtype.numpy)
         elif name in c.interface.halves:
             inputs[name] = bf16_bits(rng.standard_normal(t.shape))
+        elif name in c.interface.texts:
+            inputs[name] = _random_texts(rng, t.shape)
     return inputs
+
+
+def _random_texts(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Text of one to three of the first letters: some of it is equal."""
+    *extents, most = shape
+    letters = rng.integers(ord("a"), ord("d"), (*extents, most))
+    return np.where(np.arange(most) < rng.integers(1, 4, (*extents, 1)), letters, 0).astype(np.uint8)
 
 
 def random_inputs(types: Mapping[str, TensorType], seed: int) -> dict[str, Array]:

@@ -41,13 +41,13 @@ def apply_formats(graph: Graph, given: Mapping[str, str]) -> dict[str, tuple[For
         if name not in inputs:
             raise UsageError(f"there is no graph input named {name!r}", hint=f"the inputs are: {', '.join(inputs)}")
         model = inputs[name].type
-        found[name] = (_format(name, text, model), model)
+        found[name] = (format_of(name, text, model), model)
         _convert(graph, inputs[name], found[name][0])
     graph.verify()
     return found
 
 
-def _format(name: str, text: str, model: TensorType) -> Format:
+def format_of(name: str, text: str, model: TensorType) -> Format:
     """The format that a text says for an input of the model."""
     where = f"the format {text!r} for input {name!r}"
     dtype, *rest = text.split(",")

@@ -87,7 +87,7 @@ class Format:
         if not model.dtype.is_float:
             info = np.iinfo(model.dtype.numpy.name)
             y = np.clip(np.rint(y).astype(np.float64), info.min, info.max)
-        return np.ascontiguousarray(y.astype(model.dtype.numpy))
+        return np.array(y, model.dtype.numpy, order="C")  # of a scalar no ascontiguousarray, which has one axis
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ class Interface:
         formats: inputs of another format, and the type that the model has there.
         legends: outputs of numbers that stand for text, or were maps, and what these are.
         halves: inputs and outputs that are the bits of bfloat16, u16.
+        texts: inputs and outputs that are text, as bytes.
     """
 
     quantised: Mapping[str, Quantisation] = field(default_factory=dict)
@@ -107,6 +108,7 @@ class Interface:
     formats: Mapping[str, tuple[Format, TensorType]] = field(default_factory=dict)
     legends: Mapping[str, Legend] = field(default_factory=dict)
     halves: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()
 
     @property
     def changed(self) -> bool:

@@ -64,6 +64,9 @@ def _write_arrays(path: Path, data: Mapping[str, Array]) -> None:
                 np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
 
 
+_TEXT = "; arrays of text have to be array.astype(str)"
+
+
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of an .npz by name. UsageError if there is no such file, CompileError if it cannot be read."""
     if not path.exists():
@@ -74,7 +77,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
                 raise ValueError("it holds one array without a name: is it an .npy?")
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as e:
-        hint = "an .npz is written with numpy.savez"
+        hint = f"an .npz is written with numpy.savez{_TEXT}"
         raise CompileError(f"the arrays cannot be read: {e}", where=str(path), hint=hint) from e
 
 
@@ -87,7 +90,7 @@ def read_inputs(path: Path) -> dict[str, Array] | Array:
     try:
         return np.asarray(np.load(path, allow_pickle=False))
     except (OSError, ValueError, EOFError) as e:
-        hint = "an .npy is written with numpy.save"
+        hint = f"an .npy is written with numpy.save{_TEXT}"
         raise CompileError(f"the array cannot be read: {e}", where=str(path), hint=hint) from e
 
 

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from mccompile.check import check as checking
 from mccompile.check import saturation
 from mccompile.check.check import check
 from mccompile.check.compare import compare
@@ -172,3 +173,59 @@ def test_sigmoids_near_zero_are_as_unsure_as_those_near_one(tmp_path: Path) -> N
     exact = 1 / (1 + np.exp(np.array([[13.95, 14.2, 15, 16.1]])))
     assert compare("y", exact.astype(np.float32), found.values["y"], found.noise["y"]).ok
     assert not compare("y", (exact + 1e-6).astype(np.float32), found.values["y"], found.noise["y"]).ok
+
+
+TREE = {
+    "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+    "nodes_values": [0.5, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0],
+    "nodes_falsenodeids": [2, 0, 0], "class_treeids": [0, 0, 0, 0], "class_nodeids": [1, 1, 2, 2],
+    "class_ids": [0, 1, 0, 1], "class_weights": [0.9, 0.1, 0.2, 0.8], "classlabels_int64s": [0, 1],
+}  # fmt: skip
+
+
+def test_what_differs_is_explained_by_layers_that_were_compared_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes are computed, and what differs (docs/conformance.md) is no tie of these."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["bytes"], to=TensorProto.UINT8),
+        helper.make_node("Cast", ["bytes"], ["number"], to=F32),
+        helper.make_node("TreeEnsembleClassifier", ["number"], ["label", "scores"], domain="ai.onnx.ml", **TREE),
+    ]
+    ports = {"x": (F32, [1, 2])}, {"label": (I64, [1]), "scores": (F32, [1, 2])}
+    model = onnx.load(save(tmp_path / "m.onnx", nodes, *ports))
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    onnx.save(model, tmp_path / "m.onnx")
+    monkeypatch.setattr(checking, "rounded_names", lambda graph: [])
+    found = check(tmp_path / "m.onnx", Options(target="generic"), inputs={"x": np.zeros((1, 2), np.float32)})
+    assert found.ties is None
+    assert not found.ok
+
+
+def test_sequences_are_compared_tensor_by_tensor(tmp_path: Path) -> None:
+    node = helper.make_node("SplitToSequence", ["x"], ["parts"], axis=0)
+    model = onnx.load(save(tmp_path / "m.onnx", [node], {"x": (F32, [3, 4])}, {}))
+    model.graph.output.append(helper.make_tensor_sequence_value_info("parts", F32, None))
+    onnx.save(model, tmp_path / "m.onnx")
+    found = check(tmp_path / "m.onnx", Options(target="generic"))
+    assert found.ok
+    assert [c.name for c in found.runs[0].comparisons] == ["parts_0", "parts_1", "parts_2"]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_text_is_compared(installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random text, and a user's, of an .npz."""
+    if not installed:
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    text = TensorProto.STRING
+    nodes = [
+        helper.make_node("StringConcat", ["s", "t"], ["both"]),
+        helper.make_node("Equal", ["s", "t"], ["same"]),
+    ]
+    ports = {"s": (text, [2, 3]), "t": (text, [3])}, {"both": (text, [2, 3]), "same": (TensorProto.BOOL, [2, 3])}
+    path = save(tmp_path / "m.onnx", nodes, *ports, opset=20)
+    assert check(path, Options(target="generic")).ok
+    one = np.array([["a", "ü", "word"], ["", "b", "c"]])
+    found = check(path, Options(target="generic"), inputs={"s": one, "t": one[0].astype(object)})
+    assert found.ok
+    assert len(found.runs) == 1

@@ -306,3 +306,13 @@ def test_dims_go_to_the_models_that_have_them(tmp_path: Path) -> None:
         driver.compile_project(models, tmp_path / "out", Options(target="generic", project="both", dims={"n": 1}))
     shapes = {"i": [3, 5]}
     driver.compile_project(models, tmp_path / "out", Options(target="generic", project="both", input_shapes=shapes))
+
+
+def test_names_that_shapes_give_to_axes_are_dims_of_a_project(tmp_path: Path) -> None:
+    maker = Maker()
+    maker.node("Relu", [maker.input("open", [None, 3])], "y")
+    onnx.save(maker.model(["y"]), tmp_path / "open.onnx")
+    models = [tmp_path / "open.onnx", *_models(tmp_path)]
+    given = Options(target="generic", project="all", input_shapes={"open": ["rows", 3]}, dims={"rows": "1..5"})
+    made = driver.compile_project(models, tmp_path / "out", given)
+    assert [d["name"] for d in made.report["models"]["open"]["dims"]] == ["rows"]

@@ -161,6 +161,15 @@ def test_formats(given: str, model: str) -> None:
     np.testing.assert_array_equal(graph.evaluate(inputs)["y"], wanted.reshape(-1))
 
 
+def test_a_number_without_axes_has_a_format_too() -> None:
+    graph = parse_graph("graph @g(%x: f32[]) {\n %y = map(%x) {expr={(x0 + 1.0)}} : f32[]\n return %y\n}", lookup)
+    interface = make_interface(graph, {"x": "u8,mean=3,scale=0.5"}, False, [])
+    inputs = {"x": np.array(7, np.uint8)}
+    got = interface.model_inputs(inputs)["x"]
+    assert (got.shape, float(got)) == ((), 2.0)
+    assert graph.evaluate(inputs)["y"].shape == ()
+
+
 @pytest.mark.parametrize(("given", "why"), [
     ({"z": "u8"}, "no graph input named 'z'"), ({"x": "f32"}, "begins with 'f32'"), ({"x": "u8,oops"}, "'oops'"),
     ({"x": "u8,mean=1:2"}, "3 channels"), ({"x": "u8,scale=0"}, "makes 0"), ({"x": "u8,mean=nan"}, "a number"),
