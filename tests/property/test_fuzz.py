@@ -89,7 +89,7 @@ def test_all_programs_of_a_setting_are_run(setting: Setting, tmp_path: Path) -> 
     net = _chain()
     expected = expectations(net, setting, 0)[:1]
     (tmp_path / "net.onnx").write_bytes(net.model().SerializeToString())
-    made = compiled(tmp_path / "net.onnx", tmp_path / "out", setting)
+    made = compiled(tmp_path / "net.onnx", tmp_path / "out", setting, {}, {})
     assert sum(1 + (p.single is not None) for p in made) == 2
     assert attempt(net, setting, expected, tmp_path / "run").kind == "ok"
 
@@ -128,7 +128,7 @@ def test_products_in_fewer_bits_are_judged_by_the_graph(tmp_path: Path) -> None:
     other = [[replace(run, values={n: a + 0.01 for n, a in run.values.items()})]]
     assert attempt(c.net, narrow, other, tmp_path / "narrow").kind == "ok"
     assert attempt(c.net, replace(narrow, options={}), other, tmp_path / "f32").kind == "wrong"
-    (program,) = compiled(tmp_path / "narrow" / "drawn.onnx", tmp_path / "graph", narrow)
+    (program,) = compiled(tmp_path / "narrow" / "drawn.onnx", tmp_path / "graph", narrow, {}, {})
     assert program.graph is not None
     meant = _meant_by(program.graph, run, {})
     ((name, want),) = meant.values.items()

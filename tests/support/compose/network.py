@@ -58,13 +58,14 @@ KEPT = {
 
 class Noise:
     """Numbers from -1 to 1; with the other sign, their negatives: a pair finds what lies at a step (Ceil of a number
-    next to 0), on whichever side it was computed."""
+    next to 0), on whichever side it was computed. ``even``: all are 1, as of elements that are ties for one reason:
+    drawn numbers move half of them to either side, and a sum of all hardly."""
 
-    def __init__(self, seed: tuple[int, int], sign: int) -> None:
-        self._rng, self._sign = np.random.default_rng(seed), sign
+    def __init__(self, seed: tuple[int, int], sign: int, even: bool = False) -> None:
+        self._rng, self._sign, self._even = np.random.default_rng(seed), sign, even
 
     def drawn(self, shape: tuple[int, ...]) -> Array:
-        return self._sign * self._rng.uniform(-1, 1, shape)
+        return self._sign * (np.ones(shape) if self._even else self._rng.uniform(-1, 1, shape))
 
     def shaken(self, array: Array, size: float) -> Array:
         """Computed floats, each off by up to ``size``."""

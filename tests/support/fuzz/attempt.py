@@ -30,6 +30,7 @@ from tests.support.children import SLOW, answered, in_children
 from tests.support.compose.judge import Expected, noises, spread
 from tests.support.compose.network import Array, Arrays, Noise, Refused
 from tests.support.fuzz.family import MAIN, Family
+from tests.support.fuzz.further import NOTHING_MORE, Further, as_elements, model_of, snapped
 from tests.support.fuzz.programs import Program, compiled
 from tests.support.fuzz.setting import QUICK, Setting
 from tests.support.precompiled import precompiled, runtime_of
@@ -40,6 +41,9 @@ SECONDS = 60
 
 ONCE = Path(__file__).resolve().parents[3] / "build" / "fuzz" / "once"
 """What is compiled once for all networks."""
+
+HOOKS = Path(__file__).with_name("hooks.h")
+"""Reads what steps say that they wrote."""
 
 ROUNDED_RUNS = 3
 """Runs with other inputs, where products round what they read."""
@@ -65,14 +69,17 @@ class Verdict:
 def expectations(net: Family, setting: Setting, seed: int) -> list[list[Expected]]:
     """For each extent, the runs in a row."""
     if net.grows(setting.state):
-        return [_expected(net, net.inputs_at(min(net.others)), setting.state, seed)]
+        return [_expected(net, net.inputs_at(min(net.others)), setting, seed)]
     runs = net.runs() if setting.dims or setting.second else {MAIN: net.inputs}
-    return [_expected(net, inputs, setting.state, seed) for inputs in runs.values()]
+    return [_expected(net, inputs, setting, seed) for inputs in runs.values()]
 
 
-def _expected(net: Family, inputs: Arrays, state: Mapping[str, str], seed: int) -> list[Expected]:
-    plain = _in_a_row(net, inputs, state, None)
-    shaken = [_in_a_row(net, inputs, state, noise) for noise in noises(seed)]
+def _expected(net: Family, inputs: Arrays, setting: Setting, seed: int) -> list[Expected]:
+    state, inputs = setting.state, snapped(setting.further.formats, inputs)
+    plain = _in_a_row(net, inputs, setting, None)
+    shaken = [_in_a_row(net, inputs, setting, noise) for noise in noises(seed)]
+    if any(s.op_type == "QuantizeLinear" for s in net.steps):
+        shaken += [_in_a_row(net, inputs, setting, Noise((seed, 0), sign, even=True)) for sign in (1, -1)]
     wanted = [n for n in net.outputs if n not in state]
     found = []
     for turn, values in enumerate(plain):
@@ -88,13 +95,14 @@ def _expected(net: Family, inputs: Arrays, state: Mapping[str, str], seed: int) 
     return found
 
 
-def _in_a_row(net: Family, inputs: Arrays, state: Mapping[str, str], noise: Noise | None) -> list[Arrays]:
+def _in_a_row(net: Family, inputs: Arrays, setting: Setting, noise: Noise | None) -> list[Arrays]:
     """The values of each run; what is kept is zero first. Where it grows, so does what else is n."""
+    state = setting.state
     kept = {name: np.zeros_like(inputs[name]) for name in state.values()}
     made: list[Arrays] = []
     for turn in range(TURNS if state else 1):
         if turn and net.grows(state):
-            inputs = net.inputs_at(min(net.others) + turn * net.grows(state))
+            inputs = snapped(setting.further.formats, net.inputs_at(min(net.others) + turn * net.grows(state)))
         made.append(net.reference({**inputs, **kept}, noise))
         kept = {name: made[-1][out] for out, name in state.items()}
     return made
@@ -110,7 +118,7 @@ def attempt(
     """
     if not resolve(setting.target).denormals and net.has_denormals:
         return Verdict("ok", "denormals")
-    model = net.model().SerializeToString()
+    model = model_of(net, setting.further).SerializeToString()
     verdict = attempted(model, setting, expected, folder, alone and setting.compiler == QUICK)
     if setting.compiler != QUICK or verdict.kind not in UNSURE:
         return verdict
@@ -131,7 +139,8 @@ def attempted(
     path.write_bytes(model)
     with mock.patch.dict(os.environ, {"CC": setting.compiler, "MCC_CACHE": str(folder / "cache")}):
         try:
-            programs = compiled(path, folder / "out", setting)
+            first = expected[0][0]
+            programs = compiled(path, folder / "out", setting, first.inputs, _given(first, setting.further))
         except InternalError as e:
             return Verdict("internal", f"{e}\n{traceback.format_exc(limit=-4)}")
         except CompileError as e:
@@ -154,7 +163,8 @@ def attempted(
 
 def _rounds_twice(path: Path, setting: Setting, expected: Sequence[Sequence[Expected]]) -> bool:
     """Whether what differs from onnxruntime is TensorFlow Lite's second rounding: `check` holds layers to that."""
-    given = {k: v for k, v in setting.arguments.items() if k in ("target", "opt_level", "requant", "dims")}
+    kept = ("target", "opt_level", "requant", "dims", "input_shapes")
+    given = {k: v for k, v in setting.arguments.items() if k in kept}
     options, _ = read("compile", ("model", "build", "tune", "limit", "output", "golden"), given)
     with mock.patch.dict(os.environ, {"CC": "gcc"}):
         return all(check(path, options, inputs=row[0].inputs).ok for row in expected)
@@ -181,10 +191,12 @@ def _fault(program: Program, setting: Setting, expected: Sequence[Sequence[Expec
             if single is not None:
                 _begin(single, byte)
             for turn, run in enumerate(row):
-                got = _answers(network, run)
-                fault = (run if program.graph is None else _meant_by(program.graph, run, network.extents)).fault(got)
+                got = _answers(network, run, setting.further)
+                if program.graph is not None:
+                    run = _meant_by(program.graph, run, network.extents, setting.further)
+                fault = run.fault(got)
                 if single is not None and not fault:
-                    fault = _other_bits(got, _answers(single, run))
+                    fault = _other_bits(got, _answers(single, run, setting.further))
                 if fault:
                     shapes = {n: a.shape for n, a in run.inputs.items()}
                     return f"turn {turn}, arena of {byte:#x}, {shapes}: {fault}"[:900]
@@ -207,14 +219,14 @@ def _bits(array: Array) -> object:
     return array.tolist() if array.dtype.kind == "O" else array.tobytes()
 
 
-def _meant_by(graph: Graph, run: Expected, extents: Mapping[str, int]) -> Expected:
+def _meant_by(graph: Graph, run: Expected, extents: Mapping[str, int], further: Further = NOTHING_MORE) -> Expected:
     """What the C has to compute whose weights or products are in fewer bits. Floats alone: how far it may be off is
     known of the network as it is, and whether a number that is rounded is a tie of this one is not.
 
     Where products round what they read, a float that is off in its last place may be rounded to the next number of 16
     bits: how far that carries is seen where all inputs are off by half of such a place.
     """
-    inputs = {n: stored(a) for n, a in run.inputs.items()}
+    inputs = {n: stored(a) for n, a in _given(run, further).items()}
     near, wide = (graph.evaluate(inputs, wide=wide, extents=extents) for wide in (False, True))
     others = [graph.evaluate(_off(inputs, i), extents=extents) for i in range(ROUNDED_RUNS)] if _rounds(graph) else []
     values, noise, certain = dict(run.values), dict(run.noise), dict(run.certain)
@@ -244,12 +256,13 @@ def _off(inputs: Arrays, seed: int) -> dict[str, Array]:
 
 
 def _network(out: Path, setting: Setting, model: str = "") -> Network:
+    own = (*setting.flags, *((f'-DMCC_HOOKS_HEADER="{HOOKS}"',) if setting.further.hooked else ()))
     if setting.sanitized:
-        return sanitized_network(out, setting.flags, setting.compiler, model)
+        return sanitized_network(out, own, setting.compiler, model)
     if setting.compiler == QUICK:
-        return Network(out, setting.flags, allocate=guarded_bytes, model=model)
+        return Network(out, own, allocate=guarded_bytes, model=model)
     if runs_here(setting.target):
-        flags = (*setting.flags, *strict_warnings(setting.compiler))
+        flags = (*own, *strict_warnings(setting.compiler))
         spared = () if "threads" in setting.options else _vector_header(out, setting, flags, model)
         with runtime_of(ONCE):
             return Network(out, (*flags, *spared), allocate=guarded_bytes, model=model)
@@ -264,11 +277,17 @@ def _vector_header(out: Path, setting: Setting, flags: Sequence[str], model: str
         return precompiled((setting.compiler,), given, out / f"{report['model']['name']}.c")
 
 
-def _answers(network: Network, run: Expected) -> dict[str, Array]:
+def _given(run: Expected, further: Further) -> dict[str, Array]:
+    """The inputs of a run as the application has them: not what is fixed, and elements where it has such."""
+    named = {n: a for n, a in run.inputs.items() if n not in further.fixed}
+    return {n: as_elements(further.formats[n], a) if n in further.formats else a for n, a in named.items()}
+
+
+def _answers(network: Network, run: Expected, further: Further) -> dict[str, Array]:
     """The outputs of a run; bytes of quantised inputs and outputs as the floats that they stand for. What a program
     does not give, as the other one of a project, is as expected."""
     inputs = {}
-    for name, array in run.inputs.items():
+    for name, array in _given(run, further).items():
         if name not in network.inputs and name.endswith((".normal", ".uniform")):
             continue  # of the other one of a project: a number that is drawn for nothing is no input
         if run.halves and array.dtype == np.float32:

@@ -20,6 +20,7 @@ from tests.support.compose.judge import NOTHING, Expected
 from tests.support.compose.network import Arrays
 from tests.support.fuzz.attempt import TURNS, Verdict, attempted
 from tests.support.fuzz.family import Family
+from tests.support.fuzz.further import Further, model_of, snapped
 from tests.support.fuzz.setting import Setting
 from tests.support.judge import plain_session
 
@@ -31,7 +32,7 @@ def write(folder: Path, net: Family, setting: Setting, title: str, text: str) ->
     """A folder; of a network whose file onnxruntime is not asked, without what tries it again."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "finding.txt").write_text(text + "\n")
-    (folder / "model.onnx").write_bytes(net.model().SerializeToString())
+    (folder / "model.onnx").write_bytes(model_of(net, setting.further).SerializeToString())
     np.savez(folder / "inputs.npz", **_named(net, setting))
     if not net.judged_by_file:
         return
@@ -43,14 +44,17 @@ def again(folder: Path) -> Verdict:
     """What becomes of a kept failure now."""
     found = json.loads((folder / "setting.json").read_text())
     tuples = {key: tuple(found.get(key, ())) for key in ("flags", "targets")}
-    setting = Setting(**{**found, **tuples})
+    further = found.get("further", {})
+    fixed = tuple(further.get("fixed", ()))
+    setting = Setting(**{**found, **tuples, "further": Further(**{**further, "fixed": fixed})})
     model = (folder / "model.onnx").read_bytes()
     with np.load(folder / "inputs.npz") as data:
         runs: dict[str, dict[str, Any]] = {}
         for key in data:
             run, name = key.split("/", 1)
             runs.setdefault(run, {})[name] = data[key].astype(object) if data[key].dtype.kind == "U" else data[key]
-    expected = [_expected(model, inputs, setting.state) for _, inputs in sorted(runs.items())]
+    given = [snapped(setting.further.formats, inputs) for _, inputs in sorted(runs.items())]
+    expected = [_expected(model, inputs, setting.state) for inputs in given]
     with tempfile.TemporaryDirectory(prefix="mccompile-fuzz-") as name:
         return attempted(model, setting, expected, Path(name))
 

@@ -6,8 +6,9 @@ Example: ``targets=("generic", "x86-64-v2")`` makes one folder with the programs
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +19,14 @@ import onnx
 import mccompile
 from mccompile import driver
 from mccompile.api.options import read
+from mccompile.check.narrowing import apply
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph
 from mccompile.search.options import Options
+from mccompile.tune.table import TuningFile
+from mccompile.tune.tune import apply as tuned
+from mccompile.tune.tune import conditions, tune
+from tests.support.compose.network import Arrays
 from tests.support.fuzz.setting import Setting
 
 BOUND = 24
@@ -42,12 +48,17 @@ class Program:
     single: Path | None = None
 
 
-def compiled(path: Path, out: Path, setting: Setting) -> list[Program]:
-    """The programs of a model. CompileError; a bound that is asked for is given."""
+def compiled(path: Path, out: Path, setting: Setting, inputs: Arrays, given: Arrays) -> list[Program]:
+    """The programs of a model. Fixed are some of the first run's ``inputs``; what the application has ``given`` is
+    data to judge by. CompileError; a bound that is asked for is given."""
     bounds: dict[str, int] = {}
+    further = setting.further
+    arguments = {**setting.arguments, "constants": {n: inputs[n] for n in further.fixed}}
+    if "max_error" in arguments:
+        arguments["data"] = dict(given)
     while True:
         try:
-            return _compiled(path, out, setting, {**setting.arguments, "bounds": dict(bounds)})
+            return _compiled(path, out, setting, {**arguments, "bounds": dict(bounds)})
         except CompileError as e:
             asked = re.search(r"--bound (\S+?)=|bounds=\{'(.+?)'", str(e))
             if asked is None or (name := asked[1] or asked[2]) in bounds:
@@ -57,7 +68,11 @@ def compiled(path: Path, out: Path, setting: Setting) -> list[Program]:
 
 def _compiled(path: Path, out: Path, setting: Setting, arguments: dict[str, object]) -> list[Program]:
     groups = ("model", "build", "tune", "limit", "output", "golden")
-    options, _ = read("compile", groups, arguments)
+    options, more = read("compile", groups, arguments)
+    options = apply(options, [path], more["data"], more["max_error"])
+    if setting.further.tuned:
+        tuning = _drawn_measurements(path, options, setting.further.tuned, out.with_name("tuning.json"))
+        arguments, options = {**arguments, "tuning": tuning}, tuned(options, [path], False, tuning)
     if setting.targets:
         made = driver.compile_choice(path, out, replace(options, target="native", targets=setting.targets))
         return [Program(out, name) for name in made.report["models"]]
@@ -75,6 +90,25 @@ def _compiled(path: Path, out: Path, setting: Setting, arguments: dict[str, obje
     single = out.with_name("single")
     mccompile.compile(path, single, **{**arguments, "threads": 1})
     return [Program(out, graph=graph, single=single)]
+
+
+@dataclass(frozen=True)
+class _DrawnTimer:
+    """Draws what candidates take: any of them may be the fastest."""
+
+    random: random.Random
+
+    def measure(self, folders: Mapping[str, Path]) -> dict[str, float]:
+        return {label: round(self.random.uniform(1, 1000), 1) for label in sorted(folders)}
+
+
+def _drawn_measurements(path: Path, options: Options, seed: int, file: Path) -> Path:
+    """A file as --tune makes it, of candidates with parameters that no model of cycles prefers, too."""
+    c = driver.open_model(path, options)
+    driver.optimize(c)
+    with mock.patch("mccompile.tune.tune.HOPELESS", 1e9):
+        tune(c, TuningFile(conditions(c)), _DrawnTimer(random.Random(seed))).save(file)
+    return file
 
 
 def _graph(path: Path, options: Options) -> Graph:

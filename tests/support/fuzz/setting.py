@@ -12,6 +12,7 @@ from mccompile.driver import has_products
 from mccompile.kernels.registry import candidates
 from mccompile.targets.target import resolve, runs_here, targets
 from tests.support.fuzz.family import MAIN, SECOND, Family
+from tests.support.fuzz.further import NAMES, Further, forms_of, further_of
 from tests.support.sanitized import SANITIZERS, is_sanitized
 
 QUICK = "tcc"
@@ -89,6 +90,7 @@ class Setting:
         state: outputs kept as inputs of the next run.
         targets: of one program for several; none as a rule.
         project: compiled beside the network of its first output, each in its "own" arena, or a "shared" one.
+        further: formats of inputs, fixed inputs, measured kernels, and the like.
     """
 
     target: str
@@ -101,6 +103,7 @@ class Setting:
     second: str = ""
     targets: tuple[str, ...] = ()
     project: str = ""
+    further: Further = field(default_factory=Further)
 
     @property
     def sanitized(self) -> bool:
@@ -113,21 +116,31 @@ class Setting:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Of `mccompile.compile`, all but targets and project."""
-        dims = {name: said for name, said in (("n", self.dims), ("m", self.second)) if said}
+        """Of `mccompile.compile`, all but targets and project, and what arrays and files are needed for."""
+        n, m = NAMES.values() if self.further.shapes else ("n", "m")
+        dims = {name: said for name, said in ((n, self.dims), (m, self.second)) if said}
         more: dict[str, Any] = {"dims": dims} if dims else {}
-        state = {"state": dict(self.state)} if self.state else {}
-        return {"target": self.target, "opt_level": self.level, **self.options, **more, **state}
+        if self.state:
+            more["state"] = dict(self.state)
+        if self.further.formats:
+            more["input_formats"] = dict(self.further.formats)
+        if self.further.shapes:
+            more["input_shapes"] = dict(self.further.shapes)
+        return {"target": self.target, "opt_level": self.level, **self.options, **more}
 
     @property
     def label(self) -> str:
         given = ", ".join(f"{k}={v!r}" for k, v in self.arguments.items() if k not in ("target", "opt_level"))
         several = ",".join(self.targets) + (f"project={self.project}" if self.project else "")
-        return " ".join((several or self.target, self.level, self.compiler, *self.flags, given))
+        beside = [f"fixed={','.join(self.further.fixed)}"] if self.further.fixed else []
+        beside += [f"tuned={self.further.tuned}"] if self.further.tuned else []
+        beside += ["hooked"] if self.further.hooked else []
+        return " ".join((several or self.target, self.level, self.compiler, *self.flags, *beside, given))
 
     def plainer(self) -> list[Setting]:
         """With one thing less that is special, the greatest first."""
         found = [replace(self, options={}, state={})] if len(self.options) + len(self.state) > 1 else []
+        found += [replace(self, further=less) for less in self.further.plainer()]
         if self.targets or self.project:
             found.append(replace(self, targets=(), project=""))
         found += [replace(self, options={k: v for k, v in self.options.items() if k != key}) for key in self.options]
@@ -179,7 +192,9 @@ def setting_of(seed: str, net: Family, emulated: bool = False, wide: bool = Fals
     if any(name in net.inputs for name in net.drawn):
         options["random"] = "input"
     state = _state(r, net) if r.random() < 0.7 and not emulated else {}
-    made = Setting(target, r.choice(LEVELS), compiler, flags, dims, options, state, second)
+    options |= {} if emulated else forms_of(seed, net)
+    further = Further() if emulated else further_of(seed, net, state)
+    made = Setting(target, r.choice(LEVELS), compiler, flags, dims, options, state, second, further=further)
     if net.grows(state):  # neither several fixed extents nor an emulator
         flags = ("-O1",) if made.sanitized or compiler == QUICK else flags
         made = replace(made, dims=f"{min(net.others)}..{MAIN}", compiler="gcc", flags=flags)
@@ -201,11 +216,15 @@ def _possible(setting: Setting, r: random.Random) -> Setting:
     """Without the options that others refuse, or that nobody can judge beside them."""
     options = dict(setting.options)
     form = options.get("precision")
-    if form and ("weights" in options or not has_products(resolve(setting.target), form)):
+    forms = set(form.values()) if isinstance(form, dict) else {form} if form else set()
+    both = "auto" in (form, options.get("weights")) and form and "weights" in options
+    alone = isinstance(form, str) and "weights" in options
+    if both or alone or not all(has_products(resolve(setting.target), f) for f in forms - {"f32", "auto"}):
         del options["precision"]
     for key in [k for k in NARROW_LEVELS if k in options]:
         quantised, empty = "quantized" in options.get("io", ""), setting.dims.startswith("0")
-        if setting.state or setting.targets or setting.project or quantised or empty:  # numpy reduces no empty axis
+        several = setting.targets or setting.project
+        if "exact" in options or setting.state or several or quantised or empty:  # numpy reduces no empty axis
             del options[key]
         else:
             dims = f"1..{MAIN}" if "," in setting.dims else setting.dims
@@ -213,7 +232,10 @@ def _possible(setting: Setting, r: random.Random) -> Setting:
     gone = {"memory", "split_kernels"} if setting.targets else {"ram"} if setting.project else set()
     if setting.targets or setting.project:
         gone.add("threads")
+        setting = replace(setting, further=replace(setting.further, tuned=0))
     options = {k: v for k, v in options.items() if k not in gone}
+    if "auto" not in (options.get("precision"), options.get("weights")):
+        options.pop("max_error", None)
     if "threads" in options and setting.compiler == QUICK:  # which does not know the pool's atomic operations
         setting = replace(setting, compiler="gcc", flags=("-O1",))
     return replace(setting, options=options)
