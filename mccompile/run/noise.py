@@ -33,7 +33,7 @@ class Noise:
         self.error += float(np.square(apart).sum())
         self.largest = max(self.largest, float(np.abs(apart).max(initial=0.0)))
         self.samples += 1
-        if want.dtype.kind == "f" and sum(e > 1 for e in want.shape) == 1:
+        if want.size and want.dtype.kind == "f" and sum(e > 1 for e in want.shape) == 1:
             self.ranked += 1
             self.agree += int(want.argmax() == got.argmax())
 

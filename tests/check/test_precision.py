@@ -11,6 +11,7 @@ from mccompile.check.check import check
 from mccompile.check.narrowing import apply
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
+from mccompile.run.noise import Noise
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
 DATA = {"image": np.random.default_rng(0).uniform(0, 1, (4, 1, 1, 8, 8)).astype(np.float32)}
@@ -87,3 +88,10 @@ def test_forms_of_products_that_make_no_sense_are_errors() -> None:
         check(DIGITS, Options(target="generic", precision={"*": "i8"}))
     with pytest.raises(UsageError, match="which --exact does not"):
         check(DIGITS, Options(target="generic", precision={"*": "bf16"}, exact=True))
+
+
+def test_an_output_may_have_no_element() -> None:
+    """As what a loop without a turn collects, f32[0,4]."""
+    noise = Noise()
+    noise.add(np.zeros((0, 4), np.float32), np.zeros((0, 4), np.float32))
+    assert (noise.relative, noise.largest, noise.ranked) == (0.0, 0.0, 0)
