@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mccompile.plan.alloc import portfolio
-from mccompile.plan.alloc.bounds import _chain_need, _Link, lower_bound
+from mccompile.plan.alloc.bounds import _chained, _chains_need, _Link, lower_bound
 from mccompile.plan.alloc.portfolio import allocate
 from mccompile.plan.alloc.problem import Interval, Near, Overwrite, Problem
 
@@ -37,10 +37,38 @@ def test_the_bound_of_a_chain_is_that_of_the_best_way() -> None:
     for _ in range(300):
         sizes = [rng.randint(1, 30) for _ in range(rng.randint(2, 7))]
         chain = [_Link(i, i + 1, rng.randint(-6, 20), rng.randint(5, 60)) for i in range(len(sizes) - 1)]
-        least, want = rng.randint(0, 40), _by_all_ways(chain, sizes)
-        assert _chain_need(chain, sizes, least) == max(least, want)
+        least, want = max(rng.randint(0, 40), *sizes), _by_all_ways(chain, sizes)
+        assert _chains_need(chain[::-1], sizes, least) == max(least, want)
         above += want > least
     assert above > 100
+
+
+def test_the_bound_of_chains_that_run_together_is_the_largest_of_theirs() -> None:
+    rng = random.Random(4)
+    above = 0
+    for _ in range(300):
+        sizes = [rng.randint(1, 30) for _ in range(8)]
+        behind = {src: rng.randint(src + 1, 7) for src in range(7)}
+        links = [_Link(src, dst, rng.randint(-6, 20), rng.randint(5, 60)) for src, dst in behind.items()]
+        least = max(rng.randint(0, 40), *sizes)
+        want = least
+        for src in set(behind) - set(behind.values()):
+            chain = [links[src]]
+            while chain[-1].dst in behind:
+                chain.append(links[chain[-1].dst])
+            own = [sizes[b] for b in (src, *(link.dst for link in chain))]
+            want = max(want, _by_all_ways(chain, own))
+        assert _chains_need(links[::-1], sizes, least) == want
+        above += want > least
+    assert above > 100
+
+
+def test_chains_that_run_together_are_looked_at_once() -> None:
+    """In each block of a residual network a chain begins that goes on through all the others."""
+    trunk = [_Link(2 * i, 2 * i + 2, 0, 9) for i in range(1_000)]
+    branches = [_Link(2 * i + 1, 2 * i + 2, 0, 9) for i in range(1_000)]
+    links = [*branches, *trunk]
+    assert len(_chained(links)) == len(links)
 
 
 @pytest.mark.parametrize("overwrites", [False, True])

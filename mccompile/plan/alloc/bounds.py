@@ -15,9 +15,6 @@ overwrite a they count once, 8; if a may lie over b from 2 bytes behind its begi
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from itertools import accumulate
-
 from mccompile._dataclass import dataclass
 from mccompile.plan.alloc.problem import Overwrite, Problem, near_holds, padded
 
@@ -63,9 +60,8 @@ def lower_bound(problem: Problem, chosen_overwrites: tuple[Overwrite, ...]) -> i
         for (dst, src), distance in distances.items()
         if begins[src] < begins[dst]
     ]
-    for chain in _chains(links):
-        most = _chain_need(chain, sizes, most)
-    return most
+    chained = sorted(_chained(links), key=lambda link: -begins[link.src])
+    return _chains_need(chained, sizes, most)
 
 
 @dataclass(frozen=True)
@@ -78,80 +74,50 @@ class _Link:
     apart: int
 
 
-def _chains(links: list[_Link]) -> list[list[_Link]]:
-    """The links in chains, as long as can be, in which one's `dst` is the next one's `src`."""
-    by_src = {link.src: link for link in links}
+def _chained(links: list[_Link]) -> list[_Link]:
+    """The links of all chains, each once: a chain begins with what is no other's `dst`, and where several go on from
+    a buffer it goes on with the last."""
+    following = {link.src: link for link in links}
     inner = {link.dst for link in links}
-    chains = []
-    for link in links:
-        if link.src not in inner:
-            chain = [link]
-            while (following := by_src.get(chain[-1].dst)) is not None:
-                chain.append(following)
-            chains.append(chain)
-    return chains
+    found: dict[_Link, None] = {}
+    for first in links:
+        link = None if first.src in inner else first
+        while link is not None and link not in found:
+            found[link] = None
+            link = following.get(link.dst)
+    return list(found)
 
 
-def _chain_need(chain: list[_Link], sizes: list[int], least: int) -> int:
-    """The least peak of the buffers of a chain, over all ways to take some links and to have the others apart; or
-    ``least`` if that is more. By bisection: `_Chain.fits` is one walk, so that long chains take little more."""
-    walk = _Chain.of(chain, sizes)
-    if walk.fits(least):
+def _chains_need(links: list[_Link], sizes: list[int], least: int) -> int:
+    """The least peak of the buffers of chains, over all ways to take some links and to have the others apart; or
+    ``least`` if that is more. ``links`` of a chain are given last first. By bisection: `_fits` is one walk."""
+    if _fits(links, sizes, least):
         return least
     step = 1
-    while not walk.fits(least + step):
+    while not _fits(links, sizes, least + step):
         step *= 2
     low, high = least + step // 2, least + step
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if walk.fits(middle) else (middle, high)
+        low, high = (low, middle) if _fits(links, sizes, middle) else (middle, high)
     return high
 
 
-@dataclass(frozen=True)
-class _Chain:
-    """The buffers of a chain, 0, 1, 2, ..., and what the link behind each takes if its sides are apart.
+def _fits(links: list[_Link], sizes: list[int], peak: int) -> bool:
+    """Whether some links can be taken, and the others be apart, within ``peak`` bytes. No buffer is larger.
 
-    Where the links from buffer p to buffer j are taken, p begins at least ``rise[j] - rise[p]`` bytes above j, and
-    ends ``rise[j] + tops[p]`` bytes above the floor: of a (8 bytes), 2 bytes above b (8), 2 bytes above c (8)
+    A link whose sides may be apart is best not taken; those between are. A buffer then lies above the lowest
+    that follows it in such a run by a sum of distances: of a, 2 bytes above b, 2 bytes above c
 
-        rise 0 2 4    tops 8 6 4    a ends at 4 + 8 = 12, b at 4 + 6 = 10, c at 4 + 4 = 8
+        c 0    b 0 + 2 = 2    a 2 + 2 = 4    a of 8 bytes ends at 12 or above
 
-    A run of taken links fits into a peak if that does not exceed it for any p and any j behind p in the run.
+    Chains that run together share what is behind: from the last link to the first, each is looked at once.
     """
-
-    rise: list[int]
-    tops: list[int]
-    apart: list[int]
-
-    @classmethod
-    def of(cls, chain: list[_Link], sizes: list[int]) -> _Chain:
-        rise = list(accumulate((link.distance for link in chain), initial=0))
-        buffers = [chain[0].src, *(link.dst for link in chain)]
-        tops = [sizes[b] - r for b, r in zip(buffers, rise, strict=True)]
-        return cls(rise, tops, [link.apart for link in chain])
-
-    def fits(self, peak: int) -> bool:
-        """Whether some links can be taken, and the others be apart, within ``peak`` bytes.
-
-        The run of taken links that ends at a buffer begins as late as it may, and must begin behind every buffer
-        that would stand too high.
-        """
-        begin = earliest = 0
-        # The buffers whose top is above those of all behind them: the last one too high is found by bisection.
-        high: list[int] = []
-        negated: list[int] = []
-        for j, (rise, top) in enumerate(zip(self.rise, self.tops, strict=True)):
-            if j and self.apart[j - 1] <= peak:
-                begin = j
-            while high and self.tops[high[-1]] <= top:
-                high.pop()
-                negated.pop()
-            high.append(j)
-            negated.append(-top)
-            too_high = bisect_left(negated, rise - peak)
-            if too_high:
-                earliest = max(earliest, high[too_high - 1] + 1)
-            if begin < earliest:
+    above: dict[int, int] = {}
+    for link in links:
+        if link.apart > peak:
+            height = max(0, link.distance + above.get(link.dst, 0))
+            if height + sizes[link.src] > peak:
                 return False
-        return True
+            above[link.src] = height
+    return True
