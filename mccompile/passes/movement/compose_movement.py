@@ -149,6 +149,7 @@ class _Composer:
         self.r = r
         self.remarks = remarks
         self._dissolved: dict[Value, bool] = {}
+        self._plain: dict[Node, bool] = {}
 
     def strided(self, value: Value) -> Strided:
         """A value as elements of what it was copied from, as far back as loops tell and nothing between is needed."""
@@ -173,7 +174,10 @@ class _Composer:
         return self._dissolved[value]
 
     def _reads_anything(self, user: Node) -> bool:
-        if not is_plain(user):
+        # Asked once: a thousand parts have one concat as their reader, which has a thousand operands to look at.
+        if user not in self._plain:
+            self._plain[user] = is_plain(user)
+        if not self._plain[user]:
             return False
         if user.op.keeps_order:
             return self._dissolves(user.result)
