@@ -54,7 +54,7 @@ def run(module: KernelModule, remarks: Remarks) -> int:
     after = [_shifted(module, step) for step in before]
     module.body = Block(tuple(after))
     moved = sum(a is not b for a, b in zip(before, after, strict=True))
-    apart = state_apart(module)
+    apart = state_apart(module) if module.state else []
     for kept, given in list(module.state.items()):
         if kept in apart:
             remarks.miss("kept in place", "what it was is read when it is made, or later", kept.name)
