@@ -20,6 +20,7 @@ to integer saturate and turn NaN into 0; integer narrowing wraps.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Callable, Sequence
 
@@ -175,12 +176,20 @@ def convert(operand: Expr, dtype: DType) -> Expr:
 
 
 def with_operands(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """The expression, its operands changed; one that has none as it is."""
+    """The expression, its operands changed; itself if none of them is another object now, so that what is known of it
+    stays beside it and look-ups find the same object.
+
+    >>> e = apply("add", var(0, F32), num(1))
+    >>> with_operands(e, lambda part: part) is e
+    True
+    """
     match expr:
         case Apply(fn=fn, operands=operands):
-            return apply(fn, *map(change, operands))
+            changed = tuple(map(change, operands))
+            return expr if all(map(operator.is_, changed, operands)) else apply(fn, *changed)
         case Convert(dtype=dtype, operand=operand):
-            return convert(change(operand), dtype)
+            inner = change(operand)
+            return expr if inner is operand and inner.dtype != dtype else convert(inner, dtype)
         case Lookup(dtype=dtype, operand=operand, table=table):
             return Lookup(dtype, change(operand), table)
     return expr
