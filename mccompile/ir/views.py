@@ -264,8 +264,8 @@ def verify_view(view: View) -> None:
     stored = sorted((f.axis, f.div, f.mod) for f in view.factors)
     if len(view.strides) != len(stored) or {axis for axis, _, _ in stored} != set(range(view.rank)):
         raise InternalError(f"a view of {view.buffer.name} has {view.rank} axes and {len(view.strides)} strides")
-    low, high = covered(view)
     if not is_inside(view):
+        low, high = covered(view)
         raise InternalError(f"a view of {view.buffer.name} covers [{low}, {high}] of {view.buffer.elements} elements")
 
 

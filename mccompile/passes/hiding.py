@@ -66,7 +66,7 @@ def hiding(graph: Graph, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        for node in graph.nodes:
+        for node in graph.nodes if hidden else ():
             if id(node.op) in hidden:
                 node.op = hidden[id(node.op)].op
 
