@@ -283,10 +283,20 @@ class Graph:
 
     def users(self) -> dict[Value, list[Node]]:
         """The nodes that read each value, in order; a node that reads it twice is listed once."""
-        table: dict[Value, list[Node]] = {}
+        return {v: list(nodes) for v, nodes in self.user_sets().items()}
+
+    def user_sets(self) -> dict[Value, dict[Node, None]]:
+        """`users` as sets in order, for who changes them."""
+        table: dict[Value, dict[Node, None]] = {}
         for node in self.nodes:
-            for v in dict.fromkeys(node.inputs):
-                table.setdefault(v, []).append(node)
+            for v in (*node.operands, *node.extras):  # not by `inputs`: most passes ask all nodes
+                if v is None:
+                    continue
+                readers = table.get(v)
+                if readers is None:
+                    table[v] = {node: None}
+                else:
+                    readers[node] = None
         return table
 
     def replace(self, old: Value, new: Value) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
+from mccompile._cached import cached
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
@@ -19,13 +20,20 @@ class Rewriter:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._producer = graph.producers()
-        self._users = {v: dict.fromkeys(nodes) for v, nodes in graph.users().items()}
         self._outputs = set(graph.outputs)
         self._erased: set[Node] = set()
         self._before: dict[Node, list[Node]] = {}
         self._after: dict[Node, list[Node]] = {}
         self._same = True
+
+    @cached
+    def _producer(self) -> dict[Value, Node]:
+        """Who makes each value. As `_users`, made when first asked for: most passes find nothing to ask about."""
+        return self.graph.producers()
+
+    @cached
+    def _users(self) -> dict[Value, dict[Node, None]]:
+        return self.graph.user_sets()
 
     def nodes(self) -> Iterator[Node]:
         """The nodes in their order at the start, without those erased meanwhile."""
@@ -56,6 +64,7 @@ class Rewriter:
     ) -> None:
         """Let ``node`` read other operands, other extra operands, or both."""
         self._same = False
+        users = self._users  # as they are before the change
         before = set(node.inputs)
         if operands is not None:
             node.operands = list(operands)
@@ -63,9 +72,9 @@ class Rewriter:
             node.extras = list(extras)
         after = dict.fromkeys(node.inputs)
         for v in before.difference(after):
-            del self._users[v][node]
+            del users[v][node]
         for v in after:
-            self._users.setdefault(v, {})[node] = None
+            users.setdefault(v, {})[node] = None
 
     def give_extras(self, node: Node, extras: Sequence[Value]) -> None:
         """Give bodies the ``extras`` by whose places they are numbered, without those that none of them reads."""
