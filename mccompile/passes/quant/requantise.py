@@ -300,7 +300,7 @@ class _Work:
         if not (np.isfinite(scale).all() and (np.asarray(scale) > 0).all()):
             return "a scale is no positive number"
         zero = np.rint(form.offset)
-        zero = zero if uniform(zero) else np.rint(np.median(zero))
+        zero = zero if uniform(zero) else np.rint(_median(zero))
         product = ex.apply("mul", ex.convert(core, F32), self._operand(np.asarray(scale), shape, "factor", F32))
         rest = np.asarray(form.offset - zero)
         if rest.any():
@@ -440,3 +440,14 @@ def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
     while shape and shape[0] == 1:
         shape = shape[1:]
     return shape
+
+
+def _median(numbers: Array) -> float:
+    """`np.median`, which loads masked arrays to look for NaN: 20 ms of each process.
+
+    >>> _median(np.array([5.0, 1.0, 2.0, 4.0])), _median(np.array([1.0, np.nan, 2.0]))
+    (3.0, nan)
+    """
+    ordered = np.sort(numbers, axis=None)  # NaN last
+    low, high, last = (float(ordered[i]) for i in ((ordered.size - 1) // 2, ordered.size // 2, -1))
+    return last if np.isnan(last) else (low + high) / 2
