@@ -94,13 +94,18 @@ def test_all_programs_of_a_setting_are_run(setting: Setting, tmp_path: Path) -> 
     assert attempt(net, setting, expected, tmp_path / "run").kind == "ok"
 
 
-def test_whole_numbers_are_summed_where_onnxruntime_sums_them_as_well() -> None:
-    """It saturates, and loses places beyond 2^53; text is the same wherever it lies."""
+def test_what_onnxruntime_computes_wrongly_is_not_drawn() -> None:
+    """Its sums of whole numbers saturate, and lose places beyond 2^53; text is the same wherever it lies."""
     ends = np.array([[2**31 - 1, 5], [3, 4]], np.int32)
     c = FamilyComposer(0, ())
     with pytest.raises(Refused, match="doubles"):
         c.one("ReduceSum", c.input(ends), c.ints(1))
     c.one("ReduceSum", c.input(ends % 100), c.ints(1))
+    with pytest.raises(Refused, match="more than 32"):
+        c.one("Sign", c.input(np.array([2**31], np.int64)))
+    query, key = (c.input(np.ones((1, 1, n, 2), np.float32)) for n in (1, 2))
+    with pytest.raises(Refused, match="behind it"):
+        c.one("Attention", query, key, key, "", key, key, is_causal=1)
     assert _bits(np.array(["a" * 50], object)) == _bits(np.array(["a" * 49 + "a"], object))
     assert _bits(np.array(["a"], object)) != _bits(np.array(["b"], object))
 

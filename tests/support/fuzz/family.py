@@ -263,6 +263,8 @@ class FamilyComposer(Composer):
             raise Refused("onnxruntime copies the first text of each block, and leaves the others empty")
         if _compares_halves(step, values):
             raise Refused("onnxruntime compares 64 bits as less, with AVX-512, where they are more than 32")
+        if _asks_all_keys(step, values):
+            raise Refused("onnxruntime lets one query ask the keys behind it, too")
         arrays = self.net.engine.run(step, values)
         if step.op_type == "Loop" and any(a.shape.count(0) > 1 for a in arrays):
             raise Refused("onnxruntime takes what its loop without a turn does not say for an extent of 0")
@@ -313,9 +315,17 @@ def _copies_one_of_a_block(step: Step, values: Arrays) -> bool:
 
 
 def _compares_halves(step: Step, values: Arrays) -> bool:
-    """True of Min, Max and Clip of i64 that are no i32: of 2^32 - 1 and 77, the first is the smaller one."""
+    """True of Min, Max, Clip and Sign of i64 that are no i32: of 2^32 - 1 and 77, the first is the smaller one."""
     wide = [values[n] for n in step.inputs if n and values[n].dtype == np.int64]
-    return step.op_type in ("Min", "Max", "Clip") and any((a != a.astype(np.int32)).any() for a in wide)
+    return step.op_type in ("Min", "Max", "Clip", "Sign") and any((a != a.astype(np.int32)).any() for a in wide)
+
+
+def _asks_all_keys(step: Step, values: Arrays) -> bool:
+    """True of a causal Attention of one query, keys of before and several new ones."""
+    if step.op_type != "Attention" or not step.attrs.get("is_causal") or len(step.inputs) < 5 or not step.inputs[4]:
+        return False
+    q, k = (values[n] for n in step.inputs[:2])
+    return q.shape[-2] == 1 < k.shape[-2]
 
 
 def _reads_beyond(step: Step, values: Arrays) -> bool:
