@@ -398,8 +398,7 @@ def require_small(step: Step, values: Arrays) -> None:
 
 
 def require_scales(step: Step, values: Arrays) -> None:
-    """Refused where a number over a scale of 0, which is infinite or none, becomes a whole one. A scale is no negative
-    number either."""
+    """Refused where a number over a scale of 0, which is infinite or none, becomes a whole one; no scale is less."""
     if step.op_type == "QuantizeLinear" or step.op_type.startswith("QLinear"):
         scales = [values[n] for n in (step.inputs[1:2] if step.op_type == "QuantizeLinear" else step.inputs) if n]
         if any(a.dtype.kind == "f" and not (a > 0).all() for a in scales):
