@@ -32,14 +32,16 @@ def without_empty_operands(graph: Graph) -> None:
 
 
 def _sum_nothing(graph: Graph, node: Node) -> None:
-    """Make of a node the map of its epilogue, applied to zeros."""
+    """Make of a node the map of its epilogue, applied to zeros; what only a prologue read is read no more."""
     result = node.result
     body = node.post.get(0, ex.acc(result.dtype.compute))
     sums = (e.dtype for e in ex.distinct(body) if isinstance(e, ex.Var) and e.index == ex.ACC)
     kind = next(sums, result.dtype.compute)
     zeros = graph.constant(f"{result.name}.nothing", np.zeros(result.shape, kind.numpy))
+    read = sorted(ex.variables(body) - {ex.ACC})
+    places = {ex.ACC: 0, **{index: 1 + i for i, index in enumerate(read)}}
     node.op = Map(
-        ex.substitute(body, lambda v: ex.var(0 if v.index == ex.ACC else v.index + 1, v.dtype)),
+        ex.substitute(body, lambda v: ex.var(places[v.index], v.dtype)),
         result.dtype.name if result.dtype.compute != result.dtype else "",
     )
-    node.operands, node.extras, node.pre, node.post = [zeros, *node.extras], [], {}, {}
+    node.operands, node.extras, node.pre, node.post = [zeros, *(node.extras[i] for i in read)], [], {}, {}

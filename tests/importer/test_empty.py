@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mccompile
 from mccompile import backend
 from mccompile.ir.errors import CompileError
+from mccompile.ops.cum_sum import CumSum
 from mccompile.run.memory import guarded_bytes
 from mccompile.run.network import Network
 from tests.support.children import in_children
@@ -28,8 +29,12 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {
     "broadcast": ("Add", [X[:1], ROWS], {}, ROWS),
     "an output": ("MatMul", [X, np.zeros((3, 0), np.float32)], {}, COLUMNS),
     "sums of nothing": ("Gemm", [COLUMNS, ROWS, X], {"beta": 2.0}, 2 * X),
+    "bytes of nothing": (
+        "MatMulInteger", [np.zeros((2, 0), np.uint8), np.zeros((0, 3), np.uint8), np.uint8(7)], {},
+        np.zeros((2, 3), np.int32),
+    ),
     "no updates": ("ScatterND", [X, np.zeros((0, 1), np.int64), ROWS], {}, X),
-}
+}  # fmt: skip
 
 
 @pytest.mark.thorough
@@ -157,3 +162,9 @@ def test_what_may_be_empty_has_no_edge_to_repeat(tmp_path: Path) -> None:
         least = 1 if min(ends) < 0 else 0
         with pytest.raises(CompileError, match="may have no element to be repeated"):
             mccompile.compile(tmp_path / "n.onnx", tmp_path / "out", target="generic", dims={"n": f"{least}..7"})
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_running_sums_of_nothing_are_nothing(exclusive: bool) -> None:
+    (made,) = CumSum(1, exclusive, False).evaluate(COLUMNS)
+    assert made.shape == COLUMNS.shape
