@@ -103,6 +103,10 @@ def test_what_onnxruntime_computes_wrongly_is_not_drawn() -> None:
     c.one("ReduceSum", c.input(ends % 100), c.ints(1))
     with pytest.raises(Refused, match="more than 32"):
         c.one("Sign", c.input(np.array([2**31], np.int64)))
+    c.net.outputs = [c.one("Pow", c.input(np.array([-2], np.int32)), c.input(np.array([2], np.float32)))]
+    c.net.require_defined(c.net.values)
+    with pytest.raises(Refused, match="do not fit"):
+        c.net.require_defined({**c.net.values, c.net.steps[-1].inputs[1]: np.array([0.5], np.float32)})
     query, key = (c.input(np.ones((1, 1, n, 2), np.float32)) for n in (1, 2))
     with pytest.raises(Refused, match="behind it"):
         c.one("Attention", query, key, key, "", key, key, is_causal=1)

@@ -210,6 +210,7 @@ class Composition:
                     require_fit(values[step.inputs[0]], a.dtype)
             require_small(step, values)
             require_scales(step, values)
+            require_powers(step, values)
 
     @property
     def has_denormals(self) -> bool:
@@ -403,6 +404,16 @@ def require_scales(step: Step, values: Arrays) -> None:
         scales = [values[n] for n in (step.inputs[1:2] if step.op_type == "QuantizeLinear" else step.inputs) if n]
         if any(a.dtype.kind == "f" and not (a > 0).all() for a in scales):
             raise Refused("a scale is 0 or less")
+
+
+def require_powers(step: Step, values: Arrays) -> None:
+    """A power that is no whole number, as the root of -2, becomes one that is not defined."""
+    if step.op_type != "Pow":
+        return
+    base, exponent = (values[n] for n in step.inputs)
+    if base.dtype.kind in "iu" and exponent.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            require_fit(np.power(base.astype(np.float64), exponent), base.dtype)
 
 
 class Stage:
