@@ -107,6 +107,8 @@ def test_what_onnxruntime_computes_wrongly_is_not_drawn() -> None:
     c.net.require_defined(c.net.values)
     with pytest.raises(Refused, match="do not fit"):
         c.net.require_defined({**c.net.values, c.net.steps[-1].inputs[1]: np.array([0.5], np.float32)})
+    with pytest.raises(Refused, match="sum of nothing"):
+        c.one("MatMul", c.input(np.ones((1, 2, 0), np.float32)), c.input(np.ones((3, 0, 2), np.float32)))
     query, key = (c.input(np.ones((1, 1, n, 2), np.float32)) for n in (1, 2))
     with pytest.raises(Refused, match="behind it"):
         c.one("Attention", query, key, key, "", key, key, is_causal=1)

@@ -266,6 +266,8 @@ class FamilyComposer(Composer):
         if _asks_all_keys(step, values):
             raise Refused("onnxruntime lets one query ask the keys behind it, too")
         arrays = self.net.engine.run(step, values)
+        if _loses_matrices(step, values, arrays):
+            raise Refused("onnxruntime has only the matrices of the left operand where each is a sum of nothing")
         if step.op_type == "Loop" and any(a.shape.count(0) > 1 for a in arrays):
             raise Refused("onnxruntime takes what its loop without a turn does not say for an extent of 0")
         for array in arrays:
@@ -326,6 +328,14 @@ def _asks_all_keys(step: Step, values: Arrays) -> bool:
         return False
     q, k = (values[n] for n in step.inputs[:2])
     return q.shape[-2] == 1 < k.shape[-2]
+
+
+def _loses_matrices(step: Step, values: Arrays, made: Sequence[Array]) -> bool:
+    """True of a MatMul over an axis of extent 0 whose result has not the matrices of both operands."""
+    if step.op_type != "MatMul" or made[0].ndim < 3:
+        return False
+    left, right = (values[n].shape[:-2] for n in step.inputs)
+    return made[0].shape[:-2] != np.broadcast_shapes(left, right)
 
 
 def _reads_beyond(step: Step, values: Arrays) -> bool:
