@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from onnx import TensorProto
 from mccompile.ops.registry import front_ends
 from tests.support.compose.drawn import composition
 from tests.support.compose.judge import expectations
-from tests.support.compose.network import Composition, Step
+from tests.support.compose.network import Composition, Refused, Step
 from tests.support.compose.reduce import reduced
 from tests.support.compose.run import EMULATED, LEVELS, SETTINGS, Setting, examine, setting_of, subject
 
@@ -89,3 +90,16 @@ def test_a_difference_that_one_rounding_makes_0_is_not_certain() -> None:
     first, *_ = expectations(Composition({"x": x}, {"one": one}, steps, ["some"]), 0)
     assert first.values["some"].tolist() == [True, True]
     assert first.certain["some"].tolist() == [False, True]
+
+
+def test_what_has_no_one_answer_is_not_judged() -> None:
+    matrix, byte = np.array([[1, 2], [2, 4]], np.float32), np.int8(0)
+    cases: list[tuple[Step, list[Any], str]] = [
+        (Step("Inverse", ("x",), ("y",)), [matrix], "without an inverse"),
+        (Step("QLinearSoftmax", tuple("xszto"), ("y",)), [byte, np.float32(1), byte, np.float32(1.5), byte], "256 steps"),
+        (Step("QuantizeLinear", ("x", "s"), ("y",)), [matrix, np.float32(-1)], "0 or less"),
+    ]
+    for step, operands, why in cases:
+        values = dict(zip(step.inputs, map(np.asarray, operands), strict=True)) | {"y": np.zeros(1, np.int8)}
+        with pytest.raises(Refused, match=why):
+            Composition(steps=[step]).require_defined(values)

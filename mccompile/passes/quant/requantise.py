@@ -200,6 +200,9 @@ class _Work:
     # -- one sum -----------------------------------------------------------------------------------------------
     def _by_sum(self, e: ex.Expr) -> ex.Expr | str:
         assert isinstance(e, ex.Convert)
+        shape = self._channel_shape()
+        if isinstance(shape, str):
+            return shape
         form = _whole(form_of(e.operand, self._constant))
         if isinstance(form, str):
             return form
@@ -211,9 +214,6 @@ class _Work:
         core = _inside(e, given)
         if core is None:
             return "its sum is a product of what is summed"
-        shape = self._channel_shape()
-        if isinstance(shape, str):
-            return shape
         reach, axis = sum_range(self.graph, self.node)
         channels = int(np.prod(shape)) if shape else 1
         if channels > 1 and reach.low.size not in (1, channels):

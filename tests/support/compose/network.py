@@ -211,6 +211,7 @@ class Composition:
             require_small(step, values)
             require_scales(step, values)
             require_powers(step, values)
+            require_regular(step, values)
 
     @property
     def has_denormals(self) -> bool:
@@ -404,6 +405,8 @@ def require_scales(step: Step, values: Arrays) -> None:
         scales = [values[n] for n in (step.inputs[1:2] if step.op_type == "QuantizeLinear" else step.inputs) if n]
         if any(a.dtype.kind == "f" and not (a > 0).all() for a in scales):
             raise Refused("a scale is 0 or less")
+    if step.op_type == "QLinearSoftmax" and values[step.inputs[3]] != np.float32(1 / 256):
+        raise Refused("onnxruntime has results of 256 steps only")
 
 
 def require_powers(step: Step, values: Arrays) -> None:
@@ -414,6 +417,12 @@ def require_powers(step: Step, values: Arrays) -> None:
     if base.dtype.kind in "iu" and exponent.dtype.kind == "f":
         with np.errstate(all="ignore"):
             require_fit(np.power(base.astype(np.float64), exponent), base.dtype)
+
+
+def require_regular(step: Step, values: Arrays) -> None:
+    """What has no inverse, or hardly one, has that of its rounding errors."""
+    if step.op_type == "Inverse" and (np.linalg.cond(values[step.inputs[0]].astype(np.float64)) > 1e4).any():
+        raise Refused("a matrix is next to one without an inverse")
 
 
 class Stage:
