@@ -93,10 +93,10 @@ def test_a_difference_that_one_rounding_makes_0_is_not_certain() -> None:
 
 
 def test_what_has_no_one_answer_is_not_judged() -> None:
-    matrix, byte = np.array([[1, 2], [2, 4]], np.float32), np.int8(0)
+    matrix, one, byte = np.array([[1, 2], [2, 4]], np.float32), np.float32(1), np.int8(0)
     cases: list[tuple[Step, list[Any], str]] = [
         (Step("Inverse", ("x",), ("y",)), [matrix], "without an inverse"),
-        (Step("QLinearSoftmax", tuple("xszto"), ("y",)), [byte, np.float32(1), byte, np.float32(1.5), byte], "256 steps"),
+        (Step("QLinearSoftmax", tuple("xszto"), ("y",)), [byte, one, byte, one, byte], "256 steps"),
         (Step("QuantizeLinear", ("x", "s"), ("y",)), [matrix, np.float32(-1)], "0 or less"),
     ]
     for step, operands, why in cases:

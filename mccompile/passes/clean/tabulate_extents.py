@@ -168,7 +168,8 @@ def _equal(a: Array, b: Array) -> bool:
     if same.all():
         return True
     finite = np.isfinite(a) & np.isfinite(b)
-    near = np.abs(np.where(finite, a - b, 0.0)) <= ROUNDING * np.abs(np.where(finite, b, 0.0)).max(initial=0.0)
+    a, b = (np.where(finite, x, 0.0) for x in (a, b))
+    near = np.abs(a - b) <= ROUNDING * np.abs(b).max(initial=0.0)
     return bool((same | (finite & near)).all())
 
 
