@@ -21,7 +21,7 @@ from mccompile.check.reference import Expected, drawn_cases, drawn_extents, draw
 from mccompile.check.result import Accuracy, CheckResult, Run
 from mccompile.check.streams import RUNS, Stream, stream_of, stream_of_c
 from mccompile.check.ties import TIE, Ties, is_quantised, judge_layers, rounded_names
-from mccompile.check.trace import TRACE_HOOKS, last_writes, trace
+from mccompile.check.trace import TRACE_HOOKS, trace, writers
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options
 from mccompile.ir.errors import CompileError, UsageError
@@ -278,7 +278,7 @@ def _judge(model: Path, c: Compilation, network: Network, per_layer: bool) -> St
     inner: list[str] = []
     if per_layer:
         computed = set(tensor_names(model))
-        inner = [name for name in last_writes(network.report) if name in computed]
+        inner = [name for name in writers(network.report) if name in computed]
     return stream_of(model, c, inner)
 
 

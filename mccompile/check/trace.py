@@ -62,7 +62,7 @@ class Layer:
 @dataclass(frozen=True)
 class Trace:
     """The layers in the order in which they are complete; ``skipped`` names those that have no counterpart of the
-    same kind and number of elements in the reference."""
+    same kind and number of elements in the reference, or that no step made in this run."""
 
     layers: tuple[Layer, ...]
     skipped: tuple[str, ...] = ()
@@ -93,14 +93,17 @@ class Trace:
         }
 
 
-def last_writes(report: Mapping[str, Any]) -> dict[str, int]:
-    """The step after which each tensor is complete, in the order of these steps."""
-    last: dict[str, int] = {}
+def writers(report: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The steps that write each tensor, in the order of the last of these.
+
+    >>> writers({"steps": [{"writes": ["y"]}, {"writes": ["t"]}, {"writes": ["y"]}]})
+    {'t': [1], 'y': [0, 2]}
+    """
+    found: dict[str, list[int]] = {}
     for step, done in enumerate(report["steps"]):
         for name in done["writes"]:
-            last.pop(name, None)
-            last[name] = step
-    return last
+            found[name] = [*found.pop(name, ()), step]
+    return found
 
 
 def _tensors(report: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
@@ -112,8 +115,19 @@ def _tensors(report: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
             yield {**port, "bytes": size}
 
 
-def capture(network: Network, inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
-    """Run once and return each named tensor as it is when it is complete, in its logical shape.
+@dataclass(frozen=True)
+class Kept:
+    """A tensor as it was when it was complete: after ``step``, the last of those that write it to be made."""
+
+    step: int
+    array: Array
+
+
+def capture(network: Network, inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Kept]:
+    """Run once and keep each named tensor as it is when it is complete, in its logical shape.
+
+    What the two branches of an If write is complete after a step of either: each step that writes a tensor has a slot
+    of its own, and all of them share the copy. What only conditional steps write is left out where none was made.
 
     Args:
         network: built with `TRACE_HOOKS`.
@@ -124,26 +138,34 @@ def capture(network: Network, inputs: Mapping[str, Array], names: Iterable[str])
         CompileError: as `Network.run`.
         RuntimeError: a step did not report what report.json says it writes.
     """
-    last = last_writes(network.report)
+    every, steps = writers(network.report), network.report["steps"]
     sizes = {t["name"]: t for t in _tensors(network.report)}
     wanted = list(names)
     copies = {name: np.zeros(sizes[name]["bytes"], np.uint8) for name in wanted}
-    slots = network.ffi.new("mcc_trace_slot[]", max(len(wanted), 1))
-    for slot, name in zip(slots, wanted, strict=False):
+    pairs = [(name, step) for name in wanted for step in every[name]]
+    slots = network.ffi.new("mcc_trace_slot[]", max(len(pairs), 1))
+    for slot, (name, step) in zip(slots, pairs, strict=False):
         slot.data = network.pointer(network.tensor_bytes(sizes[name]))
         slot.copy = network.pointer(copies[name])
         slot.bytes = sizes[name]["bytes"]
-        slot.step = last[name]
+        slot.step = step
     network.set_inputs(inputs)
-    network.lib.mcc_trace_into(slots, len(wanted))
+    network.lib.mcc_trace_into(slots, len(pairs))
     try:
         network.invoke()
     finally:
         network.lib.mcc_trace_into(network.ffi.NULL, 0)
-    missed = [name for slot, name in zip(slots, wanted, strict=False) if slot.hits == 0]
+    last: dict[str, int] = {}
+    missed: list[str] = []
+    for slot, (name, step) in zip(slots, pairs, strict=False):
+        if slot.hits:
+            last[name] = step
+        elif not steps[step].get("conditional"):
+            missed.append(name)
     if missed:
-        raise RuntimeError(f"steps of {network.name}.c did not report {', '.join(missed)}")
-    return {name: logical(copies[name], network.report["tensors"][name]) for name in wanted}
+        raise RuntimeError(f"steps of {network.name}.c did not report {', '.join(dict.fromkeys(missed))}")
+    views = network.report["tensors"]
+    return {name: Kept(step, logical(copies[name], views[name])) for name, step in last.items()}
 
 
 def logical(raw: Array, view: Mapping[str, Any]) -> Array:
@@ -171,21 +193,21 @@ def trace(
         expected: outputs and as many inner values as there are.
         factor: of the tolerance rule.
     """
-    last = last_writes(network.report)
-    names = [name for name in last if name in expected.values]
+    names = [name for name in writers(network.report) if name in expected.values]
     found = capture(network, inputs, names)
     layers: list[Layer] = []
     skipped: list[str] = []
     for name in names:
         want = expected.values[name]
-        got = _as_reference(found[name], want)
-        if got is None:
+        kept = found.get(name)
+        got = None if kept is None else _as_reference(kept.array, want)
+        if kept is None or got is None:
             skipped.append(name)
             continue
-        step = network.report["steps"][last[name]]
+        step = network.report["steps"][kept.step]
         comparison = compare(name, got, want, expected.noise.get(name), factor)
-        layers.append(Layer(last[name], step["kernel"], tuple(step["onnx"]), comparison))
-    return Trace(tuple(layers), tuple(skipped))
+        layers.append(Layer(kept.step, step["kernel"], tuple(step["onnx"]), comparison))
+    return Trace(tuple(sorted(layers, key=lambda layer: layer.step)), tuple(skipped))
 
 
 def _as_reference(got: Array, want: Array) -> Array | None:

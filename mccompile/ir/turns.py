@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import bound
+from mccompile.ir.dims import bound, may_be_none
 
 if TYPE_CHECKING:
     from mccompile.ir.kernel import Call, Condition, Fill
@@ -158,3 +158,9 @@ def times(step: Step) -> int:
     """How often a step is made in a run, at most."""
     turns = [bound(loop.trips) for loop in step.loops]
     return math.prod(turns)
+
+
+def on_condition(step: Step) -> bool:
+    """Whether there may be runs in which a step is not made at all: those of an If, and of loops without a turn."""
+    loops = step.loops
+    return bool(step.when) or any(loop.when or loop.decided or may_be_none((loop.trips,)) for loop in loops)

@@ -18,7 +18,7 @@ from mccompile.ir.dims import Dim
 from mccompile.ir.graph import Graph
 from mccompile.ir.kernel import Call, Fill
 from mccompile.ir.program import Program
-from mccompile.ir.turns import times
+from mccompile.ir.turns import on_condition, times
 from mccompile.ir.views import View, whole
 from mccompile.kernel_passes.pipeline import Improved
 from mccompile.plugins import made_with
@@ -89,6 +89,8 @@ def _steps(program: Program, graph: Graph, facts: ModelFacts) -> list[dict[str, 
         read, written = (times(step) * n for n in step_bytes(step))
         work = {"macs": done, "read_bytes": read, "written_bytes": written, "arena_bytes": used[i]}
         turns: dict[str, Any] = {"turns": times(step)} if times(step) > 1 else {}
+        if on_condition(step):
+            turns["conditional"] = True
         if isinstance(step, Call) and step.parts is not None:
             turns |= {"parts": {"loop": step.parts.loop, "cuts": list(step.parts.cuts)}}
         steps.append(what | _operands(step) | work | turns)

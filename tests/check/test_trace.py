@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from mccompile.check.reference import Expected, open_judge, random_inputs
-from mccompile.check.trace import TRACE_HOOKS, capture, last_writes, logical, trace
+from mccompile.check.trace import TRACE_HOOKS, capture, logical, trace, writers
+from mccompile.driver import Options
 from mccompile.ir.types import F32, TensorType, blocked, channels_last
 from mccompile.ir.views import Buffer, whole
 from mccompile.report.report import _view
@@ -57,7 +58,7 @@ def test_a_scalar_is_a_view_too() -> None:
 
 def test_a_tensor_is_complete_after_its_last_writer() -> None:
     report = {"steps": [{"writes": ["a", "b"]}, {"writes": ["a"]}, {"writes": ["c"]}]}
-    assert list(last_writes(report).items()) == [("b", 0), ("a", 1), ("c", 2)]
+    assert list(writers(report).items()) == [("b", [0]), ("a", [0, 1]), ("c", [2])]
 
 
 def test_every_written_tensor_is_captured_as_the_reference_has_it(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_every_written_tensor_is_captured_as_the_reference_has_it(tmp_path: Path
     network.arena[:] = 0xFF
     inputs = random_inputs({v.name: v.type for v in c.graph.inputs}, 4)
     names = ["relu", "left", "right", "both", "y"]
-    written = [n for n in last_writes(network.report) if n in names]
+    written = [n for n in writers(network.report) if n in names]
     assert {"relu", "y", "both"} <= set(written)
     expected = open_judge(model, ["y"], names).run(inputs)
     found = trace(network, inputs, expected)
@@ -82,15 +83,13 @@ def test_values_are_taken_before_their_memory_is_used_again(tmp_path: Path) -> N
     nodes = [helper.make_node(op, [f"v{i}"], [f"v{i + 1}"]) for i, op in enumerate(ops)]
     ports = {"v0": (TensorProto.FLOAT, [2, 8])}, {"v4": (TensorProto.FLOAT, [2, 8])}
     model = save(tmp_path / "chain.onnx", nodes, *ports)
-    from mccompile.driver import Options
-
     compile_to(model, tmp_path / "out", Options(target="generic", passes=()))
     network = Network(tmp_path / "out", hooks=TRACE_HOOKS)
     x = np.linspace(-2, 2, 16, dtype=np.float32).reshape(2, 8)
     found = capture(network, {"v0": x}, ["v1", "v2", "v3", "v4"])
-    np.testing.assert_allclose(found["v1"], np.exp(x), rtol=1e-6)
-    np.testing.assert_allclose(found["v2"], -np.exp(x), rtol=1e-6)
-    assert not np.shares_memory(found["v4"], network.arena)
+    np.testing.assert_allclose(found["v1"].array, np.exp(x), rtol=1e-6)
+    np.testing.assert_allclose(found["v2"].array, -np.exp(x), rtol=1e-6)
+    assert not np.shares_memory(found["v4"].array, network.arena)
 
 
 def test_other_kinds_and_sizes_are_skipped_and_reshapes_compared_flat(tmp_path: Path) -> None:
@@ -113,3 +112,54 @@ def test_a_step_that_does_not_report_is_noticed(tmp_path: Path) -> None:
     network = Network(tmp_path / "out", hooks=TRACE_HOOKS)
     with pytest.raises(RuntimeError, match="did not report y"):
         capture(network, {"x": np.ones((1, 2, 6, 6), np.float32)}, ["y"])
+
+
+def test_what_either_branch_makes_is_complete_behind_the_one_taken(tmp_path: Path) -> None:
+    """Of y = If(sum(x) > 0, Exp(x), Neg(x)), and of t, which the import computes in the one branch that reads it."""
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    yes = helper.make_graph([helper.make_node("Exp", ["t"], ["y"])], "yes", [], [out])
+    no = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "no", [], [out])
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "zero"], ["positive"]),
+        helper.make_node("Sin", ["x"], ["t"]),
+        helper.make_node("If", ["positive"], ["y"], then_branch=yes, else_branch=no),
+    ]
+    weights = {"zero": np.zeros((), np.float32)}
+    ports = {"x": (TensorProto.FLOAT, [4])}, {"y": (TensorProto.FLOAT, [4])}
+    model = save(tmp_path / "if.onnx", nodes, *ports, weights)
+    compile_to(model, tmp_path / "out", Options(target="generic", opt_level="O0"))
+    network = Network(tmp_path / "out", hooks=TRACE_HOOKS)
+    on_condition = [s["onnx"][0] for s in network.report["steps"] if s.get("conditional")]
+    assert {"Exp_0", "Neg_0"} <= set(on_condition)
+    judge = open_judge(model, ["y"], ["t"])
+    for x in (np.ones(4, np.float32), -np.ones(4, np.float32)):
+        network.fill_arenas(0xFF)
+        found = trace(network, {"x": x}, judge.run({"x": x}))
+        last = next(layer for layer in found.layers if layer.name == "y")
+        assert found.ok
+        assert last.nodes == (("Exp_0",) if x[0] > 0 else ("Neg_0",))
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_a_loop_without_a_turn_leaves_what_it_was_given(tmp_path: Path, turns: int) -> None:
+    """What a turn alone writes is not there to be compared then; the loop's result is."""
+    ports = [helper.make_tensor_value_info(n, t, s) for n, t, s in (("i", 7, []), ("go", 9, []), ("a", 1, [4]))]
+    outs = [helper.make_tensor_value_info("go2", 9, []), helper.make_tensor_value_info("b", 1, [4])]
+    steps = [("Sin", "a", "s"), ("Exp", "s", "b"), ("Identity", "go", "go2")]
+    body = helper.make_graph([helper.make_node(op, [x], [y]) for op, x, y in steps], "body", ports, outs)
+    nodes = [helper.make_node("Loop", ["count", "", "x"], ["y"], body=body)]
+    given = {"count": (TensorProto.INT64, []), "x": (TensorProto.FLOAT, [4])}
+    model = save(tmp_path / "loop.onnx", nodes, given, {"y": (TensorProto.FLOAT, [4])})
+    options = Options(target="generic", opt_level="O0", bounds={"Loop_0": 3})
+    compile_to(model, tmp_path / "out", options)
+    network = Network(tmp_path / "out", hooks=TRACE_HOOKS)
+    inputs = {"count": np.array(turns), "x": np.ones(4, np.float32)}
+    names = list(writers(network.report))
+    found = capture(network, inputs, names)
+    left_out = {name for name in names if name not in found}
+    assert bool(left_out) == (turns == 0)
+    want = inputs["x"]
+    for _ in range(turns):
+        want = np.exp(np.sin(want))
+    np.testing.assert_allclose(found["y"].array, want, rtol=1e-6)
