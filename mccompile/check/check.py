@@ -16,7 +16,7 @@ from mccompile.check.compare import Comparison, Tolerance, compare, tolerance_fa
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
 from mccompile.check.golden import golden_files
 from mccompile.check.order import orders, reordered
-from mccompile.check.precision import is_narrow, precision_of
+from mccompile.check.precision import is_narrow, precision_of, unused
 from mccompile.check.reference import Expected, drawn_cases, drawn_extents, drawn_inputs, judge_of
 from mccompile.check.result import Accuracy, CheckResult, Run
 from mccompile.check.streams import RUNS, Stream, stream_of, stream_of_c
@@ -198,7 +198,7 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         trace=layers,
         ties=ties,
         precision=precision,
-        notes=(*compilation.notes, *(judge.judge.notes if judge is not None else ())),
+        notes=(*compilation.notes, *unused(compilation), *(judge.judge.notes if judge is not None else ())),
         measured=measured,
         report=network.report,
         code=code,

@@ -4,6 +4,8 @@ The error of a value is that of all its elements together, |y - f32| by |f32| as
 follows from the forms: with 12 weights of 8 bits, one of f16, which are independent, twice
 
     sqrt(12 * (1/64)^2 + (1/2048)^2) = 0.054
+
+To that comes what the network is off with weights of f32, twice as well: activations of f16, say, by 0.0002.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ MOST = 0.5
 """No error above this is allowed unless somebody says so: by then little is left of an output."""
 ROUNDS = math.sqrt(2)
 """Times that error where the other operand is rounded, too: of a product that is computed in a form."""
+NOTHING_NARROW = (
+    "no weight is stored, and no product computed, in fewer bits: outputs are judged as without the option"
+)
 STORED, COMPUTED = "narrow-weights", "narrow-products"
 """The passes that store weights so, and that round what products read."""
 
@@ -104,8 +109,14 @@ def _counted(forms: Mapping[str, int]) -> str:
 
 
 def is_narrow(c: Compilation) -> bool:
-    """Whether weights, or products, were asked for in fewer bits."""
-    return any(form != "f32" for form in (*c.options.weights.values(), *c.options.precision.values()))
+    """Whether weights are stored, or products computed, in fewer bits: it may be asked for and none be."""
+    return bool(forms_of(c) or products_of(c))
+
+
+def unused(c: Compilation) -> tuple[str, ...]:
+    """What to say where fewer bits were asked for and nothing has them."""
+    asked = any(form != "f32" for form in (*c.options.weights.values(), *c.options.precision.values()))
+    return (NOTHING_NARROW,) if asked and not is_narrow(c) else ()
 
 
 def forms_of(c: Compilation, name: str = STORED) -> dict[str, int]:
@@ -146,20 +157,24 @@ def precision_of(
     driver.optimize(plain)
     both = {r.name for g in (plain.graph, c.graph) for n in g.nodes for r in n.results}
     noise = {name: Noise() for name in both}
+    own = {name: Noise() for name in runs[0][2]}
     outputs = {name: (Noise(), Noise()) for name in runs[0][2]}
     for fed, judged, got in runs:
         want, have = _values(plain.graph, fed), _values(c.graph, fed)
+        rounded = plain.graph.evaluate(fed, extents=plain.graph.extents_of(fed))
         for name in noise:
             if name in want and name in have and want[name].shape == have[name].shape:
                 noise[name].add(want[name], have[name])
         for name, (f32, judge) in outputs.items():
             if name in want and got[name].dtype.kind == "f":
                 f32.add(want[name], got[name])
+                own[name].add(want[name], rounded[name])
             if name in judged and got[name].dtype.kind == "f" and judged[name].shape == got[name].shape:
                 judge.add(judged[name], got[name])
     forms, products = forms_of(c), products_of(c)
     found = tuple(Output(n, _error(a), _error(b)) for n, (a, b) in outputs.items() if a.samples)
-    allowed = allowed_of(forms, products) if most is None else most
+    plainly = max((_error(n) for n in own.values() if n.samples), default=0.0)
+    allowed = min(allowed_of(forms, products) + 2 * plainly, MOST) if most is None else most
     return Precision(forms, products, found, _worst(c.graph, noise), allowed, most is not None)
 
 

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from mccompile.check.check import check
 from mccompile.check.narrowing import apply
+from mccompile.check.precision import allowed_of
 from mccompile.driver import Options
 from mccompile.ir.errors import UsageError
 from mccompile.run.noise import Noise
+from tests.check.conftest import save
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
 DATA = {"image": np.random.default_rng(0).uniform(0, 1, (4, 1, 1, 8, 8)).astype(np.float32)}
@@ -95,3 +98,46 @@ def test_an_output_may_have_no_element() -> None:
     noise = Noise()
     noise.add(np.zeros((0, 4), np.float32), np.zeros((0, 4), np.float32))
     assert (noise.relative, noise.largest, noise.ranked) == (0.0, 0.0, 0)
+
+
+def f16_net(path: Path, mixed: bool) -> Path:
+    """Six times x = Tanh(x * w) in f16; ``mixed`` casts to f32 for a last product."""
+    rng = np.random.default_rng(0)
+    weights = {f"w{i}": (rng.standard_normal((32, 32)) * 0.3).astype(np.float16) for i in range(6)}
+    nodes = []
+    for i in range(6):
+        nodes += [
+            helper.make_node("MatMul", [f"t{i}", f"w{i}"], [f"p{i}"]),
+            helper.make_node("Tanh", [f"p{i}"], [f"t{i + 1}"]),
+        ]
+    kind, last = TensorProto.FLOAT16, "t6"
+    if mixed:
+        weights["w"] = rng.standard_normal((32, 8)).astype(np.float32)
+        nodes += [
+            helper.make_node("Cast", ["t6"], ["c"], to=TensorProto.FLOAT),
+            helper.make_node("MatMul", ["c", "w"], ["y"]),
+        ]
+        kind, last = TensorProto.FLOAT, "y"
+    ports = {"t0": (TensorProto.FLOAT16, [4, 32])}, {last: (kind, [4, 8 if mixed else 32])}
+    return save(path, nodes, *ports, weights)
+
+
+def test_what_was_asked_for_and_not_done_is_judged_as_without(tmp_path: Path) -> None:
+    """A network of f16 has no weight that is stored in fewer bits: its own rounding is no fault of the option."""
+    model = f16_net(tmp_path / "f16.onnx", mixed=False)
+    for options in (Options(target="generic", weights={"*": "i8"}), Options(target="generic", weights={"*": "f16"})):
+        result = check(model, options)
+        assert result.ok, "\n".join(result.lines())
+        assert result.precision is None
+        assert any("no weight is stored" in note for note in result.notes)
+    assert not any("no weight is stored" in note for note in check(model, Options(target="generic")).notes)
+
+
+def test_what_the_network_is_off_by_itself_is_allowed(tmp_path: Path) -> None:
+    """One weight of f16 explains 0.001; behind six products in f16 there is about as much without it."""
+    result = check(f16_net(tmp_path / "mixed.onnx", mixed=True), Options(target="generic", weights={"*": "f16"}))
+    assert result.ok, "\n".join(result.lines())
+    found = result.precision
+    assert found is not None
+    assert found.forms == {"f16": 1}
+    assert found.allowed > allowed_of(found.forms) + 1e-4
