@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from mccompile.importer.bounded import require_value
 from mccompile.importer.empty import without_empty_operands
 from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.nodes import Converter
-from mccompile.importer.outputs import bind_outputs
+from mccompile.importer.outputs import bind_outputs, ports
 from mccompile.importer.ports import packed, port_type, unpacked
 from mccompile.importer.prepare import Prepared, not_tensors
 from mccompile.importer.refusals import joined
@@ -70,7 +71,9 @@ def _converted(
         known = converter.values[output.name]
         if isinstance(known, Value) and (kind := _port_kind(output, converter.narrow.get(known, ""))):
             converter.values[output.name] = packed(graph, known, kind, output.name)
-    bind_outputs(graph, converter.values, [v.name for v in source.outputs])
+    names = [v.name for v in source.outputs]
+    _require_own_names(graph, names, [name for name, _ in ports(converter.values, names)])
+    bind_outputs(graph, converter.values, names)
     graph.remove_dead()
     without_empty_operands(graph)
     untold = {name for unknown in told.values() for name in unknown.names}
@@ -79,6 +82,20 @@ def _converted(
     graph.verify()
     taken.update(converter.stated.taken)
     return graph
+
+
+def _require_own_names(graph: Graph, outputs: Sequence[str], tensors: Sequence[str]) -> None:
+    """CompileError where a tensor of a sequence has the name of another output, or of an input.
+
+    Of a sequence ``s`` the first tensor is ``s_0``, which nothing else may be called.
+    """
+    inputs = {v.name for v in graph.inputs}
+    for name, count in Counter(tensors).items():
+        if count > 1 or (name not in outputs and name in inputs):
+            raise CompileError(
+                f"{name!r} is the name of a sequence's tensor and of another {'output' if count > 1 else 'input'}",
+                hint="give the sequence another name",
+            )
 
 
 def _walked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
@@ -23,7 +24,7 @@ from mccompile.importer.scopes import (
     unique_inner_values,
 )
 from mccompile.ir.errors import CompileError
-from mccompile.onnxio import OnnxModel, OnnxValue, dtype_bits, infer_types
+from mccompile.onnxio import OnnxGraph, OnnxModel, OnnxValue, dtype_bits, infer_types
 from mccompile.ops.stated import Shape
 
 _NOT_ACCEPTED = ("sequence", "optional", "map", "sparse", "opaque", "c64", "c128")
@@ -73,7 +74,8 @@ def prepare(
         CompileError: what makes the model unusable: cycles, undefined values, unbound extents, inputs that are no
             tensors, ... Outputs that are none are left to the conversion, which reports their nodes as well.
     """
-    fixed, known_dims = fix_inputs(model.graph, constants or {})
+    graph, repeated = _with_outputs_once(model.graph)
+    fixed, known_dims = fix_inputs(graph, constants or {})
     absent = [name for name, value in (constants or {}).items() if value is None]
     graph, legends = as_tensors(name_nodes(lift_constants(fixed)))
     # Before IR version 4 every initializer had to be listed as an input, too.
@@ -94,8 +96,18 @@ def prepare(
     done = canonicalize(dataclasses.replace(typed, graph=dataclasses.replace(typed.graph, outputs=outputs)))
     done = dataclasses.replace(done, graph=remove_dead(done.graph))
     named = [legend.note(name) for name, legend in legends.items()]
-    notes = [*bindings.notes, *named, *_packed("input", bound), *_packed("output", outputs)]
+    notes = [*bindings.notes, *repeated, *named, *_packed("input", bound), *_packed("output", outputs)]
     return Prepared(done, bound, notes, dict(bindings.symbols), declared, legends)
+
+
+def _with_outputs_once(graph: OnnxGraph) -> tuple[OnnxGraph, list[str]]:
+    """The graph with each output once, and a note for those that are listed again: they have no name of their own."""
+    counts = Counter(v.name for v in graph.outputs)
+    again = [f"output {name!r} is listed {n} times, and is one output" for name, n in counts.items() if n > 1]
+    if not again:
+        return graph, []
+    first = {v.name: v for v in reversed(graph.outputs)}
+    return dataclasses.replace(graph, outputs=[first[name] for name in counts]), again
 
 
 def _packed(kind: str, values: Sequence[OnnxValue]) -> list[str]:

@@ -273,3 +273,25 @@ def test_an_output_that_is_the_input_of_its_name() -> None:
         convert(prepare(both), "net")
     renamed = model([node("Identity", "x", "y")])
     assert [v.name for v in convert(prepare(renamed), "net").outputs] == ["y"]
+
+
+def test_an_output_that_is_listed_twice_is_one() -> None:
+    twice = model([node("Relu", "x", "y"), node("Neg", "x", "z")], outputs={"y": None, "z": None})
+    twice.graph.outputs.append(OnnxValue("y", "f32", (2, 3)))
+    prepared = prepare(twice)
+    assert prepared.notes == ["output 'y' is listed 2 times, and is one output"]
+    assert [v.name for v in convert(prepared, "net").outputs] == ["y", "z"]
+
+
+@pytest.mark.parametrize("other", ["input", "output"])
+def test_tensors_of_a_sequence_do_not_take_the_names_of_others(other: str) -> None:
+    """Of a sequence s the tensors are s_0 and s_1: an output s_0 was called s_0.1, which no reference knows."""
+    x = OnnxValue("s_0" if other == "input" else "x", "f32", (2,))
+    nodes = [
+        node("SequenceConstruct", f"{x.name} {x.name}", "s"),
+        node("Relu", x.name, "r" if other == "input" else "s_0"),
+    ]
+    outputs = [OnnxValue("s", "unknown"), OnnxValue(nodes[1].outputs[0], "f32", (2,))]
+    source = OnnxModel(OnnxGraph("g", [x], outputs, nodes), {"": newest_opset()})
+    with pytest.raises(CompileError, match=f"'s_0' is the name of a sequence's tensor and of another {other}"):
+        convert(prepare(source), "net")
