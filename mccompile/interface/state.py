@@ -14,7 +14,8 @@ from collections.abc import Collection, Mapping
 
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph
-from mccompile.ir.state import growth, unlike_state
+from mccompile.ir.state import growth, to_fix, unlike_state
+from mccompile.ir.types import TensorType
 
 MAX_SHOWN = 3
 """Pairs that a note names."""
@@ -58,10 +59,16 @@ def keep_state(graph: Graph, wanted: Mapping[str, str], otherwise: Collection[st
         if given in otherwise:
             raise UsageError(f"{what}: --input says of what else it is made", hint="leave one of the two out")
         if why := unlike_state(outputs[kept].type, inputs[given].type):
-            raise UsageError(f"{what}: {why}", hint="both are one tensor of the network, and need one type")
+            raise UsageError(f"{what}: {why}", hint=_remedy(outputs[kept].type, inputs[given].type))
         graph.state[kept] = given
     _require_one_growth(graph)
     _offer(graph, notes)
+
+
+def _remedy(kept: TensorType, given: TensorType) -> str:
+    """What to do about an output that cannot be an input of the next run."""
+    fixed = " ".join(f"--dim {s.name}={s.high}" for s in to_fix(kept, given))
+    return f"one extent for all runs: {fixed}" if fixed else "both are one tensor of the network, and need one type"
 
 
 def _require_one_growth(graph: Graph) -> None:

@@ -11,8 +11,8 @@ one's ``past + 1``; memory is for the most rows that there may be behind a run, 
 ('', Growth(name='past', by=1))
 >>> room(after, before)
 (1, 4, 12, 8)
->>> unlike_state(after, after)
-'it is f32[1,4,past+1,8], and the input is f32[1,4,past+1,8], which depends on the run'
+>>> unlike_state(after, after), [s.name for s in to_fix(after, after)]
+('both are f32[1,4,past+1,8], which each run may say anew, and what is kept keeps its shape', ['past'])
 """
 
 from __future__ import annotations
@@ -36,12 +36,23 @@ def unlike_state(kept: TensorType, given: TensorType) -> str:
     if (kept.dtype, kept.layout, kept.rank) != (given.dtype, given.layout, given.rank):
         return differ
     if kept == given:
-        return f"{differ}, which depends on the run" if kept.varies else ""
+        why = f"both are {kept}, which each run may say anew, and what is kept keeps its shape"
+        return why if kept.varies else ""
     apart = [a for a in range(kept.rank) if kept.shape[a] != given.shape[a]]
     if len(apart) > 1 or growth(kept, given) is None or kept.layout is not None:
         return differ
     others = [e for a, e in enumerate(kept.shape) if a not in apart]
     return f"{differ}: one axis may depend on the run, the one that grows" if symbols(*others) else ""
+
+
+def to_fix(kept: TensorType, given: TensorType) -> list[Symbol]:
+    """The symbols of extents that need one value for all runs, so that the output can be that input: all but those of
+    the axis that grows."""
+    grows = growth(kept, given)
+    if kept.rank != given.rank or (kept != given and grows is None):
+        return []
+    pairs = zip(kept.shape, given.shape, strict=True)
+    return symbols(*(e for pair in pairs for e in pair if kept == given or pair[0] == pair[1]))
 
 
 def growth(kept: TensorType, given: TensorType) -> Growth | None:

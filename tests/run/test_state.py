@@ -146,6 +146,21 @@ def test_a_plan_that_loses_state_is_refused(cell: Path) -> None:
         check_program(program)
 
 
+def test_what_each_run_may_say_anew_is_no_state(tmp_path: Path) -> None:
+    """Both have one type: what is wrong is that its extent has a range, and the hint fixes that."""
+    node = helper.make_node("Tanh", ["h"], ["hn"])
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, "m"]) for n in ("h", "hn")]
+    other = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in ("x", "y")]
+    nodes = [node, helper.make_node("Neg", ["x"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [ports[0], other[0]], [ports[1], other[1]])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match=r"both are f32\[2,m\], which each run may say anew") as found:
+        driver.open_model(tmp_path / "m.onnx", Options(state={"hn": "h"}, dims={"m": "1..6"}))
+    assert found.value.hint == "one extent for all runs: --dim m=6"
+    assert check(tmp_path / "m.onnx", Options(target="generic", state={"hn": "h"}, dims={"m": 6})).ok
+
+
 @pytest.mark.parametrize(
     ("state", "more", "why"),
     [
