@@ -30,7 +30,7 @@ MOST_EQUAL = 16
 
 def orders(got: Mapping[str, Array], want: Mapping[str, Array], noise: Mapping[str, Array]) -> Iterator[Array]:
     """Which rows of ``got`` may be those of ``want``, one after the other, by each of the scores."""
-    for count in {a.shape[0] for a in want.values() if a.ndim}:
+    for count in {a.shape[0] for a in want.values() if a.ndim} - {0}:
         names = [n for n, a in want.items() if a.ndim and a.shape[0] == count and got[n].shape == a.shape]
         apart = _distances(got, want, names, count)
         for scores, unsure in _scores(want, noise, names):

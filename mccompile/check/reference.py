@@ -95,7 +95,7 @@ class OnnxRuntime:
             raise _refused("onnxruntime", e) from e
         noise: dict[str, Array] = {}
         for session in self.others:
-            for name, array in _values(session, self.names, inputs, self.legends).items():
+            for name, array in _values_or_none(session, self.names, inputs, self.legends).items():
                 if array.dtype.kind == "f" and array.shape == values[name].shape:
                     noise[name] = np.maximum(noise.get(name, 0.0), _distance(array, values[name]))
         halves = self.halves.intersection(values)
@@ -246,6 +246,17 @@ def _others(onnxruntime: Any, model: bytes) -> tuple[Any, ...]:
         except Exception:
             continue
     return tuple(sessions)
+
+
+def _values_or_none(
+    session: Any, names: Sequence[str], inputs: Mapping[str, Array], legends: Mapping[str, Legend]
+) -> dict[str, Array]:
+    """As `_values`; nothing of a session that fails, as one whose optimisations lose a tensor of no element, where
+    the plain one does not: it only offers noise."""
+    try:
+        return _values(session, names, inputs, legends)
+    except Exception:
+        return {}
 
 
 def _values(

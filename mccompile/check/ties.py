@@ -22,6 +22,7 @@ from mccompile.check.reference import Judge
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.types import I32, I64
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -100,8 +101,7 @@ def judge_layers(
     for node in optimised.nodes:
         known = optimised.known_at(node, values, extents)
         results = node.evaluate(values, extents=known)
-        moved = _moved(node, hidden, values, known)
-        for v, got in zip(node.results, results, strict=True):
+        for v, got, moved in zip(node.results, results, _moved(node, hidden, values, known), strict=True):
             values[v] = got
             name = interface.tensors.get(v.name)
             if name not in reals:
@@ -129,8 +129,8 @@ def judge_layers(
 
 def _real_results(imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
     """What is rounded, before it is: of the reference's own rounded tensors, in float64."""
-    values: dict[Value, Array] = {v: imported.array(v) for v in imported.constants}
-    values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in imported.inputs}
+    values = {v: _wide(imported.array(v), v) for v in imported.constants}
+    values |= {v: _wide(inputs[v.name], v) for v in imported.inputs}
     extents = imported.extents_of(inputs)
     reals: dict[str, Array] = {}
     for node in imported.nodes:
@@ -141,6 +141,11 @@ def _real_results(imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[
                 reals[v.name] = _before_rounding(node, values, got)
                 values[v] = theirs[v.name]
     return reals
+
+
+def _wide(array: Array, v: Value) -> Array:
+    """A tensor as results are that are computed in float64: a join has operands of one type."""
+    return np.asarray(array, np.float64 if v.dtype.is_float else v.dtype.numpy)
 
 
 def _before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) -> Array:
@@ -259,12 +264,13 @@ def _near_ties(
 
 def _moved(
     node: Node, hidden: Mapping[Value, Array], values: Mapping[Value, Array], known: Mapping[str, int]
-) -> Array:
-    """Where the result of a node that only moves elements, such as a join, has some of which a tensor before them,
-    which is not compared, was a tie; False of others."""
-    operands = [v for v in node.operands if v is not None]
-    if not node.op.selects or node.pre or node.post or not any(v in hidden for v in operands):
-        return np.array(False)
-    masks = {v: hidden[v].astype(values[v].dtype) if v in hidden else np.zeros_like(values[v]) for v in operands}
-    (found,) = node.evaluate(masks, extents=known)
-    return np.asarray(found, bool)
+) -> list[Array]:
+    """Where the results of a node that only moves elements, such as a join or a split, have some of which a tensor
+    before them, which is not compared, was a tie; False of others."""
+    moves = node.op.selects and not node.pre and not node.post
+    own = [v for i, v in enumerate(node.operands) if v is not None and (i == 0 or v.dtype not in (I32, I64))]
+    if not moves or not any(v in hidden for v in own):
+        return [np.array(False)] * len(node.results)
+    masks = {v: values[v] for v in node.operands if v is not None}  # of indices, what they are
+    masks |= {v: hidden[v].astype(values[v].dtype) if v in hidden else np.zeros_like(values[v]) for v in own}
+    return [np.asarray(found, bool) for found in node.evaluate(masks, extents=known)]

@@ -54,7 +54,8 @@ class Legend:
     def applied(self, value: Any) -> np.ndarray:
         """What a runtime that has maps and text gave, as the tensor that it is here."""
         if self.is_map:
-            return np.array([[row[label] for label in self.labels] for row in value], np.float32)
+            rows = [[row[label] for label in self.labels] for row in value]
+            return np.array(rows, np.float32).reshape(len(rows), len(self.labels))
         places = [self.labels.index(label) for label in np.ravel(value)]
         return np.array(places, np.int64).reshape(np.shape(value))
 

@@ -45,3 +45,11 @@ def test_noise_says_what_is_equal() -> None:
     assert not list(orders(got, want, {}))
     (order,) = orders(got, want, {"scores": np.full(3, 2e-4)})
     assert order.tolist() == [0, 2, 1]
+
+
+def test_no_rows_are_in_no_order() -> None:
+    """Beside an output of no row, and of rows of no element, those of others are found."""
+    want = {"none": np.zeros((0, 4)), "flat": np.zeros((5, 0)), "scores": SCORES, "boxes": BOXES}
+    got = {"none": np.zeros((0, 4)), "flat": np.zeros((5, 0)), "scores": SCORES, "boxes": BOXES[[0, 2, 1, 3, 4]]}
+    (order,) = orders(got, want, {})
+    assert order.tolist() == [0, 2, 1, 3, 4]

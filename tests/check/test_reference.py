@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from mccompile.check.check import check
 from mccompile.check.compare import compare
 from mccompile.check.reference import UNROUNDED, OnnxReference, OnnxRuntime, open_judge, random_inputs
 from mccompile.driver import Options
+from mccompile.importer.labels import Legend
 from mccompile.ir.errors import CompileError
 from mccompile.ir.types import DTYPES, TensorType
 from tests.check.conftest import save, small_net
@@ -229,3 +231,21 @@ def test_text_is_compared(installed: bool, tmp_path: Path, monkeypatch: pytest.M
     found = check(path, Options(target="generic"), inputs={"s": one, "t": one[0].astype(object)})
     assert found.ok
     assert len(found.runs) == 1
+
+
+def test_a_session_that_fails_gives_no_noise(tmp_path: Path) -> None:
+    """onnxruntime's optimisations lose tensors of no element that it has without them."""
+    judge = open_judge(small_net(tmp_path / "m.onnx"), ["y"])
+    assert isinstance(judge, OnnxRuntime)
+    inputs = {"x": np.ones((1, 2, 6, 6), np.float32)}
+    wrong = open_judge(old_forms(tmp_path / "other.onnx"), ["y"])
+    assert isinstance(wrong, OnnxRuntime)
+    without = replace(judge, others=()).run(inputs)
+    spoilt = replace(judge, others=(wrong.plain,)).run(inputs)  # which knows no such shape
+    assert not spoilt.noise
+    np.testing.assert_array_equal(spoilt.values["y"], without.values["y"])
+
+
+def test_a_map_of_no_row_has_its_columns() -> None:
+    assert Legend((1, 2), True).applied([]).shape == (0, 2)
+    assert Legend((1, 2), True).applied([{2: 4.0, 1: 3.0}]).tolist() == [[3.0, 4.0]]

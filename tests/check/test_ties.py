@@ -118,6 +118,60 @@ def test_ties_before_a_join_are_told(tmp_path: Path) -> None:
     assert found.differing > 0
 
 
+def _quantised(path: Path, nodes: list[onnx.NodeProto], outputs: dict[str, list[int]]) -> Path:
+    """Floats x f32[1,6,4,4] and w f32[1,2,4,4] with scales s and t of bytes between them."""
+    zero = numpy_helper.from_array(np.int8(0), "z")
+    scales = [numpy_helper.from_array(np.float32(v), name) for name, v in (("s", 0.0372), ("t", 0.0502))]
+    more = [numpy_helper.from_array(np.int64(a), name) for name, a in (("halves", [2, 4]), ("at", [5, 0, 3]))]
+    given = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, c, 4, 4]) for n, c in (("x", 6), ("w", 2))]
+    made = [helper.make_tensor_value_info(n, TensorProto.FLOAT, e) for n, e in outputs.items()]
+    graph = helper.make_graph(nodes, "quantised", given, made, [zero, *scales, *more])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    onnx.save(model, path)
+    return path
+
+
+def _rounded_to(scale: str, x: str, y: str) -> list[onnx.NodeProto]:
+    n = helper.make_node
+    return [n("QuantizeLinear", [x, scale, "z"], [f"{y}q"]), n("DequantizeLinear", [f"{y}q", scale, "z"], [y])]
+
+
+def test_a_join_of_an_input_and_what_is_computed_is_judged(tmp_path: Path) -> None:
+    """In float64 both are: an input that was left in f32 beside a result in f64 was no join that ONNX knows."""
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["c"]), helper.make_node("Concat", ["c", "w"], ["j"], axis=1),
+        *_rounded_to("s", "j", "y"),
+    ]  # fmt: skip
+    path = _quantised(tmp_path / "m.onnx", nodes, {"y": [1, 8, 4, 4]})
+    result = check(path, Options(target="generic"), per_layer=True)
+    assert result.ok, "\n".join(result.lines())
+    assert result.ties is not None
+    assert result.ties.layers >= 1
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+@pytest.mark.parametrize("kind", ["Split", "Gather", "Slice"])
+def test_ties_are_told_behind_what_moves_elements(tmp_path: Path, kind: str, level: str) -> None:
+    """By a node of several results, and by indices, which are no ties themselves."""
+    n = helper.make_node
+    moved = {
+        "Split": [n("Split", ["a", "halves"], ["p", "m"], axis=1)],
+        "Gather": [n("Gather", ["a", "at"], ["m"], axis=1)],
+        "Slice": [n("Slice", ["a", "two", "six", "one"], ["m"])],
+    }[kind]
+    if kind == "Slice":
+        ends = (("two", [2]), ("six", [6]), ("one", [1]))
+        moved = [n("Constant", [], [name], value_ints=a) for name, a in ends] + moved
+    nodes = [*_rounded_to("s", "x", "a"), *moved, n("Exp", ["m"], ["e"]), *_rounded_to("t", "e", "y")]
+    shape = {"Split": [1, 4, 4, 4], "Gather": [1, 3, 4, 4], "Slice": [1, 4, 4, 4]}[kind]
+    if kind == "Split":
+        nodes += _rounded_to("t", "p", "o")
+    path = _quantised(tmp_path / "m.onnx", nodes, {"y": shape} | ({"o": [1, 2, 4, 4]} if kind == "Split" else {}))
+    result = check(path, Options(target="generic", opt_level=level), per_layer=True)
+    assert result.ok, "\n".join(result.lines())
+    assert result.ties is not None
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_the_channels_that_are_left_are_found(axis: int) -> None:
     """In order, off by a step here and there; of equal ones any."""
