@@ -50,7 +50,7 @@ class ArgReduce(Op):
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x = np.moveaxis(np.asarray(arrays[0]), self.axis, 0)
-        best, at = x[0].copy(), np.zeros(x.shape[1:], dtype=np.int64)
+        best, at = x[:1].sum(0, dtype=x.dtype), np.zeros(x.shape[1:], dtype=np.int64)  # of no row, too
         strict, loose = (np.greater, np.greater_equal) if self.mode == "max" else (np.less, np.less_equal)
         for i, row in enumerate(x):
             better = (loose if self.last else strict)(row, best)

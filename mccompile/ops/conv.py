@@ -130,7 +130,7 @@ class Conv(Op):
                 slice(t * d, t * d + (o - 1) * s + 1, s)
                 for t, d, s, o in zip(tap, self.dilations, self.strides, out, strict=True)
             )
-            xg = x[(slice(None), slice(None), *part)].reshape(n, g, -1, math.prod(out))
+            xg = x[(slice(None), slice(None), *part)].reshape(n, g, w.shape[1], math.prod(out))
             y += np.einsum("gmc,ngcp->ngmp", wg[(slice(None),) * 3 + tap], xg).reshape(y.shape)
         return (y.reshape(n, w.shape[0], *out).astype(dtype),)
 

@@ -104,7 +104,7 @@ class ConvTranspose(Op):
             )
         ]
         y = np.zeros((n, g, w.shape[1], *reach), dtype=wide)
-        xg = x.reshape(n, g, x.shape[1] // g, -1).astype(wide)
+        xg = x.reshape(n, g, x.shape[1] // g, math.prod(x.shape[2:])).astype(wide)
         wg = w.reshape(g, x.shape[1] // g, *w.shape[1:]).astype(wide)
         for tap in np.ndindex(*w.shape[2:]):
             part = tuple(
@@ -112,10 +112,10 @@ class ConvTranspose(Op):
                 for t, d, s, i in zip(tap, self.dilations, self.strides, x.shape[2:], strict=True)
             )
             product = np.einsum("gcm,ngcp->ngmp", wg[(slice(None),) * 3 + tap], xg)
-            y[(slice(None),) * 3 + part] += product.reshape(n, g, -1, *x.shape[2:])
+            y[(slice(None),) * 3 + part] += product.reshape(n, g, w.shape[1], *x.shape[2:])
         inside = tuple(slice(begin, begin + o) for begin, o in zip(self.pads[:rank], out, strict=True))
         y = y[(slice(None),) * 3 + inside]
-        return (y.reshape(n, -1, *out).astype(dtype),)
+        return (y.reshape(n, g * w.shape[1], *out).astype(dtype),)
 
     def macs(self, types: Sequence[TensorType | None], results: Sequence[TensorType]) -> int:
         x, w = types

@@ -36,7 +36,7 @@ def rounded(a: Array, block: int) -> Array:
     the largest magnitude of the block: as onnxruntime does where it may (``accuracy_level`` 4)."""
     k = a.shape[-1]
     whole = np.pad(a.astype(np.float32), [(0, 0)] * (a.ndim - 1) + [(0, -k % block)])
-    parts = whole.reshape(*a.shape[:-1], -1, block)
+    parts = whole.reshape(*a.shape[:-1], whole.shape[-1] // block, block)
     most = np.abs(parts).max(-1, keepdims=True)
     inverse = np.divide(np.float32(MOST), most, out=np.zeros_like(most), where=most > np.float32(LEAST_ROUNDED))
     near = np.clip(np.rint(parts * inverse), -MOST, MOST) * (most / np.float32(MOST))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -82,7 +83,18 @@ class Reduce(Op):
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x = np.asarray(arrays[0])
         wide = x.astype(np.float32) if x.dtype == np.float16 else x
-        return (_NUMPY[self.mode](wide, axis=self.axes, keepdims=True).astype(x.dtype),)
+        begin = {} if wide.size or self.mode in ("sum", "prod") else {"initial": _least(self.mode, wide.dtype)}
+        return (_NUMPY[self.mode](wide, axis=self.axes, keepdims=True, **begin).astype(x.dtype),)
+
+
+def _least(mode: str, dtype: np.dtype[Any]) -> Any:
+    """What max and min of no element are: the end of the type that any element replaces."""
+    if dtype.kind == "f":
+        return -np.inf if mode == "max" else np.inf
+    if dtype.kind == "b":
+        return mode == "min"
+    info = np.iinfo(dtype)
+    return info.min if mode == "max" else info.max
 
 
 Before = Callable[[ex.Expr], ex.Expr]
