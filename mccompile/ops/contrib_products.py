@@ -185,6 +185,14 @@ def _sample_conv(d: Draw) -> Case:
     return Case([x, d.array((cout, cin, 3, 3)), d.array((cout,)), z], attrs, frozenset({1, 2}))
 
 
+def _sample_nhwc_pool(d: Draw) -> Case:
+    """Of bytes, which are all that onnxruntime has it for."""
+    x = d.array((d.int(1, 2), *d.shape(2, 3, 8), d.int(1, 5)), d.choice(["u8", "i8"]), 0, 127)
+    kernel = d.choice([(2, 2), (3, 2)])
+    pads = (1, 1, 1, 1) if d.bool() else (0, 0, 0, 0)
+    return Case([x], {"kernel_shape": kernel, "strides": (d.int(1, 2), d.int(1, 2)), "pads": pads})
+
+
 def _sample_transposed(d: Draw) -> Case:
     cin, cout = d.int(1, 3), d.int(1, 3)
     x, pads = d.array((1, cin, *d.shape(2, 3, 6))), np.array([1, 1, 0, 1])
@@ -209,7 +217,7 @@ FRONT_ENDS = compositions(
     FrontEnd("FusedConv", _fused_conv, _sample_conv, _SUMS, CONTRIB, folding=WINDOW),
     FrontEnd("NhwcConv", _fused_conv, None, _SUMS, CONTRIB, folding=WINDOW),
     FrontEnd("NhwcFusedConv", _fused_conv, None, _SUMS, CONTRIB, folding=WINDOW),
-    FrontEnd("NhwcMaxPool", _nhwc_max_pool, None, {}, CONTRIB, folding=WINDOW),
+    FrontEnd("NhwcMaxPool", _nhwc_max_pool, _sample_nhwc_pool, {}, CONTRIB, folding=WINDOW),
     FrontEnd("ConvTransposeWithDynamicPads", _transposed_conv, _sample_transposed, _SUMS, CONTRIB, folding=WINDOW),
     FrontEnd("MatMulBnb4", _matmul_bnb4, _sample_bnb4, _SUMS, CONTRIB),
 )

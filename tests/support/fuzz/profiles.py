@@ -12,6 +12,7 @@ from tests.support.fuzz.forms.cells import cell
 from tests.support.fuzz.forms.control import branch, listed, loop, scan
 from tests.support.fuzz.forms.file_only import random_numbers, zipped
 from tests.support.fuzz.forms.floats import given, narrow, through, widened
+from tests.support.fuzz.forms.fused import fused
 from tests.support.fuzz.forms.integers import integers
 from tests.support.fuzz.forms.kept_state import growing, passed, running, window
 from tests.support.fuzz.forms.newest import any_operator, asked, contributed, gated, turned
@@ -63,7 +64,7 @@ PROFILES: Mapping[str, Profile] = {
         {along: 3, sliced: 2, reshaped: 2, expanded: 1, product: 3, heads: 1, any_stage: 2}, halves=True
     ),
     "newest": Profile(
-        {any_operator: 4, contributed: 5, asked: 2, turned: 1, gated: 1, along: 1, product: 1, sliced: 1}
+        {any_operator: 4, contributed: 5, fused: 3, asked: 2, turned: 1, gated: 1, along: 1, product: 1, sliced: 1}
     ),
     "text": Profile({text: 6, along: 1}, extents=False),
     "all": Profile(
