@@ -170,13 +170,15 @@ def quantize(model: Path, arrays: Mapping[str, Array], out: Path, settings: Sett
         with _quiet(tools) as complaints:
             _call(model.name, "prepare", tools.prepare, str(plain), str(prepared), skip_symbolic_shape=True)
             row_biases(prepared)
+            _runner(tools, model.name, prepared, [v.name for v in read.graph.outputs])(samples[0])  # the data fits
             notes += _quantised(tools, prepared, made, samples, settings, excluded, model.name)
         notes += complaints
         _require_quantised(made, model.name)
-        outputs, rows = _judge(tools, read, prepared, made, samples)
+        outputs, rows = _judge(tools, model.name, read, prepared, made, samples)
         size = made.stat().st_size
         _publish(made, out)
-    return Quantised(str(out), settings, len(samples), model.stat().st_size, size, outputs, rows, tuple(notes))
+    before = max(model.stat().st_size, len(extract_with_outputs(model, [])))  # with what lies in other files
+    return Quantised(str(out), settings, len(samples), before, size, outputs, rows, tuple(notes))
 
 
 def _widened(array: Array) -> Array:
@@ -208,6 +210,8 @@ def _quantised(
             break
     return [f"weights have one scale for each tensor: for each channel {failed}"] if failed else []
 
+
+IS_IT_THE_DATA = "is the data what the model expects?"
 
 FEW = 10
 """Fewer samples than this are remarked on."""
@@ -313,7 +317,8 @@ def _call(where: str, what: str, function: Any, *args: Any, **options: Any) -> N
     try:
         function(*args, **options)
     except Exception as e:
-        raise CompileError(f"onnxruntime cannot {what} the model: {_first_line(e)}", where=where) from e
+        hint = IS_IT_THE_DATA if "while running" in str(e) else ""  # it runs on the data to calibrate
+        raise CompileError(f"onnxruntime cannot {what} the model: {_first_line(e)}", where=where, hint=hint) from e
 
 
 def _first_line(error: Exception) -> str:
@@ -342,29 +347,30 @@ def _reader(tools: _Tools, samples: Sequence[Sample]) -> Any:
 
 
 def _judge(
-    tools: _Tools, read: OnnxModel, prepared: Path, made: Path, samples: Sequence[Sample]
+    tools: _Tools, where: str, read: OnnxModel, prepared: Path, made: Path, samples: Sequence[Sample]
 ) -> tuple[dict[str, Noise], list[Layer]]:
     """The noise of the outputs, and the layers by what they add to it."""
     graph = read_model(prepared).graph
     ports = [v.name for v in graph.inputs]
     values, others = tensor_names(prepared), tensor_names(made)
-    floats = _floats(tools, prepared, [*ports, *values], samples[0])
+    floats = _floats(tools, where, prepared, [*ports, *values], samples[0])
     pairs = paired(floats, [*ports, *others], tools.suffix)
-    plain = _runner(tools, prepared, [name for name in pairs if name not in ports])
-    quantised = _runner(tools, made, [name for name in pairs.values() if name not in ports])
+    plain = _runner(tools, where, prepared, [name for name in pairs if name not in ports])
+    quantised = _runner(tools, where, made, [name for name in pairs.values() if name not in ports])
     noise = compare(samples, plain, quantised, pairs)
     outputs = {v.name: noise[v.name] for v in read.graph.outputs if v.name in noise}
     return outputs, layers(graph, noise)
 
 
-def _floats(tools: _Tools, path: Path, names: Sequence[str], sample: Sample) -> list[str]:
+def _floats(tools: _Tools, where: str, path: Path, names: Sequence[str], sample: Sample) -> list[str]:
     """The values of a model that are tensors of numbers with a fraction."""
-    inner = _runner(tools, path, [n for n in names if n not in sample])(sample)
+    inner = _runner(tools, where, path, [n for n in names if n not in sample])(sample)
     return [n for n in names if isinstance(inner[n], np.ndarray) and inner[n].dtype.kind == "f"]
 
 
-def _runner(tools: _Tools, path: Path, names: Sequence[str]) -> Run:
-    """A model as a function from its inputs to these and any of its values; every operator as ONNX defines it."""
+def _runner(tools: _Tools, where: str, path: Path, names: Sequence[str]) -> Run:
+    """A model as a function from its inputs to these and any of its values; every operator as ONNX defines it.
+    ``where`` is the name of the user's file."""
     data = extract_with_outputs(path, list(names))
     options = tools.onnxruntime.SessionOptions()
     options.graph_optimization_level = tools.onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -372,14 +378,14 @@ def _runner(tools: _Tools, path: Path, names: Sequence[str]) -> Run:
     try:
         session = tools.onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as e:
-        raise CompileError(f"onnxruntime cannot load the model: {_first_line(e)}", where=path.name) from e
+        raise CompileError(f"onnxruntime cannot load the model: {_first_line(e)}", where=where) from e
 
     def run(sample: Mapping[str, Array]) -> Mapping[str, Array]:
         try:
             found = session.run(list(names), dict(sample))
         except Exception as e:
-            hint = "is the data what the model expects?"
-            raise CompileError(f"onnxruntime cannot run the model: {_first_line(e)}", hint=hint) from e
+            rule = f"onnxruntime cannot run the model: {_first_line(e)}"
+            raise CompileError(rule, where=where, hint=IS_IT_THE_DATA) from e
         return {**sample, **dict(zip(names, found, strict=True))}
 
     return run

@@ -21,6 +21,9 @@ from mccompile.onnxio import OnnxValue, dtype_of_array
 Array = np.ndarray[Any, np.dtype[Any]]
 Sample = dict[str, Array]
 
+NO_TENSORS = ("sequence", "optional", "map", "sparse", "opaque")
+"""Types of inputs that an array is none of."""
+
 
 class Named(Protocol):
     """A value of a model or graph."""
@@ -90,13 +93,15 @@ def cut(
 def _parts(array: Array, value: OnnxValue, kind: str, batch: int | None) -> list[Array]:
     """The samples in the array of one input."""
     what = f"{kind} {value.name!r} is {_type_text(value)}, its data {dtype_of_array(array)}{list(array.shape)}"
+    if value.dtype in NO_TENSORS:
+        raise UsageError(f"{kind} {value.name!r} is of type {value.dtype}, of which no array is")
     if dtype_of_array(array) != value.dtype:
         raise UsageError(what, hint=f"convert it: array.astype({_numpy_name(value.dtype)!r})")
     if value.shape is None:
         return [array]
     rank = len(value.shape)
     if array.ndim == rank + 1 and _fits(array.shape[1:], value.shape):
-        return list(array)
+        return [array[i, ...] for i in range(len(array))]  # arrays, also of inputs without axes
     if array.ndim == rank and rank and _fits(array.shape[1:], value.shape[1:]):
         batch = value.shape[0] if isinstance(value.shape[0], int) else batch
         if batch and array.shape[0] % batch == 0:

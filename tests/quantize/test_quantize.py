@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -208,3 +209,59 @@ def test_samples_are_cut_along_the_batch_or_stacked() -> None:
         cut({"a": x, "b": x}, [a, b], batch=1)
     with pytest.raises(UsageError, match="several samples lie along the first axis"):
         cut({"b": x[:3]}, [b])
+
+
+def scaled_by_an_input(path: Path) -> Path:
+    """y = (x * w) * s of x f32[1,4] and s f32[]."""
+    weights = {"w": np.eye(4, dtype=np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Mul", ["p", "s"], ["y"])]
+    ports = [helper.make_tensor_value_info(n, 1, e) for n, e in (("x", [1, 4]), ("s", []), ("y", [1, 4]))]
+    consts = [onnx.numpy_helper.from_array(a, n) for n, a in weights.items()]
+    graph = helper.make_graph(nodes, "g", ports[:2], ports[2:], consts)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("scales", [np.float32([0.5, 1, 2]), np.float32(0.5)])
+def test_inputs_without_axes_have_samples(scales: Any, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """Of f32[] three samples are f32[3], each an array again: numbers of numpy are nothing that onnxruntime takes."""
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", x=x, s=scales)
+    model = scaled_by_an_input(tmp_path / "m.onnx")
+    done = run("quantize", model, "--data", tmp_path / "d.npz", "-o", tmp_path / "q.onnx", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["outputs"]["y"]["snr_db"] > 25
+    checked = run("check", model, "--data", tmp_path / "d.npz", "--target", "generic")
+    assert checked.exit_code == 0, checked.output
+
+
+def test_data_that_the_network_cannot_run_on(tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """The user's file is named, not ours, and the data suspected."""
+    n = helper.make_node
+    w = onnx.numpy_helper.from_array(np.ones((1, 1, 2, 2), np.float32), "w")
+    nodes = [n("Conv", ["x", "w"], ["half"], strides=[2, 2]), n("Add", ["half", "z"], ["y"])]
+    ports = [helper.make_tensor_value_info(p, 1, [1, 1, "h", "h"]) for p in ("x", "y")]
+    z = helper.make_tensor_value_info("z", 1, [1, 1, "k", "k"])
+    graph = helper.make_graph(nodes, "g", [ports[0], z], ports[1:], [w])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    np.savez(tmp_path / "d.npz", x=np.ones((2, 1, 8, 8), np.float32), z=np.ones((2, 1, 3, 3), np.float32))
+    done = run("quantize", tmp_path / "m.onnx", "--data", tmp_path / "d.npz", "-o", tmp_path / "q.onnx")
+    assert done.exit_code == 1
+    assert "m.onnx: onnxruntime cannot run the model" in done.output
+    assert "is the data what the model expects?" in done.output
+    assert "prepared.onnx" not in done.output
+
+
+def test_weights_in_files_of_their_own_count(tmp_path: Path, run: Run) -> None:  # noqa: F811
+    model = onnx.load(scaled_by_an_input(tmp_path / "m.onnx"))
+    onnx.save(model, tmp_path / "e.onnx", save_as_external_data=True, size_threshold=0, location="e.data")
+    np.savez(tmp_path / "d.npz", x=np.ones((3, 4), np.float32), s=np.ones(3, np.float32))
+    done = run("quantize", tmp_path / "e.onnx", "--data", tmp_path / "d.npz", "-o", tmp_path / "q.onnx", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["bytes"]["float"] > (tmp_path / "e.onnx").stat().st_size
+
+
+def test_what_is_no_tensor_has_no_data() -> None:
+    with pytest.raises(UsageError, match="input 'x' is of type optional, of which no array is"):
+        cut({"x": np.ones(3, np.float32)}, [OnnxValue("x", "optional", (3,))])
