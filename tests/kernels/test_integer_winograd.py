@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,29 @@ def test_parts_have_the_bits_of_the_whole(tmp_path: Path) -> None:
         libraries.append(CaseLibrary(folder, made, [*target.c_flags, "-O1"]).build())
         runs = [{v.name: drawn(v.shape, v.dtype.name, v.name) for v in b.compilation.graph.inputs} for b in made]
     assert KERNEL in agree(*libraries, runs)
+
+
+def test_layers_that_share_a_function_have_zero_points_of_their_own(tmp_path: Path) -> None:
+    """What they differ in is a parameter of that function, an i32, which 16 bits take nevertheless."""
+    target, bodies = resolve(needs_target("x86-64-v3")), []
+    for zero in (2, 200):
+        p, result = layer((1, 40, 12, 12), 72, dtype="u8", zero=zero, post=FLOATS)
+        head, body = graph_text(p, result).split("{\n", 1)
+        bodies.append(re.sub(r"%(?!x\b)(\w+)", rf"%\1_{zero}", body.rsplit("return", 1)[0]))
+    graph = parse_graph(f"{head}{{\n{''.join(bodies)}return %y_2, %y_200\n}}", lookup)
+    options = Options(target=target.name, passes=(), kernels={"conv": KERNEL})
+    c = Compilation("net0", "0" * 64, options, target, graph, [])
+    made = Built(0, Case([]), [], c, compile_program(c))
+    for compiler in ("gcc", "clang"):
+        folder = tmp_path / compiler
+        folder.mkdir()
+        flags = [*target.c_flags, *strict_warnings(compiler), "-O1"]
+        library = CaseLibrary(folder, [made], flags, compiler=(needs_tool(compiler),)).build()
+        text = "".join(path.read_text() for path in folder.glob("*.c"))
+        assert re.search(r"- \(uint16_t\)n\d", text), "the zero point is no parameter"
+        x = drawn((1, 40, 12, 12), "u8", "x")
+        for got, name in zip(library.run(made, {"x": x}), ("y_2", "y_200"), strict=True):
+            assert np.array_equal(got, graph.evaluate({"x": x})[name])
 
 
 def test_packed_taps() -> None:
