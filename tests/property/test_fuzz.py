@@ -17,11 +17,11 @@ from onnx import TensorProto, helper
 from mccompile.check.compare import tolerances
 from mccompile.targets.target import runs_here
 from tests.support.children import SLOW
-from tests.support.compose.network import Refused
+from tests.support.compose.network import Refused, Step
 from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, written
 from tests.support.fuzz.__main__ import attacks
 from tests.support.fuzz.attempt import FAULTS, _bits, _meant_by, attempt, expectations
-from tests.support.fuzz.family import MAIN, SECOND, WIDE, FamilyComposer
+from tests.support.fuzz.family import MAIN, SECOND, WIDE, FamilyComposer, _loses_matrices
 from tests.support.fuzz.forms.file_only import random_numbers
 from tests.support.fuzz.guarded import outcomes
 from tests.support.fuzz.isolated import each_isolated, isolated
@@ -103,12 +103,13 @@ def test_what_onnxruntime_computes_wrongly_is_not_drawn() -> None:
     c.one("ReduceSum", c.input(ends % 100), c.ints(1))
     with pytest.raises(Refused, match="more than 32"):
         c.one("Sign", c.input(np.array([2**31], np.int64)))
-    c.net.outputs = [c.one("Pow", c.input(np.array([-2], np.int32)), c.input(np.array([2], np.float32)))]
-    c.net.require_defined(c.net.values)
+    base = c.input(np.array([-2], np.int32))
+    c.one("Pow", base, c.input(np.array([2], np.float32)))
     with pytest.raises(Refused, match="do not fit"):
-        c.net.require_defined({**c.net.values, c.net.steps[-1].inputs[1]: np.array([0.5], np.float32)})
-    with pytest.raises(Refused, match="sum of nothing"):
-        c.one("MatMul", c.input(np.ones((1, 2, 0), np.float32)), c.input(np.ones((3, 0, 2), np.float32)))
+        c.one("Pow", base, c.input(np.array([0.5], np.float32)))
+    nothing, step = {"a": np.ones((1, 2, 0)), "b": np.ones((3, 0, 2))}, Step("MatMul", ("a", "b"), ("y",))
+    assert _loses_matrices(step, nothing, [np.zeros((1, 2, 2))])  # by onnxruntime up to 1.31
+    assert not _loses_matrices(step, nothing, [np.zeros((3, 2, 2))])
     query, key = (c.input(np.ones((1, 1, n, 2), np.float32)) for n in (1, 2))
     with pytest.raises(Refused, match="behind it"):
         c.one("Attention", query, key, key, "", key, key, is_causal=1)
@@ -262,7 +263,7 @@ def test_what_c_leaves_undefined_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     def spoiled(model: onnx.ModelProto, folder: Path) -> bool:
         made = compiled(model, folder)
         text = (folder / "out" / "net.c").read_text()
-        plain = re.sub(r"if \(b == 0\) {\s*return 0;\s*}", "", text)
+        plain = text.replace("if (b > 0 || b < -1) {", "{")
         assert plain != text
         (folder / "out" / "net.c").write_text(plain)
         return made
