@@ -333,8 +333,8 @@ class Composer:
         base = self._name("v")
         names = tuple(base if outputs == 1 else f"{base}_{i}" for i in range(outputs))
         step = Step(op, tuple(inputs), names, attrs, domain, opset=since)
-        require_one_answer(step, self.net.values)
         arrays = self.net.engine.run(step, self.net.values)
+        require_one_answer(step, self.net.values)
         for name, array in zip(names, arrays, strict=True):
             require_comparable(array)
             if op in ("Cast", "CastLike"):

@@ -265,8 +265,8 @@ class FamilyComposer(Composer):
             raise Refused("onnxruntime compares 64 bits as less, with AVX-512, where they are more than 32")
         if _asks_all_keys(step, values):
             raise Refused("onnxruntime lets one query ask the keys behind it, too")
-        network.require_one_answer(step, values)
         arrays = self.net.engine.run(step, values)
+        network.require_one_answer(step, values)
         if _loses_matrices(step, values, arrays):
             raise Refused("onnxruntime has only the matrices of the left operand where each is a sum of nothing")
         if step.op_type == "Loop" and any(a.shape.count(0) > 1 for a in arrays):
