@@ -22,7 +22,7 @@ def test_the_runtime_is_proved() -> None:
     assert not alarms(HERE, ["interpreted.c"], 300, 11)
 
 
-@pytest.mark.parametrize("operator", ["Relu", "Concat", "MaxPool", "MatMul"])
+@pytest.mark.parametrize("operator", ["Concat", "MaxPool", "MatMul", "Conv", "Div", "GridSample", "QLinearConv"])
 def test_generic_kernels_are_proved(operator: str) -> None:
     needs_tool("frama-c")
     proof = kernels.prove(("", operator), 1)
