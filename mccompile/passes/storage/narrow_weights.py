@@ -63,8 +63,10 @@ def run(graph: Graph, remarks: Remarks, weights: Mapping[str, str]) -> int:
 
 
 def operand_of(node: Node, value: Value) -> int | None:
-    """The operand of a node that a constant is, if it is one that may be narrow: weights, or a table."""
-    at = node.op.weights if node.op.weights is not None else 0 if node.op.selects else None
+    """The operand of a node that a constant is, if it is one that may be narrow: weights, or a table of which
+    elements are picked. What is joined with others, or written over, is none: they have one type."""
+    alone = all(v is None or v.dtype != value.dtype for v in node.operands[1:])
+    at = node.op.weights if node.op.weights is not None else 0 if node.op.selects and alone else None
     return at if at is not None and at < len(node.operands) and node.operands[at] is value else None
 
 

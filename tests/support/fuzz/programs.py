@@ -53,7 +53,7 @@ def compiled(path: Path, out: Path, setting: Setting, inputs: Arrays, given: Arr
     data to judge by. CompileError; a bound that is asked for is given."""
     bounds: dict[str, int] = {}
     further = setting.further
-    arguments = {**setting.arguments, "constants": {n: inputs[n] for n in further.fixed}}
+    arguments = {**setting.arguments, "constants": {n: inputs[n] for n in further.fixed if n in inputs}}
     if "max_error" in arguments:
         arguments["data"] = dict(given)
     while True:
