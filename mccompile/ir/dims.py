@@ -488,8 +488,8 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
         return _range_without(terms, next(outer, extremes[0]))
     counters = [a for a in atoms if isinstance(a, Symbol) and a.under and _is_linear(terms, a)]
     if counters:  # it is least and largest where the counter is at an end
-        first = counters[0]
-        found = [span(_replaced(terms, first, end)) for end in (first.low, first.under[0] - 1)]
+        first, count = counters[0], counters[0].under[0]
+        found = [span(_where_positive(count, _replaced(terms, first, end))) for end in (first.low, count - 1)]
         return min(low for low, _ in found), max(high for _, high in found)
     low, high = _range_of_ends(terms, atoms)
     for q in [a for a in atoms if isinstance(a, Quotient) and [m for m, _ in terms if a in m] == [(a,)]][:1]:
@@ -557,6 +557,16 @@ def _range_without(terms: tuple[tuple[Monomial, int], ...], extreme: Least) -> t
     elif falling if extreme.sign > 0 else rising:
         low = max(low for low, _ in found)
     return low, high
+
+
+def _where_positive(count: Dim, n: int) -> int:
+    """A number while a loop with so many turns has one: a count of n - 1, n from 1 to 9, leaves 2 to 9 for n."""
+    (product, times), *rest = count.terms
+    match product:
+        case (Symbol(choices=(), step=1) as s,) if times == 1 and all(not m for m, _ in rest) and count.low < 1:
+            raised = symbol(s.name, s.low + 1 - count.low, s.high)
+            return with_symbols(n, {o.name: raised if o == s else polynomial({(o,): 1}) for o in symbols(n)})
+    return n
 
 
 def _replaced(terms: tuple[tuple[Monomial, int], ...], atom: Atom, by: int) -> int:

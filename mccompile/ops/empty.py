@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from mccompile.ir.types import DTYPES, TensorType
 
 @dataclass(frozen=True)
 class Empty(Op):
-    """The tensor of a ``shape`` that has an extent of 0; ``dtype`` is the name of its element type."""
+    """The tensor of a ``shape`` whose product is 0; ``dtype`` is the name of its element type."""
 
     name = "empty"
     kind = Kind.OPAQUE
@@ -24,7 +25,7 @@ class Empty(Op):
     shape: tuple[int, ...]
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        if 0 not in self.shape or self.dtype not in DTYPES:
+        if math.prod(self.shape) != 0 or self.dtype not in DTYPES:
             raise TypeRuleError(f"{self.dtype}{list(self.shape)} has elements, or none that are known")
         return (TensorType(DTYPES[self.dtype], self.shape),)
 

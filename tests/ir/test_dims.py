@@ -117,6 +117,7 @@ def test_a_counter_is_less_than_its_count() -> None:
     assert span(n - i) == (1, 1000)
     assert span(2 * i - 3 * n) == (-3000, -3)
     assert counter("i", 5) == symbol("i", 0, 4)
+    assert span(counter("i", symbol("n", 0, 99)) * symbol("m", 0, 99)) == (0, 98 * 99)  # a turn is none of no turns
     said = declaration([i])
     assert said == " extents(i=0..999<n, n=1..1000)"
     assert parse_declaration(said[len(" extents(") : -1])["i"] == i

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ import mccompile
 from mccompile.run.network import Network
 from mccompile.targets.target import runs_here, strict_warnings
 
+VECTORS = "x86-64-v2" if runs_here("x86-64-v2") else "native"
 
-@pytest.mark.parametrize("keys", [1, 3, 4, 5, 40])
-def test_nothing_is_declared_that_is_not_read(keys: int, tmp_path: Path) -> None:
-    shapes = {name: [2, 1, keys, 8] for name in "qkv"}
+
+def attention(shapes: Mapping[str, list[int | str]], path: Path) -> None:
+    """The file of a network that weighs values v by queries q and keys k."""
     nodes = [
         helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]),
         helper.make_node("MatMul", ["q", "kt"], ["s"]),
@@ -25,12 +27,30 @@ def test_nothing_is_declared_that_is_not_read(keys: int, tmp_path: Path) -> None
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
     graph = helper.make_graph(nodes, "g", given, [helper.make_empty_tensor_value_info("y")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "few.onnx")
-    target = "x86-64-v2" if runs_here("x86-64-v2") else "native"
-    mccompile.compile(tmp_path / "few.onnx", tmp_path / "out", target=target)
-    network = Network(tmp_path / "out", ("-O1", *strict_warnings("gcc")))
+    onnx.save(model, path)
+
+
+def require_right(network: Network, queries: int, keys: int) -> None:
     rng = np.random.default_rng(0)
-    x = {name: rng.normal(0, 1, shape).astype(np.float32) for name, shape in shapes.items()}
+    x = {n: rng.normal(0, 1, (2, 1, queries if n == "q" else keys, 8)).astype(np.float32) for n in "qkv"}
     powers = np.exp(x["q"] @ x["k"].swapaxes(2, 3))
     want = powers / powers.sum(3, keepdims=True) @ x["v"]
     np.testing.assert_allclose(network.run(x)["y"], want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("keys", [1, 3, 4, 5, 40])
+def test_nothing_is_declared_that_is_not_read(keys: int, tmp_path: Path) -> None:
+    attention({name: [2, 1, keys, 8] for name in "qkv"}, tmp_path / "few.onnx")
+    mccompile.compile(tmp_path / "few.onnx", tmp_path / "out", target=VECTORS)
+    require_right(Network(tmp_path / "out", ("-O1", *strict_warnings("gcc"))), keys, keys)
+
+
+@pytest.mark.parametrize("target", ["generic", VECTORS])
+def test_no_key_at_all(target: str, tmp_path: Path) -> None:
+    """Each query gets 0 then, as from the two products, and not 0 / 0."""
+    attention({"q": [2, 1, 6, 8], "k": [2, 1, "n", 8], "v": [2, 1, "n", 8]}, tmp_path / "none.onnx")
+    mccompile.compile(tmp_path / "none.onnx", tmp_path / "out", target=target, dims={"n": "0..9"})
+    network = Network(tmp_path / "out", ("-O1", *strict_warnings("gcc")))
+    for keys in (0, 1, 9, 0):
+        network.fill_arenas(0xFF)
+        require_right(network, 6, keys)

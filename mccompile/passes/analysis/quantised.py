@@ -29,7 +29,7 @@ class Quantised:
     """A value is ``(integers - zero) * scale``, element by element; the arrays broadcast to its shape.
 
     Attributes:
-        integers: of 8 to 32 bits, of the value's own shape.
+        integers: of 8 to 32 bits, of the value's own shape; less the zero point they are 32 bits with a sign.
         scale: f32, not 0.
         zero: whole numbers, as i64.
     """
@@ -61,9 +61,15 @@ def quantised(graph: Graph, node: Node | None) -> Quantised | None:
         return None
     whole = np.rint(found.zero)
     exact = np.abs(found.zero - whole) <= _WHOLE * (1 + np.abs(whole))
-    if not (np.isfinite(found.scale) & (found.scale != 0) & exact).all():
+    if not (np.isfinite(found.scale) & (found.scale != 0) & exact).all() or not _fits(main[0].dtype, whole):
         return None
     return Quantised(main[0], found.scale.astype(np.float32), whole.astype(np.int64))
+
+
+def _fits(dtype: DType, zero: Array) -> bool:
+    """Whether integers less a zero point are of 32 bits, whatever they are."""
+    most, info = np.iinfo(np.int32), np.iinfo(dtype.numpy.name)
+    return bool(info.min - zero.max() >= most.min and info.max - zero.min() <= most.max)
 
 
 def linear(body: ex.Expr, main: int, constant: Callable[[int], Array]) -> _Linear | None:

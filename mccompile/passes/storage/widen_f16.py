@@ -105,7 +105,10 @@ def _is_rounded(r: Rewriter, v: Value, casts: set[Node]) -> bool:
     """Whether a value is an input, a constant or rounded on purpose, or chosen among such."""
     pending, seen = [v], {v}
     while pending:
-        producer = r.producer(pending.pop())
+        source = pending.pop()
+        if source.dtype.is_float and source.dtype != F16:
+            return False
+        producer = r.producer(source)
         if producer is None or producer in casts:
             continue
         body = producer.op.elementwise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,6 +112,11 @@ class Step:
         """Every value that it depends on, once."""
         return tuple(dict.fromkeys(n for n in (*self.inputs, *self.captured) if n))
 
+    @property
+    def kinds(self) -> set[str]:
+        """The operators of the node and of its sub-graphs."""
+        return _kinds([self.proto("node")])
+
     def proto(self, name: str) -> onnx.NodeProto:
         return helper.make_node(
             self.op_type, self.inputs, self.outputs, name=name, domain=self.domain, **self.attrs
@@ -124,6 +129,11 @@ class Step:
         row = front_ends().get((self.domain, self.op_type))
         short = {"float32": "f32", "float16": "f16"}.get(dtype, "")
         return max(row.tolerance.get(short, 0.0) if row else 0.0, OWN_NOISE[dtype] / 4)
+
+
+def _kinds(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    inner = [_kinds(a.g.node) for node in nodes for a in node.attribute if a.HasField("g")]
+    return {node.op_type for node in nodes}.union(*inner)
 
 
 def info(name: str, array: Array) -> onnx.ValueInfoProto:
@@ -260,7 +270,7 @@ def _nearly(step: Step, values: Arrays, noise: Noise) -> Arrays:
     the mean's rounding."""
     if step.op_type in EXACT:
         return values
-    read = {n: values[n] for n in step.inputs if n}
+    read = {n: values[n] for n in step.reads}
     kept = {step.inputs[i] for i in KEPT.get(step.op_type, ()) if i < len(step.inputs)}
     for name, a in read.items():
         if a.dtype == np.float32 and name not in kept:

@@ -78,7 +78,7 @@ def _expected(net: Family, inputs: Arrays, setting: Setting, seed: int) -> list[
     state, inputs = setting.state, snapped(setting.further.formats, inputs)
     plain = _in_a_row(net, inputs, setting, None)
     shaken = [_in_a_row(net, inputs, setting, noise) for noise in noises(seed)]
-    if any(s.op_type == "QuantizeLinear" for s in net.steps):
+    if any("QuantizeLinear" in s.kinds for s in net.steps):
         shaken += [_in_a_row(net, inputs, setting, Noise((seed, 0), sign, even=True)) for sign in (1, -1)]
     wanted = [n for n in net.outputs if n not in state]
     found = []
@@ -236,7 +236,7 @@ def _meant_by(graph: Graph, run: Expected, extents: Mapping[str, int], further: 
             noise[name] = run.noise[name] + 4 * np.abs(wide[name].astype(np.float64) - near[name])
             for other in others:
                 noise[name] = np.maximum(noise[name], np.abs(other[name].astype(np.float64) - near[name]) / 4)
-        elif a.dtype != object:
+        else:
             certain[name] = np.zeros(a.shape, bool)
     return replace(run, values=values, noise=noise, certain=certain)
 
