@@ -27,9 +27,10 @@ SLOW_MACS = 1e9
 """Larger networks are evaluated before and after the whole pipeline only."""
 
 VECTORS = resolve("x86-64-v4")
+"""Some passes change nothing without vectors."""
+
 FEW = 3
 """Nodes that there may be nothing to do about: a forest and the class of its best score."""
-"""Some passes change nothing without vectors."""
 
 CONSTANTS_ROUNDED = {"f16": 5e-3, "other": 1e-5}
 """By storage: folded weights are rounded to what they are stored as."""
