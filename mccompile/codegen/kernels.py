@@ -7,6 +7,7 @@ numbers (`codegen/shared_numbers.py`).
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -221,10 +222,14 @@ def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> 
     return _Printed(_with_part(_with_extents(made, _symbols(step)), step), step.args)
 
 
+_BODY = re.compile(rf"^static [\w ]*(?:void|mcc_status) {KERNEL_NAME}\w*\([^{{;]*\)\n{{\n", re.M)
+"""The head of a kernel or of a part of it, up to what it does."""
+
+
 def _known_to_write(made: Rendered) -> Rendered:
-    """The kernel with the word in front of all it does by which gcc 12 cannot overlook that it does it."""
-    begin = made.text.index("\n{\n", made.text.index(f" {KERNEL_NAME}(")) + len("\n{\n")
-    text = f"{made.text[:begin]}    MCC_WRITES();\n{made.text[begin:]}"
+    """The kernel with the word in front of all that it and its parts do by which gcc 12 cannot overlook that they do
+    it."""
+    text = _BODY.sub(r"\g<0>    MCC_WRITES();\n", made.text)
     return replace(made, text=text, uses=made.uses | {"MCC_WRITES"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from mccompile.codegen.helpers import preamble
 from mccompile.targets.target import resolve
 from tests._skips import needs_tool
 
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 PROGRAM = """#include <stdio.h>
 typedef struct { float x[280]; float y[280]; } arena;
 typedef struct { arena *arena; } network;
@@ -49,3 +51,10 @@ def test_a_step_that_writes_is_made(compiler: str, level: str, tmp_path: Path) -
     (tmp_path / "net.c").write_text(f"#include <stdint.h>\n{word}{PROGRAM}")
     subprocess.run([compiler, "-std=c99", level, "net.c", "-o", "net"], cwd=tmp_path, check=True)
     assert subprocess.run(["./net"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout == "-5\n"
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("[!h]*.c")), ids=lambda path: path.stem)
+def test_each_part_of_a_kernel_says_that_it_writes(path: Path) -> None:
+    """Calls of parts are dropped as those of kernels are: that of the powers of scores was, at -O1."""
+    heads = r"^static [\w ]*(?:void|mcc_status) \w+_k\d\w*\([^{;]*\)\n{\n(.*)\n"
+    assert set(re.findall(heads, path.read_text(), re.M)) == {"    MCC_WRITES();"}

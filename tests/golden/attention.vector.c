@@ -13,6 +13,7 @@
 MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_attention_scores_5x16(const float *a, const float *w, float *to)
 {
+    MCC_WRITES();
     mcc_vf acc[5][2] = { { { 0.0f } } };
 
     MCC_UNROLL
@@ -42,6 +43,7 @@ static MCC_NOINLINE void net_k0_attention_scores_5x16(const float *a, const floa
 MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_attention_scores_5x2(const float *a, const float *w, float *to)
 {
+    MCC_WRITES();
     mcc_vf acc[5][1] = { { { 0.0f } } };
 
     MCC_UNROLL
@@ -69,6 +71,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT x2, float *MCC_RESTRICT y0,
     float *MCC_RESTRICT scratch, int32_t b0, int32_t m, int32_t n)
 {
+    MCC_WRITES();
     const float *a = &scratch[152];
     const float *w = &x2[b0 * 288 + n];
     mcc_vf acc[5][2] = { { { 0.0f } } };
@@ -101,6 +104,7 @@ static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT 
 MCC_PLACE_CODE
 static void net_k0_attention_weights_1(float *MCC_RESTRICT scratch, int32_t begin, int32_t end)
 {
+    MCC_WRITES();
     for (int32_t r = begin; r < end; r += 1) {
         float *row0 = &scratch[r * 24 + 152];
         mcc_vf top0_0 = mcc_vset(-INFINITY);
@@ -154,7 +158,8 @@ static void net_k0_attention_weights_1(float *MCC_RESTRICT scratch, int32_t begi
                 sum0_0 += power;
             }
         }
-        scratch[r + 272] = 1.0f / mcc_vsum(sum0_0 + sum0_1);
+        const float sum0 = mcc_vsum(sum0_0 + sum0_1);
+        scratch[r + 272] = 1.0f / sum0;
     }
 }
 

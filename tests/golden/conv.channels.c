@@ -14,6 +14,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_0x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t n, int32_t oh, int32_t ow)
 {
+    MCC_WRITES();
     mcc_vf acc[4][3] = { { { 0.0f } } };
 
     const int32_t top = oh;
@@ -89,6 +90,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_0x17(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t n, int32_t oh, int32_t ow)
 {
+    MCC_WRITES();
     mcc_vf acc[4][3] = { { { 0.0f } } };
 
     const int32_t top = oh - 1;
@@ -156,6 +158,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_4x17(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t n, int32_t oh, int32_t ow)
 {
+    MCC_WRITES();
     mcc_vf acc[3][3] = { { { 0.0f } } };
 
     const int32_t top = oh - 1;

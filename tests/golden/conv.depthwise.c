@@ -125,6 +125,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_0x1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow)
 {
+    MCC_WRITES();
     net_k0_conv_tile1(x0, x1, e0, y0, oh, ow, 9, 1, 10);
 }
 

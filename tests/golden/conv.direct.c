@@ -57,6 +57,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k3_conv_3x1x18(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t oh, int32_t ow)
 {
+    MCC_WRITES();
     const float *in = &x0[(oh - 1) * 20 + ow - 1];
     const float *w = &x1[m * 18];
     mcc_vf acc0_0_0 = { 0.0f };
@@ -208,6 +209,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k3_conv_4x2x8(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t m, int32_t oh, int32_t ow)
 {
+    MCC_WRITES();
     const float *in = &x0[(oh * 2 - 1) * 33 + ow * 2 - 1];
     const float *w = &x1[m * 18];
     mcc_vf acc0_0_0 = { 0.0f };

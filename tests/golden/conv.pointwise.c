@@ -14,6 +14,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_4x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
+    MCC_WRITES();
     const float *in = &x0[n];
     const float *w = &x1[m * 3];
     mcc_vf acc0_0 = { 0.0f };
@@ -78,6 +79,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_4x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
+    MCC_WRITES();
     const float *in = &x0[n];
     const float *w = &x1[m * 3];
     mcc_vf acc0_0 = { 0.0f };

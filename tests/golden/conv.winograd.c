@@ -12,6 +12,7 @@
 MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_points(const float *x0, const float *zeros, float *MCC_RESTRICT v, int32_t q)
 {
+    MCC_WRITES();
     const int32_t i = q / 4;
     const int32_t oh = i * 2;
     const int32_t j = q % 4;
@@ -67,6 +68,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t m,
     int32_t q, int32_t n)
 {
+    MCC_WRITES();
     const int32_t i = q / 4;
     const int32_t oh = i * 2;
     const int32_t j = q % 4;
@@ -127,6 +129,7 @@ static MCC_NOINLINE void net_k0_conv_results_16(float *MCC_RESTRICT y0, float *M
 MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_6x2(const float *a, const float *w, float *MCC_RESTRICT m)
 {
+    MCC_WRITES();
     mcc_vf acc[6][2] = { { { 0.0f } } };
 
     MCC_UNROLL
@@ -156,6 +159,7 @@ static MCC_NOINLINE void net_k0_conv_6x2(const float *a, const float *w, float *
 MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_conv_4x2(const float *a, const float *w, float *MCC_RESTRICT m)
 {
+    MCC_WRITES();
     mcc_vf acc[4][2] = { { { 0.0f } } };
 
     MCC_UNROLL

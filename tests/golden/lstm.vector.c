@@ -14,6 +14,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_lstm_9(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, float *MCC_RESTRICT scratch, int32_t t, int32_t j, int32_t from)
 {
+    MCC_WRITES();
     const float *h = scratch + from;
     float *next = scratch + (9 - from);
     const int32_t turn = (from == 0) ? 1 : -1;

@@ -13,6 +13,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_1x4(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t n)
 {
+    MCC_WRITES();
     const float *a = &x0[0];
     const float *w = &x1[n * 18];
     mcc_vf acc0_0 = { 0.0f };
@@ -64,6 +65,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_1x1(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t n)
 {
+    MCC_WRITES();
     const float *a = &x0[0];
     const float *w = &x1[n * 18];
     mcc_vf acc0_0 = { 0.0f };

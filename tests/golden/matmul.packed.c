@@ -14,6 +14,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_1x24(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t n)
 {
+    MCC_WRITES();
     const float *a = &x0[0];
     const float *w = &x1[n * 40];
     mcc_vf acc[1][3] = { { { 0.0f } } };
@@ -74,6 +75,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_4x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
+    MCC_WRITES();
     const float *a = &x0[m * 16];
     const float *w = &x1[n * 16];
     mcc_vf acc[4][3] = { { { 0.0f } } };
@@ -109,6 +111,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_3x21(const float *MCC_RESTRICT x0, const float *MCC_RESTRICT x1,
     float *MCC_RESTRICT y0, int32_t m, int32_t n)
 {
+    MCC_WRITES();
     const float *a = &x0[m * 16];
     const float *w = &x1[n * 16];
     mcc_vf acc[3][3] = { { { 0.0f } } };

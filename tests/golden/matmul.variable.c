@@ -13,6 +13,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_matmul_4x18(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0,
     float *MCC_RESTRICT scratch, int32_t m, int32_t n)
 {
+    MCC_WRITES();
     const float *a = &x0[m * 9];
     const float *w = &scratch[n * 9];
     mcc_vf acc[4][3] = { { { 0.0f } } };

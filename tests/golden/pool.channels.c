@@ -13,6 +13,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_pool_0(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow,
     int32_t ih, int32_t lines)
 {
+    MCC_WRITES();
     (void)lines; /* all of the window's */
     for (int32_t c = 0; c < 16; c += 8) {
         const float *in = &x0[ih * 140 + (ow * 2) * 20 + c];
@@ -67,6 +68,7 @@ MCC_PLACE_CODE
 static MCC_NOINLINE void net_k0_pool_0_lines(const float *MCC_RESTRICT x0, float *MCC_RESTRICT y0, int32_t oh,
     int32_t ow, int32_t ih, int32_t lines)
 {
+    MCC_WRITES();
     for (int32_t c = 0; c < 16; c += 8) {
         const float *in = &x0[ih * 140 + (ow * 2) * 20 + c];
         mcc_vf acc[4] = { { 0.0f } };
