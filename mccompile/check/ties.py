@@ -23,6 +23,7 @@ from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.types import I32, I64
+from mccompile.ops.text import encoded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -89,10 +90,10 @@ def judge_layers(
     ``judge`` must know the `rounded_names` of ``imported``, as far as the model has them. ``interface`` says how
     ``inputs`` of ``optimised`` stand for those of ``imported``, ``tie`` how far a result may be from the real one.
     """
-    theirs = judge.run(inputs).values
+    theirs = {name: a for name, a in judge.run(inputs).values.items() if a.dtype != object}  # text is not rounded
     reals = _real_results(imported, theirs, interface.model_inputs(inputs))
     values: dict[Value, Array] = {v: optimised.array(v) for v in optimised.constants}
-    values |= {v: np.asarray(inputs[v.name], v.dtype.numpy) for v in optimised.inputs}
+    values |= {v: _stored(inputs[v.name], v).astype(v.dtype.numpy) for v in optimised.inputs}
     extents = optimised.extents_of(inputs)
     names = {v.name for n in optimised.nodes for v in n.results}
     hidden: dict[Value, Array] = {}
@@ -145,7 +146,12 @@ def _real_results(imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[
 
 def _wide(array: Array, v: Value) -> Array:
     """A tensor as results are that are computed in float64: a join has operands of one type."""
-    return np.asarray(array, np.float64 if v.dtype.is_float else v.dtype.numpy)
+    return _stored(array, v).astype(np.float64 if v.dtype.is_float else v.dtype.numpy)
+
+
+def _stored(array: Array, v: Value) -> Array:
+    """An array as a tensor has it: text as bytes."""
+    return encoded(array, v.shape[-1]) if array.dtype == object else np.asarray(array)
 
 
 def _before_rounding(node: Node, values: Mapping[Value, Array], rounded: Array) -> Array:

@@ -382,10 +382,12 @@ class _Keeper:
 
     def _turned(self, rows: Value, axis: int) -> Value:
         """Rows in the opposite order, where it is known when the program runs only which is the last."""
-        shape = rows.shape
+        shape, name = rows.shape, rows.name
         starts = tuple(e - 1 if a == axis else 0 for a, e in enumerate(shape))
         steps = tuple(-1 if a == axis else 1 for a in range(len(shape)))
-        return self.n.inner(Slice(starts, steps, shape), [rows], f"{rows.name}.turned")
+        self.n.graph.rename(rows, f"{name}.forwards")
+        (turned,) = self.n.graph.emit(Slice(starts, steps, shape), [rows], [name], origins=(self.n.node.name,))
+        return turned
 
     def _first_condition(self) -> Value:
         going = self.course.going

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import mccompile
 from mccompile.codegen.templates import environment
-from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, written
+from tests.support.fuzz import arguments, blobs, checks, files, hostile, kept, networks, texts, written
 from tests.support.fuzz.attempt import FAULTS
 from tests.support.fuzz.guarded import SECONDS, Work, outcomes
 from tests.support.fuzz.ledger import Ledger
@@ -41,6 +41,7 @@ def attacks() -> Mapping[str, Callable[[int], Work]]:
         "texts": texts.attack,
         "blobs": blobs.attack,
         "arguments": arguments.attack,
+        "checks": checks.attack,
         "hostile": hostile.attack,
     }
 

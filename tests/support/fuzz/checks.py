@@ -1,0 +1,76 @@
+"""`check` of drawn networks, layer by layer: it agrees with the judge of compositions, and gives an answer.
+
+Example: of `extents` 17 the program gives what onnxruntime gives, so that ``check --per-layer`` has to say ok, too; that
+it ends with a traceback, or finds fault with the program, is a fault of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+from mccompile.api.options import read
+from mccompile.check.check import check
+from mccompile.ir.errors import CompileError, InternalError, UsageError
+from tests.support.compose.network import Refused
+from tests.support.fuzz.attempt import attempt, expectations
+from tests.support.fuzz.family import Family
+from tests.support.fuzz.further import NOTHING_MORE
+from tests.support.fuzz.guarded import Outcome, Work
+from tests.support.fuzz.isolated import Say
+from tests.support.fuzz.profiles import family
+from tests.support.fuzz.setting import NARROW_LEVELS, Setting, extents_of, setting_of, two_of
+
+DRAWN = ("extents", "control", "cells", "state", "quant", "ints", "floats", "newest", "text", "all")
+KEPT = ("opt_level", "dims", "random", "state", "requant", "exact", "embed", "keep_inputs", *NARROW_LEVELS)
+"""Options that networks of this attack have."""
+
+
+def network_of(seed: int) -> tuple[Family, Setting]:
+    """The network of a seed, and the setting of it that is checked: generic, by gcc, without what `KEPT` does not say."""
+    name = f"checks {seed}"
+    net = family(seed, random.Random(name).choice(DRAWN), extents_of(name), two_of(name))
+    drawn = setting_of(name, net)
+    options = {k: v for k, v in drawn.options.items() if k in KEPT and v != "auto"}
+    return net, replace(
+        drawn, options=options, further=NOTHING_MORE, target="generic", targets=(), project="", compiler="gcc",
+        flags=("-O1",),
+    )  # fmt: skip
+
+
+def attack(seed: int) -> Work:
+    """The network of a seed, checked on its own inputs or on those that `check` draws."""
+
+    def work(say: Say, folder: Path) -> Outcome:
+        try:
+            net, setting = network_of(seed)
+            expected = expectations(net, setting, seed)
+        except Refused as e:
+            return "none", str(e)[:200]
+        say(setting.label)
+        r = random.Random(f"checks of {seed}")
+        given = None if r.random() < 0.3 else expected[0][0].inputs
+        path = folder / "drawn.onnx"
+        path.write_bytes(net.model().SerializeToString())
+        own = {k: v for k, v in setting.arguments.items() if k in ("target", *KEPT)}
+        with mock.patch.dict(os.environ, {"CC": "gcc", "MCC_CACHE": str(folder / "cache")}):
+            try:
+                options, _ = read("compile", ("model", "build", "tune", "limit", "output", "golden"), own)
+                found = check(path, options, inputs=given, per_layer=True, golden=r.random() < 0.2)
+            except InternalError as e:
+                return "internal", f"{setting.label}\n{e}\n{traceback.format_exc(limit=-4)}"
+            except (CompileError, UsageError) as e:
+                return "refused", str(e)
+            except Exception:
+                return "internal", f"{setting.label}\n{traceback.format_exc(limit=-6)}"
+        if found.ok or given is None:
+            return "ok", ""
+        verdict = attempt(net, setting, expected, folder / "attempt")
+        text = "\n".join([setting.label, *found.lines()])
+        return ("wrong", text) if verdict.kind == "ok" else ("none", verdict.text)
+
+    return work
