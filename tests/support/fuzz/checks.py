@@ -1,7 +1,7 @@
 """`check` of drawn networks, layer by layer: it agrees with the judge of compositions, and gives an answer.
 
-Example: of `extents` 17 the program gives what onnxruntime gives, so that ``check --per-layer`` has to say ok, too; that
-it ends with a traceback, or finds fault with the program, is a fault of its own.
+Example: the program of a seed gives what onnxruntime gives, so that ``check --per-layer`` has to say ok, too; that it
+ends with a traceback, or finds fault with the program, is a fault of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEPT = ("opt_level", "dims", "random", "state", "requant", "exact", "embed", "ke
 
 
 def network_of(seed: int) -> tuple[Family, Setting]:
-    """The network of a seed, and the setting of it that is checked: generic, by gcc, without what `KEPT` does not say."""
+    """The network of a seed, and the setting that is checked: generic, by gcc, without what `KEPT` does not say."""
     name = f"checks {seed}"
     net = family(seed, random.Random(name).choice(DRAWN), extents_of(name), two_of(name))
     drawn = setting_of(name, net)
