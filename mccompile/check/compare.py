@@ -25,6 +25,7 @@ OF_SLICE = 1e-4
 OF_TENSOR = 1e-6
 OF_NOISE = 8.0
 OF_NOTHING = 2e-8
+ROUNDING = ("round_f16", "round_bf16")
 F16_FACTOR = 50.0
 """What a model that stores f16 anywhere may be off beside noise, compared with one in f32."""
 
@@ -212,13 +213,13 @@ def _errors(got: Array, want: Array) -> Array:
 
 
 def tolerance_factor(graph: Graph) -> float:
-    """What the tolerance is multiplied by: more where anything is stored as f16, or rounded to it on the way."""
+    """What the tolerance is multiplied by: more where anything is stored as f16, or rounded to 16 bits on the way."""
     values = [*graph.inputs, *graph.constants, *(r for n in graph.nodes for r in n.results)]
     halves = any(v.dtype.name == "f16" for v in values) or any(_rounds(node) for node, _ in graph.everywhere())
     return F16_FACTOR if halves else 1.0
 
 
 def _rounds(node: Node) -> bool:
-    """Whether a node rounds to f16: onnxruntime leaves a cast to it and back out, even without optimisations."""
+    """Whether a node rounds to 16 bits: onnxruntime leaves casts to them and back out, even without optimisations."""
     bodies = [*node.pre.values(), *node.post.values(), *([node.op.elementwise] if node.op.elementwise else [])]
-    return any(isinstance(part, ex.Apply) and part.fn == "round_f16" for e in bodies for part in ex.distinct(e))
+    return any(isinstance(part, ex.Apply) and part.fn in ROUNDING for e in bodies for part in ex.distinct(e))

@@ -106,6 +106,13 @@ def writers(report: Mapping[str, Any]) -> dict[str, list[int]]:
     return found
 
 
+def _needed(report: Mapping[str, Any]) -> set[str]:
+    """What the caller gets, or another step reads. Rows that a loop stacks for nobody have memory for its last turn
+    only."""
+    read = {name for done in report["steps"] for name in done["reads"]}
+    return read | {port["name"] for port in (*report["outputs"], *report.get("state", ()))}
+
+
 def _tensors(report: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """What steps may write: the arena's tensors, and the outputs that are the caller's."""
     yield from report["memory"]["tensors"]
@@ -193,7 +200,8 @@ def trace(
         expected: outputs and as many inner values as there are.
         factor: of the tolerance rule.
     """
-    names = [name for name in writers(network.report) if name in expected.values]
+    needed = _needed(network.report)
+    names = [name for name in writers(network.report) if name in expected.values and name in needed]
     found = capture(network, inputs, names)
     layers: list[Layer] = []
     skipped: list[str] = []
