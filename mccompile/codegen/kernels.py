@@ -7,7 +7,6 @@ numbers (`codegen/shared_numbers.py`).
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -222,15 +221,23 @@ def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> 
     return _Printed(_with_part(_with_extents(made, _symbols(step)), step), step.args)
 
 
-_BODY = re.compile(rf"^static [\w ]*(?:void|mcc_status) {KERNEL_NAME}\w*\([^{{;]*\)\n{{\n", re.M)
-"""The head of a kernel or of a part of it, up to what it does."""
-
-
 def _known_to_write(made: Rendered) -> Rendered:
     """The kernel with the word in front of all that it and its parts do by which gcc 12 cannot overlook that they do
     it."""
-    text = _BODY.sub(r"\g<0>    MCC_WRITES();\n", made.text)
-    return replace(made, text=text, uses=made.uses | {"MCC_WRITES"})
+    head, lines = "", []
+    for line in made.text.split("\n"):
+        head = line if line[:1].isalpha() and "(" in line else head
+        lines.append(line)
+        if line == "{":
+            lines += ["    MCC_WRITES();"] if _is_of_kernel(head) else []
+            head = ""
+    return replace(made, text="\n".join(lines), uses=made.uses | {"MCC_WRITES"})
+
+
+def _is_of_kernel(head: str) -> bool:
+    """Whether the first line of a function is that of a kernel or of a part of it: one that gives no number."""
+    result, name = ["", "", *head.partition("(")[0].split()][-2:]
+    return name.startswith(KERNEL_NAME) and result in ("void", "mcc_status")
 
 
 def _with_part(made: Rendered, call: Call) -> Rendered:

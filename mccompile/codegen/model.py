@@ -146,9 +146,10 @@ def _parts(call: Invocation) -> Parts | None:
 
 
 def _call_text(call: Invocation, places: dict[Buffer, str], held: Mapping[str, str]) -> str:
-    """The call of a kernel; of one in parts, in a function that knows which: each has a piece of scratch memory."""
+    """The call of a kernel; of one in parts, in a function that knows which: each has a piece of scratch memory. What
+    lies there already is named, so that the arena is: where hooks are empty, nothing else may name it."""
     if call.kernel is None:
-        return "(void)0"
+        return f"(void){places[_results(call.step)[0].buffer]}"
     pointers = [_pointer(v, places, held) for v in call.pointers]
     parts = _parts(call)
     if parts is not None and parts.rounds == 1 and isinstance(call.step, Call) and call.step.scratch is not None:

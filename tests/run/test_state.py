@@ -22,6 +22,7 @@ from mccompile.kernels.registry import params_of
 from mccompile.ops.registry import lookup
 from mccompile.plan.check import check_program
 from mccompile.run.network import Network
+from mccompile.targets.target import STRICT_WARNINGS
 from tests.support.judge import plain_session
 from tests.support.small_models import Array, Maker
 
@@ -252,3 +253,17 @@ def test_outputs_are_as_long_as_the_cache_was_in_the_run(tmp_path: Path) -> None
     network.set_extents({"n": 1})
     got = network.run({"new": rows[:, 4:]})["y"]
     np.testing.assert_array_equal(got, -rows[:, [0, 4]])
+
+
+def test_a_program_that_has_nothing_to_do(tmp_path: Path) -> None:
+    """What is kept is what it was: a step names it, and nothing else names the arena."""
+    m = Maker()
+    kept = m.input("kept", [4, 1])
+    ends = [m.const(np.array([i])) for i in (1, 2, 1)]
+    m.node("Slice", [m.node("Concat", [kept, kept], axis=1), *ends], "again")
+    onnx.save(m.model(["again"]), tmp_path / "same.onnx")
+    out = tmp_path / "out"
+    mccompile.compile(tmp_path / "same.onnx", out, target="generic", io="caller", state={"again": "kept"})
+    network = Network(out, STRICT_WARNINGS)
+    network.run({})
+    np.testing.assert_array_equal(network.state["kept"], np.zeros((4, 1)))
