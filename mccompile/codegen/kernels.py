@@ -235,9 +235,11 @@ def _known_to_write(made: Rendered) -> Rendered:
 
 
 def _is_of_kernel(head: str) -> bool:
-    """Whether the first line of a function is that of a kernel or of a part of it: one that gives no number."""
+    """Whether the first line of a function is that of a kernel or of a part of it: one that gives no number, and that
+    is called. What is always inlined is no call."""
     result, name = ["", "", *head.partition("(")[0].split()][-2:]
-    return name.startswith(KERNEL_NAME) and result in ("void", "mcc_status")
+    called = name.startswith(KERNEL_NAME) and not head.startswith("MCC_INLINE")
+    return called and result in ("void", "mcc_status")
 
 
 def _with_part(made: Rendered, call: Call) -> Rendered:

@@ -16,7 +16,6 @@ MCC_PLACE_CODE
 MCC_INLINE void net_k0_conv_line(mcc_vf (*acc)[9], int32_t lines,
     const float *in, const float *w, int32_t pixels, int32_t left, int32_t right)
 {
-    MCC_WRITES();
     MCC_BARRIER();
     mcc_vf taps[1][3];
     MCC_UNROLL_FULLY
@@ -48,7 +47,6 @@ MCC_PLACE_CODE
 MCC_INLINE void net_k0_conv_line_tail(mcc_vf (*acc)[9], int32_t lines,
     const float *in, const float *w, int32_t pixels, int32_t left, int32_t right)
 {
-    MCC_WRITES();
     MCC_BARRIER();
     mcc_vf taps[1][3];
     MCC_UNROLL_FULLY
@@ -80,7 +78,6 @@ MCC_INLINE void net_k0_conv_tile1(const float *MCC_RESTRICT x0, const float *MCC
     const float *MCC_RESTRICT e0, float *MCC_RESTRICT y0, int32_t oh, int32_t ow, int32_t pixels, int32_t left,
     int32_t right)
 {
-    MCC_WRITES();
     for (int32_t c = 0; c < 16; c += 8) {
         mcc_vf acc[1][9] = { { { 0.0f } } };
         for (int32_t kh = 0; kh < 3; ++kh) {
