@@ -29,6 +29,15 @@ ANCHORS = {
     "softmax": ("", "f32[4,5]", "softmax(%x) {axis=1}", "f32[4,5]"),
     "normalize": ("", "f32[4,5]", "normalize(%x) {axes=(1,), epsilon=1e-05}", "f32[4,5]"),
     "attention": ("", "f32[2,4,5]", "attention(%x, %x, %x) {score={x0}, trans_k=True}", "f32[2,4,5]"),
+    "average": ("", "f32[1,2,9]", "pool(%x) {mode='average', kernel=(2,), strides=(2,), pads=(0, 0), dilations=(1,)}",
+                "f32[1,2,4]"),
+    "conv_transpose": (W + "[2,2,3]", "f32[1,2,9]",
+                       "conv_transpose(%x, %w) {strides=(2,), pads=(1, 1), dilations=(1,), output_padding=(0,)}",
+                       "f32[1,2,17]"),
+    "product": ("", "f32[4,5]", "reduce(%x) {mode='prod', axes=(0,)}", "f32[1,5]"),
+    "trees": ("%n = const [0, 8, 1061158912, 5, -1090519040, 5] : i32[3,2]\n  %t = const [0, 1] : i32[1,2]\n"
+              "  %g = const [0, 1] : i32[2]", "f32[4,5]",
+              "tree_ensemble(%x, %n, %t, %g, _, _) {mode='sum', targets=1, bits=3, slots=6}", "f32[4,1]"),
     "arg_reduce": ("", "f32[4,5]", "arg_reduce(%x) {mode='max', axis=1}", "i64[4,1]"),
 }  # fmt: skip
 
