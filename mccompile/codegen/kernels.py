@@ -35,6 +35,7 @@ from mccompile.codegen.savings import (
     saved,
 )
 from mccompile.codegen.scaled import scaled_channels
+from mccompile.codegen.inlined_functions import with_one_text
 from mccompile.codegen.shared_functions import (
     Alike,
     Function,
@@ -373,6 +374,9 @@ def _calling(s: _Step, one: Joined, values: tuple[int | str, ...], once: bool) -
 
 LETTERS = 300
 """Of a function's text, which are worth that it is shared."""
+MOST_LETTERS = 300_000
+"""Of kernels, beyond which functions that differ in numbers have one text, so that nobody has to take a file of more
+than 400 KB."""
 MOST_NUMBERS = 24
 """That a kernel is given which only calls shared functions."""
 FEW_SUMS = ("map.vector", "normalize.vector", "softmax.vector")
@@ -407,7 +411,9 @@ def _parted(steps: list[_Step], target: Target, pool: KernelPool, allowed: Allow
     functions = functions_beside(texts)
     numbered = {s.alike.pieces for s in allowed.chosen(_numbered(steps, functions))}
     found = shared_functions(texts, functions, LETTERS, numbered)
-    known = frozenset(["MCC_ONCE"]).union(*(s.made.uses for s in steps))
+    if sum(map(len, {*found.texts.values(), *found.functions.values()})) > MOST_LETTERS:
+        found = with_one_text(found)
+    known = frozenset(["MCC_INLINE", "MCC_ONCE"]).union(*(s.made.uses for s in steps))
     for name, text in found.functions.items():
         uses = frozenset(mentioned(text, sorted(known)))
         pool.shared[name] = Rendered(Head(KERNEL_NAME, ""), text, uses)

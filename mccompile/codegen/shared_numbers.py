@@ -111,14 +111,14 @@ class Joined:
     values: tuple[tuple[Number, ...], ...]
 
 
-def joined(forms: Sequence[Form]) -> Joined:
-    """The text of forms whose pieces are equal."""
+def joined(forms: Sequence[Form], inlined: bool = False) -> Joined:
+    """The text of forms whose pieces are equal; where it is ``inlined``, its loops are written out as before."""
     pieces, own = forms[0].pieces, list[tuple[Number, ...]]()
     prefix = next(p for p in _PREFIXES if not re.search(rf"\b{p}\d", " ".join(pieces)))
     said = [_said(values, own, prefix) for values in zip(*(f.numbers for f in forms), strict=True)]
     text = "".join(p + s for p, s in zip(pieces, (*said, ""), strict=True))
     names = tuple(f"{prefix}{i}" for i in range(len(own)))
-    text = _with_known_turns_written_out(text, names)
+    text = text if inlined else _with_known_turns_written_out(text, names)
     floats = frozenset(n for n, values in zip(names, own, strict=True) if isinstance(values[0], str))
     return Joined(with_parameters(text, names, floats), names, tuple(zip(*own, strict=True)) or ((),) * len(forms))
 

@@ -1,0 +1,66 @@
+"""Functions beside kernels that differ in numbers alone, as one text that each of them has inlined with its numbers: the
+C is shorter, the machine code is what it was.
+
+Worked example: of two kernels that have
+
+    static MCC_NOINLINE void KERNEL_NAME_tile(float *y0, int32_t i)
+    { y0[i * 8] = 1; }
+
+and one with ``y0[i * 16]`` there is one text, of which the first kernel's is left as
+
+    MCC_INLINE void SHARED_0_tile_any(float *y0, int32_t i, int32_t n0)
+    { y0[i * n0] = 1; }
+
+    static MCC_NOINLINE void KERNEL_NAME_tile(float *y0, int32_t i)
+    { SHARED_0_tile_any(y0, i, 8); }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mccompile.codegen.binding import KERNEL_NAME
+from mccompile.codegen.shared_functions import SHARED_NAME, Function, Shared, functions_beside
+from mccompile.codegen.shared_numbers import Number, closing, form_of, joined
+
+LEAST = 800
+"""Letters that are worth a call with numbers."""
+_CALLED, _INLINED = "static MCC_NOINLINE void ", "MCC_INLINE void "
+
+
+def with_one_text(shared: Shared) -> Shared:
+    """Kernels whose functions that differ in numbers have one text."""
+    functions = functions_beside(list(shared.texts.values()))
+    kinds: dict[tuple[str, ...], list[Function]] = {}
+    for function in functions:
+        kinds.setdefault(form_of(function.text, floats=True).pieces, []).append(function)
+    made, changes = dict(shared.functions), dict[str, list[tuple[Function, str]]]()
+    for same in kinds.values():
+        one = joined([form_of(f.text, floats=True) for f in same], inlined=True)
+        if len({f.text for f in same}) == 1 or (len(same) - 1) * len(one.text) < LEAST:
+            continue
+        name = f"{SHARED_NAME}{len(made)}{same[0].name.removeprefix(KERNEL_NAME)}_any"
+        made[name] = one.text.replace(f"{same[0].name}(", f"{name}(").replace(_CALLED, _INLINED)
+        for function, values in zip(same, one.values, strict=True):
+            changes.setdefault(function.kernel, []).append((function, _caller(function, name, values)))
+    texts = {before: _changed(text, changes.get(text, [])) for before, text in shared.texts.items()}
+    return replace(shared, texts=texts, functions=made)
+
+
+def _caller(function: Function, name: str, values: Sequence[Number]) -> str:
+    """A function that does what it did by one that is inlined."""
+    text = function.text
+    begin = text.index(f"{function.name}(") + len(function.name) + 1
+    end = closing(text, begin)
+    body = text.index("{\n", end) + 2
+    given = [*(p.split()[-1].lstrip("*") for p in text[begin:end].split(",")), *map(str, values)]
+    return f"{text[text.index('MCC_PLACE_CODE'):body]}    MCC_WRITES();\n    {name}({', '.join(given)});\n}}"
+
+
+def _changed(text: str, changes: Sequence[tuple[Function, str]]) -> str:
+    for function, by in sorted(changes, key=lambda c: -c[0].start):
+        text = text[: function.start] + by + text[function.end :]
+    return text
+
+
