@@ -1,5 +1,5 @@
-"""Functions beside kernels that differ in numbers alone, as one text that each of them has inlined with its numbers: the
-C is shorter, the machine code is what it was.
+"""Functions beside kernels that differ in numbers alone, as one text that each of them has inlined with its numbers:
+the C is shorter, the machine code is what it was.
 
 Worked example: of two kernels that have
 

@@ -21,6 +21,7 @@ from mccompile.codegen.call_form import call_form
 from mccompile.codegen.code import extent_name
 from mccompile.codegen.comments import Use, kernel_comment
 from mccompile.codegen.foreign import foreign_call
+from mccompile.codegen.inlined_functions import with_one_text
 from mccompile.codegen.loops import part_numbers
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.savings import (
@@ -35,7 +36,6 @@ from mccompile.codegen.savings import (
     saved,
 )
 from mccompile.codegen.scaled import scaled_channels
-from mccompile.codegen.inlined_functions import with_one_text
 from mccompile.codegen.shared_functions import (
     Alike,
     Function,
