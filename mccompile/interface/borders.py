@@ -9,7 +9,7 @@ Worked example: an input that is quantised at once, and an output that is dequan
       return %y
 
 What only moves elements between a border and the quantisation moves bytes instead. A quantisation is found by what it
-computes: each element of the type, made a number, has to come back as it was.
+computes: each element of the type, made a number, has to come back as it was, and so has what is next to it.
 """
 
 from __future__ import annotations
@@ -179,9 +179,12 @@ def _quantises(graph: Graph, node: Node) -> tuple[DType, float, int, str] | None
     dtype = node.result.dtype
     info = np.iinfo(dtype.numpy.name)
     everything = np.arange(info.min, info.max + 1).astype(dtype.numpy)
-    real = q.real(everything).astype(source.dtype.compute.numpy)
-    back = ex.evaluate(body, lambda i: real if i == at else np.asarray(read[i]))
-    return (dtype, q.scale, q.zero_point, q.tensor) if np.array_equal(back, everything) else None
+    for off in (0.0, 0.25, -0.25):  # what cuts digits off is no rounding
+        real = (q.real(everything) + np.float32(off * q.scale)).astype(source.dtype.compute.numpy)
+        operands = [real if i == at else np.asarray(a) for i, a in enumerate(read)]
+        if not np.array_equal(ex.evaluate(body, operands.__getitem__), everything):
+            return None
+    return dtype, q.scale, q.zero_point, q.tensor
 
 
 def _dequantises(graph: Graph, node: Node) -> tuple[DType, float, int, str] | None:

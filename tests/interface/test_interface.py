@@ -106,6 +106,10 @@ LEFT = {
       %y = map(%x) {expr={u8((rne((relu(x0) / 0.5)) + 3.0))}} : u8[4]
       return %y
     }""",
+    "digits that are cut off": """graph @g(%x: f32[4]) {
+      %y = map(%x) {expr={i8(x0)}} : i8[4]
+      return %y
+    }""",
     "floats at last": f"""graph @g(%q: u8[4]) {{
       %d = map(%q) {DEQUANTISE} : f32[4]
       %y = map(%d) {{expr={{exp(x0)}}}} : f32[4]
