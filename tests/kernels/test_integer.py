@@ -175,6 +175,7 @@ CASES = [
       for k in ((1, 3), (2, 2), (4, 3), (5, 5), (7, 2))),
     conv((1, 5, 9, 9), 5, (3, 3), pads=(2, 2, 2, 2), dilations=(2, 2), groups=5, zero=-4),
     conv((1, 20, 31), 20, (3,), pads=(1, 1), groups=20, zero=9, post=FLOATS),
+    *(conv((1, 40, 12, 7), 40, (k, 1), pads=(k // 2, 0, k // 2, 0), groups=40, zero=-6, post=FLOATS) for k in (3, 5)),
     conv((1, 96, 61, 61), 96, (3, 3), pads=(1, 1, 1, 1), groups=96, zero=9),
     *(conv((1, 8, 1, 61), m, (1, 1), dtype=t, zero=4) for m in (100, 200) for t in TYPES),
     *(matmul((m, k), n, dtype=t, zero=z)
