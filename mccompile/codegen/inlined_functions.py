@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from mccompile.codegen.binding import KERNEL_NAME
 from mccompile.codegen.shared_functions import SHARED_NAME, Function, Shared, functions_beside
-from mccompile.codegen.shared_numbers import Number, closing, form_of, joined
+from mccompile.codegen.shared_numbers import Form, Number, closing, form_of, joined
 
 LEAST = 800
 """Letters that are worth a call with numbers."""
@@ -31,18 +31,18 @@ _CALLED, _INLINED = "static MCC_NOINLINE void ", "MCC_INLINE void "
 
 def with_one_text(shared: Shared) -> Shared:
     """Kernels whose functions that differ in numbers have one text."""
-    functions = functions_beside(list(shared.texts.values()))
-    kinds: dict[tuple[str, ...], list[Function]] = {}
-    for function in functions:
-        kinds.setdefault(form_of(function.text, floats=True).pieces, []).append(function)
+    kinds: dict[tuple[str, ...], list[tuple[Function, Form]]] = {}
+    for function in functions_beside(list(shared.texts.values())):
+        form = form_of(function.text, floats=True)
+        kinds.setdefault(form.pieces, []).append((function, form))
     made, changes = dict(shared.functions), dict[str, list[tuple[Function, str]]]()
     for same in kinds.values():
-        one = joined([form_of(f.text, floats=True) for f in same], inlined=True)
-        if len({f.text for f in same}) == 1 or (len(same) - 1) * len(one.text) < LEAST:
+        one, first = joined([form for _, form in same], inlined=True), same[0][0]
+        if not one.names or (len(same) - 1) * len(one.text) < LEAST:
             continue
-        name = f"{SHARED_NAME}{len(made)}{same[0].name.removeprefix(KERNEL_NAME)}_any"
-        made[name] = one.text.replace(f"{same[0].name}(", f"{name}(").replace(_CALLED, _INLINED)
-        for function, values in zip(same, one.values, strict=True):
+        name = f"{SHARED_NAME}{len(made)}{first.name.removeprefix(KERNEL_NAME)}_any"
+        made[name] = one.text.replace(f"{first.name}(", f"{name}(").replace(_CALLED, _INLINED)
+        for (function, _), values in zip(same, one.values, strict=True):
             changes.setdefault(function.kernel, []).append((function, _caller(function, name, values)))
     texts = {before: _changed(text, changes.get(text, [])) for before, text in shared.texts.items()}
     return replace(shared, texts=texts, functions=made)
