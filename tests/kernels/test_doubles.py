@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
 from mccompile.ir.scalar import Array
+from mccompile.run.network import Network
+from mccompile.targets.target import STRICT_WARNINGS
 from tests.support.targets import needs_target
 
 TARGETS = ["x86-64-v2", "x86-64-v4"]
@@ -33,7 +35,8 @@ def _model(op: str, a: Array, w: Array, constant: bool, bias: Array | None = Non
 def _agrees(model: onnx.ModelProto, given: list[Array], wanted: Array, target: str, folder: Path) -> None:
     artifacts = mccompile.compile(model, folder / "p", target=target)
     assert "matmul.doubles" in [s["kernel"] for s in artifacts.report["steps"]]
-    got = mccompile.load(folder / "p")(*given)
+    network = Network(folder / "p", STRICT_WARNINGS)
+    got = network.run(dict(zip(network.inputs, given, strict=True)))["y"]
     np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
 
 
