@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir import expr as ex
 from mccompile.ir.errors import UsageError
 from mccompile.ir.graph import Graph, Node
+from mccompile.passes.rewrite.bodies import functions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,9 +25,11 @@ OF_SLICE = 1e-4
 OF_TENSOR = 1e-6
 OF_NOISE = 8.0
 OF_NOTHING = 2e-8
-ROUNDING = ("round_f16", "round_bf16")
 F16_FACTOR = 50.0
 """What a model that stores f16 anywhere may be off beside noise, compared with one in f32."""
+
+ROUNDING = {"round_f16", "round_bf16"}
+"""Functions of what goes through 16 bits without being stored."""
 
 
 @dataclass(frozen=True)
@@ -222,4 +224,4 @@ def tolerance_factor(graph: Graph) -> float:
 def _rounds(node: Node) -> bool:
     """Whether a node rounds to 16 bits: onnxruntime leaves casts to them and back out, even without optimisations."""
     bodies = [*node.pre.values(), *node.post.values(), *([node.op.elementwise] if node.op.elementwise else [])]
-    return any(isinstance(part, ex.Apply) and part.fn in ROUNDING for e in bodies for part in ex.distinct(e))
+    return any(ROUNDING & functions(e) for e in bodies)

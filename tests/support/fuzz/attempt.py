@@ -12,7 +12,6 @@ from unittest import mock
 
 import numpy as np
 
-from mccompile.api.options import read
 from mccompile.check.check import check
 from mccompile.check.compare import OF_NOISE
 from mccompile.check.reference import BF16_PLACE
@@ -31,7 +30,7 @@ from tests.support.compose.judge import Expected, noises, spread
 from tests.support.compose.network import Array, Arrays, Noise, Refused
 from tests.support.fuzz.family import MAIN, Family
 from tests.support.fuzz.further import NOTHING_MORE, Further, as_elements, model_of, snapped
-from tests.support.fuzz.programs import Program, compiled
+from tests.support.fuzz.programs import Program, compiled, options_of
 from tests.support.fuzz.setting import QUICK, Setting
 from tests.support.precompiled import precompiled, runtime_of
 from tests.support.sanitized import sanitized_network
@@ -165,7 +164,7 @@ def _rounds_twice(path: Path, setting: Setting, expected: Sequence[Sequence[Expe
     """Whether what differs from onnxruntime is TensorFlow Lite's second rounding: `check` holds layers to that."""
     kept = ("target", "opt_level", "requant", "dims", "input_shapes")
     given = {k: v for k, v in setting.arguments.items() if k in kept}
-    options, _ = read("compile", ("model", "build", "tune", "limit", "output", "golden"), given)
+    options, _ = options_of(given)
     with mock.patch.dict(os.environ, {"CC": "gcc"}):
         return all(check(path, options, inputs=row[0].inputs).ok for row in expected)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import onnx
@@ -66,9 +67,13 @@ def compiled(path: Path, out: Path, setting: Setting, inputs: Arrays, given: Arr
             bounds[name] = BOUND
 
 
+def options_of(arguments: Mapping[str, object]) -> tuple[Options, dict[str, Any]]:
+    """Arguments of `mccompile.compile` as the compiler's options, and those that are none of these."""
+    return read("compile", ("model", "build", "tune", "limit", "output", "golden"), arguments)
+
+
 def _compiled(path: Path, out: Path, setting: Setting, arguments: dict[str, object]) -> list[Program]:
-    groups = ("model", "build", "tune", "limit", "output", "golden")
-    options, more = read("compile", groups, arguments)
+    options, more = options_of(arguments)
     options = apply(options, [path], more["data"], more["max_error"])
     if setting.further.tuned:
         tuning = _drawn_measurements(path, options, setting.further.tuned, out.with_name("tuning.json"))
