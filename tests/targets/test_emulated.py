@@ -11,10 +11,12 @@ import pytest
 
 import mccompile
 from mccompile.check.check import check
-from mccompile.check.compare import F16_FACTOR, compare
+from mccompile.check.compare import compare
+from mccompile.check.factors import F16_FACTOR
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, UsageError
-from mccompile.ops.registry import front_ends
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ops.registry import front_ends, lookup
 from mccompile.run.build import build_program
 from mccompile.run.emulate import EmulatedNet, Emulator, cross_tools, emulated_main
 from mccompile.run.network import Network
@@ -23,6 +25,7 @@ from tests._skips import REPOSITORY
 from tests.kernels.cases import DIRECT, MATMULS, POINTWISE, VariantCase
 from tests.kernels.test_variants import inputs_of, ort_run
 from tests.ops.test_operators import CASES
+from tests.support.compiled import compiled_graph
 from tests.support.harness import build
 from tests.support.opcases import CaseLibrary, agreement, case_inputs, compile_case, mismatch
 from tests.support.real_models import RealModel, real_models
@@ -67,6 +70,19 @@ def test_operators_agree_with_onnxruntime(target: str, first: int, every: int, c
     library = CaseLibrary(tmp_path, [b for _, b in drawn], flags).build()
     faults = [agreement(f, b, library.run(b, case_inputs(b.case))) for f, b in drawn]
     assert not any(faults), "\n".join(filter(None, faults))
+
+
+@pytest.mark.parametrize("target", ["aarch64", "aarch64-sve256"])
+def test_what_is_negated_and_then_masked_is_built(target: str, tmp_path: Path) -> None:
+    """The last vector of a line: gcc 12 ends in an internal error at -O2 where it negates under a mask of SVE."""
+    foreign(target)
+    sums = "%n = map(%x) {expr={neg(x0)}} : f32[2,3] %y = reduce(%n) {mode='sum', axes=(1,)} : f32[2,1]"
+    graph = parse_graph(f"graph @net(%x: f32[2,3]) {{ {sums} return %y }}", lookup)
+    built = compiled_graph(graph, "O2", "net", target=target)
+    library = CaseLibrary(tmp_path, [built], [*resolve(target).c_flags, *STRICT_WARNINGS, "-O2"]).build()
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (got,) = library.run(built, {"x": x})
+    np.testing.assert_allclose(got, -x.sum(axis=1, keepdims=True), rtol=1e-6)
 
 
 @pytest.mark.parametrize("target", NARROW)
