@@ -19,7 +19,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import F32
-from mccompile.onnxio import OnnxNode, dtype_of_array, type_variables
+from mccompile.onnxio import OnnxNode, dtype_of_array, numpy_dtype, type_variables
 from mccompile.ops.map import Map
 from mccompile.ops.narrow_floats import NARROW_FLOATS, rounded
 from mccompile.ops.registry import front_ends
@@ -58,6 +58,21 @@ def reads_text(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[V
     first = inputs[0] if inputs else None
     is_text = isinstance(first, Value) and narrow.get(first, "") == "string"
     return is_text and (TEXT, node.op_type) in front_ends()
+
+
+_OF_TYPES = ("BitCast", "DequantizeLinear", "QuantizeLinear")
+"""Operators whose results depend on the type of an operand, not only on its numbers."""
+
+
+def depends_on_narrow(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[Value, str]) -> bool:
+    """Whether a node has to see a narrow type: what evaluates constants sees the one that holds it, and would not
+    saturate at 15 what u4 is."""
+    return not node.domain and node.op_type in _OF_TYPES and any(isinstance(v, Value) and v in narrow for v in inputs)
+
+
+def as_computed(array: np.ndarray, kind: str) -> np.ndarray:
+    """What was evaluated of constants in the type that holds them, rounded to the narrow one that it has, if any."""
+    return array.astype(numpy_dtype(kind)).astype(HELD_IN[kind]) if kind in _COMPUTED else array
 
 
 def held(array: np.ndarray) -> tuple[np.ndarray, str]:

@@ -17,7 +17,16 @@ from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
 from mccompile.importer.extents import Numbers, Ratios, asked, cast_to, computed, ratios, written
 from mccompile.importer.fold import fold_node, grows_much, stand_in
-from mccompile.importer.narrow import HELD_IN, held, reads_text, require_readable, result_types, rounded_before_steps
+from mccompile.importer.narrow import (
+    HELD_IN,
+    as_computed,
+    depends_on_narrow,
+    held,
+    reads_text,
+    require_readable,
+    result_types,
+    rounded_before_steps,
+)
 from mccompile.importer.outputs import bind_outputs, ports
 from mccompile.importer.ranks import require_ranks
 from mccompile.importer.refusals import UNSUPPORTED, blame, unsupported
@@ -205,8 +214,7 @@ class Converter:
 
     def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         inputs = rounded_before_steps(self.graph, node, inputs, self.narrow)
-        small = self.narrow.get(inputs[0], "") if inputs and inputs[0] is not None else ""
-        if reads_text(node, inputs, self.narrow) or (small and node.op_type == "DequantizeLinear"):
+        if reads_text(node, inputs, self.narrow) or depends_on_narrow(node, inputs, self.narrow):
             self._convert(node, inputs, depth)
             return
         if self._of_extents(node, inputs):
@@ -220,6 +228,7 @@ class Converter:
             kinds = result_types(node, inputs, self.narrow)
             for name, array, kind in zip(node.outputs, folded, kinds, strict=False):
                 if name:
+                    array = as_computed(array, kind)
                     self.values[name] = value = self._constant(name, array, f"node {node.index} {node.name!r}")
                     if kind:
                         self.narrow[value] = kind
