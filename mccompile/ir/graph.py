@@ -168,13 +168,13 @@ class Node:
         if self.regions:
             given = [None if v is None else values[v] for v in self.operands]
             results = op.evaluate_around(given, [g.as_function(wide, told) for g in self.regions])
-            return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
+            return [typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
         arrays = self.operand_arrays(values, wide)
         with np.errstate(all="ignore"):
             results = list(op.evaluate_wide(*arrays) if wide else op.evaluate(*arrays))
         for i, body in self.post.items():
             results[i] = self._apply(body, results[i], values, wide)
-        return [_typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
+        return [typed(r, v.dtype, wide) for r, v in zip(results, self.results, strict=True)]
 
     def operand_arrays(self, values: Mapping[Value, Array], wide: bool = False) -> list[Array | None]:
         """Operands as the operator sees them: after the prologues."""
@@ -195,7 +195,8 @@ def _types(values: Iterable[Value]) -> tuple[TensorType, ...]:
     return tuple(v.type for v in values)
 
 
-def _typed(a: Array, dtype: DType, wide: bool) -> Array:
+def typed(a: Array, dtype: DType, wide: bool) -> Array:
+    """An array as an evaluation has a value of ``dtype``: with ``wide``, floats are float64."""
     return np.asarray(a, dtype=np.float64 if wide and dtype.is_float else dtype.numpy)
 
 
@@ -420,12 +421,12 @@ class Graph:
     ) -> dict[str, Array]:
         """Run in numpy. Returns outputs by name, or with ``keep`` every value; ``wide`` in float64. ``extents`` are
         the symbols that the caller gives, by name."""
-        values: dict[Value, Array] = {v: _typed(self.array(v), v.dtype, wide) for v in self.constants}
+        values: dict[Value, Array] = {v: typed(self.array(v), v.dtype, wide) for v in self.constants}
         known = extents or {}
         for v in self.inputs:
             if inputs[v.name].shape != tuple(value(e, known) for e in v.shape):
                 raise CompileError(f"input {v.name} has shape {inputs[v.name].shape}, not {v.shape}")
-            values[v] = _typed(inputs[v.name], v.dtype, wide)
+            values[v] = typed(inputs[v.name], v.dtype, wide)
         for node in self.nodes:
             results = node.evaluate(values, wide, self.known_at(node, values, known))
             for r, a in zip(node.results, results, strict=True):
@@ -472,10 +473,13 @@ def verify_node(node: Node, defined: set[Value]) -> None:
 
 
 def _verify_types(node: Node) -> None:
+    for name, words in node.op.words:
+        if getattr(node.op, name) not in words:
+            raise InternalError(f"{node.where}: its {name} is one of {', '.join(words)}")
     try:
         types = node.infer()
         reads = _extras_read(node, types)
-    except (TypeRuleError, ValueError, IndexError) as e:
+    except (TypeRuleError, ValueError, IndexError, ArithmeticError) as e:
         raise InternalError(f"{node.where}: {reason(e)}") from e
     if len(types) != len(node.results):
         raise InternalError(f"{node.where}: {len(node.results)} results but its rule gives {len(types)}")

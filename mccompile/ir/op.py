@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -57,6 +57,11 @@ class TypeRuleError(Exception):
     """An operator's type rule is broken; the caller adds where."""
 
 
+def has_axes(x: TensorType, axes: Sequence[int]) -> bool:
+    """Whether a tensor has all of these axes, and none stands there twice."""
+    return len(set(axes)) == len(axes) and all(0 <= a < x.rank for a in axes)
+
+
 @dataclass(frozen=True)
 class Recurrence:
     """An operator that carries ``states`` from turn to turn: operands from number ``first`` on are what they begin
@@ -98,6 +103,9 @@ class Op:
 
     ends_run: ClassVar[bool] = False
     """Whether it may end the program, so that it stays where nothing reads its results."""
+
+    words: ClassVar[tuple[tuple[str, Collection[str]], ...]] = ()
+    """The attributes that are one of some words, and these."""
 
     takes_prologue: ClassVar[bool] = False
     """Whether its kernels may well compute a little as they read operand 0: they read each element few times."""

@@ -26,6 +26,7 @@ class ArgReduce(Op):
 
     name = "arg_reduce"
     kind = Kind.REDUCTION
+    words = (("mode", ("max", "min")),)
 
     mode: str
     axis: int

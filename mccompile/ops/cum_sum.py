@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.op import Op
+from mccompile.ir.op import Op, TypeRuleError, has_axes
 from mccompile.ir.ranges import Range, anything, hull, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
@@ -53,6 +53,8 @@ class CumSum(Op):
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None
+        if not has_axes(x, (self.axis,)):
+            raise TypeRuleError(f"{x} has no axis {self.axis}")
         return (TensorType(x.dtype, x.shape),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:

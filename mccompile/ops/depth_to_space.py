@@ -11,6 +11,8 @@ from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
+MODES = ("DCR", "CRD")
+
 # Both operators move over the loops (n, c, h, block row, w, block column), c being a channel of the coarse side.
 _RANK = 6
 
@@ -41,6 +43,7 @@ class DepthToSpace(Movement):
     """
 
     name = "depth_to_space"
+    words = (("mode", MODES),)
 
     block: int
     mode: str
@@ -64,6 +67,7 @@ class SpaceToDepth(Movement):
     """Each block of pixels becomes block * block channels, in the order of ``mode`` as in `DepthToSpace`."""
 
     name = "space_to_depth"
+    words = (("mode", MODES),)
 
     block: int
     mode: str = "DCR"
@@ -90,7 +94,7 @@ def _sample_depth(d: Draw) -> Case:
 
 def _read_mode(n: Import) -> str:
     mode = n.attr("mode", "DCR")
-    if mode not in ("DCR", "CRD"):
+    if mode not in MODES:
         raise n.error(f"mode {mode!r} is unknown", "DCR and CRD are known")
     return str(mode)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -211,6 +211,14 @@ class Import:
         if not -rank <= axis < max(rank, 1):
             raise self.error(f"axis {axis} is outside of rank {rank}")
         return axis % rank if rank else 0
+
+    def axes(self, given: Iterable[int], rank: int) -> tuple[int, ...]:
+        """Axes as `axis`; CompileError if one of them stands there twice."""
+        stated = tuple(given)
+        found = tuple(self.axis(a, rank) for a in stated)
+        if len(set(found)) < len(found):
+            raise self.error(f"axes {list(stated)} are not distinct")
+        return found
 
     def counted(self, suffix: str, high: int, low: int = 0) -> int:
         """A new extent of ``low`` to ``high`` that a kernel will count: see `count`."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.op import TypeRuleError
+from mccompile.ir.op import TypeRuleError, has_axes
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import TensorType
@@ -53,7 +53,7 @@ def grid_along(indices: Array, axis: int) -> tuple[Array, ...]:
 def require_fit(data: TensorType, indices: TensorType, axis: int) -> None:
     """Raises TypeRuleError unless the axes other than ``axis`` of indices lie inside those of data."""
     pairs = enumerate(zip(data.shape, indices.shape, strict=False))
-    if data.rank != indices.rank or any(i > e for a, (e, i) in pairs if a != axis):
+    if data.rank != indices.rank or not has_axes(data, (axis,)) or any(i > e for a, (e, i) in pairs if a != axis):
         raise TypeRuleError(f"indices {indices} do not fit {data} along axis {axis}")
 
 

@@ -87,8 +87,8 @@ class MatMulQuantised(Op):
             raise TypeRuleError(f"scales {scale} of {w} in blocks of {self.block}")
         if zero is not None and (zero.dtype != w.dtype or zero.shape != blocks):
             raise TypeRuleError(f"zero points {zero} of {w} in blocks of {self.block}")
-        if self.bits not in (4, 8):
-            raise TypeRuleError(f"weights of {self.bits} bits")
+        if self.bits not in (4, 8) or self.least not in range(*((-128, 128) if w.dtype == I8 else (0, 256))):
+            raise TypeRuleError(f"weights of {self.bits} bits from {self.least} on in {w}")
         return (TensorType(F32, (*a.shape[:-1], w.shape[1])),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:

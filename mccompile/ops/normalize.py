@@ -10,7 +10,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
-from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError, has_axes
 from mccompile.ir.ranges import Range, anything, zero_or_free
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
@@ -52,7 +52,7 @@ class Normalize(Op):
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None
-        if not x.dtype.is_float or any(not 0 <= a < x.rank for a in self.axes):
+        if not x.dtype.is_float or not has_axes(x, self.axes):
             raise TypeRuleError(f"normalisation of {x} over axes {list(self.axes)} is not defined")
         return (x,)
 

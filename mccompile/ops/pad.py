@@ -20,6 +20,8 @@ from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice
 
+MODES = ("constant", "edge", "reflect", "wrap")
+
 
 @dataclass(frozen=True)
 class Pad(Movement):
@@ -27,6 +29,7 @@ class Pad(Movement):
 
     name = "pad"
     layouts = Layouts.ALIKE
+    words = (("mode", MODES),)
 
     pads: tuple[int, ...]
     mode: str = "constant"
@@ -112,14 +115,14 @@ def import_pad(n: Import) -> None:
     given = n.ints(1, "pads")
     axes = tuple(range(rank))
     if n.optional(3) is not None:
-        axes = tuple(n.axis(a, rank) for a in n.ints(3, "axes"))
+        axes = n.axes(n.ints(3, "axes"), rank)
     if len(given) != 2 * len(axes):
         raise n.error(f"{len(given)} pads for {len(axes)} axes")
     begin, end = [0] * rank, [0] * rank
     for i, a in enumerate(axes):
         begin[a], end[a] = given[i], given[len(axes) + i]
     mode = n.attr("mode", "constant")
-    if mode not in ("constant", "edge", "reflect", "wrap"):
+    if mode not in MODES:
         raise n.error(f"mode {mode!r} is unknown")
     if any(span(p)[0] < 0 for p in begin + end):  # a negative pad crops, before anything is added
         starts = tuple(maximum(-b, 0) for b in begin)

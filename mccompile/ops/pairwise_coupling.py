@@ -54,7 +54,7 @@ class PairwiseCoupling(Op):
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         r = types[0]
         assert r is not None
-        if r.rank != 2 or r.dtype != F32 or r.shape[1] != len(pairs(self.classes)):
+        if r.rank != 2 or r.dtype != F32 or r.shape[1] != self.classes * (self.classes - 1) // 2:
             raise TypeRuleError(f"{r} is not [rows, pairs of {self.classes} classes] in f32")
         return (TensorType(F32, (r.shape[0], self.classes)),)
 

@@ -33,6 +33,7 @@ class Pool(Op):
     kind = Kind.REDUCTION
     layouts = Layouts.ALIKE
     wants_channels_last = True
+    words = (("mode", ("max", "average", "sum")),)
 
     mode: str
     kernel: tuple[int, ...]

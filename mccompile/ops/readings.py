@@ -191,7 +191,7 @@ def _resize(n: Import, e: Elements) -> list[Reading] | None:
     stated, x = _shape(n), n.input(0).shape
     if n.optional(3) is None or stated is None or len(stated) != len(x) or varies(x):
         return None
-    axes = [n.axis(a, len(x)) for a in n.attr("axes", tuple(range(len(x))))]
+    axes = n.axes(n.attr("axes", tuple(range(len(x)))), len(x))
     if len(axes) != n.input(3).type.count:
         return None
     wanted, given = [stated[a] for a in axes], e.of(3, "sizes")
@@ -219,7 +219,7 @@ def _scaled_by(
 
 def _center_crop_pad(n: Import, e: Elements) -> list[Reading] | None:
     stated, rank = _shape(n), len(n.input(0).shape)
-    axes = [n.axis(a, rank) for a in n.attr("axes", tuple(range(rank)))]
+    axes = n.axes(n.attr("axes", tuple(range(rank))), rank)
     if stated is None or len(axes) != n.input(1).type.count:
         return None
     wanted = [stated[a] for a in axes]

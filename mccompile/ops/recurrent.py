@@ -34,6 +34,7 @@ class Recurrent(Op):
 
     gates: ClassVar[int] = 0
     states: ClassVar[tuple[str, ...]] = ("h",)
+    words = (("rounded", ("", "bf16")),)
 
     outputs: tuple[str, ...]
     reverse: bool

@@ -12,8 +12,8 @@ from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.dims import Dim, bound, maximum, span
 from mccompile.ir.graph import Value
-from mccompile.ir.op import Kind, Layouts, Op
-from mccompile.ir.ranges import Range, anything, summed
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError, has_axes
+from mccompile.ir.ranges import Range, anything, hull, summed
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
 from mccompile.ir.types import BOOL, F16, F32, F64, I64, U8, DType, TensorType
@@ -37,6 +37,7 @@ class Reduce(Op):
     kind = Kind.REDUCTION
     layouts = Layouts.ALIKE
     takes_prologue = True
+    words = (("mode", ("sum", "prod", "max", "min")),)
 
     mode: str
     axes: tuple[int, ...]
@@ -72,12 +73,14 @@ class Reduce(Op):
         assert found is not None
         count = math.prod(x.shape[a] for a in self.axes)
         if self.mode == "sum":
-            return (summed(found, count, x.dtype),)
+            return (hull([summed(found, times, x.dtype) for times in span(count)]),)
         return (anything(x.dtype, found.low.size) if self.mode == "prod" and count > 1 else found,)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None
+        if not has_axes(x, self.axes):
+            raise TypeRuleError(f"{x} cannot be reduced over axes {list(self.axes)}")
         return (TensorType(x.dtype, tuple(1 if a in self.axes else e for a, e in enumerate(x.shape))),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:

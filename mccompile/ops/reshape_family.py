@@ -87,9 +87,7 @@ def import_unsqueeze(n: Import) -> None:
     shape = n.input(0).shape
     given = n.ints(1, "axes")
     rank = len(shape) + len(given)
-    axes = {n.axis(a, rank) for a in given}
-    if len(axes) != len(given):
-        raise n.error(f"axes {list(given)} are not distinct")
+    axes = n.axes(given, rank)
     rest = iter(shape)
     n.emit_reshape(tuple(1 if i in axes else next(rest) for i in range(rank)))
 

@@ -12,7 +12,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.affine import Move, combine, loop
 from mccompile.ir.dims import Dim, exact, may_be_none, ranges, span, varies
 from mccompile.ir.graph import Value
-from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
+from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError, has_axes
 from mccompile.ir.ranges import Range, constant, hull, zero_or_free
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
@@ -76,6 +76,8 @@ class Resize(Op):
         assert x is not None
         shape = list(x.shape)
         n = len(self.axes)
+        if not has_axes(x, self.axes):
+            raise TypeRuleError(f"{x} cannot be resized along axes {list(self.axes)}")
         if len(tables) != n * (2 if self.weighted else 1):
             raise TypeRuleError(f"{n} axes need as many tables, not {len(tables)}")
         for i, table in enumerate(tables):
@@ -264,7 +266,7 @@ def _tables(n: Import) -> tuple[dict[int, AxisTable], dict[int, _Changing]]:
     nearest = n.attr("nearest_mode", "round_prefer_floor")
     if nearest not in NEAREST_MODES:
         raise n.error(f"nearest_mode {nearest!r} is unknown")
-    axes = tuple(n.axis(a, rank) for a in n.attr("axes", tuple(range(rank))))
+    axes = n.axes(n.attr("axes", tuple(range(rank))), rank)
     scales, extents = _targets(n, axes)
     roi = [0.0] * len(axes) + [1.0] * len(axes)
     if transform == CROP:

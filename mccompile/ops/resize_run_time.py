@@ -31,7 +31,7 @@ def import_resize(n: Import) -> None:
     if n.attr("keep_aspect_ratio_policy", "stretch") != "stretch" or (mode != "nearest" and not x.dtype.is_float):
         raise n.error("scales that are computed at run time are supported of floats, and without a policy")
     extrapolated = n.attr("extrapolation_value", 0.0)
-    axes = [n.axis(a, rank) for a in n.attr("axes", tuple(range(rank)))]
+    axes = list(n.axes(n.attr("axes", tuple(range(rank))), rank))
     chosen = _axes(n, axes, _extents(n, axes, stated), transform == CROP)
     if not chosen or (all(a.extent == a.out for a in chosen) and transform != CROP):
         n.bind(0, x)

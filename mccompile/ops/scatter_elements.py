@@ -13,7 +13,15 @@ from mccompile.ir.structure import Structure, in_place
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather_elements import grid_along, places, require_fit
-from mccompile.ops.indices import Indexed, checked, data_and_indices, index_operand, read_reduction, scatter
+from mccompile.ops.indices import (
+    REDUCTIONS,
+    Indexed,
+    checked,
+    data_and_indices,
+    index_operand,
+    read_reduction,
+    scatter,
+)
 from mccompile.ops.insert import emit_insert
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -28,6 +36,7 @@ class ScatterElements(Indexed):
     """
 
     name = "scatter_elements"
+    words = (("reduction", REDUCTIONS),)
 
     axis: int
     reduction: str = "none"

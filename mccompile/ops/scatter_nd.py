@@ -13,7 +13,15 @@ from mccompile.ir.structure import Structure, in_place
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather_nd import tuple_places, tuples
-from mccompile.ops.indices import Indexed, checked, data_and_indices, index_operand, read_reduction, scatter
+from mccompile.ops.indices import (
+    REDUCTIONS,
+    Indexed,
+    checked,
+    data_and_indices,
+    index_operand,
+    read_reduction,
+    scatter,
+)
 from mccompile.ops.insert import emit_insert
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -27,6 +35,7 @@ class ScatterND(Indexed):
     """
 
     name = "scatter_nd"
+    words = (("reduction", REDUCTIONS),)
 
     reduction: str = "none"
     inside: bool = False

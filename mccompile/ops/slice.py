@@ -8,6 +8,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.dims import maximum, minimum, varies
 from mccompile.ir.op import Layouts, TypeRuleError
+from mccompile.ir.places import is_on_axis
 from mccompile.ir.types import TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
@@ -36,7 +37,7 @@ class Slice(Movement):
         for e, start, step, extent in zip(x.shape, self.starts, self.steps, self.extents, strict=True):
             last = start + (extent - 1) * step
             low, high = (start, last) if step > 0 else (last, start)
-            if extent and not (low >= 0 and high < e):
+            if extent and not (low >= 0 and is_on_axis(e, high, self.extents)):
                 raise TypeRuleError(f"slice [{start}, {last}] is outside of an axis of {e}")
         return (TensorType(x.dtype, self.extents),)
 
@@ -92,8 +93,7 @@ def import_slice(n: Import) -> None:
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise n.error("starts, ends, axes and steps must have equal lengths and no step may be 0")
     begin, stride, extent = [0] * rank, [1] * rank, list(x.shape)
-    for start, stop, axis, step in zip(starts, ends, axes, steps, strict=True):
-        a = n.axis(axis, rank)
+    for start, stop, a, step in zip(starts, ends, n.axes(axes, rank), steps, strict=True):
         begin[a], extent[a] = clamp_range(start, stop, step, x.shape[a])
         stride[a] = step
     if tuple(extent) == x.shape and set(stride) == {1}:

@@ -7,6 +7,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine, Move, loop
 from mccompile.ir.op import TypeRuleError
+from mccompile.ir.places import is_on_axis
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape, TensorType
 from mccompile.ops.movement import Movement
@@ -46,7 +47,7 @@ def require_inside(maps: Maps, loops: Shape, t: TensorType) -> None:
     for axis, (start, *steps) in enumerate(maps):
         reaches = [s * (e - 1) for s, e in zip(steps, loops, strict=True)]
         low, high = start + sum(min(r, 0) for r in reaches), start + sum(max(r, 0) for r in reaches)
-        if 0 not in loops and (low < 0 or high >= t.shape[axis]):
+        if 0 not in loops and (low < 0 or not is_on_axis(t.shape[axis], high, loops)):
             raise TypeRuleError(f"coordinates [{low}, {high}] leave axis {axis} of {t}")
 
 

@@ -59,7 +59,7 @@ def import_squeeze(n: Import) -> None:
 @onnx_op("Unsqueeze", domain=TEXT, tolerance={})
 def import_unsqueeze(n: Import) -> None:
     left, given = list(_own(n)), n.ints(1, "axes")
-    for axis in sorted(n.axis(a, len(left) + len(given)) for a in given):
+    for axis in sorted(n.axes(given, len(left) + len(given))):
         left.insert(axis, 1)
     _shaped(n, tuple(left))
 

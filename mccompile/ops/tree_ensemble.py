@@ -78,7 +78,8 @@ class TreeEnsemble(Op):
             raise TypeRuleError(f"{nodes}, {trees} or {tests} are no tables of nodes, trees and tests")
         if groups != TensorType(I32, (self.targets + 1,)) or (weights is not None and weights.dtype != F32):
             raise TypeRuleError(f"groups {groups} or weights {weights} do not fit {self.targets} targets")
-        if self.slots < x.shape[1] * (1 + self.missing_low) + 1 or self.slots > 2**self.bits:
+        most = 2**self.bits if 0 <= self.bits < 32 else 0
+        if not x.shape[1] * (1 + self.missing_low) < self.slots <= most:
             raise TypeRuleError(f"{self.slots} keys are too few, or too many for {self.bits} bits")
         return (TensorType(F32, (x.shape[0], self.targets)),)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import Dim, minimum, ranges, span
+from mccompile.ir.dims import Dim, bound, minimum, ranges, span
+from mccompile.ir.limits import exceeds
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import Shape
 from mccompile.ops.frontend import Import
@@ -26,6 +28,11 @@ class Window:
         n = len(spatial)
         if (len(self.kernel), len(self.strides), len(self.dilations), len(self.pads)) != (n, n, n, 2 * n):
             raise TypeRuleError(f"kernel, strides, dilations or pads are not those of {n} spatial axes")
+        if any(span(e)[0] < 1 for e in (*self.strides, *self.dilations)) or any(span(p)[0] < 0 for p in self.pads):
+            raise TypeRuleError("strides and dilations must be positive, pads not negative")
+        padded = math.prod(bound(e + self.pads[i] + self.pads[n + i]) for i, e in enumerate(spatial))
+        if min(map(bound, self.kernel), default=1) < 1 or exceeds("tensor-elements", padded):
+            raise TypeRuleError(f"a window of {list(self.kernel)} over {padded:,} padded elements is not supported")
         extents = []
         for i in range(n):
             reach = self.dilations[i] * (self.kernel[i] - 1) + 1

@@ -479,7 +479,7 @@ def test_function_bodies_are_canonical() -> None:
     """What `expand_function` returns needs no rewriting, for every function of the newest opset."""
     checked = 0
     for op in op_names():
-        schema = onnx.defs.get_schema(op, newest_opset(), "")
+        schema: Any = onnx.defs.get_schema(op, newest_opset(), "")
         if not schema.has_function:
             continue
         found = max(v for v in schema.function_opset_versions if v <= newest_opset())

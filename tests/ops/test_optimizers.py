@@ -27,7 +27,7 @@ def test_tensors_move_as_in_the_reference(op_type: str, step: int) -> None:
     rng = np.random.default_rng(step)
     shapes = [(2,), (3, 2)]
     arrays = [rng.uniform(0.1, 1, s).astype(np.float32) for _ in range(parts) for s in shapes]
-    given = [np.array(0.1, np.float32), np.array(step, np.int64), *arrays]
+    given: list[np.ndarray] = [np.array(0.1, np.float32), np.array(step, np.int64), *arrays]
     names = [f"x{i}" for i in range(len(given))]
     outs = [f"y{i}" for i in range(2 * (parts - 1))]
     node = helper.make_node(op_type, names, outs, domain=DOMAIN, **attrs)
