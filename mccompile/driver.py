@@ -46,7 +46,7 @@ from mccompile.report.summary import size_text
 from mccompile.search.candidates import Observer, candidates, growth_factor, in_vain, unobserved
 from mccompile.search.fit import Room, fit
 from mccompile.search.options import Options, require_sense
-from mccompile.search.resume import load_ir, resume, target_of
+from mccompile.search.resume import load_ir, resume, target_of, text_at_fault
 from mccompile.search.state import Compilation
 from mccompile.targets.processor import choosable
 from mccompile.targets.target import Target, targets
@@ -243,7 +243,7 @@ def compile_program(
     place_program(c, observe)
     assert c.program is not None
     o = c.options
-    with _decided():
+    with _decided(), text_at_fault(c.kernels_given, c.source):
         c.facts = model_facts(
             c.program, c.target, c.source, c.sha256, o.keep_inputs, pool, o.opt_level, o.stepwise, c.interface,
             o.threads,
@@ -255,7 +255,7 @@ def place_program(c: Compilation, observe: Observer = unobserved) -> None:
     """Every stage that is not done yet, up to the planned program."""
     require_sense(c.options)
     if c.program is None:
-        with _decided(), limited(c.options.limits):
+        with _decided(), text_at_fault(c.kernels_given, c.source), limited(c.options.limits):
             if c.lowered is None:
                 observe("import", c.graph)
                 optimize(c, observe)

@@ -54,9 +54,11 @@ def opt(
 ) -> None:  # fmt: skip
     """Run passes on FILE (.onnx or .mcir) and print the IR; program IR is verified and printed."""
     from mccompile.ir.errors import UsageError
-    from mccompile.ir.files import SUFFIX, save, text_of
+    from mccompile.ir.files import SUFFIX, save, sealed
+    from mccompile.ir.graph import Graph
     from mccompile.kernel_passes.pipeline import kernel_passes
     from mccompile.passes.manager import passes, require_passes
+    from mccompile.search.resume import text_at_fault
     from mccompile.targets.target import resolve
 
     if out is not None and out.suffix != SUFFIX:
@@ -68,10 +70,11 @@ def opt(
     ir, seconds = _read(file, dims)
     if timed:
         click.echo(f"{1000 * seconds:9.1f} ms  read", err=True)
-    _run(ir, wanted, machine, timed, remarks)
-    _draw(ir, dot, onnx_file)
+    with text_at_fault(not isinstance(ir, Graph), str(file)):
+        _run(ir, wanted, machine, timed, remarks)
+        _draw(ir, dot, onnx_file)
     if out is None:
-        click.echo(text_of(ir), nl=False)
+        click.echo(sealed(ir), nl=False)
     else:
         save(out, ir)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import CompileError, InternalError
+from mccompile.ir.views import MAX_ALIGN
 
 FORMAT_VERSION: Final = 1
 MAGIC: Final = b"MCCB"
@@ -19,7 +20,6 @@ ENDIAN_MARK: Final = 0x01020304
 HEADER_BYTES: Final = 64
 ID_BYTES: Final = 16
 MIN_ALIGN: Final = 4
-MAX_ALIGN: Final = 4096
 MAX_RANK: Final = 255
 MAX_BLOB_BYTES: Final = (1 << 32) - 1
 

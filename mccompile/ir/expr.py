@@ -315,7 +315,7 @@ def text(expr: Expr, prefix: str = "x") -> str:
     raise InternalError(f"no text for {expr}")
 
 
-_TOKEN = re.compile(r"""\s*(-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)(?![\w])|[A-Za-z_]\w*|"[0-9a-f]*"|[-+*/(),])""")
+_TOKEN = re.compile(r"""\s*(-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf|nan)(?![\w.])|[A-Za-z_]\w*|"[0-9a-f]*"|[-+*/(),])""")
 
 
 class _Parser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zipfile
 from collections.abc import Mapping
@@ -31,6 +32,43 @@ def text_of(ir: IR) -> str:
     return print_program(ir) if isinstance(ir, Program) else print_module(ir)
 
 
+_SEAL = "// sha256 "
+
+
+def sealed(ir: IR) -> str:
+    """The text as files have it, which ends with its digest."""
+    return resealed(text_of(ir))
+
+
+def resealed(text: str) -> str:
+    """Text with the digest of what it says now."""
+    text = text.rpartition(_SEAL)[0] or text
+    return f"{text}{_SEAL}{_digest(text)}\n"
+
+
+def require_seal(path: Path, ir: IR) -> None:
+    """CompileError where text is not just as it was printed, of which only a part can be checked.
+
+    The operators of a graph have rules, but some trust indices that were checked when the model was read. What
+    kernels do with their views is not checked: text that says otherwise than what we lowered could be C that reads
+    beside its operands.
+    """
+    if isinstance(ir, Graph) and not any(n.op.trusted for n, _ in ir.everywhere()):
+        return
+    text, _, seal = path.read_text(encoding="utf-8").rpartition(_SEAL)
+    if _digest(text) != seal.strip():
+        what = "indices that were checked are" if isinstance(ir, Graph) else "kernels are"
+        raise CompileError(
+            f"{what} compiled as they were printed, and this text was changed",
+            where=str(path),
+            hint=f"`mccompile opt {path.name} -o {path.name}` seals it as it is: then it is trusted like C",
+        )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def arrays_of(ir: IR) -> dict[str, Array]:
     """The elements that the text shows by digest only, by name."""
     if isinstance(ir, Graph):
@@ -46,7 +84,7 @@ def save(path: Path, ir: IR) -> None:
     """Write the text, and the arrays beside it if there are any. CompileError where that fails."""
     try:
         with written_whole(path) as staged:
-            staged.write_bytes(text_of(ir).encode())
+            staged.write_bytes(sealed(ir).encode())
         data = arrays_of(ir)
         if data:
             _write_arrays(arrays_path(path), data)

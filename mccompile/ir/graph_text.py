@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.dims_text import declaration
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Digest, Graph, Node, Value, verify_node
+from mccompile.ir.limits import LIMITS, exceeds, limit, to_raise
 from mccompile.ir.op import Op, op_text
 from mccompile.ir.scalar import Array
 from mccompile.ir.scan import MALFORMED, Scanner, literal, name_text, origins_text, reason, split_items
@@ -126,6 +127,10 @@ def _require_kind(shown: str, value: Any, kind: str) -> None:
         raise ValueError(f"{shown} is no text, such as 'a'")
     if kind in ("int", "float", "bool") and isinstance(value, tuple | str):
         raise ValueError(f"{shown} is no number")
+    if kind in ("int", "tuple[int, ...]") and not all(
+        isinstance(v, int) for v in (value if isinstance(value, tuple) else (value,))
+    ):
+        raise ValueError(f"{shown} is not whole")
 
 
 def _operand_dtype(types: list[TensorType | None], index: int) -> DType:
@@ -150,6 +155,10 @@ def parse_type(s: Scanner) -> TensorType:
         type_.verify()
     except MALFORMED as e:
         raise s.error(f"not a type: {reason(e)}") from e
+    for name, asked in (("tensor-axes", type_.rank), ("tensor-elements", bound(type_.count))):
+        if exceeds(name, asked):
+            allowed = f"the limit is {limit(name):,}; {to_raise(name, asked)}"
+            raise s.error(f"a type has {asked:,} {LIMITS[name].unit}, {allowed}")
     return type_
 
 

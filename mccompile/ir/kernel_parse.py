@@ -11,6 +11,7 @@ from mccompile.ir.dims import symbols, varies
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ir.graph_text import OpLookup, digest, parse_fields, parse_type
 from mccompile.ir.kernel import Block, Call, Condition, Fill, KernelModule, Logical, verify_step
+from mccompile.ir.limits import exceeds
 from mccompile.ir.op import Op
 from mccompile.ir.parts import Parts
 from mccompile.ir.program import PlanFacts, Program, Region
@@ -18,14 +19,14 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.scan import MALFORMED, Scanner, literal, reason
 from mccompile.ir.turns import Loop
 from mccompile.ir.types import DTYPES, DType, parse_layout, row_major
-from mccompile.ir.views import Buffer, Halo, View, verify_view, whole
+from mccompile.ir.views import MAX_ALIGN, Buffer, Halo, View, verify_view, whole
 
 ParamsLookup = Callable[[str], type | None]
 """The dataclass of a kernel's parameters by the kernel's name; None if it has none. KeyError: no such kernel."""
 
 T = TypeVar("T")
 
-_NUMBER = r"-?(?:inf|nan|\d[\d.]*(?:e[+-]?\d+)?)(?![\w.])"
+_NUMBER = r"-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?)(?![\w.])"
 _SPACES = ("arena", "blob", "caller")
 _ROLES = ("", "input", "output", "scratch", "count")
 
@@ -140,8 +141,8 @@ class _Parser:
             offset = self.s.integer()
         self.s.expect("align=")
         align = self.s.integer()
-        if align < 1:
-            raise ValueError(f"an alignment of {align}")
+        if align < 1 or align & (align - 1) or align > MAX_ALIGN:
+            raise ValueError(f"an alignment of {align}, which is no power of two up to {MAX_ALIGN}")
         buffer = Buffer(name, type_, space, align, region=region)
         if self.s.accept("room="):
             buffer.room = self.s.numbers(self.s.balanced("("))
@@ -151,6 +152,8 @@ class _Parser:
             buffer.halo = self.halo(len(type_.factors))
             self.s.expect("fill=")
             buffer.fill = literal(self.s.pattern(_NUMBER, "a number"))
+        if exceeds("tensor-elements", buffer.elements):
+            raise ValueError(f"{name} would have {buffer.elements:,} elements")
         if self.s.accept("role="):
             buffer.role = self.one_of("a role", _ROLES)
         if self.s.accept("counts="):

@@ -134,7 +134,8 @@ def _looked_up(e: ex.Lookup, a: Range) -> Range:
     low = np.clip(np.ceil(a.low), info.min, info.max).astype(int) - info.min
     high = np.clip(np.floor(a.high), info.min, info.max).astype(int) - info.min
     reached = [elements[p : q + 1] for p, q in zip(np.atleast_1d(low), np.atleast_1d(high), strict=True)]
-    return Range(np.array([r.min() for r in reached]), np.array([r.max() for r in reached]))
+    least, most = np.array([r.min() for r in reached]), np.array([r.max() for r in reached])
+    return Range(np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most))
 
 
 def stored(a: Range, dtype: DType) -> Range:
@@ -310,10 +311,17 @@ def zero_or_free(x: Range) -> Range:
 
 
 def summed(x: Range, count: int, dtype: DType) -> Range:
-    """Sums of ``count`` elements, each rounded to ``dtype``."""
+    """Sums of ``count`` elements, each rounded to ``dtype``.
+
+    >>> from mccompile.ir.types import I32
+    >>> nine = summed(Range(np.array([-128.0, -128.0]), np.array([-128.0, 127.0])), 9, I32)
+    >>> nine.low.tolist(), nine.high.tolist()
+    ([-1152.0, -1152.0], [-1152.0, 1143.0])
+    """
+    if not count:
+        return Range(np.zeros_like(x.low), np.zeros_like(x.high))
     if not dtype.is_float:
-        free = anything(dtype)
-        return Range(np.where(x.zero, 0, free.low), np.where(x.zero, 0, free.high))
+        return _fitting(x.low * count, x.high * count, dtype)
     by = np.where(x.known, 0, _size(x) * count * count * step(dtype.compute))
     return widened(x.low * count, x.high * count, by)
 

@@ -19,6 +19,9 @@ from mccompile.ir.types import DType, Factor, Layout, Shape, TensorType, is_line
 
 Halo = tuple[tuple[int, int], ...]
 
+MAX_ALIGN = 4096
+"""What a buffer may ask its address to be a multiple of, in bytes."""
+
 
 @dataclass(eq=False)
 class Buffer:
@@ -264,6 +267,8 @@ def verify_view(view: View) -> None:
     stored = sorted((f.axis, f.div, f.mod) for f in view.factors)
     if len(view.strides) != len(stored) or {axis for axis, _, _ in stored} != set(range(view.rank)):
         raise InternalError(f"a view of {view.buffer.name} has {view.rank} axes and {len(view.strides)} strides")
+    if any(bound(e) < 0 for e in view.shape):
+        raise InternalError(f"a view of {view.buffer.name} has an extent below 0")
     if not is_inside(view):
         low, high = covered(view)
         raise InternalError(f"a view of {view.buffer.name} covers [{low}, {high}] of {view.buffer.elements} elements")

@@ -42,7 +42,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Condition, Fill
 from mccompile.ir.program import Program
 from mccompile.ir.turns import Loop, Numbered, Turns, nested
-from mccompile.ir.views import Buffer, View, whole
+from mccompile.ir.views import MAX_ALIGN, Buffer, View, whole
 
 _NOBODY: Final = -1
 _APART: Final = 4096
@@ -63,6 +63,7 @@ def check_program(program: Program, keep_inputs: bool = False) -> None:
     """
     _check_regions(program)
     _check_places(program)
+    _check_sizes(program)
     _check_blob(program)
     _check_lives(program, keep_inputs)
     _check_state(program)
@@ -116,6 +117,19 @@ def _check_places(program: Program) -> None:
         low, high = program.offsets[b], program.offsets[b] + b.nbytes
         if low < 0 or high > limit or low % b.align or low % b.type.dtype.nbytes:
             raise InternalError(f"{_describe(program, b)} is misaligned or leaves the {b.space} of {limit} bytes")
+
+
+def _check_sizes(program: Program) -> None:
+    """No memory is larger than what lies in it, but for what brings its size to a multiple of some alignment."""
+    ends: dict[str, int] = {}
+    for b in program.module.buffers:
+        if b.space != "caller":
+            space = "blob" if b.space == "blob" else b.region
+            ends[space] = max(ends.get(space, 0), program.offsets[b] + b.nbytes)
+    sizes = {r.name: r.nbytes for r in program.regions} or {"": program.arena_bytes}
+    for space, nbytes in {**sizes, "blob": program.blob_bytes}.items():
+        if nbytes > ends.get(space, 0) + MAX_ALIGN:
+            raise InternalError(f"{nbytes} bytes of {space or 'arena'} are {nbytes - ends.get(space, 0)} too many")
 
 
 def _check_regions(program: Program) -> None:

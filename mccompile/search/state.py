@@ -37,5 +37,7 @@ class Compilation:
     lowered: Lowered | None = None
     improved: Improved | None = None
     program: Program | None = None
+    kernels_given: bool = False
+    """Whether it began with kernels as text, of which less is known than of those that are lowered here."""
     facts: ModelFacts | None = None
     library: Library | None = None

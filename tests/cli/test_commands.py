@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from mccompile._version import __version__
-from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES
+from mccompile.kernel_passes.pipeline import KERNEL_PIPELINES, kernel_passes
 from mccompile.onnxio import op_names
 from mccompile.report.summary import MAX_LINES, summary
 from tests.cli.conftest import Run, floats, save, spawn
@@ -198,11 +198,62 @@ def test_resumed_program_is_proved_again(run: Run, model: Path, tmp_path: Path) 
     plan.write_text(text)
     result = run(plan, "-o", tmp_path / "again")
     assert result.exit_code == 1
-    assert "the program is not sound" in result.stderr
+    assert "this text was changed" in result.stderr
+    assert run("opt", plan, "-o", plan).exit_code == 0
+    result = run(plan, "-o", tmp_path / "again")
+    assert result.exit_code == 1
+    assert "the kernels in this text do not fit together" in result.stderr
     assert not (tmp_path / "again").exists()
     assert run(dump / "00-import.mcir", "-o", tmp_path / "again", "--dim", "n=1").exit_code == 2
     (lower,) = dump.glob("*-lower.mcir")
     assert run(lower, "-o", tmp_path / "again", "--target", "x86-64-v3").exit_code == 2
+
+
+TRUSTING = """graph @m(%x: f32[4]) {
+  %i = const [1, 3] : i32[2]
+  %y = gather(%x, %i) {axis=0, inside=True} : f32[2]
+  return %y
+}
+"""
+
+
+def test_text_that_trusts_indices_is_compiled_as_it_was_printed(run: Run, tmp_path: Path) -> None:
+    """Without a seal, or with one of other text, 3 may as well be 300: a read beside the operand."""
+    path = tmp_path / "m.mcir"
+    path.write_text(TRUSTING)
+    assert "this text was changed" in run(path, "-o", tmp_path / "out").stderr
+    assert run("opt", path, "-o", path).exit_code == 0
+    assert run(path, "-o", tmp_path / "out", "-q").exit_code == 0
+    path.write_text(path.read_text().replace("[1, 3]", "[1, 300]"))
+    assert run(path, "-o", tmp_path / "other").exit_code == 1
+    path.write_text(TRUSTING.replace("inside=True", "inside=False").replace("[1, 3]", "[1, 300]"))
+    assert run(path, "-o", tmp_path / "other", "-q").exit_code == 0  # the kernel checks these itself
+
+
+@pytest.mark.parametrize("given", ["x", "i"])
+def test_text_whose_output_nobody_writes(given: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "m.mcir"
+    path.write_text(TRUSTING.replace("return %y", f"return %{given}").replace("inside=True", "inside=False"))
+    assert f"output %{given} is never written" in run(path, "-o", tmp_path / "out").stderr
+
+
+UNFIT = """kernels @m target=generic {
+  buffer x : f32[1,3,5,4,5] arena align=16 role=input
+  buffer y : f32[1,3,12,3] arena align=16 role=output
+  call pool.generic pool {mode='max', kernel=(3, 3, 1), strides=(3, 3, 2), pads=(0, 0, 0, 0, 0, 0),
+    dilations=(1, 1, 1)} (x) -> y
+}
+"""
+
+
+def test_kernels_that_do_not_fit_are_an_error_of_the_text(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "m.mcir"
+    path.write_text(UNFIT)
+    assert run("opt", path, "-o", path).exit_code == 0
+    for arguments in (["opt", path, "-p", ",".join(kernel_passes())], [path, "-o", tmp_path / "out"]):
+        result = run(*arguments)
+        assert result.exit_code == 1
+        assert "do not fit together" in result.stderr
 
 
 def test_opt(run: Run, model: Path, tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""What is known of values before a run: sums of as many elements as it says, elements of tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mccompile.ir import expr as ex
+from mccompile.ir.dims import symbol
+from mccompile.ir.ranges import Range, of_expression
+from mccompile.ir.types import DTYPES, TensorType
+from mccompile.ops.reduce import Reduce
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_sums_of_as_many_as_a_run_says_are_no_one_number(dtype: str) -> None:
+    x = TensorType(DTYPES[dtype], (symbol("n", 0, 5), 2))
+    (found,) = Reduce("sum", (0,)).value_range([x], [Range(np.array([2.0, 0.0]), np.array([2.0, 0.0]))])
+    assert (found.low[0], found.high[0]) == (0, 10)
+    assert found.known.tolist() == [False, True]
+    (found,) = Reduce("sum", (0,)).value_range([x.at({"n": 3})], [Range(np.array([2.0, 0.0]), np.array([2.0, 0.0]))])
+    assert found.low.tolist() == found.high.tolist() == [6, 0]
+
+
+@pytest.mark.parametrize(("first", "ends"), [(0, (-np.inf, np.inf)), (3, (1, 9))])
+def test_a_table_with_nan_has_no_ends(first: int, ends: tuple[float, float]) -> None:
+    """As that of the 8 bits that a float becomes, of which some are NaN: as long as these are reached."""
+    table = np.array([np.nan, 1, 1, *range(1, 10), *[9] * 244], np.float32)
+    bytes_ = Range(np.array([first]), np.array([255]))
+    found = of_expression(ex.lookup(ex.var(0, DTYPES["u8"]), table), lambda _: bytes_)
+    assert (found.low[0], found.high[0]) == ends
