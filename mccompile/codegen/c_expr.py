@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mccompile.codegen.code import Bond, Code, bare, bond_of, closed, code, opened, wrapped
 from mccompile.codegen.uses import PLACES, Uses
@@ -66,6 +66,11 @@ def instead(value: str, read: str) -> Code:
     return closed(f"((void){wrapped(value)}, {wrapped(read)})")
 
 
+def _read_in(parts: Sequence[ex.Expr]) -> list[ex.Var]:
+    """The variables in expressions."""
+    return [e for part in parts for e in ex.distinct(part) if isinstance(e, ex.Var)]
+
+
 class Emitter:
     """Turns one expression into C. ``leaf`` gives the C of a variable's value.
 
@@ -87,7 +92,15 @@ class Emitter:
 
     def emit(self, expr: ex.Expr) -> Code:
         self._count(expr)
+        self._read_all(expr)
         return bare(self._walk(expr))
+
+    def _read_all(self, expr: ex.Expr) -> None:
+        """Let what is read for a choice be a local, chosen or not: see `mcc_select_f32`."""
+        for part in ex.distinct(expr):
+            if isinstance(part, ex.Apply) and part.fn == "select":
+                for read in _read_in(part.operands[1:]):
+                    self._uses[read] = max(self._uses[read], 2)
 
     def _count(self, e: ex.Expr) -> None:
         self._uses[e] += 1
@@ -133,6 +146,9 @@ class Emitter:
     def _apply(self, fn: str, operands: tuple[ex.Expr, ...]) -> Code:
         row = FUNCTIONS[fn]
         typed = operands[-1].dtype
+        if fn == "select" and not self.locals and _read_in(operands[1:]):
+            name = "u8" if typed == BOOL else typed.name
+            return self.uses.say(f"mcc_select_{name}({{0}}, {{1}}, {{2}})", *(bare(self._walk(a)) for a in operands))
         if fn in _WITH_ITSELF and operands[0] == operands[1] and not typed.is_float:
             return instead(self._walk(operands[0]), _WITH_ITSELF[fn])
         unsigned = "u" + typed.c if typed.kind == "i" else typed.c

@@ -26,7 +26,8 @@ SPECIAL = [1.5, -0.0, np.inf, -np.inf, np.nan, 1e-45]
 def test_tables_hold_what_they_are_made_of(compiler: str, tmp_path: Path) -> None:
     """Printed by the program, in tables of floats and of doubles."""
     tool, uses = needs_tool(compiler), Uses()
-    tables = [np.array(SPECIAL, np.float32), np.array(SPECIAL, np.float64), np.array([-128, 127], np.int8)]
+    kinds = [(SPECIAL, np.float32), (SPECIAL, np.float64), ([-128, 127], np.int8)]
+    tables: list[np.ndarray] = [np.array(values, kind) for values, kind in kinds]
     names = [uses.table(t) for t in tables]
     prints = [
         f'for (int i = 0; i < {len(t)}; i++) printf("%.17g\\n", (double){n}[i]);'
