@@ -14,7 +14,7 @@ from mccompile.ir.vector import is_direct
 from mccompile.kernels.model.lanes import converts_halves, refusal, scalar_cycles, vector_cycles
 from mccompile.kernels.model.parts import Turns, axes
 from mccompile.kernels.model.traffic import moved
-from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken
+from mccompile.kernels.variant import Builder, Offer, Variant, lines_broken, neighbours
 from mccompile.kernels.views.collapse import collapse, in_stored_order
 from mccompile.kernels.views.lines import innermost
 from mccompile.ops.map import Map
@@ -147,7 +147,9 @@ class MapBytes(_Map):
         return [*axes(y, [f"i{a}" for a in range(y.rank - 1)]), *last]
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
-        return lines_broken(before, after)
+        (x,), (y,) = after.reads, after.results
+        assert x is not None
+        return "" if neighbours(x) and neighbours(y) else f"{self.kernel} reads and stores bytes side by side"
 
 
 def tabulated(e: ex.Expr) -> ex.Lookup:

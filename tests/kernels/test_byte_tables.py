@@ -13,9 +13,10 @@ from mccompile.ir.graph_text import parse_graph
 from mccompile.ir.types import DTYPES
 from mccompile.ops.map import Map
 from mccompile.ops.registry import lookup
+from mccompile.run.network import Network
 from tests.kernels.cases import Net
 from tests.support.judge import plain_session
-from tests.support.targets import ALL_VECTORS
+from tests.support.targets import ALL_VECTORS, needs_target
 from tests.support.vector_maps import check_exact
 
 SHAPES = ("1", "3", "63", "64", "65", "131", "5,7", "2,3,64", "300")
@@ -59,3 +60,26 @@ def test_quantised_functions_are_tables(op: str, dtype: type[np.generic], tmp_pa
     apart = np.abs(got.astype(np.int32) - want)
     assert apart.max() <= 1
     assert (apart == 0).mean() > 0.9
+
+
+@pytest.mark.parametrize("target", ALL_VECTORS)
+def test_bytes_of_every_second_place_are_no_line(target: str, tmp_path: Path) -> None:
+    """A table's results are joined with others element by element, and read so: they do not lie side by side."""
+    needs_target(target)
+    n = Net(0)
+    zero, scale = n.constant(np.array(7, np.uint8)), n.constant(np.float32(0.04))
+
+    def sigmoid(x: str) -> str:
+        return n("QLinearSigmoid", x, scale, zero, scale, zero, domain="com.microsoft")
+
+    x, other = n.input(200, 1, dtype=2), n.input(200, 1, dtype=2)
+    pairs = n("Concat", sigmoid(x), other, axis=1)
+    columns = n.several("Split", [n("Concat", other, x, axis=1)], 2, axis=1)
+    model = n.model(pairs, sigmoid(columns[1]))
+    rng = np.random.default_rng(1)
+    given = {name: rng.integers(0, 256, (200, 1)).astype(np.uint8) for name in ("x0", "x1")}
+    found = []
+    for i, chosen in enumerate((target, "generic")):
+        mccompile.compile(model, tmp_path / f"net{i}", target=chosen)
+        found.append(Network(tmp_path / f"net{i}", emulate=True).run(given))
+    assert all((found[0][name] == array).all() for name, array in found[1].items())

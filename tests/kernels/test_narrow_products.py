@@ -113,8 +113,12 @@ def test_products_are_those_of_rounded_operands(form: str, target: str, seed: in
     got = network.run(given)
     for name, want in meant(form, model, given, tmp_path / "rounded.onnx").items():
         np.testing.assert_allclose(got[name], want, rtol=0, atol=1e-5 * np.abs(want).max(), err_msg=name)
-    kernels = {"conv.generic", "matmul.generic"} if target == "generic" else {"conv.narrow"}
-    assert set(network.report["kernels"]) - {"copy.generic"} == kernels
+    kernels = set(network.report["kernels"]) - {"copy.generic"}
+    if target == "generic":
+        assert kernels == {"conv.generic", "matmul.generic"}
+    else:  # a layer that is best with channels first has no other kernel: without `always` it stays f32
+        assert "conv.narrow" in kernels
+        assert kernels <= {"conv.narrow", "conv.generic"}
 
 
 @pytest.mark.usefixtures("always")

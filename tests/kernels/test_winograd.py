@@ -229,8 +229,9 @@ def test_points_of_a_tile_spread_over_the_sets_of_the_first_cache(variant: ConvW
             graph, _ = Layer((1, channels, extent, extent), channels).graph()
             offer = variant.offer(graph.nodes[0], resolve(target), graph.constants)
             assert isinstance(offer, Offer)
-            plane = 4 * offer.params.point_plane(channels)
-            places = (i * plane % machine.way // machine.line for i in range(math.prod(offer.params.points)))
+            params: Any = offer.params
+            plane = 4 * params.point_plane(channels)
+            places = (i * plane % machine.way // machine.line for i in range(math.prod(params.points)))
             most = max(most, *Counter(places).values())
     assert 1 <= most <= FULL_SET
 

@@ -401,7 +401,7 @@ def test_boxes_are_those_of_onnxruntime(seed: int, tmp_path: Path) -> None:
     for number in range(4):
         batch, classes, count = (int(rng.integers(1, high)) for high in (3, 4, 14))
         m = Maker()
-        given = {
+        given: dict[str, np.ndarray] = {
             "boxes": rng.uniform(0, 2, (batch, count, 4)).astype(np.float32),
             "scores": rng.integers(-3, 4, (batch, classes, count)).astype(np.float32) / 4,
         }

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mccompile.ir.dims import UndecidedError, symbols
+from mccompile.ir.dims import UndecidedError, span, symbols
 from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.types import row_major
 from mccompile.ir.views import Buffer, View, is_inside
@@ -175,9 +175,9 @@ def _cut_refined(r: Refined, parts: Sequence[tuple[int, ...]]) -> View:
 
 
 def _apart(a: View, b: View) -> bool:
-    """True if two views of one buffer certainly have no element in common."""
+    """True if two views of one buffer certainly have no element in common: what begins at n may begin at 0."""
     (a_low, a_high), (b_low, b_high) = _range(a), _range(b)
-    return a_high < b_low or b_high < a_low
+    return span(b_low - a_high)[0] > 0 or span(a_low - b_high)[0] > 0
 
 
 def _range(v: View) -> tuple[int, int]:

@@ -21,6 +21,7 @@ import math
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import UndecidedError, bound
+from mccompile.ir.places import is_on_axis
 from mccompile.ir.types import Factor, row_major
 from mccompile.ir.views import View
 
@@ -97,11 +98,12 @@ def seen_through(view: View, near: View, far: View) -> Refined | str:
     for j in sorted(range(len(digits.near)), key=lambda j: -bound(digits.near[j])):
         digits.used[j], rest = divmod(rest, digits.near[j])
         offset += digits.used[j] * digits.far[j]
-    if rest or any(not 0 <= u < e for u, e in zip(digits.used, digits.extents, strict=True)):
+    places = zip(digits.used, digits.extents, strict=True)
+    if rest or not all(place >= 0 and is_on_axis(e, place, view.shape) for place, e in places):
         return "it reads or writes beside what is copied"
     parts = []
     for extent, stride in zip(view.shape, strides, strict=True):
-        found = _axis(extent, abs(stride), digits)
+        found = _axis(extent, abs(stride), digits, view)
         if isinstance(found, str):
             return found
         if stride < 0:
@@ -123,8 +125,8 @@ def _digits(near: View, far: View) -> _Digits | str:
     return _Digits([a[0] for a in axes], [a[1] for a in axes], [a[2] for a in axes], [0] * len(axes))
 
 
-def _axis(extent: int, stride: int, digits: _Digits) -> Parts | str:
-    """What one axis of a view becomes: in one piece, or cut where it runs over several axes of the copy."""
+def _axis(extent: int, stride: int, digits: _Digits, view: View) -> Parts | str:
+    """What one axis of ``view`` becomes: in one piece, or cut where it runs over several axes of the copy."""
     if extent == 1 or stride == 0:
         return ((extent, 0),)
     parts: list[tuple[int, int]] = []
@@ -133,7 +135,7 @@ def _axis(extent: int, stride: int, digits: _Digits) -> Parts | str:
         if j is None:
             return "its steps are none of the copy's"
         step, n = stride // digits.near[j], digits.extents[j]
-        if digits.used[j] + step * (extent - 1) < n:
+        if is_on_axis(n, digits.used[j] + step * (extent - 1), view.shape):
             digits.used[j] += step * (extent - 1)
             parts.append((extent, step * digits.far[j]))
             return _joined(parts)

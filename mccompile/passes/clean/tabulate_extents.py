@@ -20,7 +20,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Symbol, bound, symbols, varies
-from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.graph import Graph, Node, Value, typed
 from mccompile.ir.scalar import Array
 from mccompile.ops.expand import Expand
 from mccompile.ops.slice import Slice
@@ -138,7 +138,8 @@ def _tables(graph: Graph, known: Mapping[Value, tuple[Symbol | None, bool]], sym
 
 def _values(graph: Graph, nodes: Sequence[Node], extents: Mapping[str, int], wide: bool) -> dict[Value, Array]:
     """What nodes compute where extents have values."""
-    values = {v: graph.array(v) for n in nodes for v in n.inputs if v in graph.constants}
+    constants = {v for n in nodes for v in n.inputs if v in graph.constants}
+    values = {v: typed(graph.array(v), v.dtype, wide) for v in constants}
     for node in nodes:
         values.update(zip(node.results, node.evaluate(values, wide, extents), strict=True))
     return {r: values[r] for n in nodes for r in n.results}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import TypeRuleError
+from mccompile.ir.places import is_on_axis
 from mccompile.ops.concat import Concat
 from mccompile.ops.expand import Expand
 from mccompile.ops.map import Map
@@ -40,13 +41,19 @@ def _part_of(m: Match) -> tuple[Value, int] | None:
     """The operand of the concat that a slice stays within, and where that begins."""
     op, concat = m.op(Slice), m.nodes["concat"]
     a, begin = m.op(Concat, "concat").axis, 0
-    ends = op.starts[a], op.starts[a] + (op.extents[a] - 1) * op.steps[a]
+    low, high = _ends(op.starts[a], op.steps[a], op.extents[a])
     for v in concat.operands:
         assert v is not None
-        if begin <= min(ends) and max(ends) < begin + v.shape[a]:
+        if begin <= low and is_on_axis(begin + v.shape[a], high, op.extents):
             return v, begin
         begin += v.shape[a]
     return None
+
+
+def _ends(start: int, step: int, extent: int) -> tuple[int, int]:
+    """The lowest and the highest place that a slice takes."""
+    last = start + (extent - 1) * step
+    return (start, last) if step > 0 else (last, start)
 
 
 def _check_slice_of_concat(m: Match) -> Fail | None:
@@ -66,8 +73,8 @@ def _check_slice_of_pad(m: Match) -> Fail | None:
     for start, step, extent, begin, inside in zip(
         op.starts, op.steps, op.extents, pad.pads[: len(x.shape)], x.shape, strict=True
     ):
-        ends = start, start + (extent - 1) * step
-        if min(ends) < begin or max(ends) >= begin + inside:
+        low, high = _ends(start, step, extent)
+        if low < begin or not is_on_axis(begin + inside, high, op.extents):
             return Fail("it takes some of the padding")
     return None
 
