@@ -12,8 +12,9 @@ import numpy as np
 
 from mccompile import driver
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import Comparison, Tolerance, compare, tolerance_factor
+from mccompile.check.compare import Comparison, Tolerance, compare
 from mccompile.check.data import accuracy_of, expected_of, samples_of, with_dims
+from mccompile.check.factors import Factors
 from mccompile.check.golden import golden_files
 from mccompile.check.order import orders, reordered
 from mccompile.check.precision import is_narrow, precision_of, unused
@@ -155,7 +156,7 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
     network, faults = _build(out, compilation.target, fences)
     judge = _judge(model, compilation, network, per_layer) if expect is None or per_layer else None
     cases = _cases(compilation, judge, asked)
-    verdict = _Verdict(tolerance_factor(graph), asked.tolerance)
+    verdict = _Verdict(Factors.of(graph), asked.tolerance)
     results, unstable = _run_all(network, cases, compilation.options.keep_inputs)
     runs = [verdict.run(case, got, network) for case, got in zip(cases, results, strict=True)]
     if not fences.intact() or not network.intact():
@@ -175,7 +176,7 @@ def _checked(model: Path, compilation: Compilation, out: Path, asked: _Asked) ->
         traced.reset()
         assert judge is not None
         expected = cases[0].expected if expect is None else judge.judge.run(cases[0].everything)
-        layers = trace(traced, cases[0].inputs, expected, verdict.factor)
+        layers = trace(traced, cases[0].inputs, expected, verdict.factors)
     ties = None
     alike = not any(o.problem for r in runs for o in r.comparisons)  # no tie gives another shape
     if judge is not None and asked.tolerance is None and alike and (per_layer or not all(r.ok for r in runs)):
@@ -326,9 +327,9 @@ def _drawn_label(c: Compilation, seed: int) -> str:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """By what results are judged: the rule with a factor, or a user's tolerance."""
+    """By what results are judged: the rule with factors, or a user's tolerance."""
 
-    factor: float
+    factors: Factors
     tolerance: Tolerance | None
 
     def run(self, case: _Case, got: Mapping[str, Array], network: Network) -> Run:
@@ -351,7 +352,7 @@ class _Verdict:
             found = got[name]
             if name in expected.halves and found.dtype == want.dtype:
                 found, want = bf16_values(found), bf16_values(want)
-            yield compare(name, found, want, expected.noise.get(name), self.factor, self.tolerance)
+            yield compare(name, found, want, expected.noise.get(name), self.factors(name), self.tolerance)
 
 
 def _run_all(

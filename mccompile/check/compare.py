@@ -1,7 +1,7 @@
 """The tolerance rule: how far generated code may be from the reference, channel by channel.
 
 For floats ``|y - ref| <= f * (1e-4 * max|ref slice| + 1e-6 * max|ref|) + noise``, where a slice is one channel, so
-that small outputs do not hide behind large ones, and f is 1, or 50 for models in f16. Noise comes from how far the
+that small outputs do not hide behind large ones, and f is 1, or 50 for what is made of f16. Noise is how far the
 reference is from itself when it computes in another order or precision: 8 times the most in the slice, but at
 least the most in the tensor, for a channel that Relu has made 0 has none to show. Integers and booleans are exact;
 NaN and infinities have to be in the same places. Where all of a reference is 0, 2e-8 is allowed: onnxruntime's
@@ -16,8 +16,6 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
-from mccompile.ir.graph import Graph, Node
-from mccompile.passes.rewrite.bodies import functions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,11 +23,6 @@ OF_SLICE = 1e-4
 OF_TENSOR = 1e-6
 OF_NOISE = 8.0
 OF_NOTHING = 2e-8
-F16_FACTOR = 50.0
-"""What a model that stores f16 anywhere may be off beside noise, compared with one in f32."""
-
-ROUNDING = {"round_f16", "round_bf16"}
-"""Functions of what goes through 16 bits without being stored."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ def tolerances(want: Array, noise: Array | None = None, factor: float = 1.0) -> 
     Args:
         want: the reference; of NaN and infinities none counts for the maxima.
         noise: the reference's own uncertainty, shaped like ``want``; None if it is not known.
-        factor: multiplies the relative terms (`F16_FACTOR`).
+        factor: multiplies the relative terms (`Factors`).
     """
     axis = channel_axis(want.ndim)
     channels = 1 if axis is None else want.shape[axis]
@@ -212,16 +205,3 @@ def _errors(got: Array, want: Array) -> Array:
         error = np.abs(g - w)
     same = (g == w) | (np.isnan(g) & np.isnan(w))
     return np.where(same, 0.0, np.where(np.isfinite(error), error, np.inf))
-
-
-def tolerance_factor(graph: Graph) -> float:
-    """What the tolerance is multiplied by: more where anything is stored as f16, or rounded to 16 bits on the way."""
-    values = [*graph.inputs, *graph.constants, *(r for n in graph.nodes for r in n.results)]
-    halves = any(v.dtype.name == "f16" for v in values) or any(_rounds(node) for node, _ in graph.everywhere())
-    return F16_FACTOR if halves else 1.0
-
-
-def _rounds(node: Node) -> bool:
-    """Whether a node rounds to 16 bits: onnxruntime leaves casts to them and back out, even without optimisations."""
-    bodies = [*node.pre.values(), *node.post.values(), *([node.op.elementwise] if node.op.elementwise else [])]
-    return any(ROUNDING & functions(e) for e in bodies)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.check.compare import channel_axis, tolerance_factor, tolerances
+from mccompile.check.compare import channel_axis, tolerances
+from mccompile.check.factors import Factors
 from mccompile.check.reference import drawn_inputs
 from mccompile.check.streams import stream_of_c
 from mccompile.codegen.blob import declare_c
@@ -82,10 +83,10 @@ def golden_files(
             where=compilation.source,
             hint="compare with `mccompile check --inputs --expect` instead",
         )
-    factor = tolerance_factor(compilation.graph)
+    factors = Factors.of(compilation.graph)
     samples = []
     for port, arrays in zip(facts.outputs, wanted, strict=True):
-        allowed = [tolerances(a, (noise or {}).get(port.name), factor) for a in arrays]
+        allowed = [tolerances(a, (noise or {}).get(port.name), factors(port.name)) for a in arrays]
         axis = channel_axis(arrays[0].ndim)
         inner = 1 if axis is None else int(np.prod(arrays[0].shape[axis + 1 :], dtype=np.int64))
         lines = [line for a in arrays for line in literals(a)]

@@ -12,12 +12,13 @@ and the C is right if it computes what the graph of these layers does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.check.branches import computed
 from mccompile.check.reference import Judge
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
@@ -69,12 +70,12 @@ class Ties:
 
 def is_quantised(graph: Graph) -> bool:
     """Whether any node of a graph rounds to 8 or 16 bits."""
-    return any(_rounded(v) for n in graph.nodes for v in n.results)
+    return any(_rounded(v) for n, _ in graph.everywhere() for v in n.results)
 
 
 def rounded_names(graph: Graph) -> list[str]:
-    """The names of the values of an imported graph that are rounded to 8 or 16 bits."""
-    return [v.name for n in graph.nodes for v in n.results if _rounded(v)]
+    """The names of the values of an imported graph that are rounded to 8 or 16 bits, those of branches too."""
+    return list(dict.fromkeys(v.name for n, _ in graph.everywhere() for v in n.results if _rounded(v)))
 
 
 def _rounded(v: Value) -> bool:
@@ -91,30 +92,38 @@ def judge_layers(
     ``inputs`` of ``optimised`` stand for those of ``imported``, ``tie`` how far a result may be from the real one.
     """
     theirs = {name: a for name, a in judge.run(inputs).values.items() if a.dtype != object}  # text is not rounded
-    reals = _real_results(imported, theirs, interface.model_inputs(inputs))
-    values: dict[Value, Array] = {v: optimised.array(v) for v in optimised.constants}
+    reals, nodes = _real_results(imported, theirs, interface.model_inputs(inputs))
+    values: dict[Value, Array] = {}
     values |= {v: _stored(inputs[v.name], v).astype(v.dtype.numpy) for v in optimised.inputs}
     extents = optimised.extents_of(inputs)
-    names = {v.name for n in optimised.nodes for v in n.results}
+    names = {v.name for n, _ in optimised.everywhere() for v in n.results}
     hidden: dict[Value, Array] = {}
+    judged: set[str] = set()
     layers = elements = differing = 0
     wrong: list[str] = []
-    for node in optimised.nodes:
-        known = optimised.known_at(node, values, extents)
-        results = node.evaluate(values, extents=known)
-        for v, got, moved in zip(node.results, results, _moved(node, hidden, values, known), strict=True):
+    for step in computed(optimised, values, Graph.array):
+        node, known = step.node, step.graph.known_at(step.node, values, extents)
+        if step.taken is None:
+            results, near_before = node.evaluate(values, extents=known), _moved(node, hidden, values, known)
+        else:
+            results = [values[v] for v in step.taken]
+            near_before = [hidden.get(v, np.array(False)) for v in step.taken]
+        for v, got, moved in zip(node.results, results, near_before, strict=True):
             values[v] = got
             name = interface.tensors.get(v.name)
             if name not in reals:
-                name = _counterpart(node, v, got, imported, theirs, set(reals) - (names - {v.name}))
+                name = _counterpart(node, v, got, nodes, theirs, set(reals) - (names - {v.name}))
+            if step.taken is not None and name in judged:
+                continue  # in its branch
             if name is None:
-                hidden[v] = moved | _near_ties(node, imported, reals, got.shape, tie)
+                hidden[v] = moved | _near_ties(node, nodes, reals, got.shape, tie)
                 continue
+            judged.add(name)
             got = _with_sign(got, theirs[name].dtype)
             part = _part(got, theirs[name], moves=v.name not in theirs)
             if part is None:
                 continue
-            near = moved | _near_ties(node, imported, reals, reals[name].shape, tie, name)[part]
+            near = moved | _near_ties(node, nodes, reals, reals[name].shape, tie, name)[part]
             real, want = reals[name][part], theirs[name][part]
             info = np.iinfo(got.dtype)
             apart = np.abs(got.astype(np.float64) - np.clip(real, info.min, info.max))
@@ -128,20 +137,34 @@ def judge_layers(
     return Ties(layers, elements, differing, tuple(wrong))
 
 
-def _real_results(imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What is rounded, before it is: of the reference's own rounded tensors, in float64."""
-    values = {v: _wide(imported.array(v), v) for v in imported.constants}
-    values |= {v: _wide(inputs[v.name], v) for v in imported.inputs}
+def _real_results(
+    imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array]
+) -> tuple[dict[str, Array], list[Node]]:
+    """What is rounded, before it is: of the reference's own rounded tensors, in float64; and the nodes computed."""
+    values = {v: _wide(inputs[v.name], v) for v in imported.inputs}
     extents = imported.extents_of(inputs)
+    before: dict[Value, Array] = {}
     reals: dict[str, Array] = {}
-    for node in imported.nodes:
-        results = node.evaluate(values, True, imported.known_at(node, values, extents))
-        for v, got in zip(node.results, results, strict=True):
+    nodes: list[Node] = []
+    for step in computed(imported, values, lambda graph, v: _wide(graph.array(v), v)):
+        node = step.node
+        nodes.append(node)
+        if step.taken is None:
+            results = node.evaluate(values, True, step.graph.known_at(node, values, extents))
+        else:
+            results = [values[v] for v in step.taken]
+        for k, (v, got) in enumerate(zip(node.results, results, strict=True)):
             values[v] = got
-            if _rounded(v) and v.name in theirs:
-                reals[v.name] = _before_rounding(node, values, got)
+            if not _rounded(v):
+                continue
+            if step.taken is None:
+                before[v] = _before_rounding(node, values, got)
+            else:
+                before[v] = before.get(step.taken[k], got.astype(np.float64))
+            if v.name in theirs:
+                reals[v.name] = before[v]
                 values[v] = theirs[v.name]
-    return reals
+    return reals, nodes
 
 
 def _wide(array: Array, v: Value) -> Array:
@@ -218,7 +241,7 @@ def _other_order(got: Array, theirs: Array) -> tuple[Any, ...]:
 
 
 def _counterpart(
-    node: Node, v: Value, got: Array, imported: Graph, theirs: Mapping[str, Array], known: set[str]
+    node: Node, v: Value, got: Array, imported: Sequence[Node], theirs: Mapping[str, Array], known: set[str]
 ) -> str | None:
     """The name in the reference of what a node rounds, among the ``known``; None if there is none.
 
@@ -233,7 +256,7 @@ def _counterpart(
         return v.name
     if not node.post and node.op.elementwise is None:  # moved, not rounded here
         return None
-    fused = [n for n in imported.nodes if n.origins and set(n.origins) <= set(node.origins)]
+    fused = [n for n in imported if n.origins and set(n.origins) <= set(node.origins)]
     rounded = [w for n in fused for w in n.results if w.name in known and w.shape == got.shape]
     differing = {}
     for w in rounded:
@@ -253,12 +276,13 @@ def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _near_ties(
-    node: Node, imported: Graph, reals: Mapping[str, Array], shape: tuple[int, ...], tie: float, name: str = ""
-) -> Array:
+    node: Node, imported: Sequence[Node], reals: Mapping[str, Array], shape: tuple[int, ...], tie: float,
+    name: str = "",
+) -> Array:  # fmt: skip
     """Where a tensor of this shape that was fused into a node, beside the one of that name, is a tie itself: the node
     may have gone on with the other side."""
     near = np.zeros(shape, bool)
-    for other in imported.nodes:
+    for other in imported:
         if not set(other.origins) & set(node.origins):
             continue
         for v in other.results:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.check.compare import Comparison, compare, json_number
+from mccompile.check.factors import Factors
 from mccompile.check.reference import Expected
 from mccompile.ir.names import own_names
 from mccompile.ir.types import DTYPES
@@ -190,15 +191,18 @@ def logical(raw: Array, view: Mapping[str, Any]) -> Array:
     return np.asarray(elements[index]).reshape(shape)
 
 
+PLAIN = Factors()
+
+
 def trace(
-    network: Network, inputs: Mapping[str, Array], expected: Expected, factor: float = 1.0
+    network: Network, inputs: Mapping[str, Array], expected: Expected, factors: Callable[[str], float] = PLAIN
 ) -> Trace:
     """Run once and compare every tensor whose name the reference knows.
 
     Args:
         network: built with `TRACE_HOOKS`.
         expected: outputs and as many inner values as there are.
-        factor: of the tolerance rule.
+        factors: of the tolerance rule, by name.
     """
     needed = _needed(network.report)
     names = [name for name in writers(network.report) if name in expected.values and name in needed]
@@ -213,7 +217,7 @@ def trace(
             skipped.append(name)
             continue
         step = network.report["steps"][kept.step]
-        comparison = compare(name, got, want, expected.noise.get(name), factor)
+        comparison = compare(name, got, want, expected.noise.get(name), factors(name))
         layers.append(Layer(kept.step, step["kernel"], tuple(step["onnx"]), comparison))
     return Trace(tuple(sorted(layers, key=lambda layer: layer.step)), tuple(skipped))
 

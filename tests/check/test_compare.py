@@ -7,7 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from mccompile.check.compare import F16_FACTOR, compare, tolerances
+from mccompile.check.compare import compare, tolerances
+from mccompile.check.factors import F16_FACTOR, Factors
+from mccompile.ir.graph_text import parse_graph
+from mccompile.ops.registry import lookup
 
 
 def test_small_channels_do_not_hide_behind_large_ones() -> None:
@@ -83,3 +86,22 @@ def test_other_shapes_and_types_are_no_match() -> None:
     a = np.zeros((2, 3), np.float32)
     assert "float32[3,2] instead of float32[2,3]" in compare("y", a.reshape(3, 2), a).text()
     assert not compare("y", a.astype(np.float64), a).ok
+
+
+def test_what_is_made_of_16_bits_alone_may_be_off_further() -> None:
+    """Casts, f16 itself, and what is kept of either for the next run."""
+    text = """graph @g(%x: f32[2], %h: f16[2], %s: f32[2]) {
+      %y = map(%x) {expr={exp(x0)}} : f32[2]
+      %c = map(%x) {expr={round_f16(x0)}} : f32[2]
+      %z = map(%c) {expr={neg(x0)}} : f32[2]
+      %u = map(%h) {expr={f32(x0)}} : f32[2]
+      %v = map(%s) {expr={neg(x0)}} : f32[2]
+      return %y, %z, %u, %v
+    }"""
+    graph = parse_graph(text, lookup)
+    factors = Factors.of(graph)
+    assert [factors(v.name) for v in graph.outputs] == [1, F16_FACTOR, F16_FACTOR, 1]
+    assert factors("y.bytes") == F16_FACTOR
+    graph.state = {"z": "s"}
+    assert Factors.of(graph)("v") == F16_FACTOR
+    assert Factors()("y") == 1

@@ -81,7 +81,7 @@ def test_a_cell_that_rounds_its_state_is_judged_by_the_real_weights(per_column: 
     given, made = {"x": (F32, [steps, 1, size])}, {"y": (F32, [steps, 1, 1, hidden])}
     path = save(tmp_path / "m.onnx", [node], given, made, weights)
     result = check(path, Options())
-    assert result.ok, result.text()
+    assert result.ok, "\n".join(result.lines())
     assert UNROUNDED in result.notes
     other = save(tmp_path / "o.onnx", [node], given, made, weights | {"ws": scales[0] * np.float32(1.01)})
     x = {"x": rng.standard_normal((steps, 1, size)).astype(np.float32)}

@@ -233,3 +233,21 @@ def test_a_zero_point_that_is_a_tie_is_the_references(tmp_path: Path) -> None:
     found = _judged(path)
     assert found.ok, found.text()
     assert found.layers == 2
+
+
+@pytest.mark.parametrize("requant", ["exact", "tflite"])
+def test_layers_of_a_choice_of_extents_are_judged(tmp_path: Path, requant: str) -> None:
+    """Each of the graphs that a network is, where its batch is one of some numbers."""
+    net = Net(1, (1, 3, 9, 7))
+    net.conv(8, 3, relu=True)
+    net.conv(8, 1)
+    model = onnx.load(net.model(tmp_path / "m.onnx"))
+    for v in (*model.graph.input, *model.graph.output):
+        v.type.tensor_type.shape.dim[0].dim_param = "n"
+    del model.graph.value_info[:]
+    onnx.save(model, tmp_path / "n.onnx")
+    options = Options(target="generic", dims={"n": "1,3"}, requant=requant)
+    result = check(tmp_path / "n.onnx", options, per_layer=True)
+    assert result.ok, "\n".join(result.lines())
+    assert result.ties is not None
+    assert result.ties.layers == 2 * len(result.runs)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import mccompile
-from mccompile.check.compare import F16_FACTOR, compare
+from mccompile.check.compare import compare
+from mccompile.check.factors import F16_FACTOR
 from mccompile.ir.errors import CompileError
 from mccompile.run.network import Network
 from mccompile.targets.target import strict_warnings

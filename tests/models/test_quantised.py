@@ -134,9 +134,7 @@ def test_integer_networks_touch_no_float_and_stay_small(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("assembler", [True, False])
-@pytest.mark.parametrize(
-    "name", ["kws_dscnn_int8", *(pytest.param(n, marks=pytest.mark.slow) for n in TINY if n != "kws_dscnn_int8")]
-)
+@pytest.mark.parametrize("name", TINY)
 def test_counts_of_integer_networks(name: str, assembler: bool, tmp_path: Path) -> None:
     """With -DMCC_NO_ASM there is C with the intrinsics of ACLE alone, written so that it comes out as fast."""
     needs_target("cortex-m4")

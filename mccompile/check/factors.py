@@ -1,0 +1,66 @@
+"""By how much the tolerance of a value is multiplied: that of what is made of numbers of 16 bits is wider.
+
+    %h = round_f16(%x), %y = exp(%h), %z = exp(%x)          y may be off 50 times as far as z
+
+onnxruntime leaves casts to 16 bits and back out, even without optimisations, and computes f16 in steps of its own.
+"""
+
+from __future__ import annotations
+
+from mccompile._dataclass import dataclass
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.passes.rewrite.bodies import functions
+
+F16_FACTOR = 50.0
+"""What a value that is made of f16 may be off beside noise, compared with one of f32."""
+
+ROUNDING = {"round_f16", "round_bf16"}
+"""Functions of what goes through 16 bits without being stored."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """``wider`` are the names of values that are made of 16 bits; of one that is not ``known`` nothing better is
+    known than of all."""
+
+    wider: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, graph: Graph) -> Factors:
+        """What the values of a graph are made of."""
+        halves = {v for v in (*graph.inputs, *graph.constants) if _is_half(v)}
+        count = -1
+        while count != len(halves):  # what is kept is an input of the next run
+            count = len(halves)
+            _follow(graph, halves)
+        values = (*graph.inputs, *(r for n in graph.nodes for r in n.results))
+        return cls(frozenset(v.name for v in halves), frozenset(v.name for v in values))
+
+    def __call__(self, name: str) -> float:
+        """The factor of the value of that name."""
+        wider = name in self.wider if name in self.known else bool(self.wider)
+        return F16_FACTOR if wider else 1.0
+
+
+def _follow(graph: Graph, halves: set[Value]) -> None:
+    """Adds what is made of ``halves``, and what rounds to them."""
+    given = {v.name: v for v in graph.inputs}
+    for node in graph.nodes:
+        rounds = _rounds(node) or any(_rounds(n) or _any_half(n) for g in node.regions for n, _ in g.everywhere())
+        if rounds or _any_half(node) or not halves.isdisjoint(node.inputs):
+            halves.update(node.results)
+    halves.update(given[state] for v in graph.outputs if v in halves and (state := graph.state.get(v.name)))
+
+
+def _any_half(node: Node) -> bool:
+    return any(_is_half(v) for v in (*node.inputs, *node.results))
+
+
+def _is_half(v: Value) -> bool:
+    return v.dtype.name == "f16"
+
+
+def _rounds(node: Node) -> bool:
+    bodies = [*node.pre.values(), *node.post.values(), *([node.op.elementwise] if node.op.elementwise else [])]
+    return any(ROUNDING & functions(e) for e in bodies)
