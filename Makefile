@@ -87,6 +87,7 @@ test-slow: .venv/.stamp-dev
 check: .venv/.stamp-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/lint_templates.py
 	$(BIN)/python tools/count_class_tests.py

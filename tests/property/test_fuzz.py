@@ -15,6 +15,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from mccompile.check.compare import tolerances
+from mccompile.codegen.folder import write_folder
+from mccompile.driver import Options, compile_files
+from mccompile.ir.files import resealed
+from mccompile.ir.graph import Graph
+from mccompile.ir.kernel import KernelModule
+from mccompile.ir.program import Program
 from mccompile.targets.target import runs_here
 from tests.support.children import SLOW
 from tests.support.compose.network import Refused, Step
@@ -72,6 +78,25 @@ def test_a_planted_error_is_found_and_made_small(tmp_path: Path) -> None:
     assert [step.op_type for step in small.steps] == ["Softmax"]
     assert small.axes[next(iter(small.inputs))] == (1,)
     assert (plain.target, plain.level, plain.options) == ("generic", "O0", {})
+
+
+def test_texts_are_of_all_three_forms(tmp_path: Path) -> None:
+    """An error of the drawing itself that passed for a refused sample kept kernels and programs away."""
+    forms = {type(texts.drawn(random.Random(seed), tmp_path)[0]) for seed in range(12)}
+    assert forms == {Graph, KernelModule, Program}
+
+
+def test_a_read_beside_an_operand_is_found_in_text(tmp_path: Path) -> None:
+    """Sealed, for else it would be refused: the attack has to see what the seal prevents."""
+    path = tmp_path / "t.mcir"
+    gather = "%i = const [1, 3000] : i32[2] %y = gather(%x, %i) {axis=0, inside=True} : f32[2]"
+    trusting = f"graph @m(%x: f32[4]) {{ {gather} return %y }}"
+    path.write_text(resealed(trusting))
+    write_folder(tmp_path / "out", compile_files(path, Options(target="generic"))[1])
+    assert "Sanitizer" in texts.fault(tmp_path / "out", random.Random(0))
+    path.write_text(trusting.replace("3000", "3").replace("inside=True", "inside=False"))
+    write_folder(tmp_path / "out", compile_files(path, Options(target="generic"))[1])
+    assert texts.fault(tmp_path / "out", random.Random(0)) == ""
 
 
 SEVERAL = (

@@ -70,9 +70,9 @@ def _expected(net: Composition, inputs: Arrays, seed: int) -> Expected:
     return Expected(inputs, want, *spread(want, shaken))
 
 
-def noises(seed: int) -> list[Noise]:
-    """The noise of each shaken run."""
-    return [*(Noise((seed, i // 2), 1 - 2 * (i % 2)) for i in range(SHAKES)), RoundNumbers()]
+def noises(seed: int, count: int = SHAKES) -> list[Noise]:
+    """The noise of each shaken run, of which ``count`` are drawn."""
+    return [*(Noise((seed, i // 2), 1 - 2 * (i % 2)) for i in range(count)), RoundNumbers()]
 
 
 def spread(want: Arrays, shaken: Sequence[Arrays]) -> tuple[Arrays, Arrays]:

@@ -19,6 +19,7 @@ from onnx import helper, numpy_helper
 
 from mccompile.ops.draw import SeededDraw
 from mccompile.ops.registry import front_ends
+from tests.support.compose.inside import unsure
 from tests.support.judge import plain_session
 from tests.support.opcases import ORT_OPSET, OTHER_OPSETS
 
@@ -134,6 +135,10 @@ class Step:
         return max(row.tolerance.get(short, 0.0) if row else 0.0, OWN_NOISE[dtype] / 4)
 
 
+def _inner_noise(node: onnx.NodeProto, dtype: str) -> float:
+    return Step(node.op_type, tuple(node.input), tuple(node.output), domain=node.domain).noise(dtype)
+
+
 def _kinds(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     inner = [_kinds(a.g.node) for node in nodes for a in node.attribute if a.HasField("g")]
     return {node.op_type for node in nodes}.union(*inner)
@@ -155,6 +160,18 @@ class Engine:
 
     def __init__(self) -> None:
         self._sessions: dict[Any, Any] = {}
+        self._unsure: dict[int, tuple[Step, Step, dict[str, tuple[type, float]]]] = {}
+
+    def unsure(self, step: Step, values: Arrays, noise: Noise) -> tuple[Step, Arrays]:
+        """A step whose graphs inside are off as well, and what it reads."""
+        if id(step) not in self._unsure:
+            node, factors = unsure(self._model(step, values), _inner_noise)
+            attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+            captured = (*step.captured, *factors)
+            self._unsure[id(step)] = (step, replace(step, attrs=attrs, captured=captured), factors)
+        _, made, factors = self._unsure[id(step)]
+        off = {n: np.asarray(1 + size * noise.drawn(()), dtype) for n, (dtype, size) in factors.items()}
+        return made, {**values, **off}
 
     def run(self, step: Step, values: Arrays) -> list[Array]:
         """The results of a step. Refused where onnxruntime refuses it."""
@@ -205,12 +222,18 @@ class Composition:
         """Every value on ``inputs``; with ``noise``, floats are off as far as they may be after each step."""
         values = {**self.constants, **inputs}
         for step in self.steps:
-            read = values if noise is None else {**values, **_nearly(step, values, noise)}
-            made = self.engine.run(*((step, read) if noise is None else _with_unsure_scores(step, read, noise)))
+            made = self.engine.run(*((step, values) if noise is None else self._unsure(step, values, noise)))
             names = [o for o in step.outputs if o]
             for name, array in zip(names, made, strict=True):
                 values[name] = array if noise is None else _shaken(array, step, noise)
         return values
+
+    def _unsure(self, step: Step, values: Arrays, noise: Noise) -> tuple[Step, Arrays]:
+        """A step and what it reads, in the last place off, and what it computes inside."""
+        read = {**values, **_nearly(step, values, noise)}
+        if any(isinstance(a, onnx.GraphProto) for a in step.attrs.values()):
+            return self.engine.unsure(step, read, noise)
+        return _with_unsure_scores(step, read, noise)
 
     def require_defined(self, values: Arrays) -> None:
         """Refused where a result cannot be compared: NaN, or a cast to a type without the number."""
@@ -270,7 +293,7 @@ def _with_unsure_scores(step: Step, values: Arrays, noise: Noise) -> tuple[Step,
 
 def _nearly(step: Step, values: Arrays, noise: Noise) -> Arrays:
     """What a step that rounds reads, in the last place off: the variance of equal numbers is 0, or what is left of
-    the mean's rounding."""
+    the mean's rounding. Noise of one sign moves numbers of both signs up, as what rounds ties up does."""
     if step.op_type in EXACT:
         return values
     read = {n: values[n] for n in step.reads}
@@ -278,8 +301,9 @@ def _nearly(step: Step, values: Arrays, noise: Noise) -> Arrays:
     for name, a in read.items():
         sums = a.dtype == np.float16 and step.op_type in ADDING
         if (a.dtype == np.float32 or sums) and name not in kept:
-            off = (1 + (2.0**-11 if sums else 2.0**-23) * noise.drawn(a.shape)).astype(np.float32)
-            read[name] = np.asarray(a * off, a.dtype)
+            off = ((2.0**-11 if sums else 2.0**-23) * noise.drawn(a.shape)).astype(np.float32)
+            with np.errstate(invalid="ignore"):
+                read[name] = np.asarray(np.where(np.isfinite(a), a + np.abs(a) * off, a), a.dtype)
     return read
 
 
@@ -418,6 +442,16 @@ def require_one_answer(step: Step, values: Arrays) -> None:
     require_powers(step, values)
     require_regular(step, values)
     require_scores(step, values)
+    require_inside(step, values)
+
+
+def require_inside(step: Step, values: Arrays) -> None:
+    """A condition that is longer than its axis is to be false there: onnxruntime alone takes it."""
+    if step.op_type == "Compress":
+        data, condition = (values[n] for n in step.inputs)
+        extent = data.shape[step.attrs["axis"]] if "axis" in step.attrs else data.size
+        if condition[extent:].any():
+            raise Refused("a condition is true behind its axis")
 
 
 def require_scores(step: Step, values: Arrays) -> None:

@@ -18,7 +18,7 @@ import onnx
 
 from mccompile.interface.formats import format_of
 from mccompile.ir.types import F32, TensorType
-from tests.support.compose.network import Array, Arrays
+from tests.support.compose.network import KEPT, Array, Arrays
 from tests.support.fuzz.family import MAIN, SECOND, Family
 
 FORMATS = 8
@@ -80,7 +80,9 @@ def further_of(seed: str, net: Family, state: Mapping[str, str]) -> Further:
         fixed = tuple(n for n in still if r.random() < 0.6)
     formats: dict[str, str] = {}
     if r.random() * 100 < FORMATS and not net.halves:
-        able = [n for n in plain if n not in fixed and net.inputs[n].dtype == np.float32]
+        # Of indices that are no whole numbers, onnxruntime takes none where ONNX casts them.
+        whole = {s.inputs[i] for s in net.steps for i in KEPT.get(s.op_type, ()) if i < len(s.inputs)}
+        able = [n for n in plain if n not in {*fixed, *whole} and net.inputs[n].dtype == np.float32]
         formats = {n: _format(r, net.inputs[n], net.axes.get(n, ())) for n in able if r.random() < 0.7}
     shapes: dict[str, tuple[int | str, ...]] = {}
     if r.random() * 100 < UNNAMED and net.varies and not net.grows(state):
@@ -109,6 +111,7 @@ def _format(r: random.Random, array: Array, axes: tuple[int, ...]) -> str:
     layout = ",nhwc" if array.ndim > 2 and r.random() < 0.6 else ""
     axis = 1 if array.ndim > 1 else 0
     channels = array.shape[axis] if array.ndim and axis not in axes and r.random() < 0.5 else 1
+    channels = max(channels, 1)  # of an image without channels one number is given, too
     middle = {"u8": 128.0, "i8": 0.0, "u16": 32768.0, "i16": 0.0}[dtype]
     means = ":".join(str(middle + r.choice((0.0, 0.5, -3.25))) for _ in range(channels))
     scales = ":".join(str(SCALES[dtype] * r.choice((1.0, 0.9, 1.25))) for _ in range(channels))

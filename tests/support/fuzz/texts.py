@@ -1,4 +1,6 @@
-"""IR text that is damaged: each stage of drawn networks, with words changed, left out or twice."""
+"""IR text that is damaged: each stage of drawn networks, with words changed, left out or twice. What is read is
+compiled from there on; some of the programs run, and stay within their memory. What is sealed again after it was
+changed is trusted: of that nothing is promised but that there is no internal error."""
 
 from __future__ import annotations
 
@@ -6,18 +8,32 @@ import random
 import re
 from pathlib import Path
 
-from mccompile.driver import Options, compile_program, import_graph, load_ir
-from mccompile.ir.errors import CompileError, InternalError
-from mccompile.ir.files import text_of
+import numpy as np
+
+from mccompile.codegen.folder import write_folder
+from mccompile.driver import Compilation, Options, compile_files, import_graph, place_program
+from mccompile.ir.errors import CompileError
+from mccompile.ir.files import IR, resealed, save
+from mccompile.ir.graph import Graph
 from mccompile.ops.registry import front_ends
 from tests.support.draw import SeededDraw
 from tests.support.fuzz.files import PYTHON
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say
 from tests.support.opcases import case_model
+from tests.support.sanitized import sanitized_network
 
 WORD = re.compile(r"\s+|[A-Za-z_][\w.]*|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|.", re.S)
 ODD = (*"-1 0 2147483648 1e999 nan f32 i8 ( } %x acc { ' é".split(), '"', "\x00")
+
+RUN = 0.1
+"""Of what is taken, so much is built and run."""
+
+SEALED, SEALED_GRAPHS = 0.7, 0.2
+"""Of the texts of kernels, and of graphs, so much is sealed again."""
+
+MOST_BYTES = 1 << 18
+"""Of the arenas of what is run: loops over more take long with sanitizers."""
 
 
 def changed(text: str, r: random.Random) -> str:
@@ -40,8 +56,8 @@ def changed(text: str, r: random.Random) -> str:
     return "".join(words)
 
 
-def _text(r: random.Random, folder: Path) -> str:
-    """One of the three IRs of an operator's sample."""
+def drawn(r: random.Random, folder: Path) -> tuple[IR, str]:
+    """One of the three IRs of an operator's sample, and its target."""
     rows = [f for f in front_ends().values() if f.sample is not None]
     while True:
         front_end = r.choice(rows)
@@ -50,31 +66,53 @@ def _text(r: random.Random, folder: Path) -> str:
             model = case_model(front_end, front_end.sample(SeededDraw(r.randint(0, 10**6))))
             (folder / "m.onnx").write_bytes(model.SerializeToString())
             options = Options(target=r.choice(["generic", "x86-64-v3"]), opt_level=r.choice(["O0", "O2"]), name="m")
-            graph = import_graph(folder / "m.onnx", options)
+            c = import_graph(folder / "m.onnx", options)
             stage = r.randint(0, 2)
             if stage == 0:
-                return text_of(graph.graph)
-            program = compile_program(graph).program
-            return text_of(program.module if stage == 1 else program)
-        except InternalError:
-            raise
-        except Exception:  # the sample is one that is refused
+                return c.graph, options.target
+            place_program(c)
+            assert c.program is not None
+            return (c.program.module if stage == 1 else c.program), options.target
+        except CompileError:  # the sample is one that is refused
             continue
 
 
 def attack(seed: int) -> Work:
     def work(say: Say, folder: Path) -> Outcome:
         r = random.Random(f"text {seed}")
-        text = changed(_text(r, folder), r)
+        ir, target = drawn(r, folder)
         path = folder / "t.mcir"
-        path.write_text(text)
+        save(path, ir)
+        text = changed(path.read_text(), r)
+        vouched = r.random() < (SEALED_GRAPHS if isinstance(ir, Graph) else SEALED)
+        path.write_text(resealed(text) if vouched else text)
         say(text)
         try:
-            load_ir(path)
-        except InternalError:
-            raise
+            c, files = compile_files(path, Options(target=target, name="m"))
         except CompileError as e:
             return ("message" if PYTHON.search(str(e)) else "refused"), f"{text[:600]}\n{e}"
-        return "ok", ""
+        if vouched or r.random() > RUN or _bytes(c) > MOST_BYTES:
+            return "ok", ""
+        write_folder(folder / "out", files)
+        said = fault(folder / "out", r)
+        return ("wrong" if said else "ok"), f"{text[:2000]}\n{said}" if said else ""
 
     return work
+
+
+def _bytes(c: Compilation) -> int:
+    assert c.program is not None
+    return c.program.arena_bytes
+
+
+def fault(out: Path, r: random.Random) -> str:
+    """What a sanitizer says of a run, or the compiler of the C."""
+    rng = np.random.default_rng(r.randint(0, 10**6))
+    try:
+        network = sanitized_network(out)
+        for view in network.inputs.values():
+            view[...] = rng.integers(-3, 4, view.shape).astype(view.dtype)
+        network.invoke()
+    except CompileError as e:
+        return str(e) if "runtime error" in str(e) or "Sanitizer" in str(e) or "C compiler" in str(e) else ""
+    return ""
