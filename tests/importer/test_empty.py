@@ -71,6 +71,28 @@ def test_an_extent_of_the_run_beside_one_of_nothing(tmp_path: Path) -> None:
         np.testing.assert_array_equal(got["z"], x)
 
 
+def test_extents_of_which_one_is_always_nothing(tmp_path: Path) -> None:
+    """n rows of 1 - n, where n is 0 or 1: no run has an element, though neither extent is 0."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"]), helper.make_node("Sub", ["one", "n"], ["m"]),
+        helper.make_node("Slice", ["b", "zero", "m", "zero"], ["row"]),
+        helper.make_node("Unsqueeze", ["x", "one"], ["column"]), helper.make_node("Add", ["column", "row"], ["y"]),
+        helper.make_node("Relu", ["x"], ["z"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(k, TensorProto.FLOAT, [v]) for k, v in {"x": "n", "b": 1}.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yz"],
+        [numpy_helper.from_array(np.array([v]), k) for k, v in {"zero": 0, "one": 1}.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "n.onnx")
+    mccompile.compile(tmp_path / "n.onnx", tmp_path / "out", target="generic", dims={"n": "0..1"})
+    network = mccompile.load(tmp_path / "out")
+    for n in (1, 0):
+        got = network.run({"x": np.ones(n, np.float32), "b": np.ones(1, np.float32)})
+        assert (got["y"].shape, got["z"].shape) == ((n, 1 - n), (n,))
+
+
 @pytest.mark.parametrize("rows", ["n", "7"])
 def test_rows_of_nothing_are_as_many_as_turns(rows: str, tmp_path: Path) -> None:
     """A Scan that is unrolled, for one extent or each of several: there are n rows, if of no elements."""

@@ -236,7 +236,8 @@ def _meant_by(graph: Graph, run: Expected, extents: Mapping[str, int], further: 
     Where products round what they read, a float that is off in its last place may be rounded to the next number of 16
     bits: how far that carries is seen where all inputs are off by half of such a place.
     """
-    inputs = {n: stored(a) for n, a in _given(run, further).items()}
+    shapes = {v.name: v.shape for v in graph.inputs}
+    inputs = {n: _in_port(a, shapes.get(n, ())) for n, a in _given(run, further).items()}
     near, wide = (graph.evaluate(inputs, wide=wide, extents=extents) for wide in (False, True))
     others = [graph.evaluate(_off(inputs, i), extents=extents) for i in range(ROUNDED_RUNS)] if _rounds(graph) else []
     values, noise, certain = dict(run.values), dict(run.noise), dict(run.certain)
@@ -303,7 +304,8 @@ def _answers(network: Network, run: Expected, further: Further) -> dict[str, Arr
         if run.halves and array.dtype == np.float32:
             inputs[name] = bf16_bits(array)
             continue
-        inputs[name] = _quantised(network, name, array) if _is_bytes(network, name, array) else stored(array)
+        made_bytes = _is_bytes(network, name, array)
+        inputs[name] = _quantised(network, name, array) if made_bytes else _in_port(array, network.inputs[name].shape)
     try:
         made = network.run(inputs)
     except UsageError as e:
@@ -319,6 +321,11 @@ def _meant(network: Network, name: str, array: Array, wanted: Array) -> Array:
     if wanted.dtype.kind == "O":
         return decoded(array)
     return _floats(network, name, array) if array.dtype != wanted.dtype and name in network.quantised else array
+
+
+def _in_port(array: Array, shape: Sequence[int]) -> Array:
+    """An array as an input of a ``shape`` has it, whose last extent is the size of text."""
+    return stored(array, shape[-1]) if array.dtype.kind == "O" else stored(array)
 
 
 def _is_bytes(network: Network, name: str, array: Array) -> bool:

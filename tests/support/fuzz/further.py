@@ -28,7 +28,11 @@ HOOKED = 6
 MIXED = 5
 UNNAMED = 5
 AUTO = 1
-"""How many of a hundred networks have each."""
+TEXTS = 20
+"""How many of a hundred networks have each, TEXTS of those with text in inputs."""
+
+TEXT_SIZES = (7, 8, 33)
+"""Bytes of the longest word that is drawn for an input, and more."""
 
 NAMES = {MAIN: "rows", SECOND: "columns"}
 """What n and m are called where the file has no names for them."""
@@ -91,7 +95,14 @@ def further_of(seed: str, net: Family, state: Mapping[str, str]) -> Further:
 
 
 def forms_of(seed: str, net: Family) -> dict[str, Any]:
-    """Weights and precision that are not the same for all nodes, or that `auto` finds; seldom."""
+    """Weights and precision that are not the same for all nodes, or that `auto` finds; seldom. Sizes of text."""
+    r = random.Random(f"texts {seed}")
+    has_text = any(a.dtype.kind == "O" for a in net.inputs.values())
+    texts = {"string_bytes": r.choice(TEXT_SIZES)} if has_text and r.random() * 100 < TEXTS else {}
+    return texts | _narrow_forms(seed, net)
+
+
+def _narrow_forms(seed: str, net: Family) -> dict[str, Any]:
     r = random.Random(f"forms {seed}")
     if r.random() * 100 < AUTO:
         return {r.choice(("weights", "precision")): "auto", "max_error": r.choice((0.001, 0.02, 0.2))}
