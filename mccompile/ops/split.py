@@ -10,6 +10,7 @@ from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
+from mccompile.ops.filled import filled
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
@@ -72,8 +73,8 @@ def import_split(n: Import) -> None:
         n.emit(Split(axis, sizes), [x])
         return
     whole = [i for i, size in enumerate(sizes) if size]
-    made = n.inners(Split(axis, tuple(sizes[i] for i in whole)), [x], [f"part{i}" for i in whole])
+    made = n.inners(Split(axis, tuple(sizes[i] for i in whole)), [x], [f"part{i}" for i in whole]) if whole else []
     for i, part in zip(whole, made, strict=True):
         n.bind(i, part)
     for i in (i for i, size in enumerate(sizes) if not size and n.node.outputs[i]):
-        n.fold(np.zeros((*x.shape[:axis], 0, *x.shape[axis + 1 :]), x.dtype.numpy), i)
+        n.bind(i, filled(n, 0, x.dtype, (*x.shape[:axis], 0, *x.shape[axis + 1 :]), f"part{i}"))

@@ -17,6 +17,7 @@ from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import BOOL, U8
 from mccompile.ops.concat import Concat
+from mccompile.ops.filled import filled
 from mccompile.ops.frontend import Import
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.registry import onnx_op
@@ -69,7 +70,7 @@ def widened(n: Import, x: Value, capacity: int, suffix: str) -> Value:
     missing = capacity - x.shape[-1]
     if missing <= 0:
         return x
-    zeros = n.constant(f"{suffix}.zeros", np.zeros((*x.shape[:-1], missing), np.uint8))
+    zeros = filled(n, 0, U8, (*x.shape[:-1], missing), f"{suffix}.zeros")
     return n.inner(Concat(len(x.shape) - 1), [x, zeros], f"{suffix}.widened")
 
 

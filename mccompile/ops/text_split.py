@@ -16,6 +16,7 @@ from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.ranges import Range, anything, constant
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import I32, I64, U8, TensorType
+from mccompile.ops.filled import filled
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.text import TEXT, encoded, strings_of
@@ -86,9 +87,9 @@ def import_string_split(n: Import) -> None:
         most = min(most, splits + 1)
     if not x.type.count:
         n.narrow_result = "string"
-        n.fold(np.zeros((*x.shape[:-1], 0, capacity), np.uint8))
+        n.bind(0, filled(n, 0, U8, (*x.shape[:-1], 0, capacity), "parts"))
         if len(n.outputs) > 1:
-            n.fold(np.zeros(x.shape[:-1], np.int64), 1)
+            n.bind(1, filled(n, 0, I64, x.shape[:-1], "counts"))
         return
     count = n.counted("parts", most)
     op = TextSplit(count, delimiter.encode().hex(), -1 if splits is None else splits)

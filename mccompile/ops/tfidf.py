@@ -18,6 +18,7 @@ from mccompile.ir.graph import Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, I64, TensorType
+from mccompile.ops.filled import filled
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.registry import onnx_op
@@ -100,7 +101,7 @@ def _convert(n: Import, tokens: Value, pool: Sequence[int]) -> None:
     op = CountGrams(counts, n.attr("max_skip_count", 0), max(indexes) + 1)
     shape = (op.places,) if len(tokens.shape) < 2 else (tokens.shape[0], op.places)
     if not listed:
-        n.fold(np.zeros(shape, np.float32))
+        n.bind(0, filled(n, 0, F32, shape, "none"))
         return
     rows = n.reshape(tokens, (1, tokens.type.count) if len(tokens.shape) < 2 else tokens.shape, "rows")
     operands = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node
 from mccompile.lower.select import Candidate, Choice
 from mccompile.targets.target import Target
@@ -14,7 +15,7 @@ def choices(graph: Graph, made: Mapping[str, Choice], target: Target) -> dict[st
     """By the name of the node's first result, each time it is computed (in so many ``turns`` of a loop, at most).
     ``of_peak`` is against the multiply-adds of floats of a core of this kind; None where bytes are multiplied."""
     nodes = {n.results[0].name: (n, times) for n, times in graph.everywhere()}
-    macs = {name: n.op.macs(n.operand_types(), [r.type for r in n.results]) for name, (n, _) in nodes.items()}
+    macs = {name: macs_of(n) for name, (n, _) in nodes.items()}
     floats = {name: _of_floats(n) for name, (n, _) in nodes.items()}
     origins = {name: list(n.origins) for name, (n, _) in nodes.items()}
     turns = {name: {"turns": times} for name, (_, times) in nodes.items() if times > 1}
@@ -47,6 +48,11 @@ def _candidate(c: Candidate) -> dict[str, Any]:
     memory = {"note": "its halo takes memory"} if c.halo else {}
     source = "model" if c.measured is None else "tuned"
     return {"kernel": c.offer.label, "cycles": round(c.cycles), "from": source} | estimate | memory
+
+
+def macs_of(node: Node) -> int:
+    """Multiply-adds of a node in the longest run."""
+    return bound(node.op.macs(node.operand_types(), [r.type for r in node.results]))
 
 
 def _of_floats(node: Node) -> bool:

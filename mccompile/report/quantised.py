@@ -10,6 +10,7 @@ from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.names import own_names
 from mccompile.passes.manager import PassRecord
+from mccompile.report.choices import macs_of
 from mccompile.targets.target import Target
 
 _TOLD = ("integer-products", "integer-sums", "integer-softmax", "requantise")
@@ -34,8 +35,8 @@ def quantised(graph: Graph, passes: Sequence[PassRecord], target: Target) -> dic
     why = {n: _reason(n, reasons) for n in floats}
     scaled = {n for n in floats if target.requant == "float" and not why[n] and _in_integers(n, graph)}
     return {
-        "integer_macs": sum(many * _macs(n) for n, many in graph.everywhere() if not _multiplies_floats(n)),
-        "float_macs": sum(many * _macs(n) for n, many in graph.everywhere() if _multiplies_floats(n)),
+        "integer_macs": sum(many * macs_of(n) for n, many in graph.everywhere() if not _multiplies_floats(n)),
+        "float_macs": sum(many * macs_of(n) for n, many in graph.everywhere() if _multiplies_floats(n)),
         "floats": [
             {"onnx": list(n.origins), "operator": n.op.name, "cost": _cost(n), "why": why[n] or _OWN}
             for n in floats
@@ -49,11 +50,6 @@ def _is_small(dtype: str) -> bool:
     return dtype in ("i8", "u8", "i16", "u16")
 
 
-def _macs(node: Node) -> int:
-    """At the most where it is known at run time only: nodes are put in order by it."""
-    return bound(node.op.macs(node.operand_types(), [r.type for r in node.results]))
-
-
 def _computes_floats(node: Node) -> bool:
     """Whether anything in a node is arithmetic of floats: what it multiplies, or an expression around it."""
     bodies = [*node.pre.values(), *node.post.values()]
@@ -62,7 +58,7 @@ def _computes_floats(node: Node) -> bool:
 
 
 def _multiplies_floats(node: Node) -> bool:
-    return any(t is not None and t.dtype.is_float for t in node.operand_types()) and bool(_macs(node))
+    return any(t is not None and t.dtype.is_float for t in node.operand_types()) and bool(macs_of(node))
 
 
 def _in_integers(node: Node, graph: Graph) -> bool:
@@ -76,7 +72,7 @@ def _is_float(e: ex.Expr) -> bool:
 
 
 def _cost(node: Node) -> int:
-    return _macs(node) if _multiplies_floats(node) else bound(node.results[0].type.count)
+    return macs_of(node) if _multiplies_floats(node) else bound(node.results[0].type.count)
 
 
 def _reason(node: Node, reasons: dict[str, str]) -> str:

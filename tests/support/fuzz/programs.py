@@ -29,6 +29,7 @@ from mccompile.tune.tune import apply as tuned
 from mccompile.tune.tune import conditions, tune
 from tests.support.compose.network import Arrays
 from tests.support.fuzz.setting import Setting
+from tests.support.strict_extents import strict_extents
 
 BOUND = 24
 """What is given where a bound is asked for: loops have at most 20 turns."""
@@ -59,7 +60,8 @@ def compiled(path: Path, out: Path, setting: Setting, inputs: Arrays, given: Arr
         arguments["data"] = dict(given)
     while True:
         try:
-            return _compiled(path, out, setting, {**arguments, "bounds": dict(bounds)})
+            with strict_extents():
+                return _compiled(path, out, setting, {**arguments, "bounds": dict(bounds)})
         except CompileError as e:
             asked = re.search(r"--bound (\S+?)=|bounds=\{'(.+?)'", str(e))
             if asked is None or (name := asked[1] or asked[2]) in bounds:
