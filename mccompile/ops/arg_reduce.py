@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.dims import bound
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
@@ -40,7 +41,7 @@ class ArgReduce(Op):
     def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
         (x,) = types
         assert x is not None
-        return (constant(0, x.shape[self.axis] - 1, 1 if ranges[0] is None else ranges[0].low.size),)
+        return (constant(0, bound(x.shape[self.axis]) - 1, 1 if ranges[0] is None else ranges[0].low.size),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types

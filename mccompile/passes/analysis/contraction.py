@@ -19,7 +19,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine
-from mccompile.ir.dims import UndecidedError
+from mccompile.ir.dims import UndecidedError, bound
 from mccompile.ir.graph import Node
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -160,19 +160,20 @@ def _outside(at: Affine, loops: Shape, extent: int) -> bool:
 
 
 def _labels(at: Affine | None, loops: Sequence[int], axes: Sequence[tuple[int, ...] | None], extents: Shape) -> Array:
-    """A coordinate for each weight: first with an axis for each loop, then with those of one axis joined."""
+    """A coordinate for each weight, of the longest run: first with an axis for each loop, then with those of one axis
+    joined."""
     assert at is not None
-    index = np.full((1,) * len(loops), at.const)
+    index = np.full((1,) * len(loops), bound(at.const))
     for i, k in enumerate(loops):
         shape = [1] * len(loops)
-        shape[i] = extents[k] if at.coefs[k] else 1
-        index = index + at.coefs[k] * np.arange(shape[i]).reshape(shape)
+        shape[i] = bound(extents[k]) if at.coefs[k] else 1
+        index = index + bound(at.coefs[k]) * np.arange(shape[i]).reshape(shape)
     joined, first = [], 0
     full = list(index.shape)
     for found in axes:
         part = slice(first, first + len(found or ()))
         if any(e > 1 for e in index.shape[part]):
-            full[part] = [extents[k] for k in loops[part]]
+            full[part] = [bound(extents[k]) for k in loops[part]]
         joined.append(math.prod(full[part]))
         first = part.stop
     return np.broadcast_to(index, full).reshape(joined)

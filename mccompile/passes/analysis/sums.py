@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.ranges import Range, anything, of_array, of_expression
 from mccompile.ir.scalar import Array
@@ -42,7 +43,7 @@ def sum_range(graph: Graph, node: Node) -> tuple[Range, int | None]:
         known = bool(found) and bool(np.isfinite([found[0].low.min(), found[0].high.max()]).all())
         return (found[0].whole(), None) if known else (_ANYTHING, None)
     if node.op.multilinear == (0,):
-        count = terms(node)
+        count = bound(terms(node))
         low, high = np.minimum(reach.low.min(), 0) * count, np.maximum(reach.high.max(), 0) * count
         return Range(np.array([low]), np.array([high])), None
     weights = known_weights(graph, node)
