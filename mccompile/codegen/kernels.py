@@ -48,6 +48,7 @@ from mccompile.codegen.shared_functions import (
 )
 from mccompile.codegen.shared_numbers import Form, Joined, form_of, joined, mentioned, with_parameters
 from mccompile.codegen.templates import indent_c, render
+from mccompile.codegen.uses import printed_names
 from mccompile.codegen.words import Words
 from mccompile.ir.dims import polynomial, symbols
 from mccompile.ir.errors import InternalError
@@ -218,7 +219,8 @@ def _call(step: Call, plain: frozenset[int], target: Target, external: bool) -> 
     if context.declared is None:
         raise InternalError(f"{step.kernel} has no head")
     tables = tuple(sorted(context.uses.tables.items()))
-    made = _known_to_write(Rendered(context.declared, text, frozenset(context.uses.names), tables))
+    uses = frozenset(printed_names(context.uses.names, text, *context.uses.tables.values()))
+    made = _known_to_write(Rendered(context.declared, text, uses, tables))
     return _Printed(_with_part(_with_extents(made, _symbols(step)), step), step.args)
 
 

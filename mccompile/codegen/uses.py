@@ -13,7 +13,7 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 
 from mccompile._dataclass import dataclass
@@ -51,6 +51,24 @@ def requests_of_names(source: str) -> str:
 @functools.cache
 def _names(form: str) -> frozenset[str]:
     return frozenset(_NAME.findall(form))
+
+
+def printed_names(names: Iterable[str], *texts: str) -> Iterator[str]:
+    """Those that C mentions, of the names that were asked for: what a template makes, and leaves out, asks as well.
+    What is no name of C, such as a header, is always one of them.
+
+    >>> list(printed_names(["mcc_vset", "mcc_vset_f16", "immintrin.h"], "s = mcc_vset_f16(w[0]);"))
+    ['mcc_vset_f16', 'immintrin.h']
+    """
+    for name in names:
+        called = any(f" {name}(" in text for text in texts)
+        if called or not name.isidentifier() or any(_mentions(name).search(text) for text in texts):
+            yield name
+
+
+@functools.cache
+def _mentions(name: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{name}\b")
 
 
 @dataclass
