@@ -78,6 +78,11 @@ def rounds_sums(net: Family) -> bool:
     return any("QuantizeLinear" in s.kinds for s in net.steps)
 
 
+def rounds_halves(net: Family) -> bool:
+    """Whether numbers are stored in f16 between nodes: one that lies near a tie is the one or the other."""
+    return any(a.dtype == np.float16 for a in net.values.values())
+
+
 def _expected(net: Family, inputs: Arrays, setting: Setting, seed: int, shakes: int) -> list[Expected]:
     state, inputs = setting.state, snapped(setting.further.formats, inputs)
     plain = _in_a_row(net, inputs, setting, None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.compose.network import Refused
 from tests.support.fuzz import kept
-from tests.support.fuzz.attempt import FAULTS, Verdict, agreed, attempt, expectations, rounds_sums
+from tests.support.fuzz.attempt import FAULTS, Verdict, agreed, attempt, expectations, rounds_halves, rounds_sums
 from tests.support.fuzz.family import Family
 from tests.support.fuzz.guarded import Outcome, Work, outcomes
 from tests.support.fuzz.isolated import Say
@@ -15,7 +15,7 @@ from tests.support.fuzz.setting import QUICK, Setting, extents_of, setting_of, t
 from tests.support.fuzz.shrink import shrunk
 
 MANY = 64
-"""Draws of noise, where a network that rounds sums of what is rounded seems to be wrong."""
+"""Draws of noise, where a network that rounds sums of what is rounded, or to f16, seems to be wrong."""
 
 SECONDS = 240
 """What one network may take from its drawing to its verdict; on a busy machine most take 3."""
@@ -38,7 +38,7 @@ def attack(seed: int, profile: str, emulated: bool = False) -> Work:
             return "none", str(e)[:200]
         say(setting.label)
         verdict = attempt(net, setting, expected, folder, alone=True)
-        if verdict.kind == "wrong" and rounds_sums(net):  # few draws find few of the values that ties add up to
+        if verdict.kind == "wrong" and (rounds_sums(net) or rounds_halves(net)):  # few draws find few of the ties
             expected = expectations(net, setting, seed, MANY)
             verdict = attempt(net, setting, expected, folder / "again", alone=True)
         return verdict.kind, f"{setting.label}\n{verdict.text}" if verdict.kind != "ok" else verdict.text
