@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.types import F32
 from mccompile.kernels.variant import Builder, Offer, Variant
@@ -21,7 +22,7 @@ class _Elimination(Variant):
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         x = node.inputs[0].type
-        scratch = b.scratch(self.widths * x.shape[-1] ** 2, x.dtype.compute)
+        scratch = b.scratch(self.widths * bound(x.shape[-1]) ** 2, x.dtype.compute)
         reads = [None if v is None else b.read(v) for v in node.operands]
         b.call(self.kernel, reads, [b.result(0)], scratch=scratch)
 
