@@ -342,6 +342,9 @@ class Converter:
         view.refuse_unread(front_end.without_effect)
         if view.expansion:
             self.run(view.expansion, depth + 1)
+            for name in filter(None, node.outputs):
+                if name not in self.values:
+                    raise view.error(f"output {name!r} of {node.op_type} is not supported")
             return
         for name, value in zip(node.outputs, view.outputs, strict=True):
             if not name:

@@ -28,6 +28,8 @@ def reason(error: BaseException) -> str:
         return "there are fewer axes, operands or numbers than what is said of them"
     if "could not be broadcast together" in str(error):
         return "shapes do not fit"
+    if "'NoneType'" in str(error):
+        return "an operand that it needs is not there"
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     number = _NO_NUMBER.match(text)
     return text if number is None else f"{number[2]} is no {'number' if number[1] is None else 'whole number'}"
