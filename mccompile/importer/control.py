@@ -85,9 +85,13 @@ def inline(w: Walker, node: OnnxNode, inputs: Sequence[Known | None], depth: int
     if results is None:
         w.poisoned.update(o for o in node.outputs if o)
         return
-    if len(results) < len(node.outputs):
-        raise _broken(node, f"it has {len(node.outputs)} outputs, its graph {len(results)}")
+    _require_outputs(node, len(results))
     w.values.update({name: value for name, value in zip(node.outputs, results, strict=False) if name})
+
+
+def _require_outputs(node: OnnxNode, made: int) -> None:
+    if len(node.outputs) > made:
+        raise _broken(node, f"it has {len(node.outputs)} outputs, its graph {made}")
 
 
 def _broken(node: OnnxNode, rule: str, hint: str = "") -> CompileError:
@@ -159,6 +163,7 @@ def _loop(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> l
     carried: list[Known] = [v for v in inputs[2:] if v is not None]
     if len(body.inputs) != len(carried) + 2 or len(body.outputs) <= len(carried):
         raise _broken(n.node, "the inputs of its body do not match its own")
+    _require_outputs(n.node, len(body.outputs) - 1)
     trips = int(n.one(0, "trip count")) if n.is_const(0) else None
     never = n.is_const(1) and not n.one(1, "condition")
     course = None if never or (trips is not None and trips <= 0) else loops.of_loop(w, n, body, carried)
@@ -298,6 +303,7 @@ def _scan(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> l
     states, sources = given[: len(given) - count], given[len(given) - count :]
     if len(body.inputs) != len(given) or len(body.outputs) < len(states):
         raise _broken(n.node, "the inputs of its body do not match its own")
+    _require_outputs(n.node, len(body.outputs))
     axes = [n.axis(a, len(v.shape)) for a, v in zip(n.each("scan_input_axes", count), sources, strict=True)]
     backwards = n.each("scan_input_directions", count)
     lengths = {v.shape[a] for v, a in zip(sources, axes, strict=True)}

@@ -183,7 +183,7 @@ def _with_sequences(w: Walker, n: Import, course: Course, depth: int) -> list[Kn
         course, body=body, carried=tuple(c for i, c in enumerate(course.carried) if i not in added), rows=rows,
         axes=(*course.axes, *(0,) * many), backwards=(*course.backwards, *(False,) * many),
     )  # fmt: skip
-    outputs = n.node.outputs
+    outputs = [*n.node.outputs, *[""] * (count + len(course.rows) - len(n.node.outputs))]
     order = [i for i in range(len(outputs)) if i not in added]
     named = replace(n.node, outputs=tuple(outputs[i] for i in (*order, *added)))
     made = _grown(w, Import(n.graph, named, n.inputs, stated=n.stated), plain, depth)

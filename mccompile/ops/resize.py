@@ -46,6 +46,10 @@ class Resize(Op):
     outside: float = 0.0
 
     @property
+    def trusted(self) -> tuple[int, ...]:
+        return tuple(range(1, 1 + len(self.axes)))
+
+    @property
     def multilinear(self) -> tuple[int, ...]:
         return () if self.partial and self.outside else (0,)
 

@@ -59,16 +59,21 @@ def test_check_takes_ties_and_says_how_many(tmp_path: Path, target: str, level: 
     assert any("elements fall to the other side of a tie" in line for line in result.lines())
 
 
-def test_layers_of_any_batch_are_judged(tmp_path: Path) -> None:
+def _any_batch(folder: Path) -> Path:
+    """Two convolutions of bytes whose batch is the dim n."""
     net = Net(1, (1, 3, 9, 7))
     net.conv(8, 3, relu=True)
     net.conv(8, 1)
-    model = onnx.load(net.model(tmp_path / "m.onnx"))
+    model = onnx.load(net.model(folder / "m.onnx"))
     for v in (*model.graph.input, *model.graph.output):
         v.type.tensor_type.shape.dim[0].dim_param = "n"
     del model.graph.value_info[:]
-    onnx.save(model, tmp_path / "n.onnx")
-    result = check(tmp_path / "n.onnx", Options(target="generic", dims={"n": "1..3"}), per_layer=True)
+    onnx.save(model, folder / "n.onnx")
+    return folder / "n.onnx"
+
+
+def test_layers_of_any_batch_are_judged(tmp_path: Path) -> None:
+    result = check(_any_batch(tmp_path), Options(target="generic", dims={"n": "1..3"}), per_layer=True)
     assert result.ok, "\n".join(result.lines())
     assert result.ties is not None
     assert result.ties.layers == 6  # two in each of three runs
@@ -238,16 +243,8 @@ def test_a_zero_point_that_is_a_tie_is_the_references(tmp_path: Path) -> None:
 @pytest.mark.parametrize("requant", ["exact", "tflite"])
 def test_layers_of_a_choice_of_extents_are_judged(tmp_path: Path, requant: str) -> None:
     """Each of the graphs that a network is, where its batch is one of some numbers."""
-    net = Net(1, (1, 3, 9, 7))
-    net.conv(8, 3, relu=True)
-    net.conv(8, 1)
-    model = onnx.load(net.model(tmp_path / "m.onnx"))
-    for v in (*model.graph.input, *model.graph.output):
-        v.type.tensor_type.shape.dim[0].dim_param = "n"
-    del model.graph.value_info[:]
-    onnx.save(model, tmp_path / "n.onnx")
     options = Options(target="generic", dims={"n": "1,3"}, requant=requant)
-    result = check(tmp_path / "n.onnx", options, per_layer=True)
+    result = check(_any_batch(tmp_path), options, per_layer=True)
     assert result.ok, "\n".join(result.lines())
     assert result.ties is not None
     assert result.ties.layers == 2 * len(result.runs)

@@ -230,6 +230,14 @@ def test_text_that_trusts_indices_is_compiled_as_it_was_printed(run: Run, tmp_pa
     assert run(path, "-o", tmp_path / "other", "-q").exit_code == 0  # the kernel checks these itself
 
 
+def test_text_that_trusts_places_is_compiled_as_it_was_printed(run: Run, tmp_path: Path) -> None:
+    """The tables of a resampling: they hold what was computed from its scales."""
+    path = tmp_path / "m.mcir"
+    table = "%i = const [[1], [300]] : i32[2,1]"
+    path.write_text(f"graph @m(%x: f32[4]) {{ {table} %y = resize(%x, %i) {{axes=(0,)}} : f32[2] return %y }}")
+    assert "this text was changed" in run(path, "-o", tmp_path / "out").stderr
+
+
 @pytest.mark.parametrize("given", ["x", "i"])
 def test_text_whose_output_nobody_writes(given: str, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "m.mcir"

@@ -31,6 +31,25 @@ def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
         mccompile.compile(tmp_path / "n.onnx", tmp_path / "out", target="generic")
 
 
+def test_a_loop_has_no_more_outputs_than_its_body_makes(tmp_path: Path) -> None:
+    """It stays a loop, for the number of its turns is known when it runs."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["go"]), helper.make_node("Neg", ["h"], ["h2"])], "body",
+        [helper.make_tensor_value_info(*v) for v in (("t", TensorProto.INT64, []), ("c", TensorProto.BOOL, []))]
+        + [helper.make_tensor_value_info("h", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("h2", TensorProto.FLOAT, [2])],
+    )  # fmt: skip
+    node = helper.make_node("Loop", ["m", "", "x"], ["y", "one_more"], body=body, name="loop")
+    inputs = [helper.make_tensor_value_info("m", TensorProto.INT64, []),
+              helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]  # fmt: skip
+    graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("y")])
+    imports = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), tmp_path / "n.onnx")
+    with pytest.raises(CompileError, match="it has 2 outputs, its graph 1"):
+        mccompile.compile(tmp_path / "n.onnx", tmp_path / "out", target="generic", bounds={"loop": 3})
+
+
 def test_what_the_reference_does_not_take_is_said_without_python() -> None:
     """It resizes tensors of no elements with words of Python's types."""
     said = reason(TypeError("'NoneType' object has no attribute 'reshape'"))

@@ -12,6 +12,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import mccompile
+from mccompile.run.network import Network
 from tests.support.runs import compare
 
 N = helper.make_node
@@ -82,6 +84,27 @@ def test_a_list_is_what_the_loop_stacks(new_axis: int, axis: int, length: str | 
     lengths = (200, 2, 7) if isinstance(length, str) else (length,)
     feeds = [{"x": random.normal(0, 1, (2, n, 3)).astype(np.float32)} for n in lengths]
     _compare(_list(new_axis, axis), tmp_path, feeds, dims={"n": length}, target="generic")
+
+
+def test_rows_behind_a_list_need_no_name(tmp_path: Path) -> None:
+    """Outputs at the end of a loop may be left away: here the list itself, of which nothing is read.
+    onnxruntime wants them named."""
+    model = _list(1, 0)
+    graph = model.graph
+    (loop,) = (node for node in graph.node if node.op_type == "Loop")
+    del loop.output[1:]
+    readers = [node for node in graph.node if "all" in node.input]
+    for node in readers:
+        graph.node.remove(node)
+    graph.node.append(N("Neg", ["last"], ["y"]))
+    del graph.output[1:]
+    onnx.save(model, tmp_path / "net.onnx")
+    mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", dims={"n": 5}, target="generic")
+    x = np.random.default_rng(0).normal(0, 1, (2, 5, 3)).astype(np.float32)
+    h = np.zeros((2, 3), np.float32)
+    for t in range(5):
+        h = np.tanh(x[:, t] + h)
+    np.testing.assert_allclose(Network(tmp_path / "out").run({"x": x})["y"], -h, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dims", [{"batch": 2, "n": 1}, {"batch": "1..3", "n": "1..4"}], ids=["fixed", "ranges"])
