@@ -14,6 +14,8 @@ from mccompile.ir.op import TypeRuleError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./]+\Z")
 _NO_NUMBER = re.compile(r"(?:invalid literal for (int).*? base 10|could not convert string to float): (.*)", re.S)
+_OTHER_COUNT = re.compile(r"(not enough|too many) values to unpack \(expected (?:at least )?(\d+)")
+_COUNTS = {"not enough": "there are fewer", "too many": "there are more"}
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -23,7 +25,7 @@ MALFORMED = (ValueError, KeyError, TypeError, IndexError, OverflowError, Recursi
 
 def reason(error: BaseException) -> str:
     """The message of an exception, without the quotes that KeyError puts around it; Python's own, of text that is no
-    number, in our words."""
+    number and of too few or too many, in our words."""
     if type(error) is IndexError:
         return "there are fewer axes, operands or numbers than what is said of them"
     if "could not be broadcast together" in str(error):
@@ -31,6 +33,8 @@ def reason(error: BaseException) -> str:
     if "'NoneType'" in str(error):
         return "an operand that it needs is not there"
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    if count := _OTHER_COUNT.match(text):
+        return f"where {count[2]} {'is' if count[2] == '1' else 'are'} due, {_COUNTS[count[1]]}"
     number = _NO_NUMBER.match(text)
     return text if number is None else f"{number[2]} is no {'number' if number[1] is None else 'whole number'}"
 

@@ -35,7 +35,7 @@ def _grid_sample(n: Import) -> None:
 
 def _expand_dims(n: Import) -> None:
     e = Expansion(n)
-    (axis,) = n.ints(1, "axis")
+    axis = n.one(1, "axis")
     e.last("Unsqueeze", [e.name(0), e.ints([axis], "axis")], n.node.outputs[0])
     e.finish()
 

@@ -54,3 +54,10 @@ def test_what_the_reference_does_not_take_is_said_without_python() -> None:
     """It resizes tensors of no elements with words of Python's types."""
     said = reason(TypeError("'NoneType' object has no attribute 'reshape'"))
     assert said == "an operand that it needs is not there"
+
+
+@pytest.mark.parametrize(("numbers", "said"), [("1", "fewer"), ("1:2:3", "more")])
+def test_other_counts_than_are_due_are_said_without_python(numbers: str, said: str) -> None:
+    with pytest.raises(ValueError, match="unpack") as found:
+        _low, _high = numbers.split(":")
+    assert reason(found.value) == f"where 2 are due, there are {said}"

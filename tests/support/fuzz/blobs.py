@@ -1,5 +1,5 @@
 """Blobs with flipped bits: of the header init refuses them, of all behind it mcc_blob_verify finds them; what init
-takes nevertheless runs, and stays within its memory."""
+takes nevertheless runs, hostile words in it too, and stays within its memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -27,7 +28,9 @@ HEADER = 64
 FLIPS = 400
 
 RUNS = 60
-"""Flips with which a network is run, unverified."""
+"""Faults with which a network is run, unverified."""
+WORDS = (1_000_000, 2**31 - 1, 2**32 - 1, 2**31, 0x7FC00000, 3)
+"""Places far away and before the first, NaN, and one that is hardly beside; one flipped bit seldom is."""
 
 
 def attack(seed: int) -> Work:
@@ -91,11 +94,22 @@ def _unverified(network: Network, blob: bytes, r: random.Random, say: Say) -> st
     end = begin + len(read_blob(blob).payload)
     inputs = {n: np.ones(a.shape, a.dtype) for n, a in network.inputs.items()}
     for _ in range(RUNS if end > begin else 0):
-        bit = r.randrange(8 * begin, 8 * end)
-        network._blob[bit // 8] ^= 1 << bit % 8
-        say(f"bit {bit} flipped")
+        _damage(network._blob[begin:end], r, say)
         if not init(network._net, *arenas, network.pointer(network._blob), len(blob)):
             with suppress(CompileError):  # an index of the run is out of range: the status says so
                 network.run(inputs)
-        network._blob[bit // 8] ^= 1 << bit % 8
+        network._blob[begin:end] = np.frombuffer(blob, np.uint8)[begin:end]
     return "" if network.intact() else "something was written outside of the network's memory"
+
+
+def _damage(payload: np.ndarray[Any, np.dtype[np.uint8]], r: random.Random, say: Say) -> None:
+    """One bit, or one of `WORDS` from some word on, to the end or once."""
+    if r.random() < 0.5:
+        bit = r.randrange(8 * len(payload))
+        payload[bit // 8] ^= 1 << bit % 8
+        say(f"bit {bit} of the payload flipped")
+        return
+    first, word = 4 * r.randrange(-(-len(payload) // 4)), r.choice(WORDS)
+    end = len(payload) if r.random() < 0.5 else first + 4
+    payload[first:end] = np.resize(np.frombuffer(np.uint32(word).tobytes(), np.uint8), len(payload[first:end]))
+    say(f"{word:#x} in the payload from byte {first} to {end}")
