@@ -24,6 +24,7 @@ from mccompile.targets.target import resolve
 from tests._skips import needs_sanitizers
 from tests.support.opcases import Built, CaseLibrary, agreement, case_inputs, compile_case
 from tests.support.sanitized import MEMORY_SANITIZER, SANITIZERS, UNWRITTEN
+from tests.support.targets import needs_target
 
 FLAGS = ("-O0", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 """Not optimised: every access is looked at, and gcc takes a twentieth of the time it needs at -O1."""
@@ -103,21 +104,23 @@ def _lifted(front_end: FrontEnd, seed: int) -> FrontEnd:
     return replace(front_end, sample=sample)
 
 
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_operator_leaves_its_memory_whatever_stands_in_a_payload_that_was_not_verified(
-    part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    part: int, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What init does not check can at worst give wrong numbers; sums of other biases than the model's may wrap."""
+    needs_target(target)
     built = []
     for i, front_end in enumerate(FRONT_ENDS[part::PARTS]):
         for seed in range(2):
             cases = (front_end, _lifted(front_end, seed))[seed]
             try:
-                built.append(compile_case(cases, seed, tmp_path, Options(target="generic"), f"net{i}_{seed}"))
+                built.append(compile_case(cases, seed, tmp_path, Options(target=target), f"net{i}_{seed}"))
             except CompileError:
                 assert seed, "the case as it was drawn"
     built = [b for b in built if _unchecked(b)]
-    library = program(built, "generic", tmp_path, monkeypatch, flags=(*FLAGS, "-w", WRAPS))
+    library = program(built, target, tmp_path, monkeypatch, flags=(*FLAGS, "-w", WRAPS))
     faults = []
     for b in built:
         for word in HOSTILE:

@@ -39,14 +39,15 @@ def attack(seed: int) -> Work:
     def work(say: Say, folder: Path) -> Outcome:
         r = random.Random(f"blob {seed}")
         try:
-            model = base(r)
+            model, target = base(r), r.choice(["generic", "native"])
             (folder / "net.onnx").write_bytes(model.SerializeToString())
-            mccompile.compile(folder / "net.onnx", folder / "out", target="generic")
+            mccompile.compile(folder / "net.onnx", folder / "out", target=target)
         except (Refused, CompileError) as e:
             return "none", str(e)
-        text = ", ".join(n.op_type for n in model.graph.node)
+        text = f"{', '.join(n.op_type for n in model.graph.node)}; {target}"
         say(text)
-        with mock.patch.dict(os.environ, {"CC": QUICK if shutil.which(QUICK) else "gcc"}):
+        quick = target == "generic" and shutil.which(QUICK)
+        with mock.patch.dict(os.environ, {"CC": QUICK if quick else "gcc"}):
             network = Network(folder / "out", allocate=guarded_bytes)
         blob = (folder / "out" / "net.mcb").read_bytes()
         fault = _fault(network, blob, r) or _unverified(network, blob, r, say)
