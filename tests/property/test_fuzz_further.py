@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mccompile.driver import has_products
+from mccompile.targets.target import resolve
 from tests.support.compose.network import Refused
 from tests.support.fuzz import further, kept, networks
 from tests.support.fuzz.attempt import attempt, expectations
@@ -69,7 +71,8 @@ def test_each_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         drawn.update(name for name in EACH if getattr(setting.further, name))
         drawn.update(name for name in ("weights", "precision") if isinstance(setting.options.get(name), dict))
-    assert set(drawn) == {*EACH, "weights", "precision"}
+    by_few_bits = any(has_products(resolve("native"), form) for form in ("bf16", "f16"))
+    assert set(drawn) == {*EACH, "weights", *(["precision"] if by_few_bits else [])}
 
 
 def test_ties_that_all_fall_to_one_side_are_unsure() -> None:
