@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from mccompile.ir.dims import bound
 from mccompile.ir.graph import Node, Value
-from mccompile.ir.limits import require
+from mccompile.ir.limits import elements, require
 from mccompile.onnxio import OnnxNode
 
 
@@ -19,7 +18,7 @@ def require_value(value: Value, where: str) -> None:
     """CompileError for a tensor of too many axes or elements."""
     what = f"{value.name!r}"
     require("tensor-axes", value.type.rank, what, where)
-    require("tensor-elements", bound(value.type.count), what, where)
+    require("tensor-elements", elements(value.shape), what, where)
 
 
 def require_results(nodes: Iterable[Node], where: str) -> None:
@@ -37,10 +36,10 @@ def require_window(node: OnnxNode, inputs: Sequence[Value | None]) -> None:
     pads, x = _numbers(node, "pads"), inputs[0] if inputs else None
     if x is None or len(pads) != 2 * (x.type.rank - 2):
         return
-    space = [bound(e) for e in x.shape[2:]]
+    space = x.shape[2:]
     padded = [e + pads[i] + pads[i + len(space)] for i, e in enumerate(space)]
     if min(padded, default=0) > 0:
-        require("tensor-elements", math.prod([*map(bound, x.shape[:2]), *padded]), "its operand, padded,", where)
+        require("tensor-elements", elements([*x.shape[:2], *padded]), "its operand, padded,", where)
 
 
 def _numbers(node: OnnxNode, name: str) -> tuple[int, ...]:

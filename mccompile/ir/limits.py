@@ -18,11 +18,13 @@ node 0 'Tile_0': the result 'y' has 300,000,000 elements, the limit is 268,435,4
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.dims import Dim, bound
 from mccompile.ir.errors import CompileError, UsageError
 
 
@@ -67,6 +69,7 @@ LIMITS: Mapping[str, Limit] = {
 """Limits by name."""
 
 _now: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)
+_sketched: ContextVar[bool] = ContextVar("sketched", default=False)
 
 
 def limit(name: str) -> int:
@@ -83,22 +86,28 @@ def limited(given: Mapping[str, int]) -> Iterator[None]:
         most = LIMITS[name].most
         if not isinstance(number, int) or not 0 < number <= most:
             raise UsageError(f"the limit {name} has to be a whole number from 1 to {most}, not {number!r}")
-    with _changed(given):
-        yield
-
-
-def sketched() -> AbstractContextManager[None]:
-    """Tensors of any size for what looks at shapes alone, and makes no tensor."""
-    return _changed({"tensor-elements": _ANY})
-
-
-@contextmanager
-def _changed(given: Mapping[str, int]) -> Iterator[None]:
     token = _now.set({**(_now.get() or {}), **given})
     try:
         yield
     finally:
         _now.reset(token)
+
+
+@contextmanager
+def sketched() -> Iterator[None]:
+    """Tensors of any size for what looks at shapes alone: symbols are tried that may be any number."""
+    token = _sketched.set(True)
+    try:
+        yield
+    finally:
+        _sketched.reset(token)
+
+
+def elements(extents: Iterable[int]) -> int:
+    """How many elements a tensor has at most; in a sketch, with one place along each extent that varies."""
+    if _sketched.get():
+        extents = (1 if isinstance(e, Dim) else e for e in extents)
+    return math.prod(map(bound, extents))
 
 
 def exceeds(name: str, asked: int) -> bool:

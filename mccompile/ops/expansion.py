@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
 
 from mccompile.ir.dims import varies
+from mccompile.ir.limits import require
 from mccompile.ir.scalar import Array
 from mccompile.onnxio import OnnxNode, dtype_number
 from mccompile.onnxio.contrib import MICROSOFT
@@ -58,18 +60,24 @@ class Expansion:
         return self.constant(np.array(given, _type_of(given)), suffix)
 
     def counted(self, start: int, stop: int, suffix: str) -> str:
-        """The whole numbers from ``start`` to before ``stop``."""
+        """The whole numbers from ``start`` to before ``stop``. CompileError for more than may be folded."""
         if not varies((start, stop)):
+            self._require(8 * max(stop - start, 0), suffix)
             return self.constant(np.arange(start, stop), suffix)
         ends = [self.number(n, f"{suffix}.{what}") for n, what in ((start, "start"), (stop, "stop"), (1, "step"))]
         return self.add("Range", ends, suffix)
 
     def filled(self, value: Array, shape: Iterable[int], suffix: str) -> str:
-        """The one element ``value`` in a shape."""
+        """The one element ``value`` in a shape. CompileError for more than may be folded."""
         given = tuple(shape)
         if not varies(given):
+            self._require(value.itemsize * math.prod(given), suffix)
             return self.constant(np.full(given, value), suffix)
         return self.add("ConstantOfShape", [self.ints(given, f"{suffix}.shape")], suffix, value=value.reshape(1))
+
+    def _require(self, asked: int, suffix: str) -> None:
+        node = self.n.node
+        require("folded-bytes", asked, f"{suffix!r} of what it is made of", f"node {node.index} {node.name!r}")
 
     def cast(self, x: str, dtype: str, suffix: str) -> str:
         return self.add("Cast", [x], suffix, to=dtype_number(dtype))

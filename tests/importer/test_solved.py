@@ -11,9 +11,13 @@ import onnx.parser
 import pytest
 
 import mccompile
+from mccompile.importer.bounded import require_value
 from mccompile.importer.solved import solve
 from mccompile.ir.dims import symbol
 from mccompile.ir.errors import CompileError
+from mccompile.ir.graph import Graph
+from mccompile.ir.limits import sketched
+from mccompile.ir.types import F32, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -75,6 +79,19 @@ def test_what_is_tried_may_be_larger_than_any_tensor(tmp_path: Path) -> None:
     x = np.arange(105, dtype=np.float32).reshape(5, 7, 3)
     got = network.run({"x": x, "wanted": np.array([4, 9, 2])})
     np.testing.assert_array_equal(got["y"], np.pad(x, ((0, 0), (1, 1), (0, 0)))[:4, :, :2])
+
+
+def test_what_is_tried_has_no_other_tensors_than_a_network() -> None:
+    """Of an input of 2^34 elements front ends would make as many numbers."""
+    graph = Graph("tried")
+    fixed = graph.value("fixed", TensorType(F32, (2**31, 8)))
+    tried = graph.value("tried", TensorType(F32, (symbol("a", 0, 2**15), symbol("b", 0, 2**15))))
+    with sketched():
+        require_value(tried, "input")
+        with pytest.raises(CompileError, match="'fixed' has 17,179,869,184 elements"):
+            require_value(fixed, "input")
+    with pytest.raises(CompileError, match="'tried' has 1,073,741,824 elements"):
+        require_value(tried, "input")
 
 
 def test_what_the_outputs_do_not_tell_stays_an_input(tmp_path: Path) -> None:
