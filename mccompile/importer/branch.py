@@ -29,10 +29,12 @@ from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, Rows
 from mccompile.ir.dims import bound, span, symbols
 from mccompile.ir.graph import Graph, Value
+from mccompile.ir.types import TensorType
 from mccompile.ops.branch import If, Refuse
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.pad import Pad
+from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 
 Begin = Callable[[Graph, "Captures"], None]
@@ -84,6 +86,11 @@ class Captures(dict[str, Known]):
         return own
 
 
+def is_one(type_: TensorType) -> bool:
+    """Whether a tensor has one element in every run."""
+    return not type_.varies and type_.count == 1
+
+
 def settled(condition: Value, holds: bool) -> Begin:
     """Tells a branch what its condition is in there: an If in it on the same one has one branch."""
 
@@ -111,6 +118,8 @@ def emit_if(
     are tensors (width None), and sequences of so many: one value for each tensor."""
     (yes, _), (no, _) = branches
     differing: list[tuple[int, dict[int, tuple[int, int]]]] = []
+    for i in range(len(yes.outputs)):
+        _give_one_shape(i, yes, no)
     for i, (a, b) in enumerate(list(zip(yes.outputs, no.outputs, strict=True))):
         if a.dtype != b.dtype or a.type.rank != b.type.rank:
             raise n.error(
@@ -138,6 +147,17 @@ def emit_if(
         results[i] = _part(n, results[i], flat[i], axes, numbers)
     taken = iter(results)
     return [next(taken) if w is None else tuple(itertools.islice(taken, w)) for w in widths]
+
+
+def _give_one_shape(i: int, yes: Graph, no: Graph) -> None:
+    """Give output ``i`` of both graphs the more axes of the two, where it is one element: what reads it takes either,
+    as bool[] and bool[1] of a condition."""
+    a, b = yes.outputs[i].type, no.outputs[i].type
+    if a.rank == b.rank or not (is_one(a) and is_one(b)):
+        return
+    graph, shape = (yes, b.shape) if a.rank < b.rank else (no, a.shape)
+    value = graph.outputs[i]
+    (graph.outputs[i],) = graph.emit(Reshape(shape), [value], [f"{value.name}.one"])
 
 
 def _filled(n: Import, i: int, yes: Graph, no: Graph) -> dict[int, tuple[int, int]]:

@@ -6,7 +6,8 @@
 
 Each comparison is the sign of ``offset + slope * turn``: ``11 - turn > 0`` holds in the turns 0 to 10, so that turn
 11 is the last, and there are 12; ``12 - turn > 0`` would let there be 13. The least number counts. With extents for
-numbers, ``next < seq``, it is an extent.
+numbers, ``next < seq``, it is an extent. Of ``next < 12 and not found``, where the run decides on what is found, 12
+is the most.
 """
 
 from __future__ import annotations
@@ -78,37 +79,37 @@ class Counting:
     def turns(self, most: int | None) -> int | None:
         """The number of turns, at most ``most``, of a Loop that begins; None where its condition is no such
         arithmetic."""
-        limits = self.limits(self.condition)
-        if limits is None:
-            return None
-        if most is not None:
-            limits.append(most)
-        for limit in limits:
-            if all(span(other - limit)[0] >= 0 for other in limits):
-                return limit
-        return None
+        limits, whole = self._limits(self.condition)
+        return _least([*limits, *([most] if most is not None else [])]) if whole else None
 
-    def limits(self, name: str) -> list[int] | None:
-        """The number of turns that each comparison behind a condition allows; none for what is always true."""
+    def at_most(self, most: int | None) -> int | None:
+        """As `turns`, the number that there cannot be more of, whatever else ends the loop."""
+        limits, _ = self._limits(self.condition)
+        return _least([*limits, *([most] if most is not None else [])])
+
+    def _limits(self, name: str) -> tuple[list[int], bool]:
+        """The number of turns that each comparison behind a condition allows, none for what is always true; and
+        whether these are all that the condition says."""
         node = self.made.get(name)
         if name == self.going:
-            return []
+            return [], True
         if node is None or node.domain:
             known = self._outer(name)
-            return [] if known is not None and not isinstance(known, Dim) and known else None
-        if self._same(node):
-            return self.limits(node.inputs[0])
+            return [], known is not None and not isinstance(known, Dim) and known != 0
+        same = self._same(node)
+        if same:
+            return self._limits(same)
         if node.op_type == "And":
-            left, right = (self.limits(operand) for operand in node.inputs)
-            return None if left is None or right is None else [*left, *right]
+            (left, of_left), (right, of_right) = (self._limits(operand) for operand in node.inputs)
+            return [*left, *right], of_left and of_right
         if node.op_type not in _GREATER:
-            return None
+            return [], False
         larger, smaller, closed = _GREATER[node.op_type]
         above, below = self._line(node.inputs[larger]), self._line(node.inputs[smaller])
         if above is None or below is None:
-            return None
+            return [], False
         found = above.plus(below, -1).plus(Line(closed, 0), 1).turns
-        return None if found is None else [found] if found >= 0 else []
+        return [] if found is None or found < 0 else [found], found is not None
 
     def _line(self, name: str) -> Line | None:
         """A number inside the body by the turn."""
@@ -118,8 +119,9 @@ class Counting:
         if node is None or node.domain:
             known = self._outer(name)
             return None if known is None else Line(known, 0)
-        if self._same(node):
-            return self._line(node.inputs[0])
+        same = self._same(node)
+        if same:
+            return self._line(same)
         if node.op_type in ("Add", "Sub"):
             left, right = self._line(node.inputs[0]), self._line(node.inputs[1])
             if left is not None and right is not None:
@@ -141,19 +143,28 @@ class Counting:
 
     def _name(self, name: str) -> str:
         """The name before what leaves a number as it is."""
-        while name in self.made and self._same(self.made[name]):
-            name = self.made[name].inputs[0]
+        while name in self.made and (same := self._same(self.made[name])):
+            name = same
         return name
 
     def _origin(self, name: str) -> OnnxNode | None:
         node = self.made.get(self._name(name))
         return None if node is None or node.domain else node
 
-    def _same(self, node: OnnxNode) -> bool:
-        """Whether a node leaves a number as it is."""
-        if node.domain or node.op_type not in ("Cast", "CastLike"):
-            return not node.domain and node.op_type in _SAME
-        return (cast_to(node) if node.op_type == "Cast" else self._dtype(node.inputs[1])) in _EXACT
+    def _same(self, node: OnnxNode) -> str:
+        """The number that a node leaves as it is; "" if it makes another one."""
+        first = "" if node.domain else node.inputs[0]
+        if node.op_type in ("Cast", "CastLike"):
+            to = cast_to(node) if node.op_type == "Cast" else self._dtype(node.inputs[1])
+            return first if to in _EXACT else ""
+        if first and node.op_type == "Add":
+            return next((other for other, zero in (node.inputs, node.inputs[::-1]) if self._is_zero(zero)), "")
+        return first if node.op_type in _SAME else ""
+
+    def _is_zero(self, name: str) -> bool:
+        """Whether a name stands for a 0, as in what exporters write for an assignment."""
+        known = None if name in self.made else self._outer(name)
+        return known is not None and not isinstance(known, Dim) and known == 0
 
     def _dtype(self, name: str) -> str | None:
         """The element type of a number, where it is carried or the same in all turns."""
@@ -166,13 +177,21 @@ class Counting:
         """A number that is the same in all turns."""
         if name in self.constants:
             return _whole(self.constants[name])
-        if name in self.made and self._same(self.made[name]):
-            return self._outer(self.made[name].inputs[0])
+        if name in self.made and (same := self._same(self.made[name])):
+            return self._outer(same)
         return None if name in self.given or name not in self.values else self._one(self.values[name])
 
     def _one(self, known: Known) -> int | None:
         array = self.number(known) if isinstance(known, Value) else None
         return None if array is None else _whole(array)
+
+
+def _least(limits: Sequence[int]) -> int | None:
+    """The number that is not above any other, of which some may be extents; None where that is none."""
+    for limit in limits:
+        if all(span(other - limit)[0] >= 0 for other in limits):
+            return limit
+    return None
 
 
 def _whole(array: np.ndarray) -> int | None:

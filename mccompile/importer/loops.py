@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.importer.branch import Captures
+from mccompile.importer.branch import Captures, is_one
 from mccompile.importer.counting import Counting, Line
 from mccompile.importer.sequences import Known, Rows, require_tensor
-from mccompile.ir.dims import Dim, bound, identifier, symbols
+from mccompile.ir.dims import Dim, bound, identifier, span, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES, I32, TensorType
@@ -103,6 +103,15 @@ class _GrowsError(Exception):
         self.found = found
 
 
+class _BecomesError(Exception):
+    """A turn gave other types than what is carried had before, which it may as well have from the first turn on:
+    {input of the body: type}."""
+
+    def __init__(self, found: Mapping[str, TensorType]) -> None:
+        super().__init__()
+        self.found = found
+
+
 @dataclass(frozen=True)
 class NotKept:
     """Why a loop cannot stay one."""
@@ -130,11 +139,13 @@ def of_loop(w: Walker, n: Import, body: OnnxGraph, carried: Sequence[Known]) -> 
 
 
 def _counted(w: Walker, course: Course) -> Course:
-    """A Loop with the number of its turns, where what it carries counts them and nothing else ends it."""
-    if course.going is not None or course.count is not None:
+    """A Loop with the number of its turns, where what it carries counts them and nothing else ends it; else with the
+    most that there can be."""
+    if course.count is not None:
         return course
     counting = Counting(course.body, course.carried, w.values, w.numbers)
-    trips = counting.turns(course.trips)
+    counted = counting.turns(course.trips) if course.going is None else None
+    trips = counting.at_most(course.trips) if counted is None else counted
     if trips is None or bound(trips) > MAX_TURNS:
         return course
     counters = {
@@ -142,7 +153,7 @@ def _counted(w: Walker, course: Course) -> Course:
         for name, first, _ in course.carried
         if (line := counting.lines.get(name)) and line.slope and _is_whole(first)
     }
-    return replace(course, trips=trips, next="", counters=counters)
+    return replace(course, trips=trips, next=course.next if counted is None else "", counters=counters)
 
 
 def of_scan(
@@ -207,6 +218,20 @@ def _grown(w: Walker, n: Import, course: Course, depth: int) -> list[Known] | No
         except _GrowsError as e:
             del n.graph.nodes[nodes:]
             grows = {**grows, **e.found}
+        except _BecomesError as e:
+            del n.graph.nodes[nodes:]
+            course = replace(course, carried=tuple(
+                (name, _become(n, name, first, e.found[name]) if name in e.found else first, out)
+                for name, first, out in course.carried
+            ))  # fmt: skip
+
+
+def _become(n: Import, name: str, first: Known, type_: TensorType) -> Value:
+    """What is carried, as of another type: one element with more axes, or what is not read."""
+    value = require_tensor(n.node, "a carried value", first)
+    if is_one(value.type) and is_one(type_) and value.dtype == type_.dtype:
+        return n.reshape(value, type_.shape, f"{name}.one")
+    return n.constant(f"{name}.none", np.zeros(type_.shape, type_.dtype.numpy))
 
 
 def _appended(body: OnnxGraph, given: str, first: Known, made: str) -> tuple[str, OnnxNode] | None:
@@ -290,20 +315,34 @@ class _Keeper:
             self._set_condition(graph, conditional)
         lead = 1 if conditional else 0
         grows: dict[str, Growth] = {}
-        for i, (name, first, _) in enumerate(self.carried, lead):
+        becomes: dict[str, TensorType] = {}
+        read = {v for node in graph.nodes for v in node.inputs} | set(graph.outputs)
+        for i, (own, (name, first, _)) in enumerate(zip(graph.inputs[1:], self.carried, strict=False), lead):
             last = graph.outputs[i]
             if name in self.grows and last.shape == self.grows[name].shape(first.shape, self.this_turn + 1):
                 last = graph.outputs[i] = _filled(graph, last, first.shape)
+            elif self._may_become(first.type, last.type, own in read):
+                becomes[name] = last.type
             elif name not in self.grows and (growth := Growth.of(first.type, last.type)) is not None:
                 grows[name] = growth
             elif first.type != last.type:
                 raise n.error(f"its carried value {name!r} is {first.type} before, and {last.type} after a turn")
         if grows:
             raise _GrowsError(grows)
+        if becomes:
+            raise _BecomesError(becomes)
         if any(s.name in graph.counts for v in graph.outputs for s in symbols(*v.shape)):
             raise n.error("its body gives tensors whose extents each turn finds out")
         graph.remove_dead()
         return self._emit(graph, names, conditional)
+
+    def _may_become(self, before: TensorType, after: TensorType, read: bool) -> bool:
+        """Whether what is carried may as well have its later type from the first turn on: one element that gets more
+        axes, as ``[] + [1]`` has; or what is written before it is ``read``, where there is a turn."""
+        if before.dtype == after.dtype and before.rank < after.rank <= 1 and is_one(before) and is_one(after):
+            return True
+        some_turn = self.course.going is None and self.count is None and span(self.trips)[0] > 0
+        return before != after and not read and some_turn and not after.varies
 
     # -- the graph inside --------------------------------------------------------------------------------------
     def _begin(self, graph: Graph, names: Captures) -> None:
@@ -352,7 +391,7 @@ class _Keeper:
         captured = [v for v, own in names.taken.items() if own in graph.inputs and own in used]
         graph.inputs = [*graph.inputs[: 1 + many], *(names.taken[v] for v in captured)]
         decided = self.count is not None or conditional
-        wanted = course.rows or self.grows
+        wanted = course.rows or self.grows or (decided and self.counters)
         extent = (n.counted("turns", bound(self.trips)) if decided else self.trips) if wanted else 0
         rows = graph.outputs[len(graph.outputs) - len(course.rows) :]
         axes = [n.axis(a, len(row.shape) + 1) for a, row in zip(course.axes, rows, strict=True)]
@@ -372,7 +411,8 @@ class _Keeper:
                 shape = self.grows[name].shape(value.shape, extent)
                 changed[name] = _begin_of(n.graph, value, shape, f"{n.node.name}.{name}")
         for name, (known, counter) in self.counters.items():
-            end, like = counter.offset + self.trips * counter.slope, require_tensor(n.node, "a counter", known)
+            turns = extent if decided else self.trips
+            end, like = counter.offset + turns * counter.slope, require_tensor(n.node, "a counter", known)
             changed[name] = last = _number(n.graph, end, f"{n.node.name}.{name}", like)
             if isinstance(end, Dim):
                 self.w.varying[last] = np.array([end], object).reshape(last.shape)

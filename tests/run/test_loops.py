@@ -67,6 +67,70 @@ def _compare(
             np.testing.assert_allclose(got[name], wanted, rtol=2e-4, atol=2e-5, err_msg=name)
 
 
+def _decoder(folder: Path, most: int, first: str = "none") -> Path:
+    """Rows that are written one after the other until ``most`` of them are, or one is above a limit, as Paddle writes
+    ``while``: assignments add zeros, a branch gives bool[] or bool[1], and ``u`` is not read before it is written."""
+    yes = helper.make_graph([_const("yes1", True, "bool")], "yes", [], [_value("yes1", None, TensorProto.BOOL)])
+    no_nodes = [
+        N("Cast", ["found"], ["f1"], to=TensorProto.INT64), N("Add", ["f1", "zero"], ["f2"]),
+        N("Cast", ["f2"], ["no1"], to=TensorProto.BOOL),
+    ]  # fmt: skip
+    no = helper.make_graph(no_nodes, "no", [], [_value("no1", None, TensorProto.BOOL)])
+    nodes = [
+        N("Cast", ["k"], ["kf"], to=TensorProto.FLOAT), N("Add", ["kf", "one"], ["kf1"]),
+        N("Cast", ["kf1"], ["next"], to=TensorProto.INT64),
+        N("Reshape", ["k", "flat"], ["begin"]), N("Reshape", ["next", "flat"], ["next1"]),
+        N("Min", ["length", "next1"], ["end"]),
+        N("Slice", ["rows", "begin", "end", "zero"], ["part"]), N("Shape", ["part"], ["form"]),
+        N("Mul", ["s", "half"], ["h"]), N("Gather", ["x", "k"], ["row"]), N("Add", ["h", "row"], ["s2"]),
+        N("Expand", ["s2", "form"], ["wide"]),
+        N("Squeeze", ["begin"], ["b0"]), N("Squeeze", ["end"], ["e0"]), N("Range", ["b0", "e0", "step"], ["places"]),
+        N("Reshape", ["places", "column"], ["at"]), N("Tile", ["at", "times"], ["index"]),
+        N("ScatterElements", ["rows", "index", "wide"], ["written"], axis=0),
+        N("ReduceMax", ["s2"], ["top"], keepdims=0), N("Greater", ["top", "limit"], ["high"]),
+        N("If", ["high"], ["stop"], then_branch=yes, else_branch=no),
+        N("Less", ["next", "most"], ["c1"]), N("Not", ["stop"], ["c2"]), N("And", ["c1", "c2"], ["c3"]),
+        N("Cast", ["c3"], ["c4"], to=TensorProto.INT64), N("Add", ["zero", "c4"], ["c5"]),
+        N("Cast", ["c5"], ["more"], to=TensorProto.BOOL),
+        N("Unsqueeze", ["next", "zero"], ["k1"]), N("Add", ["k1", "zero"], ["k2"]), N("Squeeze", ["k2"], ["k3"]),
+        N("Identity", ["stop"], ["found2"]), N("Identity", ["s2"], ["u2"]),
+    ]  # fmt: skip
+    given = [
+        _value("k", None, TensorProto.INT64), _value("found", None, TensorProto.BOOL), _value("s", None),
+        _value("rows", None), _value("u", None),
+    ]  # fmt: skip
+    outer = [
+        _const("one", 1.0), _const("half", 0.5), _const("flat", [1], "int64"), _const("length", [most], "int64"),
+        _const("zero", [0], "int64"), _const("step", 1, "int64"), _const("column", [-1, 1], "int64"),
+        _const("times", [1, 3], "int64"), _const("most", most, "int64"), _const("turns", 1 << 20, "int64"),
+        _const("yes0", True, "bool"), _const("k0", 0, "int64"), _const("found0", False, "bool"),
+        _const("s0", [0, 0, 0]), _const("rows0", np.zeros((most, 3))), _const("u0", 7.0),
+        N("Loop", ["turns", "going" if first == "given" else "yes0", "k0", "found0", "s0", "rows0", "u0"],
+          ["k_end", "found_end", "s_end", "rows_end", "u_end"],
+          body=_body(nodes, given, ["more", "k3", "found2", "s2", "written", "u2"])),
+        N("Reshape", ["k_end", "flat"], ["used"]), N("Slice", ["rows_end", "zero", "used", "zero"], ["y"]),
+    ]  # fmt: skip
+    outputs = {"y": TensorProto.FLOAT, "k_end": TensorProto.INT64, "u_end": TensorProto.FLOAT}
+    inputs = [_value("x", (most, 3)), _value("limit", ())]
+    inputs += [_value("going", (), TensorProto.BOOL)] if first == "given" else []
+    return _save(folder, outer, inputs, outputs)
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+def test_data_may_end_what_a_number_ends_at_last(target: str, tmp_path: Path) -> None:
+    """The number says how large it may become, and where in its rows a turn is."""
+    path = _decoder(tmp_path, 40)
+    x = np.random.default_rng(1).random((40, 3)).astype(np.float32)
+    _compare(path, [{"x": x, "limit": np.array(at, np.float32)} for at in (9, 1.5, -1, 1.7, 1.6)], target)
+
+
+def test_what_is_not_read_is_seen_where_there_may_be_no_turn(tmp_path: Path) -> None:
+    """Then it may not become another tensor."""
+    path = _decoder(tmp_path, 40, first="given")
+    with pytest.raises(CompileError, match=r"'u' is f32\[\] before, and f32\[3\] after a turn"):
+        mccompile.compile(path, tmp_path / "out")
+
+
 class _Drawn:
     """A random Loop: values carried, given back as they are and exchanged; branches and loops inside."""
 
