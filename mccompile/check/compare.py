@@ -93,6 +93,8 @@ class Comparison:
             where one side is NaN or infinite and the other is not.
         index: of the worst element; ``channel`` its position on the channel axis, None if there is none.
         got, want: the values there.
+        uniform: whether all of the reference is one number, as where random inputs say that nothing is valid:
+            what agrees then says little.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Comparison:
     channel: int | None = None
     got: float = 0.0
     want: float = 0.0
+    uniform: bool = False
 
     @property
     def ok(self) -> bool:
@@ -125,7 +128,8 @@ class Comparison:
         if self.problem:
             return self.problem
         if not self.differing:
-            return f"error {self.error:.3g}, allowed {self.allowed:.3g}" if self.allowed else "equal"
+            alike = f"; all of it is {self.want:.9g}" if self.uniform else ""
+            return (f"error {self.error:.3g}, allowed {self.allowed:.3g}" if self.allowed else "equal") + alike
         at = f"[{','.join(map(str, self.index))}]"
         if self.channel is not None:
             at += f" (channel {self.channel})"
@@ -191,6 +195,7 @@ def compare(
         channel=None if axis is None else index[axis],
         got=float(got[worst]),
         want=float(want[worst]),
+        uniform=want.size > 1 and bool((want == want.flat[0]).all()),
     )
 
 

@@ -28,6 +28,7 @@ from mccompile.onnxio import (
     jitter_weights,
     read_model,
     sigmoids_by_exp,
+    sums_in_doubles,
     unrounded_recurrence,
     widened,
     with_draws,
@@ -64,8 +65,8 @@ class Expected:
 class OnnxRuntime:
     """onnxruntime on one thread: without graph optimisations, which is the reference, and in ``others`` ways, whose
     greatest distance from it is the noise: with all optimisations; with weights that are one unit in the last place
-    off, which shows what is ill-conditioned; models with f16 in f32; and sigmoids by their meaning. ``notes`` say
-    what else is unlike the file.
+    off, which shows what is ill-conditioned; models with f16 in f32; sigmoids by their meaning; and sums of
+    activations in f64. ``notes`` say what else is unlike the file.
 
     Inputs and outputs of text are bytes: ``texts`` has how many each element takes.
 
@@ -109,18 +110,26 @@ class OnnxRuntime:
 @dataclass(frozen=True)
 class OnnxReference:
     """onnx.reference on our canonical form: of the old forms of BatchNormalization and Softmax it makes other
-    operators. It has no noise to offer."""
+    operators. It has no noise to offer. ``why`` says why onnxruntime does not judge."""
 
-    engine: str
+    why: str
     names: tuple[str, ...]
     model: OnnxModel
     notes: tuple[str, ...] = ()
     texts: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def engine(self) -> str:
+        return f"onnx.reference ({self.why})"
+
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if the reference cannot evaluate the model."""
         inputs = {n: decoded(a) if n in self.texts else a for n, a in inputs.items()}
-        return Expected(_in_bytes(evaluate_model(self.model, inputs, self.names), self.texts), {})
+        try:
+            values = evaluate_model(self.model, inputs, self.names)
+        except CompileError as e:
+            raise CompileError(e.rule, where=e.where, hint=f"it was asked because {self.why}") from e
+        return Expected(_in_bytes(values, self.texts), {})
 
 
 def _in_bytes(values: dict[str, Array], texts: Mapping[str, int]) -> dict[str, Array]:
@@ -219,7 +228,7 @@ def open_judge(
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")
     model = prepare(read_model(path), dims, input_shapes, constants).model
     known = {o for node in model.graph.nodes for o in node.outputs} | set(outputs)
-    return OnnxReference(f"onnx.reference ({why})", tuple(n for n in names if n in known), model)
+    return OnnxReference(why, tuple(n for n in names if n in known), model)
 
 
 def _session(onnxruntime: Any, model: bytes, optimise: bool) -> Any:
@@ -238,7 +247,7 @@ def _session(onnxruntime: Any, model: bytes, optimise: bool) -> Any:
 def _others(onnxruntime: Any, model: bytes) -> tuple[Any, ...]:
     """The sessions that give noise; one that cannot be made is left out."""
     sessions = []
-    rewritten = (jitter_weights(model), widened(model), sigmoids_by_exp(model))
+    rewritten = (jitter_weights(model), widened(model), sigmoids_by_exp(model), sums_in_doubles(model))
     for data, optimise in ((model, True), *((data, False) for data in rewritten)):
         try:
             if data is not None:

@@ -26,7 +26,7 @@ from mccompile.onnxio.schema import (
     versions,
 )
 from mccompile.onnxio.unsigned import unsigned_products
-from mccompile.onnxio.variants import jitter_weights, sigmoids_by_exp, widened
+from mccompile.onnxio.variants import jitter_weights, sigmoids_by_exp, sums_in_doubles, widened
 from mccompile.onnxio.wellformed import require_operands
 from mccompile.onnxio.write import extract_with_outputs, model_to_bytes, tensor_names, write_model
 
@@ -68,6 +68,7 @@ __all__ = [
     "sigmoids_by_exp",
     "since_version",
     "subgraphs",
+    "sums_in_doubles",
     "taking",
     "tensor_names",
     "type_variables",

@@ -105,3 +105,12 @@ def test_what_is_made_of_16_bits_alone_may_be_off_further() -> None:
     graph.state = {"z": "s"}
     assert Factors.of(graph)("v") == F16_FACTOR
     assert Factors()("y") == 1
+
+
+def test_a_reference_of_one_number_is_told() -> None:
+    """As of a mask that random lengths leave empty: that nothing differs says little."""
+    zeros = np.zeros((2, 3), np.float32)
+    assert compare("y", zeros, zeros).text() == "error 0, allowed 2e-08; all of it is 0"
+    assert compare("y", np.full(4, 7), np.full(4, 7)).text() == "equal; all of it is 7"
+    assert compare("y", np.full(1, 7), np.full(1, 7)).text() == "equal"
+    assert "all of it" not in compare("y", zeros, np.eye(2, 3, dtype=np.float32) * 1e-9).text()
