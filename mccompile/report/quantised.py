@@ -27,7 +27,7 @@ def quantised(graph: Graph, passes: Sequence[PassRecord], target: Target) -> dic
     read and write integers, and what they compute in between is in registers of floats, as the target's ``requant``
     has it.
     """
-    if not any(_is_small(v.dtype.name) for n, _ in graph.everywhere() for v in n.results):
+    if not any(_is_quantised(n) for n, _ in graph.everywhere()):
         return None
     told = sorted((p for p in passes if p.name in _TOLD), key=lambda p: p.name == _TOLD[0])
     reasons = {miss.what: miss.reason for record in told for miss in record.misses}
@@ -48,6 +48,12 @@ def quantised(graph: Graph, passes: Sequence[PassRecord], target: Target) -> dic
 
 def _is_small(dtype: str) -> bool:
     return dtype in ("i8", "u8", "i16", "u16")
+
+
+def _is_quantised(node: Node) -> bool:
+    """Whether a node makes bytes of sums or of floats: those of text, and of images before a network of floats, are
+    only moved and looked up."""
+    return any(_is_small(v.dtype.name) for v in node.results) and (bool(macs_of(node)) or _computes_floats(node))
 
 
 def _computes_floats(node: Node) -> bool:

@@ -226,6 +226,21 @@ def test_a_network_of_bytes(quantised_model: Path, target: str) -> None:
 
 
 @pytest.mark.thorough
+def test_bytes_that_become_floats_at_once_make_no_quantised_network(tmp_path: Path) -> None:
+    """As pixels, and text."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT), helper.make_node("Transpose", ["f"], ["t"]),
+        helper.make_node("MatMul", ["t", "f"], ["y"]),
+    ]  # fmt: skip
+    ports = [("x", TensorProto.UINT8, [4, 3])], [("y", TensorProto.FLOAT, [3, 3])]
+    inputs, outputs = ([helper.make_tensor_value_info(*port) for port in side] for side in ports)
+    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), ir_version=8)
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("", 17))
+    onnx.save(model, tmp_path / "m.onnx")
+    assert mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic").report["quantised"] is None
+
+
 def test_what_is_told_of_bytes(quantised_model: Path, tmp_path: Path) -> None:
     report = mccompile.compile(quantised_model, tmp_path / "q", target="generic", io="quantized").report
     assert report["quantised"]["floats"] == []
