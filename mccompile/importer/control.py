@@ -300,6 +300,8 @@ def _stacked(n: Import, rows: list[Value], body: OnnxGraph, i: int, axis: int, c
 def _scan(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
     body, count = _body(n.node, "body"), n.required("num_scan_inputs", int)
     given = [require_tensor(n.node, "an input", v) for v in inputs if v is not None]
+    if not 0 < count <= len(given):
+        raise _broken(n.node, f"it has {len(given)} inputs, of which num_scan_inputs = {count} are to be scanned")
     states, sources = given[: len(given) - count], given[len(given) - count :]
     if len(body.inputs) != len(given) or len(body.outputs) < len(states):
         raise _broken(n.node, "the inputs of its body do not match its own")

@@ -331,6 +331,16 @@ def test_scan_8_goes_along_a_batch(back: int, tmp_path: Path) -> None:
     _same(path, {k: random.normal(0, 1, shape).astype(np.float32) for k, shape in drawn.items()})
 
 
+@pytest.mark.parametrize("many", [2**62, 3, 0, -1])
+def test_a_scan_of_more_than_it_has_is_refused(many: int, tmp_path: Path) -> None:
+    body = _graph(
+        [N("Add", ["s", "r"], ["s2"])], [_value("s", SHAPE[1:]), _value("r", SHAPE[1:])], [_value("s2", SHAPE[1:])]
+    )
+    nodes = [_const("zero", np.zeros(SHAPE[1:])), N("Scan", ["zero", "x"], ["y"], body=body, num_scan_inputs=many)]
+    with pytest.raises(CompileError, match=f"2 inputs, of which num_scan_inputs = {many} are to be scanned"):
+        import_graph(_save(tmp_path, nodes, [_value("x")], ["y"]), Options(target="generic"))
+
+
 # -- sequences ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_sequences(seed: int, tmp_path: Path) -> None:
