@@ -7,6 +7,7 @@ What is no file, such as /dev/null or a pipe, keeps its place: it is written to.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -20,6 +21,8 @@ from pathlib import Path
 def written_whole(result: Path) -> Iterator[Path]:
     """A name to write a new file to, which becomes ``result`` where nothing fails, with the modes that the user's
     umask gives. OSError if it cannot be written."""
+    if not result.name:  # '' is the folder '.', and no file
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(result))
     if result.exists() and not (result.is_file() or result.is_dir()):
         with tempfile.TemporaryDirectory() as folder:
             staged = Path(folder, result.name)

@@ -38,3 +38,9 @@ def test_a_folder_is_no_place_for_a_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"), written_whole(tmp_path / "net.txt") as staged:
         staged.write_text("text")
     assert os.listdir(tmp_path) == ["net.txt"]
+
+
+def test_no_name_is_no_file() -> None:
+    """As an option gives it whose value is an empty variable."""
+    with pytest.raises(OSError, match="directory"), written_whole(Path("")):
+        pass
