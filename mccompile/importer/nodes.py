@@ -221,7 +221,7 @@ class Converter:
             return
         # What is like a narrow value is told by the function of CastLike, to which it is expanded.
         folded = None if node.op_type == "CastLike" else fold_node(self.graph, node, inputs)
-        has_kernel = (node.domain, node.op_type) in front_ends()
+        has_kernel = node.domain != TEXT and (node.domain, node.op_type) in front_ends()
         if folded is not None:
             self._count(node, folded)
         if folded is not None and not (has_kernel and grows_much(node, folded, inputs)):

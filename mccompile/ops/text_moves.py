@@ -83,6 +83,8 @@ def import_gather(n: Import) -> None:
 def import_array_feature_extractor(n: Import) -> None:
     """Columns, chosen by their numbers."""
     own, columns = _own(n), n.input(1)
+    if not own:
+        raise n.error("a scalar has no features")
     found = n.inner(Gather(len(own) - 1), [n.input(0), n.reshape(columns, (columns.type.count,), "columns")], "found")
     n.narrow_result = "string"
     n.bind(0, found if len(own) > 1 else n.reshape(found, (1, *found.shape), "row"))

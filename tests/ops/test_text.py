@@ -157,6 +157,20 @@ def test_generated_automata_match() -> None:
         assert y.tolist() == [bool(re.fullmatch(pattern, text, re.ASCII)) for text in x]
 
 
+@pytest.mark.parametrize(("domain", "says"), [
+    ("ai.onnx.ml", "a scalar has no features"), ("mccompile.text", "mccompile.text:ArrayFeatureExtractor is not"),
+])  # fmt: skip
+def test_scalars_and_domains_of_our_own_are_refused(domain: str, says: str) -> None:
+    """Front ends of text are asked for by types, not by files."""
+    node = helper.make_node("ArrayFeatureExtractor", ["x", "i"], ["y"], domain=domain)
+    kind = TensorProto.STRING if domain == "ai.onnx.ml" else TensorProto.INT32
+    x, i = (helper.make_tensor_value_info(n, t, ()) for n, t in (("x", kind), ("i", TensorProto.INT64)))
+    graph = helper.make_graph([node], "g", [x, i], [helper.make_tensor_value_info("y", kind, None)])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid(domain, 1)]
+    with pytest.raises(CompileError, match=says):
+        backend.prepare(helper.make_model(graph, opset_imports=opsets, ir_version=9), target="generic")
+
+
 def test_what_does_not_take_text_is_refused() -> None:
     x = np.array(["a"], dtype=object)
     with pytest.raises(CompileError, match="Tile of string"):
