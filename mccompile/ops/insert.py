@@ -8,6 +8,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import positions
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.ranges import Range, hull
@@ -59,10 +60,13 @@ def emit_insert(n: Import, maps: Maps | None, updates: Value) -> bool:
     """Let output 0 be input 0 with ``updates`` inserted; False if the places are not affine or not distinct."""
     if maps is None:
         return False
-    shape = n.input(0).shape
-    places = np.ravel_multi_index(positions(affine_maps(maps), updates.shape), shape).reshape(-1)
-    if places.size == n.input(0).type.count and np.array_equal(places, np.arange(places.size)):
-        n.bind(0, n.reshape(updates, shape, "replaced"))
+    x = n.input(0)
+    # Of the longest extents: places that differ there differ among fewer, too.
+    longest, of_updates = (tuple(map(bound, v.shape)) for v in (x, updates))
+    places = np.ravel_multi_index(positions(affine_maps(maps), of_updates), longest).reshape(-1)
+    whole = not x.type.varies and places.size == x.type.count
+    if whole and np.array_equal(places, np.arange(places.size)):
+        n.bind(0, n.reshape(updates, x.shape, "replaced"))
     elif np.unique(places).size == places.size:
         n.emit(Insert(maps), [n.input(0), updates])
     else:

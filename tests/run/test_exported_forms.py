@@ -18,6 +18,7 @@ from mccompile.ir.errors import CompileError
 from mccompile.ops.text import decoded, encoded
 from tests.support.runs import compare
 from tests.support.small_models import Array, Maker
+from tests.support.strict_extents import strict_extents
 
 I64 = TensorProto.INT64
 
@@ -191,6 +192,19 @@ def test_what_is_expanded_to_the_sum_of_its_mask(tmp_path: Path) -> None:
     m.node("ScatterND", [x, places, kept], "y")
     feeds = [{"x": _floats(6, seed=s)} for s in range(3)]
     _compare(_model(m, {"y": TensorProto.FLOAT}), tmp_path, feeds)
+
+
+def test_rows_of_any_length_are_assigned(tmp_path: Path) -> None:
+    """``x[1] = y``, and all rows of it: they are inserted at places that are known."""
+    m = Maker()
+    x = m.input("x", (3, "n"))  # type: ignore[arg-type]
+    y = m.input("row", (1, "n"))  # type: ignore[arg-type]
+    one = m.node("ScatterND", [x, m.const(np.array([[1]])), y])
+    m.node("ScatterND", [one, m.const(np.array([[0], [1], [2]])), m.node("Exp", [x])], "y")
+    m.node("Neg", [one], "z")
+    feeds = [{"x": _floats(3, n, seed=n), "row": _floats(1, n, seed=n + 9)} for n in (5, 1, 3)]
+    with strict_extents():
+        _compare(_model(m, {"y": TensorProto.FLOAT, "z": TensorProto.FLOAT}), tmp_path, feeds, dims={"n": "1..5"})
 
 
 @pytest.mark.parametrize("bits", [TensorProto.UINT4, TensorProto.INT4])
