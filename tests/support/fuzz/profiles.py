@@ -9,7 +9,7 @@ from tests.support.compose import operands as on
 from tests.support.compose.stages import any_stage
 from tests.support.fuzz.family import Family, FamilyComposer
 from tests.support.fuzz.forms.cells import cell
-from tests.support.fuzz.forms.control import branch, listed, loop, scan
+from tests.support.fuzz.forms.control import branch, counted, listed, loop, scan
 from tests.support.fuzz.forms.file_only import random_numbers, zipped
 from tests.support.fuzz.forms.floats import given, narrow, through, widened
 from tests.support.fuzz.forms.fused import fused
@@ -47,7 +47,10 @@ PROFILES: Mapping[str, Profile] = {
         {reshaped: 3, expanded: 3, sliced: 3, along: 3, product: 3, heads: 2, resized: 3, any_stage: 5}
     ),
     "control": Profile(
-        {branch: 3, loop: 3, scan: 3, listed: 1, along: 1, sliced: 1, reshaped: 1, product: 1, any_stage: 2}
+        {
+            branch: 3, loop: 3, counted: 3, scan: 3, listed: 1, along: 1, sliced: 1, reshaped: 1, product: 1,
+            any_stage: 2,
+        }
     ),
     "cells": Profile({cell: 4, along: 1, any_stage: 1, quantised: 1, product: 1}, extents=False),
     "state": Profile({window: 3, running: 2, passed: 1, cell: 1, along: 1, product: 1, quantised: 1}),
@@ -69,8 +72,9 @@ PROFILES: Mapping[str, Profile] = {
     "text": Profile({text: 6, along: 1}, extents=False),
     "all": Profile(
         {
-            branch: 1, loop: 1, scan: 1, listed: 1, cell: 1, reshaped: 1, expanded: 1, sliced: 2, along: 2,
-            product: 1, heads: 1, resized: 1, quantised: 2, integers: 2, random_numbers: 1, zipped: 1, any_stage: 3,
+            branch: 1, loop: 1, counted: 1, scan: 1, listed: 1, cell: 1, reshaped: 1, expanded: 1, sliced: 2,
+            along: 2, product: 1, heads: 1, resized: 1, quantised: 2, integers: 2, random_numbers: 1, zipped: 1,
+            any_stage: 3,
         }
     ),
     "wide": Profile(

@@ -90,6 +90,67 @@ def loop(c: FamilyComposer) -> list[str]:
     return c.apply("Loop", [most, going, *states], outputs=outputs, captured=captured, body=body)
 
 
+def counted(c: FamilyComposer) -> list[str]:
+    """A while that counts by itself, and that data may end before: rows that are taken and written by the count."""
+    v, k = c.some(), c.count
+    a = c.array(v)
+    length = c.one("Gather", c.one("Shape", v), c.index(0))
+    begin, step = c.index(c.d.choice([0, 0, 1])), c.index(c.d.choice([1, 1, 2]))
+    limit = length if c.chance(60) else c.index(c.d.choice([1, 3, a.shape[0]]))
+    half, high = c.scalar(0.5, a.dtype), c.scalar(c.d.choice([-1.0, 0.3, 2.0, 1000.0]), a.dtype)
+    zero, one, end = c.ints(0), c.ints(1), c.ints(2**31 - 1)
+    node = helper.make_node
+    nodes = [
+        *_next(c, f"k{k}", step, f"n{k}"),
+        node("Gather", [v, f"k{k}"], [f"row{k}"]), node("ReduceMax", [f"row{k}"], [f"top{k}"], keepdims=0),
+        node("Mul", [f"s{k}", half], [f"h{k}"]), node("Add", [f"h{k}", f"top{k}"], [f"so{k}"]),
+        node("Reshape", [f"k{k}", one], [f"at{k}"]), node("Add", [f"at{k}", one], [f"behind{k}"]),
+        node("Slice", [f"r{k}", f"at{k}", f"behind{k}", zero], [f"part{k}"]),
+        node("Mul", [f"part{k}", half], [f"new{k}"]),
+    ]  # fmt: skip
+    if c.d.bool():
+        nodes += [
+            node("Slice", [f"r{k}", zero, f"at{k}", zero], [f"left{k}"]),
+            node("Slice", [f"r{k}", f"behind{k}", end, zero], [f"right{k}"]),
+            node("Concat", [f"left{k}", f"new{k}", f"right{k}"], [f"ro{k}"], axis=0),
+        ]  # fmt: skip
+    else:
+        nodes.append(node("Reshape", [f"at{k}", c.ints(1, 1)], [f"place{k}"]))
+        nodes.append(node("ScatterND", [f"r{k}", f"place{k}", f"new{k}"], [f"ro{k}"]))
+    nodes.append(node("Less", [f"n{k}", limit], [f"below{k}"]))
+    nodes += [node("Greater", [f"so{k}", high], [f"g{k}"]), node("Not", [f"g{k}"], [f"low{k}"])]
+    sides = [f"below{k}", f"low{k}"]
+    nodes.append(node("And", sides if c.d.bool() else sides[::-1], [f"co{k}"]))
+    ports = [_count(f"k{k}"), _port(f"s{k}", a, 0), _port(f"r{k}", a)]
+    made = [_count(f"n{k}"), _port(f"so{k}", a, 0), _port(f"ro{k}", a)]
+    rows = [_port(f"so{k}x", a, 0)] if c.d.bool() else []
+    nodes += [node("Identity", [f"so{k}"], [f"so{k}x"])] if rows else []
+    body = helper.make_graph(
+        nodes, "body", [_count(f"i{k}"), _flag(f"ci{k}"), *ports], [_flag(f"co{k}"), *made, *rows]
+    )
+    inside = {name for n in nodes for name in n.input} - {name for n in nodes for name in n.output}
+    captured = sorted(inside - {p.name for p in body.input})
+    most = c.index(c.d.choice([30, 2**40]))
+    states = [begin, c.scalar(0, a.dtype), v]
+    return c.apply("Loop", [most, "", *states], outputs=3 + len(rows), captured=captured, body=body)
+
+
+def _next(c: FamilyComposer, before: str, step: str, after: str) -> list[onnx.NodeProto]:
+    """A count and ``step`` more, as exporters write it: cast, and with an assignment that adds 0. Floats would be off
+    by the noise, and count to the same number for ever."""
+    node, zero = helper.make_node, c.ints(0)
+    if c.d.bool():
+        return [node("Add", [before, step], [after])]
+    return [
+        node("Cast", [before], [f"{after}a"], to=TensorProto.INT32),
+        node("Cast", [step], [f"{after}b"], to=TensorProto.INT32),
+        node("Add", [f"{after}a", f"{after}b"], [f"{after}c"]),
+        node("Cast", [f"{after}c"], [f"{after}d"], to=TensorProto.INT64),
+        node("Unsqueeze", [f"{after}d", zero], [f"{after}e"]), node("Add", [f"{after}e", zero], [f"{after}f"]),
+        node("Squeeze", [f"{after}f"], [after]),
+    ]  # fmt: skip
+
+
 def listed(c: FamilyComposer) -> list[str]:
     """A Loop that gathers its results in a sequence, of which one tensor is made."""
     v, k = c.some(), c.count
