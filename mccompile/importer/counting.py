@@ -19,7 +19,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.importer.extents import cast_to
 from mccompile.importer.sequences import Known
-from mccompile.ir.dims import Dim, span
+from mccompile.ir.dims import Dim, maximum, span
 from mccompile.ir.graph import Value
 from mccompile.onnxio import OnnxGraph, OnnxNode
 
@@ -52,10 +52,12 @@ class Line:
     def turns(self) -> int | None:
         """How many turns there are if another one follows while this is above 0; None where that is not known; -1
         where one always follows."""
-        low = span(self.offset)[0]
+        low, high = span(self.offset)
+        if self.slope >= 0 and low <= 0:
+            return 1 if high <= 0 else None
         if self.slope >= 0:
-            return -1 if low > 0 else None
-        return 1 + (self.offset - self.slope - 1) // -self.slope if low >= 0 else None
+            return -1
+        return 1 + (maximum(self.offset, 0) - self.slope - 1) // -self.slope
 
 
 class Counting:
