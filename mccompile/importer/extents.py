@@ -189,8 +189,15 @@ def _reduced(step: Callable[[int, int], int]) -> Rule:
     return rule
 
 
-def _each(step: Callable[[int, int], int]) -> Rule:
+def _elementwise(step: Callable[[int, int], int]) -> Callable[[Numbers, Numbers], Numbers]:
+    """A step of two numbers as one of arrays. Of no axes numpy gives the extent itself, which it would take for its
+    bound in the next step: it becomes an array again."""
     function = np.frompyfunc(step, 2, 1)
+    return lambda a, b: _objects(function(a, b))
+
+
+def _each(step: Callable[[int, int], int]) -> Rule:
+    function = _elementwise(step)
     return lambda node, x: functools.reduce(function, x)
 
 
@@ -209,7 +216,7 @@ def _modulo(a: int, b: int) -> int:
 
 
 def _exact(node: OnnxNode, x: list[Numbers]) -> Any:
-    found = _objects(_each(_divide)(node, x))  # of no axes it is an extent, which numpy takes for its bound
+    found = _each(_divide)(node, x)
     if not np.all(np.frompyfunc(lambda whole, by, of: whole * by == of, 3, 1)(found, x[1], x[0])):
         raise UndecidedError("the quotient is no whole number")
     return found
@@ -220,11 +227,11 @@ def _reshape(node: OnnxNode, x: list[Numbers]) -> Any:
 
 
 def _clip(node: OnnxNode, x: list[Numbers]) -> Any:
-    found: Any = x[0]
+    found = x[0]
     limits = iter(x[1:])
     for name, step in zip(node.inputs[1:], (maximum, minimum), strict=False):
         if name:
-            found = np.frompyfunc(step, 2, 1)(found, next(limits))
+            found = _elementwise(step)(found, next(limits))
     return found
 
 
