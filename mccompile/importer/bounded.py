@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.limits import elements, require
 from mccompile.onnxio import OnnxNode
@@ -38,7 +39,7 @@ def require_window(node: OnnxNode, inputs: Sequence[Value | None]) -> None:
         return
     space = x.shape[2:]
     padded = [e + pads[i] + pads[i + len(space)] for i, e in enumerate(space)]
-    if min(padded, default=0) > 0:
+    if min(map(bound, padded), default=0) > 0:
         require("tensor-elements", elements([*x.shape[:2], *padded]), "its operand, padded,", where)
 
 
