@@ -155,7 +155,7 @@ class Counting:
 
     def _same(self, node: OnnxNode) -> str:
         """The number that a node leaves as it is; "" if it makes another one."""
-        first = "" if node.domain else node.inputs[0]
+        first = node.inputs[0] if node.inputs and not node.domain else ""
         if node.op_type in ("Cast", "CastLike"):
             to = cast_to(node) if node.op_type == "Cast" else self._dtype(node.inputs[1])
             return first if to in _EXACT else ""

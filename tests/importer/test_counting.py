@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mccompile.backend
 from mccompile.driver import Options, import_graph
 from mccompile.ir.dims import span
+from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph
 from mccompile.ops.loop import Loop
 
@@ -119,3 +120,19 @@ def test_a_condition_that_may_fail_at_once_stays(tmp_path: Path) -> None:
     graph = import_graph(path, Options(target="generic", dims={"n": "1..90"})).graph
     assert str(_loop(graph).extent) != "n"
     _same_for_any_rows(path)
+
+
+def test_what_is_made_of_nothing_counts_nothing(tmp_path: Path) -> None:
+    nodes = [
+        N("RandomUniform", [], ["draw"], shape=[2]), N("Add", ["s", "draw"], ["s2"]), N("Identity", ["c"], ["more"]),
+        N("RandomUniform", [], ["t2"], shape=[2]),
+    ]  # fmt: skip
+    given = [_value("i", [], TensorProto.INT64), _value("c", [], TensorProto.BOOL)]
+    given += [_value("s", [2]), _value("t", [2])]
+    made = [helper.make_empty_tensor_value_info(name) for name in ("more", "s2", "t2")]
+    loop = N("Loop", ["many", "", "x", "x"], ["y", "z"], body=helper.make_graph(nodes, "body", given, made))
+    graph = helper.make_graph([_const("many", 3, "int64"), loop], "g", [_value("x", [2])], [_value("y", [2])])
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with pytest.raises(CompileError, match="RandomUniform in a loop"):
+        import_graph(path, Options(target="generic", random="input"))
