@@ -120,7 +120,7 @@ def emit_if(
     differing: list[tuple[int, dict[int, tuple[int, int]]]] = []
     for i in range(len(yes.outputs)):
         _give_one_shape(i, yes, no)
-    for i, (a, b) in enumerate(list(zip(yes.outputs, no.outputs, strict=True))):
+        a, b = yes.outputs[i], no.outputs[i]
         if a.dtype != b.dtype or a.type.rank != b.type.rank:
             raise n.error(
                 f"the branches give {a.type} and {b.type} for one output, which is known at run time only",

@@ -52,12 +52,12 @@ class Line:
     def turns(self) -> int | None:
         """How many turns there are if another one follows while this is above 0; None where that is not known; -1
         where one always follows."""
+        if self.slope < 0:
+            return 1 + (maximum(self.offset, 0) - self.slope - 1) // -self.slope
         low, high = span(self.offset)
-        if self.slope >= 0 and low <= 0:
-            return 1 if high <= 0 else None
-        if self.slope >= 0:
+        if low > 0:
             return -1
-        return 1 + (maximum(self.offset, 0) - self.slope - 1) // -self.slope
+        return 1 if high <= 0 else None
 
 
 class Counting:
@@ -78,16 +78,11 @@ class Counting:
             if start is not None and step is not None:
                 self.lines[name] = Line(start, step)
 
-    def turns(self, most: int | None) -> int | None:
-        """The number of turns, at most ``most``, of a Loop that begins; None where its condition is no such
-        arithmetic."""
+    def turns(self, most: int | None) -> tuple[int | None, bool]:
+        """The number of turns, at most ``most``, of a Loop that begins, None where nothing says it; and whether that
+        is all that ends the loop, so that there are not fewer."""
         limits, whole = self._limits(self.condition)
-        return _least([*limits, *([most] if most is not None else [])]) if whole else None
-
-    def at_most(self, most: int | None) -> int | None:
-        """As `turns`, the number that there cannot be more of, whatever else ends the loop."""
-        limits, _ = self._limits(self.condition)
-        return _least([*limits, *([most] if most is not None else [])])
+        return _least([*limits, *([most] if most is not None else [])]), whole
 
     def _limits(self, name: str) -> tuple[list[int], bool]:
         """The number of turns that each comparison behind a condition allows, none for what is always true; and

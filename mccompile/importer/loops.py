@@ -144,8 +144,7 @@ def _counted(w: Walker, course: Course) -> Course:
     if course.count is not None:
         return course
     counting = Counting(course.body, course.carried, w.values, w.numbers)
-    counted = counting.turns(course.trips) if course.going is None else None
-    trips = counting.at_most(course.trips) if counted is None else counted
+    trips, whole = counting.turns(course.trips)
     if trips is None or bound(trips) > MAX_TURNS:
         return course
     counters = {
@@ -153,7 +152,8 @@ def _counted(w: Walker, course: Course) -> Course:
         for name, first, _ in course.carried
         if (line := counting.lines.get(name)) and line.slope and _is_whole(first)
     }
-    return replace(course, trips=trips, next=course.next if counted is None else "", counters=counters)
+    exact = whole and course.going is None
+    return replace(course, trips=trips, next="" if exact else course.next, counters=counters)
 
 
 def of_scan(

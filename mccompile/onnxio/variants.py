@@ -124,7 +124,11 @@ def sums_in_doubles(model: bytes) -> bytes | None:
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _CAST_LIKE:
         return None
-    return serialize(proto) if _sum_in_doubles(proto.graph.node) else None
+    changes = _sum_in_doubles(proto.graph.node)
+    for function in proto.functions:
+        own = {o.domain: o.version for o in function.opset_import}
+        changes += _sum_in_doubles(function.node) if own.get("", 0) >= _CAST_LIKE else 0
+    return serialize(proto) if changes else None
 
 
 def _sum_in_doubles(nodes: MutableSequence[onnx.NodeProto]) -> int:
