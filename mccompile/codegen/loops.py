@@ -9,6 +9,7 @@ C function, the loop stays. A 1x1 window without pads tests nothing:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from mccompile._dataclass import dataclass
@@ -86,12 +87,17 @@ def tiles(name: str, segment: Segment, caller: Caller, shift: str = "0", shared:
         return body + "\n"
     mine = shared if shared is not None and shared.name == name else None
     if isinstance(segment.size, Dim):
-        return f"if ({start} < {stop}) {{\nconst int32_t {name} = {start};\n{body}\n}}\n"
+        return f"if ({start} < {stop}) {{\n{_declared(name, start, body)}{body}\n}}\n"
     if not isinstance(segment.stop, Dim) and segment.start + segment.size >= segment.stop:
         when = f"if ({mine.makes(wrapped(start))}) " if mine else ""
-        return f"{when}{{\nconst int32_t {name} = {start};\n{body}\n}}\n"
+        return f"{when}{{\n{_declared(name, start, body)}{body}\n}}\n"
     first, last = (mine.begin(wrapped(start)), mine.end(wrapped(stop))) if mine else (start, stop)
     return f"for (int32_t {name} = {first}; {name} < {last}; {name} += {segment.size}) {{\n{body}\n}}\n"
+
+
+def _declared(name: str, start: str, body: str) -> str:
+    """A coordinate, unless the body reads what is the same everywhere along its axis."""
+    return f"const int32_t {name} = {start};\n" if re.search(rf"\b{name}\b", body) else ""
 
 
 @dataclass(frozen=True)

@@ -198,6 +198,6 @@ def _whole(array: np.ndarray) -> int | None:
     element = array.reshape(-1)[0]
     if isinstance(element, Dim):
         return element
-    if array.dtype.kind == "f" and not (abs(element) < _WHOLE and element == int(element)):
+    if array.dtype.kind == "f" and not (abs(float(element)) < _WHOLE and float(element).is_integer()):
         return None
     return int(element) if array.dtype.kind in "biufO" else None

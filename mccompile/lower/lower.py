@@ -90,11 +90,14 @@ class _Builder:
         return buffer
 
     def declare_counts(self) -> None:
-        """The buffers into which kernels of the graph count; what is counted in a loop is of use there alone."""
+        """The buffers into which kernels of the graph count; what is counted in a loop is of use there alone.
+        A number that is a constant, as that of a loop which was folded, is written."""
         for name, v in self.graph.counts.items():
             buffer = self._declare(v, "" if self.loops or v in self.graph.outputs else "count")
             if self.module.counts.setdefault(name, buffer) is not buffer:
                 raise InternalError(f"two graphs count an extent as {name}")
+            if v in self.graph.constants:
+                self.fill(whole(buffer), int(self.graph.array(v)))
 
     def carry(self, value: Value) -> Buffer:
         """A buffer of its own for what a loop carries from turn to turn."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import unittest
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -17,12 +18,17 @@ from mccompile.ir.errors import CompileError, UsageError
 from tests._cache import FOLDER
 from tests.support.compose.run import Setting
 from tests.support.conformance import __main__ as command
-from tests.support.conformance.cases import SuiteCase, load_suite, sample
+from tests.support.conformance.cases import LONG, SuiteCase, load_suite, sample
 from tests.support.conformance.judge import BROKEN, CONSTANTS, OK, REFUSED, WRONG, Verdict, examine, worse
+from tests.support.conformance.views import KINDS, behind
 from tests.support.conformance.written import read_exceptions
 
 SETTING = Setting("generic", "gcc", ("-O1",))
 SAMPLE, PARTS, SHARDS = 200, 4, 16
+BATCH = 24
+"""Cases behind views that one call of the C compiler builds."""
+_NO_VIEW = "is not supported"
+"""What is said of types that nothing but conversions read, and of inputs that must be constants."""
 
 
 def _verify(cases: Sequence[SuiteCase]) -> None:
@@ -36,6 +42,24 @@ def _verify(cases: Sequence[SuiteCase]) -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_sample_of_the_suite(part: int) -> None:
     _verify(sample(SAMPLE, FOLDER)[part::PARTS])
+
+
+def _verify_behind_views(cases: Sequence[SuiteCase], kind: str, target: str) -> None:
+    """Cases that are right as they are are so behind a view, too; what no view can be made of is refused."""
+    plain = [c for c in cases if c.name not in read_exceptions() and c.operator not in LONG]
+    made = [case for c in plain if (case := behind(c, kind)) is not None]
+    assert made
+    for begin in range(0, len(made), BATCH):
+        found = examine(made[begin : begin + BATCH], replace(SETTING, target=target))
+        bad = [v for v in found if v.kind in (WRONG, BROKEN) or (v.kind == REFUSED and _NO_VIEW not in v.why)]
+        assert not bad, "\n".join(f"{v.name}: {v.kind}: {v.why}" for v in bad)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("target", ["generic", "native"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_of_the_suite_behind_views(kind: str, target: str) -> None:
+    _verify_behind_views(sample(SAMPLE, FOLDER)[KINDS.index(kind) :: len(KINDS)], kind, target)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +109,13 @@ def _suite() -> list[SuiteCase]:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_the_whole_suite(shard: int) -> None:
     _verify(_suite()[shard::SHARDS])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["generic", "native"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_whole_suite_behind_views(kind: str, target: str) -> None:
+    _verify_behind_views([c for c in _suite() if c.suite in ("node", "simple")], kind, target)
 
 
 @pytest.mark.slow

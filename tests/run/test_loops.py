@@ -124,6 +124,22 @@ def test_data_may_end_what_a_number_ends_at_last(target: str, tmp_path: Path) ->
     _compare(path, [{"x": x, "limit": np.array(at, np.float32)} for at in (9, 1.5, -1, 1.7, 1.6)], target)
 
 
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_the_number_of_turns_of_a_loop_that_is_folded(level: str, tmp_path: Path) -> None:
+    """What the loop reads is known: so is how many turns it makes, of which a counter is made at run time."""
+    path = _decoder(tmp_path, 40)
+    x = np.random.default_rng(1).random((40, 3)).astype(np.float32)
+    given = {"x": x, "limit": np.array(1.6, np.float32)}
+    (want,) = ort.InferenceSession(path).run(["k_end"], given)
+    model = onnx.load(path)
+    kept = [o for o in model.graph.output if o.name == "k_end"]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    onnx.save(model, path)
+    mccompile.compile(path, tmp_path / "out", opt_level=level, constants=given)
+    assert mccompile.load(tmp_path / "out").run({})["k_end"] == want
+
+
 def test_what_is_not_read_is_seen_where_there_may_be_no_turn(tmp_path: Path) -> None:
     """Then it may not become another tensor."""
     path = _decoder(tmp_path, 40, first="given")

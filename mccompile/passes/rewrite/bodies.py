@@ -73,7 +73,8 @@ def is_half(e: ex.Expr, known: Callable[[ex.Var], bool]) -> bool:
         case ex.Var():
             return known(e)
         case ex.Num():
-            return float(np.float16(e.value)) == e.value
+            with np.errstate(over="ignore"):
+                return float(np.float16(e.value)) == e.value
         case ex.Apply(fn=fn) if fn in KEEPING:
             return all(is_half(a, known) for a in e.args[fn == "select" :])
         case _:

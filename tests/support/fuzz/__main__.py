@@ -12,6 +12,7 @@ import gc
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,8 @@ def attacks() -> Mapping[str, Callable[[int], Work]]:
 
 
 def warm() -> None:
-    """Load what every seed needs, so that processes begin with it."""
+    """Load what every seed needs, so that processes begin with it. What numpy says of our own code is a fault."""
+    warnings.filterwarnings("error", category=RuntimeWarning, module="mccompile")
     for name in environment().list_templates():
         environment().get_template(name)
     with tempfile.TemporaryDirectory() as folder:
