@@ -9,7 +9,7 @@ import pytest
 
 from mccompile.driver import Options, import_graph
 from mccompile.ops.registry import front_ends
-from tests.support.compose.network import Refused
+from tests.support.compose.definite import Refused
 from tests.support.fuzz.family import Family, FamilyComposer
 from tests.support.fuzz.forms.fused import CONTRIB, FORMS, Means
 

@@ -14,9 +14,10 @@ import pytest
 from onnx import TensorProto
 
 from mccompile.ops.registry import front_ends
+from tests.support.compose.definite import Refused
 from tests.support.compose.drawn import composition
 from tests.support.compose.judge import expectations
-from tests.support.compose.network import Composition, Refused, Step
+from tests.support.compose.network import Composition, Step
 from tests.support.compose.reduce import reduced
 from tests.support.compose.run import EMULATED, LEVELS, SETTINGS, Setting, examine, setting_of, subject
 

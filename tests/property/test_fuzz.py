@@ -23,7 +23,8 @@ from mccompile.ir.kernel import KernelModule
 from mccompile.ir.program import Program
 from mccompile.targets.target import runs_here
 from tests.support.children import SLOW
-from tests.support.compose.network import Refused, Step
+from tests.support.compose.definite import Refused
+from tests.support.compose.network import Step
 from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, written
 from tests.support.fuzz.__main__ import attacks
 from tests.support.fuzz.attempt import FAULTS, _bits, _meant_by, attempt, expectations

@@ -11,7 +11,7 @@ import pytest
 
 from mccompile.driver import has_products
 from mccompile.targets.target import resolve
-from tests.support.compose.network import Refused
+from tests.support.compose.definite import Refused
 from tests.support.fuzz import further, kept, networks
 from tests.support.fuzz.attempt import attempt, expectations
 from tests.support.fuzz.family import MAIN, Family, FamilyComposer

@@ -23,7 +23,7 @@ from mccompile.ir.program import Program
 from mccompile.ir.views import Buffer
 from mccompile.lower import evaluate as evaluated
 from mccompile.plan.check import check_program
-from tests.support.compose.network import Array, Refused
+from tests.support.compose.definite import Array, Refused
 from tests.support.fuzz.profiles import family
 
 PROFILES = ("extents", "quant", "all", "cells")

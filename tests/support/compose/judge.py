@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mccompile.check.compare import OF_NOISE, compare
+from tests.support.compose.definite import Array, Arrays
 from tests.support.compose.drawn import shuffled
-from tests.support.compose.network import Array, Arrays, Composition, Noise, RoundNumbers
+from tests.support.compose.network import Composition, Noise, RoundNumbers
 
 SHAKES = 4
 """Runs whose floats are off after each node as far as they may be: how far the results are then is the noise. The

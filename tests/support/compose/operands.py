@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tests.support.compose.network import MAX_COUNT, Array, Composer, Refused, count, dtype_number
+from tests.support.compose.definite import MAX_COUNT, Array, Refused
+from tests.support.compose.network import Composer, count, dtype_number
 
 END = 2**31 - 1
 SPECIALS = (0.0, -0.0, 1.0, 0.49999997, -0.49999997, 0.5, 1.5, 2.5, -0.5, -2.5, 1e-40, -1e-44, 1e-8, 6e-8)

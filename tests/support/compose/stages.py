@@ -11,7 +11,8 @@ from mccompile.ir.op import TypeRuleError
 from mccompile.ops.registry import FrontEnd, front_ends
 from mccompile.ops.sampling import Case
 from tests.support.compose import operands as on
-from tests.support.compose.network import KEPT, Array, Composer, Refused, dtype_number
+from tests.support.compose.definite import Array, Refused
+from tests.support.compose.network import KEPT, Composer, dtype_number
 
 AIMED = (
     "Softmax LogSoftmax Hardmax LayerNormalization RMSNormalization InstanceNormalization GroupNormalization "

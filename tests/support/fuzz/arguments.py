@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from mccompile.cli.main import cli
-from tests.support.compose.network import Refused
+from tests.support.compose.definite import Refused
 from tests.support.fuzz.files import PYTHON
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say

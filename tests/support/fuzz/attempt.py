@@ -27,8 +27,9 @@ from mccompile.run.network import Network
 from mccompile.run.values import stored
 from mccompile.targets.target import resolve, runs_here, strict_warnings
 from tests.support.children import SLOW, answered, in_children
+from tests.support.compose.definite import Array, Arrays, Refused
 from tests.support.compose.judge import SHAKES, Expected, noises, spread
-from tests.support.compose.network import Array, Arrays, Noise, Refused
+from tests.support.compose.network import Noise
 from tests.support.fuzz.family import MAIN, Family
 from tests.support.fuzz.further import NOTHING_MORE, Further, as_elements, model_of, snapped
 from tests.support.fuzz.programs import Program, compiled, options_of

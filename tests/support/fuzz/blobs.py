@@ -18,7 +18,7 @@ from mccompile.codegen.blob import payload_offset, read_blob
 from mccompile.ir.errors import CompileError
 from mccompile.run.memory import aligned_bytes, guarded_bytes
 from mccompile.run.network import Network
-from tests.support.compose.network import Refused
+from tests.support.compose.definite import Refused
 from tests.support.fuzz.files import base
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say

@@ -15,7 +15,7 @@ from unittest import mock
 
 from mccompile.check.check import check
 from mccompile.ir.errors import CompileError, InternalError, UsageError
-from tests.support.compose.network import Refused
+from tests.support.compose.definite import Refused
 from tests.support.fuzz.attempt import attempt, expectations
 from tests.support.fuzz.family import Family
 from tests.support.fuzz.further import NOTHING_MORE

@@ -18,8 +18,9 @@ from onnx import helper, numpy_helper
 
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.ops.draw import SeededDraw
-from tests.support.compose import network
-from tests.support.compose.network import Array, Arrays, Composer, Composition, Refused, Step
+from tests.support.compose import definite, network
+from tests.support.compose.definite import Array, Arrays, Refused
+from tests.support.compose.network import Composer, Composition, Step
 
 MAIN = 7
 """The extent of most values: axes of it are called n."""
@@ -266,17 +267,17 @@ class FamilyComposer(Composer):
         if _asks_all_keys(step, values):
             raise Refused("onnxruntime lets one query ask the keys behind it, too")
         arrays = self.net.engine.run(step, values)
-        network.require_one_answer(step, values)
+        definite.require_one_answer(step, values)
         if _loses_matrices(step, values, arrays):
             raise Refused("onnxruntime has only the matrices of the left operand where each is a sum of nothing")
         if step.op_type == "Loop" and any(a.shape.count(0) > 1 for a in arrays):
             raise Refused("onnxruntime takes what its loop without a turn does not say for an extent of 0")
         for array in arrays:
             if array.size or not self.net.others:
-                network.require_comparable(array)
+                definite.require_comparable(array)
             if step.op_type in ("Cast", "CastLike"):
-                network.require_fit(values[step.inputs[0]], array.dtype)
-        network.require_small(step, values)
+                definite.require_fit(values[step.inputs[0]], array.dtype)
+        definite.require_small(step, values)
         return arrays
 
     def some(self, kinds: str = "f", rank: int = 1) -> str:

@@ -14,7 +14,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from mccompile.driver import Options, compile_program, import_graph
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ops.registry import front_ends
-from tests.support.compose.network import Refused
+from tests.support.compose.definite import Refused
 from tests.support.draw import SeededDraw
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say

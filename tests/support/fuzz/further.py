@@ -18,7 +18,8 @@ import onnx
 
 from mccompile.interface.formats import format_of
 from mccompile.ir.types import F32, TensorType
-from tests.support.compose.network import KEPT, Array, Arrays
+from tests.support.compose.definite import Array, Arrays
+from tests.support.compose.network import KEPT
 from tests.support.fuzz.family import MAIN, SECOND, Family
 
 FORMATS = 8

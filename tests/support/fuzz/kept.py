@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tests.support.compose.definite import Arrays
 from tests.support.compose.judge import NOTHING, Expected
-from tests.support.compose.network import Arrays
 from tests.support.fuzz.attempt import TURNS, Verdict, attempted
 from tests.support.fuzz.family import Family
 from tests.support.fuzz.further import Further, model_of, snapped

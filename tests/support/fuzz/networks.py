@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.compose.network import Refused
+from tests.support.compose.definite import Refused
 from tests.support.fuzz import kept
 from tests.support.fuzz.attempt import FAULTS, Verdict, agreed, attempt, expectations, rounds_halves, rounds_sums
 from tests.support.fuzz.family import Family

@@ -27,7 +27,7 @@ from mccompile.search.options import Options
 from mccompile.tune.table import TuningFile
 from mccompile.tune.tune import apply as tuned
 from mccompile.tune.tune import conditions, tune
-from tests.support.compose.network import Arrays
+from tests.support.compose.definite import Arrays
 from tests.support.fuzz.setting import Setting
 from tests.support.strict_extents import strict_extents
 

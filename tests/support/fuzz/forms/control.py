@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from tests.support.compose import operands as on
-from tests.support.compose.network import Array, Refused
+from tests.support.compose.definite import Array, Refused
 from tests.support.fuzz.family import MAIN, FamilyComposer
 
 TURNS = (0, 1, 3, 20)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.support.compose import operands as on
-from tests.support.compose.network import Array, Refused, dtype_number
+from tests.support.compose.definite import Array, Refused
+from tests.support.compose.network import dtype_number
 from tests.support.fuzz.family import FamilyComposer
 
 TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")

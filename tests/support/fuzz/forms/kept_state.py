@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.support.compose import operands as on
-from tests.support.compose.network import Refused
+from tests.support.compose.definite import Refused
 from tests.support.fuzz.family import MAIN, FamilyComposer
 from tests.support.fuzz.forms.quantised import rounded
 

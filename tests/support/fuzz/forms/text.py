@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.support.compose.network import Refused
+from tests.support.compose.definite import Refused
 from tests.support.fuzz.family import FamilyComposer
 
 WORDS = (
