@@ -238,15 +238,21 @@ def _explained(model: Path, c: Compilation, cases: list[_Case]) -> Ties | None:
 
 
 def _unlike_graph(c: Compilation, network: Network, cases: Sequence[_Case]) -> list[str]:
-    """Where the C does not compute what the graph says that it was made of, with the weights as they are stored."""
+    """Where the C does not compute what the graph says that it was made of, with the weights as they are stored. An
+    output that is the reference's is right: functions that a tie follows (tanh) are not the same here and in C."""
     faults: list[str] = []
     for case in cases:
         given = case.everything
         for name, array in case.state.items():
             network.state[name][...] = array
         got = _ran(network, case)
-        faults += [f"the C does not compute its graph: {a.name}: {a.text()}" for a in _apart(c, given, got)]
+        apart = [a for a in _apart(c, given, got) if not _is_expected(case.expected, a.name, got[a.name])]
+        faults += [f"the C does not compute its graph: {a.name}: {a.text()}" for a in apart]
     return faults
+
+
+def _is_expected(expected: Expected, name: str, got: Array) -> bool:
+    return name in expected.values and compare(name, got, expected.values[name], expected.noise.get(name)).ok
 
 
 def _apart(c: Compilation, given: Mapping[str, Array], got: Mapping[str, Array]) -> list[Comparison]:

@@ -12,7 +12,7 @@ and the C is right if it computes what the graph of these layers does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -115,6 +115,9 @@ def judge_layers(
                 name = _counterpart(node, v, got, nodes, theirs, set(reals) - (names - {v.name}))
             if step.taken is not None and name in judged:
                 continue  # in its branch
+            floats: Array | None = None
+            if name is None and (stands := _standing_for(v, got, imported, theirs, reals.keys() - judged, extents)):
+                name, got, floats = stands
             if name is None:
                 hidden[v] = moved | _near_ties(node, nodes, reals, got.shape, tie)
                 continue
@@ -133,7 +136,7 @@ def judge_layers(
                 at = tuple(int(i) for i in np.argwhere(bad)[0])
                 first = f"{v.name}: {got[at]} where {real[at]:.5f} is real, at {list(at)}"
                 wrong.append(f"{first}; {int(bad.sum())} such")
-            values[v] = _with_sign(want, v.dtype.numpy)
+            values[v] = floats if floats is not None else _with_sign(want, v.dtype.numpy)
     return Ties(layers, elements, differing, tuple(wrong))
 
 
@@ -265,6 +268,32 @@ def _counterpart(
             differing[w.name] = int((other[_part(own, other, moves=True)] != own).sum())
     closest = min(differing, key=lambda name: differing[name], default=None)
     return closest if closest is not None and differing[closest] * 100 <= got.size else None
+
+
+def _standing_for(
+    v: Value, got: Array, imported: Graph, theirs: Mapping[str, Array], known: Set[str], extents: Mapping[str, int]
+) -> tuple[str, Array, Array] | None:
+    """The one of the ``known`` that floats stand for, where the layer that rounds makes floats at once; what they say
+    that it is, two steps away at most; and the reference's floats. None where they stand for none.
+
+        y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4], [2, 0.5]
+    """
+    made = next((n for n in imported.nodes if n.results[0].name == v.name), None)
+    if made is None or made.op.elementwise is None or not v.dtype.is_float or imported.counted(made):
+        return None
+    rounded = [o for o in made.operands if o is not None and o.name in known]
+    constants = {o: imported.array(o) for o in made.operands if o in imported.constants}
+    if len(rounded) != 1 or len(constants) + 1 != len(set(filter(None, made.operands))):
+        return None
+    (q,) = rounded
+    want = theirs[q.name]
+    info = np.iinfo(want.dtype)
+    steps = [np.clip(want.astype(np.int64) + k, info.min, info.max).astype(want.dtype) for k in (0, -2, -1, 1, 2)]
+    floats = [made.evaluate({**constants, q: step}, extents=extents)[0] for step in steps]
+    if floats[0].shape != got.shape:
+        return None
+    nearest = np.argmin([np.abs(got - f) for f in floats], axis=0)
+    return q.name, np.choose(nearest, steps), floats[0]
 
 
 def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mccompile
 from mccompile.driver import has_products
 from mccompile.targets.target import resolve
 from tests.support.compose.definite import Refused
@@ -50,6 +53,14 @@ def test_each_is_run_and_judged(which: str, tmp_path: Path) -> None:
     assert PLAIN in setting.plainer()
     kept.write(tmp_path / "kept", net, setting, "kept", "kept")
     assert kept.again(tmp_path / "kept").kind == "ok"
+
+
+def test_the_script_of_a_failure_fixes_what_was_fixed(tmp_path: Path) -> None:
+    net, setting = _net(), replace(PLAIN, further=EACH["fixed"])
+    kept.write(tmp_path, net, setting, "kept", "kept")
+    done = subprocess.run([sys.executable, tmp_path / "reproduce.py"], capture_output=True, text=True, check=True)
+    assert "onnxruntime" in done.stdout
+    assert list(mccompile.load(tmp_path / "out").inputs) == ["x1"]
 
 
 def test_elements_are_what_formats_can_say() -> None:

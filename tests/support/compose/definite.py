@@ -93,7 +93,7 @@ def require_spread(step: Step, values: Arrays) -> None:
 def _normalised(step: Step, values: Arrays) -> Array | None:
     """What a step takes means and variances of, a row each; None of other steps."""
     kinds = ("MeanVarianceNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization")
-    if step.op_type not in kinds:
+    if step.op_type not in kinds or not values[step.inputs[0]].size:
         return None
     x = values[step.inputs[0]]
     if step.op_type == "GroupNormalization":

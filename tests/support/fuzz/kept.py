@@ -88,17 +88,18 @@ def _named(net: Family, setting: Setting) -> dict[str, Any]:
 def _script(setting: Setting, title: str) -> str:
     """A reproduction that needs mccompile and onnxruntime alone."""
     flags = () if setting.sanitized else setting.flags
+    fixed = ", ".join(f"{n!r}: data[{f'0/{n}'!r}]" for n in setting.further.fixed)
     return f'''"""{title}. Found by `make fuzz`; finding.txt shows the network. Run it with CC={setting.compiler}."""
 from pathlib import Path
 import mccompile, numpy as np, onnxruntime as ort
 from mccompile.run.network import Network
 here = Path(__file__).parent
-mccompile.compile(here / "model.onnx", here / "out", name="drawn", **{setting.arguments!r})
+data = np.load(here / "inputs.npz")
+mccompile.compile(here / "model.onnx", here / "out", name="drawn", constants={{{fixed}}}, **{setting.arguments!r})
 network = Network(here / "out", {flags!r}, emulate=True)
 options = ort.SessionOptions()
 options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
 session = ort.InferenceSession(here / "model.onnx", options, providers=["CPUExecutionProvider"])
-data = np.load(here / "inputs.npz")
 for run in sorted({{key.split("/")[0] for key in data}}):
     inputs = {{key.split("/", 1)[1]: data[key] for key in data if key.startswith(run + "/")}}
     want = dict(zip([o.name for o in session.get_outputs()], session.run(None, inputs)))
