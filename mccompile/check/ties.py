@@ -31,6 +31,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 TIE = 0.5 + 2.0**-13
 """How far a result may be from the real one, in steps."""
 
+ROUNDED = 1e-5
+"""How far floats may be off that stand for a rounded number, relative to the largest."""
+
 
 @dataclass(frozen=True)
 class Ties:
@@ -274,7 +277,8 @@ def _standing_for(
     v: Value, got: Array, imported: Graph, theirs: Mapping[str, Array], known: Set[str], extents: Mapping[str, int]
 ) -> tuple[str, Array, Array] | None:
     """The one of the ``known`` that floats stand for, where the layer that rounds makes floats at once; what they say
-    that it is, two steps away at most; and the reference's floats. None where they stand for none.
+    that it is, two steps away at most, or else as wrong as may be; and the reference's floats. None where they stand
+    for none.
 
         y = (q - 3) * 0.5, theirs q = [7, 4]; got y = [2.5, 0.5]    -> q, [8, 4], [2, 0.5]
     """
@@ -292,8 +296,10 @@ def _standing_for(
     floats = [made.evaluate({**constants, q: step}, extents=extents)[0] for step in steps]
     if floats[0].shape != got.shape:
         return None
-    nearest = np.argmin([np.abs(got - f) for f in floats], axis=0)
-    return q.name, np.choose(nearest, steps), floats[0]
+    apart = np.abs(np.stack(floats) - got)
+    stands = np.choose(apart.argmin(axis=0), steps)
+    near = apart.min(axis=0) <= 0.1 * np.abs(floats[3] - floats[2]) + ROUNDED * np.abs(floats[0]).max(initial=0.0)
+    return q.name, np.where(near, stands, np.where(want > 0, info.min, info.max).astype(want.dtype)), floats[0]
 
 
 def _with_sign(array: Array, dtype: np.dtype[Any]) -> Array:

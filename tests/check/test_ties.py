@@ -17,7 +17,7 @@ from mccompile.check import check as checking
 from mccompile.check.check import CheckResult, check
 from mccompile.check.compare import compare
 from mccompile.check.reference import open_judge, random_inputs
-from mccompile.check.ties import Ties, _part, judge_layers, rounded_names
+from mccompile.check.ties import Ties, _part, _standing_for, judge_layers, rounded_names
 from mccompile.check.trace import Trace
 from mccompile.driver import Options
 from mccompile.onnxio import tensor_names
@@ -299,3 +299,24 @@ def test_an_output_that_is_the_references_is_right_whatever_its_graph_is(
     monkeypatch.setattr(checking, "_apart", lambda c, given, got: [compare(name, got[name], got[name] + 1)])
     result = check(tmp_path / "m.onnx", Options(target="generic", requant="tflite"))
     assert result.ok == (name == "z"), "\n".join(result.lines())
+
+
+@pytest.mark.parametrize(("float_", "says"), [(2.5, 8), (2.0, 7), (2.2, -128), (99.0, -128), (62.0, 127)])
+def test_what_a_float_stands_for(tmp_path: Path, float_: float, says: int) -> None:
+    """Of y = (q - 3) / 2, where the reference has q = 7, or 127 at the end of the type: what is no step of these is
+    as far away as may be."""
+    want = 127 if float_ == 62.0 else 7
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+             helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])]  # fmt: skip
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in "xy")
+    stored = [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.int8(3), "z")]
+    graph = helper.make_graph(nodes, "g", [x], [y], stored)
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    imported = driver.import_graph(path, Options(target="generic")).graph
+    (v,) = imported.outputs
+    theirs = {"q": np.array([want], np.int8)}
+    found = _standing_for(v, np.array([float_], np.float32), imported, theirs, {"q"}, {})
+    assert found is not None
+    name, codes, floats = found
+    assert (name, codes.tolist(), floats.tolist()) == ("q", [says], [(want - 3) / 2])
