@@ -34,4 +34,6 @@ class Extents(Op):
         return (anything(DTYPES[self.to], 1),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
-        return (np.array(self.values, DTYPES[self.to].numpy).reshape(self.shape),)
+        dtype = DTYPES[self.to]
+        numbers = np.array(self.values, np.float64 if dtype.is_float else np.int64)  # whole ones wrap, as in C
+        return (numbers.astype(dtype.numpy).reshape(self.shape),)

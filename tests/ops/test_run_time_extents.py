@@ -131,3 +131,28 @@ def test_at_most_one_row(target: str, tmp_path: Path) -> None:
         got = network.run({"x": x})
         np.testing.assert_array_equal(got["y"], np.einsum("mc,nchw->nmhw", weights, x[2:3]))
         np.testing.assert_array_equal(got["z"], x[2:3, :, 1:3])
+
+
+@pytest.mark.parametrize("level", ["O0", "O2"])
+@pytest.mark.parametrize("to", "FLOAT16 FLOAT DOUBLE BOOL INT8 UINT8 INT16 UINT16 UINT32 UINT64".split())
+def test_extents_as_numbers_of_any_type(to: str, level: str, tmp_path: Path) -> None:
+    """An extent, and one less 2, which small and unsigned types do not hold: whole numbers wrap."""
+    dtype = getattr(onnx.TensorProto, to)
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Sub", ["shape", "two"], ["less"]),
+        helper.make_node("Cast", ["shape"], ["y"], to=dtype),
+        helper.make_node("Cast", ["less"], ["z"], to=dtype),
+    ]
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3])
+    made = [helper.make_tensor_value_info(name, dtype, [2]) for name in "yz"]
+    graph = helper.make_graph(nodes, "g", [x], made, [numpy_helper.from_array(np.array([2, 2]), "two")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic", opt_level=level, dims={"n": "1..700"})
+    network = mccompile.load(tmp_path / "out")
+    kind = helper.tensor_dtype_to_np_dtype(dtype)
+    for n in (1, 2, 300, 700):
+        got = network.run({"x": np.zeros((n, 3), np.float32)})
+        np.testing.assert_array_equal(got["y"], np.array([n, 3]).astype(kind))
+        np.testing.assert_array_equal(got["z"], np.array([n - 2, 1]).astype(kind))

@@ -267,3 +267,20 @@ def test_a_program_that_has_nothing_to_do(tmp_path: Path) -> None:
     network = Network(out, STRICT_WARNINGS)
     network.run({})
     np.testing.assert_array_equal(network.state["kept"], np.zeros((4, 1)))
+
+
+def test_a_number_that_is_kept_is_a_view(tmp_path: Path) -> None:
+    """Also of a network that an emulator runs, which begins with zeros that are written here."""
+    nodes = [helper.make_node("Add", ["kept", "x"], ["next"])]
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, []) for n in ("kept", "x", "next")]
+    graph = helper.make_graph(nodes, "sum", ports[:2], ports[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic", state={"next": "kept"})
+    network = mccompile.load(tmp_path / "out")
+    network.run({"x": np.array(2, np.float32)})
+    network.run({"x": np.array(3, np.float32)})
+    assert network.state["kept"] == 5
+    network.state["kept"][...] = 1
+    network.run({"x": np.array(3, np.float32)})
+    assert network.state["kept"] == 4

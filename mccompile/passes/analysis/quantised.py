@@ -59,8 +59,9 @@ def quantised(graph: Graph, node: Node | None) -> Quantised | None:
     found = linear(node.op.elementwise, operands.index(main[0]), lambda i: graph.array(operands[i]))
     if found is None:
         return None
-    whole = np.rint(found.zero)
-    exact = np.abs(found.zero - whole) <= _WHOLE * (1 + np.abs(whole))
+    with np.errstate(invalid="ignore"):  # a zero point that is infinite is none
+        whole = np.rint(found.zero)
+        exact = np.abs(found.zero - whole) <= _WHOLE * (1 + np.abs(whole))
     if not (np.isfinite(found.scale) & (found.scale != 0) & exact).all() or not _fits(main[0].dtype, whole):
         return None
     return Quantised(main[0], found.scale.astype(np.float32), whole.astype(np.int64))
