@@ -262,7 +262,8 @@ class Network:
         dtype = DTYPES[port["dtype"]].numpy
         nbytes = int(np.prod(port["shape"], dtype=np.int64)) * dtype.itemsize
         room = self.tensor_bytes(port)[:nbytes].view(dtype).reshape(port["shape"])
-        return room[(*(slice(n) for n in self._shape(port, counted=False)), ...)]  # a view of a number, too
+        part: tuple[Any, ...] = (*map(slice, self._shape(port, counted=False)), ...)  # a view of a number, too
+        return np.asarray(room[part])
 
     def _bind_library(self, blob_bytes: int) -> None:
         self._net = self.ffi.new("net_t *")
