@@ -113,6 +113,8 @@ class ReduceVector(Variant):
         if reason := refusal(node, target, dtypes=(F32, BOOL, I32, *NARROW)):
             return reason
         axis = innermost(x)
+        if x.type.count == 0:
+            return "there is nothing to reduce"
         vectors = x.type.count / x.shape[axis] * -(-x.shape[axis] // target.lanes)
         one = 3 + vector_cycles(node.pre.values(), target.vector_bytes)
         lines = y.type.count if x.shape[axis] != y.shape[axis] else y.type.count / target.lanes
@@ -169,6 +171,8 @@ class ReduceDoubles(ReduceVector):
             return reason
         if lanes < 2 or target.compact or innermost(x) < 0:
             return "there are no vectors of doubles"
+        if x.type.count == 0:
+            return "there is nothing to reduce"
         axis = innermost(x)
         reduced = x.shape[axis] != y.shape[axis]
         vectors = x.type.count / x.shape[axis] * -(-x.shape[axis] // lanes)

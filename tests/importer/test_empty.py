@@ -190,3 +190,14 @@ def test_what_may_be_empty_has_no_edge_to_repeat(tmp_path: Path) -> None:
 def test_running_sums_of_nothing_are_nothing(exclusive: bool) -> None:
     (made,) = CumSum(1, exclusive, False).evaluate(COLUMNS)
     assert made.shape == COLUMNS.shape
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
+def test_texts_may_reduce_nothing(dtype: str, tmp_path: Path) -> None:
+    """Files that do are folded or refused; of a text, the vector kernels leave it to the scalar one."""
+    node = f"%y = reduce(%x) {{mode='sum', axes=(0, 1)}} : {dtype}[1,1]"
+    text = f"graph @m(%x: {dtype}[2,0]) {{\n  {node}\n  return %y\n}}\n"
+    (tmp_path / "m.mcir").write_text(text)
+    mccompile.compile(tmp_path / "m.mcir", tmp_path / "out", target="native")
+    x = np.zeros((2, 0), {"f32": np.float32, "f64": np.float64, "i32": np.int32}[dtype])
+    assert mccompile.load(tmp_path / "out").run({"x": x})["y"] == 0
