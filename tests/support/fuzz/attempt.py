@@ -52,6 +52,9 @@ ROUNDED_RUNS = 3
 TURNS = 3
 """Runs in a row of a network that keeps state."""
 
+SAME_FUSING = "-ffp-contract=on"
+"""Lets clang fuse within a statement alone: a program in parts and the whole one are inlined differently."""
+
 UNSURE = ("wrong", "build", "crash")
 """What `QUICK` may be at fault for."""
 
@@ -283,6 +286,8 @@ def _off(inputs: Arrays, seed: int) -> dict[str, Array]:
 
 def _network(out: Path, setting: Setting, model: str = "") -> Network:
     own = (*setting.flags, *((f'-DMCC_HOOKS_HEADER="{HOOKS}"',) if setting.further.hooked else ()))
+    if "threads" in setting.options and setting.compiler == "clang":  # gcc takes `on` for `off`
+        own = (*own, SAME_FUSING)
     if setting.sanitized:
         return sanitized_network(out, own, setting.compiler, model)
     if setting.compiler == QUICK:
