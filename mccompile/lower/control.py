@@ -54,12 +54,15 @@ def lower_regions(
 def _lower_if(
     node: Node, b: _Builder, enter: Callable[[Graph], None], leave: Callable[[], None], lower: Callable[[Graph], None]
 ) -> None:
-    """The steps of both graphs one after the other, those of each on condition."""
+    """The steps of both graphs one after the other, those of each on condition; of one, if that is known."""
     condition, *given = (b.read(v) for v in node.operands if v is not None)
     results = [b.result(i) for i in range(len(node.results))]
+    known = condition.buffer.data
     for wanted, region in zip((True, False), node.regions, strict=True):
+        if known is not None and bool(known.item()) != wanted:
+            continue
         enter(region)
-        b.when = (*b.when, (condition.buffer, wanted))
+        b.when = (*b.when, (condition.buffer, wanted)) if known is None else b.when
         for inner, view in zip(region.inputs, given, strict=True):
             b.bind(inner, view.buffer)
         places = [(o, v, _is_place_of(v, o)) for o, v in zip(region.outputs, results, strict=True)]

@@ -161,3 +161,26 @@ def test_branches_may_give_other_extents(kind: str, tmp_path: Path) -> None:
         rows = x[x.max(axis=1) > 0] if flag else other
         np.testing.assert_array_equal(got["y"], -rows)
         np.testing.assert_allclose(got["sums"], rows.sum(axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_a_condition_that_is_the_same_for_every_extent_leaves_one_branch(tmp_path: Path) -> None:
+    """The sum of a causal mask is never above 0; so much is known where its table is."""
+    m = Maker()
+    x = m.input("x", ["n"])
+    at = m.node("Range", [m.const(np.int64(0)), m.node("Size", [x]), m.const(np.int64(1))])
+    behind = m.node("GreaterOrEqual", [at, m.node("Unsqueeze", [at, m.const(np.array([1]))])])
+    mask = m.node("Where", [behind, m.const(np.float32(0)), m.const(np.float32(-10000))], "mask")
+    above = m.node("Greater", [m.node("ReduceSum", [mask], keepdims=0), m.const(np.float32(0))])
+    yes, no = Maker(), Maker()
+    yes.node("Tanh", [mask], "tanh")
+    no.node("Exp", [mask], "exp")
+    branches = {"then_branch": _body(yes, ["tanh"], [None, None]), "else_branch": _body(no, ["exp"], [None, None])}
+    m.nodes.append(helper.make_node("If", [above], ["rows"], name="rows", **branches))
+    m.node("Mul", ["rows", x], "y")
+    onnx.save(m.model(["y"]), tmp_path / "net.onnx")
+    made = mccompile.compile(tmp_path / "net.onnx", tmp_path / "out", target="generic", dims={"n": "1..7"})
+    assert "tanh" not in (tmp_path / "out" / f"{made.name}.c").read_text()
+    network = mccompile.load(tmp_path / "out")
+    for n in (7, 1, 4):
+        given = np.arange(1, n + 1, dtype=np.float32)
+        np.testing.assert_array_equal(network.run({"x": given})["y"], np.triu(np.ones((n, n), np.float32)) * given)

@@ -212,7 +212,19 @@ def _points() -> onnx.ModelProto:
     return m.model(["points", "pixels", "lines"])
 
 
+def _columns() -> onnx.ModelProto:
+    """Columns that hold extents, beside columns of an input."""
+    m = Maker()
+    x = m.input("x", ["n", 5])
+    size = m.node("Cast", [m.node("Size", [x])], to=TensorProto.FLOAT)
+    column = m.node("Expand", [m.node("Reshape", [size, m.const(np.array([1, 1]))]), m.const(np.array([3, 1]))])
+    grid = m.node("Expand", [column, m.const(np.array([3, 2]))])
+    m.node("Concat", [grid, m.input("z", [3, 2])], "y", axis=1)
+    return m.model(["y"])
+
+
 CASES: tuple[tuple[Callable[[], onnx.ModelProto], dict[str, str]], ...] = (
+    (_columns, {"n": "1..4"}),
     (_classifier, {"n": "1..9"}),
     (_attention, {"n": "1..2", "s": "1..11"}),
     (_windows, {"s": "3..40"}),

@@ -73,6 +73,7 @@ def require_one_answer(step: Step, values: Arrays) -> None:
     require_inside(step, values)
     require_bins(step, values)
     require_spread(step, values)
+    require_windows(step, values)
 
 
 FEW = 64
@@ -161,3 +162,15 @@ def require_regular(step: Step, values: Arrays) -> None:
         return
     if (np.linalg.cond(values[step.inputs[0]].astype(np.float64)) > 1e4).any():
         raise Refused("a matrix is next to one without an inverse")
+
+
+def require_windows(step: Step, values: Arrays) -> None:
+    """Where no window fits there is no row: onnxruntime makes one, if less than a stride is missing."""
+    if step.op_type == "NhwcMaxPool":
+        kernel = step.attrs["kernel_shape"]
+        rank = len(kernel)
+        pads, dilations = step.attrs.get("pads", (0,) * 2 * rank), step.attrs.get("dilations", (1,) * rank)
+        spatial = values[step.inputs[0]].shape[1:-1]
+        for k, d, extent, before, after in zip(kernel, dilations, spatial, pads[:rank], pads[rank:], strict=True):
+            if extent + before + after < d * (k - 1) + 1:
+                raise Refused("a window is larger than its image")
