@@ -22,5 +22,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("MCC_CACHE", str(FOLDER))
     os.environ.setdefault("MCC_VERIFY", "1")
     if not hasattr(config, "workerinput"):
-        prune(FOLDER, MOST_BYTES)
+        for folder in (FOLDER, FOLDER / "headers"):
+            prune(folder, MOST_BYTES)
 

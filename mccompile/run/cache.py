@@ -97,10 +97,19 @@ def prune(folder: Path, most: int) -> None:
     if total <= most:
         return
     for found, path in files:
+        if _used_since(path, found):  # by another process, while this one was looking
+            continue
         path.unlink(missing_ok=True)
         total -= found.st_size
         if total <= most // 2:
             break
+
+
+def _used_since(path: Path, found: os.stat_result) -> bool:
+    try:
+        return path.stat().st_mtime_ns != found.st_mtime_ns
+    except FileNotFoundError:  # another process prunes
+        return False
 
 
 def _folder() -> Path:

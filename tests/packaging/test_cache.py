@@ -62,6 +62,19 @@ def test_what_is_used_is_kept(cache: Path) -> None:
     assert sorted(p.name for p in cache.iterdir()) == ["used", "used.sha256"]
 
 
+def test_what_is_used_while_another_prunes_is_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at all ages and the removal: what is about to be linked does not go."""
+    for name in ("old", "used"):
+        cached(name, lambda path: path.write_bytes(bytes(100)))
+        for path in cache.glob(f"{name}*"):
+            os.utime(path, (1000, 1000))
+    seen = [(path.stat(), path) for path in sorted(cache.iterdir())]
+    cached("used", _never)
+    monkeypatch.setattr("mccompile.run.cache._files", lambda folder: iter(seen))
+    prune(cache, 100)
+    assert sorted(p.name for p in cache.iterdir()) == ["used", "used.sha256"]
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MCC_CACHE", str(tmp_path / "cache"))

@@ -38,7 +38,7 @@ def precompiled(compiler: Sequence[str], flags: Sequence[str], source: Path) -> 
     affecting = [f for f in flags if not f.startswith(("-W", "-D", "-I")) and f not in ("-shared", "-static")]
     key = hashlib.sha256(shlex.join([*compiler, *affecting, found[0]]).encode())
     key.update(compiler_version(compiler).encode())
-    header = cache_dir() / f"{key.hexdigest()[:32]}.h"
+    header = cache_dir() / "headers" / f"{key.hexdigest()[:32]}.h"  # where another worker's prune does not look
     made = header.with_suffix(".h.gch")
     if not (made.exists() and header.exists()):
         header.parent.mkdir(parents=True, exist_ok=True)
