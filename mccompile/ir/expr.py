@@ -384,11 +384,7 @@ class _Parser:
         if name in DTYPES and re.match(r"-?(\d|inf$|nan$)", self.peek()) and self.tokens[self.at + 1] == ")":
             typed = Num(DTYPES[name], self.take())
             self.take(")")
-            try:
-                known = typed.dtype != BOOL and typed.value is not None
-            except ValueError:
-                known = False
-            if not known:
+            if not _is_number(typed):
                 raise ValueError(f"{typed.text} is no number of type {name}")
             return typed
         args = [self.sum()]
@@ -414,6 +410,20 @@ class _Parser:
         if operand.dtype.name not in ("i8", "u8"):
             raise ValueError(f"a table is read by i8 or u8, not by {operand.dtype}")
         return Lookup(dtype, operand, bytes.fromhex(digits.strip('"')))
+
+
+def _is_number(typed: Num) -> bool:
+    """Whether the text of a constant is a number that its type has."""
+    if typed.dtype == BOOL:
+        return False
+    try:
+        value = typed.value
+    except ValueError:
+        return False
+    if typed.dtype.is_float:
+        return True
+    least, most = _ends(np.dtype(typed.dtype.numpy))
+    return least <= value <= most
 
 
 def parse(source: str, types: Callable[[int], DType] | Sequence[DType]) -> Expr:

@@ -56,6 +56,8 @@ CASES: list[tuple[str, str, str, int, str]] = [
     ("graph", "%x: f32[2,3]", "%x: f32[2,-3]", 1, "negative extent"),
     ("graph", "%x: f32[2,3]", "%x: f32[2,3]:(0)", 1, "does not cover axis"),
     ("graph", "%x: f32[2,3]", "%x: f32[2,3", 1, "never closed"),
+    ("graph", "relu(x0)", "x0 + f32(i64(9223372036854775808))", 5, "is no number of type i64"),
+    ("graph", "relu(x0)", "x0 + f32(u8(-1))", 5, "is no number of type u8"),
     ("graph", "2.0, 3.0]", "2.0]", 2, "2 elements"),
     ("graph", "2.0, 3.0]", "2.0, three]", 2, "no literal"),
     ("graph", "map(%x, %c)", "map(%x, %z)", 3, "%z is not defined"),
