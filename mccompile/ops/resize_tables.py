@@ -135,7 +135,8 @@ def _cubic(at: Array, extent: int, a: np.float32, exclude: bool) -> tuple[Array,
     index = base.astype(np.int32)[:, None] + np.arange(-1, 3, dtype=np.int32)
     if exclude:
         weight = np.where((index >= 0) & (index < extent), weight, _F(0))
-        weight = weight / weight.sum(axis=1, keepdims=True, dtype=_F)
+        with np.errstate(invalid="ignore"):  # of a place far outside of a region of interest, no tap is left
+            weight = weight / weight.sum(axis=1, keepdims=True, dtype=_F)
     return np.clip(index, 0, extent - 1), weight
 
 

@@ -187,3 +187,15 @@ def test_roots_of_whole_numbers_are_cut_off(target: str, level: str, tmp_path: P
     node = N("ReduceL2", ["x", "axes"], ["y"], keepdims=0)
     got = answers(tmp_path, [node], {"x": x}, target, level, {"axes": np.array([1])})["y"]
     np.testing.assert_array_equal(got, [5, 3, 2**20])
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_places_outside_of_a_region_have_no_tap(target: str, level: str, tmp_path: Path) -> None:
+    """Of a cubic sample far outside, no tap is inside, so that there is nothing to divide by."""
+    x = np.arange(8, dtype=np.float32).reshape(1, 1, 2, 4)
+    constants = {"roi": np.array([0, 0, 0, -3, 1, 1, 1, 1], np.float32), "sizes": np.array([1, 1, 2, 5])}
+    how = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 70.0}
+    nodes = [N("Resize", ["x", "roi", "", "sizes"], ["y"], mode="cubic", exclude_outside=1, **how)]
+    got = answers(tmp_path, nodes, {"x": x}, target, level, constants)["y"]
+    np.testing.assert_allclose(got[0, 0, :, [0, 1, 2]], np.full((3, 2), 70.0))
+    np.testing.assert_allclose(got[0, 0, :, [3, 4]], x[0, 0, :, [0, 3]], atol=1e-6)
