@@ -27,8 +27,9 @@ SETTING = Setting("generic", "gcc", ("-O1",))
 SAMPLE, PARTS, SHARDS = 200, 4, 16
 BATCH = 24
 """Cases behind views that one call of the C compiler builds."""
-_NO_VIEW = "is not supported"
-"""What is said of types that nothing but conversions read, and of inputs that must be constants."""
+_NO_VIEW = ("is not supported", "nothing says how large", "depends on Y_count")
+"""What is said of types that nothing but conversions read, and of inputs that must be constants; of results that are
+counted, and no output whose shape the file states."""
 
 
 def _verify(cases: Sequence[SuiteCase]) -> None:
@@ -51,8 +52,12 @@ def _verify_behind_views(cases: Sequence[SuiteCase], kind: str, target: str) -> 
     assert made
     for begin in range(0, len(made), BATCH):
         found = examine(made[begin : begin + BATCH], replace(SETTING, target=target))
-        bad = [v for v in found if v.kind in (WRONG, BROKEN) or (v.kind == REFUSED and _NO_VIEW not in v.why)]
+        bad = [v for v in found if v.kind in (WRONG, BROKEN) or (v.kind == REFUSED and not _no_view(v))]
         assert not bad, "\n".join(f"{v.name}: {v.kind}: {v.why}" for v in bad)
+
+
+def _no_view(v: Verdict) -> bool:
+    return any(reason in v.why for reason in _NO_VIEW)
 
 
 @pytest.mark.thorough

@@ -1,7 +1,9 @@
-"""Cases of the backend suite whose inputs come as views: kernels read them with any stride, or with none.
+"""Cases of the backend suite whose inputs come as views: kernels read them with any stride, or with none. And such
+whose results are columns of a larger tensor: kernels write with any stride.
 
     x f32[2,3] -> relu      reversed: x.whole f32[2,3] -> slice [::-1] -> x -> relu, of data that is turned before
                             one: x.whole f32[1,3] -> expand to [2,3] -> x -> relu, of the data's first row
+                            joined: x -> relu -> y -> concat (y, more f32[2,1]) -> y.whole f32[2,4]
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from onnx.reference import ReferenceEvaluator
 
 from tests.support.conformance.cases import SuiteCase
 
-KINDS = REVERSED, STRIDED, TRANSPOSED, ONE = "reversed", "strided", "transposed", "one"
+KINDS = REVERSED, STRIDED, TRANSPOSED, ONE, JOINED = "reversed", "strided", "transposed", "one", "joined"
 
 LEAST_OPSET = 13
 """Whose Slice, Expand and Transpose are used."""
@@ -28,7 +30,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def behind(case: SuiteCase, kind: str) -> SuiteCase | None:
-    """A case whose inputs are views of others; None where it has none, or (`ONE`) where no answer is known."""
+    """A case whose inputs, or results, are views of others; None where it has none, or (`ONE`) where no answer is
+    known."""
+    if kind == JOINED:
+        return _joined(case)
     rng = np.random.default_rng(sum(map(ord, case.name)))
     opset = max((o.version for o in case.model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     named = dict(_tensors(case, kind)) if len(case.data) == 1 and opset >= LEAST_OPSET else {}
@@ -50,6 +55,32 @@ def behind(case: SuiteCase, kind: str) -> SuiteCase | None:
     given = [seen.get(n, a) for n, a in zip(_names(case), inputs, strict=True)]
     changed = replace(case, name=f"{case.name} {kind}", model=model, data=[(given, outputs)])
     return changed if kind != ONE else _answered(changed, case, seen)
+
+
+def _joined(case: SuiteCase) -> SuiteCase | None:
+    """A case of whose results those with axes are the first columns of a wider tensor."""
+    opset = max((o.version for o in case.model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    if len(case.data) != 1 or opset < LEAST_OPSET:
+        return None
+    model = onnx.ModelProto.FromString(case.model.SerializeToString())
+    inputs, outputs = case.data[0]
+    wide = list(outputs)
+    for i, (info, a) in enumerate(zip(list(model.graph.output), outputs, strict=False)):
+        if not isinstance(a, np.ndarray) or a.dtype.kind not in "fiub" or not a.ndim or not a.size:
+            continue
+        if not info.type.HasField("tensor_type") or info.name in _names(case):
+            continue
+        more = np.ones((*a.shape[:-1], 1), a.dtype)
+        whole, beside = f"{info.name}.whole", f"{info.name}.more"
+        model.graph.initializer.append(numpy_helper.from_array(more, beside))
+        model.graph.node.append(helper.make_node("Concat", [info.name, beside], [whole], axis=-1))
+        wide[i] = np.concatenate([a, more], axis=-1)
+        model.graph.value_info.append(info)
+        type_ = info.type.tensor_type.elem_type
+        model.graph.output[i].CopyFrom(helper.make_tensor_value_info(whole, type_, wide[i].shape))
+    if not len(model.graph.node) > len(case.model.graph.node):
+        return None
+    return replace(case, name=f"{case.name} {JOINED}", model=model, data=[(inputs, wide)])
 
 
 def _names(case: SuiteCase) -> list[str]:
