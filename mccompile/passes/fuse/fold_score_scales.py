@@ -41,8 +41,9 @@ def run(graph: Graph, remarks: Remarks) -> int:
         for i in PRODUCT:
             value = operands[i]
             assert value is not None
-            operands[i], own = _unscaled(r, value)
-            factor *= own
+            if node.inputs.count(value) == 1:  # keys that are values too, or queries, are needed as they are
+                operands[i], own = _unscaled(r, value)
+                factor *= own
         if operands == node.operands:
             continue
         what = f"scaled the scores of {node.where}, not its queries and keys"
