@@ -52,6 +52,9 @@ def _merge(r: Rewriter, node: Node, remarks: Remarks) -> int:
     if convs[0].operands[0] is not convs[1].operands[0]:
         return 0
     what = f"merged {convs[1].where} into {convs[0].where}"
+    if any(conv.result.type != node.result.type for conv in convs):
+        remarks.miss(what, "one result is broadcast to the other")
+        return 0
     branches = [_branch(r, *pair) for pair in pairs]
     big, small = branches
     if big is None or small is None:
