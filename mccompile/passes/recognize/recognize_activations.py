@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,7 +29,8 @@ ROUNDS = True
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     """Recognise sigmoid, SiLU, GELU, HardSigmoid and HardSwish in their primitive forms; divide by multiplying.
 
-    May change rounding, the sign of a zero, and where intermediate values overflow.
+    May change rounding, the sign of a zero, and where intermediate values overflow. What is rounded to whole numbers,
+    or compared, is divided as it is written: 41 times the inverse of 41 is less than 1.
     """
     r = Rewriter(graph)
     changes = 0
@@ -63,8 +65,9 @@ def _rewritten(body: ex.Expr, node: Node, remarks: Remarks, scaling: bool) -> ex
 
     Without ``scaling`` the scales of what is quantised stay as the network has them.
     """
-    quantises = any(isinstance(e, ex.Convert) and e.dtype.name in ("i8", "u8") for e in ex.distinct(body))
+    quantises = _quantises(body)
     rules = RULES if scaling or not quantises else _RECOGNISED
+    exact = _under_steps(body)
     titles: list[str] = []
     refused: list[ExpressionRule] = []
     done: dict[ex.Expr, ex.Expr] = {}
@@ -72,10 +75,10 @@ def _rewritten(body: ex.Expr, node: Node, remarks: Remarks, scaling: bool) -> ex
     def walk(e: ex.Expr) -> ex.Expr:
         if e not in done:
             inner = ex.with_operands(e, walk)
-            done[e] = fired(inner) if isinstance(inner, ex.Apply) else inner
+            done[e] = fired(inner, _RECOGNISED if e in exact else rules) if isinstance(inner, ex.Apply) else inner
         return done[e]
 
-    def fired(e: ex.Expr) -> ex.Expr:
+    def fired(e: ex.Expr, rules: Sequence[ExpressionRule]) -> ex.Expr:
         for rule in rules if e.dtype.is_float else ():
             for bound in match_expression(rule.pattern, e, {}):
                 better = rule.rewrite(bound)
@@ -92,6 +95,24 @@ def _rewritten(body: ex.Expr, node: Node, remarks: Remarks, scaling: bool) -> ex
     for rule in dict.fromkeys(refused):
         remarks.miss(f"{rule.title}: {node.where}", rule.refusal)
     return result
+
+
+def _quantises(body: ex.Expr) -> bool:
+    return any(isinstance(e, ex.Convert) and e.dtype.name in ("i8", "u8") for e in ex.distinct(body))
+
+
+def _under_steps(body: ex.Expr) -> set[ex.Expr]:
+    """The parts of an expression whose last digit may change all of a result: floor(x / 41) of 41 is 1, or 0.
+
+    What is quantised is none: its scale was measured, and no number of it is at a step for a reason.
+    """
+    steps = ("floor", "ceil", "mod", "fmod", *(() if _quantises(body) else ("rne",)))
+    found: set[ex.Expr] = set()
+    for e in ex.distinct(body):
+        whole = not e.dtype.is_float and not any(isinstance(p, ex.Apply) and p.fn == "rne" for p in ex.distinct(e))
+        if whole or (isinstance(e, ex.Apply) and e.fn in steps):
+            found.update(p for a in e.args if a.dtype.is_float for p in ex.distinct(a))
+    return found
 
 
 def _num(e: ex.Expr) -> float:
