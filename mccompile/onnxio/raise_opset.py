@@ -30,6 +30,8 @@ def raised(proto: onnx.ModelProto, opsets: Mapping[str, int], opset: int, path: 
     if found >= opset:
         return proto
     require_wellformed(OnnxModel(GraphReader(path.parent, where).graph(proto.graph), dict(opsets)))
+    if found < 6:
+        _state_defaults(proto.graph)
     try:
         return converted(_aligned(proto) if found < 7 else proto, opset)
     except Exception as e:  # it is C++, and raises what it likes
@@ -46,6 +48,22 @@ def _weights_alone(proto: onnx.ModelProto) -> onnx.ModelProto:
     proto.graph.input.extend(inputs)
     proto.ir_version = max(proto.ir_version, _OLDEST_IR)
     return proto
+
+
+_SELU_1 = {"alpha": 1.6732, "gamma": 1.0507}
+"""What Selu takes below opset 6 where it states nothing; from then on they have more digits."""
+
+
+def _state_defaults(graph: onnx.GraphProto) -> None:
+    """Write out, in nested graphs too, what a node leaves to defaults that another opset changes: the converter
+    leaves it to those of the newer one."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _state_defaults(attribute.g)
+        if node.op_type == "Selu" and node.domain in ("", "ai.onnx"):
+            missing = _SELU_1.keys() - {a.name for a in node.attribute}
+            node.attribute.extend(helper.make_attribute(name, _SELU_1[name]) for name in sorted(missing))
 
 
 _BROADCAST = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less", "Pow")

@@ -179,6 +179,19 @@ def test_models_below_opset_7_are_converted_to_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+def test_defaults_that_a_later_opset_changes(tmp_path: Path) -> None:
+    """Selu has 1.6732 and 1.0507 below opset 6, more digits of both from then on."""
+    newer = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}
+    for opset, stated, want in (
+        (1, {}, {"alpha": 1.6732, "gamma": 1.0507}),
+        (5, {"alpha": 2.0}, {"alpha": 2.0, "gamma": 1.0507}),
+        (6, {}, {}),
+    ):
+        model = proto([helper.make_node("Selu", ["x"], ["y"], **stated)], opset)
+        (node,) = read_model(save(model, tmp_path)).graph.nodes
+        assert {k: node.attrs.get(k, newer[k]) for k in newer} == pytest.approx({**newer, **want}, rel=1e-7)
+
+
 def test_functions_are_inlined(tmp_path: Path) -> None:
     for opset in (18, 13):
         mean = {"axes": [1]} if opset == 13 else {}
