@@ -10,6 +10,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile._version import __version__
 from mccompile.codegen.blob import BlobTensor, blob_id, write_blob
+from mccompile.codegen.code import wrapped
 from mccompile.codegen.extents import c_number, given_extents
 from mccompile.codegen.facts import (
     Arena,
@@ -28,6 +29,7 @@ from mccompile.codegen.kernels import Invocation, KernelPool, render_kernels
 from mccompile.codegen.names import comment, label, unique_identifiers
 from mccompile.codegen.ports import Port, ports
 from mccompile.interface.tensors import MODELS_OWN, Interface
+from mccompile.ir.dims import maximum, may_be_none, minimum
 from mccompile.ir.kernel import Call, Condition, Fill
 from mccompile.ir.kernel_text import print_program
 from mccompile.ir.parts import Parts
@@ -118,9 +120,17 @@ def _written(b: Buffer, places: dict[Buffer, str]) -> Written:
     return Written(places[b], b.nbytes if b.space == "caller" else 0)
 
 
+def _place(view: View) -> int:
+    """Where a view begins in its buffer. One that has no element in some run begins within it all the same: of x[n]
+    read backwards to y[n - 3], y begins at n - 4, and where n is 3 that is no address of C."""
+    if not may_be_none(view.shape):
+        return view.offset
+    return minimum(maximum(view.offset, 0), view.buffer.elements)
+
+
 def _pointer(view: View, places: dict[Buffer, str], held: Mapping[str, str]) -> str:
-    at = c_number(view.offset, held)
-    return places[view.buffer] + (f" + {at}" if at != "0" else "")
+    at = c_number(_place(view), held)
+    return places[view.buffer] + (f" + {wrapped(at)}" if at != "0" else "")  # whole: no part of it is an address
 
 
 def _step(
