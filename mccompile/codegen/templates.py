@@ -96,6 +96,12 @@ def _printed(value: object) -> object:
     return wrapped(value) if isinstance(value, Dim) else value
 
 
+def _printed_text(value: object) -> str:
+    """What the filter `string` makes of a value: C, as where it is printed."""
+    printed = _printed(value)
+    return printed if isinstance(printed, str) else str(printed)
+
+
 @registry
 def environment() -> jinja2.Environment:
     """Templates as C with ``//%`` control lines; an undefined variable is an error."""
@@ -110,6 +116,7 @@ def environment() -> jinja2.Environment:
         finalize=_printed,
         bytecode_cache=_Compiled(),
     )
+    made.filters["string"] = _printed_text
     made.filters["bare"] = bare
     made.filters["closed"] = closed
     made.filters["wrapped"] = wrapped

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from mccompile.codegen.templates import environment
+from mccompile.ir.dims import symbol
+
 SCRIPT = """
 import sys
 import jinja2
@@ -37,3 +40,9 @@ def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written_each_compiles(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert [_compiled(tmp_path / "file"), _compiled(tmp_path / "file")] == ["1", "1"]
+
+
+def test_extents_are_c_as_text_too() -> None:
+    """A template that puts a place together hands it on as a text: the C of an extent, not its name."""
+    made = environment().from_string("{{ n // 4 * 4 }}, {{ (n // 4 * 4) | string }}, {{ 3 | string }}")
+    assert made.render(n=symbol("n", 1, 9)) == "(4 * (dim_n / 4)), (4 * (dim_n / 4)), 3"
