@@ -50,6 +50,7 @@ class AxisTable:
                     (np.where(own, self.weight, 0).sum(1) == 1).all())  # fmt: skip
 
 
+@np.errstate(over="ignore", invalid="ignore")  # huge numbers in a file have tables of infinities, as they ask for
 def axis_table(s: Sampling, extent: int, out: int, scale: float) -> AxisTable:
     """The table of an axis of ``extent`` that becomes ``out`` with ``scale``."""
     at = _coordinates(s, extent, out, _F(scale))
@@ -135,8 +136,7 @@ def _cubic(at: Array, extent: int, a: np.float32, exclude: bool) -> tuple[Array,
     index = base.astype(np.int32)[:, None] + np.arange(-1, 3, dtype=np.int32)
     if exclude:
         weight = np.where((index >= 0) & (index < extent), weight, _F(0))
-        with np.errstate(invalid="ignore"):  # of a place far outside of a region of interest, no tap is left
-            weight = weight / weight.sum(axis=1, keepdims=True, dtype=_F)
+        weight = weight / weight.sum(axis=1, keepdims=True, dtype=_F)  # NaN far outside of a region: no tap is left
     return np.clip(index, 0, extent - 1), weight
 
 

@@ -199,3 +199,15 @@ def test_places_outside_of_a_region_have_no_tap(target: str, level: str, tmp_pat
     got = answers(tmp_path, nodes, {"x": x}, target, level, constants)["y"]
     np.testing.assert_allclose(got[0, 0, :, [0, 1, 2]], np.full((3, 2), 70.0))
     np.testing.assert_allclose(got[0, 0, :, [3, 4]], x[0, 0, :, [0, 3]], atol=1e-6)
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_huge_coefficients_have_no_finite_weights(target: str, level: str, tmp_path: Path) -> None:
+    """What a file asks for overflows without a warning of numpy; where the sample is an element, it is that."""
+    x = np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4)
+    constants = {"sizes": np.array([1, 1, 1, 7])}
+    how = {"coordinate_transformation_mode": "align_corners", "cubic_coeff_a": 3e38}
+    nodes = [N("Resize", ["x", "", "", "sizes"], ["y"], mode="cubic", **how)]
+    got = answers(tmp_path, nodes, {"x": x}, target, level, constants)["y"]
+    assert got.shape == (1, 1, 1, 7)
+    assert not np.isfinite(got).all()
