@@ -186,6 +186,9 @@ def _halve(graph: onnx.GraphProto) -> None:
     for value in (*graph.input, *graph.output):
         if value.type.tensor_type.elem_type == f32:
             value.type.tensor_type.elem_type = half
+    for attribute in (a for node in graph.node for a in node.attribute if a.name in ("to", "dtype")):
+        if attribute.i == f32:
+            attribute.i = half
     for i, tensor in enumerate(graph.initializer):
         if tensor.data_type == f32:
             bits = bf16_bits(numpy_helper.to_array(tensor)).tobytes()
