@@ -129,10 +129,17 @@ def require_inside(step: Step, values: Arrays) -> None:
 
 
 def require_scores(step: Step, values: Arrays) -> None:
-    """Of f16, scores next to -10000 are 8 apart: of keys that are masked altogether nothing is left."""
-    place = {"Attention": 3, "MultiHeadAttention": 4}.get(step.op_type, 0) if step.domain == "com.microsoft" else 0
+    """Next to -10000 scores of f16 are 8 apart, those of f32 2^-10: of keys that are masked altogether little is left,
+    and of the first one where it alone may be asked. MultiHeadAttention of f32 is run with such scores."""
+    places = {"Attention": 3, "MultiHeadAttention": 4, "QAttention": 5}
+    place = places.get(step.op_type, 0) if step.domain == "com.microsoft" else 0
     mask = values[step.inputs[place]] if 0 < place < len(step.inputs) and step.inputs[place] else None
-    if mask is not None and values[step.inputs[0]].dtype == np.float16 and not mask.any(-1).all():
+    if mask is None:
+        return
+    first_alone = bool(step.attrs.get("unidirectional")) and mask.ndim > 1
+    half = values[step.inputs[0]].dtype == np.float16
+    shown = mask[..., :1] if first_alone else mask
+    if (half or first_alone or step.op_type == "QAttention") and not shown.any(-1).all():
         raise Refused("all keys are masked")
 
 
