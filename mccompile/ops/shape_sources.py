@@ -74,7 +74,9 @@ def _sample_eye(d: Draw) -> Case:
 def import_eye_like(n: Import) -> None:
     """Only the shape and the element type of the input count, and they are known."""
     x = n.input(0)
-    name = dtype_name(n.attr("dtype")) if n.attr("dtype") is not None else x.dtype.name
+    name = dtype_name(n.attr("dtype")) if n.attr("dtype") is not None else n.narrow(0) or x.dtype.name
+    if name == "bf16":  # which holds 0 and 1
+        n.narrow_result, name = name, "f32"
     if len(x.shape) != 2 or name not in DTYPES:
         raise n.error(f"EyeLike of {x.type} as {name} is not supported")
     shift = n.attr("k", 0)

@@ -52,3 +52,22 @@ def test_sums_of_constants_of_bfloat16_are_rounded(tmp_path: Path) -> None:
     ]
     got = same(tmp_path / "m.onnx", nodes, [])
     assert got[-1] == 39936  # of 40,000: eight bits
+
+
+@pytest.mark.parametrize(
+    ("given", "stated", "made"),
+    [(FLOAT, TensorProto.BFLOAT16, TensorProto.BFLOAT16), (TensorProto.BFLOAT16, 0, TensorProto.BFLOAT16),
+     (TensorProto.BFLOAT16, FLOAT, FLOAT)],
+)  # fmt: skip
+def test_eyes_of_bfloat16(given: int, stated: int, made: int, tmp_path: Path) -> None:
+    ports = [helper.make_tensor_value_info("x", given, [2, 3]), helper.make_tensor_value_info("y", made, [2, 3])]
+    node = helper.make_node("EyeLike", ["x"], ["y"], **({"dtype": stated} if stated else {}))
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    onnx.save(model, tmp_path / "m.onnx")
+    mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic")
+    network = mccompile.load(tmp_path / "out")
+    (got,) = network.run(x=np.zeros((2, 3), network.inputs["x"].dtype)).values()
+    one = 0x3F80 if made == TensorProto.BFLOAT16 else 1  # the bits
+    np.testing.assert_array_equal(got, one * np.eye(2, 3))
+    assert got.dtype == (np.uint16 if made == TensorProto.BFLOAT16 else np.float32)
