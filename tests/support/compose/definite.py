@@ -129,8 +129,8 @@ def require_inside(step: Step, values: Arrays) -> None:
 
 
 def require_scores(step: Step, values: Arrays) -> None:
-    """Next to -10000 scores of f16 are 8 apart, those of f32 2^-10: of keys that are masked altogether little is left,
-    and of the first one where it alone may be asked. MultiHeadAttention of f32 is run with such scores."""
+    """Next to -10000 scores of f16 are 8 apart, those of f32 2^-10: of keys that are masked altogether little is
+    left, and of the first one where it alone may be asked. MultiHeadAttention of f32 is run with such scores."""
     places = {"Attention": 3, "MultiHeadAttention": 4, "QAttention": 5}
     place = places.get(step.op_type, 0) if step.domain == "com.microsoft" else 0
     mask = values[step.inputs[place]] if 0 < place < len(step.inputs) and step.inputs[place] else None

@@ -77,8 +77,17 @@ def _pooled(c: FamilyComposer, d: str) -> str:
     return c.one(c.d.choice(["MaxPool", "AveragePool"]), d, kernel_shape=(2, 2), strides=(2, 2), pads=pads)
 
 
+def _padded(c: FamilyComposer, d: str) -> str:
+    """The largest of windows of an image, bordered by what they never take, by another number, or by itself."""
+    mode = c.d.choice(["constant", "constant", "reflect", "edge"])
+    least = c.d.choice([-np.inf, float(np.finfo(np.float32).min), -1e4])
+    number = c.scalar(least if c.d.bool() else c.d.choice([0.0, 0.25, -1.0]), np.float32)
+    padded = c.one("Pad", d, c.ints(0, 0, 1, 1, 0, 0, 0, 1), *([number] if mode == "constant" else []), mode=mode)
+    return c.one("MaxPool", padded, kernel_shape=(3, 3), strides=c.d.choice([(1, 1), (2, 2)]))
+
+
 def _step(c: FamilyComposer, d: str) -> str:
-    a, way = c.array(d), c.d.int(0, 12)
+    a, way = c.array(d), c.d.int(0, 13)
     image = a.ndim == 4
     if way < 3 and image and a.shape[1] not in (MAIN, 0):
         return _convolved(c, d)
@@ -90,6 +99,8 @@ def _step(c: FamilyComposer, d: str) -> str:
         return _with_another(c, d)
     if way == 7 and image:
         return _pooled(c, d)
+    if way == 13 and image:
+        return _padded(c, d)
     if way == 8:
         return c.one(c.d.choice(["ReduceMean", "ReduceSum", "ReduceMax"]), d, c.ints(c.axis(d)), keepdims=1)
     if way == 9:
