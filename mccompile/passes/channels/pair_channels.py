@@ -124,7 +124,7 @@ def _ordered(r: Rewriter, node: Node) -> Ordered | str:
     value, axis = node.operands[0], found.operand.axis
     assert value is not None
     while True:
-        if not r.is_private(value):
+        if not r.is_read_once(value):
             return "something else reads them"
         maker = r.producer(value)
         if maker is None:

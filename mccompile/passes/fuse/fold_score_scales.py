@@ -41,9 +41,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
         for i in PRODUCT:
             value = operands[i]
             assert value is not None
-            if node.inputs.count(value) == 1:  # keys that are values too, or queries, are needed as they are
-                operands[i], own = _unscaled(r, value)
-                factor *= own
+            operands[i], own = _unscaled(r, value)
+            factor *= own
         if operands == node.operands:
             continue
         what = f"scaled the scores of {node.where}, not its queries and keys"
@@ -67,8 +66,8 @@ def run(graph: Graph, remarks: Remarks) -> int:
 def _unscaled(r: Rewriter, value: Value) -> tuple[Value, float]:
     """What a value is a multiple of, and the factor; itself and 1 if it is none, or is needed for something else."""
     node = r.producer(value)
-    if node is None or len(node.inputs) != 1 or not r.is_private(value):
-        return value, 1.0
+    if node is None or len(node.inputs) != 1 or not r.is_read_once(value):
+        return value, 1.0  # keys that are values too, or queries, are needed as they are
     source = node.inputs[0]
     match node.op.elementwise:
         case ex.Apply(fn="mul", operands=(ex.Var(), ex.Num(value=factor))) if (

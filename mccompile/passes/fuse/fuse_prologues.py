@@ -51,7 +51,7 @@ def _alike(a: Value, b: Value) -> bool:
 
 def _obstacle(r: Rewriter, node: Node, producer: Node, value: Value, main: Value | None) -> str:
     assert producer.op.elementwise is not None
-    if not r.is_private(value) or value in (*node.operands[1:], *node.extras):
+    if not r.is_read_once(value):
         return "its result is needed elsewhere"
     if main is None or producer.pre or producer.post:
         return "no operand has its shape"

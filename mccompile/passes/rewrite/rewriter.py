@@ -55,8 +55,12 @@ class Rewriter:
         return value in self._outputs
 
     def is_private(self, value: Value) -> bool:
-        """True if exactly one node reads ``value`` and it is no output."""
+        """True if exactly one node reads ``value``, at one place or at several, and it is no output."""
         return value not in self._outputs and len(self._users.get(value, ())) == 1
+
+    def is_read_once(self, value: Value) -> bool:
+        """True if one place of one node reads ``value``, and it is no output: nothing else sees what it holds."""
+        return self.is_private(value) and self.users(value)[0].inputs.count(value) == 1
 
     # -- changes -----------------------------------------------------------------------------------------
     def rewire(
