@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
@@ -29,6 +30,15 @@ def run(graph: Graph, remarks: Remarks) -> int:
     return changes
 
 
+@dataclass(frozen=True)
+class _Reader:
+    """A node that reads what a map makes as ``value``: padded by zeros before, or by itself, or not at all."""
+
+    node: Node
+    value: Value
+    padded: bool
+
+
 def _is_product(node: Node) -> bool:
     return node.op.multilinear[:2] == (0, 1)
 
@@ -38,40 +48,40 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     if len(variable) != 1 or node.pre or node.post:
         return 0
     readers = _readers(r, node.result)
-    if not readers or not all(_is_product(n) for n, _ in readers):
+    if not readers or not all(_is_product(reader.node) for reader in readers):
         return 0
     affine = affine_map(r.graph, node, variable[0])
     if affine is None:
         return 0
-    what = f"folded {node.where} into the weights of {', '.join(n.where for n, _ in readers)}"
+    what = f"folded {node.where} into the weights of {', '.join(reader.node.where for reader in readers)}"
     reason = _obstacle(r, node, variable[0], affine, readers)
     if not reason:
-        folded = [_folded(r.graph, n, affine) for n, _ in readers]
+        folded = [_folded(r.graph, reader.node, affine) for reader in readers]
         finite = all(np.isfinite(a).all() for pair in folded for a in pair if a is not None)
         reason = "" if finite else "a scaled weight would not be finite"
     if reason:
         remarks.miss(what, reason)
         return 0
-    for (reader, _), (weights, bias) in zip(readers, folded, strict=True):
-        _rewrite(r, reader, weights, bias)
-        reader.origins = tuple(dict.fromkeys(reader.origins + node.origins))
+    for reader, (weights, bias) in zip(readers, folded, strict=True):
+        _rewrite(r, reader.node, weights, bias)
+        reader.node.origins = tuple(dict.fromkeys(reader.node.origins + node.origins))
     r.replace(node.result, variable[0])
     r.erase(node)
     remarks.hit(what)
     return 1
 
 
-def _readers(r: Rewriter, value: Value) -> list[tuple[Node, bool]]:
-    """The nodes that read a value, and whether zeros are put around it before they do."""
-    found: list[tuple[Node, bool]] = []
+def _readers(r: Rewriter, value: Value) -> list[_Reader]:
+    """Who reads a value, or what zeros are put around."""
+    found: list[_Reader] = []
     for user in r.users(value):
         op = user.op
         if isinstance(op, Pad) and op.mode == "constant" and op.value == 0 and not user.pre and not user.post:
             if r.is_output(user.result):
                 return []
-            found += [(n, True) for n, _ in _readers(r, user.result)]
+            found += [_Reader(reader.node, reader.value, True) for reader in _readers(r, user.result)]
         else:
-            found.append((user, _is_padded(user)))
+            found.append(_Reader(user, value, _is_padded(user)))
     return found
 
 
@@ -80,7 +90,7 @@ def _is_padded(node: Node) -> bool:
     return found is not None and found.padded
 
 
-def _obstacle(r: Rewriter, node: Node, source: Value, affine: Affine, readers: list[tuple[Node, bool]]) -> str:
+def _obstacle(r: Rewriter, node: Node, source: Value, affine: Affine, readers: list[_Reader]) -> str:
     value = node.result
     if r.is_output(value):
         return "its result is an output"
@@ -89,31 +99,31 @@ def _obstacle(r: Rewriter, node: Node, source: Value, affine: Affine, readers: l
     producer = r.producer(source)
     if producer is not None and _is_product(producer) and r.is_private(source):
         return "it belongs to what comes before it"
-    for reader, padded in readers:
+    for reader in readers:
         reason = _reader_obstacle(r, value, reader, affine, readers)
         if reason:
             return reason
-        found = contraction(reader)
+        found = contraction(reader.node)
         if affine.shift is None or not np.any(affine.shift != 0):
             continue
         if found is not None and found.scattered:
             return "the shift reaches each element of the result by other weights"
-        if padded:
+        if reader.padded:
             return "zero padding comes between the shift and a convolution"
     return ""
 
 
-def _reader_obstacle(
-    r: Rewriter, value: Value, reader: Node, affine: Affine, readers: list[tuple[Node, bool]]
-) -> str:
-    weights = reader.operands[1]
+def _reader_obstacle(r: Rewriter, value: Value, reader: _Reader, affine: Affine, readers: list[_Reader]) -> str:
+    node = reader.node
+    weights = node.operands[1]
     if weights is None or weights not in r.graph.constants:
         return "the weights are no constant"
-    if reader.pre or value in reader.extras or value in reader.operands[1:]:
+    if node.pre or node.operands[0] is not reader.value or node.inputs.count(reader.value) > 1:
         return "a reader needs the value itself"
-    if any(_placed(reader, part) is None for part in (affine.scale, affine.shift) if part is not None):
+    if any(_placed(node, part) is None for part in (affine.scale, affine.shift) if part is not None):
         return "it does not vary by input channel alone"
-    others = [n for n in r.users(weights) if n not in [n for n, _ in readers]]
+    known = [reader.node for reader in readers]
+    others = [n for n in r.users(weights) if n not in known]
     if affine.scale is not None and others and weights.type.nbytes > value.type.nbytes:
         return "the weights are shared with another node, a copy of them is larger than what it saves"
     return ""

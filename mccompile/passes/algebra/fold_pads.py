@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mccompile.ir.dims import varies
 from mccompile.ir.graph import Graph, Node
+from mccompile.ir.op import Op
 from mccompile.ops.conv import Conv
 from mccompile.ops.pad import Pad
 from mccompile.passes.manager import Remarks
@@ -42,9 +43,15 @@ def _obstacle(r: Rewriter, node: Node, pad: Node, op: Pad) -> str:
         return "it pads other axes than the spatial ones"
     if pad.pre or pad.post or 0 in node.pre:
         return "its elements are not read as they are"
-    if r.is_output(pad.result) or not all(type(u.op) is type(node.op) for u in r.users(pad.result)):
+    if r.is_output(pad.result) or not all(_pads_itself(u, node.op, pad) for u in r.users(pad.result)):
         return "its result is needed elsewhere"
     return ""
+
+
+def _pads_itself(user: Node, op: Op, pad: Node) -> bool:
+    """Whether a node is a convolution whose image, and nothing else, is what is padded."""
+    image = type(user.op) is type(op) and user.operands[0] is pad.result
+    return image and user.inputs.count(pad.result) == 1
 
 
 def _fold(r: Rewriter, node: Node, conv: Conv, pad: Node, op: Pad) -> None:
