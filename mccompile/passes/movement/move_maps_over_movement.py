@@ -139,8 +139,9 @@ def _padding(graph: Graph, node: Node, pad: Pad, value: Value) -> float | None:
     arrays = {i: a for i, a in known.items() if isinstance(a, np.ndarray)}
     with np.errstate(all="ignore"):
         found = ex.evaluate(node.op.elementwise, lambda i: arrays.get(i, padding)).astype(node.result.dtype.numpy)
-    number = float(found.reshape(-1)[0])
-    same = found.tobytes() == np.full_like(found, found.reshape(-1)[0]).tobytes()
+    first = found.reshape(-1)[0]
+    number = int(first) if found.dtype.kind in "iu" else float(first)
+    same = found.tobytes() == np.full_like(found, first).tobytes()
     return number if same and np.isfinite(number) else None
 
 
