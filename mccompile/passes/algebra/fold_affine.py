@@ -12,6 +12,7 @@ from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
 from mccompile.passes.analysis.contraction import contraction
+from mccompile.passes.analysis.steps import stepped
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -29,15 +30,17 @@ class Affine:
 def run(graph: Graph, remarks: Remarks) -> int:
     """Fold x * s + b after a convolution or matrix product into its weights and bias.
 
-    Not exact: products and sums of constants are rounded once more, which moves results by an ulp or two.
+    Not exact: products and sums of constants are rounded once more, which moves results by an ulp or two. Sums of
+    whole numbers, which are exact, stay so where a step depends on them: floor((4 + 5) / 9) is 1.
     """
     r = Rewriter(graph)
-    changes = sum(_fold(r, node, remarks) for node in r.nodes() if node.op.elementwise is not None)
+    steps = stepped(graph)
+    changes = sum(_fold(r, node, steps, remarks) for node in r.nodes() if node.op.elementwise is not None)
     r.finish()
     return changes
 
 
-def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
+def _fold(r: Rewriter, node: Node, steps: set[Value], remarks: Remarks) -> int:
     variable = [v for v in dict.fromkeys(node.operands) if v is not None and v not in r.graph.constants]
     producer = r.producer(variable[0]) if len(variable) == 1 else None
     if producer is None or producer.op.multilinear[:2] != (0, 1) or node.post or node.pre:
@@ -54,6 +57,9 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     bias = _moved_bias(r.graph, producer, affine)
     if not all(a is None or np.isfinite(a).all() for a in (weights, bias)):
         remarks.miss(what, "a scaled weight would not be finite")
+        return 0
+    if node.result in steps and _loses_whole_numbers(r.graph, producer, weights):
+        remarks.miss(what, "sums of whole numbers would be rounded before a step")
         return 0
     _rewrite(r, producer, affine, weights, bias)
     r.take_over(producer, node)
@@ -181,6 +187,16 @@ def _scaled_weights(graph: Graph, producer: Node, scale: Array | None) -> Array 
     factor = _per_weight(producer, scale)
     assert factor is not None
     return rounded(graph.array(weights).astype(np.float64) * factor, weights.dtype)
+
+
+def _loses_whole_numbers(graph: Graph, producer: Node, weights: Array | None) -> bool:
+    """Whether weights that are whole numbers would be replaced by others."""
+    old = producer.operands[1]
+    return weights is not None and old is not None and _is_whole(graph.array(old)) and not _is_whole(weights)
+
+
+def _is_whole(a: Array) -> bool:
+    return bool(np.all(a == np.rint(a)))
 
 
 def _moved_bias(graph: Graph, producer: Node, affine: Affine) -> Array | None:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Graph, Node
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.passes.analysis.steps import asks_for_digits, keeps_digits, quantises, stepped, under_steps
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import (
     Any,
@@ -20,7 +21,6 @@ from mccompile.passes.rewrite.patterns import (
     match_expression,
     one_of,
 )
-from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
 ROUNDS = True
@@ -32,42 +32,41 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     May change rounding, the sign of a zero, and where intermediate values overflow. What is rounded to whole numbers,
     or compared, is divided as it is written: 41 times the inverse of 41 is less than 1.
     """
-    r = Rewriter(graph)
-    changes = 0
+    steps = stepped(graph)
     scaling = target.requant != "tflite"
-    for node in r.nodes():
-        changes += _bodies(node, remarks, scaling) + _map(node, remarks, scaling)
-    r.finish()
-    return changes
+    return sum(_bodies(node, remarks, scaling, steps) + _map(node, remarks, scaling, steps) for node in graph.nodes)
 
 
-def _bodies(node: Node, remarks: Remarks, scaling: bool) -> int:
+def _bodies(node: Node, remarks: Remarks, scaling: bool, steps: set[Value]) -> int:
     changes = 0
-    for table in (node.pre, node.post):
-        for i, body in table.items():
-            table[i] = _rewritten(body, node, remarks, scaling)
-            changes += table[i] != body
+    asked = keeps_digits(node) and asks_for_digits(node, steps)
+    for i, body in node.pre.items():
+        node.pre[i] = _rewritten(body, node, remarks, scaling, asked)
+        changes += node.pre[i] != body
+    for i, body in node.post.items():
+        node.post[i] = _rewritten(body, node, remarks, scaling, node.results[i] in steps)
+        changes += node.post[i] != body
     return changes
 
 
-def _map(node: Node, remarks: Remarks, scaling: bool) -> int:
+def _map(node: Node, remarks: Remarks, scaling: bool, steps: set[Value]) -> int:
     if node.op.elementwise is None:
         return 0
-    body = _rewritten(node.op.elementwise, node, remarks, scaling)
+    body = _rewritten(node.op.elementwise, node, remarks, scaling, asks_for_digits(node, steps))
     if body == node.op.elementwise:
         return 0
     node.op = node.op.with_elementwise(body)
     return 1
 
 
-def _rewritten(body: ex.Expr, node: Node, remarks: Remarks, scaling: bool) -> ex.Expr:
+def _rewritten(body: ex.Expr, node: Node, remarks: Remarks, scaling: bool, asked: bool) -> ex.Expr:
     """The body after all rules, from the leaves up; a rule that would leave an operand unread does not fire.
 
-    Without ``scaling`` the scales of what is quantised stay as the network has them.
+    Without ``scaling`` the scales of what is quantised stay as the network has them. ``asked``: a step behind the
+    body depends on it.
     """
-    quantises = _quantises(body)
-    rules = RULES if scaling or not quantises else _RECOGNISED
-    exact = _under_steps(body)
+    rules = RULES if scaling or not quantises(body) else _RECOGNISED
+    exact = set(ex.distinct(body)) if asked else under_steps(body)
     titles: list[str] = []
     refused: list[ExpressionRule] = []
     done: dict[ex.Expr, ex.Expr] = {}
@@ -95,24 +94,6 @@ def _rewritten(body: ex.Expr, node: Node, remarks: Remarks, scaling: bool) -> ex
     for rule in dict.fromkeys(refused):
         remarks.miss(f"{rule.title}: {node.where}", rule.refusal)
     return result
-
-
-def _quantises(body: ex.Expr) -> bool:
-    return any(isinstance(e, ex.Convert) and e.dtype.name in ("i8", "u8") for e in ex.distinct(body))
-
-
-def _under_steps(body: ex.Expr) -> set[ex.Expr]:
-    """The parts of an expression whose last digit may change all of a result: floor(x / 41) of 41 is 1, or 0.
-
-    What is quantised is none: its scale was measured, and no number of it is at a step for a reason.
-    """
-    steps = ("floor", "ceil", "mod", "fmod", *(() if _quantises(body) else ("rne",)))
-    found: set[ex.Expr] = set()
-    for e in ex.distinct(body):
-        whole = not e.dtype.is_float and not any(isinstance(p, ex.Apply) and p.fn == "rne" for p in ex.distinct(e))
-        if whole or (isinstance(e, ex.Apply) and e.fn in steps):
-            found.update(p for a in e.args if a.dtype.is_float for p in ex.distinct(a))
-    return found
 
 
 def _num(e: ex.Expr) -> float:

@@ -1,0 +1,99 @@
+"""Where the last digit of a value may change all of a result: before what is rounded to whole numbers, or compared.
+
+Worked example: floor(x / 41) of 41 is 1, but 41 times the inverse of 41 is less than 1, of which floor makes 0. The
+step may stand in another node, behind what moves elements::
+
+    %a = map(%x) {expr={(x0 / 41.0)}}
+    %b = transpose(%a) {perm=(1, 0)}
+    %c = map(%b) {expr={floor(x0)}}
+
+>>> from mccompile.ir.graph_text import parse_graph
+>>> from mccompile.ops.registry import lookup
+>>> graph = parse_graph('''graph @g(%x: f32[2,3]) {
+...   %a = map(%x) {expr={(x0 / 41.0)}} : f32[2,3]
+...   %b = transpose(%a) {perm=(1, 0)} : f32[3,2]
+...   %c = map(%b) {expr={floor(x0)}} : f32[3,2]
+...   return %a, %c
+... }''', lookup)
+>>> sorted(v.name for v in stepped(graph))
+['a', 'b', 'x']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.passes.analysis.movement import moves
+
+_STEPS = ("floor", "ceil", "mod", "fmod")
+
+
+def stepped(graph: Graph) -> set[Value]:
+    """The values on whose last digit a step depends: through maps, and through what moves elements or chooses among
+    them. A sum has other last digits in each order, so that none is asked for behind one; nor is the place of the
+    largest, which a scale leaves where it is."""
+    found: set[Value] = set()
+    for node in reversed(graph.nodes):
+        found.update(_needed(node, found))
+    return found
+
+
+def under_steps(body: ex.Expr) -> set[ex.Expr]:
+    """The parts of an expression on whose last digit a step in it depends.
+
+    What is quantised is none: its scale was measured, and no number of it is at a step for a reason.
+    """
+    steps = _STEPS if quantises(body) else (*_STEPS, "rne")
+    found: set[ex.Expr] = set()
+    for e in ex.distinct(body):
+        whole = not e.dtype.is_float and not any(isinstance(p, ex.Apply) and p.fn == "rne" for p in ex.distinct(e))
+        if whole or (isinstance(e, ex.Apply) and e.fn in steps):
+            found.update(p for a in e.args if a.dtype.is_float for p in ex.distinct(a))
+    return found
+
+
+def quantises(body: ex.Expr) -> bool:
+    return any(isinstance(e, ex.Convert) and e.dtype.name in ("i8", "u8") for e in ex.distinct(body))
+
+
+def asks_for_digits(node: Node, found: set[Value]) -> bool:
+    """Whether a step depends on what the operator of a node computes, given the values that steps depend on."""
+    return any(ex.ACC in read for read in _behind(node, found))
+
+
+def keeps_digits(node: Node) -> bool:
+    """Whether the numbers that an operator makes are some of those it reads."""
+    return moves(node.op) or node.op.selects
+
+
+def _behind(node: Node, found: set[Value]) -> list[set[int]]:
+    """What the epilogue of each result reads that a step depends on."""
+    return [_read(node.post.get(i, ex.acc(v.dtype)), v in found) for i, v in enumerate(node.results)]
+
+
+def _needed(node: Node, found: set[Value]) -> Iterator[Value]:
+    """The values that a node reads and a step in it or behind it depends on."""
+    if node.regions:  # what is in them is not looked at
+        yield from node.inputs
+        return
+    behind = _behind(node, found)
+    extras = set().union(*behind)
+    body = node.op.elementwise
+    if body is not None:
+        asked = _read(body, ex.ACC in extras)
+    else:
+        asked = set(range(len(node.operands))) if ex.ACC in extras and keeps_digits(node) else set()
+    for i, v in enumerate(node.operands):
+        if v is not None:
+            before = _read(node.pre.get(i, ex.acc(v.dtype)), i in asked)
+            extras |= before - {ex.ACC}
+            if ex.ACC in before:
+                yield v
+    yield from (node.extras[i] for i in extras - {ex.ACC})
+
+
+def _read(body: ex.Expr, asked: bool) -> set[int]:
+    """The variables of a body that a step in it depends on; all of them where one behind it does."""
+    return {e.index for e in (ex.distinct(body) if asked else under_steps(body)) if isinstance(e, ex.Var)}
