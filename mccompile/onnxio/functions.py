@@ -12,7 +12,8 @@ import onnx.defs
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label
-from mccompile.onnxio.proto import GraphReader, node_to_proto, type_to_proto
+from mccompile.onnxio.nested import all_nodes, inner_nodes
+from mccompile.onnxio.proto import GraphReader, node_to_proto, normal_domain, type_to_proto
 from mccompile.onnxio.schema import newest_opset, versions
 
 
@@ -96,6 +97,26 @@ def _attributes(
     found.update({proto.name: proto for proto in body.attribute_proto})
     found.update({proto.name: proto for proto in node_to_proto(node).attribute})
     return found
+
+
+def with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A model whose calls of its own functions state what the function has defaults for: ONNX's inliner leaves an
+    attribute out of the body that the call leaves out."""
+    defaults = {_called(f.domain, f.name, f.overload): f.attribute_proto for f in proto.functions}
+    if not any(defaults.values()):
+        return proto
+    stated = onnx.ModelProto()
+    stated.CopyFrom(proto)
+    for nodes in (all_nodes(stated.graph), *(inner_nodes(f.node) for f in stated.functions)):
+        for node in nodes:
+            given = {a.name for a in node.attribute}
+            known = defaults.get(_called(node.domain, node.op_type, node.overload), ())
+            node.attribute.extend(a for a in known if a.name not in given)
+    return stated
+
+
+def _called(domain: str, name: str, overload: str) -> tuple[str, str, str]:
+    return normal_domain(domain), name, overload
 
 
 class FunctionReader(GraphReader):

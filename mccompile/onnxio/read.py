@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio.foreign import TENSORFLOW, foreign
-from mccompile.onnxio.functions import FunctionReader
+from mccompile.onnxio.functions import FunctionReader, with_defaults
 from mccompile.onnxio.limits import check_limits
 from mccompile.onnxio.model import OnnxGraph, OnnxModel
 from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain, require_text
@@ -138,7 +138,7 @@ def _inline_functions(proto: onnx.ModelProto, opsets: Mapping[str, int], path: P
             nodes = FunctionReader({}, path.parent, path.name).nodes(function)
             require_wellformed(OnnxModel(OnnxGraph(function.name, [], [], nodes), {**opsets, **own}))
     try:
-        made = inlined(proto)
+        made = inlined(with_defaults(proto))
     except Exception as error:
         raise CompileError(f"model-local functions cannot be inlined: {error}", where=path.name) from error
     left = [f.name for f in made.functions]

@@ -209,6 +209,37 @@ def test_functions_are_inlined(tmp_path: Path) -> None:
         assert nodes[-1].outputs == ("y",)
 
 
+def test_defaults_of_functions(tmp_path: Path) -> None:
+    """They are where a call states no attribute: of the model, of another function, in a branch."""
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
+
+    def body(node: onnx.NodeProto, attribute: str, of: str) -> list[onnx.NodeProto]:
+        node.attribute.add(name=attribute, ref_attr_name=of, type=onnx.AttributeProto.FLOAT)
+        return [node]
+
+    def function(name: str, nodes: list[onnx.NodeProto], default: float) -> onnx.FunctionProto:
+        known = [helper.make_attribute("slope", default)]
+        return helper.make_function("my", name, ["a"], ["b"], nodes, imports, attribute_protos=known)
+
+    def call(name: str, source: str, target: str, **stated: float) -> onnx.NodeProto:
+        return helper.make_node(name, [source], [target], domain="my", **stated)
+
+    branch = helper.make_graph([call("Leaky", "x", "z")], "b", [], [helper.make_tensor_value_info("z", 1, None)])
+    model = proto([
+        call("Leaky", "x", "p"), call("Leaky", "p", "q", slope=0.75), call("Outer", "q", "r"), call("Free", "r", "s"),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
+    ], initializer=[numpy_helper.from_array(np.array(True), "c")])  # fmt: skip
+    model.opset_import.append(imports[1])
+    model.functions.extend([
+        function("Leaky", body(helper.make_node("LeakyRelu", ["a"], ["b"]), "alpha", "slope"), 0.25),
+        function("Outer", body(call("Leaky", "a", "b"), "slope", "slope"), 0.5),
+        function("Free", [call("Leaky", "a", "b")], 0.0),
+    ])  # fmt: skip
+    *plain, node = read_model(save(model, tmp_path)).graph.nodes
+    assert [n.attrs["alpha"] for n in plain] == [0.25, 0.75, 0.5, 0.25]
+    assert [[n.attrs["alpha"] for n in inner.nodes] for inner in subgraphs(node)] == [[0.25], [0.25]]
+
+
 def test_functions_that_explode_or_recurse(tmp_path: Path) -> None:
     imports = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
 
