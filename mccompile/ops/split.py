@@ -67,7 +67,7 @@ def import_split(n: Import) -> None:
         sizes = (*(chunk,) * (count - 1), x.shape[axis] - chunk * (count - 1))
     if len(sizes) != len(n.node.outputs):
         raise n.error(f"{len(sizes)} parts for {len(n.node.outputs)} outputs")
-    if min(sizes) < 0 or sum(sizes) != x.shape[axis]:
+    if any(size < 0 for size in sizes) or sum(sizes) != x.shape[axis]:
         raise n.error(f"parts {list(sizes)} do not make up axis {axis} of {x.type}")
     if all(sizes):
         n.emit(Split(axis, sizes), [x])

@@ -80,6 +80,16 @@ def _pooled() -> onnx.ModelProto:
     return m.model(["y"])
 
 
+def _chunks() -> onnx.ModelProto:
+    """Parts of one extent, of which the last is shorter where they do not make up the whole."""
+    m = Maker(opset=18)
+    x = m.input("x", ["n", 3])
+    made = m.model([])
+    made.graph.node.append(onnx.helper.make_node("Split", [x], ["a", "b", "rest"], axis=0, num_outputs=3))
+    made.graph.output.extend(onnx.helper.make_tensor_value_info(o, 1, None) for o in ("a", "b", "rest"))
+    return made
+
+
 def _skipping() -> onnx.ModelProto:
     """An encoder and a decoder: what was halved twice meets what was not."""
     m = Maker(opset=18)
@@ -252,6 +262,7 @@ VECTORS: tuple[tuple[Callable[[], onnx.ModelProto], dict[str, str], set[str]], .
     (_skipping, {"n": "1..3", "h": "8", "w": "12"}, set()),
     (_skipping, {"n": "1", "h": "4..16:4", "w": "8..12:4"}, {"resize.generic", "map.generic"}),
     (_points, {"n": "1..2", "h": "1..9", "w": "1..13"}, set()),
+    (_chunks, {"n": "3..12"}, set()),
     (_planes, {"n": "1", "h": "5..13", "w": "5..31"}, set()),
     (_planes, {"n": "1..2", "h": "7", "w": "6..3000"}, set()),
 )
