@@ -139,9 +139,9 @@ def _imported(path: str | Path, options: Options) -> Compilation:
         dim, numbers = several
         taken: set[str] = set()
         made = {n: _converted(model, options, {**options.dims, dim: n}, f"{name}.{dim}{n}", taken) for n in numbers}
-        graph = together(name, dim, {n: part for n, (part, _) in made.items()})
         notes = list(dict.fromkeys(note for _, found in made.values() for note in found.notes))
         prepared = made[numbers[0]][1]
+        graph = together(name, dim, prepared.words.get(dim, dim), {n: part for n, (part, _) in made.items()})
     interface = make_interface(graph, options.input_formats, options.keeps_bytes, notes, options.state)
     return Compilation(
         source=Path(path).name,

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import chosen, identifier, varies
+from mccompile.ir.dims import chosen, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import I64, TensorType
@@ -78,11 +78,11 @@ class _Fitted:
         return TensorType(first.dtype, tuple(shape))
 
 
-def together(name: str, dim: str, graphs: Mapping[int, Graph]) -> Graph:
-    """One graph of those for the numbers that ``dim`` may be, in ascending order. CompileError if their inputs or
-    outputs cannot be those of one program."""
+def together(name: str, dim: str, word: str, graphs: Mapping[int, Graph]) -> Graph:
+    """One graph of those for the numbers that ``dim`` may be, in ascending order, which is called ``word`` when the
+    program runs. CompileError if their inputs or outputs cannot be those of one program."""
     numbers = tuple(graphs)
-    extent = chosen(identifier(dim), numbers)
+    extent = chosen(word, numbers)
     fitted = _Fitted(dim, extent, numbers)
     inputs = fitted.types("input", {n: g.inputs for n, g in graphs.items()})
     outputs = fitted.types("output", {n: g.outputs for n, g in graphs.items()})

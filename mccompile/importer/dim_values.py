@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import Dim, UndecidedError, chosen, identifier, span, symbol
+from mccompile.ir.dims import Dim, UndecidedError, chosen, span, symbol
 from mccompile.ir.dims_text import parse
 from mccompile.ir.errors import UsageError
 
@@ -102,13 +102,13 @@ def _several(text: str, name: str) -> Several:
     return Several(tuple(sorted(map(int, parts))))
 
 
-def extent_of(said: int | Span | Several, name: str) -> int:
-    """The extent of that name, as it is given."""
+def extent_of(said: int | Span | Several, word: str) -> int:
+    """The extent that is called so, as it is given."""
     match said:
         case Span():
-            return symbol(identifier(name), said.low, said.high, said.step)
+            return symbol(word, said.low, said.high, said.step)
         case Several():
-            return chosen(identifier(name), said.numbers) if len(said.numbers) > 1 else said.numbers[0]
+            return chosen(word, said.numbers) if len(said.numbers) > 1 else said.numbers[0]
     return said
 
 

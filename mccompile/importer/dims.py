@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
@@ -11,6 +12,7 @@ from mccompile._dataclass import dataclass
 from mccompile.importer.dim_values import Formula, computed, extent_of, names_in, read
 from mccompile.ir.dims import identifier
 from mccompile.ir.errors import CompileError, UsageError
+from mccompile.ir.names import free_name
 from mccompile.onnxio import OnnxValue
 
 BATCH = "batch"
@@ -19,9 +21,11 @@ BATCH = "batch"
 
 @dataclass
 class Bindings:
-    """What extents are known to be: symbols by name, unnamed ones by (input, axis)."""
+    """What extents are known to be: symbols by name, unnamed ones by (input, axis); ``words``: what each symbol is
+    called when the program runs (`words_of`)."""
 
     symbols: dict[str, int] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
     unnamed: dict[tuple[str, int], int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -95,6 +99,7 @@ def _named_batch(inputs: Sequence[OnnxValue]) -> Sequence[OnnxValue]:
 def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bindings: Bindings) -> None:
     """Give the dims that are named in ``dims`` their extents, those that are computed of others behind these."""
     known = _names_of(inputs)
+    bindings.words = words_of(known)
     formulas: dict[str, Formula] = {}
     for given, value in dims.items():
         name = _meant(given, known)
@@ -102,7 +107,7 @@ def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bi
         if isinstance(said, Formula):
             formulas[name] = said
         else:
-            bindings.symbols[name] = extent_of(said, name)
+            bindings.symbols[name] = extent_of(said, bindings.words[name])
     while formulas:
         waiting = {*formulas, *map(identifier, formulas)}
         ready = [n for n, f in formulas.items() if not waiting & set(names_in(f, known))]
@@ -117,6 +122,19 @@ def _bind_symbols(inputs: Sequence[OnnxValue], dims: Mapping[str, int | str], bi
 def _names_of(inputs: Sequence[OnnxValue]) -> list[str]:
     """The names of dims, sorted."""
     return sorted({dim for value in inputs for dim in value.shape or () if isinstance(dim, str)})
+
+
+def words_of(names: Sequence[str]) -> dict[str, str]:
+    """What dims are called in our text and in C, each by a word of its own.
+
+    >>> words_of(["a b", "a.b", "a_b", "h"])
+    {'a_b': 'a_b', 'h': 'h', 'a b': 'a_b_2', 'a.b': 'a_b_3'}
+    """
+    words = {name: name for name in names if identifier(name) == name}
+    for name in names:
+        if name not in words:
+            words[name] = free_name(identifier(name), words.values())
+    return words
 
 
 def _meant(given: str, known: Sequence[str]) -> str:
@@ -135,7 +153,9 @@ def _meant(given: str, known: Sequence[str]) -> str:
 
 def _computed(formula: Formula, what: str, bindings: Bindings, known: Sequence[str]) -> int:
     """The extent that a formula gives. UsageError where it is computed of what has none."""
-    meant = {**{identifier(name): e for name, e in bindings.symbols.items()}, **bindings.symbols}
+    alike = Counter(map(identifier, bindings.symbols))
+    meant = {identifier(name): e for name, e in bindings.symbols.items() if alike[identifier(name)] == 1}
+    meant.update(bindings.symbols)
     missing = [name for name in names_in(formula, [*known, *meant]) if name not in meant]
     if missing:
         others = ", ".join(known) or "none"

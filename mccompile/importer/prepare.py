@@ -41,6 +41,7 @@ class Prepared:
         inputs: the graph inputs that are no constants, in order, with concrete shapes.
         notes: what was decided for the user, one sentence each.
         dims: the value of each symbol that was bound.
+        words: what each dim of the inputs is called when the program runs.
         declared: the shapes that the file states for results, which may be wrong.
         legends: what columns or numbers of outputs mean, by name.
         draws: what becomes of random numbers; the conversion adds the inputs that it makes for them.
@@ -50,6 +51,7 @@ class Prepared:
     inputs: list[OnnxValue]
     notes: list[str]
     dims: dict[str, int]
+    words: Mapping[str, str] = field(default_factory=dict)
     declared: dict[str, Shape] = field(default_factory=dict)
     legends: dict[str, Legend] = field(default_factory=dict)
     draws: Draws = field(default_factory=Draws)
@@ -97,7 +99,7 @@ def prepare(
     done = dataclasses.replace(done, graph=remove_dead(done.graph))
     named = [legend.note(name) for name, legend in legends.items()]
     notes = [*bindings.notes, *repeated, *named, *_packed("input", bound), *_packed("output", outputs)]
-    return Prepared(done, bound, notes, dict(bindings.symbols), declared, legends)
+    return Prepared(done, bound, notes, dict(bindings.symbols), bindings.words, declared, legends)
 
 
 def _with_outputs_once(graph: OnnxGraph) -> tuple[OnnxGraph, list[str]]:

@@ -87,6 +87,15 @@ def _turns() -> onnx.ModelProto:
     return model
 
 
+def _alike(counted: bool = True) -> onnx.ModelProto:
+    """Dims that C spells alike, and as an extent that a kernel counts."""
+    m = Maker()
+    x, y = m.input("x", ["a.b", 4]), m.input("y", [4, "a_b"])
+    m.node("Softmax", [m.node("MatMul", [x, y])], "z", axis=-1)
+    m.node("NonZero" if counted else "Sqrt", [m.node("Relu", [m.input("w", ["a-b", "full_count"])])], "full")
+    return m.model(["z", "full"])
+
+
 def _saved(tmp_path: Path, build: Callable[[], onnx.ModelProto]) -> Path:
     path = tmp_path / "net.onnx"
     onnx.save(build(), path)
@@ -104,8 +113,10 @@ def _saved(tmp_path: Path, build: Callable[[], onnx.ModelProto]) -> Path:
         (_squeezed, {"dims": {"n": "1..4"}}),
         (_merged, {"dims": {"n": "1..3"}, "target": "native"}),
         (_turns, {"dims": {"length": "1..60"}, "constants": {"length": "length"}}),
+        (_alike, {"dims": {"a.b": "1..6", "a_b": "1..8", "a-b": "2..3", "full_count": "2..5"}}),
+        (_alike, {"dims": {"a.b": "1..6", "a_b": "1..6", "a-b": "2", "full_count": "1..4"}}),
     ],
-    ids=["equal", "list", "sum", "name", "shape", "squeeze", "merged", "number"],
+    ids=["equal", "list", "sum", "name", "shape", "squeeze", "merged", "number", "alike", "alike, of one range"],
 )
 def test_both_ends_give_what_onnxruntime_gives(
     build: Callable[[], onnx.ModelProto], options: Mapping[str, Any], tmp_path: Path
@@ -113,6 +124,16 @@ def test_both_ends_give_what_onnxruntime_gives(
     result = check(_saved(tmp_path, build), Options(**{"target": "generic", **options}))
     assert result.ok, result.lines()
     assert len(result.runs) >= 2
+
+
+def test_dims_that_are_spelled_alike(tmp_path: Path) -> None:
+    """Each has an extent of its own, also where all have one range, or one is a list."""
+    dims = {"a.b": "1..6", "a_b": "1..6", "a-b": 2, "full_count": 3}
+    for number, given in enumerate((dims, {**dims, "a.b": "3,6"})):
+        out = tmp_path / f"out{number}"
+        mccompile.compile(_saved(tmp_path, lambda: _alike(counted=False)), out, target="generic", dims=given)
+        arrays = np.ones((3, 4), np.float32), np.ones((4, 5), np.float32), np.ones((2, 3), np.float32)
+        assert mccompile.load(out).run(*arrays)["z"].shape == (3, 5)
 
 
 def test_names_of_a_shape_are_dims(tmp_path: Path) -> None:
