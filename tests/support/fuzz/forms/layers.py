@@ -47,7 +47,7 @@ def wholes(c: FamilyComposer) -> list[str]:
 
 
 def summed(c: FamilyComposer) -> list[str]:
-    """Two or three convolutions of one input, added up, which may be broadcast to each other."""
+    """Two or three convolutions of one input, added up, and to it, which may be broadcast to each other."""
     channels, most = c.d.int(1, 4), c.width(1, 2, 5, 8)
     size = c.d.choice([(MAIN, 6), (6, 6), (9, MAIN), (7,)])
     x = c.fresh(_floats(c, (c.d.int(1, 2), channels, *size)))
@@ -63,8 +63,8 @@ def summed(c: FamilyComposer) -> list[str]:
         made.append(c.one("Conv", x, weights, *bias, pads=pads, group=groups))
         if c.chance(20):
             made[-1] = on.mapped(c, made[-1])
-    v = made[0]
-    for other in made[1:]:
+    v, beside = made[0], [x] if c.array(x).shape == c.array(made[0]).shape else []
+    for other in made[1:] + beside:
         v = c.one(c.d.choice(["Add", "Add", "Sub"]), *((v, other) if c.d.bool() else (other, v)))
     return [v, *([c.d.choice(made)] if c.chance(20) else [])]
 

@@ -59,6 +59,16 @@ def _convolved(c: FamilyComposer, d: str) -> str:
     return c.one("Conv", d, w, *bias, group=groups, pads=(k // 2,) * 4, strides=c.d.choice([(1, 1), (2, 2)]))
 
 
+def _beside_itself(c: FamilyComposer, d: str) -> str:
+    """A convolution, or two, of which the result is added to what they read."""
+    channels, k = c.array(d).shape[1], c.d.choice([1, 1, 3])
+    made = d
+    for _ in range(c.d.int(1, 2)):
+        made = c.one("Conv", made, _weights(c, (channels, channels, k, k), 0), pads=(k // 2,) * 4)
+        made = rounded(c, made, c.d.choice(["int8", "uint8"]))[1] if c.chance(70) else made
+    return c.one("Add", *((made, d) if c.d.bool() else (d, made)))
+
+
 def _multiplied(c: FamilyComposer, d: str) -> str:
     d = c.one("MatMul", d, _weights(c, (c.array(d).shape[-1], c.width(1, 5, 16)), 1))
     if c.d.bool():
@@ -87,7 +97,7 @@ def _padded(c: FamilyComposer, d: str) -> str:
 
 
 def _step(c: FamilyComposer, d: str) -> str:
-    a, way = c.array(d), c.d.int(0, 13)
+    a, way = c.array(d), c.d.int(0, 15)
     image = a.ndim == 4
     if way < 3 and image and a.shape[1] not in (MAIN, 0):
         return _convolved(c, d)
@@ -101,6 +111,8 @@ def _step(c: FamilyComposer, d: str) -> str:
         return _pooled(c, d)
     if way == 13 and image:
         return _padded(c, d)
+    if way > 13 and image and a.shape[1] not in (MAIN, 0):
+        return _beside_itself(c, d)
     if way == 8:
         return c.one(c.d.choice(["ReduceMean", "ReduceSum", "ReduceMax"]), d, c.ints(c.axis(d)), keepdims=1)
     if way == 9:
