@@ -50,6 +50,8 @@ class Line:
             step = _step([s for *_, s in known])
             if step:
                 return cls((known[0][0],), columns, own, known[0][0].shape, known[0][1], known[0][2], step)
+        if len({v.type.count for v in values}) > 1:  # a part of one value, and all of another
+            raise NotACellError("its turns read values of different extents")
         return cls(values, columns, own)
 
     @classmethod
