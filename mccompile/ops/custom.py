@@ -35,6 +35,7 @@ class Custom(Op):
 
     name = "custom"
     wants_rows = True
+    reads_bits = True  # a function of C is declared with the types that the network has
 
     function: str
     types: tuple[tuple[str, tuple[int, ...]], ...]

@@ -87,6 +87,32 @@ def test_leading_extents_may_be_those_of_the_run(stated: list[int | str], tmp_pa
         mccompile.compile(varying(tmp_path, [3, "n"], []), tmp_path / "out", dims={"n": "1..9"})
 
 
+@pytest.mark.parametrize(("name", "element"), [("INT64", "int64_t"), ("FLOAT16", "uint16_t")])
+def test_what_it_reads_and_writes_keeps_its_type(name: str, element: str, tmp_path: Path) -> None:
+    """The places of ArgMax would be i32 elsewhere, and halves f32."""
+    (tmp_path / "same.h").write_text(
+        f"#include <stdint.h>\nstatic inline void same(const {element} *x0, const int32_t *x0_dims, {element} *y0, "
+        "const int32_t *y0_dims)\n{\n(void)y0_dims;\nfor (int32_t i = 0; i < x0_dims[0]; ++i) y0[i] = x0[i];\n}\n"
+    )
+    plugins.add_function(f"com.acme:Same={tmp_path / 'same.h'}")
+    dtype = getattr(TensorProto, name)
+    x, y = (helper.make_tensor_value_info(n, dtype if n == "y" else TensorProto.FLOAT, e) for n, e in (
+        ("x", [3, 4]), ("y", [3]),
+    ))  # fmt: skip
+    nodes = [
+        helper.make_node("ArgMax", ["x"], ["places"], axis=1, keepdims=0),
+        helper.make_node("Cast", ["places"], ["a"], to=dtype),
+        helper.make_node("Same", ["a"], ["b"], domain="com.acme"),
+        helper.make_node("Add", ["b", "a"], ["y"]),
+    ]
+    info = [helper.make_tensor_value_info("b", dtype, [3])]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.acme", 1)]
+    graph = helper.make_graph(nodes, "g", [x], [y], value_info=info)
+    mccompile.compile(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "out", target="native")
+    found = mccompile.load(tmp_path / "out")(np.eye(3, 4, dtype=np.float32))
+    assert found.tolist() == [0, 2, 4]
+
+
 def test_the_command_line_takes_it_too(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = spawn([model(tmp_path), "-o", out, "--custom-op", LOW_PASS, "--target", "generic", "--split-kernels"])

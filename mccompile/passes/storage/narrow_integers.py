@@ -101,6 +101,8 @@ def _reads(node: Node, v: Value, chosen: set[Value]) -> bool:
 
 def _takes_i32(node: Node, v: Value) -> bool:
     """Whether the results are of the same types where ``v`` is i32: indices, or what only is compared."""
+    if node.op.reads_bits:
+        return False
     types = node.operand_types()
     narrow = [t.with_dtype(I32) if t is not None and o is v else t for t, o in zip(types, node.operands, strict=True)]
     try:
