@@ -11,7 +11,6 @@ from mccompile._dataclass import dataclass
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
-from mccompile.ir.structure import Nest, Structure
 from mccompile.ir.types import I64, TensorType
 from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
@@ -24,6 +23,7 @@ from mccompile.ops.sampling import Case, Draw
 class ArgPool(Op):
     """Operand x[N, C, spatial...]; result [N, C, windows...]: the place in row-major order of x, or with
     ``by_columns`` in column-major order of each plane of it, of the largest element. Of equal ones the first counts.
+    It says nothing of its `structure`: a place is another number in a part of x, of fewer channels or rows.
 
     >>> x = np.array([[[3.0, 1.0, 1.0, 5.0]]])
     >>> ArgPool((2,), (2,), (0, 0), (1,)).evaluate(x)[0].tolist()
@@ -44,9 +44,6 @@ class ArgPool(Op):
     def pool(self) -> Pool:
         """The pool of the largest elements themselves."""
         return Pool("max", self.kernel, self.strides, self.pads, self.dilations, self.ceil)
-
-    def structure(self, types: Sequence[TensorType | None]) -> Structure:
-        return tuple(Nest(n.loops, n.writes, n.reads) for n in self.pool.structure(types))
 
     def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
         (x,) = types

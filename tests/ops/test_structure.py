@@ -25,6 +25,7 @@ from mccompile.ir.structure import Nest
 from mccompile.ir.types import TensorType, dtype_of
 from mccompile.ops.registry import FrontEnd, front_ends
 from mccompile.ops.sampling import Case
+from mccompile.passes.analysis.axes import kept_axes
 from tests._fast import share
 from tests.support.draw import SeededDraw
 from tests.support.opcases import case_inputs, case_model
@@ -186,6 +187,20 @@ def _float(a: Array | None) -> Array | None:
 SURE = {"conv", "conv_transpose", "matmul", "pool", "reduce", "concat", "slice", "split", "transpose", "expand",
         "pad", "repeat", "tile", "take", "reshape", "space_to_depth", "depth_to_space"}  # fmt: skip
 """Operators in which nothing cancels: a maximum becomes what is far more, a sum changes with each term."""
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS, ids=lambda f: f.op_type)
+def test_what_is_kept_index_by_index_does_not_know_its_neighbours(front_end: FrontEnd, folder: Path) -> None:
+    """Without the first channel the results are the others' results: a place among all channels would be another."""
+    for a in applied(front_end.op_type, front_end.domain, folder):
+        x = a.arrays[0] if a.arrays else None
+        for axis in range(0 if x is None else x.ndim):
+            assert x is not None
+            axes = kept_axes(a.op, a.types, axis) if x.shape[axis] > 1 and not a.op.varying else None
+            if axes is not None:
+                less = a.wide().results((0, np.delete(a.wide().arrays[0], 0, axis)), wide=True)
+                for found, result, kept in zip(less, a.wide().results(wide=True), axes, strict=True):
+                    np.testing.assert_allclose(found, np.delete(result, 0, kept), 1e-9, 1e-9, err_msg=str(a.op))
 
 
 # -- multilinear, selects, value_range -----------------------------------------------------------------------------
