@@ -26,8 +26,12 @@ from collections.abc import Iterator
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.passes.analysis.movement import moves
+from mccompile.passes.rewrite.bodies import functions
 
-_STEPS = ("floor", "ceil", "mod", "fmod")
+_STEPS = ("floor", "ceil", "mod", "fmod", "sign", "acosh")
+
+_ENDING = ("sqrt", "log", "log1p", "acos", "asin", "atanh")
+"""Functions of which a difference may well be at an end: the root of x / 41 - 1 is 0 for 41, or no number."""
 
 
 def stepped(graph: Graph) -> set[Value]:
@@ -45,13 +49,25 @@ def under_steps(body: ex.Expr) -> set[ex.Expr]:
 
     What is quantised is none: its scale was measured, and no number of it is at a step for a reason.
     """
-    steps = _STEPS if quantises(body) else (*_STEPS, "rne")
+    rounds = not quantises(body)
     found: set[ex.Expr] = set()
     for e in ex.distinct(body):
-        whole = not e.dtype.is_float and not any(isinstance(p, ex.Apply) and p.fn == "rne" for p in ex.distinct(e))
-        if whole or (isinstance(e, ex.Apply) and e.fn in steps):
-            found.update(p for a in e.args if a.dtype.is_float for p in ex.distinct(a))
+        found.update(p for a in _at_steps(e, rounds) if a.dtype.is_float for p in ex.distinct(a))
     return found
+
+
+def _at_steps(e: ex.Expr, rounds: bool) -> tuple[ex.Expr, ...]:
+    """The operands of an expression that are at steps of it, or at ends; ``rounds``: what rounds is a step."""
+    if not e.dtype.is_float:
+        return () if "rne" in functions(e) else e.args
+    match e:
+        case ex.Apply(fn=fn) if fn in _STEPS or (fn == "rne" and rounds):
+            return e.args
+        case ex.Apply(fn="pow", operands=(_, exponent)):  # -2 to the power of 1, or of nearly 1
+            return (exponent,)
+        case ex.Apply(fn=fn, operands=(a,)) if fn in _ENDING and "sub" in functions(a):
+            return e.args
+    return ()
 
 
 def quantises(body: ex.Expr) -> bool:
