@@ -18,8 +18,8 @@ from mccompile.ir import expr as ex
 from mccompile.ir.scalar import FUNCTIONS, Array
 from mccompile.ir.types import BOOL, DType, dtype_of
 
-_EXACT = 2.0**53
-"""Integers beyond this are not float64."""
+_EXACT = 2.0**53 - 1
+"""Integers beyond this may be others as float64: 2**53 + 1 is 2**53."""
 
 
 @dataclass(frozen=True)
@@ -161,22 +161,27 @@ def _applied(e: ex.Apply, args: list[Range]) -> Range:
     found = anything(e.dtype) if rule is None else rule(e.operands[-1].dtype, *args)
     count = max(found.low.size, *(a.low.size for a in args))
     low, high = (end if end.size == count else np.broadcast_to(end, count) for end in (found.low, found.high))
-    known = functools.reduce(np.logical_and, (a.known for a in args))
+    known = functools.reduce(np.logical_and, (_told_apart(a, o.dtype) for a, o in zip(args, e.operands, strict=True)))
     if not known.any():
         return Range(low, high)
     values = [a.low.astype(o.dtype.numpy) for a, o in zip(args, e.operands, strict=True)]
     point = np.broadcast_to(np.asarray(FUNCTIONS[e.fn].numpy(*values)).astype(np.float64), count)
-    known = np.broadcast_to(known, count) & ~np.isnan(point)
+    known = np.broadcast_to(known, count) & (~np.isnan(point) if e.dtype.is_float else np.abs(point) <= _EXACT)
     return Range(np.where(known, point, low), np.where(known, point, high))
 
 
+def _told_apart(a: Range, dtype: DType) -> Array:
+    """True for the channels of one value that is not the float64 of several integers."""
+    return a.known if dtype.is_float else np.asarray(a.known & (np.abs(a.low) <= _EXACT))
+
+
 def _rounded(dtype: DType, low: Array, high: Array, size: Array) -> Range:
-    """Ends of an operation that rounds: widened for floats, checked for overflow for integers."""
+    """Ends of an operation that rounds: widened for floats, and checked for overflow."""
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
     if not dtype.is_float:
         return _fitting(low, high, dtype)
-    by = np.where(np.isfinite(size), size, 0) * step(dtype)
-    return widened(low, high, by)
+    by, most = np.where(np.isfinite(size), size, 0) * step(dtype), np.finfo(dtype.numpy.name).max
+    return Range(np.where(low - by < -most, -np.inf, low - by), np.where(high + by > most, np.inf, high + by))
 
 
 def _size(a: Range) -> Array:

@@ -29,3 +29,18 @@ def test_a_table_with_nan_has_no_ends(first: int, ends: tuple[float, float]) -> 
     bytes_ = Range(np.array([first]), np.array([255]))
     found = of_expression(ex.lookup(ex.var(0, DTYPES["u8"]), table), lambda _: bytes_)
     assert (found.low[0], found.high[0]) == ends
+
+
+@pytest.mark.parametrize("text", ["xor(u64(64), bitnot(x0))", "x0 * u64(9007199254740993)", "x0 - u64(4)"])
+def test_integers_that_no_float64_tells_apart_are_not_known(text: str) -> None:
+    body = ex.parse(text, [DTYPES["u64"]])
+    found = of_expression(body, lambda _: Range(np.array([1.0]), np.array([1.0])))
+    value = float(ex.evaluate(body, lambda _: np.array([1], np.uint64))[0])
+    assert found.low[0] <= value <= found.high[0]
+    assert not found.known[0] or float(int(value)) < 2**53
+
+
+def test_what_is_too_large_is_infinite() -> None:
+    body = ex.parse("x0 * 3e+38", [DTYPES["f32"]])
+    found = of_expression(body, lambda _: Range(np.array([-9.0]), np.array([9.0])))
+    assert (found.low[0], found.high[0]) == (-np.inf, np.inf)
