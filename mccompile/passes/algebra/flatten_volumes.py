@@ -17,6 +17,7 @@ from mccompile.ops.pool import Pool
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
+from mccompile.passes.analysis.steps import asks_for_digits, stepped
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
@@ -37,12 +38,13 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         remarks.miss("flatten volumes", f"target {target.name} has no vectors, or no memory for copies of planes")
         return 0
     r = Rewriter(graph)
+    steps = stepped(graph)
     changes = 0
     for node in r.nodes():
         op = node.op
         if isinstance(op, Conv | Pool) and len(node.result.shape) == 5:
             what = f"flattened {node.where}"
-            reason = _obstacle(graph, node, op)
+            reason = _obstacle(graph, node, op, steps)
             if reason:
                 remarks.miss(what, reason)
                 continue
@@ -56,7 +58,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
     return changes
 
 
-def _obstacle(graph: Graph, node: Node, op: Conv | Pool) -> str:
+def _obstacle(graph: Graph, node: Node, op: Conv | Pool, steps: set[Value]) -> str:
     """Why a node stays as it is; empty if it need not."""
     if node.pre or any(v.dtype != F32 or v.type.layout is not None for v in (*node.inputs, *node.results)):
         return "it has a prologue, is not in f32, or is not row-major"
@@ -70,6 +72,8 @@ def _obstacle(graph: Graph, node: Node, op: Conv | Pool) -> str:
             return "an operand of its epilogue is broadcast along one of two axes that become one"
     elif any(_padded(v)[0] != 1 or _padded(v)[2:] != (1, 1, 1) for v in node.extras):
         return "its epilogue reads more than a number of each channel"
+    elif op.mode == "average" and asks_for_digits(node, steps):
+        return "a mean of means is rounded twice, and a step depends on it"
     return ""
 
 
