@@ -113,10 +113,11 @@ _STASHED = {1: "f32", 10: "f16", 11: "f64", 16: "bf16"}
 def _read_stash(n: Import) -> None:
     """The type statistics are computed in: ours is f32, or f64 for inputs of that. That may be more than is asked
     for, but not less; statistics that are results have that type, so there it has to be the one asked for."""
-    stashed, ours = _STASHED.get(n.attr("stash_type", 1), ""), n.input(0).dtype.compute.name
+    given = n.attr("stash_type", 1)
+    stashed, ours = _STASHED.get(given, ""), n.input(0).dtype.compute.name
     exact = any(n.node.outputs[1:])
     if stashed != ours and (exact or not stashed or stashed == "f64"):
-        raise n.error(f"stash_type {n.attr('stash_type')} is not supported", f"statistics are computed in {ours}")
+        raise n.error(f"stash_type {given} is not supported", f"statistics are computed in {ours}")
 
 
 @onnx_op("GroupNormalization", sample=_sample_group, tolerance=_TOLERANCE)
