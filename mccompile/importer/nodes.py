@@ -40,7 +40,7 @@ from mccompile.ir.graph import Graph, Value
 from mccompile.ir.limits import require
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scan import reason
-from mccompile.ir.types import BOOL, DTYPES, I64, DType
+from mccompile.ir.types import BOOL, DTYPES, I64, BroadcastError, DType
 from mccompile.onnxio import (
     DRAWING,
     OnnxGraph,
@@ -328,7 +328,7 @@ class Converter:
             (form.convert if form is not None and form.wanted(view) else front_end.convert)(view)
         except UndecidedError as e:
             raise view.error(f"the node cannot be converted for all of these extents: {e}", hint_of(e)) from e
-        except TypeRuleError as e:
+        except (TypeRuleError, BroadcastError) as e:
             raise view.error(str(e)) from e
         except (ArithmeticError, LookupError, TypeError, ValueError, ex.OperandTypeError) as e:
             rule = broken_rule(node, [stand_in(self.graph, v) for v in inputs])

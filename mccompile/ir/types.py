@@ -258,15 +258,19 @@ class TensorType:
         return text if self.layout is None else f"{text}:{layout_text(self.layout)}"
 
 
+class BroadcastError(ValueError):
+    """Shapes of which two extents differ, and neither is 1."""
+
+
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """The numpy broadcast of shapes. Raises ValueError where two extents differ and neither is 1."""
+    """The numpy broadcast of shapes. Raises BroadcastError where two extents differ and neither is 1."""
     rank = max((len(s) for s in shapes), default=0)
     out = [1] * rank
     for shape in shapes:
         for i, extent in enumerate(shape, rank - len(shape)):
             if extent != 1 and out[i] not in (1, extent):
                 require_equal(extent, out[i])
-                raise ValueError(f"shapes {', '.join(str(list(s)) for s in shapes)} do not broadcast")
+                raise BroadcastError(f"shapes {', '.join(str(list(s)) for s in shapes)} do not broadcast")
             if extent != 1:
                 out[i] = extent
     return tuple(out)

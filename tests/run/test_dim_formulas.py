@@ -136,6 +136,17 @@ def test_dims_that_are_spelled_alike(tmp_path: Path) -> None:
         assert mccompile.load(out).run(*arrays)["z"].shape == (3, 5)
 
 
+def test_extents_that_do_not_meet_are_named(tmp_path: Path) -> None:
+    """The model is right: of 9 rows that are halved and doubled 10 come back."""
+    m = Maker()
+    x = m.input("x", [1, 2, "h", 8])
+    half = m.node("MaxPool", [x], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    m.node("Add", [x, m.node("Resize", [half, "", m.const(np.float32([1, 1, 2, 2]))], mode="nearest")], "y")
+    path = _saved(tmp_path, lambda: m.model(["y"]))
+    with pytest.raises(CompileError, match=r"shapes \[1, 2, 9, 8\], \[1, 2, 10, 8\] do not broadcast$"):
+        mccompile.compile(path, tmp_path / "out", target="generic", dims={"h": 9})
+
+
 def test_names_of_a_shape_are_dims(tmp_path: Path) -> None:
     path = _saved(tmp_path, _unnamed)
     shapes: dict[str, list[int | str]] = {"x": [1, 7], "state": [2, "b+1", 3]}
