@@ -87,10 +87,12 @@ def _padding(op: Op, q: Quantised) -> float | None:
     """The integer that stands for what is padded with; None if none does."""
     assert op.background is not None
     scale, zero = float(q.scale.reshape(-1)[0]), int(q.zero.reshape(-1)[0])
-    number = round(op.background / scale) + zero
+    number = np.rint(op.background / scale) + zero
     info = np.iinfo(q.integers.dtype.numpy.name)
+    if not info.min <= number <= info.max:  # neither is what is infinite, or no number
+        return None
     exact = np.float32(number - zero) * np.float32(scale) == np.float32(op.background)
-    return float(number) if exact and info.min <= number <= info.max else None
+    return float(number) if exact else None
 
 
 def _sink(r: Rewriter, node: Node, known: list[Quantised]) -> None:
