@@ -75,7 +75,7 @@ def _obstacle(graph: Graph, node: Node, bias: Quantised, factors: Sequence[ex.Nu
     own = np.ones((), np.float32)
     for f in factors:
         own = own * (np.float32(f.value) if isinstance(f, ex.Num) else graph.array(node.extras[f.index]))
-    given, own = np.broadcast_arrays(bias.scale, own.reshape(own.shape[-bias.integers.type.rank :]))
+    given, own = np.broadcast_arrays(bias.scale, own)
     if not np.allclose(given, own, rtol=_ULPS, atol=0):
         return "it has another scale"
     reach, _ = sum_range(graph, node)
