@@ -320,3 +320,31 @@ def test_what_a_float_stands_for(tmp_path: Path, float_: float, says: int) -> No
     assert found is not None
     name, codes, floats = found
     assert (name, codes.tolist(), floats.tolist()) == ("q", [says], [(want - 3) / 2])
+
+
+@pytest.mark.parametrize("times", [0, 4])
+def test_what_floats_have_magnified_is_as_sure_as_they_are(tmp_path: Path, times: int) -> None:
+    """Four sines of 40 times their operand: 1e-7 becomes 0.1, or 15 of the steps that a layer rounds to."""
+    nodes = []
+    for k in range(times):
+        nodes.append(helper.make_node("Mul", [f"h{k}" if k else "x", "forty"], [f"m{k}"]))
+        nodes.append(helper.make_node("Sin", [f"m{k}"], [f"h{k + 1}"]))
+    nodes.append(helper.make_node("QuantizeLinear", [f"h{times}" if times else "x", "step", "zero"], ["q"]))
+    nodes.append(helper.make_node("DequantizeLinear", ["q", "step", "zero"], ["y"]))
+    constants = {"forty": np.float32(40), "step": np.float32(1 / 127), "zero": np.int8(0)}
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64])],
+        [numpy_helper.from_array(np.array(a), name) for name, a in constants.items()],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    options = Options(target="generic")
+    imported = driver.import_graph(path, options).graph
+    judge = open_judge(path, ["y"], ["q"])
+    inputs = random_inputs({v.name: v.type for v in imported.inputs}, 0)
+    name, moved = ("forty", np.nextafter(np.float32(40), np.float32(41))) if times else ("step", 1.01 / 127)
+    made = driver.import_graph(path, options).graph
+    value = next(v for v in made.constants if v.name == name)
+    made.constants[value] = np.array(moved, np.float32)
+    assert judge_layers(imported, made, judge, inputs).ok == (times > 0)
