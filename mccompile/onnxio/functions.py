@@ -9,10 +9,11 @@ from typing import Any
 
 import onnx
 import onnx.defs
+import onnx.helper
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label
-from mccompile.onnxio.nested import all_nodes, inner_nodes
+from mccompile.onnxio.nested import all_graphs, all_nodes, inner_nodes
 from mccompile.onnxio.proto import GraphReader, node_to_proto, normal_domain, type_to_proto
 from mccompile.onnxio.schema import newest_opset, versions
 
@@ -115,6 +116,21 @@ def with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
     return stated
 
 
+def with_types_of_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A model that states the types of its initializers, which ONNX infers for results alone: its inliner asks for
+    those of operands, where it converts a function to another opset."""
+    stated = onnx.ModelProto()
+    stated.CopyFrom(proto)
+    for graph in all_graphs(stated.graph):
+        known = {v.name for v in (*graph.input, *graph.output, *graph.value_info)}
+        graph.value_info.extend(
+            onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims)
+            for t in graph.initializer
+            if t.name not in known
+        )
+    return stated
+
+
 def _called(domain: str, name: str, overload: str) -> tuple[str, str, str]:
     return normal_domain(domain), name, overload
 
@@ -127,9 +143,9 @@ class FunctionReader(GraphReader):
         super().__init__(folder, where)
         self.attributes = attributes
 
-    def nodes(self, function: onnx.FunctionProto) -> list[OnnxNode]:
-        """The nodes of a function, as they are written."""
-        return [self.node(proto, i) for i, proto in enumerate(function.node)]
+    def nodes(self, of: onnx.FunctionProto | onnx.GraphProto) -> list[OnnxNode]:
+        """The nodes of a function or graph, as they are written."""
+        return [self.node(proto, i) for i, proto in enumerate(of.node)]
 
     def node(self, proto: onnx.NodeProto, index: int) -> OnnxNode:
         resolved = onnx.NodeProto()

@@ -12,13 +12,13 @@ from google.protobuf.message import DecodeError
 
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio.foreign import TENSORFLOW, foreign
-from mccompile.onnxio.functions import FunctionReader, with_defaults
+from mccompile.onnxio.functions import FunctionReader, with_defaults, with_types_of_constants
 from mccompile.onnxio.limits import check_limits
 from mccompile.onnxio.model import OnnxGraph, OnnxModel
 from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain, require_text
 from mccompile.onnxio.raise_opset import raised
 from mccompile.onnxio.schema import newest_opset
-from mccompile.onnxio.untyped import inlined
+from mccompile.onnxio.untyped import inferred, inlined
 from mccompile.onnxio.wellformed import require_wellformed
 
 OLDEST_OPSET = 7
@@ -129,16 +129,18 @@ def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
 
 def _inline_functions(proto: onnx.ModelProto, opsets: Mapping[str, int], path: Path) -> onnx.ModelProto:
     """The model without functions. One may import another opset than the model: its nodes are then converted to the
-    model's, by C++ that takes their form for granted."""
+    model's, by C++ that takes their form for granted, and asks for the types of what a call reads."""
     if not proto.functions:
         return proto
-    for function in proto.functions:
-        own = {normal_domain(o.domain): int(o.version) for o in function.opset_import}
-        if own.get("", opsets[""]) != opsets[""]:
-            nodes = FunctionReader({}, path.parent, path.name).nodes(function)
-            require_wellformed(OnnxModel(OnnxGraph(function.name, [], [], nodes), {**opsets, **own}))
+    proto = with_defaults(proto)
+    own = [{**opsets, **{normal_domain(o.domain): int(o.version) for o in f.opset_import}} for f in proto.functions]
+    converts = any(versions[""] != opsets[""] for versions in own)
+    if converts:
+        reader = FunctionReader({}, path.parent, path.name)
+        for nodes, versions in zip((proto.graph, *proto.functions), (dict(opsets), *own), strict=True):
+            require_wellformed(OnnxModel(OnnxGraph(nodes.name, [], [], reader.nodes(nodes)), versions))
     try:
-        made = inlined(with_defaults(proto))
+        made = inlined(inferred(with_types_of_constants(proto)) if converts else proto)
     except Exception as error:
         raise CompileError(f"model-local functions cannot be inlined: {error}", where=path.name) from error
     left = [f.name for f in made.functions]

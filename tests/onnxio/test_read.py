@@ -240,6 +240,19 @@ def test_defaults_of_functions(tmp_path: Path) -> None:
     assert [[n.attrs["alpha"] for n in inner.nodes] for inner in subgraphs(node)] == [[0.25], [0.25]]
 
 
+def test_functions_of_another_opset_read_weights_and_each_other(tmp_path: Path) -> None:
+    """The inliner asks for the types of what they read, which no value_info states."""
+    body = [helper.make_node("ReduceMean", ["a", "axis"], ["m"]), helper.make_node("Sub", ["a", "m"], ["b"])]
+    older = helper.make_function("my", "Centre", ["a", "axis"], ["b"], body, [helper.make_opsetid("", 18)])
+    weight = numpy_helper.from_array(np.array([1]), "w")
+    calls = [helper.make_node("Centre", [a, "w"], [b], domain="my") for a, b in (("x", "t"), ("u", "y"))]
+    model = proto([calls[0], helper.make_node("Relu", ["t"], ["u"]), calls[1]], opset=20, initializer=[weight])
+    model.functions.append(older)
+    model.opset_import.append(helper.make_opsetid("my", 1))
+    nodes = read_model(save(model, tmp_path)).graph.nodes
+    assert [n.op_type for n in nodes] == ["ReduceMean", "Sub", "Relu", "ReduceMean", "Sub"]
+
+
 def test_functions_that_explode_or_recurse(tmp_path: Path) -> None:
     imports = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
 
