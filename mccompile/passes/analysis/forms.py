@@ -127,7 +127,7 @@ def _combined(fn: str, a: Form, b: Form) -> Form | str:
     if fn in ("max", "min") and not (a.terms and b.terms):
         return replace(a if a.terms else b, cut=True)
     if fn == "div" and not b.terms:
-        return a.scaled(1 / b.offset)
+        return a.scaled(1 / b.offset) if np.all(b.offset) else "a scale is 0"
     if fn == "mul" and not (a.terms and b.terms):
         return a.scaled(b.offset) if a.terms else b.scaled(a.offset)
     product = a.times(b) if fn == "mul" else None

@@ -297,8 +297,11 @@ class _Work:
     def _in_floats(self, e: ex.Expr, core: ex.Expr, form: Form, f: Steps, shape: tuple[int, ...]) -> ex.Expr | str:
         """One product, rounded and cut off: what engines make of scales that are merged at compile time."""
         (scale,) = form.terms.values()
-        if not (np.isfinite(scale).all() and (np.asarray(scale) > 0).all()):
-            return "a scale is no positive number"
+        most = float(np.finfo(np.float32).max)
+        if not ((np.asarray(scale) > 0).all() and (np.asarray(scale) <= most).all()):
+            return "a scale is no positive number of 32 bits"
+        if not (np.abs(form.offset) <= most).all():
+            return "what is added is no number of 32 bits"
         zero = np.rint(form.offset)
         zero = zero if uniform(zero) else np.rint(_median(zero))
         product = ex.apply("mul", ex.convert(core, F32), self._operand(np.asarray(scale), shape, "factor", F32))
