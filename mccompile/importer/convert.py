@@ -105,7 +105,8 @@ def _walked(
     """The state behind the last node."""
     source, graph = prepared.model.graph, Graph(name)
     dtypes = {v.name: v.dtype for v in (*source.value_info.values(), *source.outputs)}
-    stated = Stated(dict(prepared.declared), bounds, taken={*taken, *prepared.words.values()}, dtypes=dtypes)
+    words = prepared.words.values()
+    stated = Stated(dict(prepared.declared), bounds, taken=set(taken), given=words, dtypes=dtypes)
     converter = Converter(graph, notes=prepared.notes, stated=stated)
     converter.draws = prepared.draws
     converter.draws.begin(graph)

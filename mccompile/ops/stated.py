@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 
 from mccompile._dataclass import dataclass
@@ -17,19 +17,20 @@ Shape = tuple[int | str | None, ...]
 class Stated:
     """``shapes`` that the model states of values, which may be wrong: who uses them has them checked when the program
     runs. ``bounds`` are the most that extents may be which it finds out then, by name; ``asked`` were used.
-    ``taken`` are the names that such extents have, in all graphs of the program. ``dtypes``: element types by value,
-    as the model states them or as follows from it.
+    ``taken`` are the names that such extents have, in all graphs of the program, ``given`` those of extents that the
+    caller gives. ``dtypes``: element types by value, as the model states them or as follows from it.
     """
 
     shapes: dict[str, Shape] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
+    given: Collection[str] = ()
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
     def fresh(self, base: str) -> str:
         """A name for an extent that is found out when the program runs, which no other extent of it has."""
-        name = free_name(base, self.taken)
+        name = free_name(base, {*self.taken, *self.given})
         self.taken.add(name)
         return name
 
