@@ -8,8 +8,8 @@ onnxruntime leaves casts to 16 bits and back out, even without optimisations, an
 from __future__ import annotations
 
 from mccompile._dataclass import dataclass
+from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
-from mccompile.passes.rewrite.bodies import functions
 
 F16_FACTOR = 50.0
 """What a value that is made of f16 may be off beside noise, compared with one of f32."""
@@ -63,4 +63,4 @@ def _is_half(v: Value) -> bool:
 
 def _rounds(node: Node) -> bool:
     bodies = [*node.pre.values(), *node.post.values(), *([node.op.elementwise] if node.op.elementwise else [])]
-    return any(ROUNDING & functions(e) for e in bodies)
+    return any(ROUNDING & ex.functions(e) for e in bodies)

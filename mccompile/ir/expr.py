@@ -238,6 +238,11 @@ def distinct(expr: Expr) -> list[Expr]:
     return list(seen)
 
 
+def functions(expr: Expr) -> set[str]:
+    """The names of the functions in an expression."""
+    return {part.fn for part in distinct(expr) if isinstance(part, Apply)}
+
+
 def evaluate(expr: Expr, values: Callable[[int], Array], wide: bool = False) -> Array:
     """The meaning in numpy; ``values(index)`` gives the arrays. ``wide`` computes floats in float64."""
     done: dict[Expr, Array] = {}

@@ -26,7 +26,6 @@ from collections.abc import Iterator
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.passes.analysis.movement import moves
-from mccompile.passes.rewrite.bodies import functions
 
 _STEPS = ("floor", "ceil", "mod", "fmod", "sign", "acosh")
 
@@ -59,13 +58,13 @@ def under_steps(body: ex.Expr) -> set[ex.Expr]:
 def _at_steps(e: ex.Expr, rounds: bool) -> tuple[ex.Expr, ...]:
     """The operands of an expression that are at steps of it, or at ends; ``rounds``: what rounds is a step."""
     if not e.dtype.is_float:
-        return () if "rne" in functions(e) else e.args
+        return () if "rne" in ex.functions(e) else e.args
     match e:
         case ex.Apply(fn=fn) if fn in _STEPS or (fn == "rne" and rounds):
             return e.args
         case ex.Apply(fn="pow", operands=(_, exponent)):  # -2 to the power of 1, or of nearly 1
             return (exponent,)
-        case ex.Apply(fn=fn, operands=(a,)) if fn in _ENDING and "sub" in functions(a):
+        case ex.Apply(fn=fn, operands=(a,)) if fn in _ENDING and "sub" in ex.functions(a):
             return e.args
     return ()
 

@@ -32,11 +32,6 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
     return (not isinstance(e, ex.Num)) + sum(tree_size(a, operands) for a in e.args)
 
 
-def functions(e: ex.Expr) -> set[str]:
-    """The names of the functions in an expression."""
-    return {part.fn for part in ex.distinct(e) if isinstance(part, ex.Apply)}
-
-
 _STEPS = {"floor", "ceil", "rne", "sign", "mod", "fmod"}
 
 
@@ -44,7 +39,7 @@ def has_steps(node: Node) -> bool:
     """Whether the last digit of an operand may change all of a result: whole numbers, bools, places, floor, ..."""
     if any(not v.dtype.is_float for v in node.results):
         return True
-    return node.op.elementwise is not None and bool(_STEPS & functions(node.op.elementwise))
+    return node.op.elementwise is not None and bool(_STEPS & ex.functions(node.op.elementwise))
 
 
 def reads_halves(node: Node) -> bool:

@@ -12,7 +12,7 @@ from mccompile.ir.types import F16, F32
 from mccompile.ops.map import Map
 from mccompile.passes.analysis.movement import moves
 from mccompile.passes.manager import Remarks
-from mccompile.passes.rewrite.bodies import KEEPING, functions, is_half, reads_halves
+from mccompile.passes.rewrite.bodies import KEEPING, is_half, reads_halves
 from mccompile.passes.rewrite.rewriter import Rewriter
 from mccompile.targets.target import Target
 
@@ -84,7 +84,7 @@ def _rounds_on_purpose(r: Rewriter, node: Node) -> bool:
 def _keeps_numbers(node: Node) -> bool:
     """Whether the results of a node are numbers that it reads, or their opposites: what was rounded stays so."""
     if node.op.elementwise is not None:
-        return functions(node.op.elementwise) <= KEEPING
+        return ex.functions(node.op.elementwise) <= KEEPING
     return moves(node.op) or node.op.selects
 
 
