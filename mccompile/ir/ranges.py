@@ -181,7 +181,8 @@ def _rounded(dtype: DType, low: Array, high: Array, size: Array) -> Range:
     if not dtype.is_float:
         return _fitting(low, high, dtype)
     by, most = np.where(np.isfinite(size), size, 0) * step(dtype), np.finfo(dtype.numpy.name).max
-    return Range(np.where(low - by < -most, -np.inf, low - by), np.where(high + by > most, np.inf, high + by))
+    wide = widened(low, high, by)
+    return Range(np.where(wide.low < -most, -np.inf, wide.low), np.where(wide.high > most, np.inf, wide.high))
 
 
 def _size(a: Range) -> Array:

@@ -13,6 +13,7 @@ from onnx import helper
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.model import OnnxModel
+from mccompile.onnxio.nested import all_nodes
 from mccompile.onnxio.proto import GraphReader
 from mccompile.onnxio.untyped import converted, inferred
 from mccompile.onnxio.wellformed import require_wellformed
@@ -57,10 +58,7 @@ _SELU_1 = {"alpha": 1.6732, "gamma": 1.0507}
 def _state_defaults(graph: onnx.GraphProto) -> None:
     """Write out, in nested graphs too, what a node leaves to defaults that another opset changes: the converter
     leaves it to those of the newer one."""
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                _state_defaults(attribute.g)
+    for node in all_nodes(graph):
         if node.op_type == "Selu" and node.domain in ("", "ai.onnx"):
             missing = _SELU_1.keys() - {a.name for a in node.attribute}
             node.attribute.extend(helper.make_attribute(name, _SELU_1[name]) for name in sorted(missing))
