@@ -16,6 +16,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.errors import UsageError
+from mccompile.run.noise import distance
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -200,13 +201,9 @@ def compare(
 
 
 def _errors(got: Array, want: Array) -> Array:
-    """|got - want| in float64; infinite where only one of the two is NaN or infinite, or their signs differ."""
+    """`distance`; unequal integers are at least 1 apart."""
     if want.dtype.kind != "f":
         # Beyond 2^53 the float64 difference of unequal integers may be 0, and of wrapped ones anything.
         apart = np.abs(got.astype(np.float64) - want.astype(np.float64))
         return np.where(got == want, 0.0, np.maximum(apart, 1.0))
-    g, w = got.astype(np.float64), want.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        error = np.abs(g - w)
-    same = (g == w) | (np.isnan(g) & np.isnan(w))
-    return np.where(same, 0.0, np.where(np.isfinite(error), error, np.inf))
+    return distance(got, want)

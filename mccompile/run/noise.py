@@ -15,6 +15,16 @@ from mccompile._dataclass import dataclass
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+def distance(a: Array, b: Array) -> Array:
+    """|a - b| in float64: 0 where both are NaN or the same infinity, infinite where only one is, or their signs
+    differ."""
+    first, second = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(first - second)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    return np.where(same, 0.0, np.where(np.isfinite(apart), apart, np.inf))
+
+
 @dataclass
 class Noise:
     """Sums over samples of one value: power of signal and of difference, the largest difference, agreement."""
@@ -27,11 +37,12 @@ class Noise:
     agree: int = 0
 
     def add(self, want: Array, got: Array) -> None:
+        """One more sample. NaN and infinities are no signal; on one side alone they are an infinite difference."""
         wide = want.astype(np.float64)
-        apart = got.astype(np.float64) - wide
-        self.signal += float(np.square(wide).sum())
+        apart = distance(got, want)
+        self.signal += float(np.square(wide[np.isfinite(wide)]).sum())
         self.error += float(np.square(apart).sum())
-        self.largest = max(self.largest, float(np.abs(apart).max(initial=0.0)))
+        self.largest = max(self.largest, float(apart.max(initial=0.0)))
         self.samples += 1
         if want.size and want.dtype.kind == "f" and sum(e > 1 for e in want.shape) == 1:
             self.ranked += 1

@@ -100,6 +100,17 @@ def test_an_output_may_have_no_element() -> None:
     assert (noise.relative, noise.largest, noise.ranked) == (0.0, 0.0, 0)
 
 
+def test_infinities_are_apart_where_they_differ() -> None:
+    """As where weights divide by a number that is hardly one."""
+    noise = Noise()
+    noise.add(np.array([np.inf, np.nan, 2], np.float32), np.array([np.inf, np.nan, 3], np.float32))
+    assert (noise.relative, noise.largest) == (0.25, 1.0)
+    for got in (1.0, -np.inf, np.nan):
+        noise = Noise()
+        noise.add(np.array([np.inf, 2], np.float32), np.array([got, 2], np.float32))
+        assert noise.relative == noise.largest == np.inf
+
+
 def f16_net(path: Path, mixed: bool) -> Path:
     """Six times x = Tanh(x * w) in f16; ``mixed`` casts to f32 for a last product."""
     rng = np.random.default_rng(0)

@@ -48,3 +48,22 @@ def test_aligned_corners_are_those_of_the_result(tmp_path: Path) -> None:
     node = N("Resize", ["x", "", "scales"], ["y"], mode="linear", coordinate_transformation_mode="align_corners")
     (got,) = answers(tmp_path, [node], {"x": x}, "generic", "O2", {"scales": np.array([1, 0.6], np.float32)}).values()
     np.testing.assert_allclose(got[0], x[0, [0, 3]], rtol=1e-6)  # floor(4 * 0.6) = 2 elements: the corners
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("op", ["Conv", "LpPool", "MaxPool", "AveragePool"])
+def test_windows_with_gaps_are_not_padded(op: str, auto_pad: str, tmp_path: Path) -> None:
+    x = np.arange(1, 9, dtype=np.float32).reshape(1, 1, 8)
+    attrs = {"kernel_shape": [1], "strides": [4], "auto_pad": auto_pad}
+    operands = ["x", "w"] if op == "Conv" else ["x"]
+    constants = {"w": np.ones((1, 1, 1), np.float32)} if op == "Conv" else {}
+    (got,) = answers(tmp_path, [N(op, operands, ["y"], **attrs)], {"x": x}, "generic", "O2", constants).values()
+    np.testing.assert_allclose(got.ravel(), [1, 5])
+
+
+def test_clip_without_a_limit_leaves_infinities(tmp_path: Path) -> None:
+    x = np.array([np.inf, -np.inf, 2, -2], np.float32)
+    nodes = [N("Clip", ["x", "one"], ["above"]), N("Clip", ["x", "", "one"], ["below"])]
+    got = answers(tmp_path, nodes, {"x": x}, "generic", "O2", {"one": np.array(-1, np.float32)})
+    np.testing.assert_array_equal(got["above"], [np.inf, -1, 2, -1])
+    np.testing.assert_array_equal(got["below"], [-1, -np.inf, -1, -2])

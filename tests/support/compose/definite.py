@@ -74,6 +74,7 @@ def require_one_answer(step: Step, values: Arrays) -> None:
     require_bins(step, values)
     require_spread(step, values)
     require_windows(step, values)
+    require_padding(step, values)
 
 
 FEW = 64
@@ -154,13 +155,13 @@ def require_scales(step: Step, values: Arrays) -> None:
 
 
 def require_powers(step: Step, values: Arrays) -> None:
-    """A power that is no whole number, as the root of -2, becomes one that is not defined."""
+    """A power that is no whole number, as the root of -2, or beyond its type, becomes one that is not defined."""
     if step.op_type != "Pow":
         return
     base, exponent = (values[n] for n in step.inputs)
-    if base.dtype.kind in "iu" and exponent.dtype.kind == "f":
+    if base.dtype.kind in "iu":
         with np.errstate(all="ignore"):
-            require_fit(np.power(base.astype(np.float64), exponent), base.dtype)
+            require_fit(np.power(base.astype(np.float64), exponent.astype(np.float64)), base.dtype)
 
 
 def require_regular(step: Step, values: Arrays) -> None:
@@ -169,6 +170,23 @@ def require_regular(step: Step, values: Arrays) -> None:
         return
     if (np.linalg.cond(values[step.inputs[0]].astype(np.float64)) > 1e4).any():
         raise Refused("a matrix is next to one without an inverse")
+
+
+WEIGHTS = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
+
+
+def require_padding(step: Step, values: Arrays) -> None:
+    """Of windows that leave gaps, SAME_* is no padding: onnxruntime takes off what is too much."""
+    if not step.attrs.get("auto_pad", "").startswith("SAME"):
+        return
+    weights = WEIGHTS.get(step.op_type)
+    kernel = step.attrs["kernel_shape"] if weights is None else values[step.inputs[weights]].shape[2:]
+    rank = len(kernel)
+    strides, dilations = step.attrs.get("strides", (1,) * rank), step.attrs.get("dilations", (1,) * rank)
+    spatial = values[step.inputs[0]].shape[2:]
+    for k, s, d, extent in zip(kernel, strides, dilations, spatial, strict=True):
+        if (-(-extent // s) - 1) * s + d * (k - 1) + 1 < extent:
+            raise Refused("padding of less than nothing")
 
 
 def require_windows(step: Step, values: Arrays) -> None:

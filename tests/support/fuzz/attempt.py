@@ -109,7 +109,8 @@ def _expected(net: Family, inputs: Arrays, setting: Setting, seed: int, shakes: 
         if net.halves:  # the last place of an output
             noise = {n: a + np.abs(np.nan_to_num(want[n])) * BF16_PLACE / OF_NOISE for n, a in noise.items()}
         if any("Div" in s.kinds for s in net.steps):  # what is whole may be a number times an inverse
-            noise = {n: a + np.abs(np.nan_to_num(want[n])) * 2.0**-22 / OF_NOISE for n, a in noise.items()}
+            floats = {n: np.abs(np.nan_to_num(want[n])) for n in noise if want[n].dtype.kind == "f"}
+            noise |= {n: noise[n] + size * 2.0**-22 / OF_NOISE for n, size in floats.items()}
         found.append(Expected(given, want, noise, certain, net.halves))
     return found
 
