@@ -3,9 +3,10 @@
 For floats ``|y - ref| <= f * (1e-4 * max|ref slice| + 1e-6 * max|ref|) + noise``, where a slice is one channel, so
 that small outputs do not hide behind large ones, and f is 1, or 50 for what is made of f16. Noise is how far the
 reference is from itself when it computes in another order or precision: 8 times the most in the slice, but at
-least the most in the tensor, for a channel that Relu has made 0 has none to show. Integers and booleans are exact;
-NaN and infinities have to be in the same places. Where all of a reference is 0, 2e-8 is allowed: onnxruntime's
-Sigmoid is 0 from -18 down, where it is 1.5e-8.
+least the most in the tensor, for a channel that Relu has made 0 has none to show. Where noise allows more
+than a hundredth of the largest value, that is told. Integers and booleans are exact; NaN and infinities have to be in
+the same places. Where all of a reference is 0, 2e-8 is allowed: onnxruntime's Sigmoid is 0 from -18 down, where it is
+1.5e-8.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ OF_SLICE = 1e-4
 OF_TENSOR = 1e-6
 OF_NOISE = 8.0
 OF_NOTHING = 2e-8
+DOUBT = 0.01
+"""From here on, a share of the largest value, what noise allows is told."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ class Comparison:
         got, want: the values there.
         uniform: whether all of the reference is one number, as where random inputs say that nothing is valid:
             what agrees then says little.
+        unsure: what noise allows, as a share of the largest value: 0.02 where the reference is 0.0025 from itself.
+        nans: how many elements of the reference are NaN.
     """
 
     name: str
@@ -110,6 +115,8 @@ class Comparison:
     got: float = 0.0
     want: float = 0.0
     uniform: bool = False
+    unsure: float = 0.0
+    nans: int = 0
 
     @property
     def ok(self) -> bool:
@@ -129,8 +136,11 @@ class Comparison:
         if self.problem:
             return self.problem
         if not self.differing:
-            alike = f"; all of it is {self.want:.9g}" if self.uniform else ""
-            return (f"error {self.error:.3g}, allowed {self.allowed:.3g}" if self.allowed else "equal") + alike
+            said = f"error {self.error:.3g}, allowed {self.allowed:.3g}" if self.allowed else "equal"
+            said += f"; all of it is {self.want:.9g}" if self.uniform else ""
+            said += f"; {self.nans} of {self.count} elements are NaN in both" if self.nans else ""
+            doubt = f"; small changes of weights move the reference, too: {self.unsure:.1%} of its largest value"
+            return said + (doubt if self.unsure > DOUBT else "")
         at = f"[{','.join(map(str, self.index))}]"
         if self.channel is not None:
             at += f" (channel {self.channel})"
@@ -173,8 +183,11 @@ def compare(
     if want.size == 0:
         return Comparison(name, kind)
     axis = channel_axis(want.ndim)
+    unsure = 0.0
     if tolerance is None:
         limit = tolerances(want, noise, factor)
+        largest = _channel_max(want, None).max()
+        unsure = float((limit - tolerances(want, None, factor)).max() / largest) if largest else 0.0
         limit = limit.reshape([-1 if i == axis else 1 for i in range(want.ndim)])
         limit = np.broadcast_to(limit, want.shape)
     else:
@@ -197,6 +210,8 @@ def compare(
         got=float(got[worst]),
         want=float(want[worst]),
         uniform=want.size > 1 and bool((want == want.flat[0]).all()),
+        unsure=unsure,
+        nans=int(np.isnan(want).sum()) if want.dtype.kind == "f" else 0,
     )
 
 

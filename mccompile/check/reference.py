@@ -47,6 +47,10 @@ UNROUNDED = (
 """The note where cells of a model became others: the weights say which real numbers are right, and no rule says how
 far a state may be from these that is rounded at every step."""
 
+FURTHER = 6
+"""How many more draws of weights say how unsure the reference is, where one has shown that it is: a network that
+magnifies a small change a hundred times in one direction may do it a thousand times in another."""
+
 BF16_PLACE = 2.0**-7
 """The last place of a number of bfloat16, relative to it, at most."""
 
@@ -84,6 +88,14 @@ class OnnxRuntime:
     halves: frozenset[str] = frozenset()
     extents: Mapping[str, FromDim] = field(default_factory=dict)
     texts: Mapping[str, int] = field(default_factory=dict)
+    model: bytes = field(default=b"", repr=False)
+
+    def surer(self) -> OnnxRuntime:
+        """The same judge with more draws of weights that are one unit off."""
+        import onnxruntime
+
+        drawn = [jitter_weights(self.model, seed) for seed in range(1, FURTHER + 1)]
+        return replace(self, others=(*self.others, *_sessions(onnxruntime, [(data, False) for data in drawn])))
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if onnxruntime cannot run the model on these inputs."""
@@ -122,6 +134,10 @@ class OnnxReference:
     def engine(self) -> str:
         return f"onnx.reference ({self.why})"
 
+    def surer(self) -> OnnxReference:
+        """It has none to offer."""
+        return self
+
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if the reference cannot evaluate the model."""
         inputs = {n: decoded(a) if n in self.texts else a for n, a in inputs.items()}
@@ -153,6 +169,10 @@ class Translated:
     @property
     def notes(self) -> tuple[str, ...]:
         return self.judge.notes
+
+    def surer(self) -> Translated:
+        """Noise of what is not translated is known from more draws."""
+        return replace(self, judge=self.judge.surer())
 
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         """CompileError if the reference cannot run the model on these inputs."""
@@ -223,7 +243,7 @@ def open_judge(
             halves = frozenset(v.name for v in (*graph.inputs, *graph.outputs) if v.dtype == "bf16")
             legends = as_tensors(graph)[1]
             others = _others(onnxruntime, data)
-            return OnnxRuntime(engine, names, plain, others, fixed, notes, legends, halves, extents)
+            return OnnxRuntime(engine, names, plain, others, fixed, notes, legends, halves, extents, model=data)
     if draws:
         raise CompileError(f"a network whose random numbers are inputs needs onnxruntime to compare with: {why}")
     model = prepare(read_model(path), dims, input_shapes, constants).model
@@ -246,9 +266,14 @@ def _session(onnxruntime: Any, model: bytes, optimise: bool) -> Any:
 
 def _others(onnxruntime: Any, model: bytes) -> tuple[Any, ...]:
     """The sessions that give noise; one that cannot be made is left out."""
-    sessions = []
     rewritten = (jitter_weights(model), widened(model), sigmoids_by_exp(model), sums_in_doubles(model))
-    for data, optimise in ((model, True), *((data, False) for data in rewritten)):
+    return _sessions(onnxruntime, [(model, True), *((data, False) for data in rewritten)])
+
+
+def _sessions(onnxruntime: Any, models: Sequence[tuple[bytes | None, bool]]) -> tuple[Any, ...]:
+    """Of each model, optimised or not; one that cannot be made is left out."""
+    sessions = []
+    for data, optimise in models:
         try:
             if data is not None:
                 sessions.append(_session(onnxruntime, data, optimise))

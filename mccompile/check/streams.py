@@ -61,6 +61,10 @@ class OfGraph:
     engine: ClassVar[str] = "the graph"
     notes: ClassVar[tuple[str, ...]] = ()
 
+    def surer(self) -> OfGraph:
+        """It has no more noise to offer."""
+        return self
+
     def run(self, inputs: Mapping[str, Array]) -> Expected:
         graph = self.compilation.graph
         extents = graph.extents_of(inputs)

@@ -114,3 +114,16 @@ def test_a_reference_of_one_number_is_told() -> None:
     assert compare("y", np.full(4, 7), np.full(4, 7)).text() == "equal; all of it is 7"
     assert compare("y", np.full(1, 7), np.full(1, 7)).text() == "equal"
     assert "all of it" not in compare("y", zeros, np.eye(2, 3, dtype=np.float32) * 1e-9).text()
+
+
+def test_doubts_of_the_reference_are_told() -> None:
+    """What a hundredth of the largest value is allowed for, and what is NaN, says little."""
+    want = np.array([4.0, 1.0, np.nan], np.float32)
+    got = want + np.float32(0.1)
+    found = compare("y", got, want, np.array([0.02, 0.0, 0.0]))
+    assert found.ok
+    assert found.unsure == pytest.approx(8 * 0.02 / 4)
+    told = "1 of 3 elements are NaN in both; small changes of weights move the reference, too: 4.0% of its largest"
+    assert told in found.text()
+    assert "move the reference" not in compare("y", want, want, np.array([0.004, 0.0, 0.0])).text()
+    assert not compare("y", got + np.float32(0.1), want, np.array([0.02, 0.0, 0.0])).ok

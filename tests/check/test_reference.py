@@ -290,3 +290,23 @@ def test_a_session_that_fails_gives_no_noise(tmp_path: Path) -> None:
 def test_a_map_of_no_row_has_its_columns() -> None:
     assert Legend((1, 2), True).applied([]).shape == (0, 2)
     assert Legend((1, 2), True).applied([{2: 4.0, 1: 3.0}]).tolist() == [[3.0, 4.0]]
+
+
+def test_what_is_unsure_is_judged_by_more_draws(tmp_path: Path) -> None:
+    """A chain of layers that magnify: one draw of weights shows that it is unsure, seven how much."""
+    rng = np.random.default_rng(1)
+    weights = {f"w{i}": (rng.standard_normal((16, 16)) * 0.8).astype(np.float32) for i in range(48)}
+    nodes = []
+    for i in range(48):
+        nodes.append(helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"p{i}"]))
+        nodes.append(helper.make_node("Tanh", [f"p{i}"], [f"x{i + 1}"]))
+    ports = {"x0": (TensorProto.FLOAT, [1, 16])}, {"x48": (TensorProto.FLOAT, [1, 16])}
+    judge = open_judge(save(tmp_path / "m.onnx", nodes, *ports, weights), ["x48"])
+    x = {"x0": rng.standard_normal((1, 16)).astype(np.float32)}
+    once, often = judge.run(x), judge.surer().run(x)
+    np.testing.assert_array_equal(once.values["x48"], often.values["x48"])
+    assert (often.noise["x48"] >= once.noise["x48"]).all()
+    assert often.noise["x48"].max() > 1.5 * once.noise["x48"].max() > 0
+    moved = once.values["x48"] + np.float32(0.9) * often.noise["x48"].astype(np.float32) * 8
+    assert not compare("y", moved, once.values["x48"], once.noise["x48"]).ok
+    assert compare("y", moved, once.values["x48"], often.noise["x48"]).ok
