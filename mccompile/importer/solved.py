@@ -16,7 +16,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.importer.extents import Numbers
-from mccompile.ir.dims import Dim, identifier, symbol, symbols, value
+from mccompile.ir.dims import Dim, symbol, symbols, value
 from mccompile.ir.graph import Graph, Value
 from mccompile.onnxio import OnnxNode, OnnxValue
 from mccompile.ops.elements import Elements, all_of
@@ -52,7 +52,7 @@ class Unknown:
             return None
         elements = np.empty(extents, object)
         for i in range(elements.size):
-            elements.reshape(-1)[i] = symbol(f"{identifier(given.name)}_{i}", 0, MAX_NUMBER)
+            elements.reshape(-1)[i] = symbol(f"{given.name}[{i}]", 0, MAX_NUMBER)  # as no other extent is called
         return Unknown(elements)
 
     @property

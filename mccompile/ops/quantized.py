@@ -9,6 +9,7 @@ One row each: from there on nothing knows that the network said it otherwise. In
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -21,15 +22,29 @@ from mccompile.ops.quantize import draw_scale
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw
 
+PARTS = ("scale", "zero")
+
 
 class Quantised(Expansion):
     """An expansion whose operands are quantised, as its result is."""
 
     def dequantized(self, i: int, along: int | None = None) -> str:
-        """Input ``i``, whose scale and zero point are the next two, as floats; ``along`` is the axis of scales."""
-        x = self.n.input(i)
+        """Input ``i``, whose scale and zero point are the next two, as floats; ``along`` is the axis of scales. Those
+        of a MatMul may have its operand's rank: ``f32[2,1,9]`` is one for each column of each of two matrices."""
+        x, scale = self.n.input(i), self.n.input(i + 1)
+        names = [self.name(i), self.name(i + 1), self.name(i + 2)]
         axis = 0 if along is None else along % max(x.type.rank, 1)
-        return self.add("DequantizeLinear", [self.name(i), self.name(i + 1), self.name(i + 2)], f"real{i}", axis=axis)
+        if scale.type.rank > 1:
+            if math.prod(scale.shape) != scale.shape[axis]:
+                return self._scaled(names, f"real{i}")
+            names[1:] = [self.reshaped(v, (-1,), f"{what}{i}") for v, what in zip(names[1:], PARTS, strict=True)]
+        return self.add("DequantizeLinear", names, f"real{i}", axis=axis)
+
+    def _scaled(self, names: list[str], suffix: str) -> str:
+        """What DequantizeLinear means, with a scale and a zero point that are broadcast."""
+        x, scale, zero = names
+        whole = [self.cast(v, "f32", f"{suffix}.{what}") for v, what in ((x, "x"), (zero, "zero"))]
+        return self.add("Mul", [self.add("Sub", whole, f"{suffix}.centred"), scale], suffix)
 
     def bias(self, i: int, scales: tuple[int, ...]) -> str:
         """An int32 input, whose scale is the product of others, as floats; "" if it is absent."""
@@ -226,8 +241,11 @@ def _sample_conv(d: Draw) -> Case:
 
 def _sample_matmul(d: Draw) -> Case:
     m, k, n = d.shape(3, 1, 12)
-    inputs = [d.array((m, k), "u8", 0, 255), draw_scale(d, ()), d.array((), "u8", 0, 255),
-              d.array((k, n), "i8", -128, 127), draw_scale(d, (), 0.1), d.array((), "i8", 0, 0),
+    batch = d.choice([(), (2,)])
+    of_columns = d.choice([(), (*batch, 1, n) if batch or d.bool() else (n,)])
+    inputs = [d.array((*batch, m, k), "u8", 0, 255), draw_scale(d, ()), d.array((), "u8", 0, 255),
+              d.array((*batch, k, n), "i8", -128, 127),
+              draw_scale(d, of_columns, 0.1), d.array(of_columns, "i8", 0, 0),
               draw_scale(d, (), 4.0), d.array((), "u8", 0, 255)]  # fmt: skip
     return Case(inputs, {}, frozenset(range(1, 8)))
 

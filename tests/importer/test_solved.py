@@ -12,12 +12,13 @@ import pytest
 
 import mccompile
 from mccompile.importer.bounded import require_value
-from mccompile.importer.solved import solve
+from mccompile.importer.solved import Unknown, solve
 from mccompile.ir.dims import symbol
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph
 from mccompile.ir.limits import sketched
 from mccompile.ir.types import F32, TensorType
+from mccompile.onnxio import OnnxValue
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -117,3 +118,10 @@ def test_solve() -> None:
     assert solve([(a // 4, 3)]) == {}
     assert solve([(a * 2, 9)]) == {}
     assert solve([(a + b, 12), (a // 4, 3), (b // 4, 0), (a, 12)]) == {"a": 12, "b": 0}
+
+
+def test_inputs_whose_names_c_spells_alike_are_told_apart() -> None:
+    dotted, plain = (Unknown.of(OnnxValue(name, "i64", (2,))) for name in ("a.b", "a_b"))
+    assert dotted is not None
+    assert plain is not None
+    assert dotted.names.isdisjoint(plain.names)
