@@ -381,3 +381,21 @@ def test_what_is_cut_off_in_part_stays_cut_off(part: str, target: str) -> None:
         off = np.abs(graph.evaluate(given)["y"].astype(int) - wanted)
         assert off.max() <= 1, (graph, off.max())
         assert (off > 0).mean() < 0.1
+
+
+def test_scales_of_rows_meet_the_sums_of_every_column() -> None:
+    """Also where there are as many of both, and the sums of one column are always 0."""
+    weights = [0 if i % 4 == 0 else 100 - i for i in range(16)]
+    text = (
+        f"graph @g(%q: i8[4,4]) {{\n  %w = const {weights} : i8[4,4]\n"
+        "  %s = const [0.16, 0.0001, 0.0002, 0.0003] : f32[4,1]\n"
+        "  %y = matmul(%q, %w) with(%s) pre0{ i32(acc) } pre1{ i32(acc) } "
+        "post0{ i8(rne((f32(acc) * x0))) } : i8[4,4]\n"
+        "  return %y\n}"
+    )
+    graph = parse_graph(text, lookup)
+    given = {"q": np.array([[1, 0, 0, 0]] * 4, np.int8)}
+    wanted = graph.evaluate(given)["y"]
+    run_passes(graph, ("requantise",), target=resolve("generic"))
+    assert "mulhi" in str(graph.nodes[0].post)
+    assert np.array_equal(graph.evaluate(given)["y"], wanted)

@@ -6,6 +6,7 @@ Weights 3, -2 and operands in 0..255 sum to -510..765, and every partial sum, in
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -53,6 +54,13 @@ def sum_range(graph: Graph, node: Node) -> tuple[Range, int | None]:
     down, up = (part(rows[0], 0).sum(1, dtype=np.float64) for part in (np.minimum, np.maximum))
     least, greatest = min(reach.low.min(), 0), max(reach.high.max(), 0)
     return Range(up * least + down * greatest, up * greatest + down * least), rows[1]
+
+
+def beside(reach: Range, axis: int | None, shape: Sequence[int], rank: int) -> Range:
+    """A range of sums, of an axis of a result of so many, beside constants of a shape: channel by channel where these
+    vary along that axis alone. Beside a scale for each row, the sums of any column are those of all."""
+    varying = [a + rank - len(shape) for a, extent in enumerate(shape) if extent != 1]
+    return reach if varying == [axis] else reach.whole()
 
 
 def by_channel(nest: Nest, weights: Array) -> tuple[Array, int] | None:

@@ -28,7 +28,7 @@ from mccompile.kernels.model.lanes import lookup_pays
 from mccompile.passes.analysis.byte_pairs import cut_off, right, sum_in_floats, sum_in_integers
 from mccompile.passes.analysis.fixed_point import Channels, Fixed, Steps, fit
 from mccompile.passes.analysis.forms import Form, form_of
-from mccompile.passes.analysis.sums import sum_range, terms
+from mccompile.passes.analysis.sums import beside, sum_range, terms
 from mccompile.passes.analysis.tflite import Reach, of_pair, of_sum, output_of
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -216,10 +216,7 @@ class _Work:
             return "its sum is a product of what is summed"
         reach, axis = sum_range(self.graph, self.node)
         channels = int(np.prod(shape)) if shape else 1
-        if channels > 1 and reach.low.size not in (1, channels):
-            return "its constants do not vary along the channels"
-        if axis is not None and channels == 1 and reach.low.size > 1:
-            reach = reach.whole()
+        reach = beside(reach, axis, shape, self.node.result.type.rank)
         whole = of_expression(core, lambda i: reach if i == ex.ACC else self._range(i, e))
         count = max(whole.low.size, channels)
         low, high = (np.broadcast_to(end, count).astype(np.int64) for end in (whole.low, whole.high))

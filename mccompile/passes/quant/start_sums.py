@@ -16,7 +16,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
 from mccompile.ir.types import I32, I64
 from mccompile.passes.analysis.quantised import Quantised, quantised
-from mccompile.passes.analysis.sums import sum_range
+from mccompile.passes.analysis.sums import beside, sum_range
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -78,10 +78,8 @@ def _obstacle(graph: Graph, node: Node, bias: Quantised, factors: Sequence[ex.Nu
     given, own = np.broadcast_arrays(bias.scale, own)
     if not np.allclose(given, own, rtol=_ULPS, atol=0):
         return "it has another scale"
-    reach, _ = sum_range(graph, node)
+    reach = beside(*sum_range(graph, node), bias.integers.shape, node.result.type.rank)
     begins = graph.array(bias.integers).reshape(-1).astype(np.float64)
-    if reach.low.size not in (1, begins.size):
-        reach = reach.whole()
     fits = (reach.low + begins >= -(2.0**31)) & (reach.high + begins < 2.0**31)
     return "" if fits.all() else "the sum might overflow"
 
