@@ -47,13 +47,18 @@ class Quantised(Expansion):
         return self.add("Mul", [self.add("Sub", whole, f"{suffix}.centred"), scale], suffix)
 
     def bias(self, i: int, scales: tuple[int, ...]) -> str:
-        """An int32 input, whose scale is the product of others, as floats; "" if it is absent."""
-        if self.n.optional(i) is None:
+        """An int32 input, whose scale is the product of others, as floats; "" if it is absent. Scales are of the last
+        axis of what it is broadcast to."""
+        whole = self.n.optional(i)
+        if whole is None:
             return ""
         scale = self.name(scales[0])
         for s in scales[1:]:
             scale = self.add("Mul", [scale, self.name(s)], f"scale{i}")
-        return self.add("DequantizeLinear", [self.name(i), scale], f"real{i}", axis=0)
+        columns = max(self.n.input(s).type.count for s in scales)
+        if columns > 1 and whole.shape[-1:] != (columns,):
+            return self.add("Mul", [self.cast(self.name(i), "f32", f"whole{i}"), scale], f"real{i}")
+        return self.add("DequantizeLinear", [self.name(i), scale], f"real{i}", axis=max(whole.type.rank - 1, 0))
 
     def quantized(self, real: str, scale: int) -> None:
         """The result of the node: ``real`` in the scale and zero point that are inputs ``scale`` and the next."""
@@ -122,12 +127,8 @@ def _gemm(n: Import) -> None:
     alpha = n.attr("alpha", 1.0)
     trans = {"transA": int(n.flag("transA")), "transB": int(n.flag("transB"))}
     a, b = e.dequantized(0), e.dequantized(3, 0 if trans["transB"] else 1)
-    real = e.add("Gemm", [a, b], "product", alpha=alpha, **trans)
     bias = e.bias(6, (1, 4))
-    if bias and alpha != 1.0:
-        raise n.error("a bias beside alpha is not supported", "fold alpha into the scales")
-    if bias:
-        real = e.add("Add", [real, bias], "sum")
+    real = e.add("Gemm", [a, b, bias] if bias else [a, b], "real", alpha=alpha, beta=alpha, **trans)
     if n.optional(7) is None:
         e.last("Identity", [real], n.node.outputs[0])
     else:
@@ -206,15 +207,14 @@ def _sample_where(d: Draw) -> Case:
 
 def _sample_gemm(d: Draw) -> Case:
     m, k, n = d.shape(3, 1, 9)
-    trans, columns = d.int(0, 1), d.choice([(), (n,)])
+    trans, columns, bias = d.int(0, 1), d.choice([(), (n,)]), d.choice([(n,), (1, n), (m, n), (m, 1), ()])
     inputs = [d.array((m, k), "u8", 0, 255), draw_scale(d, ()), d.array((), "u8", 0, 255),
               d.array((n, k) if trans else (k, n), "i8", -128, 127), draw_scale(d, columns, 0.1),
-              np.zeros(columns, np.int8), d.array((n,), "i32", -999, 999) if d.bool() else None]  # fmt: skip
+              np.zeros(columns, np.int8), d.array(bias, "i32", -999, 999) if d.bool() else None]  # fmt: skip
     if d.bool():
         inputs += [draw_scale(d, (), 4.0), d.array((), "u8", 0, 255)]
-    return Case(
-        inputs, {"transB": trans}, frozenset(range(1, len(inputs))), tolerance=0.0 if len(inputs) > 7 else 2e-6
-    )
+    attrs = {"transB": trans, "alpha": d.choice([1.0, 0.5])}
+    return Case(inputs, attrs, frozenset(range(1, len(inputs))), tolerance=0.0 if len(inputs) > 7 else 2e-6)
 
 
 def _sample_concat(d: Draw) -> Case:

@@ -108,6 +108,20 @@ def contrib_answers(folder: Path, nodes: list[Any], feeds: dict[str, Array], con
     return mccompile.load(folder / "out").run(feeds)
 
 
+@pytest.mark.parametrize("shape", [(4, 4), (1, 4), (4,), (4, 1), ()])
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_biases_have_the_scales_of_columns(alpha: float, shape: tuple[int, ...], tmp_path: Path) -> None:
+    """A bias of QGemm of any shape, beside as many rows as columns: its scale is alpha times those of a and b."""
+    a, b = bytes_of(1, 4, 4, dtype="uint8"), bytes_of(2, 4, 4)
+    c = RNG(3).integers(-9999, 9999, shape).astype(np.int32)
+    scales = np.array([0.01, 0.02, 0.04, 0.08], np.float32)
+    constants = {"sa": np.float32(0.5), "za": np.uint8(7), "b": b, "sb": scales, "zb": np.zeros(4, np.int8), "c": c}
+    inputs = ["a", "sa", "za", "b", "sb", "zb", "c"]
+    node = helper.make_node("QGemm", inputs, ["y"], domain="com.microsoft", alpha=alpha)
+    want = ((a.astype(np.int64) - 7) @ b.astype(np.int64) + c) * (alpha * 0.5 * scales.astype(np.float64))
+    np.testing.assert_allclose(contrib_answers(tmp_path, [node], {"a": a}, constants)["y"], want, rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
 @pytest.mark.parametrize("blocked", [False, True])
 def test_weights_of_four_bits(dtype: str, blocked: bool, tmp_path: Path) -> None:
