@@ -167,11 +167,14 @@ def followed(nest: Nest, operand: int, scale: Array, rank: int) -> Array | None:
 
 
 def _times(nest: Nest, write: Affine, read: Affine | None, extent: int) -> int:
-    """How often a coordinate of the result runs over one of ``extent`` places of an operand; 0 if it does not.
+    """How often a coordinate of the result runs over one of ``extent`` places of an operand; 0 if it does not, or
+    runs on over padding.
 
     Channel 5 of 3 in each of 2 groups is channel 2 of the operand: 3 * group + channel runs over it twice.
     """
     if read is None or read.const != write.const:
+        return 0
+    if read.const + sum(c * (nest.loops[k] - 1) for k, c in enumerate(read.coefs) if c) != extent - 1:
         return 0
     steps = {k: w - r for k, (w, r) in enumerate(zip(write.coefs, read.coefs, strict=True)) if nest.loops[k] != 1}
     outer = [k for k, step in steps.items() if step]
