@@ -31,7 +31,7 @@ from mccompile._dataclass import dataclass
 from mccompile.codegen.binding import KERNEL_NAME
 from mccompile.ir.errors import InternalError
 
-_NUMBER = re.compile(r"(?<![\w.])(?<!e-)-?\d+(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])(?<!\de[-+])-?\d+(?![\w.])")
 _FIXED = re.compile(
     r"/\*.*?\*/|#[^\n]*|memcpy\([^;]*;|[/%] \d+|\w+ \w+(?:\[[^\]]*\])+(?= = |;)|\] = -?\d+;|INT\d+_C\(-?\d+\)",
     re.DOTALL,
