@@ -41,7 +41,12 @@ def _magnitude(e: ex.Expr, of_variable: Callable[[int], float]) -> float:
             return float(np.abs(e.elements.astype(np.float64)).max())
         case ex.Convert(dtype=dtype, operand=operand):
             inner = magnitude(operand, of_variable) * (1 + 2.0**-20)
-            return inner if dtype.is_float and operand.dtype != BOOL else min(of_type(dtype), inner)
+            if dtype.is_float and operand.dtype != BOOL:
+                return inner
+            becomes_large = dtype.kind == "u" and operand.dtype.kind == "i"  # what is below 0
+            return of_type(dtype) if becomes_large else min(of_type(dtype), inner)
+        case ex.Apply(fn="sub") if e.dtype.kind == "u":
+            return of_type(e.dtype)
         case ex.Apply(fn=("add" | "sub"), operands=(a, b)) if e.dtype.is_float:
             return (magnitude(a, of_variable) + magnitude(b, of_variable)) * (1 + 2.0**-20)
         case ex.Apply(fn=("add" | "sub"), operands=(a, b)):

@@ -60,6 +60,12 @@ def test_whole_numbers_are_of_their_type_at_most(e: ex.Expr, dtype: DType) -> No
     assert _bound(ex.convert(X, I8), WIDE) == 128
 
 
+def test_what_is_below_zero_is_large_without_a_sign() -> None:
+    assert _bound(ex.convert(N, U8), 1.0) == 255  # of -1
+    assert _bound(ex.apply("sub", BYTE, BYTE), 1.0) == 255
+    assert _bound(ex.convert(X, U8), 1.0) <= 1.001  # a float saturates
+
+
 @pytest.mark.parametrize(
     "e",
     [
