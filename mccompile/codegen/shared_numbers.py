@@ -17,8 +17,8 @@ static void KERNEL_NAME(int8_t *y0, int32_t n0)
 { y0[n0] = y0[(3 * n0)] + 5; } ((7,), (8,))
 
 What decides on instructions stays a number, so that texts that differ in it are different forms: extents of arrays,
-what is copied by ``memcpy``, divisors, what is stored as it is. So do arguments of ``INT64_C`` and its like, which
-have to be numbers.
+what is copied by ``memcpy``, divisors, what is stored as it is. So do arguments of ``INT64_C`` and its like, and
+labels of ``case``, which have to be numbers.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from mccompile.ir.errors import InternalError
 
 _NUMBER = re.compile(r"(?<![\w.])(?<!\de[-+])-?\d+(?![\w.])")
 _FIXED = re.compile(
-    r"/\*.*?\*/|#[^\n]*|memcpy\([^;]*;|[/%] \d+|\w+ \w+(?:\[[^\]]*\])+(?= = |;)|\] = -?\d+;|INT\d+_C\(-?\d+\)",
+    r"/\*.*?\*/|#[^\n]*|memcpy\([^;]*;|[/%] \d+|\w+ \w+(?:\[[^\]]*\])+(?= = |;)|\] = -?\d+;|INT\d+_C\(-?\d+\)"
+    r"|\bcase -?\d+:",
     re.DOTALL,
 )
 """Text whose numbers stay: comments, directives, copies, divisors, arrays that are declared, constants that are
-stored, constants of a width."""
+stored, constants of a width, labels."""
 _FUNCTION = re.compile(rf"\b{KERNEL_NAME}\w*(?=\()")
 _WORD = re.compile(r"\w+")
 

@@ -131,7 +131,7 @@ def test_numbers_that_follow_from_others_are_no_parameters() -> None:
     [
         "int32_t acc[{}];", "int32_t acc[3][{}];", "memcpy(to, from, {});", "i = j / {};", "i = j % {};",
         "to[i] = {};", "/* of {} channels */", "#define X {}", "x = {}.5f;", "x = 1e-{}f;", "x = 1.5e+{};",
-        "x = {}u;", "k{} = 1;", "x = y == INT64_C({});", "x = UINT32_C({}) + y;",
+        "x = {}u;", "k{} = 1;", "x = y == INT64_C({});", "x = UINT32_C({}) + y;", "case {}:",
     ],
 )  # fmt: skip
 def test_what_decides_on_instructions_stays_a_number(text: str) -> None:
