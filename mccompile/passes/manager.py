@@ -58,8 +58,9 @@ Pass = Callable[..., int]
 """Changes the IR in place and returns the number of changes. Its docstring's first line is its help text.
 
 It is given the IR, the remarks, and by name what else its parameters ask for: the ``target``, the forms of
-``weights`` and the ``precision`` that are wanted, by what factor weights may grow (``growth``), and ``analyses`` that
-other passes have asked for; on kernel IR the ``judge`` (`mccompile.kernel_passes.rewrite.judge`).
+``weights`` and the ``precision`` that are wanted, by what factor weights may grow (``growth``), ``analyses`` that
+other passes have asked for, and the ``whole`` graph, where it works on one inside of a node; on kernel IR the
+``judge`` (`mccompile.kernel_passes.rewrite.judge`).
 """
 
 
@@ -151,7 +152,7 @@ def run_passes(
     """
     given = {
         "target": target or resolve("generic"), "weights": weights or {}, "precision": precision or {},
-        "growth": growth, "analyses": Analyses(),
+        "growth": growth, "analyses": Analyses(), "whole": graph,
     }  # fmt: skip
     return run_listed(passes(), graph, names, given, after)
 

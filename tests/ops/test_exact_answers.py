@@ -47,6 +47,37 @@ def test_infinite_operands_of_a_sum_of_powers(target: str, level: str, tmp_path:
     np.testing.assert_allclose(got, [np.inf, -np.inf, np.nan, *finite], rtol=1e-6)
 
 
+def _graph(nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str]) -> onnx.GraphProto:
+    kinds = {"i": (TensorProto.INT64, []), "go": (TensorProto.BOOL, []), "on": (TensorProto.BOOL, [])}
+    infos = [[helper.make_tensor_value_info(v, *kinds.get(v, (TensorProto.FLOAT, [200]))) for v in side]
+             for side in (inputs, outputs)]  # fmt: skip
+    return helper.make_graph(list(nodes), "inside", *infos)
+
+
+@pytest.mark.parametrize(("target", "level"), [("generic", "O3"), ("native", "O3")])
+def test_quotients_inside_that_are_rounded_outside(target: str, level: str, tmp_path: Path) -> None:
+    """41 times the inverse of 41 is less than 1, of which Floor makes 0: behind a branch or a loop that divides, too,
+    and in its next turn."""
+    x = 41 * np.arange(1, 201, dtype=np.float32)
+    on = N("Identity", ["go"], ["on"])
+    cases = [_graph([N("Div", ["x", by], [out])], [], [out]) for by, out in (("k", "a"), ("m", "b"))]
+    last = _graph([on, N("Max", ["s", "x"], ["o"]), N("Div", ["o", "k"], ["t"])], ["i", "go", "s"], ["on", "t"])
+    later = [on, N("Div", ["x", "k"], ["t"]), N("Floor", ["s"], ["r"])]
+    row = _graph(later, ["i", "go", "s"], ["on", "t", "r"])
+    nodes = [
+        N("If", ["c"], ["if"], then_branch=cases[0], else_branch=cases[1]),
+        N("Loop", ["turns", "", "x"], ["loop"], body=last),
+        N("Loop", ["turns", "", "x"], ["", "rows"], body=row),
+        N("Floor", ["if"], ["of_if"]), N("Cast", ["loop"], ["of_loop"], to=TensorProto.INT64),
+    ]  # fmt: skip
+    given = {"k": np.float32(41), "m": np.float32(43), "turns": np.array(4)}
+    got = answers(tmp_path, nodes, {"x": x, "c": np.array([True])}, target, level, given, opset=17)
+    whole = np.arange(1, 201)
+    np.testing.assert_array_equal(got["of_if"], whole)
+    np.testing.assert_array_equal(got["of_loop"], whole)
+    np.testing.assert_array_equal(got["rows"], [x, whole, whole, whole])
+
+
 @pytest.mark.parametrize(("target", "level"), TARGETS)
 def test_powers_of_whole_numbers(target: str, level: str, tmp_path: Path) -> None:
     base = np.array([4097, 16777217, 3, 46340, 10001, -7, 2**31 + 3])

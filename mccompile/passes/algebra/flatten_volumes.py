@@ -17,6 +17,7 @@ from mccompile.ops.pool import Pool
 from mccompile.ops.reshape import Reshape
 from mccompile.ops.slice import Slice
 from mccompile.ops.transpose import Transpose
+from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.steps import asks_for_digits, stepped
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -28,7 +29,7 @@ _SWAP = (0, 2, 1, 3, 4)
 """From [N, C, D, H, W] to [N, D, C, H, W] and back; stored channels-last nothing moves."""
 
 
-def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: Analyses) -> int:
     """Compute a convolution over D, H and W as one over H and W of D planes in a batch, each with the planes that its
     window reads as further channels; a pool as one over H and W and one over D.
 
@@ -38,7 +39,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         remarks.miss("flatten volumes", f"target {target.name} has no vectors, or no memory for copies of planes")
         return 0
     r = Rewriter(graph)
-    steps = stepped(graph)
+    steps = analyses.of(whole, stepped)
     changes = 0
     for node in r.nodes():
         op = node.op

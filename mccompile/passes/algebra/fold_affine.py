@@ -11,6 +11,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
+from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.analysis.steps import stepped
 from mccompile.passes.manager import Remarks
@@ -27,14 +28,14 @@ class Affine:
     shift: Array | None = None
 
 
-def run(graph: Graph, remarks: Remarks) -> int:
+def run(graph: Graph, remarks: Remarks, whole: Graph, analyses: Analyses) -> int:
     """Fold x * s + b after a convolution or matrix product into its weights and bias.
 
     Not exact: products and sums of constants are rounded once more, which moves results by an ulp or two. Sums of
     whole numbers, which are exact, stay so where a step depends on them: floor((4 + 5) / 9) is 1.
     """
     r = Rewriter(graph)
-    steps = stepped(graph)
+    steps = analyses.of(whole, stepped)
     changes = sum(_fold(r, node, steps, remarks) for node in r.nodes() if node.op.elementwise is not None)
     r.finish()
     return changes

@@ -17,30 +17,40 @@ step may stand in another node, behind what moves elements::
 ... }''', lookup)
 >>> sorted(v.name for v in stepped(graph))
 ['a', 'b', 'x']
+
+It may also stand behind a branch or a loop that the division is in, or in its next turn::
+
+    %y = if(%c, %x) regions { graph @a(%u: f32[2]) { %d = map(%u) {expr={(x0 / 41.0)}} ... } ... }
+    %z = map(%y) {expr={floor(x0)}}
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.passes.analysis.movement import moves
 
-_STEPS = ("floor", "ceil", "mod", "fmod", "sign", "acosh")
+STEPS = ("floor", "ceil", "mod", "fmod", "sign", "acosh")
+"""Functions of which a digit of an operand may change all; "rne" is another, but where something is quantised."""
 
 _ENDING = ("sqrt", "log", "log1p", "acos", "asin", "atanh")
 """Functions of which a difference may well be at an end: the root of x / 41 - 1 is 0 for 41, or no number."""
 
 
 def stepped(graph: Graph) -> set[Value]:
-    """The values on whose last digit a step depends: through maps, and through what moves elements or chooses among
-    them. A sum has other last digits in each order, so that none is asked for behind one; nor is the place of the
-    largest, which a scale leaves where it is."""
+    """The values on whose last digit a step depends, those of the graphs inside of nodes too: through maps, and
+    through what moves elements or chooses among them. A sum has other last digits in each order, so that none is
+    asked for behind one; nor is the place of the largest, which a scale leaves where it is."""
     found: set[Value] = set()
-    for node in reversed(graph.nodes):
-        found.update(_needed(node, found))
+    _walk(graph, found)
     return found
+
+
+def _walk(graph: Graph, found: set[Value]) -> None:
+    for node in reversed(graph.nodes):
+        found.update(_of_regions(node, found) if node.regions else _needed(node, found))
 
 
 def under_steps(body: ex.Expr) -> set[ex.Expr]:
@@ -60,7 +70,7 @@ def _at_steps(e: ex.Expr, rounds: bool) -> tuple[ex.Expr, ...]:
     if not e.dtype.is_float:
         return () if "rne" in ex.functions(e) else e.args
     match e:
-        case ex.Apply(fn=fn) if fn in _STEPS or (fn == "rne" and rounds):
+        case ex.Apply(fn=fn) if fn in STEPS or (fn == "rne" and rounds):
             return e.args
         case ex.Apply(fn="pow", operands=(_, exponent)):  # -2 to the power of 1, or of nearly 1
             return (exponent,)
@@ -88,11 +98,25 @@ def _behind(node: Node, found: set[Value]) -> list[set[int]]:
     return [_read(node.post.get(i, ex.acc(v.dtype)), v in found) for i, v in enumerate(node.results)]
 
 
+def _of_regions(node: Node, found: set[Value]) -> Sequence[Value]:
+    """As `_needed`, of a node with graphs inside: all that it reads or none of it. What these make is asked for where
+    a step behind the node depends on it, and where there is one inside, which may read it in the next turn."""
+    again = node.op.turns_inside() > 1 and any(_has_steps(n) for g in node.regions for n, _ in g.everywhere())
+    for region in node.regions:
+        if again or not found.isdisjoint(node.results):
+            found.update(region.outputs)
+        _walk(region, found)
+    return () if all(found.isdisjoint(region.inputs) for region in node.regions) else node.inputs
+
+
+def _has_steps(node: Node) -> bool:
+    body = node.op.elementwise
+    bodies = (*node.pre.values(), *node.post.values(), *(() if body is None else (body,)))
+    return any(under_steps(b) for b in bodies)
+
+
 def _needed(node: Node, found: set[Value]) -> Iterator[Value]:
     """The values that a node reads and a step in it or behind it depends on."""
-    if node.regions:  # what is in them is not looked at
-        yield from node.inputs
-        return
     behind = _behind(node, found)
     extras = set().union(*behind)
     body = node.op.elementwise

@@ -9,6 +9,7 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.passes.analysis.analyses import Analyses
 from mccompile.passes.analysis.steps import asks_for_digits, keeps_digits, quantises, stepped, under_steps
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import (
@@ -26,13 +27,13 @@ from mccompile.targets.target import Target
 ROUNDS = True
 
 
-def run(graph: Graph, remarks: Remarks, target: Target) -> int:
+def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: Analyses) -> int:
     """Recognise sigmoid, SiLU, GELU, HardSigmoid and HardSwish in their primitive forms; divide by multiplying.
 
     May change rounding, the sign of a zero, and where intermediate values overflow. What is rounded to whole numbers,
     or compared, is divided as it is written: 41 times the inverse of 41 is less than 1.
     """
-    steps = stepped(graph)
+    steps = analyses.of(whole, stepped)
     scaling = target.requant != "tflite"
     return sum(_bodies(node, remarks, scaling, steps) + _map(node, remarks, scaling, steps) for node in graph.nodes)
 

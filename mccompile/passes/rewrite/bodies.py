@@ -9,6 +9,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node
 from mccompile.ir.scalar import FUNCTIONS
+from mccompile.passes.analysis.steps import STEPS
 
 MAX_SIZE = 64
 """Functions in one expression, shared parts counted once."""
@@ -32,14 +33,11 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
     return (not isinstance(e, ex.Num)) + sum(tree_size(a, operands) for a in e.args)
 
 
-_STEPS = {"floor", "ceil", "rne", "sign", "mod", "fmod"}
-
-
 def has_steps(node: Node) -> bool:
     """Whether the last digit of an operand may change all of a result: whole numbers, bools, places, floor, ..."""
     if any(not v.dtype.is_float for v in node.results):
         return True
-    return node.op.elementwise is not None and bool(_STEPS & ex.functions(node.op.elementwise))
+    return node.op.elementwise is not None and not ex.functions(node.op.elementwise).isdisjoint((*STEPS, "rne"))
 
 
 def reads_halves(node: Node) -> bool:
