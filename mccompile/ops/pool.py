@@ -10,6 +10,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import combine
+from mccompile.ir.dims import varies
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, averaged, summed
 from mccompile.ir.scalar import Array, uniform
@@ -26,7 +27,8 @@ from mccompile.ops.window import Window, read_window, window_words
 class Pool(Op):
     """Operand x[N, C, spatial...]; result [N, C, windows...]; ``mode`` is "max", "average" or "sum".
 
-    ``count_pad`` lets an average count the padding (not what lies beyond it, which ``ceil`` may reach).
+    ``count_pad`` lets an average count the padding (not what lies beyond it, which ``ceil`` may reach). The mean of
+    nothing is 0.
     """
 
     name = "pool"
@@ -65,8 +67,26 @@ class Pool(Op):
         summing = replace(self, mode="sum", count_pad=False)
         ones = np.ones((1, 1, *x.shape[2:]))
         (mean,), (total,) = self.evaluate(ones), summing.evaluate(ones)
-        factors = (mean / total).astype(np.float32)
+        factors = (mean / np.maximum(total, 1)).astype(np.float32)
         return summing, factors.reshape(-1)[:1].reshape(()) if uniform(factors) else factors
+
+    def may_count_none(self, extents: tuple[int, ...]) -> bool:
+        """Whether a window may have nothing but padding that an average does not count: its mean is 0."""
+        if self.mode != "average" or self.count_pad:
+            return False
+        out = self.window.output(extents, self.ceil)
+        return any(self._misses(a, o, e) for a, (o, e) in enumerate(zip(out, extents, strict=True)))
+
+    def _misses(self, axis: int, out: int, extent: int) -> bool:
+        """Whether one of ``out`` windows may lie altogether outside of an axis of ``extent``."""
+        stride, dilation, pad = self.strides[axis], self.dilations[axis], self.pads[axis]
+        if varies((out, extent)):
+            return any(self.pads) or self.ceil
+        if (out - 1) * stride - pad >= extent:
+            return True
+        before = range(pad, max(pad - out * stride, 0), -stride)  # how far in front of the axis windows begin
+        first = [(left, -(-left // dilation)) for left in before]
+        return any(tap >= self.kernel[axis] or tap * dilation - left >= extent for left, tap in first)
 
     def with_pads(self, axis: int, before: int, after: int) -> Pool | None:
         if self.ceil and self.count_pad:  # the last windows do not count what lies beyond the padding
@@ -136,7 +156,7 @@ class Pool(Op):
         beyond = [(0, max(f - c, 0)) for f, c in zip(filled.shape[2:], counted.shape, strict=True)]
         counted = np.pad(counted, beyond)
         weights = np.add.reduce([self._tap(counted[None, None], tap, out) for tap in np.ndindex(*self.kernel)])
-        return ((np.add.reduce(taps) / weights).astype(x.dtype),)
+        return ((np.add.reduce(taps) / np.maximum(weights, 1)).astype(x.dtype),)
 
     def _tap(self, x: Array, tap: tuple[int, ...], out: tuple[int, ...]) -> Array:
         part = tuple(

@@ -242,3 +242,25 @@ def test_huge_coefficients_have_no_finite_weights(target: str, level: str, tmp_p
     got = answers(tmp_path, nodes, {"x": x}, target, level, constants)["y"]
     assert got.shape == (1, 1, 1, 7)
     assert not np.isfinite(got).all()
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_the_mean_of_a_window_of_padding_is_0(target: str, level: str, tmp_path: Path) -> None:
+    x = np.arange(1, 13, dtype=np.float32).reshape(1, 3, 2, 2)
+    how = {"kernel_shape": [2, 2], "dilations": [3, 2], "pads": [1, 1, 2, 1]}
+    nodes = [N("AveragePool", ["x"], ["y"], **how), N("AveragePool", ["x"], ["padded"], count_include_pad=1, **how)]
+    volumes = [N("Unsqueeze", ["x", "axis"], ["v"])]
+    volumes += [N("AveragePool", ["v"], ["w"], kernel_shape=[1, 2, 2], dilations=[1, 3, 2], pads=[0, 1, 1, 0, 2, 1])]
+    got = answers(tmp_path, [*nodes, *volumes], {"x": x}, target, level, {"axis": np.array(2)}, opset=19)
+    want = np.zeros((1, 3, 2, 2), np.float32)
+    want[:, :, 1] = x[:, :, 0, ::-1]  # the windows of the first row read between the rows that there are
+    np.testing.assert_array_equal(got["y"], want)
+    np.testing.assert_array_equal(got["w"][:, :, 0], want)
+    np.testing.assert_array_equal(got["padded"], want / 4)
+    model = helper.make_model(
+        helper.make_graph([nodes[0]], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, "h", 2])],
+                          [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]),
+        opset_imports=[helper.make_opsetid("", 19)], ir_version=10,
+    )  # fmt: skip
+    mccompile.compile(model, tmp_path / "out", target=target, opt_level=level, dims={"h": "1..9"})
+    np.testing.assert_array_equal(mccompile.load(tmp_path / "out").run(x)["y"], want)
