@@ -169,6 +169,11 @@ class Op:
         return ""
 
     @property
+    def decides(self) -> bool:
+        """Whether it compares floats or rounds them, so that the last digit of one may change all of a result."""
+        return False
+
+    @property
     def background(self) -> float | None:
         """The value of result elements that are none of an operand's, where elements are only moved; None if there is
         no such."""

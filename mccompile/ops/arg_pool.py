@@ -41,6 +41,10 @@ class ArgPool(Op):
     by_columns: bool = False
 
     @property
+    def decides(self) -> bool:
+        return True
+
+    @property
     def pool(self) -> Pool:
         """The pool of the largest elements themselves."""
         return Pool("max", self.kernel, self.strides, self.pads, self.dilations, self.ceil)

@@ -33,6 +33,10 @@ class ArgReduce(Op):
     axis: int
     last: bool = False
 
+    @property
+    def decides(self) -> bool:
+        return True
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (x,) = types
         assert x is not None

@@ -59,6 +59,10 @@ class GridSample(Op):
     align: str
 
     @property
+    def decides(self) -> bool:
+        return self.mode == "nearest"
+
+    @property
     def multilinear(self) -> tuple[int, ...]:
         return (0,)
 

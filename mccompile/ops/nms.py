@@ -30,6 +30,10 @@ class NonMaxSuppression(Op):
     count: int
     center: bool = False
 
+    @property
+    def decides(self) -> bool:
+        return True
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         boxes, scores = types[:2]
         assert boxes is not None

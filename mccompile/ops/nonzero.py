@@ -27,6 +27,10 @@ class NonZero(Op):
 
     count: int
 
+    @property
+    def decides(self) -> bool:
+        return True
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None

@@ -32,6 +32,10 @@ class Softmax(Op):
     axis: int
     mode: str = "soft"
 
+    @property
+    def decides(self) -> bool:
+        return self.mode == "hard"
+
     def on_bytes(self, scale: float) -> Op | None:
         return SoftmaxBytes(self.axis, scale) if self.mode == "soft" else None
 

@@ -32,6 +32,10 @@ class TopK(Op):
     axis: int
     largest: bool = True
 
+    @property
+    def decides(self) -> bool:
+        return True
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         (x,) = types
         assert x is not None

@@ -56,6 +56,10 @@ class TreeEnsemble(Op):
     missing_low: bool = False
 
     @property
+    def decides(self) -> bool:
+        return True
+
+    @property
     def trusted(self) -> tuple[int, ...]:
         return (1, 2, 3, 5)
 

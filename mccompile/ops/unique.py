@@ -34,6 +34,10 @@ class Unique(Op):
     count: int
     rising: bool = True
 
+    @property
+    def decides(self) -> bool:
+        return True
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None

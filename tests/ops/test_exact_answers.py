@@ -78,6 +78,38 @@ def test_quotients_inside_that_are_rounded_outside(target: str, level: str, tmp_
     np.testing.assert_array_equal(got["rows"], [x, whole, whole, whole])
 
 
+@pytest.mark.parametrize(("target", "level"), [("generic", "O3"), ("native", "O3")])
+def test_quotients_that_are_counted_compared_or_divided_by(target: str, level: str, tmp_path: Path) -> None:
+    """What an operator compares for itself is a step, too: places of what is not 0, of the least and the largest,
+    elements that are equal, thresholds; and 1 / (41 / 41 - 1) is infinite."""
+    whole = np.arange(1, 201, dtype=np.float32)
+    lines = np.arange(200, dtype=np.float32)[:, None] * [0, 9, 0, 9] + np.array([0, 0, 1, 5], np.float32)
+    two = {"axis": 0, "keepdims": 0}
+    nodes = [
+        N("Div", ["x", "k"], ["q"]), N("Sub", ["q", "w"], ["d"]), N("NonZero", ["d"], ["places"]),
+        N("Concat", ["q", "w"], ["twice"], axis=0), N("Unique", ["twice"], ["once"]),
+        N("Unsqueeze", ["q", "0"], ["row"]), N("Concat", ["v", "row"], ["after"], axis=0),
+        N("Concat", ["row", "v"], ["before"], axis=0), N("ArgMin", ["after"], ["least"], **two),
+        N("ArgMax", ["before"], ["largest"], **two), N("Hardmax", ["before"], ["hard"], axis=0),
+        N("TopK", ["before", "1"], ["", "first"], axis=0), N("Reciprocal", ["d"], ["pole"]),
+        N("Reshape", ["q", "shape"], ["scores"]),
+        N("NonMaxSuppression", ["lines", "scores", "all", "", "least score"], ["boxes"]),
+    ]  # fmt: skip
+    constants: dict[str, Array] = {
+        "k": np.array(41, np.float32), "w": whole, "v": whole[None], "0": np.array([0]), "1": np.array([1]),
+        "lines": lines[None].astype(np.float32), "all": np.array([200]), "shape": np.array([1, 1, 200]),
+        "least score": np.array([47], np.float32),
+    }  # fmt: skip
+    got = answers(tmp_path, nodes, {"x": 41 * whole}, target, level, constants, opset=17)
+    assert got["places"].size == 0
+    np.testing.assert_array_equal(got["once"], whole)
+    for name in ("least", "largest", "first"):
+        assert not got[name].any(), name
+    np.testing.assert_array_equal(got["hard"], [whole * 0 + 1, whole * 0])
+    assert np.isinf(got["pole"]).all()
+    np.testing.assert_array_equal(got["boxes"][:, 2], np.arange(199, 46, -1))
+
+
 @pytest.mark.parametrize(("target", "level"), TARGETS)
 def test_powers_of_whole_numbers(target: str, level: str, tmp_path: Path) -> None:
     base = np.array([4097, 16777217, 3, 46340, 10001, -7, 2**31 + 3])

@@ -36,13 +36,14 @@ STEPS = ("floor", "ceil", "mod", "fmod", "sign", "acosh")
 """Functions of which a digit of an operand may change all; "rne" is another, but where something is quantised."""
 
 _ENDING = ("sqrt", "log", "log1p", "acos", "asin", "atanh")
-"""Functions of which a difference may well be at an end: the root of x / 41 - 1 is 0 for 41, or no number."""
+"""Functions of which a difference may well be at an end: the root of x / 41 - 1 is 0 for 41, or no number. So is what
+is divided by one."""
 
 
 def stepped(graph: Graph) -> set[Value]:
     """The values on whose last digit a step depends, those of the graphs inside of nodes too: through maps, and
     through what moves elements or chooses among them. A sum has other last digits in each order, so that none is
-    asked for behind one; nor is the place of the largest, which a scale leaves where it is."""
+    asked for behind one."""
     found: set[Value] = set()
     _walk(graph, found)
     return found
@@ -76,6 +77,8 @@ def _at_steps(e: ex.Expr, rounds: bool) -> tuple[ex.Expr, ...]:
             return (exponent,)
         case ex.Apply(fn=fn, operands=(a,)) if fn in _ENDING and "sub" in ex.functions(a):
             return e.args
+        case ex.Apply(fn="div", operands=(_, a)) if "sub" in ex.functions(a):
+            return (a,)
     return ()
 
 
@@ -88,9 +91,9 @@ def asks_for_digits(node: Node, found: set[Value]) -> bool:
     return any(ex.ACC in read for read in _behind(node, found))
 
 
-def keeps_digits(node: Node) -> bool:
-    """Whether the numbers that an operator makes are some of those it reads."""
-    return moves(node.op) or node.op.selects
+def reads_digits(node: Node, found: set[Value]) -> bool:
+    """Whether the operator of a node, no map, is a step, or hands on what it reads to one."""
+    return node.op.decides or ((moves(node.op) or node.op.selects) and asks_for_digits(node, found))
 
 
 def _behind(node: Node, found: set[Value]) -> list[set[int]]:
@@ -112,7 +115,7 @@ def _of_regions(node: Node, found: set[Value]) -> Sequence[Value]:
 def _has_steps(node: Node) -> bool:
     body = node.op.elementwise
     bodies = (*node.pre.values(), *node.post.values(), *(() if body is None else (body,)))
-    return any(under_steps(b) for b in bodies)
+    return node.op.decides or any(under_steps(b) for b in bodies)
 
 
 def _needed(node: Node, found: set[Value]) -> Iterator[Value]:
@@ -123,7 +126,7 @@ def _needed(node: Node, found: set[Value]) -> Iterator[Value]:
     if body is not None:
         asked = _read(body, ex.ACC in extras)
     else:
-        asked = set(range(len(node.operands))) if ex.ACC in extras and keeps_digits(node) else set()
+        asked = set(range(len(node.operands))) if reads_digits(node, found) else set()
     for i, v in enumerate(node.operands):
         if v is not None:
             before = _read(node.pre.get(i, ex.acc(v.dtype)), i in asked)

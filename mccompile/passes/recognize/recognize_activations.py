@@ -10,7 +10,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.passes.analysis.analyses import Analyses
-from mccompile.passes.analysis.steps import asks_for_digits, keeps_digits, quantises, stepped, under_steps
+from mccompile.passes.analysis.steps import asks_for_digits, quantises, reads_digits, stepped, under_steps
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import (
     Any,
@@ -40,7 +40,7 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
 
 def _bodies(node: Node, remarks: Remarks, scaling: bool, steps: set[Value]) -> int:
     changes = 0
-    asked = keeps_digits(node) and asks_for_digits(node, steps)
+    asked = reads_digits(node, steps)
     for i, body in node.pre.items():
         node.pre[i] = _rewritten(body, node, remarks, scaling, asked)
         changes += node.pre[i] != body

@@ -35,7 +35,7 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
 
 def has_steps(node: Node) -> bool:
     """Whether the last digit of an operand may change all of a result: whole numbers, bools, places, floor, ..."""
-    if any(not v.dtype.is_float for v in node.results):
+    if node.op.decides or any(not v.dtype.is_float for v in node.results):
         return True
     return node.op.elementwise is not None and not ex.functions(node.op.elementwise).isdisjoint((*STEPS, "rne"))
 
