@@ -110,6 +110,22 @@ def test_quotients_that_are_counted_compared_or_divided_by(target: str, level: s
     np.testing.assert_array_equal(got["boxes"][:, 2], np.arange(199, 46, -1))
 
 
+@pytest.mark.parametrize(("target", "level"), [("generic", "O3"), ("native", "O3")])
+def test_clipped_sums_that_are_rounded(target: str, level: str, tmp_path: Path) -> None:
+    """A HardSigmoid multiplies before it adds; behind Floor that would be another number of a bin."""
+    x = np.arange(-100, 400, dtype=np.float32)
+    scale = np.float32(1) / np.float32(41)
+    nodes = [
+        N("Add", ["x", "k"], ["s"]), N("Clip", ["s", "low", "high"], ["c"]), N("Mul", ["c", "scale"], ["y"]),
+        N("Floor", ["y"], ["bin"]), N("Cast", ["y"], ["i"], to=TensorProto.INT32),
+    ]  # fmt: skip
+    given = {"k": np.float32(41), "low": np.float32(0), "high": np.float32(420), "scale": scale}
+    got = answers(tmp_path, nodes, {"x": x}, target, level, given, opset=17)
+    want = np.floor(np.clip(x + 41, 0, 420) * scale)
+    np.testing.assert_array_equal(got["bin"], want)
+    np.testing.assert_array_equal(got["i"], want)
+
+
 @pytest.mark.parametrize(("target", "level"), TARGETS)
 def test_powers_of_whole_numbers(target: str, level: str, tmp_path: Path) -> None:
     base = np.array([4097, 16777217, 3, 46340, 10001, -7, 2**31 + 3])

@@ -66,7 +66,7 @@ def _rewritten(body: ex.Expr, node: Node, remarks: Remarks, scaling: bool, asked
     Without ``scaling`` the scales of what is quantised stay as the network has them. ``asked``: a step behind the
     body depends on it.
     """
-    rules = RULES if scaling or not quantises(body) else _RECOGNISED
+    rules = RULES if scaling or not quantises(body) else (*_RECOGNISED, *_SCALED)
     exact = set(ex.distinct(body)) if asked else under_steps(body)
     titles: list[str] = []
     refused: list[ExpressionRule] = []
@@ -183,14 +183,17 @@ _RECOGNISED = (
     ExpressionRule("recognised half of 1 + erf", fn("mul", _HALF, _ERF), _half_erf),
     ExpressionRule("recognised the gate of GELU", _gate_of(_TANH), _gate),
     ExpressionRule("recognised sigmoid as tanh", fn("mul", _HALF, _TANH), _sigmoid_of_double),
+)
+_SCALED = (
     ExpressionRule("recognised HardSwish", fn("mul", fn("mul", _X, _CLIP), Number("c")), _hard_swish, _UNBOUNDED),
     ExpressionRule("recognised HardSigmoid", fn("mul", _CLIP, Number("c")), _scaled_bounds, _UNBOUNDED),
 )
+"""Forms that multiply before they add: of whole numbers the quotients are others."""
 _SCALING = (
     ExpressionRule("multiplied by the inverse", fn("div", _X, Number("c")), _times_inverse),
     ExpressionRule("joined two factors", fn("mul", fn("mul", _X, Number("a")), Number("c")), _joined),
 )
-RULES = (*_RECOGNISED, *_SCALING)
+RULES = (*_RECOGNISED, *_SCALED, *_SCALING)
 
 
 def _sigmoid(b: Bindings) -> ex.Expr:
