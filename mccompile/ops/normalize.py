@@ -14,7 +14,7 @@ from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError, has_axes
 from mccompile.ir.ranges import Range, anything, zero_or_free
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, over_axes
-from mccompile.ir.types import F32, DType, TensorType
+from mccompile.ir.types import DTYPES, F32, DType, TensorType
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.reduce import Reduce
@@ -112,11 +112,11 @@ _STASHED = {1: "f32", 10: "f16", 11: "f64", 16: "bf16"}
 
 def _read_stash(n: Import) -> None:
     """The type statistics are computed in: ours is f32, or f64 for inputs of that. That may be more than is asked
-    for, but not less; statistics that are results have that type, so there it has to be the one asked for."""
+    for, but not less; statistics that are results have the type asked for, which is f32 or ours."""
     given = n.attr("stash_type", 1)
     stashed, ours = _STASHED.get(given, ""), n.input(0).dtype.compute.name
-    exact = any(n.node.outputs[1:])
-    if stashed != ours and (exact or not stashed or stashed == "f64"):
+    stored = any(n.node.outputs[1:]) and stashed != "f32"
+    if stashed != ours and (stored or not stashed or stashed == "f64"):
         raise n.error(f"stash_type {given} is not supported", f"statistics are computed in {ours}")
 
 
@@ -159,9 +159,11 @@ def import_layer_norm(n: Import) -> None:
     n.bind(0, n.inner(Normalize(axes, epsilon), [x], "normalised", extras=extras, post={0: body}))
     if any(n.node.outputs[1:]):
         mean, inverse = _statistics(n, x, axes, epsilon)
+        stash = DTYPES[_STASHED[n.attr("stash_type", 1)]]
         for output, value in ((1, mean), (2, inverse)):
             if len(n.node.outputs) > output:
-                n.bind(output, value)
+                body = ex.convert(ex.var(0, value.dtype), stash)
+                n.bind(output, value if value.dtype == stash else n.map(body, [value], "stored"))
 
 
 def _statistics(n: Import, x: Value, axes: tuple[int, ...], epsilon: float) -> tuple[Value, Value]:

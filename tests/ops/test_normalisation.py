@@ -68,6 +68,13 @@ def test_layer_normalization_gives_its_statistics(tmp_path: Path) -> None:
     assert [not mismatch(g, w, 4e-6) for g, w in zip(got, want, strict=True)] == [True] * 3
 
 
+def test_statistics_of_float64_are_of_the_type_that_is_asked_for(tmp_path: Path) -> None:
+    x = np.random.default_rng(3).uniform(-2, 2, (4, 9))
+    got, want = run("LayerNormalization", Case([x, x[0], x[1]], {"axis": -1}, frozenset({1, 2}), 3), tmp_path)
+    assert [a.dtype for a in got] == [np.float64, np.float32, np.float32]
+    assert not any(mismatch(g, w, 1e-6) for g, w in zip(got, want, strict=True))
+
+
 @pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
 @pytest.mark.parametrize("shape", [(1, 1, 400, 400), (1, 2, 65, 1), (1, 1, 64, 64)])
 def test_long_sums_keep_their_precision(shape: tuple[int, ...], target: str, tmp_path: Path) -> None:
