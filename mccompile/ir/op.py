@@ -164,6 +164,11 @@ class Op:
         return False
 
     @property
+    def hands_on(self) -> bool:
+        """Whether every element of result 0 is one of some operand, unchanged."""
+        return self.selects
+
+    @property
     def picks(self) -> str:
         """"largest" or "least" where result 0 has, of several elements of operand 0 each, that one; else ""."""
         return ""

@@ -27,6 +27,10 @@ class Insert(Op):
 
     maps: Maps
 
+    @property
+    def hands_on(self) -> bool:
+        return True
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         x, updates = types
         assert x is not None

@@ -42,6 +42,10 @@ class ScatterElements(Indexed):
     reduction: str = "none"
     inside: bool = False
 
+    @property
+    def hands_on(self) -> bool:
+        return self.reduction in ("none", "max", "min")
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         return in_place(types)
 

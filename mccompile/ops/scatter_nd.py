@@ -40,6 +40,10 @@ class ScatterND(Indexed):
     reduction: str = "none"
     inside: bool = False
 
+    @property
+    def hands_on(self) -> bool:
+        return self.reduction in ("none", "max", "min")
+
     def structure(self, types: Sequence[TensorType | None]) -> Structure:
         return in_place(types)
 

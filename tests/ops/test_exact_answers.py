@@ -111,6 +111,20 @@ def test_quotients_that_are_counted_compared_or_divided_by(target: str, level: s
 
 
 @pytest.mark.parametrize(("target", "level"), [("generic", "O3"), ("native", "O3")])
+def test_quotients_that_are_put_among_others(target: str, level: str, tmp_path: Path) -> None:
+    x = 41 * np.arange(1, 41, dtype=np.float32)
+    nodes = [
+        N("Div", ["x", "k"], ["q"]), N("ScatterND", ["zeros", "places", "q"], ["a"]), N("Floor", ["a"], ["known"]),
+        N("ScatterElements", ["zeros", "i", "q"], ["b"], reduction="max"), N("Floor", ["b"], ["given"]),
+    ]  # fmt: skip
+    constants = {"k": np.float32(41), "zeros": np.zeros(50, np.float32), "places": np.arange(40)[:, None] + 3}
+    got = answers(tmp_path, nodes, {"x": x, "i": np.arange(40) + 3}, target, level, constants, opset=18)
+    want = np.pad(np.arange(1, 41), (3, 7))
+    np.testing.assert_array_equal(got["known"], want)
+    np.testing.assert_array_equal(got["given"], want)
+
+
+@pytest.mark.parametrize(("target", "level"), [("generic", "O3"), ("native", "O3")])
 def test_clipped_sums_that_are_rounded(target: str, level: str, tmp_path: Path) -> None:
     """A HardSigmoid multiplies before it adds; behind Floor that would be another number of a bin."""
     x = np.arange(-100, 400, dtype=np.float32)

@@ -93,7 +93,7 @@ def asks_for_digits(node: Node, found: set[Value]) -> bool:
 
 def reads_digits(node: Node, found: set[Value]) -> bool:
     """Whether the operator of a node, no map, is a step, or hands on what it reads to one."""
-    return node.op.decides or ((moves(node.op) or node.op.selects) and asks_for_digits(node, found))
+    return node.op.decides or ((moves(node.op) or node.op.hands_on) and asks_for_digits(node, found))
 
 
 def _behind(node: Node, found: set[Value]) -> list[set[int]]:
