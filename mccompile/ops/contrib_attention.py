@@ -176,9 +176,10 @@ def _attention(n: Import) -> None:
     if n.optional(more) is not None:
         h.masks.append(e.name(more))
     e.bind(0, h.result(q, k, v, _scale(n, sizes[0] // heads)))
-    axis = [e.ints([0], "first")]
-    present = [e.add("Unsqueeze", [x, *axis], f"{name}.one") for x, name in ((k, "k"), (v, "v"))]
-    e.bind(1, e.add("Concat", present, "present", axis=0))
+    if any(n.node.outputs[1:]):  # one tensor: there is none where values are longer than keys, or shorter
+        axis = [e.ints([0], "first")]
+        present = [e.add("Unsqueeze", [x, *axis], f"{name}.one") for x, name in ((k, "k"), (v, "v"))]
+        e.bind(1, e.add("Concat", present, "present", axis=0))
     e.finish()
 
 

@@ -118,6 +118,16 @@ def test_attention_with_keys_of_calls_before(tmp_path: Path) -> None:
         close(a, b)
 
 
+def test_values_of_another_length_than_keys(tmp_path: Path) -> None:
+    """Which no tensor of both could hold, so that nobody asks for it."""
+    x, w = floats(1, 2, 3, 6), floats(2, 6, 18)
+    given = [x, w, np.zeros(18, np.float32)]
+    (got,) = evaluated(tmp_path, "Attention", given, (1, 2), num_heads=2, qkv_hidden_sizes=[4, 4, 10])
+    q, k, v = (part.reshape(2, 3, 2, -1).swapaxes(1, 2) for part in np.split(x @ w, [4, 8], axis=2))
+    y = softmax(q @ k.swapaxes(2, 3) / math.sqrt(2)) @ v
+    close(got, y.swapaxes(1, 2).reshape(2, 3, 10))
+
+
 def test_lengths_of_keys_have_to_be_known(tmp_path: Path) -> None:
     q, k = floats(1, 1, 2, 16), floats(2, 1, 2, 16)
     ends, total = np.array([3], np.int32), np.array(4, np.int32)
