@@ -15,7 +15,7 @@ from mccompile.ops.map import Map
 from mccompile.ops.ml_common import DOMAIN
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
-from mccompile.ops.text_labels import default_of, emit_values, places, text_or_numbers
+from mccompile.ops.text_labels import default_of, emit_known, emit_values, places, text_or_numbers
 
 MOST_KEYS = 128
 """Keys that are compared one after the other; an ensemble of trees is the form of more."""
@@ -66,11 +66,12 @@ def import_one_hot_encoder(n: Import) -> None:
     x, cats = n.input(0), np.asarray(n.attr("cats_int64s", ()), np.int64)
     if n.attr("cats_strings", ()) or not cats.size:
         raise n.error("categories that are text are not supported", "all categories are to be of the element's type")
-    if not n.flag("zeros", True):
-        raise n.error("zeros = 0, an error for unknown categories, is not supported", "set it to 1: all are 0 then")
     own: ex.Expr = ex.var(0, x.dtype.compute)
     if x.dtype != I64:
         own = ex.convert(own, I64)
+    if not n.flag("zeros", True):
+        whole = x if x.dtype == I64 else n.inner(Map(own), [x], "whole")
+        x, cats, own = emit_known(n, places(n, whole, cats), cats.size), np.arange(cats.size), ex.var(0, I64)
     body = ex.convert(ex.apply("eq", own, ex.var(1, I64)), F32)
     n.emit(Map(body), [n.reshape(x, (*x.shape, 1), "column"), n.constant("categories", cats)])
 

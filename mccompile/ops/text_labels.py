@@ -61,6 +61,14 @@ def emit_values(n: Import, found: Value, values: Array, default: Any) -> None:
     n.emit(Gather(0), [n.constant("values", table), found])
 
 
+def emit_known(n: Import, found: Value, count: int) -> Value:
+    """The places as they are, where -1 is an index outside of a table: the run ends with an error there."""
+    own = ex.var(0, I64)
+    outside = ex.apply("select", ex.apply("lt", own, ex.num(0, I64)), ex.num(count, I64), own)
+    place = n.inner(Map(outside), [found], "outside")
+    return n.inner(Gather(0), [n.constant("known", np.arange(count)), place], "known")
+
+
 def _texts(array: Array) -> Array:
     return np.array([s.decode() if isinstance(s, bytes) else str(s) for s in array], dtype=object)
 
@@ -117,9 +125,11 @@ def places(n: Import, x: Value, keys: Array) -> Value:
 def import_one_hot_of_text(n: Import) -> None:
     """A new last axis: 1 at the place of the category that a text is."""
     cats: tuple[str, ...] = n.attr("cats_strings") or ()
-    if not cats or not n.flag("zeros", True):
-        raise n.error("categories that are text, and zeros = 1, are needed")
+    if not cats:
+        raise n.error("categories that are text are needed")
     found, numbers = emit_find(n, n.input(0), cats, "found")
+    if not n.flag("zeros", True):
+        found = emit_known(n, found, len(numbers))
     column = n.reshape(found, (*found.shape, 1), "column")
     order = n.constant("categories", np.array([numbers[c] for c in cats], np.int64))
     n.emit(Map(ex.convert(ex.apply("eq", ex.var(0, I64), ex.var(1, I64)), F32)), [column, order])

@@ -17,6 +17,7 @@ from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph
 from mccompile.ops.registry import front_ends
+from mccompile.ops.text import encoded
 from tests.support.draw import SeededDraw
 from tests.support.opcases import case_inputs, case_model, mismatch, ort_outputs
 
@@ -200,3 +201,30 @@ def test_the_meaning_in_numpy_agrees_with_onnxruntime(op_type: str, tmp_path: Pa
         graph = import_graph(path, Options(target="generic")).graph
         (got,) = graph.evaluate(case_inputs(case)).values()
         assert not mismatch(got, ort_outputs(model, case)[0], front_end.tolerance.get("f32", 0.0)), f"seed {seed}"
+
+
+@pytest.mark.parametrize("kind", ["int64", "float32", "text"])
+def test_categories_that_nobody_knows_end_the_run_where_zeros_is_0(kind: str, tmp_path: Path) -> None:
+    """What scikit-learn writes of an encoder that is not told to ignore unknown categories."""
+    text = kind == "text"
+    cats = {"cats_strings": ["b", "a", "é"]} if text else {"cats_int64s": [3, -1, 7]}
+    rows = [["b", "é"], ["a", "b"]] if text else [[3, 7], [-1, 3]]
+    want = [[[1, 0, 0], [0, 0, 1]], [[0, 1, 0], [1, 0, 0]]]
+    x = encoded(np.array(rows, object)) if text else np.array(rows, kind)
+    element = TensorProto.STRING if text else helper.np_dtype_to_tensor_dtype(x.dtype)
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", zeros=0, **cats)], "m",
+            [helper.make_tensor_value_info("x", element, ["n", 2])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        ),
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8,
+    )  # fmt: skip
+    mccompile.compile(model, tmp_path / "out", target="generic", dims={"n": "1..2"}, string_bytes=x.shape[-1])
+    net = mccompile.load(tmp_path / "out")
+    assert np.array_equal(net.run({"x": x})["y"], want)
+    unknown = x.copy()
+    unknown[1, 0] = x[1, 0] + 1
+    with pytest.raises(CompileError, match=rf"status {MCC_E_INDEX}\b"):
+        net.run({"x": unknown})
+    assert np.array_equal(net.run({"x": x[:1]})["y"], want[:1])
