@@ -6,7 +6,7 @@
 A call is one piece of work still where a part would take no longer than it takes to hand it to another core. Scratch
 memory has a piece for each part, the same for all calls if there is room: what another core has written last is slow
 to write to. What overlaps by the order in which a kernel works (`offer-overlaps`) is not offered any more: nobody
-knows which part comes first.
+knows which part comes first. So a call that moves state where it lies (`keep-state`) stays one piece.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ convolution of 32x32 pixels that writes its points where another core worked too
 def run(module: KernelModule, remarks: Remarks, target: Target, threads: int, judge: Judge) -> int:
     """Share out the work of calls to ``threads`` threads, where each has enough of it. Exact."""
     steps = list(module.body.linear())
-    after = [split(s, target, threads, remarks) if isinstance(s, Call) else s for s in steps]
+    after = [split(s, target, threads, remarks, module.state) if isinstance(s, Call) else s for s in steps]
     changed = [(a, b) for a, b in zip(steps, after, strict=True) if isinstance(b, Call) and b.parts is not None]
     found = [b for _, b in changed]
     own = _made(module, after, _with_room(found))
@@ -47,11 +47,14 @@ def run(module: KernelModule, remarks: Remarks, target: Target, threads: int, ju
     return len(changed)
 
 
-def split(call: Call, target: Target, threads: int, remarks: Remarks) -> Call:
+def split(call: Call, target: Target, threads: int, remarks: Remarks, state: Mapping[Buffer, Buffer]) -> Call:
     """The call in as many parts as are worth it, at most one for each thread; as it is where that is one."""
     if call.varies or any(v.count == 0 for v in call.results):
         return call
     own, cycles, name = variant(call.kernel), call.cycles or estimate(call, target), call.results[0].buffer.name
+    if _moves_state(call, state):
+        remarks.miss(f"cut {name}", "it moves state where it lies, in the order in which it works")
+        return call
     count = worth(cycles, threads, target)
     if count < 2:
         handoff = target.machine.handoff
@@ -65,6 +68,14 @@ def split(call: Call, target: Target, threads: int, remarks: Remarks) -> Call:
         remarks.miss(f"cut {name}", f"{call.kernel} has no loop of several turns to share out")
         return call
     return replace(finer, parts=parts, near=None)
+
+
+def _moves_state(call: Call, state: Mapping[Buffer, Buffer]) -> bool:
+    """Whether a call writes what state is next over what it is, as its order of work allows."""
+    if call.near is None or (given := state.get(call.results[0].buffer)) is None:
+        return False
+    read = call.reads[call.near[0]]
+    return read is not None and read.buffer is given
 
 
 def pitch(scratch: Buffer) -> int:
