@@ -86,8 +86,12 @@ class _Heads:
             kept = e.add("And", [kept, e.add("Greater", [column, before], "in_window")], "kept")
         self.mask_where(kept, _LOWEST, "future")
 
-    def mask_padding(self, i: int, value: float) -> None:
-        """Input ``i`` says which keys count: [B, L] or [B, S, L] by 0 and 1, [B] how many, [2 B] from where, too."""
+    def mask_padding(self, i: int) -> None:
+        """Input ``i``, if present, says which keys count: [B, L] or [B, S, L] by 0 and 1, [B] how many, [2 B] from
+        where, too."""
+        value = float(self.e.n.attr("mask_filter_value", -10000.0))
+        if self.e.n.optional(i) is None:
+            return
         e, shape = self.e, self.e.n.input(i).shape
         b, length = self.batch, self.keys
         if shape in ((b, length), (b, self.queries, length)):
@@ -169,8 +173,7 @@ def _attention(n: Import) -> None:
         which = [e.constant(np.array(i), f"which{i}") for i in (0, 1)]
         old = [e.add("Gather", [e.name(past), at], f"past{i}", axis=0) for i, at in enumerate(which)]
         k, v = (_with_past(h, o, x, name) for o, x, name in zip(old, (k, v), "kv", strict=True))
-    if n.optional(mask) is not None:
-        h.mask_padding(mask, float(n.attr("mask_filter_value", -10000.0)))
+    h.mask_padding(mask)
     if n.flag("unidirectional"):
         h.mask_future()
     if n.optional(more) is not None:
@@ -218,8 +221,7 @@ def _multi_head(n: Import) -> None:
         k, v = (_with_past(h, e.name(i), x, name) for i, x, name in ((6, k, "k"), (7, v, "v")))
         length += n.input(6).shape[2]
     h.keys = length
-    if n.optional(4) is not None:
-        h.mask_padding(4, float(n.attr("mask_filter_value", -10000.0)))
+    h.mask_padding(4)
     if n.optional(5) is not None:
         h.masks.append(e.name(5))
     if n.flag("unidirectional"):

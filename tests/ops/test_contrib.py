@@ -128,6 +128,15 @@ def test_values_of_another_length_than_keys(tmp_path: Path) -> None:
     close(got, y.swapaxes(1, 2).reshape(2, 3, 10))
 
 
+def test_numbers_for_what_is_masked_where_nothing_is(tmp_path: Path) -> None:
+    q, k = floats(1, 1, 2, 8), floats(2, 1, 3, 8)
+    got = evaluated(tmp_path, "MultiHeadAttention", [q, k, k], num_heads=1, mask_filter_value=-1e9)[0]
+    close(got, softmax(q @ k.swapaxes(1, 2) / math.sqrt(8)) @ k)
+    given = [q, np.eye(8, 24, dtype=np.float32), np.zeros(24, np.float32)]
+    alone = evaluated(tmp_path, "Attention", given, (1, 2), num_heads=1, mask_filter_value=-1e9)[0]
+    assert not alone.any()  # there are queries alone: keys and values are 0
+
+
 def test_lengths_of_keys_have_to_be_known(tmp_path: Path) -> None:
     q, k = floats(1, 1, 2, 16), floats(2, 1, 2, 16)
     ends, total = np.array([3], np.int32), np.array(4, np.int32)
