@@ -265,6 +265,19 @@ def require_equal(left: int, right: int) -> None:
         raise UndecidedError(rule, require_equal, left, right)
 
 
+def require_same(left: Sequence[int], right: Sequence[int]) -> bool:
+    """Whether two shapes are equal; UndecidedError where that depends on the run.
+
+    >>> require_same((2, 3), (2, 4))
+    False
+    """
+    if len(left) != len(right):
+        return False
+    for one, other in zip(left, right, strict=True):
+        require_equal(one, other)
+    return tuple(left) == tuple(right)
+
+
 def symbol(name: str, low: int, high: int, step: int = 1) -> int:
     """The extent of that name; a plain number if its range has one. With a step it is that times a whole number."""
     return _extent(Symbol(name, low, high, step))

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import require_same, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
@@ -80,7 +80,7 @@ def import_deform_conv(n: Import) -> None:
         )
     rank, out = len(spatial), window.output(tuple(spatial))
     taps, results = math.prod(kernel), math.prod(out)
-    if parts < 1 or channels % parts or offset.shape != (batch, parts * taps * rank, *out):
+    if parts < 1 or channels % parts or not require_same(offset.shape, (batch, parts * taps * rank, *out)):
         raise n.error(f"offsets {offset.type} do not fit {parts} groups of {taps} taps at {list(out)} places")
     # [taps, results] has the channels last as the convolution wants them; of other ranks it is a line of points.
     at = (taps, results) if rank == 2 else (taps * results, *(1,) * (rank - 1))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import require_same
 from mccompile.ir.graph import Value
 from mccompile.ops.folding import Folding, product_bytes
 from mccompile.ops.frontend import Import
@@ -54,7 +55,7 @@ def _diagonal(n: Import, x: Value, labels: Labels) -> _Term:
             first = labels.index(label)
             other = labels.index(label, first + 1)
             extent = x.shape[first]
-            if x.shape[other] != extent:
+            if not require_same(x.shape[other : other + 1], (extent,)):
                 raise n.error(f"label {label!r} of the equation has extents {extent} and {x.shape[other]}")
             rest = [a for a in range(len(labels)) if a not in (first, other)]
             x = n.inner(Transpose((*rest, first, other)), [x], "pairs")
@@ -112,8 +113,9 @@ def _contract(n: Import, a: _Term, b: _Term, wanted: set[str]) -> _Term:
     """The product of two terms, summed over the labels that both have and nobody wants any more."""
     shared = [label for label in a.labels if label in b.labels]
     for label in shared:
-        if a.extent(label) != b.extent(label) and 1 not in (a.extent(label), b.extent(label)):
-            raise n.error(f"label {label!r} of the equation has extents {a.extent(label)} and {b.extent(label)}")
+        one, other = a.extent(label), b.extent(label)
+        if 1 not in (one, other) and not require_same((one,), (other,)):
+            raise n.error(f"label {label!r} of the equation has extents {one} and {other}")
     # Broadcast along a summed label: the sum of the longer one comes first.
     uneven = {label for label in shared if label not in wanted and a.extent(label) != b.extent(label)}
     a = _sum_out(n, a, set(a.labels) - {label for label in uneven if a.extent(label) > 1})

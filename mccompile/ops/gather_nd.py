@@ -8,6 +8,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import loop
+from mccompile.ir.dims import require_same
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
@@ -42,7 +43,7 @@ class GatherND(Gathering):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, indices = data_and_indices(types, self.inside)
-        if not self.batch < indices.rank or x.shape[: self.batch] != indices.shape[: self.batch]:
+        if not self.batch < indices.rank or not require_same(x.shape[: self.batch], indices.shape[: self.batch]):
             raise TypeRuleError(f"{x} and indices {indices} do not share {self.batch} batch axes")
         depth = indices.shape[-1]
         if not 1 <= depth <= x.rank - self.batch:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import may_be_none, ranges, varies
+from mccompile.ir.dims import may_be_none, ranges, require_same, varies
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.ranges import Range, zero_or_free
 from mccompile.ir.scalar import Array
@@ -93,7 +93,8 @@ class GridSample(Op):
         assert grid is not None
         if self.mode not in TAPS or self.padding not in PADDINGS or self.align not in ALIGNS:
             raise TypeRuleError(f"{self} is not known")
-        if x.rank < 3 or grid.rank != x.rank or grid.shape[0] != x.shape[0] or grid.shape[-1] != x.rank - 2:
+        fits = x.rank >= 3 and grid.rank == x.rank and grid.shape[-1] == x.rank - 2
+        if not fits or not require_same(grid.shape[:1], x.shape[:1]):
             raise TypeRuleError(f"coordinates {grid} do not fit {x}")
         if not x.dtype.is_float or grid.dtype.compute != x.dtype.compute:
             raise TypeRuleError(f"{x} and {grid} are not computed in one type of floats")

@@ -9,6 +9,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import loop
+from mccompile.ir.dims import require_same
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops, broadcast
@@ -72,7 +73,7 @@ class MatMul(Op):
             raise TypeRuleError(f"{a} times {b}: equal element types and ranks of at least 2 are needed")
         m, k = a.shape[-2:][:: -1 if self.trans_a else 1]
         kb, n = b.shape[-2:][:: -1 if self.trans_b else 1]
-        if k != kb:
+        if not require_same((k,), (kb,)):
             raise TypeRuleError(f"{a} times {b}: {k} columns against {kb} rows")
         return (TensorType(a.dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n)),)
 

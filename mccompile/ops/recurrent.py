@@ -14,6 +14,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import require_same
 from mccompile.ir.op import Op, Recurrence, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
@@ -95,7 +96,7 @@ class Recurrent(Op):
         expected = [TensorType(I32, (batch,))]
         expected += [TensorType(x.dtype, s) for s in ((batch, hidden), *self.own_shapes(batch, hidden))]
         for have, want in zip(rest, expected, strict=True):
-            if have is not None and (have.shape, have.dtype) != (want.shape, want.dtype):
+            if have is not None and (have.dtype != want.dtype or not require_same(have.shape, want.shape)):
                 raise TypeRuleError(f"{have} is given where {want} is needed")
         if not self.outputs or not set(self.outputs) <= {"y", *self.states}:
             raise TypeRuleError(f"results {self.outputs} are not among y, {', '.join(self.states)}")

@@ -9,6 +9,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.affine import Move, box
+from mccompile.ir.dims import require_same
 from mccompile.ir.graph import Value
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import I64, TensorType
@@ -93,7 +94,7 @@ def _import_places(n: Import) -> None:
         starts = tuple(e - 1 if a == time else 0 for a, e in enumerate(x.shape))
         n.emit(Slice(starts, tuple(-1 if a == time else 1 for a in range(rank)), x.shape), [x])
         return
-    if batch == time or lengths.shape != (x.shape[batch],):
+    if batch == time or not require_same(lengths.shape, (x.shape[batch],)):
         raise n.error(f"lengths {lengths.type} on axis {batch} do not fit {x.type}")
     if lengths.type.count <= MAX_ELEMENTS and not lengths.type.varies:
         e = Elements(n)

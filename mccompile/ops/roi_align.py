@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import may_be_none
+from mccompile.ir.dims import may_be_none, require_same
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Coordinates, Nest, Structure, axis_loops
@@ -71,7 +71,8 @@ class RoiAlign(Op):
         assert regions is not None
         assert images is not None
         require_indices(images, self.inside)
-        if x.rank != 4 or may_be_none(x.shape) or regions.shape[1:] != (4,) or images.shape != regions.shape[:1]:
+        fit = x.rank == 4 and not may_be_none(x.shape) and regions.shape[1:] == (4,)
+        if not fit or not require_same(images.shape, regions.shape[:1]):
             raise TypeRuleError(f"regions {regions} of images {images} do not fit {x}")
         if x.dtype.compute.name not in ("f32", "f64") or regions.dtype.compute != x.dtype.compute:
             raise TypeRuleError(f"{x} and {regions} are not computed in one type of floats")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.dims import require_same
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, in_place
@@ -53,7 +54,7 @@ class ScatterElements(Indexed):
         (x, indices), updates = data_and_indices(types, self.inside), types[2]
         assert updates is not None
         require_fit(x, indices, self.axis)
-        if updates.shape != indices.shape or updates.dtype != x.dtype:
+        if updates.dtype != x.dtype or not require_same(updates.shape, indices.shape):
             raise TypeRuleError(f"updates {updates} do not fit indices {indices} and data {x}")
         return (TensorType(x.dtype, x.shape),)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.dims import require_same
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, in_place
@@ -53,7 +54,7 @@ class ScatterND(Indexed):
         if indices.rank < 1 or not 1 <= indices.shape[-1] <= x.rank:
             raise TypeRuleError(f"indices {indices} do not fit {x}")
         wanted = indices.shape[:-1] + x.shape[indices.shape[-1] :]
-        if updates.shape != wanted or updates.dtype != x.dtype:
+        if updates.dtype != x.dtype or not require_same(updates.shape, wanted):
             raise TypeRuleError(f"updates {updates} must be {x.dtype}{list(wanted)}")
         return (TensorType(x.dtype, x.shape),)
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from mccompile.ir.dims import bound, span
+from mccompile.ir.dims import bound, require_same, span
 from mccompile.ops.expansion import Expansion
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import onnx_op
@@ -36,7 +36,7 @@ def import_tensor_scatter(n: Import) -> None:
     along = [-1 if a == axis else 1 for a in range(rank)]
     places = e.reshaped(e.counted(0, update.shape[axis], "counted"), along, "steps")
     if n.optional(2) is not None:
-        if n.input(2).shape != cache.shape[:1]:
+        if not require_same(n.input(2).shape, cache.shape[:1]):
             raise n.error(f"write_indices {n.input(2).type} are not one for each of {cache.shape[0]} samples")
         begin = e.reshaped(e.name(2), [-1, *(1,) * (rank - 1)], "begin")
         places = e.add("Add", [begin, places], "places")

@@ -73,7 +73,7 @@ def _pays(m: Match, op: Conv | MatMul, weights: Array) -> Fail | None:
     w = replace(last.operand_types()[1], shape=weights.shape)  # type: ignore[type-var]
     try:
         (result,) = op.infer(x.type, w)
-    except TypeRuleError as e:
+    except (TypeRuleError, ValueError) as e:
         return Fail(str(e))
     if result != last.result.type:
         return Fail("the windows do not compose")

@@ -216,7 +216,7 @@ def _by_itself(node: Node, table: Array) -> LookedUp | None:
     types = [TensorType(dtype, table.shape), *node.operand_types()[1:]]
     try:
         (found,) = node.op.infer(*types)
-    except TypeRuleError:
+    except (TypeRuleError, ValueError):
         return None
     y = node.result.shape
     return (table, None) if len(found.shape) == len(y) and all(map(_broadcasts, found.shape, y)) else None

@@ -107,7 +107,7 @@ def _takes_i32(node: Node, v: Value) -> bool:
     narrow = [t.with_dtype(I32) if t is not None and o is v else t for t, o in zip(types, node.operands, strict=True)]
     try:
         return node.op.infer(*narrow) == node.op.infer(*types)
-    except TypeRuleError:
+    except (TypeRuleError, ValueError):
         return False
 
 
