@@ -112,6 +112,16 @@ def test_threads_take_turns(network: Network) -> None:
     assert not wrong
 
 
+def test_inputs_of_bfloat16_are_asked_for_as_bits(tmp_path: Path) -> None:
+    """numpy has no such type: astype(uint16) would make other numbers of them."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "twice", [x], [y])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    mccompile.compile(proto, tmp_path / "out", target="generic")
+    with pytest.raises(mccompile.UsageError, match=r"astype\(ml_dtypes.bfloat16\).view\(np.uint16\)"):
+        mccompile.load(tmp_path / "out").run(np.ones(2, np.float32))
+
+
 def test_a_second_thread_may_not_invoke(network: Network) -> None:
     errors: list[BaseException] = []
 
