@@ -56,7 +56,7 @@ def _magnitude(e: ex.Expr, of_variable: Callable[[int], float]) -> float:
             return magnitude(a, of_variable) * magnitude(b, of_variable) * (1 + 2.0**-20)
         case ex.Apply(fn=("max" | "min"), operands=(a, b)):
             return max(magnitude(a, of_variable), magnitude(b, of_variable))
-        case ex.Apply(fn=("relu" | "neg" | "abs"), operands=(a,)) if e.dtype.is_float:
+        case ex.Apply(fn=("relu" | "neg" | "abs" | "rounded"), operands=(a,)) if e.dtype.is_float:
             return magnitude(a, of_variable)
         case ex.Apply(fn=("rne" | "floor" | "ceil"), operands=(a,)):
             return magnitude(a, of_variable) + 1

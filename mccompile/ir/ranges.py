@@ -281,6 +281,7 @@ _RULES: dict[str, Callable[..., Range]] = {
     "abs": _abs,
     "select": _select,
     "relu": _rising(_relu),
+    "rounded": _rising(np.positive),
     "rne": _rising(np.rint),
     "floor": _rising(np.floor),
     "ceil": _rising(np.ceil),

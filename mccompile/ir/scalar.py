@@ -241,6 +241,9 @@ _ROWS: tuple[ScalarFn, ...] = (
         "floor", 1, np.floor, {**_libm("floor"), "i": "{0}", "u": "{0}"}, vector={"f": "mcc_vfloor({0})"}
     ),
     ScalarFn("ceil", 1, np.ceil, {**_libm("ceil"), "i": "{0}", "u": "{0}"}, vector={"f": "mcc_vceil({0})"}),
+    ScalarFn(
+        "rounded", 1, lambda x: x, {"f": "mcc_rounded_{s}({0})"}, vector={"f": "mcc_vrounded({0})"}
+    ),  # what C compilers may not compute at once with the sum outside
     ScalarFn("rne", 1, np.rint, {"f": "mcc_rne_{s}({0})"}, vector={"f": "mcc_vround({0})"}),
     ScalarFn(
         "round_f16", 1, _round_f16, {"f": "mcc_f16_to_f32(mcc_f32_to_f16({0}))"},

@@ -25,8 +25,8 @@ _SCALES = (
     "hoist-weight-zero-points", "split-groups", "flip-signs", "eliminate-dead-code",
 )  # fmt: skip
 _STORE = (
-    "flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "choose-layouts", "narrow-products",
-    "store-halves", "eliminate-dead-code", "reduce-rows", "stream-rows",
+    "flatten-volumes", "simplify-movement", *_CLEAN, "pair-channels", "round-products", "choose-layouts",
+    "narrow-products", "store-halves", "eliminate-dead-code", "reduce-rows", "stream-rows",
 )  # fmt: skip
 _FULL = (
     *_CLEAN, "tabulate-extents", "widen-f16", *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE,
@@ -34,7 +34,7 @@ _FULL = (
 )  # fmt: skip
 _SMALL = (
     *_CLEAN, *_RECOGNIZE, "inline-scalars", "canonicalize", *_INTEGERS, *_FUSE, *_SCALES, *_CLEAN, "pair-channels",
-    "choose-layouts",
+    "round-products", "choose-layouts",
 )  # fmt: skip
 
 PIPELINES: dict[str, tuple[str, ...]] = {

@@ -96,10 +96,14 @@ class Target:
         return Capability[capability] in self.capabilities
 
     @property
+    def fuses(self) -> bool:
+        """Whether compilers may make one instruction of a product and a sum, which rounds once."""
+        return bool(self.vector_bytes) and not self.machine.slow_fma
+
+    @property
     def c_flags(self) -> tuple[str, ...]:
         """All flags of a release build, without warnings."""
-        fused = self.vector_bytes and not self.machine.slow_fma
-        contract = "-ffp-contract=fast" if fused else "-ffp-contract=off"
+        contract = "-ffp-contract=fast" if self.fuses else "-ffp-contract=off"
         return ("-std=c99", "-O3" if self.spare_memory else "-O2", contract, *self.flags)
 
     @property

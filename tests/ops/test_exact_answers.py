@@ -140,6 +140,25 @@ def test_clipped_sums_that_are_rounded(target: str, level: str, tmp_path: Path) 
     np.testing.assert_array_equal(got["i"], want)
 
 
+@pytest.mark.parametrize(("target", "level"), [*TARGETS, ("native", "O3"), ("x86-64-v3", "O2")])
+def test_products_round_before_a_step_takes_their_sum(target: str, level: str, tmp_path: Path) -> None:
+    """One instruction for x * 0.1 - 1 has 1.49e-8 for 10, of which Ceil makes 1; a * a - a * a is not 0 by one."""
+    x = np.arange(1, 301, dtype=np.float32) * np.float32(1.1)
+    tenth = np.float32(0.1)
+    nodes = [
+        N("Mul", ["x", "tenth"], ["p"]), N("Sub", ["p", "one"], ["less"]), N("Ceil", ["less"], ["up"]),
+        N("Mul", ["x", "x"], ["q"]), N("Mul", ["a", "c"], ["r"]), N("Sub", ["q", "r"], ["e"]),
+        N("Sqrt", ["e"], ["root"]), N("Sign", ["e"], ["sign"]), N("Sub", ["p", "y"], ["f"]),
+        N("Equal", ["f", "zero"], ["same"]),
+    ]  # fmt: skip
+    given = {"tenth": tenth, "one": np.float32(1), "zero": np.float32(0)}
+    got = answers(tmp_path, nodes, {"x": x, "a": x, "c": x, "y": x * tenth}, target, level, given, opset=17)
+    np.testing.assert_array_equal(got["up"], np.ceil(x * tenth - np.float32(1)))
+    assert not got["root"].any()
+    assert not got["sign"].any()
+    assert got["same"].all()
+
+
 @pytest.mark.parametrize(("target", "level"), TARGETS)
 def test_powers_of_whole_numbers(target: str, level: str, tmp_path: Path) -> None:
     base = np.array([4097, 16777217, 3, 46340, 10001, -7, 2**31 + 3])

@@ -2,7 +2,7 @@
 
 A file begins with ``// passes: name, name``, then perhaps ``// target: name``, and what ``--weights`` or
 ``--precision`` says as ``// weights: i8``; its parts are separated by ``// -----`` and begin with a comment that
-names them (`KINDS`).
+names them (`KINDS`), in front of which a part may have a target of its own.
 """
 
 from __future__ import annotations
@@ -45,14 +45,21 @@ def read_parts(folder: Path) -> list[Part]:
         header, _, body = path.read_text().partition("\n")
         assert header.startswith("// passes: "), f"{path.name} does not begin with its passes"
         names = tuple(header.removeprefix("// passes: ").split(", "))
-        said = {}
-        while more := re.match(r"// (target|weights|precision): (\S+)\n", body):
-            said[more[1]], body = more[2], body[more.end() :]
-        for text in body.split("// -----\n"):
+        said, body = _said(body)
+        for part in body.split("// -----\n"):
+            own, text = _said(part)
             title = re.search(r"// (.*)", text)
             assert title is not None, f"a part of {path.name} has no title"
-            found.append(Part(path, title[1], names, text=text, **{"target": "generic"} | said))
+            found.append(Part(path, title[1], names, text=text, **{"target": "generic"} | said | own))
     return found
+
+
+def _said(text: str) -> tuple[dict[str, str], str]:
+    """What the first lines say of the target and of options, and the rest."""
+    said = {}
+    while more := re.match(r"// (target|weights|precision): (\S+)\n", text):
+        said[more[1]], text = more[2], text[more.end() :]
+    return said, text
 
 
 def misfit(checks: str, text: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.graph import Graph, Node
 from mccompile.passes.analysis.analyses import Analyses
-from mccompile.passes.analysis.steps import asks_for_digits, quantises, reads_digits, stepped, under_steps
+from mccompile.passes.analysis.steps import quantises, stepped, with_bodies
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import (
     Any,
@@ -35,39 +36,19 @@ def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: 
     """
     steps = analyses.of(whole, stepped)
     scaling = target.requant != "tflite"
-    return sum(_bodies(node, remarks, scaling, steps) + _map(node, remarks, scaling, steps) for node in graph.nodes)
+    return sum(
+        with_bodies(node, steps, partial(_rewritten, node=node, remarks=remarks, scaling=scaling))
+        for node in graph.nodes
+    )
 
 
-def _bodies(node: Node, remarks: Remarks, scaling: bool, steps: set[Value]) -> int:
-    changes = 0
-    asked = reads_digits(node, steps)
-    for i, body in node.pre.items():
-        node.pre[i] = _rewritten(body, node, remarks, scaling, asked)
-        changes += node.pre[i] != body
-    for i, body in node.post.items():
-        node.post[i] = _rewritten(body, node, remarks, scaling, node.results[i] in steps)
-        changes += node.post[i] != body
-    return changes
-
-
-def _map(node: Node, remarks: Remarks, scaling: bool, steps: set[Value]) -> int:
-    if node.op.elementwise is None:
-        return 0
-    body = _rewritten(node.op.elementwise, node, remarks, scaling, asks_for_digits(node, steps))
-    if body == node.op.elementwise:
-        return 0
-    node.op = node.op.with_elementwise(body)
-    return 1
-
-
-def _rewritten(body: ex.Expr, node: Node, remarks: Remarks, scaling: bool, asked: bool) -> ex.Expr:
+def _rewritten(body: ex.Expr, exact: set[ex.Expr], node: Node, remarks: Remarks, scaling: bool) -> ex.Expr:
     """The body after all rules, from the leaves up; a rule that would leave an operand unread does not fire.
 
-    Without ``scaling`` the scales of what is quantised stay as the network has them. ``asked``: a step behind the
-    body depends on it.
+    Without ``scaling`` the scales of what is quantised stay as the network has them. A step depends on what is
+    ``exact``.
     """
     rules = RULES if scaling or not quantises(body) else (*_RECOGNISED, *_SCALED)
-    exact = set(ex.distinct(body)) if asked else under_steps(body)
     titles: list[str] = []
     refused: list[ExpressionRule] = []
     done: dict[ex.Expr, ex.Expr] = {}

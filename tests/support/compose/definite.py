@@ -177,7 +177,7 @@ WEIGHTS = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
 
 def require_padding(step: Step, values: Arrays) -> None:
     """Of windows that leave gaps, SAME_* is no padding: onnxruntime takes off what is too much."""
-    if not step.attrs.get("auto_pad", "").startswith("SAME"):
+    if not step.attrs.get("auto_pad", "").startswith("SAME") or step.op_type == "ConvTranspose":
         return
     weights = WEIGHTS.get(step.op_type)
     kernel = step.attrs["kernel_shape"] if weights is None else values[step.inputs[weights]].shape[2:]

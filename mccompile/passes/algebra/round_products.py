@@ -1,0 +1,56 @@
+"""Products that stand under a step and a sum are rounded, as the network has them.
+
+    floor((x0 * 0.1) - 1)  ->  floor(rounded(x0 * 0.1) - 1)
+
+10 times the nearest float of 0.1 is 1.0000000149, which becomes 1 where it is stored, and 0 where 1 is taken from it.
+One instruction for both (`Target.fuses`) has 1.49e-8 to take the floor, or the ceiling, of.
+"""
+
+from __future__ import annotations
+
+from mccompile.ir import expr as ex
+from mccompile.ir.graph import Graph
+from mccompile.passes.analysis.analyses import Analyses
+from mccompile.passes.analysis.steps import stepped, with_bodies
+from mccompile.passes.manager import Remarks
+from mccompile.targets.target import Target
+
+
+def run(graph: Graph, remarks: Remarks, target: Target, whole: Graph, analyses: Analyses) -> int:
+    """Round products before they are added to something, where a step such as Floor or Equal depends on the sum.
+
+    For targets whose compilers may make one instruction of both. Exact.
+    """
+    if not target.fuses:
+        remarks.miss("rounded products", f"target {target.name} rounds them whatever is added to them")
+        return 0
+    steps = analyses.of(whole, stepped)
+    changes = 0
+    for node in graph.nodes:
+        if with_bodies(node, steps, _rounded):
+            remarks.hit(f"rounded products in {node.where}")
+            changes += 1
+    return changes
+
+
+def _rounded(body: ex.Expr, exact: set[ex.Expr]) -> ex.Expr:
+    """The body with products rounded that are operands of its ``exact`` sums."""
+    done: dict[ex.Expr, ex.Expr] = {}
+
+    def walk(e: ex.Expr) -> ex.Expr:
+        if e not in done:
+            inner = ex.with_operands(e, walk)
+            is_sum = isinstance(e, ex.Apply) and e.fn in ("add", "sub") and e.dtype.is_float and e in exact
+            done[e] = ex.with_operands(inner, _term) if is_sum else inner
+        return done[e]
+
+    return walk(body)
+
+
+def _term(e: ex.Expr) -> ex.Expr:
+    match e:
+        case ex.Apply(fn="mul"):
+            return ex.apply("rounded", e)
+        case ex.Apply(fn="neg", operands=(ex.Apply(fn="mul") as product,)):
+            return ex.apply("neg", ex.apply("rounded", product))
+    return e
