@@ -502,7 +502,7 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
     counters = [a for a in atoms if isinstance(a, Symbol) and a.under and _is_linear(terms, a)]
     if counters:  # it is least and largest where the counter is at an end
         first, count = counters[0], counters[0].under[0]
-        found = [span(_where_positive(count, _replaced(terms, first, end))) for end in (first.low, count - 1)]
+        found = [span(_where_positive(count, replaced(terms, first, end))) for end in (first.low, count - 1)]
         return min(low for low, _ in found), max(high for _, high in found)
     low, high = _range_of_ends(terms, atoms)
     for q in [a for a in atoms if isinstance(a, Quotient) and [m for m, _ in terms if a in m] == [(a,)]][:1]:
@@ -561,7 +561,7 @@ def _range_without(terms: tuple[tuple[Monomial, int], ...], extreme: Least) -> t
 
     In least(n; 10) - n, n up to 100, it is n or 10: the sum is 0 or up to 10 - n, and at most 0.
     """
-    found = [span(_replaced(terms, extreme, by)) for by in (extreme.left, extreme.right)]
+    found = [span(replaced(terms, extreme, by)) for by in (extreme.left, extreme.right)]
     low, high = min(low for low, _ in found), max(high for _, high in found)
     rising = all(c > 0 for m, c in terms if extreme in m)
     falling = all(c < 0 for m, c in terms if extreme in m)
@@ -582,7 +582,7 @@ def _where_positive(count: Dim, n: int) -> int:
     return n
 
 
-def _replaced(terms: tuple[tuple[Monomial, int], ...], atom: Atom, by: int) -> int:
+def replaced(terms: tuple[tuple[Monomial, int], ...], atom: Atom, by: int) -> int:
     """A sum with an atom replaced."""
     total = 0
     for m, c in terms:

@@ -12,10 +12,12 @@ from collections.abc import Callable
 
 from mccompile.ir.dims import (
     Dim,
+    Least,
     Quotient,
     Symbol,
     UndecidedError,
     polynomial,
+    replaced,
     require_equal,
     span,
     stepped,
@@ -43,21 +45,42 @@ def equality(left: int, right: int) -> str:
     """The option that makes two extents equal: one of their symbols by the others; empty where none follows from
     them, or may be what follows."""
     difference = left - right
-    if not isinstance(difference, Dim):
+    found: list[tuple[Symbol, int]] = []
+    for without in _without_extremes(difference):
+        found += [(s, n) for s, n in _solutions(without) if without is difference or _is_solved(difference, s, n)]
+    if not found:
         return ""
+    s, n = min(found, key=lambda f: (text(f[1]).count("-"), len(symbols(f[1])), [-ord(ch) for ch in f[0].name]))
+    return f"--dim {s.name}={text(n)}"
+
+
+def _without_extremes(n: int) -> list[int]:
+    """What an extent may be, with one of the two for each least or greatest in it."""
+    if isinstance(n, Dim):
+        for atom in (a for m, _ in n.terms for a in m if isinstance(a, Least)):
+            return [one for by in (atom.left, atom.right) for one in _without_extremes(replaced(n.terms, atom, by))]
+    return [n]
+
+
+def _solutions(difference: int) -> list[tuple[Symbol, int]]:
+    """The symbols of a sum with what they are, by the others, where it is 0."""
     found = []
-    for m, c in difference.terms:
+    for m, c in difference.terms if isinstance(difference, Dim) else ():
         s = m[0] if len(m) == 1 and isinstance(m[0], Symbol) else stepped(m[0]) if len(m) == 1 else None
         if s is None or abs(c) != s.step:
             continue
         rest = (polynomial({m: c}) - difference) * (1 if c > 0 else -1)
         low, high = span(rest)
         if s not in symbols(rest) and low <= s.high and high >= s.low and low >= 0:
-            found.append((text(rest).count("-"), s, rest))
-    if not found:
-        return ""
-    _, s, rest = min(found, key=lambda f: (f[0], len(symbols(f[2])), [-ord(ch) for ch in f[1].name]))
-    return f"--dim {s.name}={text(rest)}"
+            found.append((s, rest))
+    return found
+
+
+def _is_solved(difference: int, s: Symbol, n: int) -> bool:
+    """Whether a difference is 0 wherever a symbol is that."""
+    known = {o.name: n if o == s else polynomial({(o,): 1}) for o in symbols(difference)}
+    solved = with_symbols(difference, known)
+    return not isinstance(solved, Dim) and solved == 0
 
 
 def proposal(decide: Callable[..., object], *numbers: int) -> str:

@@ -136,6 +136,9 @@ def test_equal_extents_are_said_by_the_last_name() -> None:
     assert equality(N, 9) == ""  # which it never is
     assert equality(N * 2, M * 2) == ""
     assert equality(N + 1, M) == equality(M, N + 1) == "--dim m=n+1"
+    past, total = symbol("past", 4, 9), symbol("total", 5, 10)
+    assert equality(minimum(total, past) - total + N, 0) == "--dim total=n+past"
+    assert equality(minimum(total, past), N) == ""  # a least that is an extent by no equation
 
 
 def test_the_negative_of_a_count_is_below_0() -> None:
