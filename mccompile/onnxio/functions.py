@@ -15,7 +15,7 @@ from mccompile.ir.errors import CompileError
 from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label
 from mccompile.onnxio.nested import all_graphs, all_nodes, inner_nodes
 from mccompile.onnxio.proto import GraphReader, node_to_proto, normal_domain, type_to_proto
-from mccompile.onnxio.schema import newest_opset, versions
+from mccompile.onnxio.schema import means_the_same, newest_opset, versions
 
 
 def expand_function(
@@ -114,6 +114,21 @@ def with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
             known = defaults.get(_called(node.domain, node.op_type, node.overload), ())
             node.attribute.extend(a for a in known if a.name not in given)
     return stated
+
+
+def in_opset(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """A model whose functions import its opset where their nodes are the same in it: nothing is to be converted then,
+    for which ONNX's inliner has to know the types of all that a call reads."""
+    restated = onnx.ModelProto()
+    restated.CopyFrom(proto)
+    for function in restated.functions:
+        nodes = [n for n in inner_nodes(function.node) if not normal_domain(n.domain)]
+        for entry in function.opset_import:
+            if not normal_domain(entry.domain) and all(
+                means_the_same(n.op_type, int(entry.version), opset) for n in nodes
+            ):
+                entry.version = opset
+    return restated
 
 
 def with_types_of_constants(proto: onnx.ModelProto) -> onnx.ModelProto:

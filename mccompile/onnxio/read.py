@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio.foreign import TENSORFLOW, foreign
-from mccompile.onnxio.functions import FunctionReader, with_defaults, with_types_of_constants
+from mccompile.onnxio.functions import FunctionReader, in_opset, with_defaults, with_types_of_constants
 from mccompile.onnxio.limits import check_limits
 from mccompile.onnxio.model import OnnxGraph, OnnxModel
 from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain, require_text
@@ -128,11 +128,11 @@ def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
 
 
 def _inline_functions(proto: onnx.ModelProto, opsets: Mapping[str, int], path: Path) -> onnx.ModelProto:
-    """The model without functions. One may import another opset than the model: its nodes are then converted to the
-    model's, by C++ that takes their form for granted, and asks for the types of what a call reads."""
+    """The model without functions. One may have nodes that are others in the opset of the model: they are then
+    converted to it, by C++ that takes their form for granted, and asks for the types of what a call reads."""
     if not proto.functions:
         return proto
-    proto = with_defaults(proto)
+    proto = in_opset(with_defaults(proto), opsets[""])
     own = [{**opsets, **{normal_domain(o.domain): int(o.version) for o in f.opset_import}} for f in proto.functions]
     converts = any(versions[""] != opsets[""] for versions in own)
     if converts:

@@ -60,6 +60,28 @@ def since_version(op: str, opset: int, domain: str = "") -> int | None:
     return known[-1] if known else None
 
 
+@cache
+def means_the_same(op: str, opset: int, other: int) -> bool:
+    """Whether a node of an ai.onnx operator is the same in two opsets: no version between them has other inputs,
+    outputs, attributes or defaults. That it takes further types is no other meaning.
+
+    >>> means_the_same("Reshape", 14, 23), means_the_same("Softmax", 12, 13)
+    (True, False)
+    """
+    first, last = sorted((opset, other))
+    if since_version(op, first) is None:
+        return False
+    return all(_form(op, v) == _form(op, first) for v in versions(op) if first < v <= last)
+
+
+def _form(op: str, opset: int) -> tuple[object, ...]:
+    """What a version of an operator has beside its types."""
+    found: Any = onnx.defs.get_schema(op, opset, "")  # onnx's stubs lack much of it
+    values = [[(v.name, v.option) for v in side] for side in (found.inputs, found.outputs)]
+    attrs = {name: (a.type, a.required, a.default_value.SerializeToString()) for name, a in found.attributes.items()}
+    return found.deprecated, values, attrs
+
+
 def is_function(op: str) -> bool:
     """Whether ONNX defines the newest form of an ai.onnx operator by a function of other operators."""
     if not versions(op):

@@ -253,6 +253,25 @@ def test_functions_of_another_opset_read_weights_and_each_other(tmp_path: Path) 
     assert [n.op_type for n in nodes] == ["ReduceMean", "Sub", "Relu", "ReduceMean", "Sub"]
 
 
+def test_functions_that_another_opset_leaves_as_they_are(tmp_path: Path) -> None:
+    """They need no conversion, and no types: nobody knows those of what a call inside a branch gives."""
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid("my", 1)]
+    some = helper.make_tensor_value_info("t", 1, None)
+    inside = helper.make_graph([helper.make_node("Older", ["a"], ["t"], domain="my")], "b", [], [some])
+    body = [
+        helper.make_node("If", ["c"], ["d"], then_branch=inside, else_branch=inside),
+        helper.make_node("Older", ["d"], ["b"], domain="my"),
+    ]
+    older = helper.make_node("Constant", [], ["s"], value_ints=[-1]), helper.make_node("Reshape", ["a", "s"], ["b"])
+    nodes = [helper.make_node("Outer", ["c", "x"], ["y"], domain="my")]
+    model = proto(nodes, opset=20, initializer=[numpy_helper.from_array(np.array(True), "c")])
+    model.opset_import.append(imports[1])
+    model.functions.append(helper.make_function("my", "Older", ["a"], ["b"], older, [helper.make_opsetid("", 16)]))
+    model.functions.append(helper.make_function("my", "Outer", ["c", "a"], ["b"], body, imports))
+    kinds = [n.op_type for n in read_model(save(model, tmp_path)).graph.nodes]
+    assert kinds == ["If", "Constant", "Reshape"]
+
+
 def test_functions_that_explode_or_recurse(tmp_path: Path) -> None:
     imports = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
 
