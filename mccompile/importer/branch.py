@@ -123,7 +123,7 @@ def emit_if(
         a, b = yes.outputs[i], no.outputs[i]
         if a.dtype != b.dtype or a.type.rank != b.type.rank:
             raise n.error(
-                f"the branches give {a.type} and {b.type} for one output, which is known at run time only",
+                f"an output that is {a.type} or {b.type}, as is known at run time only, is not supported",
                 "fix what the condition depends on with --constant",
             )
         if axes := _filled(n, i, yes, no):

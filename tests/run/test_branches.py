@@ -118,6 +118,24 @@ def test_a_branch_that_cannot_be_computed_ends_the_run(tmp_path: Path) -> None:
         network.run({"x": np.ones((1, 4), np.float32), "flag": np.array(False)})
 
 
+def test_a_branch_with_an_output_of_two_ranks_is_refused(tmp_path: Path) -> None:
+    """That is no matter of shapes: the branch could be run, and no program would be one that only refuses it."""
+    m = Maker()
+    x, flag, deep = m.input("x", [1, 4]), m.input("flag", [], TensorProto.BOOL), m.input("deep", [], TensorProto.BOOL)
+    flat, wide, yes, no = Maker(), Maker(), Maker(), Maker()
+    flat.node("Reshape", [x, flat.const(np.array([4]))], "flat")
+    wide.node("Neg", [x], "wide")
+    inner = {"then_branch": _body(flat, ["flat"], [4]), "else_branch": _body(wide, ["wide"], [1, 4])}
+    yes.node("ReduceSum", [yes.node("If", [deep], **inner)], "then_out", keepdims=0)
+    no.node("ReduceSum", [x], "else_out", keepdims=0)
+    bodies = {"then_branch": _body(yes, ["then_out"], []), "else_branch": _body(no, ["else_out"], [])}
+    m.nodes.append(helper.make_node("If", [flag], ["y"], **bodies))
+    graph = helper.make_graph(m.nodes, "ranks", m.inputs, [helper.make_tensor_value_info("y", 1, [])], m.weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(CompileError, match=r"an output that is f32\[4\] or f32\[1,4\], .* is not supported"):
+        mccompile.compile(model, tmp_path / "out", target="generic")
+
+
 def _extents_differ(kind: str) -> onnx.ModelProto:
     """As detectors are exported: no rows where nothing is left, else as many as are kept; rows of known numbers; rows
     that one branch counts, where the other cannot be computed."""
