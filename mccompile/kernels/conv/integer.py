@@ -315,6 +315,8 @@ class MatMulIntegers(ConvInteger):
             return "it is no plain product of as many matrices"
         if laid_out(node):
             return "a layout is not row-major"
+        if not all(_in_one_step(v, node.result) for v in node.extras):
+            return "an operand of its epilogue is repeated along one of two leading axes"
         if a.shape[-1] % own.steps:
             return "its sums are no whole words"
         cycles, tile = best_integer_tile(_matrices(node), own, own.flips(a.dtype), target)
@@ -344,6 +346,13 @@ def _matrices(node: Node) -> Problem:
     a, w = operand_pair(node)
     images = math.prod(a.shape[:-2])
     return Problem(images, 1, a.shape[-2], w.shape[-1], a.shape[-1], (1, 1), (1, 1), (1, 1))
+
+
+def _in_one_step(extra: Value, result: Value) -> bool:
+    """Whether what an epilogue reads goes on by as much from each matrix of the result to the next: a mask of
+    [batch, 1, rows, columns] does not, where there are several heads."""
+    leading = (1,) * (result.type.rank - extra.type.rank) + extra.shape
+    return len({own == 1 for own, n in zip(leading, result.shape[:-2], strict=False) if n != 1}) < 2
 
 
 def _images(view: View) -> View:
