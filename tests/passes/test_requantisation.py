@@ -268,6 +268,7 @@ def test_a_form_is_what_its_expression_means(seed: int) -> None:
         ("sigmoid(f32(x0))", "sigmoid is no sum of products"),
         ("(1.0 / f32(x0))", "div is no sum of products"),
         ("max(f32(x0), f32(x3))", "max is no sum of products"),
+        ("((f32(x0) * 1e38) * 1e308)", "not finite"),
     ],
 )
 def test_what_has_no_form_says_why(text: str, reason: str) -> None:

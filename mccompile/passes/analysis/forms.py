@@ -36,7 +36,7 @@ class Form:
     apart: bool = False
 
     def scaled(self, by: Array) -> Form:
-        with np.errstate(invalid="ignore"):  # what is infinite times zero is no number, which callers look for
+        with np.errstate(invalid="ignore"):  # what is infinite times zero is no number, which `form_of` looks for
             terms = {core: scale * by for core, scale in self.terms.items()}
             return replace(self, terms=terms, offset=self.offset * by)
 
@@ -62,7 +62,7 @@ class Form:
 
 
 def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | str:
-    """The form of a float expression that is rounded at the end at most; or what stands against it.
+    """The form, of finite numbers, of a float expression that is rounded at the end at most; or why there is none.
 
     ``constant`` gives the elements of variables that are known.
     """
@@ -91,7 +91,10 @@ def form_of(body: ex.Expr, constant: Callable[[int], Array | None]) -> Form | st
                 return _combined(fn, left, right)
         return f"{e.fn if isinstance(e, ex.Apply) else 'a conversion'} is no sum of products"
 
-    return walk(body, False)
+    found = walk(body, False)
+    if isinstance(found, Form) and not all(np.isfinite(a).all() for a in (found.offset, *found.terms.values())):
+        return "a scale or an offset is not finite"
+    return found
 
 
 def quantising_form(body: ex.Convert, main: int, constant: Callable[[int], Array | None]) -> Form | str:
