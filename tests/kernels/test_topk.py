@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mccompile
 from mccompile.ir.scalar import Array
 from mccompile.ops.topk import TopK
+from tests.support.targets import needs_target
 
 
 def _model(shape: tuple[int, ...], k: int, axis: int, largest: bool, dtype: int) -> onnx.ModelProto:
@@ -86,3 +87,19 @@ def _agrees(kernel: str, model: onnx.ModelProto, x: Array, k: int, axis: int, la
     wanted = TopK(k, axis, largest).evaluate(x)
     for a, b in zip(got.values() if isinstance(got, dict) else got, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("target", ["generic", "native", "x86-64-v2"])
+def test_rows_whose_elements_lie_apart(target: str, largest: bool, tmp_path: Path) -> None:
+    """As of images with their channels innermost, read where they are: blocks of a row are no neighbours there."""
+    needs_target(target)
+    x = np.random.default_rng(4).permutation(2 * 100 * 5).astype(np.float32).reshape(2, 100, 5)
+    model = _model((2, 5, 100), 4, 2, largest, TensorProto.FLOAT)
+    model.graph.node.insert(0, helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]))
+    model.graph.node[1].input[0] = "t"
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape))
+    mccompile.compile(model, tmp_path / "out", target=target, kernels={"topk": "topk.generic"})
+    got = mccompile.load(tmp_path / "out").run(x)["i"]
+    rows = x.transpose(0, 2, 1)
+    np.testing.assert_array_equal(got, np.argsort(-rows if largest else rows, axis=2)[..., :4])
