@@ -139,8 +139,9 @@ class Comparison:
             said = f"error {self.error:.3g}, allowed {self.allowed:.3g}" if self.allowed else "equal"
             said += f"; all of it is {self.want:.9g}" if self.uniform else ""
             said += f"; {self.nans} of {self.count} elements are NaN in both" if self.nans else ""
-            doubt = f"; small changes of weights move the reference, too: {self.unsure:.1%} of its largest value"
-            return said + (doubt if self.unsure > DOUBT else "")
+            if self.unsure > DOUBT:
+                said += f"; small changes of weights move the reference, too: {self.unsure:.1%} of its largest value"
+            return said
         at = f"[{','.join(map(str, self.index))}]"
         if self.channel is not None:
             at += f" (channel {self.channel})"
@@ -186,8 +187,9 @@ def compare(
     unsure = 0.0
     if tolerance is None:
         limit = tolerances(want, noise, factor)
-        largest = _channel_max(want, None).max()
-        unsure = float((limit - tolerances(want, None, factor)).max() / largest) if largest else 0.0
+        largest = float(_channel_max(want, None)[0])
+        if noise is not None and want.dtype.kind == "f" and largest:
+            unsure = OF_NOISE * float(_channel_max(noise, None)[0]) / largest
         limit = limit.reshape([-1 if i == axis else 1 for i in range(want.ndim)])
         limit = np.broadcast_to(limit, want.shape)
     else:

@@ -89,10 +89,11 @@ class _Heads:
     def mask_padding(self, i: int) -> None:
         """Input ``i``, if present, says which keys count: [B, L] or [B, S, L] by 0 and 1, [B] how many, [2 B] from
         where, too."""
-        value = float(self.e.n.attr("mask_filter_value", -10000.0))
-        if self.e.n.optional(i) is None:
+        e = self.e
+        value = float(e.n.attr("mask_filter_value", -10000.0))
+        if e.n.optional(i) is None:
             return
-        e, shape = self.e, self.e.n.input(i).shape
+        shape = e.n.input(i).shape
         b, length = self.batch, self.keys
         if shape in ((b, length), (b, self.queries, length)):
             axes = (b, 1, 1, length) if len(shape) == 2 else (b, 1, *shape[1:])

@@ -22,8 +22,6 @@ from mccompile.ops.quantize import draw_scale
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw
 
-PARTS = ("scale", "zero")
-
 
 class Quantised(Expansion):
     """An expansion whose operands are quantised, as its result is."""
@@ -37,7 +35,7 @@ class Quantised(Expansion):
         if scale.type.rank > 1:
             if math.prod(scale.shape) != scale.shape[axis]:
                 return self._scaled(names, f"real{i}")
-            names[1:] = [self.reshaped(v, (-1,), f"{what}{i}") for v, what in zip(names[1:], PARTS, strict=True)]
+            names[1:] = [self.reshaped(names[1], (-1,), f"scale{i}"), self.reshaped(names[2], (-1,), f"zero{i}")]
         return self.add("DequantizeLinear", names, f"real{i}", axis=axis)
 
     def _scaled(self, names: list[str], suffix: str) -> str:

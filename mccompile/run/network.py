@@ -440,9 +440,10 @@ class Network:
 def _way(given: Array, mine: Array) -> str:
     """What to do about an array that does not fit. Inputs of bfloat16, which numpy has not, take the bits."""
     if given.shape == mine.shape:
-        bits = "give the bits of bfloat16, if it is that: array.astype(ml_dtypes.bfloat16).view(np.uint16)"
-        whole = mine.dtype == np.uint16 and given.dtype.kind not in "biu"
-        return f"convert it: array.astype(np.{mine.dtype.name})" + (f"; or {bits}" if whole else "")
+        said = f"convert it: array.astype(np.{mine.dtype.name})"
+        if mine.dtype == np.uint16 and given.dtype.kind not in "biu":
+            said += "; or give the bits of bfloat16, if it is that: array.astype(ml_dtypes.bfloat16).view(np.uint16)"
+        return said
     if given.ndim == mine.ndim:
         return "run it part by part, or compile the model for other extents: dims={...} or input_shapes={...}"
     return ""

@@ -11,8 +11,9 @@ from __future__ import annotations
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph
 from mccompile.passes.analysis.analyses import Analyses
-from mccompile.passes.analysis.steps import stepped, with_bodies
+from mccompile.passes.analysis.steps import stepped
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.bodies import with_bodies
 from mccompile.targets.target import Target
 
 

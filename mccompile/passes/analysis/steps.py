@@ -26,7 +26,7 @@ It may also stand behind a branch or a loop that the division is in, or in its n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
@@ -94,28 +94,6 @@ def asks_for_digits(node: Node, found: set[Value]) -> bool:
 def reads_digits(node: Node, found: set[Value]) -> bool:
     """Whether the operator of a node, no map, is a step, or hands on what it reads to one."""
     return node.op.decides or ((moves(node.op) or node.op.hands_on) and asks_for_digits(node, found))
-
-
-def with_bodies(node: Node, steps: set[Value], rewrite: Callable[[ex.Expr, set[ex.Expr]], ex.Expr]) -> int:
-    """Let the bodies of a node be what ``rewrite`` makes of each and of those of its parts on whose last digit a step
-    depends, given the values that steps depend on; how many have become others."""
-
-    def made(body: ex.Expr, asked: bool) -> ex.Expr:
-        return rewrite(body, set(ex.distinct(body)) if asked else under_steps(body))
-
-    changes = 0
-    asked = reads_digits(node, steps)
-    for i, body in node.pre.items():
-        node.pre[i] = made(body, asked)
-        changes += node.pre[i] != body
-    for i, body in node.post.items():
-        node.post[i] = made(body, node.results[i] in steps)
-        changes += node.post[i] != body
-    own = node.op.elementwise
-    if own is not None and (body := made(own, asks_for_digits(node, steps))) != own:
-        node.op = node.op.with_elementwise(body)
-        changes += 1
-    return changes
 
 
 def _behind(node: Node, found: set[Value]) -> list[set[int]]:

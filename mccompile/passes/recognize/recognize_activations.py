@@ -11,8 +11,9 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node
 from mccompile.passes.analysis.analyses import Analyses
-from mccompile.passes.analysis.steps import quantises, stepped, with_bodies
+from mccompile.passes.analysis.steps import quantises, stepped
 from mccompile.passes.manager import Remarks
+from mccompile.passes.rewrite.bodies import with_bodies
 from mccompile.passes.rewrite.patterns import (
     Any,
     Bindings,

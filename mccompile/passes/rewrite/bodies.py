@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Node
+from mccompile.ir.graph import Node, Value
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.passes.analysis.steps import STEPS
+from mccompile.passes.analysis.steps import STEPS, asks_for_digits, reads_digits, under_steps
 
 MAX_SIZE = 64
 """Functions in one expression, shared parts counted once."""
@@ -38,6 +38,28 @@ def has_steps(node: Node) -> bool:
     if node.op.decides or any(not v.dtype.is_float for v in node.results):
         return True
     return node.op.elementwise is not None and not ex.functions(node.op.elementwise).isdisjoint((*STEPS, "rne"))
+
+
+def with_bodies(node: Node, steps: set[Value], rewrite: Callable[[ex.Expr, set[ex.Expr]], ex.Expr]) -> int:
+    """Let the bodies of a node be what ``rewrite`` makes of each and of those of its parts on whose last digit a step
+    depends, given the values that steps depend on; how many have become others."""
+
+    def made(body: ex.Expr, asked: bool) -> ex.Expr:
+        return rewrite(body, set(ex.distinct(body)) if asked else under_steps(body))
+
+    changes = 0
+    asked = reads_digits(node, steps)
+    for i, body in node.pre.items():
+        node.pre[i] = made(body, asked)
+        changes += node.pre[i] != body
+    for i, body in node.post.items():
+        node.post[i] = made(body, node.results[i] in steps)
+        changes += node.post[i] != body
+    own = node.op.elementwise
+    if own is not None and (body := made(own, asks_for_digits(node, steps))) != own:
+        node.op = node.op.with_elementwise(body)
+        changes += 1
+    return changes
 
 
 def reads_halves(node: Node) -> bool:
