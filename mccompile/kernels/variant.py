@@ -288,8 +288,8 @@ def innermost_stride(view: View) -> int | None:
 
 def neighbours(view: View) -> bool:
     """True if the elements along the last axis follow each other in memory, so that vectors of them may be read as
-    they lie: not where one element is repeated, nor backwards."""
-    return view.linear and (view.shape[-1] == 1 or view.axis_strides()[-1] == 1)
+    they lie: not where one element is repeated, nor backwards. A single element, of no axis, is its own line."""
+    return view.linear and (not view.rank or view.shape[-1] == 1 or view.axis_strides()[-1] == 1)
 
 
 def vectors_apart(after: Call, *operands: int) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import mccompile
 from mccompile.ir import expr as ex
@@ -83,3 +84,34 @@ def test_bytes_of_every_second_place_are_no_line(target: str, tmp_path: Path) ->
         mccompile.compile(model, tmp_path / f"net{i}", target=chosen)
         found.append(Network(tmp_path / f"net{i}", emulate=True).run(given))
     assert all((found[0][name] == array).all() for name, array in found[1].items())
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4-vnni"])
+def test_a_single_byte_behind_a_slice_is_looked_up(target: str, tmp_path: Path) -> None:
+    """The view that the slice is read through has no axis."""
+    needs_target(target)
+    nodes = [
+        helper.make_node("Slice", ["x", "from", "to"], ["one"]),
+        helper.make_node("QuantizeLinear", ["one", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Cast", ["d"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("Neg", ["wide"], ["less"]),
+        helper.make_node("Cast", ["less"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("QuantizeLinear", ["real", "t", "zero"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "t", "zero"], ["e"]),
+        helper.make_node("Div", ["d", "e"], ["ratio"]),
+        helper.make_node("QuantizeLinear", ["ratio", "u", "most"], ["y"]),
+    ]
+    constants = {
+        "from": np.array([-3]), "to": np.array([1]), "s": np.float32(0.0125), "z": np.uint8(255),
+        "t": np.float32(0.0625), "zero": np.int8(0), "u": np.float32(1 / 64), "most": np.int8(127),
+    }  # fmt: skip
+    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])
+    y = helper.make_tensor_value_info("y", TensorProto.INT8, [1])
+    graph = helper.make_graph(nodes, "one", [x], [y], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    mccompile.compile(model, tmp_path / "out", target=target, opt_level="O3")
+    given = np.array([-1.25, 0.5, 1], np.float32)
+    (want,) = plain_session(model.SerializeToString()).run(None, {"x": given})
+    np.testing.assert_array_equal(mccompile.load(tmp_path / "out").run(given)["y"], want)
