@@ -44,7 +44,7 @@ def with_state(
         more = list(known)
         for u in writers:
             more[u] |= sum(1 << r for r in readers if r != u)
-        alone = all(_in_place(steps[t], kept, given) for u in writers for t in units[u])
+        alone = all(_in_place([steps[t] for t in units[u]], kept, given) for u in writers)
         if alone and len(first_order(more)) == len(units):
             known = more
         else:
@@ -52,15 +52,23 @@ def with_state(
     return known, apart
 
 
-def _in_place(step: Step, kept: Buffer, given: Buffer) -> bool:
-    """Whether a step may write ``kept`` where ``given`` lies, as far as it reads that itself."""
+def _in_place(unit: Sequence[Step], kept: Buffer, given: Buffer) -> bool:
+    """Whether the steps of a unit may write ``kept`` where ``given`` lies, as far as they read that themselves: a pad
+    that is filled before what is shifted is copied into it may not, nor may a turn of a loop before the next."""
+    readers = [t for t, step in enumerate(unit) if given in step.buffers()]
+    first = next(t for t, step in enumerate(unit) if kept in step.written())
+    if readers and (first < readers[-1] or any(step.loops for step in unit)):
+        return False
+    return all(_over_itself(unit[t], kept, given) for t in readers)
+
+
+def _over_itself(step: Step, kept: Buffer, given: Buffer) -> bool:
+    """Whether a step that reads ``given`` may write ``kept`` in its place."""
     if isinstance(step, Fill) or kept not in step.written():
         return True
     read = [i for i, v in enumerate(step.inputs) if v is not None and v.buffer is given]
-    if not read:
-        return True
-    if len(step.results) != 1:
-        return False
+    if not read or len(step.results) != 1:
+        return not read
     if step.near is not None and read == [step.near[0]] and step.near[1] <= 0:
         return True
     views = [step.inputs[i] for i in read]

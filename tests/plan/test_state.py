@@ -12,14 +12,14 @@ from mccompile.plan.state import with_state
 
 def _copied(*steps: str, together: bool = False) -> list[str]:
     """The outputs of a network of state h, whose next value is g, that have to be made elsewhere and copied;
-    ``together`` if its steps are one unit, as those of a loop are."""
+    ``together`` if its steps are one unit, as a call is with the fills before it."""
     lines = [
         "kernels @g target=generic {",
         "buffer h : f32[2,2] arena align=16 role=input",
         "buffer x : f32[2,2] arena align=16 role=input",
         "buffer g : f32[2,2] arena align=16 role=output state=h",
         "buffer y : f32[2,2] arena align=16 role=output",
-        *(f"call map.generic map {step}" for step in steps),
+        *(step if step.startswith("fill") else f"call map.generic map {step}" for step in steps),
         "}",
     ]
     module = parse_module("\n".join(lines), lookup, params_of)
@@ -50,3 +50,11 @@ def test_a_step_that_writes_something_else_is_in_nobodys_way() -> None:
     written, other = "{expr={neg(x0)}} (h) -> g inplace(0)", "{expr={exp(x0)}} (h[2,2]{1,2}) -> y"
     assert _copied(written, other) == _copied(other, written) == []
     assert _copied(other, written, together=True) == []
+
+
+def test_a_unit_that_writes_before_it_reads_makes_its_result_elsewhere() -> None:
+    """A window that is shifted into a padded one: all of it is filled before anything is copied."""
+    fill, shifted = "fill g 0.0", "{expr={x0}} (h+1[3]{1}) -> g[3]{1} near(0:0)"
+    other = "{expr={exp(x0)}} (x) -> y"
+    assert _copied(other, shifted) == _copied(other, shifted, fill, together=True) == []
+    assert _copied(other, fill, shifted, together=True) == ["g"]

@@ -115,6 +115,19 @@ def test_what_is_kept_is_right_however_it_is_compiled(cell: Path, options: Optio
     assert {c.name for c in found.runs[2].comparisons} >= set(STATE)
 
 
+def test_a_window_may_be_shifted_by_a_pad(tmp_path: Path) -> None:
+    """All of the padded is filled first, so that it cannot lie over what is shifted into it."""
+    m = Maker()
+    window = m.input("window", [2, 6])
+    m.node("Add", [m.input("x", [2, 1]), window], "y")
+    m.node("Pad", [m.node("Add", [window, m.weight((2, 6))]), m.const(np.array([0, -1, 0, 1]))], "made")
+    m.node("Pad", [window, m.const(np.array([0, -2, 0, 2]))], "next")
+    onnx.save(m.model(["y", "made", "next"]), tmp_path / "window.onnx")
+    for kept in ("made", "next"):
+        found = check(tmp_path / "window.onnx", Options(target="generic", state={kept: "window"}), golden=True)
+        assert found.ok, found.lines()
+
+
 def test_the_text_of_every_stage_keeps_it(cell: Path, tmp_path: Path) -> None:
     c = driver.open_model(cell, Options(target="generic", state=STATE))
     texts = {}

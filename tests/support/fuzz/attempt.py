@@ -55,6 +55,9 @@ TURNS = 3
 SAME_FUSING = "-ffp-contract=on"
 """Lets clang fuse within a statement alone: a program in parts and the whole one are inlined differently."""
 
+LAST_PLACE = 2.0**-22
+"""Of a float, at most, with one more for a product by an inverse."""
+
 UNSURE = ("wrong", "build", "crash")
 """What `QUICK` may be at fault for."""
 
@@ -108,10 +111,25 @@ def _expected(net: Family, inputs: Arrays, setting: Setting, seed: int, shakes: 
         noise, certain = spread(want, [run[turn] for run in shaken])
         if net.halves:  # the last place of an output
             noise = {n: a + np.abs(np.nan_to_num(want[n])) * BF16_PLACE / OF_NOISE for n, a in noise.items()}
-        if any("Div" in s.kinds for s in net.steps):  # what is whole may be a number times an inverse
-            floats = {n: np.abs(np.nan_to_num(want[n])) for n in noise if want[n].dtype.kind == "f"}
-            noise |= {n: noise[n] + size * 2.0**-22 / OF_NOISE for n, size in floats.items()}
+        sizes = _quotients(net, values)
+        for n in sizes.keys() & noise.keys():
+            size = np.maximum(np.abs(np.nan_to_num(want[n])), sizes[n])
+            noise[n] = noise[n] + size * LAST_PLACE / OF_NOISE
         found.append(Expected(given, want, noise, certain, net.halves))
+    return found
+
+
+def _quotients(net: Family, values: Arrays) -> dict[str, float]:
+    """The largest quotient that each float is made of: a whole one, which nothing shakes, may be a number times an
+    inverse, and x * 47 / 47 - x of 282 the last place of 282."""
+    found: dict[str, float] = {}
+    for step in net.steps:
+        read = [found[n] for n in step.reads if n in found]
+        floats = {n: values[n] for n in step.outputs if n and values[n].dtype.kind == "f"}
+        if "Div" in step.kinds:
+            read += [float(np.abs(np.nan_to_num(a)).max(initial=0.0)) for a in floats.values()]
+        if read:
+            found |= dict.fromkeys(floats, max(read))
     return found
 
 
