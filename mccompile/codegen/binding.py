@@ -72,8 +72,14 @@ class BoundView:
 
     @property
     def dense(self) -> bool:
-        """Whether neighbours on the last axis lie side by side."""
-        return self.view.linear and (self.shape[-1] == 1 or self.view.axis_strides()[-1] == 1)
+        """Whether neighbours on the last axis lie side by side: a stride that is 0 or 1 is 1 where there are any."""
+        return self.view.linear and (self.shape[-1] == 1 or bound(self.view.axis_strides()[-1]) == 1)
+
+    @property
+    def backwards(self) -> bool:
+        """Whether it is known that an axis is walked from its last element on, as in a slice of negative steps."""
+        known = (f"{self.name}_s{i}" not in self.args for i in range(len(self.view.strides)))
+        return any(bound(s) < 0 for s, is_known in zip(self.view.strides, known, strict=True) if is_known)
 
     def e(self, axis: int) -> str:
         """The extent of a logical axis, as printed."""

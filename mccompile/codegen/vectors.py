@@ -100,7 +100,7 @@ class Vectors:
     @staticmethod
     def varying(views: Sequence[BoundView], *coordinates: str) -> list[str]:
         """Those coordinates of leading axes on which it depends which elements of the views are meant."""
-        steps = [(v.shape, v.view.axis_strides()) for v in views]
+        steps = [(v.view.shape, v.view.axis_strides()) for v in views]
         return [c for a, c in enumerate(coordinates) if any(shape[a] > 1 and step[a] for shape, step in steps)]
 
     def widths(self, count: int) -> list[Width]:

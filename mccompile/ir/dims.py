@@ -17,8 +17,8 @@ Two extents are equal if they always are. An order that depends on the symbols c
 Traceback (most recent call last):
 mccompile.ir.dims.UndecidedError: n < 64 depends on n = 1..128
 
-An axis that may have more than one element is never taken for one of 1, nor for an empty one, whatever it is when the
-program runs: ``n > 1`` and ``bool(n)`` are true, and nothing broadcasts along it.
+An axis whose extent varies is never taken for one of 1, nor for an empty one, whatever it is when the program runs:
+``n > 1`` and ``bool(n)`` are true, also of n from 0 to 1, and nothing broadcasts along it.
 
 Of an extent that has a step only the multiples are taken: halves are whole, and what was undecided is decided:
 
@@ -223,7 +223,7 @@ class Dim(int):
 
     def _may_exceed(self, other: int) -> bool:
         """Whether it is to be taken for more than 0 or 1, see the module's text."""
-        return not isinstance(other, Dim) and other in (0, 1) and self.low >= 0 and bound(self) > other
+        return not isinstance(other, Dim) and other in (0, 1) and self.low >= 0
 
     def _may_fall_short(self, other: int) -> bool:
         """Whether it is to be taken for less than 0, as what it is the negative of is for more."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.dims import bound
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.ranges import Range, constant
 from mccompile.ir.scalar import Array
@@ -52,7 +53,7 @@ class ArgPool(Op):
     def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
         (x,) = types
         assert x is not None
-        return (constant(0, x.count - 1),)
+        return (constant(0, max(bound(x.count) - 1, 0)),)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (found,) = self.pool.infer(*types)

@@ -152,9 +152,9 @@ def test_the_root_of_a_sum_over_an_extent_is_no_mean() -> None:
 
 
 def test_runs_of_axes_with_extents_that_may_be_0_have_an_end() -> None:
-    """1 is neither more nor less than an extent of 0 or 1."""
+    """An extent of 0 or 1 is never taken for one of 1."""
     n = symbol("n", 0, 1)
-    assert shared_blocks((1, n, 1), (n, 1)) == [(range(2), range(2)), (range(2, 3), range(2, 2))]
+    assert shared_blocks((1, n, 1), (n, 1)) == [(range(2), range(1)), (range(2, 3), range(1, 2))]
     assert shared_blocks((0, 3), (0, 5)) == [(range(1), range(1)), (range(1, 2), range(1, 2))]
     assert shared_blocks((n, 1, 2), (2, n)) == [(range(3), range(2))]
 

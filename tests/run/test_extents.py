@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 import mccompile
 from mccompile import driver
@@ -23,6 +23,8 @@ from mccompile.run.network import Network
 from mccompile.targets.target import targets
 from tests.support.judge import plain_session
 from tests.support.small_models import Array, Maker
+from tests.support.strict_extents import strict_extents
+from tests.support.targets import needs_target
 
 INT = TensorProto.INT64
 
@@ -607,3 +609,51 @@ def test_images_of_any_number_are_turned(tmp_path: Path) -> None:
         np.testing.assert_allclose(net.run(given)["y"], session.run(None, given)[0], atol=1e-5)
     with pytest.raises(CompileError, match="a grid of h, 4 is a table"):
         mccompile.compile(path, tmp_path / "refused", dims={"n": 1, "h": "4..5"})
+
+
+def _single() -> onnx.ModelProto:
+    """Products whose batches, rows, terms or columns are none or one, a softmax and sums over as many."""
+    m = Maker(opset=18)
+    rows, heads = m.input("rows", ["n", 17]), m.input("heads", [2, 3, "n", 20])
+    batch = m.input("batch", ["n", 5, 1, 17])
+    turned = m.node("Transpose", [rows], perm=[1, 0])
+    m.node("MatMul", [turned, rows], "terms")
+    m.node("MatMul", [rows, m.weight((17, 20))], "by_weights")
+    m.node("MatMul", [batch, m.node("Transpose", [batch], perm=[0, 1, 3, 2])], "dots")
+    scores = m.node("MatMul", [heads, m.node("Transpose", [heads], perm=[0, 1, 3, 2])])
+    m.node("MatMul", [m.node("Softmax", [scores], axis=-1), heads], "attention")
+    m.node("CumSum", [rows, m.const(np.array(0))], "sums")
+    m.node("ReduceSum", [rows, m.const(np.array([0]))], "total")
+    return m.model(["terms", "by_weights", "dots", "attention", "sums", "total"])
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_an_extent_may_be_none_or_one(target: str, level: str, tmp_path: Path) -> None:
+    """What runs once at most is a loop, too: there may be nothing to run over."""
+    path = tmp_path / "single.onnx"
+    onnx.save(_single(), path)
+    mccompile.compile(path, tmp_path / "out", target=needs_target(target), opt_level=level, dims={"n": "0..1"})
+    network = Network(tmp_path / "out", ["-O1"], emulate=True)
+    shapes = {"rows": [-1, 17], "heads": [2, 3, -1, 20], "batch": [-1, 5, 1, 17]}
+    rng = np.random.default_rng(1)
+    for n in (1, 0, 1):
+        drawn = {k: rng.standard_normal([n if e < 0 else e for e in s]).astype(np.float32) for k, s in shapes.items()}
+        network.fill_arenas(0xFF)
+        got = network.run(drawn)
+        want = dict(zip(got, plain_session(path).run(list(got), drawn), strict=True))
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-5, err_msg=f"{name} of {n}")
+
+
+def test_the_range_of_places_is_that_of_the_longest_run(tmp_path: Path) -> None:
+    m = Maker()
+    pooled = helper.make_node(
+        "MaxPool", [m.input("x", ["n", 2, 4, 4])], ["most", "places"], kernel_shape=[2, 2], strides=[2, 2]
+    )
+    m.nodes.append(pooled)
+    onnx.save(m.model(["most", "places"]), tmp_path / "pool.onnx")
+    with strict_extents():
+        mccompile.compile(tmp_path / "pool.onnx", tmp_path / "out", target="generic", dims={"n": "0..1"})
+    got = mccompile.load(tmp_path / "out").run({"x": np.ones((1, 2, 4, 4), np.float32)})
+    assert got["places"].shape == (1, 2, 2, 2)

@@ -91,8 +91,7 @@ def _reshaped_operands(r: Rewriter, node: Node, shape: Shape) -> dict[Value, Sha
 def shared_blocks(a: Shape, b: Shape) -> list[_Block]:
     """The finest runs of axes of two shapes of equal size that hold equal numbers of elements.
 
-    Where that cannot be told of the next axes, as of 1 and an extent that is 0 or 1, or nothing is there, what is
-    left is one run.
+    Where there are none, or where a part has no elements, what is left is one run.
     """
     blocks: list[_Block] = []
     i = j = 0
