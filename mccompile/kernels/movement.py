@@ -52,7 +52,8 @@ class Movement:
 
 
 def movement(source: View, result: View, lanes: int) -> Movement:
-    """The best way to copy one linear view to another of its shape, where vectors have ``lanes`` floats (0: none)."""
+    """The best way to copy one linear view to another of its shape, where vectors have ``lanes`` floats: none are of
+    0 or 1."""
     if not source.linear or not result.linear:
         return Movement(Way.PLAIN, source, result)
     found = collapse(in_stored_order([source, result]))
@@ -63,7 +64,7 @@ def movement(source: View, result: View, lanes: int) -> Movement:
         return Movement(Way.PLAIN, x, y)
     if x.strides[-1] == y.strides[-1] == 1:
         return Movement(Way.ROWS, x, y)
-    lanes, near = lanes_of(x.dtype, lanes), _near(x)
+    lanes, near = lanes_of(x.dtype, lanes) if lanes > 1 else 0, _near(x)
     if not lanes or y.strides[-1] != 1 or near in (-1, x.rank - 1):
         return Movement(Way.PLAIN, x, y)
     extents = x.shape[near], x.shape[-1]

@@ -37,6 +37,9 @@ NEWEST, ASKED_FOR = 29, "clang-19"
 FENCE_BYTES = 4 * 1024
 """Of known bytes before and behind each memory of a network."""
 
+EMULATOR_FAULT = "this is a fault of the emulator"
+"""What is said of a program that ended because the emulator did."""
+
 
 @dataclass(frozen=True)
 class CrossTools:
@@ -247,4 +250,6 @@ class Emulator:
         code = self._process.wait()
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip().splitlines()[:5]
-        return CompileError("\n".join([f"{shlex.join(self.command)} ended with status {code}", *said]))
+        own = any(line.startswith(f"{self.command[0]}: ") and "Assertion" in line for line in said)
+        hint = f"{EMULATOR_FAULT}: a newer one may do (QEMU 7.2 fails at vfncvt.rtz of RISC-V)" if own else ""
+        return CompileError("\n".join([f"{shlex.join(self.command)} ended with status {code}", *said]), hint=hint)

@@ -12,7 +12,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import DTYPES
 from mccompile.ops.registry import lookup
 from mccompile.targets.target import resolve
-from tests.support.targets import ALL_VECTORS
+from tests.support.targets import ALL_VECTORS, NARROW, WIDE
 from tests.support.vector_maps import check_exact
 
 SCALES = (0.1, 0.0078125, 3.0, 1e-30, 1e30, -0.3, 1.7e38, 2.0**-126, 0.0, np.inf, np.nan, 1e-45, 3e-39)
@@ -50,4 +50,17 @@ def test_quotients_are_rounded_as_a_division_does(target: str, tmp_path: Path) -
         inputs, node = inputs.replace(one, many), node.replace("x0 / x1", "x0 * x1")
         graphs.append(parse_graph(f"graph @net({inputs}) {{ {node} return %y }}", lookup))
         given.append({"x": x, "s": np.ones_like(x), "z": np.broadcast_to(zeros, x.shape).copy()})
+    check_exact(graphs, given, target, tmp_path)
+
+
+@pytest.mark.parametrize("target", [*NARROW, WIDE[-1]])
+def test_a_division_by_one_number_is_one_in_front_of_a_step(target: str, tmp_path: Path) -> None:
+    """Compilers would like to multiply by its inverse, by which 41 / 41 is less than 1."""
+    divisors = np.array([41, 47, 55, 83, 97], np.float32)
+    wholes = np.arange(-16, 17, dtype=np.float32)
+    graphs, given = [], []
+    for by in divisors:
+        node = f"%y = map(%x) {{expr={{ceil((x0 / {by}) - 2.0)}}}} : f32[{wholes.size}]"
+        graphs.append(parse_graph(f"graph @net(%x: f32[{wholes.size}]) {{ {node} return %y }}", lookup))
+        given.append({"x": wholes * by})
     check_exact(graphs, given, target, tmp_path)

@@ -19,6 +19,7 @@ from mccompile.run.network import Network
 from tests._skips import needs_sanitizers
 from tests.kernels.cases import Net
 from tests.support.judge import plain_session
+from tests.support.small_models import Maker
 from tests.support.targets import needs_target
 
 MAIN = r"""
@@ -168,3 +169,13 @@ def test_posix_threads_where_there_may_be_none_are_told_of(folder: Callable[...,
         out = folder(threads=2, pthread_pool=True, target=target)
         notes = json.loads((out / "report.json").read_text())["notes"]
         assert any("needs POSIX threads" in note for note in notes) is told
+
+
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m7", "cortex-m55"])
+def test_copies_are_shared_out_as_they_are_walked(target: str, tmp_path: Path) -> None:
+    """A target that computes one float at a time turns no squares of vectors."""
+    m = Maker()
+    m.node("Transpose", [m.input("x", [8, 64, 64])], "y", perm=[2, 0, 1])
+    onnx.save(m.model(["y"]), tmp_path / "turned.onnx")
+    mccompile.compile(tmp_path / "turned.onnx", tmp_path / "out", target=target, threads=2)
+    assert "part_begin" in (tmp_path / "out" / "turned.c").read_text()

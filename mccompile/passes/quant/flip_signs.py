@@ -61,7 +61,7 @@ def _obstacle(r: Rewriter, node: Node, users: list[Node]) -> str:
     body = _body(node)
     if r.is_output(node.result):
         return "it is an output"
-    if not isinstance(body, ex.Convert) or body.operand.dtype != F32 or (node.pre and not node.post):
+    if not isinstance(body, ex.Convert) or not _is_rounded(body.operand) or (node.pre and not node.post):
         return "it is not rounded from floats"
     for user in users:
         for i, v in enumerate(user.operands):
@@ -70,6 +70,21 @@ def _obstacle(r: Rewriter, node: Node, users: list[Node]) -> str:
             if zero_of(user.pre.get(i), v.dtype) is None:
                 return f"{user.where} reads the bytes themselves"
     return ""
+
+
+def _is_rounded(e: ex.Expr) -> bool:
+    """Whether floats are whole numbers: a conversion drops what -0.5 has behind the point, of which it makes 0, but
+    127 of 127.5."""
+    match e:
+        case ex.Num():
+            return float(e.value).is_integer()
+        case ex.Convert(operand=inner):
+            return not inner.dtype.is_float or _is_rounded(inner)
+        case ex.Apply(fn="rne" | "floor" | "ceil"):
+            return e.dtype == F32
+        case ex.Apply(fn="add" | "sub" | "max" | "min", operands=parts):
+            return e.dtype == F32 and all(map(_is_rounded, parts))
+    return False
 
 
 def _flip(r: Rewriter, node: Node, users: list[Node], dtype: DType) -> None:
