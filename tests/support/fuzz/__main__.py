@@ -33,10 +33,14 @@ BATCH = 24
 """Seeds that share a process, of one attack in its turn."""
 
 
+EMULATED = {"boards": "all"} | {f"{name}_boards": name for name in ("quant", "layers", "wide", "wide_quant")}
+"""Attacks whose networks run on emulated processors, and the profiles they are drawn from."""
+
+
 def attacks() -> Mapping[str, Callable[[int], Work]]:
     """By name: what a seed has to do."""
     found: dict[str, Callable[[int], Work]] = {name: partial(networks.attack, profile=name) for name in PROFILES}
-    found["boards"] = partial(networks.attack, profile="all", emulated=True)
+    found |= {name: partial(networks.attack, profile=profile, emulated=True) for name, profile in EMULATED.items()}
     return found | {
         "files": files.attack,
         "texts": texts.attack,
@@ -126,12 +130,12 @@ def _some(name: str, count: int, ledger: Ledger, start: float, args: argparse.Na
 
 
 def _draws(name: str) -> bool:
-    return name in (*PROFILES, "boards")
+    return name in PROFILES or name in EMULATED
 
 
 def _drawn_as(name: str) -> tuple[str, bool]:
     """The profile of an attack that draws networks, and whether their targets are emulated."""
-    return ("all", True) if name == "boards" else (name, False)
+    return EMULATED.get(name, name), name in EMULATED
 
 
 def _tell(name: str, seed: int, kind: str, text: str, args: argparse.Namespace) -> None:

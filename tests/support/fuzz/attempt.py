@@ -21,6 +21,7 @@ from mccompile.ir.graph import Graph
 from mccompile.ir.small_floats import bf16_bits, bf16_values
 from mccompile.kernels.model.widening import rounded_product
 from mccompile.ops.text import decoded
+from mccompile.run.emulate import EMULATOR_FAULT
 from mccompile.run.made import read_report
 from mccompile.run.memory import guarded_bytes
 from mccompile.run.network import Network
@@ -203,6 +204,8 @@ def attempted(
         return Verdict("slow" if text in SLOW else "crash", text)
     if _MORE_ARE_DRAWN.search(text):
         return Verdict("none", "numbers are drawn for as many elements as the run may count")
+    if EMULATOR_FAULT in text:
+        return Verdict("none", text)
     if "CPU time limit exceeded" in text:
         return Verdict("none", f"{setting.compiler} has no end")
     if text.startswith("CompileError: the C compiler"):
@@ -318,7 +321,7 @@ def _network(out: Path, setting: Setting, model: str = "") -> Network:
         spared = () if "threads" in setting.options else _vector_header(out, setting, flags, model)
         with runtime_of(ONCE):
             return Network(out, (*flags, *spared), allocate=guarded_bytes, model=model)
-    return Network(out, strict_warnings("gcc"), model=model, emulate=True)
+    return Network(out, (*own, *strict_warnings(setting.compiler)), model=model, emulate=True)
 
 
 def _vector_header(out: Path, setting: Setting, flags: Sequence[str], model: str) -> list[str]:

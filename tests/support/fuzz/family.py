@@ -189,10 +189,11 @@ def _halve(graph: onnx.GraphProto) -> None:
     for attribute in (a for node in graph.node for a in node.attribute if a.name in ("to", "dtype")):
         if attribute.i == f32:
             attribute.i = half
-    for i, tensor in enumerate(graph.initializer):
+    values = [a.t for node in graph.node for a in node.attribute if a.type == onnx.AttributeProto.TENSOR]
+    for tensor in (*graph.initializer, *values):
         if tensor.data_type == f32:
             bits = bf16_bits(numpy_helper.to_array(tensor)).tobytes()
-            graph.initializer[i].CopyFrom(helper.make_tensor(tensor.name, half, tensor.dims, bits, raw=True))
+            tensor.CopyFrom(helper.make_tensor(tensor.name, half, tensor.dims, bits, raw=True))
 
 
 class FamilyComposer(Composer):

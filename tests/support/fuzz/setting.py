@@ -43,7 +43,10 @@ WIDE_BUILDS = (
 )
 """Those of networks that fill wide vectors."""
 
-EMULATED = ("aarch64", "armv7-neon", "cortex-m4", "riscv32imac", "cortex-m55", "riscv32imafc")
+EMULATED = sorted(t.name for t in targets().values() if (t.emulator or not t.hosted) and not runs_here(t.name))
+"""Targets of other processors: those of systems, and microcontrollers."""
+ELSEWHERE = [name for name in EMULATED if resolve(name).lanes > 1]
+"""Those with vectors."""
 LEVELS = ("O0", "O1", "O2", "O2", "O2", "O3", "Os", "Os")
 
 FORCED = tuple(
@@ -184,7 +187,8 @@ def setting_of(seed: str, net: Family, emulated: bool = False, wide: bool = Fals
     _, targets, compiler, every = r.choices(builds, [percent for percent, *_ in builds])[0]
     target, flags = r.choice(targets), r.choice(every)
     if emulated:
-        target, compiler, flags = r.choice(EMULATED), "gcc", ("-O1",)
+        target, flags = r.choice(ELSEWHERE if wide else EMULATED), r.choice([("-O1",), ("-O1",), ("-O1",), ()])
+        compiler = "clang" if resolve(target).clang else "gcc"
     dims = second = ""
     if net.varying(MAIN):
         least = min(net.others)
@@ -200,7 +204,7 @@ def setting_of(seed: str, net: Family, emulated: bool = False, wide: bool = Fals
     if net.grows(state):  # neither several fixed extents nor an emulator
         flags = ("-O1",) if made.sanitized or compiler == QUICK else flags
         made = replace(made, dims=f"{min(net.others)}..{MAIN}", compiler="gcc", flags=flags)
-    return made if emulated else _possible(_several(made, r), r)
+    return _possible(made if emulated else _several(made, r), r)
 
 
 def _several(setting: Setting, r: random.Random) -> Setting:
