@@ -78,8 +78,8 @@ class BoundView:
     @property
     def backwards(self) -> bool:
         """Whether it is known that an axis is walked from its last element on, as in a slice of negative steps."""
-        known = (f"{self.name}_s{i}" not in self.args for i in range(len(self.view.strides)))
-        return any(bound(s) < 0 for s, is_known in zip(self.view.strides, known, strict=True) if is_known)
+        known = (self._known_stride(i) for i in range(len(self.view.strides)))
+        return any(bound(s) < 0 for s in known if s is not None)
 
     def e(self, axis: int) -> str:
         """The extent of a logical axis, as printed."""
@@ -133,10 +133,11 @@ class BoundView:
         """Whether there is another number of places on a stored axis than one, or may be: `coordinate` has a name
         for it, which tile functions take, where there is none or one, too."""
         f = self.view.factors[factor]
-        known = f"{self.name}_s{factor}" not in self.args
-        return (f.extent(self.view.shape) != 1 or f.div > 1 or f.mod > 0) and not (
-            known and self.view.strides[factor] == 0
-        )
+        return (f.extent(self.view.shape) != 1 or f.div > 1 or f.mod > 0) and self._known_stride(factor) != 0
+
+    def _known_stride(self, factor: int) -> int | None:
+        """The stride of a stored axis; None if a C parameter says it."""
+        return None if f"{self.name}_s{factor}" in self.args else self.view.strides[factor]
 
     def index(self, *coordinates: str | int) -> Code:
         """The C index of the element at logical coordinates."""

@@ -20,7 +20,8 @@ from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd, compositions
 from mccompile.ops.sampling import Case, Draw
 
-_LOWEST = float(np.finfo(np.float32).min)
+LOWEST = float(np.finfo(np.float32).min)
+"""What is added to scores of keys behind a query: those of others may be 10,000 less, which padding takes off."""
 
 
 @dataclass
@@ -59,7 +60,7 @@ class _Heads:
         row = np.arange(self.queries)[:, None] + self.keys - self.queries
         column = np.arange(self.keys)
         kept = (column <= row) & ((column > row - window) if window > 0 else True)
-        mask = np.where(kept, 0.0, max(_LOWEST, float(np.finfo(self.dtype).min))).astype(self.dtype)
+        mask = np.where(kept, 0.0, max(LOWEST, float(np.finfo(self.dtype).min))).astype(self.dtype)
         self.masks.append(self.e.constant(mask, "future"))
 
     def _mask_counted_future(self, window: int) -> None:
@@ -72,7 +73,7 @@ class _Heads:
         if window > 0:
             first = e.add("Sub", [row, e.number(window, "window")], "before")
             kept = e.add("And", [kept, e.add("Greater", [column, first], "in_window")], "kept")
-        self.mask_where(kept, _LOWEST, "future")
+        self.mask_where(kept, LOWEST, "future")
 
     def mask_behind(self, begin: str, window: int = -1) -> None:
         """As `mask_future`, where the first query of each sample stands at a place of its own, ``begin`` [B]."""
@@ -84,7 +85,7 @@ class _Heads:
         if window > 0:
             before = e.add("Sub", [row, e.number(window, "window")], "before")
             kept = e.add("And", [kept, e.add("Greater", [column, before], "in_window")], "kept")
-        self.mask_where(kept, _LOWEST, "future")
+        self.mask_where(kept, LOWEST, "future")
 
     def mask_padding(self, i: int) -> None:
         """Input ``i``, if present, says which keys count: [B, L] or [B, S, L] by 0 and 1, [B] how many, [2 B] from

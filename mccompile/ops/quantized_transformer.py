@@ -13,6 +13,7 @@ import numpy as np
 from mccompile.ir.dims import varies
 from mccompile.onnxio import OnnxNode
 from mccompile.onnxio.model import AttrValue
+from mccompile.ops.contrib_attention import LOWEST
 from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
 from mccompile.ops.quantize import draw_scale
@@ -21,7 +22,7 @@ from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw
 
 FILTERED = -10000.0
-"""What is added to the scores of keys that are masked, unless mask_filter_value says otherwise."""
+"""What is added to the scores of keys that mask_index leaves out, unless mask_filter_value says otherwise."""
 
 
 def _attention(n: Import) -> None:
@@ -67,10 +68,10 @@ def _masks(e: Contrib, batch: int, steps: int) -> list[str]:
         if varies((steps,)):
             column = e.counted(0, steps, "steps")
             row = e.add("Unsqueeze", [column, e.ints([1], "steps.axis")], "row")
-            values = [e.constant(np.array(v, np.float32), f"add{i}") for i, v in enumerate((filtered, 0))]
+            values = [e.constant(np.array(v, np.float32), f"add{i}") for i, v in enumerate((LOWEST, 0))]
             found.append(e.add("Where", [e.add("Greater", [column, row], "is_behind"), *values], "behind"))
         else:
-            found.append(e.constant(np.triu(np.full((1, 1, steps, steps), filtered, np.float32), 1), "behind"))
+            found.append(e.constant(np.triu(np.full((1, 1, steps, steps), LOWEST, np.float32), 1), "behind"))
     mask = n.optional(5)
     if mask is None:
         return found

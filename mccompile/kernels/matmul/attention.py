@@ -70,6 +70,16 @@ class AttentionTile(Tile):
     def values(self) -> VariableTile:
         return VariableTile(self.rows, self.vectors, self.lanes, self.direct)
 
+    def sharing(self, queries: int, pairs: bool) -> list[range]:
+        """The queries of a tile that share a turn: with ``pairs`` of five, range(0, 4, 2) and range(4, 5)."""
+        even = queries // 2 * 2 if pairs else 0
+        return [r for r in (range(0, even, 2), range(even, queries)) if r]
+
+    def together(self, queries: int, pairs: bool) -> list[int]:
+        """How many queries share a turn in some tile, the most first."""
+        steps = {turns.step for d in self.tiles_m(queries) for turns in self.sharing(d.size, pairs)}
+        return sorted(steps, reverse=True)
+
     def row(self, keys: int) -> int:
         """Floats of a row of scores: an odd number of vectors, so that rows do not meet in one set of a cache."""
         return (-(-bound(keys) // self.lanes) | 1) * self.lanes

@@ -61,8 +61,10 @@ def _obstacle(r: Rewriter, node: Node, users: list[Node]) -> str:
     body = _body(node)
     if r.is_output(node.result):
         return "it is an output"
-    if not isinstance(body, ex.Convert) or not _is_rounded(body.operand) or (node.pre and not node.post):
-        return "it is not rounded from floats"
+    if not isinstance(body, ex.Convert) or body.operand.dtype != F32 or (node.pre and not node.post):
+        return "it is not made of f32"
+    if not _is_rounded(body.operand):
+        return "its floats are not rounded"
     for user in users:
         for i, v in enumerate(user.operands):
             if v is not node.result or user.op.elementwise is not None:
@@ -81,9 +83,9 @@ def _is_rounded(e: ex.Expr) -> bool:
         case ex.Convert(operand=inner):
             return not inner.dtype.is_float or _is_rounded(inner)
         case ex.Apply(fn="rne" | "floor" | "ceil"):
-            return e.dtype == F32
+            return True
         case ex.Apply(fn="add" | "sub" | "max" | "min", operands=parts):
-            return e.dtype == F32 and all(map(_is_rounded, parts))
+            return all(map(_is_rounded, parts))
     return False
 
 

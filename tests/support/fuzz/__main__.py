@@ -32,15 +32,14 @@ EXAMPLE = ROOT / "examples" / "digits" / "digits.onnx"
 BATCH = 24
 """Seeds that share a process, of one attack in its turn."""
 
-
-EMULATED = {"boards": "all"} | {f"{name}_boards": name for name in ("quant", "layers", "wide", "wide_quant")}
+BOARDS = {"boards": "all"} | {f"{name}_boards": name for name in ("quant", "layers", "wide", "wide_quant")}
 """Attacks whose networks run on emulated processors, and the profiles they are drawn from."""
 
 
 def attacks() -> Mapping[str, Callable[[int], Work]]:
     """By name: what a seed has to do."""
     found: dict[str, Callable[[int], Work]] = {name: partial(networks.attack, profile=name) for name in PROFILES}
-    found |= {name: partial(networks.attack, profile=profile, emulated=True) for name, profile in EMULATED.items()}
+    found |= {name: partial(networks.attack, profile=profile, emulated=True) for name, profile in BOARDS.items()}
     return found | {
         "files": files.attack,
         "texts": texts.attack,
@@ -130,12 +129,12 @@ def _some(name: str, count: int, ledger: Ledger, start: float, args: argparse.Na
 
 
 def _draws(name: str) -> bool:
-    return name in PROFILES or name in EMULATED
+    return name in PROFILES or name in BOARDS
 
 
 def _drawn_as(name: str) -> tuple[str, bool]:
     """The profile of an attack that draws networks, and whether their targets are emulated."""
-    return EMULATED.get(name, name), name in EMULATED
+    return BOARDS.get(name, name), name in BOARDS
 
 
 def _tell(name: str, seed: int, kind: str, text: str, args: argparse.Namespace) -> None:

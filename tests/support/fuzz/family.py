@@ -241,6 +241,9 @@ class FamilyComposer(Composer):
     ) -> list[str]:  # fmt: skip
         if self.net.halves and (op in ROUNDED or domain):
             raise Refused("rounded on the way")
+        for name, value in attrs.items():
+            if isinstance(value, onnx.TensorProto):
+                attrs[name] = numpy_helper.from_array(self._rounded(numpy_helper.to_array(value)), value.name)
         base = self._name("v")
         names = tuple(base if outputs == 1 else f"{base}_{i}" for i in range(outputs))
         step = Step(op, tuple(inputs), names, attrs, domain, tuple(captured), since)
