@@ -227,12 +227,16 @@ class Composition:
             made = self.engine.run(*((step, values) if noise is None else self._unsure(step, values, noise)))
             names = [o for o in step.outputs if o]
             for name, array in zip(names, made, strict=True):
-                values[name] = array if noise is None else _shaken(array, step, noise)
+                values[name] = array if noise is None else self._off(name, _shaken(array, step, noise))
             if noise is not None and step.op_type in WHOLE and _is_whole(values[step.inputs[1]]).any():
                 (sure,) = self.engine.run(step, values)
                 left, right = (_is_whole(values[n]) for n in step.inputs)
                 values[names[0]] = np.where(left & right & _is_whole(sure), sure, values[names[0]])
         return values
+
+    def _off(self, name: str, shaken: Array) -> Array:
+        """What a value may be beyond its step's noise: nothing else."""
+        return shaken
 
     def _unsure(self, step: Step, values: Arrays, noise: Noise) -> tuple[Step, Arrays]:
         """A step and what it reads, in the last place off, and what it computes inside."""

@@ -95,6 +95,7 @@ def rounds_halves(net: Family) -> bool:
 
 def _expected(net: Family, inputs: Arrays, setting: Setting, seed: int, shakes: int) -> list[Expected]:
     state, inputs = setting.state, snapped(setting.further.formats, inputs)
+    net = replace(net, fixed=setting.further.fixed)
     plain = _in_a_row(net, inputs, setting, None)
     shaken = [_in_a_row(net, inputs, setting, noise) for noise in noises(seed, shakes)]
     if rounds_sums(net):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,7 @@ class Family(Composition):
         told: by the first result of a step, what the file has in its place: what onnxruntime cannot be asked.
         drawn: inputs that the file draws, and what they are called if they are inputs.
         halves: the file has bfloat16 where this has f32.
+        fixed: inputs that are constants to the compiler.
     """
 
     others: dict[int, dict[str, Array]] = field(default_factory=dict)
@@ -97,6 +99,7 @@ class Family(Composition):
     told: dict[str, onnx.NodeProto] = field(default_factory=dict)
     drawn: dict[str, str] = field(default_factory=dict)
     halves: bool = False
+    fixed: tuple[str, ...] = ()
 
     def varying(self, extent: int) -> bool:
         """Whether an input has an axis that is n, or m."""
@@ -137,6 +140,20 @@ class Family(Composition):
             _halve(graph)
         told = [Step("", (), (), domain=node.domain) for node in self.told.values()]
         return helper.make_model(graph, opset_imports=network.opsets([*self.steps, *told]), ir_version=10)
+
+    def _off(self, name: str, shaken: Array) -> Array:
+        """What is computed when a file of bfloat16 is compiled is rounded to that."""
+        rounded = self.halves and shaken.dtype == np.float32 and name in self._folded
+        return bf16_values(bf16_bits(shaken)) if rounded else shaken
+
+    @cached_property
+    def _folded(self) -> set[str]:
+        """Values that depend on no input but those that are fixed."""
+        known = {"", *self.constants, *self.fixed}
+        for step in self.steps:
+            if known.issuperset(step.reads):
+                known.update(step.outputs)
+        return known
 
     def runs(self) -> dict[int, Arrays]:
         """The inputs for each extent."""
