@@ -177,6 +177,10 @@ _TABLE: Final[Mapping[str, tuple[str, str]]] = {
         "TF T8 TV*",
         "T8: u8 i8; TF: f32; TV: u8 i8 f32",
     ),
+    "QLinearConv": (
+        "T1 f32 T1 T2 f32 T2 f32 T3 T4?",
+        "T1: u8 i8; T2: u8 i8; T3: u8 i8; T4: i32",
+    ),
     "QLinearGlobalAveragePool": (
         "T f32 T f32 T",
         "T: u8 i8",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mccompile.ops.expansion import CONTRIB, Expansion
+from mccompile.ops.expansion import CONTRIB, Expansion, channels_first, channels_last
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd, compositions
 from mccompile.ops.sampling import Case, Draw
@@ -87,7 +87,7 @@ def _group_norm(n: Import) -> None:
             x = e.add("Add", [x, bias], "biased")
         e.bind(1, x)
     if last:
-        x = e.add("Transpose", [x], "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))
+        x = e.add("Transpose", [x], "channels_first", perm=channels_first(rank))
     attrs = {"num_groups": n.required("groups", int), "epsilon": n.attr("epsilon", 1e-5)}
     y = e.add("GroupNormalization", [x, e.name(1), e.name(2)], "normal", **attrs)
     kind = n.required("activation", int)
@@ -95,7 +95,7 @@ def _group_norm(n: Import) -> None:
         raise n.error(f"activation {kind} is not known")
     if kind:
         y = e.add("Mul", [y, e.add("Sigmoid", [y], "gate")], "active")
-    e.bind(0, e.add("Transpose", [y], "channels_last", perm=(0, *range(2, rank), 1)) if last else y)
+    e.bind(0, e.add("Transpose", [y], "channels_last", perm=channels_last(rank)) if last else y)
     e.finish()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mccompile.ir.scalar import Array
 from mccompile.ops.contrib_activations import activated
-from mccompile.ops.expansion import CONTRIB, Expansion
+from mccompile.ops.expansion import CONTRIB, Expansion, channels_first, channels_last
 from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd, compositions
@@ -68,7 +68,7 @@ def _fused_conv(n: Import) -> None:
     inputs = [e.name(i) for i in range(3)]
     added = e.name(3) if n.optional(3) is not None else ""
     if last:
-        first = (0, rank - 1, *range(1, rank - 1))
+        first = channels_first(rank)
         inputs[0] = e.add("Transpose", inputs[:1], "channels_first", perm=first)
         added = added and e.add("Transpose", [added], "added_first", perm=first)
     while not inputs[-1]:
@@ -78,17 +78,17 @@ def _fused_conv(n: Import) -> None:
         y = e.add("Add", [y, added], "added")
     y = activated(e, y, n.attr("activation", ""))
     if last:
-        y = e.add("Transpose", [y], "channels_last", perm=(0, *range(2, rank), 1))
+        y = e.add("Transpose", [y], "channels_last", perm=channels_last(rank))
     e.bind(0, y)
     e.finish()
 
 
 def _nhwc_max_pool(n: Import) -> None:
     e, rank = Expansion(n), len(n.input(0).shape)
-    first = e.add("Transpose", [e.name(0)], "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))
+    first = e.add("Transpose", [e.name(0)], "channels_first", perm=channels_first(rank))
     attrs = e.given("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
     pooled = e.add("MaxPool", [first], "pooled", **attrs)
-    e.last("Transpose", [pooled], n.node.outputs[0], perm=(0, *range(2, rank), 1))
+    e.last("Transpose", [pooled], n.node.outputs[0], perm=channels_last(rank))
     e.finish()
 
 

@@ -100,6 +100,20 @@ class Expansion:
         self.n.expand(self.nodes)
 
 
+def channels_first(rank: int) -> tuple[int, ...]:
+    """The order of axes that makes [N, C, spatial...] of [N, spatial..., C].
+
+    >>> channels_first(4), channels_last(4)
+    ((0, 3, 1, 2), (0, 2, 3, 1))
+    """
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+def channels_last(rank: int) -> tuple[int, ...]:
+    """The order that undoes it."""
+    return (0, *range(2, rank), 1)
+
+
 def _type_of(numbers: tuple[int, ...]) -> type:
     """The element type of an array of numbers: objects where an extent is among them."""
     return object if varies(numbers) else np.int64

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ops.expansion import CONTRIB, Expansion
+from mccompile.ops.expansion import CONTRIB, Expansion, channels_first, channels_last
 from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
 from mccompile.ops.quantize import draw_scale
@@ -92,23 +92,33 @@ def _expand(row: Row) -> Callable[[Import], None]:
         attrs = e.given(*row.attrs)
         inputs = [*(e.name(i) for i in row.plain), *(e.dequantized(i) for i in row.operands)]
         if last:
-            inputs = [e.add("Transpose", inputs, "channels_first", perm=(0, rank - 1, *range(1, rank - 1)))]
+            inputs = [e.add("Transpose", inputs, "channels_first", perm=channels_first(rank))]
         real = e.add(row.inner, inputs, "real", **attrs)
         if last:
-            real = e.add("Transpose", [real], "channels_last", perm=(0, *range(2, rank), 1))
+            real = e.add("Transpose", [real], "channels_last", perm=channels_last(rank))
         e.quantized(real, row.result)
         e.finish()
 
     return convert
 
 
-def _conv(n: Import) -> None:
+def _contrib_conv(n: Import) -> None:
+    """That of com.microsoft, which may have the channels of x and y last, not those of w."""
+    _conv(n, n.flag("channels_last"))
+
+
+def _conv(n: Import, last: bool = False) -> None:
     """QLinearConv: x, scale, zero; w, scale, zero (of each channel or one); y scale, zero; an int32 bias."""
     e = Quantised(n)
-    names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-    attrs = e.given(*names)
+    rank = n.input(0).type.rank
+    attrs = e.given("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     inputs = [e.dequantized(0), e.dequantized(3), e.bias(8, (1, 4))]
-    e.quantized(e.add("Conv", inputs if inputs[2] else inputs[:2], "real", **attrs), 6)
+    if last:
+        inputs[0] = e.add("Transpose", inputs[:1], "channels_first", perm=channels_first(rank))
+    real = e.add("Conv", inputs if inputs[2] else inputs[:2], "real", **attrs)
+    if last:
+        real = e.add("Transpose", [real], "channels_last", perm=channels_last(rank))
+    e.quantized(real, 6)
     e.finish()
 
 
@@ -237,6 +247,14 @@ def _sample_conv(d: Draw) -> Case:
     return Case(inputs, attrs, frozenset(range(1, 9)))
 
 
+def _sample_channels_last(d: Draw) -> Case:
+    case = _sample_conv(d)
+    (x, *others) = case.inputs
+    assert x is not None
+    inputs = [np.ascontiguousarray(np.moveaxis(x, 1, -1)), *others]
+    return Case(inputs, {**case.attrs, "channels_last": 1}, case.constant)
+
+
 def _sample_matmul(d: Draw) -> Case:
     m, k, n = d.shape(3, 1, 12)
     batch = d.choice([(), (2,)])
@@ -262,6 +280,7 @@ ROWS = (
 FRONT_ENDS: tuple[FrontEnd, ...] = (
     *(FrontEnd(r.op_type, _expand(r), r.sample, {}, r.domain, folding=WINDOW) for r in ROWS),
     FrontEnd("QLinearConv", _conv, _sample_conv, {}, folding=WINDOW),
+    FrontEnd("QLinearConv", _contrib_conv, _sample_channels_last, {}, CONTRIB, folding=WINDOW),
     FrontEnd("QLinearMatMul", _matmul, _sample_matmul, {}),
     FrontEnd("QGemm", _gemm, _sample_gemm, {}, CONTRIB),
     FrontEnd("QLinearConcat", _concat, _sample_concat, {}, CONTRIB),

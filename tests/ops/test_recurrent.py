@@ -207,6 +207,15 @@ def test_what_cannot_be_compiled_is_said(attrs: dict[str, Any], rule: str, tmp_p
         import_graph(path, GENERIC)
 
 
+def test_the_default_of_two_directions_is_that_of_one(tmp_path: Path) -> None:
+    """As onnxruntime writes RNN."""
+    arrays = cell_inputs("RNN", steps=3, hidden=4, seed=5)
+    feeds = {k: arrays[k] for k in ("X", "h")}
+    b = built_from(cell_model("RNN", arrays, ["y", "h_n"], activations=["Tanh", "Tanh"]), feeds, tmp_path)
+    for got, want in zip(library(tmp_path, b).run(b, feeds), b.expected, strict=True):
+        assert not mismatch(got, want, 3e-6)
+
+
 @pytest.mark.parametrize(("equation", "rule"), [("ij->ik", "no operand"), ("i", "rank 2")])
 def test_einsum_that_cannot_be_rewritten_is_refused(equation: str, rule: str, tmp_path: Path) -> None:
     x = np.ones((3, 3), np.float32)
