@@ -164,7 +164,8 @@ def _sample(d: Draw) -> Case:
         scales = np.array([1.0 if k else f for f, k in zip(factors, kept, strict=True)], dtype=np.float32)
     else:
         grown = [d.choice([1, 2, 5, e] if e == 1 else [-1, 1, 2, 5, e]) for e in given]
-        more = [0 if k else g for g, k in zip(grown, kept, strict=True)]
+        same = d.int(0, 7) == 0
+        more = [0 if k or same else g for g, k in zip(grown, kept, strict=True)]
         sizes = np.array(given) + np.array(more)
         if axes and transform != CROP and 1 not in given:
             attrs["keep_aspect_ratio_policy"] = d.choice(["stretch", "not_larger", "not_smaller"])
@@ -277,14 +278,12 @@ def _tables(n: Import) -> tuple[dict[int, AxisTable], dict[int, _Changing]]:
         roi = [float(v) for v in n.const(1, "roi").reshape(-1)]
         if len(roi) != 2 * len(axes):
             raise n.error(f"roi of {len(roi)} numbers does not fit {len(axes)} axes")
+    cubic, exclude, antialias = n.attr("cubic_coeff_a", -0.75), n.flag("exclude_outside"), n.flag("antialias")
     if extents == [x.shape[a] for a in axes] and transform != CROP:
         return {}, {}  # onnxruntime copies, even where a scale of 1.1 would resample to the same extent
     found, changing = dict[int, AxisTable](), dict[int, _Changing]()
     for i, a in enumerate(axes):
-        sampling = Sampling(
-            mode, transform, nearest, n.attr("cubic_coeff_a", -0.75), n.flag("exclude_outside"),
-            n.flag("antialias"), roi[i], roi[len(axes) + i],
-        )  # fmt: skip
+        sampling = Sampling(mode, transform, nearest, cubic, exclude, antialias, roi[i], roi[len(axes) + i])
         if varies((x.shape[a], extents[i])):
             if may_be_none([x.shape[a]]) and (scales[i] is None or span(extents[i])[0]):
                 where = f"where {ranges(x.shape[a])}: begin the range higher"
