@@ -1,4 +1,4 @@
-"""What onnxruntime's own operators (com.microsoft) take, of which ONNX has no schemas. The table is written by
+"""What onnxruntime's own operators (com.microsoft) take, of which ONNX has no schemas. The tables are written by
 `tools/write_contrib.py`; a model that breaks it is none that onnxruntime would run.
 
 >>> [(o.variable, o.required) for o in operands("CDist") or ()], sorted((operands("CDist") or ())[0].types)
@@ -114,7 +114,7 @@ _TABLE: Final[Mapping[str, tuple[str, str]]] = {
         "T: f16 f32; M: f16 f32",
     ),
     "GroupQueryAttention": (
-        "T T? T? T_CACHE? T_CACHE? M M T? T? i64? T? T? T_KV_SCALE? T_KV_SCALE? T? T?",
+        "T T? T? T_CACHE? T_CACHE? M M T? T? i64? T? T? T_KV_SCALE? T_KV_SCALE? T? T? M?",
         "T: f16 bf16 f32; T_CACHE: f32 f16 bf16 u8 i8 f8e4m3fn; T_KV_SCALE: f32; M: i32",
     ),
     "Inverse": (
@@ -179,7 +179,7 @@ _TABLE: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "QLinearConv": (
         "T1 f32 T1 T2 f32 T2 f32 T3 T4?",
-        "T1: u8 i8; T2: u8 i8; T3: u8 i8; T4: i32",
+        "T1: i8 u8; T2: i8 u8; T3: i8 u8; T4: i32",
     ),
     "QLinearGlobalAveragePool": (
         "T f32 T f32 T",
@@ -254,8 +254,164 @@ _TABLE: Final[Mapping[str, tuple[str, str]]] = {
         "T: u8 u16 u32 u64 i8 i16 i32 i64 bf16 f16 f32 f64 string bool c64 c128",
     ),
 }
-# fmt: on
 """By operator: the name of the type of each input (`?`: may be absent, `*`: any number), and what names stand for."""
+
+_DEFAULTS: Final[Mapping[str, Mapping[str, int | float | str]]] = {
+    "Attention": {
+        "unidirectional": 0,
+    },
+    "BiasSoftmax": {
+        "axis": 1,
+    },
+    "CDist": {
+        "metric": "sqeuclidean",
+    },
+    "ConvTransposeWithDynamicPads": {
+        "auto_pad": "NOTSET",
+        "group": 1,
+    },
+    "DynamicQuantizeLSTM": {
+        "direction": "forward",
+        "input_forget": 0,
+    },
+    "EmbedLayerNormalization": {
+        "epsilon": 9.999999960041972e-13,
+    },
+    "FusedConv": {
+        "auto_pad": "NOTSET",
+        "group": 1,
+    },
+    "FusedGemm": {
+        "alpha": 1.0,
+        "beta": 1.0,
+        "transA": 0,
+        "transB": 0,
+    },
+    "FusedMatMul": {
+        "alpha": 1.0,
+        "transA": 0,
+        "transB": 0,
+        "transBatchA": 0,
+        "transBatchB": 0,
+    },
+    "FusedMatMulActivation": {
+        "alpha": 1.0,
+        "transA": 0,
+        "transB": 0,
+        "transBatchA": 0,
+        "transBatchB": 0,
+    },
+    "GatherBlockQuantized": {
+        "bits": 4,
+        "block_size": 128,
+        "gather_axis": 0,
+        "quantize_axis": 1,
+    },
+    "GridSample": {
+        "align_corners": 0,
+        "mode": "bilinear",
+        "padding_mode": "zeros",
+    },
+    "GroupNorm": {
+        "channels_last": 1,
+        "epsilon": 9.999999747378752e-06,
+    },
+    "GroupQueryAttention": {
+        "causal": 1,
+        "k_quant_type": "NONE",
+        "local_window_size": -1,
+        "qk_norm_epsilon": 9.999999974752427e-07,
+        "qk_output": 0,
+        "sliding_window_cache": 0,
+        "smooth_softmax": -1,
+        "v_quant_type": "NONE",
+    },
+    "MatMulBnb4": {
+        "training_mode": 0,
+        "transB": 1,
+    },
+    "MatMulNBits": {
+        "accuracy_level": 0,
+        "bits": 4,
+        "weight_prepacked": 0,
+    },
+    "MultiHeadAttention": {
+        "unidirectional": 0,
+    },
+    "NhwcConv": {
+        "auto_pad": "NOTSET",
+        "group": 1,
+    },
+    "NhwcFusedConv": {
+        "auto_pad": "NOTSET",
+        "group": 1,
+    },
+    "NhwcMaxPool": {
+        "auto_pad": "NOTSET",
+        "ceil_mode": 0,
+    },
+    "Pad": {
+        "mode": "constant",
+    },
+    "QAttention": {
+        "unidirectional": 0,
+    },
+    "QEmbedLayerNormalization": {
+        "epsilon": 9.999999960041972e-13,
+    },
+    "QGemm": {
+        "alpha": 1.0,
+        "transA": 0,
+        "transB": 0,
+    },
+    "QLinearAveragePool": {
+        "auto_pad": "NOTSET",
+        "ceil_mode": 0,
+        "channels_last": 0,
+        "count_include_pad": 0,
+    },
+    "QLinearConv": {
+        "auto_pad": "NOTSET",
+        "channels_last": 0,
+        "group": 1,
+    },
+    "QLinearGlobalAveragePool": {
+        "channels_last": 0,
+    },
+    "QLinearLeakyRelu": {
+        "alpha": 0.009999999776482582,
+    },
+    "QLinearSoftmax": {
+        "axis": -1,
+    },
+    "QuickGelu": {
+        "alpha": 1.7020000219345093,
+    },
+    "SkipGroupNorm": {
+        "channels_last": 1,
+        "epsilon": 9.999999747378752e-06,
+    },
+    "SkipLayerNormalization": {
+        "epsilon": 9.999999960041972e-13,
+    },
+    "SkipSimplifiedLayerNormalization": {
+        "epsilon": 9.999999960041972e-13,
+    },
+    "TransposeMatMul": {
+        "alpha": 1.0,
+        "transA": 0,
+        "transB": 0,
+    },
+    "Trilu": {
+        "upper": 1,
+    },
+    "UnfoldTensor": {
+        "dim": -1,
+        "step": 1,
+    },
+}
+# fmt: on
+"""By operator: the attributes that have a default, which onnxruntime writes where it saves an optimised network."""
 
 
 @dataclass(frozen=True)
@@ -287,3 +443,12 @@ def operands(op: str) -> tuple[Operand, ...] | None:
         name = word.rstrip("?*")
         found.append(Operand(name, types.get(name, frozenset({name})), not word.endswith("?"), word.endswith("*")))
     return tuple(found)
+
+
+def default_of(op: str, attribute: str) -> int | float | str | None:
+    """The default of an attribute; None if it has none.
+
+    >>> default_of("Attention", "unidirectional"), default_of("Attention", "num_heads")
+    (0, None)
+    """
+    return _DEFAULTS.get(op, {}).get(attribute)

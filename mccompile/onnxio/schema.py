@@ -10,7 +10,7 @@ import onnx.defs
 import onnx.helper
 
 from mccompile._dataclass import dataclass
-from mccompile.onnxio.contrib import MICROSOFT, Operand, operands
+from mccompile.onnxio.contrib import MICROSOFT, Operand, default_of, operands
 from mccompile.onnxio.dtypes import BY_SCHEMA
 
 
@@ -99,6 +99,8 @@ def attributes(op: str, domain: str = "") -> tuple[str, ...] | None:
 
 def attribute_default(op: str, attribute: str, domain: str = "") -> int | float | str | tuple[object, ...] | None:
     """The default of an attribute of an operator's newest form; None if it has none."""
+    if domain == MICROSOFT:
+        return default_of(op, attribute)
     known = versions(op, domain)
     if not known:
         return None

@@ -261,7 +261,8 @@ def _group_query(n: Import) -> None:
     where the new keys of each sample go.
     """
     e, heads, shared = Expansion(n), n.required("num_heads", int), n.required("kv_num_heads", int)
-    _refuse(n, (11, "head_sink"), (12, "k_scale"), (13, "v_scale"), (14, "q_norm_weight"), (15, "k_norm_weight"))
+    _refuse(n, (11, "head_sink"), (12, "k_scale"), (13, "v_scale"), (14, "q_norm_weight"), (15, "k_norm_weight"),
+            (16, "query_seqlens"))  # fmt: skip
     for name in ("smooth_softmax", "qk_output", "kv_cache_bit_width", "sliding_window_cache"):
         if n.attr(name, 0) not in (0, -1):
             raise n.error(f"attribute {name!r} is not supported in GroupQueryAttention")

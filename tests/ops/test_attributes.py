@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph
 from mccompile.ir.types import DTYPES, TensorType
 from mccompile.onnxio import OnnxNode, attributes, dtype_of_array
+from mccompile.onnxio.contrib import MICROSOFT
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd, front_ends
 from mccompile.ops.sampling import Case
 from tests.support.draw import SeededDraw
+from tools.write_contrib import defaults
 
 DRAWS = 40
 ONE, ZERO = np.ones((), np.float32), np.zeros((), np.uint8)
@@ -149,3 +152,16 @@ ODD: Mapping[str, dict[str, Any]] = {
 def test_values_outside_of_the_standard_are_refused(op_type: str, tmp_path: Path) -> None:
     error = _refusal(tmp_path, helper.make_node(op_type, ["x"], ["y"], **ODD[op_type]))
     assert list(ODD[op_type])[-1] in error.rule
+
+
+SAVED = [f for f in front_ends().values() if f.domain == MICROSOFT and (f.sample or f.op_type in UNSAMPLED)]
+
+
+@pytest.mark.parametrize("front_end", SAVED, ids=lambda f: f.op_type)
+def test_defaults_ask_for_nothing(front_end: FrontEnd) -> None:
+    """onnxruntime saves optimised networks with all of them."""
+    schemas = onnxruntime_pybind11_state.get_all_operator_schema()
+    for schema in [s for s in schemas if (s.domain, s.name) == (MICROSOFT, front_end.op_type)]:
+        for case in _cases(front_end):
+            n = _converted(front_end, replace(case, attrs={**defaults(schema), **case.attrs}))
+            n.refuse_unread(front_end.without_effect)

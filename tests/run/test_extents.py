@@ -20,7 +20,7 @@ from mccompile.kernels.registry import params_of
 from mccompile.ops.registry import lookup
 from mccompile.report.summary import summary
 from mccompile.run.network import Network
-from mccompile.targets.target import targets
+from mccompile.targets.target import strict_warnings, targets
 from tests.support.judge import plain_session
 from tests.support.small_models import Array, Maker
 from tests.support.strict_extents import strict_extents
@@ -657,3 +657,20 @@ def test_the_range_of_places_is_that_of_the_longest_run(tmp_path: Path) -> None:
         mccompile.compile(tmp_path / "pool.onnx", tmp_path / "out", target="generic", dims={"n": "0..1"})
     got = mccompile.load(tmp_path / "out").run({"x": np.ones((1, 2, 4, 4), np.float32)})
     assert got["places"].shape == (1, 2, 2, 2)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
+def test_sums_have_as_many_terms_as_a_slice_leaves(target: str, tmp_path: Path) -> None:
+    """Of rows, every second one from the third-last on, backwards: that number has conditions in it."""
+    m = Maker()
+    ends = [m.const(np.array([v])) for v in (-3, -100, 0, -2)]
+    rows = m.node("Slice", [m.input("x", ["n", 4]), *ends])
+    m.node("MatMul", [m.node("Transpose", [rows], perm=[1, 0]), rows], "y")
+    path = tmp_path / "net.onnx"
+    onnx.save(m.model(["y"]), path)
+    mccompile.compile(path, tmp_path / "out", target=needs_target(target), dims={"n": "0..7"})
+    network = Network(tmp_path / "out", ["-O1", *strict_warnings("gcc")])
+    for n in (7, 0, 2, 3, 6):
+        x = np.random.default_rng(n).standard_normal((n, 4)).astype(np.float32)
+        (want,) = plain_session(path).run(None, {"x": x})
+        np.testing.assert_allclose(network.run({"x": x})["y"], want, rtol=1e-5, atol=1e-6)
