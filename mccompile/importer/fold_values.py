@@ -22,19 +22,32 @@ BY_REFERENCE = (ArithmeticError, LookupError, TypeError, ValueError, CompileErro
 """What a front end or an operator raises for what it does not take: the reference says what is wrong with it, if
 anything is."""
 
+_OF_NOTHING = ("ReduceMean",)
+"""Operators that are ours even where there is no element: the mean is 0, as in onnxruntime, not a number by 0."""
+
 
 def computed(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> list[np.ndarray]:
     """The results of a node, in newest form, whose inputs are known; those of outputs named '' have no elements.
 
     Raises CompileError where it cannot be evaluated.
     """
-    known = all(a is None or (a.size > 0 and dtype_of_array(a) in DTYPES) for a in arrays)
-    if known and (node.domain, node.op_type) in front_ends():
+    given = [a for a in arrays if a is not None]
+    ours = (node.domain, node.op_type) in front_ends() and all(dtype_of_array(a) in DTYPES for a in given)
+    of_nothing = any(a.size == 0 for a in given)
+    if ours and (not of_nothing or node.op_type in _OF_NOTHING):
         try:
             return _by_operators(node, arrays)
         except BY_REFERENCE:
             return evaluate_node(node, arrays, newest_opset())
-    return evaluate_node(node, arrays, newest_opset())
+    try:
+        return evaluate_node(node, arrays, newest_opset())
+    except CompileError as error:
+        if not ours:
+            raise
+        try:
+            return _by_operators(node, arrays)
+        except BY_REFERENCE:
+            raise error from None
 
 
 def _by_operators(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> list[np.ndarray]:

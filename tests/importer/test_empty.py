@@ -33,6 +33,7 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], Any]] = {
         "MatMulInteger", [np.zeros((2, 0), np.uint8), np.zeros((0, 3), np.uint8), np.uint8(7)], {},
         np.zeros((2, 3), np.int32),
     ),
+    "what ONNX does not know": ("SimplifiedLayerNormalization", [ROWS, X[0]], {"axis": -1}, ROWS),
     "no updates": ("ScatterND", [X, np.zeros((0, 1), np.int64), ROWS], {}, X),
 }  # fmt: skip
 

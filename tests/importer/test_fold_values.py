@@ -47,3 +47,11 @@ def test_elements_are_gathered_along_long_axes(tmp_path: Path) -> None:
     front_end = front_ends()[("", "GatherElements")]
     (want,) = ort_outputs(case_model(front_end, case), case)
     np.testing.assert_array_equal(folded(front_end, case, tmp_path)[0], want)
+
+
+def test_the_mean_of_nothing_is_0(tmp_path: Path) -> None:
+    case = Case([np.zeros((0, 3), np.float32), np.array([0])], {"keepdims": 0})
+    front_end = front_ends()[("", "ReduceMean")]
+    (want,) = ort_outputs(case_model(front_end, case), case)
+    np.testing.assert_array_equal(folded(front_end, case, tmp_path)[0], want)
+    assert not want.any()
