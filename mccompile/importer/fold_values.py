@@ -7,6 +7,7 @@ of ConvTranspose, GlobalMaxPool of long windows, GatherElements beyond 32 places
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -33,21 +34,17 @@ def computed(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> list[np.nda
     """
     given = [a for a in arrays if a is not None]
     ours = (node.domain, node.op_type) in front_ends() and all(dtype_of_array(a) in DTYPES for a in given)
-    of_nothing = any(a.size == 0 for a in given)
-    if ours and (not of_nothing or node.op_type in _OF_NOTHING):
-        try:
+    first = ours and (all(a.size > 0 for a in given) or node.op_type in _OF_NOTHING)
+    if first:
+        with suppress(*BY_REFERENCE):
             return _by_operators(node, arrays)
-        except BY_REFERENCE:
-            return evaluate_node(node, arrays, newest_opset())
     try:
         return evaluate_node(node, arrays, newest_opset())
-    except CompileError as error:
-        if not ours:
-            raise
-        try:
-            return _by_operators(node, arrays)
-        except BY_REFERENCE:
-            raise error from None
+    except CompileError:
+        if ours and not first:  # of nothing, of which the reference takes less
+            with suppress(*BY_REFERENCE):
+                return _by_operators(node, arrays)
+        raise
 
 
 def _by_operators(node: OnnxNode, arrays: Sequence[np.ndarray | None]) -> list[np.ndarray]:

@@ -20,12 +20,12 @@ from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd, compositions
 from mccompile.ops.sampling import Case, Draw
 
-LOWEST = float(np.finfo(np.float32).min)
+_LOWEST = float(np.finfo(np.float32).min)
 """What is added to scores of keys behind a query: those of others may be 10,000 less, which padding takes off."""
 
 
 @dataclass
-class _Heads:
+class Heads:
     """Attention under construction: ``queries`` are the last of as many ``keys`` or more; what ``masks`` name is
     added to scores [B, N, S, L]."""
 
@@ -60,7 +60,7 @@ class _Heads:
         row = np.arange(self.queries)[:, None] + self.keys - self.queries
         column = np.arange(self.keys)
         kept = (column <= row) & ((column > row - window) if window > 0 else True)
-        mask = np.where(kept, 0.0, max(LOWEST, float(np.finfo(self.dtype).min))).astype(self.dtype)
+        mask = np.where(kept, 0.0, max(_LOWEST, float(np.finfo(self.dtype).min))).astype(self.dtype)
         self.masks.append(self.e.constant(mask, "future"))
 
     def _mask_counted_future(self, window: int) -> None:
@@ -73,7 +73,7 @@ class _Heads:
         if window > 0:
             first = e.add("Sub", [row, e.number(window, "window")], "before")
             kept = e.add("And", [kept, e.add("Greater", [column, first], "in_window")], "kept")
-        self.mask_where(kept, LOWEST, "future")
+        self.mask_where(kept, _LOWEST, "future")
 
     def mask_behind(self, begin: str, window: int = -1) -> None:
         """As `mask_future`, where the first query of each sample stands at a place of its own, ``begin`` [B]."""
@@ -85,7 +85,7 @@ class _Heads:
         if window > 0:
             before = e.add("Sub", [row, e.number(window, "window")], "before")
             kept = e.add("And", [kept, e.add("Greater", [column, before], "in_window")], "kept")
-        self.mask_where(kept, LOWEST, "future")
+        self.mask_where(kept, _LOWEST, "future")
 
     def mask_padding(self, i: int) -> None:
         """Input ``i``, if present, says which keys count: [B, L] or [B, S, L] by 0 and 1, [B] how many, [2 B] from
@@ -143,7 +143,7 @@ def _refuse(n: Import, *inputs: tuple[int, str]) -> None:
             raise n.error(f"input {i} ({what}) is not supported", "export the model without it")
 
 
-def _with_past(h: _Heads, past: str, x: str, suffix: str) -> str:
+def _with_past(h: Heads, past: str, x: str, suffix: str) -> str:
     """Keys or values behind those of calls before."""
     return h.e.add("Concat", [past, x], f"{suffix}.all", axis=2)
 
@@ -164,7 +164,7 @@ def _attention(n: Import) -> None:
     if n.optional(2) is not None:
         product = e.add("Add", [product, e.name(2)], "biased_qkv")
     before = 0 if n.optional(past) is None else n.input(past).shape[3]
-    h = _Heads(e, batch, length, before + length, n.input(0).dtype.numpy)
+    h = Heads(e, batch, length, before + length, n.input(0).dtype.numpy)
     parts, start = [], 0
     for name, size in zip("qkv", sizes, strict=True):
         part = e.sliced(product, 2, start, start + size, name)
@@ -197,7 +197,7 @@ def _multi_head(n: Import) -> None:
     first = n.input(0).shape
     batch, queries = first[:2]
     dtype = n.input(0).dtype.numpy
-    h = _Heads(e, batch, queries, queries, dtype)
+    h = Heads(e, batch, queries, queries, dtype)
     packed = len(first) == 5
     size = first[-1] if packed else first[2] // heads
     source = 0 if packed else 1 if shapes[1] is not None and len(shapes[1]) == 5 else -1
@@ -282,7 +282,7 @@ def _group_query(n: Import) -> None:
             f"{total[0]} keys, of which samples have {[end + 1 for end in ends]}, are not {past} and {queries} more",
             "lengths that differ from what past_key and query hold are not supported",
         )
-    h = _Heads(e, batch, queries, past + (0 if buffer else queries), n.input(0).dtype.numpy)
+    h = Heads(e, batch, queries, past + (0 if buffer else queries), n.input(0).dtype.numpy)
     begin = _first_place(e, batch, queries) if buffer else ""
     if packed:
         cuts = [0, heads * size, (heads + shared) * size, width]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.onnxio.model import AttrValue
 from mccompile.ops.expansion import CONTRIB, Expansion, channels_first, channels_last
 from mccompile.ops.folding import WINDOW
 from mccompile.ops.frontend import Import
@@ -58,6 +59,15 @@ class Quantised(Expansion):
             return self.add("Mul", [self.cast(self.name(i), "f32", f"whole{i}"), scale], f"real{i}")
         return self.add("DequantizeLinear", [self.name(i), scale], f"real{i}", axis=max(whole.type.rank - 1, 0))
 
+    def applied(self, op_type: str, inputs: list[str], last: bool, **attrs: AttrValue) -> str:
+        """An operator on floats; with ``last``, the channels of its first input and of its result are last."""
+        if not last:
+            return self.add(op_type, inputs, "real", **attrs)
+        rank = self.n.input(0).type.rank
+        first = self.add("Transpose", inputs[:1], "channels_first", perm=channels_first(rank))
+        real = self.add(op_type, [first, *inputs[1:]], "real", **attrs)
+        return self.add("Transpose", [real], "channels_last", perm=channels_last(rank))
+
     def quantized(self, real: str, scale: int) -> None:
         """The result of the node: ``real`` in the scale and zero point that are inputs ``scale`` and the next."""
         out = self.n.node.outputs[0]
@@ -87,16 +97,10 @@ class Row:
 def _expand(row: Row) -> Callable[[Import], None]:
     def convert(n: Import) -> None:
         e = Quantised(n)
-        rank = n.input(0).type.rank
-        last = row.channels_last and n.flag("channels_last") and rank > 2
+        last = row.channels_last and n.flag("channels_last") and n.input(0).type.rank > 2
         attrs = e.given(*row.attrs)
         inputs = [*(e.name(i) for i in row.plain), *(e.dequantized(i) for i in row.operands)]
-        if last:
-            inputs = [e.add("Transpose", inputs, "channels_first", perm=channels_first(rank))]
-        real = e.add(row.inner, inputs, "real", **attrs)
-        if last:
-            real = e.add("Transpose", [real], "channels_last", perm=channels_last(rank))
-        e.quantized(real, row.result)
+        e.quantized(e.applied(row.inner, inputs, last, **attrs), row.result)
         e.finish()
 
     return convert
@@ -110,15 +114,9 @@ def _contrib_conv(n: Import) -> None:
 def _conv(n: Import, last: bool = False) -> None:
     """QLinearConv: x, scale, zero; w, scale, zero (of each channel or one); y scale, zero; an int32 bias."""
     e = Quantised(n)
-    rank = n.input(0).type.rank
     attrs = e.given("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     inputs = [e.dequantized(0), e.dequantized(3), e.bias(8, (1, 4))]
-    if last:
-        inputs[0] = e.add("Transpose", inputs[:1], "channels_first", perm=channels_first(rank))
-    real = e.add("Conv", inputs if inputs[2] else inputs[:2], "real", **attrs)
-    if last:
-        real = e.add("Transpose", [real], "channels_last", perm=channels_last(rank))
-    e.quantized(real, 6)
+    e.quantized(e.applied("Conv", inputs if inputs[2] else inputs[:2], last, **attrs), 6)
     e.finish()
 
 

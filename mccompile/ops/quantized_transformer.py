@@ -10,10 +10,9 @@ import math
 
 import numpy as np
 
-from mccompile.ir.dims import varies
 from mccompile.onnxio import OnnxNode
 from mccompile.onnxio.model import AttrValue
-from mccompile.ops.contrib_attention import LOWEST
+from mccompile.ops.contrib_attention import Heads
 from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
 from mccompile.ops.quantize import draw_scale
@@ -62,19 +61,13 @@ def _projected(e: Contrib) -> str:
 
 def _masks(e: Contrib, batch: int, steps: int) -> list[str]:
     """What is added to scores [B, heads, S, S]: of keys behind a query, and of those that mask_index leaves out."""
-    n, found = e.n, []
+    n, heads = e.n, Heads(e, batch, steps, steps, np.dtype(np.float32))
     filtered = np.float32(n.attr("mask_filter_value", FILTERED))
     if n.flag("unidirectional"):
-        if varies((steps,)):
-            column = e.counted(0, steps, "steps")
-            row = e.add("Unsqueeze", [column, e.ints([1], "steps.axis")], "row")
-            values = [e.constant(np.array(v, np.float32), f"add{i}") for i, v in enumerate((LOWEST, 0))]
-            found.append(e.add("Where", [e.add("Greater", [column, row], "is_behind"), *values], "behind"))
-        else:
-            found.append(e.constant(np.triu(np.full((1, 1, steps, steps), LOWEST, np.float32), 1), "behind"))
+        heads.mask_future()
     mask = n.optional(5)
     if mask is None:
-        return found
+        return heads.masks
     shapes = {(batch,): (batch, 1, 1, 1), (batch, steps): (batch, 1, 1, steps)}
     shapes[(batch, steps, steps)] = (batch, 1, steps, steps)
     if mask.shape not in shapes:
@@ -87,7 +80,7 @@ def _masks(e: Contrib, batch: int, steps: int) -> list[str]:
     else:
         kept = e.add("Greater", [wide, e.constant(np.array(0, np.int32), "none")], "mask.kept")
     zero, low = e.constant(np.array(0, np.float32), "zero"), e.constant(np.array(filtered), "filtered")
-    return [*found, e.add("Where", [kept, zero, low], "mask.added")]
+    return [*heads.masks, e.add("Where", [kept, zero, low], "mask.added")]
 
 
 def _embed(n: Import) -> None:

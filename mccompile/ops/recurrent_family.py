@@ -139,8 +139,8 @@ def _read(n: Import, gates: int, defaults: tuple[str, ...]) -> _Node:
         raise n.error(f"hidden_size is {hidden}, but the recurrent weights have {r.shape[2]} columns")
     many = len(_DIRECTIONS[direction])
     names = n.attr("activations", defaults * many)
-    if many == 1 and len(names) == 2 * len(defaults) and names[: len(names) // 2] == names[len(names) // 2 :]:
-        names = names[: len(names) // 2]  # onnxruntime writes RNN's default, which is of two directions
+    if many == 1 and names == 2 * names[: len(defaults)]:
+        names = names[: len(defaults)]  # onnxruntime writes RNN's default, which is of two directions
     if len(names) != len(defaults) * many:
         raise n.error(f"{len(names)} activations for {many} directions, which need {len(defaults)} each")
     try:

@@ -149,7 +149,7 @@ class Family(Composition):
     @cached_property
     def _folded(self) -> set[str]:
         """Values that depend on no input but those that are fixed."""
-        known = {"", *self.constants, *self.fixed}
+        known = {*self.constants, *self.fixed}
         for step in self.steps:
             if known.issuperset(step.reads):
                 known.update(step.outputs)
