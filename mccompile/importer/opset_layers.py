@@ -149,6 +149,11 @@ def _scatter(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
     return [dataclasses.replace(node, op_type="ScatterElements")]
 
 
+def _divided_in_f32(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
+    """QuantizeLinear before ``precision``: onnxruntime divides floats of 32 bits, not numbers of the scale's type."""
+    return [with_attrs(node, precision=dtype_number("f32"))]
+
+
 def _scan_8(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
     """Scan-8 loops over a batch around the scan: a scan along the batch, each turn of which is a scan along axis 0.
 
@@ -187,4 +192,5 @@ REWRITES = (
     Rewrite("RoiAlign", 16, _roi_align),
     Rewrite("Scatter", EVERY_VERSION, _scatter),
     Rewrite("Scan", 9, _scan_8),
+    Rewrite("QuantizeLinear", 23, _divided_in_f32),
 )

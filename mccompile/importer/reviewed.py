@@ -8,8 +8,7 @@ besides:
 - AveragePool, MaxPool, LpPool: ceil_mode, dilations, count_include_pad default to what older versions did.
   Windows that begin in the padding on the right are left out (19, 22): a clarification, meant for all.
 - Attention 23 and 24: the corrections to masks are errata, meant for all versions.
-- Cast, CastLike, QuantizeLinear: saturate, round_mode, precision, block_size concern types older versions do
-  not have.
+- Cast, CastLike, QuantizeLinear: saturate, round_mode, block_size concern types older versions do not have.
 - OneHot-9: negative indices gave all off; from 11 on they count from the end, as runtimes do for 9, too.
 - Range-27: stash_type concerns f16 and bf16, which older versions do not have.
 - Softmax and Reduce* as functions, If and Loop: captured values and element types only.

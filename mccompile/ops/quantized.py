@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.onnxio import dtype_number
 from mccompile.onnxio.model import AttrValue
 from mccompile.ops.expansion import CONTRIB, Expansion, channels_first, channels_last
 from mccompile.ops.folding import WINDOW
@@ -71,7 +72,8 @@ class Quantised(Expansion):
     def quantized(self, real: str, scale: int) -> None:
         """The result of the node: ``real`` in the scale and zero point that are inputs ``scale`` and the next."""
         out = self.n.node.outputs[0]
-        self.last("QuantizeLinear", [real, self.name(scale), self.name(scale + 1)], out, axis=0)
+        inputs = [real, self.name(scale), self.name(scale + 1)]
+        self.last("QuantizeLinear", inputs, out, axis=0, precision=dtype_number("f32"))
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,27 @@ def test_filters_may_have_their_own_zero_points(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize(
+    ("opset", "precision", "divided"), [(21, 0, "f4"), (23, 0, "f2"), (23, 1, "f4"), (25, 10, "f2")]
+)
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_quotients_have_the_precision_of_their_scale(
+    level: str, opset: int, precision: int, divided: str, tmp_path: Path
+) -> None:
+    """Since opset 23. Every fifth float16 below 256 scales; some are ties in the one type, and none in the other."""
+    scale = np.float16(0.0172)
+    x = np.arange(0, 0x4465, 5, dtype=np.uint16).view(np.float16)
+    attrs = {"precision": precision} if precision else {}
+    nodes = [N("QuantizeLinear", ["x", "s", "z"], ["y"], **attrs)]
+    constants = {"s": scale, "z": np.uint8(0)}
+    got = answers(tmp_path, nodes, {"x": x}, "generic", level, constants, opset=opset)["y"]
+    quotients = {dtype: x.astype(dtype) / scale.astype(dtype) for dtype in ("f2", "f4")}
+    want = {dtype: np.clip(np.rint(q.astype(np.float32)), 0, 255).astype(np.uint8) for dtype, q in quotients.items()}
+    assert (want["f2"] != want["f4"]).any()
+    np.testing.assert_array_equal(got, want[divided])
+    np.testing.assert_array_equal(got, expected(tmp_path, {"x": x})[0])
+
+
 @pytest.mark.parametrize("target", ["generic", "native"])
 def test_long_sums_of_bytes_wrap_as_32_bits_do(target: str, tmp_path: Path) -> None:
     """34,000 * 255 * 255 is more than 2**31: signed overflow would be undefined in C."""

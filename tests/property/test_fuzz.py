@@ -25,7 +25,7 @@ from mccompile.targets.target import runs_here
 from tests.support.children import SLOW
 from tests.support.compose.definite import Refused
 from tests.support.compose.network import Step
-from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, written
+from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, tooled, written
 from tests.support.fuzz.__main__ import attacks
 from tests.support.fuzz.attempt import FAULTS, _bits, _meant_by, attempt, expectations
 from tests.support.fuzz.family import MAIN, SECOND, WIDE, FamilyComposer, _loses_matrices
@@ -257,6 +257,31 @@ def test_a_ledger_goes_on_where_it_ended_and_is_written_down(tmp_path: Path) -> 
     assert Ledger.read(ledger.path).seed("ints", 5) == 8
     attacks_told = re.findall(r"`(\w+)`", written.DOCUMENT.read_text())
     assert set(attacks()) <= set(attacks_told)
+
+
+def test_what_tools_leave_is_a_network_of_steps(tmp_path: Path) -> None:
+    """Fused by the optimiser, quantised by ranges, in f16: the same answers where nothing is rounded."""
+    c = FamilyComposer(0, ())
+    x = c.input(np.linspace(-1, 1, 2 * 3 * 5 * 5, dtype=np.float32).reshape(2, 3, 5, 5))
+    w = c.constant(np.linspace(-0.5, 0.5, 4 * 3 * 3 * 3, dtype=np.float32).reshape(4, 3, 3, 3))
+    c.net.outputs = [c.one("Relu", c.one("Conv", x, w))]
+    job = tooled.Job(random.Random(1), tmp_path / "0.onnx", tmp_path / "1.onnx", c.net.inputs)
+    found = {}
+    for tool in (tooled.optimise, tooled.quantise, tooled.quantise_operators, tooled.halve):
+        made = tooled.read(0, tooled.through([tool], job, c.net.model()), c.net.inputs)
+        found[tool] = {step.op_type for step in made.steps}
+        want, got = (net.values[net.outputs[0]] for net in (c.net, made))
+        np.testing.assert_allclose(got, want, atol=1e-5 if tool is tooled.optimise else 0.05 * np.abs(want).max())
+    assert found[tooled.optimise] == {"FusedConv"}
+    assert "QuantizeLinear" in found[tooled.quantise]
+    assert "QLinearConv" in found[tooled.quantise_operators]
+    assert "Cast" in found[tooled.halve]
+    with pytest.raises(Refused, match="_no_tool"):
+        tooled.through([_no_tool], job, c.net.model())
+
+
+def _no_tool(job: tooled.Job) -> None:
+    raise ValueError(job.path)
 
 
 def test_damage_of_each_kind_changes_a_file() -> None:

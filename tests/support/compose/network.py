@@ -314,11 +314,16 @@ def _nearly(step: Step, values: Arrays, noise: Noise) -> Arrays:
             off = ((2.0**-11 if sums else 2.0**-23) * noise.drawn(a.shape)).astype(np.float32)
             with np.errstate(invalid="ignore"):
                 read[name] = np.asarray(np.where(np.isfinite(a), a + np.abs(a) * off, a), a.dtype)
-    if step.op_type == "DynamicQuantizeLSTM":  # onnxruntime rounds the operand to 8 bits, which we do not
+    if _rounds_operand(step):
         x = values[step.inputs[0]]
         size = (x.max(initial=0) - x.min(initial=0)) / 255 / 2
         read[step.inputs[0]] = np.asarray(x + size * noise.drawn(x.shape), x.dtype)
     return read
+
+
+def _rounds_operand(step: Step) -> bool:
+    """Whether onnxruntime rounds what it multiplies to 8 bits, which we do not."""
+    return step.op_type == "DynamicQuantizeLSTM" or step.attrs.get("accuracy_level", 0) == 4
 
 
 def _is_whole(a: Array) -> Array:

@@ -23,7 +23,6 @@ from tests.support.fuzz import arguments, blobs, checks, files, hostile, kept, n
 from tests.support.fuzz.attempt import FAULTS
 from tests.support.fuzz.guarded import SECONDS, Work, outcomes
 from tests.support.fuzz.ledger import Ledger
-from tests.support.fuzz.profiles import PROFILES
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "build" / "fuzz"
@@ -38,7 +37,8 @@ BOARDS = {"boards": "all"} | {f"{name}_boards": name for name in ("quant", "laye
 
 def attacks() -> Mapping[str, Callable[[int], Work]]:
     """By name: what a seed has to do."""
-    found: dict[str, Callable[[int], Work]] = {name: partial(networks.attack, profile=name) for name in PROFILES}
+    found: dict[str, Callable[[int], Work]] = {}
+    found |= {name: partial(networks.attack, profile=name) for name in networks.NAMES}
     found |= {name: partial(networks.attack, profile=profile, emulated=True) for name, profile in BOARDS.items()}
     return found | {
         "files": files.attack,
@@ -129,7 +129,7 @@ def _some(name: str, count: int, ledger: Ledger, start: float, args: argparse.Na
 
 
 def _draws(name: str) -> bool:
-    return name in PROFILES or name in BOARDS
+    return name in networks.NAMES or name in BOARDS
 
 
 def _drawn_as(name: str) -> tuple[str, bool]:

@@ -85,7 +85,7 @@ def expectations(net: Family, setting: Setting, seed: int, shakes: int = SHAKES)
 def rounds_sums(net: Family) -> bool:
     """Whether numbers are rounded of which each may be a sum of many that were: of these, any may be ties. The states
     of an LSTM that quantises what it multiplies are such sums, too."""
-    return any(not s.kinds.isdisjoint(("QuantizeLinear", "DynamicQuantizeLSTM")) for s in net.steps)
+    return any(not s.kinds.isdisjoint(("QuantizeLinear", "DynamicQuantizeLSTM", "MatMulNBits")) for s in net.steps)
 
 
 def rounds_halves(net: Family) -> bool:

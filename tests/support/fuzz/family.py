@@ -72,7 +72,8 @@ class WideDraw(SeededDraw):
 
 ROUNDED = set(
     "Cast CastLike Equal Greater GreaterOrEqual Less LessOrEqual Floor Ceil Round Sign Mod ArgMax ArgMin TopK Unique "
-    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear Hardmax OneHot NonZero MaxPool If Loop Scan".split()
+    "QuantizeLinear DequantizeLinear DynamicQuantizeLinear QLinearConv "
+    "QLinearMatMul Hardmax OneHot NonZero MaxPool If Loop Scan".split()
 )
 """Operators in front of which bfloat16 is rounded, or that hold such."""
 
@@ -263,7 +264,11 @@ class FamilyComposer(Composer):
                 attrs[name] = numpy_helper.from_array(self._rounded(numpy_helper.to_array(value)), value.name)
         base = self._name("v")
         names = tuple(base if outputs == 1 else f"{base}_{i}" for i in range(outputs))
-        step = Step(op, tuple(inputs), names, attrs, domain, tuple(captured), since)
+        return self.add(Step(op, tuple(inputs), names, attrs, domain, tuple(captured), since))
+
+    def add(self, step: Step) -> list[str]:
+        """The names of a step's results, for every extent. Refused as `Composer.apply` refuses."""
+        names = [name for name in step.outputs if name]
         runs = {MAIN: self.net.values, **self.net.others}
         found = {extent: self._run(step, values) for extent, values in runs.items()}
         for arrays in zip(*found.values(), strict=True):
@@ -272,7 +277,7 @@ class FamilyComposer(Composer):
         for extent, made in found.items():
             runs[extent].update(zip(names, made, strict=True))
         self.net.steps.append(step)
-        return list(names)
+        return names
 
     def _run(self, step: Step, values: Arrays) -> list[Array]:
         if step.op_type.startswith(("Reduce", "Arg")) and not values[step.inputs[0]].size:
@@ -338,8 +343,10 @@ class FamilyComposer(Composer):
 
 def _copies_one_of_a_block(step: Step, values: Arrays) -> bool:
     """True of a Gather of texts along another axis than the last."""
+    if step.op_type != "Gather":
+        return False
     x = values[step.inputs[0]]
-    return step.op_type == "Gather" and x.dtype == object and step.attrs.get("axis", 0) not in (-1, x.ndim - 1)
+    return x.dtype == object and step.attrs.get("axis", 0) not in (-1, x.ndim - 1)
 
 
 def _compares_halves(step: Step, values: Arrays) -> bool:

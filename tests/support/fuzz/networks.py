@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.compose.definite import Refused
-from tests.support.fuzz import kept
+from tests.support.fuzz import kept, tooled
 from tests.support.fuzz.attempt import FAULTS, Verdict, agreed, attempt, expectations, rounds_halves, rounds_sums
 from tests.support.fuzz.family import Family
 from tests.support.fuzz.guarded import Outcome, Work, outcomes
@@ -17,14 +17,20 @@ from tests.support.fuzz.shrink import shrunk
 MANY = 64
 """Draws of noise, where a network that rounds sums of what is rounded, or to f16, seems to be wrong."""
 
+NAMES = (*PROFILES, tooled.NAME)
+"""What draws networks: each profile, and what tools make of such."""
+
 SECONDS = 240
 """What one network may take from its drawing to its verdict; on a busy machine most take 3."""
 
 
 def network_of(seed: int, profile: str, emulated: bool = False) -> tuple[Family, Setting]:
     name = f"{profile} {seed}"
-    net = family(seed, profile, extents_of(name), two_of(name))
-    return net, setting_of(name, net, emulated, PROFILES[profile].wide)
+    if profile == tooled.NAME:
+        net, wide = tooled.tooled(seed)
+    else:
+        net, wide = family(seed, profile, extents_of(name), two_of(name)), PROFILES[profile].wide
+    return net, setting_of(name, net, emulated, wide)
 
 
 def attack(seed: int, profile: str, emulated: bool = False) -> Work:

@@ -89,7 +89,7 @@ PROFILES: Mapping[str, Profile] = {
     "wide_quant": Profile({quantised: 6, along: 1, sliced: 1, any_stage: 1}, wide=True),
 }  # fmt: skip
 
-def family(seed: int, profile: str, extents: Sequence[int], two: bool = False) -> Family:
+def family(seed: int, profile: str, extents: Sequence[int] = (), two: bool = False) -> Family:
     """The network of a seed: the same network and the same data on every machine. Refused if nothing came of it."""
     drawn = PROFILES[profile]
     c = FamilyComposer(seed, extents if drawn.extents else (), two, drawn.halves, drawn.wide)
