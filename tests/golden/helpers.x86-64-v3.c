@@ -44,6 +44,9 @@ typedef float mcc_vf_unaligned __attribute__((vector_size(32), aligned(4), may_a
 /* 8 whole numbers. Masks are such: all bits set or none. */
 typedef int32_t mcc_vi __attribute__((vector_size(32)));
 
+/* 8 whole numbers without sign: sums and products of these wrap. */
+typedef uint32_t mcc_vu __attribute__((vector_size(32)));
+
 /* The loads and stores of AVX2 that leave lanes out. */
 #include <immintrin.h>
 
@@ -89,8 +92,8 @@ static inline mcc_vf mcc_vexp_near(mcc_vf x)
     const mcc_vf n = shifted - 1572864.0f;
     const mcc_vf r = (x - n * 0.693359375f) + n * 2.12194440e-4f; /* ln 2 in two parts */
     const __m256i last = (__m256i)shifted;
-    const mcc_vi power = ((mcc_vi)shifted >> 3) << 23;
-    const mcc_vf part = (mcc_vf)((mcc_vi)_mm256_permutevar8x32_ps((__m256)table, last) + power);
+    const mcc_vu power = (mcc_vu)((mcc_vi)shifted >> 3) << 23;
+    const mcc_vf part = (mcc_vf)((mcc_vu)_mm256_permutevar8x32_ps((__m256)table, last) + power);
     const mcc_vf q = (r * 0.166668579f + 0.500064492f) * r + 1.0f;
     return (part * r) * q + part;
 }
@@ -333,7 +336,7 @@ static inline mcc_vf mcc_vtanh(mcc_vf x)
     const mcc_vf shifted = inside * 2.88539008f + 12582912.0f;
     const mcc_vf whole = shifted - 12582912.0f;
     const mcc_vf r = (inside * 2.0f - whole * 0.693359375f) + whole * 2.12194440e-4f;
-    const mcc_vf power = (mcc_vf)(((mcc_vi)shifted << 23) + 0x3F800000);
+    const mcc_vf power = (mcc_vf)(((mcc_vu)shifted << 23) + 0x3F800000u);
     const mcc_vf e = mcc_vexp_rest(r) * power + (power - 1.0f);
     return e / (e + 2.0f);
 }
@@ -392,9 +395,6 @@ static inline mcc_vi mcc_vmax_i32(mcc_vi a, mcc_vi b)
 {
     return (mcc_vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
 }
-
-/* 8 whole numbers without sign: sums and products of these wrap. */
-typedef uint32_t mcc_vu __attribute__((vector_size(32)));
 
 /* mcc_vi at any address. */
 typedef int32_t mcc_vi_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
