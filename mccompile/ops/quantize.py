@@ -157,20 +157,16 @@ def _quotient(n: Import, x: ex.Expr, scale: ex.Expr) -> ex.Expr:
     """
     kind = _number(n, "precision")
     name = dtype_name(kind) if kind else "f32" if n.node.domain else n.narrow(1) or n.input(1).dtype.name
-    if kind and name not in _ROUNDED:
-        raise n.error(f"precision {name} is not supported", "float, float16 and bfloat16 are")
-    rounding = _ROUNDED.get(name, "")  # powers of two in 8 bits, say, scale floats of 32
-    return _as(rounding, ex.apply("div", _as(rounding, x), _as(rounding, scale)))
+    if name not in ("f32", "f16", "bf16"):
+        if kind:
+            raise n.error(f"precision {name} is not supported", "float, float16 and bfloat16 are")
+        name = "f32"  # powers of two in 8 bits, say, scale floats of 32
+    return _as(name, ex.apply("div", _as(name, x), _as(name, scale)))
 
 
-def _as(function: str, x: ex.Expr) -> ex.Expr:
-    """A number as a float of 32 bits, rounded by ``function`` if there is one."""
-    wide = ex.convert(x, F32)
-    return ex.apply(function, wide) if function else wide
-
-
-_ROUNDED = {"f32": "", "f16": "round_f16", "bf16": "round_bf16"}
-"""What rounds floats to the type that is divided in."""
+def _as(dtype: str, x: ex.Expr) -> ex.Expr:
+    """A number as a float of 32 bits that is one of f32, f16 or bf16."""
+    return rounded(x, dtype) if dtype == "bf16" else ex.convert(x, DTYPES[dtype])
 
 
 def draw_scale(d: Draw, shape: Shape, size: float = 1.0) -> np.ndarray:

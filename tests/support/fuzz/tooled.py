@@ -118,7 +118,7 @@ def quantise(job: Job, operators: bool = False) -> None:
     quantize_static(
         str(_with_shapes(job.path)),
         str(job.made),
-        _Data(job),
+        _data(job.inputs),
         quant_format=QuantFormat.QOperator if operators else QuantFormat.QDQ,
         activation_type=activations,
         weight_type=QuantType.QInt8 if operators else r.choice((QuantType.QInt8, QuantType.QInt8, QuantType.QUInt8)),
@@ -156,7 +156,7 @@ def quantise_at_run_time(job: Job) -> None:
 
 
 def halve(job: Job) -> None:
-    """In f16, with f32 at its inputs and outputs or not."""
+    """In f16, with f32 at its inputs and outputs."""
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     model = onnx.shape_inference.infer_shapes(onnx.load(job.path))
@@ -178,25 +178,17 @@ def _with_shapes(path: Path) -> Path:
     return known
 
 
-class _Data:
-    """The network's inputs, and some that are a bit off."""
+def _data(inputs: Arrays) -> Any:
+    """The network's inputs, and some that are a bit off, as onnxruntime reads them."""
+    from onnxruntime.quantization import CalibrationDataReader
 
-    def __init__(self, job: Job) -> None:
-        self._left = [_near(job.inputs, seed) for seed in range(CALIBRATED + 1)]
+    left = iter([_near(inputs, seed) for seed in range(CALIBRATED + 1)])
 
-    def get_next(self) -> Arrays | None:
-        return self._left.pop(0) if self._left else None
+    class Reader(CalibrationDataReader):
+        def get_next(self) -> Arrays | None:
+            return next(left, None)
 
-    def __iter__(self) -> _Data:
-        return self
-
-    def __next__(self) -> Arrays:
-        if not self._left:
-            raise StopIteration
-        return self._left.pop(0)
-
-    def set_range(self, start_index: int, end_index: int) -> None:
-        del self._left[end_index:], self._left[:start_index]
+    return Reader()
 
 
 def _near(inputs: Arrays, seed: int) -> Arrays:
@@ -248,6 +240,3 @@ def _captured(graph: onnx.GraphProto) -> set[str]:
     for inner in (a.g for node in graph.node for a in node.attribute if a.HasField("g")):
         read |= _captured(inner)
     return read - made
-
-
-__all__ = ["NAME", "Refused", "read", "tooled"]
