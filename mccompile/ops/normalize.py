@@ -58,6 +58,8 @@ class Normalize(Op):
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         x = np.asarray(arrays[0])
+        if not x.size:  # the mean of nothing is not defined
+            return (x,)
         d = x.astype(np.promote_types(x.dtype, np.float32))
         if self.center:
             d = d - d.mean(self.axes, keepdims=True)

@@ -123,3 +123,8 @@ def test_float64_is_computed_in_float64(op: Op, operands: tuple[Array, ...]) -> 
     (longer,) = op.evaluate(*(a.astype(np.longdouble) if a.dtype == np.float64 else a for a in operands))
     assert double.dtype == np.float64
     assert np.abs(double - longer).max() < 1e-14
+
+
+def test_nothing_is_normalised_without_a_warning() -> None:
+    (y,) = Normalize(axes=(0,), epsilon=1e-5).evaluate(np.zeros((0, 3), np.float32))  # a warning fails
+    assert y.shape == (0, 3)

@@ -31,7 +31,7 @@ from tests.support.fuzz.attempt import FAULTS, _bits, _meant_by, attempt, expect
 from tests.support.fuzz.family import MAIN, SECOND, WIDE, FamilyComposer, _loses_matrices
 from tests.support.fuzz.forms.file_only import random_numbers
 from tests.support.fuzz.guarded import outcomes
-from tests.support.fuzz.isolated import each_isolated, isolated
+from tests.support.fuzz.isolated import Say, each_isolated, isolated
 from tests.support.fuzz.ledger import Ledger
 from tests.support.fuzz.profiles import PROFILES, family
 from tests.support.fuzz.programs import compiled
@@ -227,6 +227,16 @@ def test_what_ends_a_process_is_told() -> None:
     hung = isolated(lambda _: [None for _ in iter(int, 1)], 1)
     assert hung.answer is None
     assert hung.by in SLOW  # on a busy machine, a second of its own may take longer than it may wait
+
+
+def test_memory_counts_from_the_last_word() -> None:
+    def grows(say: Say) -> int:
+        drawn = np.ones(64 << 20, np.uint8)
+        say("judged")
+        return int(drawn[0])
+
+    assert isolated(grows, 9).mib < 32
+    assert isolated(lambda _: int(np.ones(64 << 20, np.uint8)[0]), 9).mib >= 60
 
 
 def test_every_form_is_drawn() -> None:

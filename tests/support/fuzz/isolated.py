@@ -38,7 +38,8 @@ class Ended:
         answer: what it returned; None if it did not.
         by: empty, or the name of the signal or the error that ended it.
         last: the last word that it said through ``say``.
-        mib: the most memory that its process had meanwhile; 0 where the process ended.
+        mib: how much its process's memory grew, at most, since that word, or since the call where it said none; 0
+            where the process ended.
     """
 
     answer: Any
@@ -95,8 +96,15 @@ def _of_one_process(calls: Sequence[Call], seconds: int) -> Iterator[Ended]:
 def _answer_all(calls: Sequence[Call], seconds: int, writing: int) -> None:
     with os.fdopen(writing, "w") as out:
 
+        before = 0
+
         def tell(what: dict[str, Any]) -> None:
             print(json.dumps(what), file=out, flush=True)
+
+        def say(word: str) -> None:
+            nonlocal before
+            tell({"say": word})
+            before = _begin_peak()
 
         faulthandler.disable()  # how the process ends is an answer, not news for who reads what the tests print
         gc.disable()  # a seventh of the time goes there; what calls leave goes behind some of them
@@ -104,21 +112,23 @@ def _answer_all(calls: Sequence[Call], seconds: int, writing: int) -> None:
             if i % CALLS_LEAVE == 0:
                 gc.collect()
             end_after(seconds)
-            _forget_peak()
+            before = _begin_peak()
             try:
-                ended = {"answer": call(lambda word: tell({"say": word}))}
+                ended = {"answer": call(say)}
             except BaseException:
                 ended = {"error": traceback.format_exc(limit=-5)}
             end_after(0)
-            tell({**ended, "mib": _peak_mib()})
+            tell({**ended, "mib": _mib("VmHWM") - before})
     os._exit(0)
 
 
-def _forget_peak() -> None:
-    """Begin anew to measure the most memory."""
+def _begin_peak() -> int:
+    """Begin anew to measure the most memory; what there is in MiB, which others may have left (onnxruntime keeps
+    gigabytes of it after some convolutions)."""
     _PEAK[0].write_text("5")
+    return _mib("VmRSS")
 
 
-def _peak_mib() -> int:
-    line = next(line for line in _PEAK[1].read_text().splitlines() if line.startswith("VmHWM:"))
+def _mib(what: str) -> int:
+    line = next(line for line in _PEAK[1].read_text().splitlines() if line.startswith(f"{what}:"))
     return int(line.split()[1]) // 1024
