@@ -17,6 +17,7 @@ from mccompile.codegen.code import bare, closed, wrapped
 from mccompile.codegen.uses import requests_of_names
 from mccompile.codegen.wrapping import wrapped_line, wrapped_text
 from mccompile.ir.dims import Dim, bound
+from mccompile.ir.errors import CompileError
 from mccompile.plugins import registry, template_folders
 
 _NO_CODE = re.compile(r'/\*.*?(\*/|$)|"(?:[^"\\]|\\.)*"')
@@ -91,6 +92,18 @@ class _Compiled(jinja2.FileSystemBytecodeCache):
                 super().dump_bytecode(bucket)
 
 
+MOST_TURNS = 1 << 16
+"""Of one loop that a template writes out."""
+
+
+def _turns(*args: int) -> range:
+    """``range``, of at most `MOST_TURNS`: in IR text, the parameters of a kernel may be any numbers."""
+    turns = range(*args)
+    if len(turns[: MOST_TURNS + 1]) > MOST_TURNS:  # the whole one may have more turns than len can say
+        raise CompileError(f"a kernel's parameters ask for more than {MOST_TURNS:,} copies of its code")
+    return turns
+
+
 def _printed(value: object) -> object:
     """An extent that is known at run time only as C that may stand next to any operator."""
     return wrapped(value) if isinstance(value, Dim) else value
@@ -116,6 +129,7 @@ def environment() -> jinja2.Environment:
         finalize=_printed,
         bytecode_cache=_Compiled(),
     )
+    made.globals["range"] = _turns
     made.filters["string"] = _printed_text
     made.filters["bare"] = bare
     made.filters["closed"] = closed

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import bound, varies
+from mccompile.ir.dims import Dim, bound, varies
 from mccompile.ir.dims_text import declaration
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Digest, Graph, Node, Value, verify_node
@@ -127,10 +127,12 @@ def _require_kind(shown: str, value: Any, kind: str) -> None:
         raise ValueError(f"{shown} is no text, such as 'a'")
     if kind in ("int", "float", "bool") and isinstance(value, tuple | str):
         raise ValueError(f"{shown} is no number")
-    if kind in ("int", "tuple[int, ...]") and not all(
-        isinstance(v, int) for v in (value if isinstance(value, tuple) else (value,))
-    ):
-        raise ValueError(f"{shown} is not whole")
+    if kind in ("int", "tuple[int, ...]"):
+        numbers = value if isinstance(value, tuple) else (value,)
+        if not all(isinstance(v, int) for v in numbers):
+            raise ValueError(f"{shown} is not whole")
+        if not all(isinstance(v, Dim) or -(2**63) <= v < 2**63 for v in numbers):
+            raise ValueError(f"{shown} is no number of 64 bits")
 
 
 def _operand_dtype(types: list[TensorType | None], index: int) -> DType:

@@ -120,7 +120,8 @@ def unpacked_bnb4(packed: Array, kind: int, scales: Array, block: int, count: in
     """
     table = np.array(_NF4 if kind else (*_FP4, *(-v for v in _FP4)), np.float32)
     codes = np.stack([packed >> 4, packed & 15], -1).reshape(-1)[:count]
-    return table[codes] * np.repeat(scales.reshape(-1).astype(np.float32), block)[:count]
+    with np.errstate(invalid="ignore"):  # zero times a scale that is infinite is no number, as in C
+        return table[codes] * np.repeat(scales.reshape(-1).astype(np.float32), block)[:count]
 
 
 def _matmul_bnb4(n: Import) -> None:

@@ -100,7 +100,8 @@ def _transformed(n: Import, x: Value, t: _Transform, wanted: int, window: Array 
         )
     matrix = t.matrix(parts, wanted)
     if window is not None:
-        matrix = np.repeat(window, parts)[:, None] * matrix
+        with np.errstate(invalid="ignore"):  # zero times an infinite number of the window is no number, as in C
+            matrix = np.repeat(window, parts)[:, None] * matrix
     waves = n.constant("waves", matrix.astype(x.dtype.numpy))
     product = n.inner(MatMul(), [n.reshape(x, (rows, given * parts), "points"), waves], "product")
     return n.reshape(product, (rows, t.bins, wanted), "bins")

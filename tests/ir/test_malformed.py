@@ -104,6 +104,7 @@ CASES: list[tuple[str, str, str, int, str]] = [
     ("graph", "mode='sum'", "mode='mean'", 4, "its mode is one of sum, prod, max, min"),
     ("graph", "axes=(1,)", "axes=(1, 1)", 4, "cannot be reduced over axes [1, 1]"),
     ("graph", "axes=(1,)", "axes=(1.5,)", 4, "is not whole"),
+    ("graph", "axes=(1,)", "axes=(9223372036854775808,)", 4, "is no number of 64 bits"),
     ("kernels", "{expr={relu(x0)}} (h) -> y", "{expr={relu(x0)}} (h[-1]{1}) -> y", 8, "an extent below 0"),
     ("kernels", "h : f32[4] arena align=4", "h : f32[4] arena align=12", 3, "no power of two"),
     ("kernels", "halo=(1:1)", "halo=(1:2147483648)", 3, "elements"),

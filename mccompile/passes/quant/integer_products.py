@@ -55,7 +55,12 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
             continue
         pair, scales, sums = found
         if target.requant != "tflite":  # there, the product of scales is not rounded
-            scales = [scales[0] * scales[1]]
+            with np.errstate(over="ignore"):
+                scales = [scales[0] * scales[1]]
+            # Channels of nothing may have tiny scales; where all have, sums that are near 2^-126 would lose bits.
+            if not np.isfinite(scales[0]).all() or np.abs(scales[0]).max(initial=0) < np.finfo(np.float32).tiny:
+                remarks.miss(what, "the product of its scales has no normal number of f32")
+                continue
         x, w = (q.integers for q in pair)
         reason = not_covered(node, (x.type, w.type), sums, w in graph.constants, target)
         _rewrite(r, node, pair, scales, F32 if reason else sums)

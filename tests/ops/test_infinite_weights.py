@@ -1,0 +1,67 @@
+"""Weights that hold infinity, or scales whose product is infinite: no warning, and answers as onnxruntime's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import helper
+
+import mccompile
+from tests.support.small_models import Maker
+
+Array = np.ndarray[Any, np.dtype[Any]]
+CONTRIB = "com.microsoft"
+INFINITE = np.float32(np.inf)
+
+
+def _window(m: Maker) -> tuple[Array, str]:
+    """An infinite number of a window times the zeros of a Fourier matrix."""
+    x = np.arange(32, dtype=np.float32).reshape(1, 32, 1)
+    window = m.const(np.array([1, 2, INFINITE, 3, 1, 2, 3, 1], np.float32))
+    return x, m.node("STFT", [m.input("x", x.shape), m.const(np.array(4)), window], "y")
+
+
+def _four_bits(m: Maker) -> tuple[Array, str]:
+    """Code 7 is zero; times an infinite scale it is no number."""
+    x = np.arange(32, dtype=np.float32).reshape(2, 16)
+    scales = m.const(np.array([INFINITE, 1], np.float32))
+    given = [m.input("x", x.shape), m.const(np.full(16, 0x79, np.uint8)), scales]
+    return x, m.node("MatMulBnb4", given, "y", domain=CONTRIB, K=16, N=2, block_size=16, quant_type=1)
+
+
+def _scales(m: Maker) -> tuple[Array, str]:
+    """Each scale is finite, and zero times either is zero; their product is infinite."""
+    x = np.array([[0, 0], [1, 0]], np.int8)
+    scale = m.const(np.array(3e19, np.float32))
+    real = m.node("DequantizeLinear", [m.input("x", x.shape, onnx.TensorProto.INT8), scale], "a")
+    weights = m.node("DequantizeLinear", [m.const(np.array([[1], [2]], np.int8)), scale], "b")
+    return x, m.node("MatMul", [real, weights], "y")
+
+
+@pytest.mark.parametrize("build", [_window, _four_bits, _scales])
+def test_infinite_weights(build: Callable[[Maker], tuple[Array, str]], tmp_path: Path) -> None:
+    m = Maker()
+    x, last = build(m)
+    path = tmp_path / "infinite.onnx"
+    onnx.save(_model(m, last), path)
+    mccompile.compile(path, tmp_path / "out")
+    (got,) = mccompile.load(tmp_path / "out").run({"x": x}).values()
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (want,) = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
+    np.testing.assert_allclose(got[np.isfinite(want)], want[np.isfinite(want)], rtol=1e-4, atol=1e-3)
+
+
+def _model(m: Maker, last: str) -> onnx.ModelProto:
+    y = helper.make_tensor_value_info(last, onnx.TensorProto.FLOAT, None)
+    graph = helper.make_graph(m.nodes, "infinite", m.inputs, [y], m.weights)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid(CONTRIB, 1)], ir_version=10
+    )
