@@ -59,6 +59,7 @@ CASES: list[tuple[str, str, str, int, str]] = [
     ("graph", "relu(x0)", "x0 + f32(i64(9223372036854775808))", 5, "is no number of type i64"),
     ("graph", "relu(x0)", "x0 + f32(u8(-1))", 5, "is no number of type u8"),
     ("graph", "2.0, 3.0]", "2.0]", 2, "2 elements"),
+    ("graph", "2.0, 3.0]", "2.0, 1e39]", 2, "too large for f32"),
     ("graph", "2.0, 3.0]", "2.0, three]", 2, "no literal"),
     ("graph", "map(%x, %c)", "map(%x, %z)", 3, "%z is not defined"),
     ("graph", "map(%x, %c)", "nap(%x, %c)", 3, "unknown operator"),
