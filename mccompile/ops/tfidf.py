@@ -14,6 +14,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
@@ -89,6 +90,10 @@ def _convert(n: Import, tokens: Value, pool: Sequence[int]) -> None:
     ends = [*starts, len(pool)]
     if mode not in MODES or not 1 <= low <= high or len(tokens.shape) > 2 or list(ends) != sorted(ends):
         raise n.error(f"n-grams of {low} to {high} tokens of {tokens.type}, mode {mode!r}, are not supported")
+    high = min(high, len(starts))  # no longer ones are listed
+    skips = min(n.attr("max_skip_count", 0), bound(tokens.shape[-1]) if tokens.shape else 0)  # more find nothing
+    if skips < 0:
+        raise n.error(f"max_skip_count {skips} is below 0")
     grams: list[tuple[tuple[int, ...], int]] = []
     for length, (first, end) in enumerate(pairwise(ends), 1):
         grams += [(tuple(pool[i : i + length]), length) for i in range(first, end - length + 1, length)]
@@ -98,7 +103,7 @@ def _convert(n: Import, tokens: Value, pool: Sequence[int]) -> None:
     known = {g: place for (g, length), place in zip(grams, indexes, strict=True) if low <= length <= high}
     counts = tuple(sum(len(g) == length for g in known) for length in range(1, high + 1))
     listed = sorted(known, key=lambda g: (len(g), g))
-    op = CountGrams(counts, n.attr("max_skip_count", 0), max(indexes) + 1)
+    op = CountGrams(counts, skips, max(indexes) + 1)
     shape = (op.places,) if len(tokens.shape) < 2 else (tokens.shape[0], op.places)
     if not listed:
         n.bind(0, filled(n, 0, F32, shape, "none"))
