@@ -278,11 +278,11 @@ class _GraphParser:
             items = [literal(e) for e in split_items(elements)]
             if len(items) != value.type.count:
                 raise ValueError(f"{len(items)} elements for a constant of type {value.type}")
-            with np.errstate(over="ignore"):
-                array = np.array(items, dtype=value.dtype.numpy).reshape(value.shape)
-            infinite = np.isinf(array.reshape(-1)) if value.dtype.is_float else np.zeros(len(items), bool)
-            if (infinite & np.isfinite(np.array(items, np.float64))).any():
-                raise ValueError(f"a number is too large for {value.dtype}")
+            try:
+                with np.errstate(over="raise"):
+                    array = np.array(items, dtype=value.dtype.numpy).reshape(value.shape)
+            except FloatingPointError as e:
+                raise ValueError(f"a number is too large for {value.dtype}") from e
             self.graph.constants[value] = array
             return
         self.s.expect(";")

@@ -349,10 +349,10 @@ def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float | None], list
                 raise n.error(f"keep_aspect_ratio_policy {policy!r} is not supported where extents are known at run "
                               "time only", "give each dim that it depends on one number: --dim NAME=N")  # fmt: skip
             return [_quotient(s, e) for s, e in zip(sizes, given, strict=True)], extents
-        if any(size and not extent for size, extent in zip(sizes, given, strict=True)):
+        after, before = np.array(sizes, np.float32), np.array(given, np.float32)
+        if ((after != 0) & (before == 0)).any():
             raise n.error(f"extents {given} cannot be stretched to {list(sizes)}: nothing lies along one of them")
-        quotients = [np.float32(s) / np.float32(e) if e else np.float32(1) for s, e in zip(sizes, given, strict=True)]
-        factors = np.array(quotients, np.float32)
+        factors = np.divide(after, before, out=np.ones_like(before), where=before != 0)
         if policy != "stretch":
             common = factors.min() if policy == "not_larger" else factors.max()
             factors = np.full_like(factors, common)

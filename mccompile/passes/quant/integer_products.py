@@ -49,18 +49,11 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         reals = [quantised(graph, r.producer(v)) for v in node.operands]
         if not any(reals):
             continue
-        found = _obstacle(graph, node, reals)
+        found = _obstacle(graph, node, reals, target)
         if isinstance(found, str):
             remarks.miss(what, found)
             continue
         pair, scales, sums = found
-        if target.requant != "tflite":  # there, the product of scales is not rounded
-            with np.errstate(over="ignore"):
-                scales = [scales[0] * scales[1]]
-            # Channels of nothing may have tiny scales; where all have, sums that are near 2^-126 would lose bits.
-            if not np.isfinite(scales[0]).all() or np.abs(scales[0]).max(initial=0) < np.finfo(np.float32).tiny:
-                remarks.miss(what, "the product of its scales has no normal number of f32")
-                continue
         x, w = (q.integers for q in pair)
         reason = not_covered(node, (x.type, w.type), sums, w in graph.constants, target)
         _rewrite(r, node, pair, scales, F32 if reason else sums)
@@ -74,7 +67,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 
 
 def _obstacle(
-    graph: Graph, node: Node, reals: Sequence[Quantised | None]
+    graph: Graph, node: Node, reals: Sequence[Quantised | None], target: Target
 ) -> tuple[list[Quantised], list[Array], DType] | str:
     """The operands, their scales for the sum, and the type that it fits; or why there is no sum of integers."""
     pair = [q for q in reals if q is not None]
@@ -91,6 +84,12 @@ def _obstacle(
     scales = [s.astype(np.float32) for s in found if s is not None]
     if len(scales) < len(found):
         return "a scale varies along an axis that is summed over"
+    if target.requant != "tflite":  # there, the product of scales is not rounded
+        with np.errstate(over="ignore"):
+            scales = [scales[0] * scales[1]]
+        # Channels of nothing may have tiny scales; where all have, sums that are near 2^-126 would lose bits.
+        if not np.isfinite(scales[0]).all() or np.abs(scales[0]).max(initial=0) < np.finfo(np.float32).tiny:
+            return "the product of its scales has no normal number of f32"
     limit = _largest_sum(graph, node, pair)
     return pair, scales, I32 if bound(limit) < 2**31 else I64
 
