@@ -173,14 +173,15 @@ def _quantises(graph: Graph, node: Node) -> tuple[DType, float, int, str] | None
         return None
     with np.errstate(all="ignore"):
         scale = np.float32(1 / next(iter(form.terms.values())))
-    if not (np.isfinite(scale) and np.isfinite(form.offset)):
-        return None
-    q = Quantisation(float(scale), int(np.rint(form.offset)), node.result.name)
     dtype = node.result.dtype
     info = np.iinfo(dtype.numpy.name)
+    zero = np.rint(form.offset)
+    if not (np.isfinite(scale) and info.min <= zero <= info.max):
+        return None
+    q = Quantisation(float(scale), int(zero), node.result.name)
     everything = np.arange(info.min, info.max + 1).astype(dtype.numpy)
     for off in (0.0, 0.25, -0.25):  # what cuts digits off is no rounding
-        real = (q.real(everything) + np.float32(off * q.scale)).astype(source.dtype.compute.numpy)
+        real = (q.real(everything) + np.float32(off) * scale).astype(source.dtype.compute.numpy)
         operands = [real if i == at else np.asarray(a) for i, a in enumerate(read)]
         if not np.array_equal(ex.evaluate(body, operands.__getitem__), everything):
             return None

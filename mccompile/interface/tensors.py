@@ -39,7 +39,8 @@ class Quantisation:
     def real(self, elements: Array) -> Array:
         """The f32 numbers that elements stand for."""
         whole = elements.astype(np.int32) - np.int32(self.zero_point)
-        return np.asarray(whole.astype(np.float32) * np.float32(self.scale))
+        with np.errstate(over="ignore"):  # a scale near the end of f32 makes infinities of some, as C does
+            return np.asarray(whole.astype(np.float32) * np.float32(self.scale))
 
     def elements(self, real: Array, dtype: DType) -> Array:
         """The elements of ``dtype`` nearest to numbers, ties to even, cut off at its ends."""

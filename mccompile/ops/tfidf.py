@@ -14,7 +14,6 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import bound
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
@@ -68,6 +67,10 @@ class CountGrams(Op):
             token, place = token + length * count, place + count
         return found
 
+    def steps(self, length: int, tokens: int) -> int:
+        """How far apart at most neighbours of an n-gram of ``length`` stand in a row of ``tokens``."""
+        return 1 if length == 1 else min(1 + self.skips, (tokens - 1) // (length - 1))
+
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         tokens, grams, places = (np.asarray(a) for a in arrays)
         found = np.zeros((len(tokens), self.places), np.float32)
@@ -75,7 +78,7 @@ class CountGrams(Op):
             listed = grams[first : first + length * count].reshape(count, length).tolist()
             known = {tuple(g): int(places[place + i]) for i, g in enumerate(listed)}
             for row, own in enumerate(tokens.tolist()):
-                for step in range(1, 2 + (self.skips if length > 1 else 0)):
+                for step in range(1, 1 + self.steps(length, len(own))):
                     for i in range(len(own) - step * (length - 1)):
                         at = known.get(tuple(own[i : i + step * (length - 1) + 1 : step]))
                         if at is not None:
@@ -91,7 +94,7 @@ def _convert(n: Import, tokens: Value, pool: Sequence[int]) -> None:
     if mode not in MODES or not 1 <= low <= high or len(tokens.shape) > 2 or list(ends) != sorted(ends):
         raise n.error(f"n-grams of {low} to {high} tokens of {tokens.type}, mode {mode!r}, are not supported")
     high = min(high, len(starts))  # no longer ones are listed
-    skips = min(n.attr("max_skip_count", 0), bound(tokens.shape[-1]) if tokens.shape else 0)  # more find nothing
+    skips = n.attr("max_skip_count", 0)
     if skips < 0:
         raise n.error(f"max_skip_count {skips} is below 0")
     grams: list[tuple[tuple[int, ...], int]] = []

@@ -91,7 +91,8 @@ def _padding(op: Op, q: Quantised) -> float | None:
     info = np.iinfo(q.integers.dtype.numpy.name)
     if not info.min <= number <= info.max:  # neither is what is infinite, or no number
         return None
-    exact = np.float32(number - zero) * np.float32(scale) == np.float32(op.background)
+    with np.errstate(over="ignore"):
+        exact = np.float32(number - zero) * np.float32(scale) == np.float32(op.background)
     return float(number) if exact else None
 
 

@@ -11,6 +11,8 @@ from tests.support.compose.network import dtype_number
 from tests.support.fuzz.family import MAIN, FamilyComposer
 
 TYPES = ("int8", "uint8", "uint8", "int8", "int16", "uint16")
+FAR = (1e-43, 1e-38, 1.2e-22, 1e-15, 1e15, 3e19, 1e30)
+"""Scales of which products, or what they scale, lie at the ends of f32, or beyond."""
 
 
 def _scale_and_zero(c: FamilyComposer, largest: float, dtype: np.dtype) -> list[str]:
@@ -19,6 +21,8 @@ def _scale_and_zero(c: FamilyComposer, largest: float, dtype: np.dtype) -> list[
     scale = np.float32(max(largest, 0.1) / steps)
     if c.chance(30):
         scale = np.float32(2.0 ** np.round(np.log2(scale)))
+    if c.chance(2):
+        scale = np.float32(c.d.choice(FAR))
     low, high = int(info.min), int(info.max)
     zero = c.d.choice([0, low, high, (high + low + 1) // 2, c.d.int(low, high)])
     return [c.constant(np.array(scale)), c.constant(np.array(zero, dtype))]
@@ -40,7 +44,8 @@ def _weights(c: FamilyComposer, shape: tuple[int, ...], axis: int) -> str:
     w = c.constant(drawn if c.chance(80) else np.full(shape, c.d.choice([low, high, 1]), dtype))
     zero = 0 if dtype == "int8" else c.d.choice([0, 128, 255])
     if c.d.bool():
-        return c.one("DequantizeLinear", w, c.scalar(0.01, np.float32), c.scalar(zero, dtype))
+        scale = c.d.choice(FAR) if c.chance(4) else 0.01
+        return c.one("DequantizeLinear", w, c.scalar(scale, np.float32), c.scalar(zero, dtype))
     scales = c.constant(np.asarray(c.d.array((shape[axis],), "f32", 0.002, 0.02)))
     return c.one("DequantizeLinear", w, scales, c.constant(np.full(shape[axis], zero, dtype)), axis=axis)
 
