@@ -110,6 +110,14 @@ LEFT = {
       %y = map(%x) {expr={i8(x0)}} : i8[4]
       return %y
     }""",
+    "a scale of which multiples are infinite": """graph @g(%x: f32[4]) {
+      %y = map(%x) {expr={u8((rne((x0 / 2.2e+38)) + 3.0))}} : u8[4]
+      return %y
+    }""",
+    "an offset that is no byte": """graph @g(%x: f32[4]) {
+      %y = map(%x) {expr={u8((rne((x0 / 0.5)) + 1e+10))}} : u8[4]
+      return %y
+    }""",
     "floats at last": f"""graph @g(%q: u8[4]) {{
       %d = map(%q) {DEQUANTISE} : f32[4]
       %y = map(%d) {{expr={{exp(x0)}}}} : f32[4]
