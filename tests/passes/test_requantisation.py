@@ -210,6 +210,13 @@ def test_a_channel_that_is_constant_stops_no_other() -> None:
         assert (np.abs(found[0].evaluate(sums) - real) <= TIE).all()
 
 
+def test_an_offset_far_beyond_the_ends_leaves_one_result() -> None:
+    channel = replace(drawn(0), scale=0.01, rest=1e22, zero=0, ends=(-128, 127), low=-9000, high=9000)
+    found = fit(np.array([0.01]), np.array([1e22]), channel.steps())
+    assert not isinstance(found, str), found
+    assert found[0].evaluate(np.array([[-9000], [0], [9000]])).tolist() == [[127]] * 3
+
+
 def test_what_is_no_step_function_of_the_real_result_is_refused() -> None:
     channel = replace(drawn(0), scale=0.01, rest=0.0, zero=0, ends=(-128, 127), low=-9000, high=9000)
     one = np.array([1.0])

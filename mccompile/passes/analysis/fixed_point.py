@@ -214,6 +214,8 @@ _RAISED = (0, 4, 8, 12, 16)
 """Bits by which sums are raised, beside what their scale asks for: a large scale leaves the offset few bits."""
 _LARGEST_START = 2**24
 """What a sum may begin with to be nearer to the offset: of a tiny scale it would be much."""
+_FAR = 2.0**40
+"""No sum with an offset so far away fits 32 bits, which `_compared` says."""
 _NEAR = 64
 """Offsets tried on both sides of the nearest."""
 
@@ -229,7 +231,7 @@ def _candidate(scale: Array, offset: Array, f: Steps, raised: int, most: int = _
     m = np.clip(np.rint(scale * 2.0 ** (32 + s - up)), 1, 2**31 - 1).astype(np.int64)
     # (start * scale) + c / 2^s is to be the offset and a half. c alone moves results by many sums: start fills in.
     wanted = offset + 0.5
-    nearest = np.rint(wanted * 2.0**s)
+    nearest = np.clip(np.rint(wanted * 2.0**s), -_FAR, _FAR)
     tried = nearest + np.arange(-_NEAR, _NEAR + 1).reshape(-1, *(1,) * np.ndim(nearest))
     starts = np.rint((wanted - tried / 2.0**s) / scale)
     starts = np.where(np.abs(starts) <= _LARGEST_START, starts, 0)

@@ -287,12 +287,18 @@ def _meant_by(graph: Graph, run: Expected, extents: Mapping[str, int], further: 
     for name, a in run.values.items():
         if a.dtype.kind == "f" and near[name].dtype == a.dtype:
             values[name] = near[name]
-            noise[name] = run.noise[name] + 4 * np.abs(wide[name].astype(np.float64) - near[name])
+            noise[name] = run.noise[name] + 4 * _apart(wide[name], near[name])
             for other in others:
-                noise[name] = np.maximum(noise[name], np.abs(other[name].astype(np.float64) - near[name]) / 4)
+                noise[name] = np.maximum(noise[name], _apart(other[name], near[name]) / 4)
         else:
             certain[name] = np.zeros(a.shape, bool)
     return replace(run, values=values, noise=noise, certain=certain)
+
+
+def _apart(a: Array, b: Array) -> Array:
+    """How far numbers are from each other; equal infinities are not."""
+    with np.errstate(invalid="ignore"):
+        return np.where(a == b, 0.0, np.abs(a.astype(np.float64) - b))
 
 
 def _rounds(graph: Graph) -> bool:
