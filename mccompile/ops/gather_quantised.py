@@ -51,8 +51,10 @@ def _emit(n: Import, whole: Array, scales: Array, zeros: Array, at: int, along: 
     size = whole.shape[along]
     if at == along or size % block:  # blocks are no axis of what is gathered: the table is made floats
         groups = np.arange(size) // block
-        real = (whole - zeros.take(groups, along)).astype(np.float32) * scales.take(groups, along).astype(np.float32)
-        e.last("Gather", [e.constant(real.astype(scales.dtype), "floats"), e.name(1)], out, axis=at)
+        with np.errstate(over="ignore", invalid="ignore"):  # huge and infinite scales make what C makes of them
+            steps = (whole - zeros.take(groups, along)).astype(np.float32)
+            floats = (steps * scales.take(groups, along).astype(np.float32)).astype(scales.dtype)
+        e.last("Gather", [e.constant(floats, "floats"), e.name(1)], out, axis=at)
         e.finish()
         return
     signed = bool(whole.min(initial=0) < 0 or zeros.min(initial=0) < 0)

@@ -43,13 +43,31 @@ def _scales(m: Maker) -> tuple[Array, str]:
     return x, m.node("MatMul", [real, weights], "y")
 
 
-@pytest.mark.parametrize("build", [_window, _four_bits, _scales])
-def test_infinite_weights(build: Callable[[Maker], tuple[Array, str]], tmp_path: Path) -> None:
+def _looked_up(m: Maker) -> tuple[Array, str]:
+    """Rows of a table that becomes floats: of zeros by an infinite scale, and of halves that are too large."""
+    x = np.array([1, 0], np.int64)
+    table, scales = np.array([[0] * 16, [7] * 16], np.uint8), np.array([[INFINITE], [3e38]], np.float32)
+    zeros = m.const(np.array([[0], [0]], np.uint8))
+    given = [m.const(table), m.input("x", x.shape, onnx.TensorProto.INT64), m.const(scales), zeros]
+    how = {"gather_axis": 0, "quantize_axis": 1, "block_size": 32, "bits": 8}
+    return x, m.node("GatherBlockQuantized", given, "y", domain=CONTRIB, **how)
+
+
+def _spread(m: Maker) -> tuple[Array, str]:
+    """Every other result has no part of the infinite weight."""
+    x = np.arange(1, 65, dtype=np.float32).reshape(1, 1, 1, 64)
+    weights = m.const(np.array([1, 2, INFINITE], np.float32).reshape(1, 1, 1, 3))
+    return x, m.node("ConvTranspose", [m.input("x", x.shape), weights], "y", strides=[1, 2], pads=[0, 2, 0, 2])
+
+
+@pytest.mark.parametrize("target", ["generic", "native"])
+@pytest.mark.parametrize("build", [_window, _four_bits, _scales, _looked_up, _spread])
+def test_infinite_weights(build: Callable[[Maker], tuple[Array, str]], target: str, tmp_path: Path) -> None:
     m = Maker()
     x, last = build(m)
     path = tmp_path / "infinite.onnx"
     onnx.save(_model(m, last), path)
-    mccompile.compile(path, tmp_path / "out")
+    mccompile.compile(path, tmp_path / "out", target=target)
     (got,) = mccompile.load(tmp_path / "out").run({"x": x}).values()
     (want,) = ort_run(path, {"x": x}).values()
     np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))

@@ -89,6 +89,13 @@ def test_distances_are_safe_and_hardly_larger_than_need_be() -> None:
     assert tight > 15
 
 
+def test_text_with_another_batch_than_its_result_takes_no_memory() -> None:
+    x, y = (whole(Buffer(n, TensorType(F32, (batch, 1, 4, 4)), "arena", 4)) for n, batch in (("x", 10**9), ("y", 1)))
+    window = Window((1, 1), (1, 1), (1, 1), (0, 0, 0, 0))
+    call = Call("pool.generic", Pool("max", (1, 1), (1, 1), (0, 0, 0, 0), (1, 1)), Order(False), (x,), (y,))
+    assert distance(call, window, np.zeros(1, np.int64), False) is None
+
+
 # -- plans and code ----------------------------------------------------------------------------------------------
 DEPTHWISE = """graph @g(%x: f32[1,2,6,5]) {
   %w = const [1.0, -2.0, 0.5, 3.0, 1.5, -1.0, 0.25, 2.0, -0.5, 0.75, 1.0, -1.5,

@@ -88,7 +88,7 @@ class JoinedWeights:
         if own.ndim == 3:
             own = own.take(self.lines, 1)
         columns = np.array(self.taps)
-        return np.moveaxis(own[..., columns] * (columns >= 0), -2, 0).astype(array.dtype)
+        return np.moveaxis(np.where(columns >= 0, own[..., columns], array.dtype.type(0)), -2, 0)
 
 
 @dataclass(frozen=True)
