@@ -12,6 +12,7 @@ where a row of ``places`` is x, y, 1 of a pixel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -59,6 +60,7 @@ def import_affine_grid(n: Import) -> None:
         raise n.error(rule, f"{FIX}: --dim NAME=N; the batch may vary")
     if rank not in (2, 3) or theta.shape != (batch, rank, rank + 1) or min(spatial) < 1:
         raise n.error(f"theta {theta.type} does not fit size {[batch, _, *spatial]}")
+    n.require_foldable(4 * (rank + 1) * math.prod(spatial), "places")
     at = e.constant(places(spatial, n.flag("align_corners")).astype(theta.dtype.numpy), "places")
     turned = e.add("Transpose", [e.name(0)], "turned", perm=(0, 2, 1))
     product = e.add("MatMul", [at, turned], "product")

@@ -121,7 +121,7 @@ def unpacked_bnb4(packed: Array, kind: int, scales: Array, block: int, count: in
     table = np.array(_NF4 if kind else (*_FP4, *(-v for v in _FP4)), np.float32)
     codes = np.stack([packed >> 4, packed & 15], -1).reshape(-1)[:count]
     with np.errstate(invalid="ignore"):  # zero times a scale that is infinite is no number, as in C
-        return table[codes] * np.repeat(scales.reshape(-1).astype(np.float32), block)[:count]
+        return table[codes] * scales.reshape(-1).astype(np.float32)[np.arange(count) // block]
 
 
 def _matmul_bnb4(n: Import) -> None:
@@ -129,11 +129,12 @@ def _matmul_bnb4(n: Import) -> None:
     e, block = Expansion(n), n.required("block_size", int)
     rows, columns, kind = n.required("N", int), n.required("K", int), n.required("quant_type", int)
     packed, scales = n.const(1, "weights"), n.const(2, "absmax")
-    if kind not in (0, 1) or packed.size != -(-rows * columns // 2) or scales.size != -(-rows * columns // block):
+    count = rows * columns
+    if kind not in (0, 1) or block < 1 or packed.size != -(-count // 2) or scales.size != -(-count // block):
         raise n.error(f"weights {n.input(1).type} and {n.input(2).type} are not {rows} x {columns} of 4 bits")
     if not n.flag("transB", True) or n.flag("training_mode"):
         raise n.error("weights that are not turned, or in training, are not supported")
-    real = unpacked_bnb4(packed.reshape(-1), kind, scales, block, rows * columns).reshape(rows, columns)
+    real = unpacked_bnb4(packed.reshape(-1), kind, scales, block, count).reshape(rows, columns)
     weights = e.constant(np.ascontiguousarray(real.T).astype(n.input(0).dtype.numpy), "weights")
     e.last("MatMul", [e.name(0), weights], n.node.outputs[0])
     e.finish()

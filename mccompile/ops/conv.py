@@ -110,7 +110,7 @@ class Conv(Op):
         assert w is not None
         if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or x.dtype not in SUMMED:
             raise TypeRuleError(f"{x} convolved with {w}: equal ranks of at least 3 and f32 or i32 are needed")
-        if x.shape[1] != w.shape[1] * self.groups or w.shape[0] % self.groups:
+        if self.groups < 1 or x.shape[1] != w.shape[1] * self.groups or w.shape[0] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
         spatial = self.window(w.shape[2:]).output(x.shape[2:])
         return (TensorType(x.dtype, (x.shape[0], w.shape[0], *spatial)),)

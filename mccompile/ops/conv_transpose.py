@@ -84,7 +84,7 @@ class ConvTranspose(Op):
         assert w is not None
         if x.rank < 3 or x.rank != w.rank or x.dtype != w.dtype or x.dtype not in SUMMED:
             raise TypeRuleError(f"convolution of {x} by {w}: equal ranks of at least 3 and f32 or i32 are needed")
-        if x.shape[1] != w.shape[0] or x.shape[1] % self.groups:
+        if self.groups < 1 or x.shape[1] != w.shape[0] or x.shape[1] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
         spatial = self.output(x.shape[2:], w.shape[2:])
         if any(span(e)[0] < (0 if isinstance(e, Dim) else 1) for e in spatial):  # a count may be 0

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import numpy as np
 
 from mccompile.ir.dims import varies
-from mccompile.ir.limits import require
 from mccompile.ir.scalar import Array
 from mccompile.onnxio import OnnxNode, dtype_number
 from mccompile.onnxio.contrib import MICROSOFT
@@ -62,7 +61,7 @@ class Expansion:
     def counted(self, start: int, stop: int, suffix: str) -> str:
         """The whole numbers from ``start`` to before ``stop``. CompileError for more than may be folded."""
         if not varies((start, stop)):
-            self._require(8 * max(stop - start, 0), suffix)
+            self.n.require_foldable(8 * max(stop - start, 0), suffix)
             return self.constant(np.arange(start, stop), suffix)
         ends = [self.number(n, f"{suffix}.{what}") for n, what in ((start, "start"), (stop, "stop"), (1, "step"))]
         return self.add("Range", ends, suffix)
@@ -71,13 +70,9 @@ class Expansion:
         """The one element ``value`` in a shape. CompileError for more than may be folded."""
         given = tuple(shape)
         if not varies(given):
-            self._require(value.itemsize * math.prod(given), suffix)
+            self.n.require_foldable(value.itemsize * math.prod(given), suffix)
             return self.constant(np.full(given, value), suffix)
         return self.add("ConstantOfShape", [self.ints(given, f"{suffix}.shape")], suffix, value=value.reshape(1))
-
-    def _require(self, asked: int, suffix: str) -> None:
-        node = self.n.node
-        require("folded-bytes", asked, f"{suffix!r} of what it is made of", f"node {node.index} {node.name!r}")
 
     def cast(self, x: str, dtype: str, suffix: str) -> str:
         return self.add("Cast", [x], suffix, to=dtype_number(dtype))

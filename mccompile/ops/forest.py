@@ -18,6 +18,7 @@ from dataclasses import field
 import numpy as np
 
 from mccompile._dataclass import dataclass
+from mccompile.ir.limits import require
 from mccompile.ir.scalar import Array
 from mccompile.ops.tree_ensemble import HIGHEST, LOWEST, sortable
 
@@ -145,6 +146,7 @@ def pack(forest: Forest, features: int, targets: int, none: float = 0.0) -> Pack
         order, depth = orders[t]
         trees.append((len(words), depth))
         words += _tree(forest, packer, order, None if owners else (rows, targets))
+    require("folded-bytes", 4 * max(len(rows), 2) * targets, "the table of what leaves give to targets")
     counts = np.bincount(owners if owners else [], minlength=targets)
     table = np.full((len(rows), targets), none, np.float32)
     for leaf, row in rows.items():

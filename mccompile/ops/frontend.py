@@ -12,6 +12,7 @@ from mccompile.ir.dims import Dim, UndecidedError, identifier, symbol, symbols
 from mccompile.ir.dims_hints import hint_of
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
+from mccompile.ir.limits import require
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import DType
@@ -69,6 +70,10 @@ class Import:
     def error(self, rule: str, hint: str = "") -> CompileError:
         """The error to raise when the node breaks ``rule``."""
         return CompileError(rule, where=self.where, hint=hint)
+
+    def require_foldable(self, asked: int, suffix: str) -> None:
+        """CompileError where a constant of ``asked`` bytes, which is about to be made, is more than may be folded."""
+        require("folded-bytes", asked, f"{suffix!r} of what it is made of", self.where)
 
     # -- what the node has -------------------------------------------------------------------------------
     def optional(self, i: int) -> Value | None:

@@ -54,6 +54,7 @@ def import_one_hot(n: Import) -> None:
     rank = len(indices.shape) + 1
     axis = n.axis(n.attr("axis", -1), rank)
     dtype = I32 if indices.dtype == I32 else I64
+    n.require_foldable(8 * depth, "classes")
     counted = n.constant("classes", np.arange(depth, dtype=dtype.numpy).reshape(-1, *(1,) * (rank - 1 - axis)))
     operands = [n.reshape(indices, (*indices.shape[:axis], 1, *indices.shape[axis:]), "column"), counted]
     index = ex.convert(ex.var(0, indices.dtype), dtype)

@@ -65,8 +65,8 @@ def _blocks(n: Import, shape: Shape, what: Value, axis: int, block: int, suffix:
     if not fits or any(e != s for a, (e, s) in enumerate(zip(what.shape, shape, strict=True)) if a != axis):
         raise n.error(f"scales of shape {list(what.shape)} are no blocks of {block} along axis {axis}")
     if what in n.graph.constants:
-        repeated = np.repeat(n.graph.array(what), block, axis)
-        return n.constant(suffix, np.ascontiguousarray(repeated.take(range(shape[axis]), axis)))
+        repeated = n.graph.array(what).take(np.arange(shape[axis]) // block, axis)
+        return n.constant(suffix, np.ascontiguousarray(repeated))
     if count * block != shape[axis]:
         raise n.error("blocks computed at run time must fill their axis")
     apart = (*what.shape[: axis + 1], 1, *what.shape[axis + 1 :])

@@ -90,18 +90,18 @@ def _convert(n: Import, tokens: Value, pool: Sequence[int]) -> None:
     low, high = n.required("min_gram_length", int), n.required("max_gram_length", int)
     starts, indexes = n.required("ngram_counts", tuple), n.required("ngram_indexes", tuple)
     mode, weights = n.required("mode", str), n.attr("weights", ())
-    ends = [*starts, len(pool)]
-    if mode not in MODES or not 1 <= low <= high or len(tokens.shape) > 2 or list(ends) != sorted(ends):
+    ends = [0, *starts, len(pool)]
+    if mode not in MODES or not 1 <= low <= high or len(tokens.shape) > 2 or ends != sorted(ends):
         raise n.error(f"n-grams of {low} to {high} tokens of {tokens.type}, mode {mode!r}, are not supported")
     high = min(high, len(starts))  # no longer ones are listed
     skips = n.attr("max_skip_count", 0)
     if skips < 0:
         raise n.error(f"max_skip_count {skips} is below 0")
     grams: list[tuple[tuple[int, ...], int]] = []
-    for length, (first, end) in enumerate(pairwise(ends), 1):
+    for length, (first, end) in enumerate(pairwise(ends[1:]), 1):
         grams += [(tuple(pool[i : i + length]), length) for i in range(first, end - length + 1, length)]
-    if len(grams) != len(indexes):
-        raise n.error(f"{len(indexes)} ngram_indexes for {len(grams)} n-grams")
+    if len(grams) != len(indexes) or min(indexes, default=0) < 0:
+        raise n.error(f"{len(indexes)} ngram_indexes for {len(grams)} n-grams, or one below 0")
     # Of equal n-grams the last one counts.
     known = {g: place for (g, length), place in zip(grams, indexes, strict=True) if low <= length <= high}
     counts = tuple(sum(len(g) == length for g in known) for length in range(1, high + 1))
@@ -126,6 +126,7 @@ def _convert(n: Import, tokens: Value, pool: Sequence[int]) -> None:
         return
     if len(weights) != len(indexes):
         raise n.error(f"{len(weights)} weights for {len(indexes)} n-grams")
+    n.require_foldable(4 * op.places, "weights")
     by_place = np.zeros(op.places, np.float32)
     by_place[list(indexes)] = weights
     count, weight = ex.var(0, F32), ex.var(1, F32)

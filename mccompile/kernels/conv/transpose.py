@@ -68,10 +68,13 @@ class AxisPhase:
 
 def axis_phases(out: int, kernel: int, stride: int, dilation: int, pad: int) -> list[AxisPhase]:
     """The phases of an axis of ``out`` results: as many as ``stride``, or as results where these are fewer."""
+    meeting: dict[int, list[int]] = {}
+    for k in reversed(range(kernel)):
+        meeting.setdefault(k * dilation % stride, []).append(k)
     phases = []
     for start in range(min(stride, span(out)[0])):
         reach = start + pad
-        taps = tuple(k for k in reversed(range(kernel)) if (reach - k * dilation) % stride == 0)
+        taps = tuple(meeting.get(reach % stride, ()))
         step = (taps[0] - taps[1]) * dilation // stride if len(taps) > 1 else 1
         first = (reach - taps[0] * dilation) // stride if taps else 0
         phases.append(AxisPhase(start, -(-(out - start) // stride), taps, step, first))
@@ -130,15 +133,36 @@ class Phase:
         return Logical((replace(part, shape=tuple(shape)), weights), (result,), tuple(extras), op)
 
 
+MOST_PHASES = 1024
+"""Phases of a node: each is a call. Upsampling by 32 along two axes has as many."""
+
+
+def undivided(node: Node) -> str:
+    """Why the phases of a node are not computed one by one; "" if they may be."""
+    op, extents = node.op, node.results[0].shape[2:]
+    assert isinstance(op, ConvTranspose)
+    if math.prod(min(s, span(e)[0]) for s, e in zip(op.strides, extents, strict=True)) > MOST_PHASES:
+        return f"it would take more than {MOST_PHASES} calls"
+    met = all(p.taps for axis in phases_along(node) for p in axis)
+    return "" if met else "some results are met by no tap"
+
+
+def phases_along(node: Node) -> list[list[AxisPhase]]:
+    """The phases of each axis of a node's result."""
+    op, w, y = node.op, operand_pair(node)[1], node.results[0]
+    assert isinstance(op, ConvTranspose)
+    return [
+        axis_phases(y.shape[2 + a], w.shape[2 + a], op.strides[a], op.dilations[a], op.pads[a])
+        for a in range(len(op.strides))
+    ]
+
+
 def phases(node: Node) -> list[Phase]:
     """The phases of a node. What lies before the operand is padding, what no tap meets at its begin is left out."""
-    op, (x, w), y = node.op, operand_pair(node), node.results[0].shape
+    op, x, y = node.op, operand_pair(node)[0], node.results[0].shape
     assert isinstance(op, ConvTranspose)
-    along = [
-        axis_phases(y[2 + a], w.shape[2 + a], op.strides[a], op.dilations[a], op.pads[a]) for a in range(len(y) - 2)
-    ]
     found = []
-    for axes in itertools.product(*along):
+    for axes in itertools.product(*phases_along(node)):
         origin = tuple(minimum(max(a.first, 0), e - 1) for a, e in zip(axes, x.shape[2:], strict=True))
         pads = tuple(o - a.first for o, a in zip(origin, axes, strict=True))
         conv = Conv((1,) * len(axes), (*pads, *pads), tuple(a.dilation for a in axes), op.groups)
@@ -181,9 +205,9 @@ class ConvTransposePhases(Variant):
             return "it has more than three spatial axes"
         if not is_channels_last(node.results[0]) or not x.type.linear:
             return "a layout is not channels-last"
+        if reason := undivided(node):
+            return reason
         parts = phases(node)
-        if any(not a.taps for p in parts for a in p.axes):
-            return "some results are met by no tap"
         tiles = [p.tile(target) for p in parts]
         chosen = TiledPhases(tuple((p, tile) for p, (_, tile) in zip(parts, tiles, strict=True)))
         return Offer(self.label, sum(cycles for cycles, _ in tiles) + far_reads(node, target), chosen)

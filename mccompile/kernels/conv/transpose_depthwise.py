@@ -14,7 +14,7 @@ from mccompile.ir.dims import varies
 from mccompile.ir.graph import Node, Value
 from mccompile.kernels.conv.channel_windows import ChannelWindow, fit_extents, window_of
 from mccompile.kernels.conv.depthwise import ConvDepthwise, PackedDepthwise, obstacle
-from mccompile.kernels.conv.transpose import PackedPhase, Phase, PhaseWeights, part_of, phases
+from mccompile.kernels.conv.transpose import PackedPhase, Phase, PhaseWeights, part_of, phases, undivided
 from mccompile.kernels.variant import Builder, Offer, operand_pair
 from mccompile.kernels.views.planes import plane_last
 from mccompile.ops.conv_transpose import ConvTranspose
@@ -39,11 +39,9 @@ class ConvTransposeDepthwise(ConvDepthwise):
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op = node.op
         assert isinstance(op, ConvTranspose)
-        if reason := obstacle(node, op.groups, target, constants):
+        if reason := obstacle(node, op.groups, target, constants) or undivided(node):
             return reason
         parts = phases(node)
-        if any(not a.taps for p in parts for a in p.axes):
-            return "some results are met by no tap"
         found = [fit_extents(_window(p), p.x, p.y, target) for p in parts]
         tiled = tuple((p, window) for p, (_, window) in zip(parts, found, strict=True))
         return Offer(self.label, math.fsum(cycles for cycles, _ in found), WindowPhases(tiled))

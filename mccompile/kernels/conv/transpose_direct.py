@@ -4,6 +4,7 @@ Worked example: a kernel of 5 taps at stride 2 over a line, without pads. The ev
 pixels from two before their own on, the odd ones taps 3 and 1 of two of these. Both see the window of three pixels,
 in which the odd ones have no first tap:
 
+>>> from mccompile.kernels.conv.transpose import axis_phases
 >>> even, odd = axis_phases(out=13, kernel=5, stride=2, dilation=1, pad=0)
 >>> join([even, replace(odd, count=even.count)])
 JoinedPhases(start=0, count=7, first=-2, taps=((4, 2, 0), (-1, 3, 1)))
@@ -26,7 +27,7 @@ from mccompile.ir.scalar import Array
 from mccompile.ir.types import Shape
 from mccompile.ir.views import View
 from mccompile.kernels.conv.planar import ConvDirect, PackedChannels, WindowTile, best_window
-from mccompile.kernels.conv.transpose import AxisPhase, PackedPhase, axis_phases, part_of
+from mccompile.kernels.conv.transpose import AxisPhase, PackedPhase, part_of, phases_along, undivided
 from mccompile.kernels.variant import Builder, Demand, Offer, computed, laid_out, not_plain_f32, operand_pair
 from mccompile.kernels.views.planes import plane
 from mccompile.ops.conv import Conv
@@ -132,7 +133,7 @@ class ConvTransposeDirect(ConvDirect):
         return not node.varies
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
-        op, (x, w), y = node.op, operand_pair(node), node.results[0]
+        op, x, y = node.op, operand_pair(node)[0], node.results[0]
         assert isinstance(op, ConvTranspose)
         if reason := computed(node, constants, 1) or not_plain_f32(node, target, weights=1):
             return reason
@@ -144,12 +145,9 @@ class ConvTransposeDirect(ConvDirect):
             return f"it has groups, or more than {MOST_CHANNELS} channels of results"
         if laid_out(node):
             return "a layout is not row-major"
-        axes = [
-            axis_phases(y.shape[2 + a], w.shape[2 + a], op.strides[a], op.dilations[a], op.pads[a])
-            for a in range(len(op.strides))
-        ]
-        if any(not p.taps for axis in axes for p in axis):
-            return "some results are met by no tap"
+        if reason := undivided(node):
+            return reason
+        axes = phases_along(node)
         cycles, parts = _parts(axes, node, target)
         halo = [(0, 0), (0, 0), *(_halo(axis, e) for axis, e in zip(axes, x.shape[2:], strict=True))]
         copied = sum(x.type.count for lo, hi in halo if lo or hi)

@@ -13,7 +13,7 @@ from mccompile.ir.op import TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.ops.matmul import MatMul
-from mccompile.passes.algebra.fold_affine import is_bias, rounded
+from mccompile.passes.algebra.fold_affine import is_bias, rounded, unfit
 from mccompile.passes.analysis.contraction import contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.patterns import Any, Fail, Is, Match, Rule, apply_rules
@@ -67,8 +67,10 @@ def _check_pair(m: Match) -> Fail | None:
     return None
 
 
-def _pays(m: Match, op: Conv | MatMul, weights: Array) -> Fail | None:
+def _pays(m: Match, op: Conv | MatMul, weights: Array, bias: Array) -> Fail | None:
     """Fewer MACs, and the same result as the two have."""
+    if reason := unfit(m.root.result.dtype, weights, bias):
+        return Fail(reason)
     first, last, x = m.nodes["first"], m.root, m.values["x"]
     w = replace(last.operand_types()[1], shape=weights.shape)  # type: ignore[type-var]
     try:
@@ -100,6 +102,7 @@ def _install(m: Match, op: Conv | MatMul, weights: Array, bias: Array) -> None:
 
 
 # -- convolutions --------------------------------------------------------------------------------------------
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused
 def _composed_conv(m: Match) -> tuple[Conv, Array, Array] | Fail:
     """Operator, weights and bias of both; a Fail if there is none."""
     first, last = m.op(Conv, "first"), m.op(Conv)
@@ -129,7 +132,7 @@ def _composed_conv(m: Match) -> tuple[Conv, Array, Array] | Fail:
 def _check_conv(m: Match) -> Fail | None:
     failed = _check_pair(m)
     found = failed or _composed_conv(m)
-    return found if isinstance(found, Fail) else _pays(m, found[0], found[1])
+    return found if isinstance(found, Fail) else _pays(m, *found)
 
 
 def _rewrite_conv(m: Match) -> None:
@@ -139,6 +142,7 @@ def _rewrite_conv(m: Match) -> None:
 
 
 # -- matrix products -----------------------------------------------------------------------------------------
+@np.errstate(over="ignore", invalid="ignore")
 def _composed_matmul(m: Match) -> tuple[MatMul, Array, Array]:
     """x A + a, times B, plus b, is x (A B) + (a B + b)."""
     first, last = m.op(MatMul, "first"), m.op(MatMul)
@@ -158,8 +162,7 @@ def _check_matmul(m: Match) -> Fail | None:
         return failed
     if m.op(MatMul).trans_a or any(n.operands[1] is None or len(n.operands[1].shape) != 2 for n in (first, last)):
         return Fail("their operands are not simply rows and matrices")
-    op, weights, _ = _composed_matmul(m)
-    return _pays(m, op, weights)
+    return _pays(m, *_composed_matmul(m))
 
 
 def _rewrite_matmul(m: Match) -> None:

@@ -118,6 +118,7 @@ def _price(small: Node, big: Node, times: float) -> str:
     return "" if cost < saved else f"multiplying by zeros takes {cost:.0f} cycles, reading once saves {saved:.0f}"
 
 
+@np.errstate(invalid="ignore")  # an infinity less an infinity is no number, as in C
 def added(big: Array, small: Array, start: tuple[int, ...]) -> Array:
     """The sum of two windows, in float64."""
     total = big.astype(np.float64)

@@ -56,8 +56,9 @@ def _fold(r: Rewriter, node: Node, steps: set[Value], remarks: Remarks) -> int:
         return 0
     weights = _scaled_weights(r.graph, producer, affine.scale)
     bias = _moved_bias(r.graph, producer, affine)
-    if not all(a is None or np.isfinite(a).all() for a in (weights, bias)):
-        remarks.miss(what, "a scaled weight would not be finite")
+    reason = unfit(producer.result.dtype, weights, bias)
+    if reason:
+        remarks.miss(what, reason)
         return 0
     if node.result in steps and _loses_whole_numbers(r.graph, producer, weights):
         remarks.miss(what, "sums of whole numbers would be rounded before a step")
@@ -181,19 +182,21 @@ def _per_weight(producer: Node, scale: Array) -> Array | None:
 
 
 def _scaled_weights(graph: Graph, producer: Node, scale: Array | None) -> Array | None:
-    """The new weights, None if they stay."""
+    """The new weights, float64; None if they stay."""
     weights = producer.operands[1]
     if scale is None or weights is None:
         return None
     factor = _per_weight(producer, scale)
     assert factor is not None
-    return rounded(graph.array(weights).astype(np.float64) * factor, weights.dtype)
+    return np.asarray(graph.array(weights).astype(np.float64) * factor)
 
 
 def _loses_whole_numbers(graph: Graph, producer: Node, weights: Array | None) -> bool:
     """Whether weights that are whole numbers would be replaced by others."""
     old = producer.operands[1]
-    return weights is not None and old is not None and _is_whole(graph.array(old)) and not _is_whole(weights)
+    if weights is None or old is None or not _is_whole(graph.array(old)):
+        return False
+    return not _is_whole(rounded(weights, old.dtype))
 
 
 def _is_whole(a: Array) -> bool:
@@ -201,7 +204,7 @@ def _is_whole(a: Array) -> bool:
 
 
 def _moved_bias(graph: Graph, producer: Node, affine: Affine) -> Array | None:
-    """The new bias where it is a constant; None if there is none, or it is computed at run time."""
+    """The new bias where it is a constant, float64; None if there is none, or it is computed at run time."""
     total = affine.shift
     if producer.post:
         bias = producer.extras[0]
@@ -209,7 +212,25 @@ def _moved_bias(graph: Graph, producer: Node, affine: Affine) -> Array | None:
             return None
         scaled = graph.array(bias).astype(np.float64) * (1 if affine.scale is None else affine.scale)
         total = scaled if total is None else scaled + total
-    return None if total is None else rounded(total, producer.result.dtype)
+    return total
+
+
+def unfit(dtype: DType, weights: Array | None, bias: Array | None) -> str:
+    """Why weights and a bias that were made of constants cannot take the place of these in ``dtype``; "" if they can.
+
+    None may be infinite. Where all weights are below the normal numbers of f32,
+    products with large elements would lose bits; some may be, as dead channels have them.
+
+    >>> from mccompile.ir.types import F32
+    >>> unfit(F32, np.array([1.0, 1e39]), None)
+    'a weight or bias would not be finite'
+    >>> unfit(F32, np.array([0.0, 1e-40]), None), unfit(F32, np.array([1.0, 1e-40]), np.array([1e-40]))
+    ('all weights would be below the normal numbers', '')
+    """
+    if not all(a is None or np.isfinite(rounded(a, dtype)).all() for a in (weights, bias)):
+        return "a weight or bias would not be finite"
+    largest = 0.0 if weights is None else float(np.abs(weights).max(initial=0))
+    return "all weights would be below the normal numbers" if 0 < largest < np.finfo(np.float32).tiny else ""
 
 
 def rounded(a: Array, dtype: DType) -> Array:
@@ -224,7 +245,7 @@ def _rewrite(r: Rewriter, producer: Node, affine: Affine, weights: Array | None,
     graph, dtype = r.graph, producer.result.dtype
     operands = list(producer.operands)
     if weights is not None:
-        operands[1] = graph.constant(f"{old.name}.scaled", weights)
+        operands[1] = graph.constant(f"{old.name}.scaled", rounded(weights, old.dtype))
     extras: list[Value] = []
     body: ex.Expr = ex.acc(dtype)
 
@@ -233,7 +254,7 @@ def _rewrite(r: Rewriter, producer: Node, affine: Affine, weights: Array | None,
         return ex.var(len(extras) - 1, dtype)
 
     if bias is not None:
-        body = ex.apply("add", body, read(graph.constant(f"{old.name}.bias", bias)))
+        body = ex.apply("add", body, read(graph.constant(f"{old.name}.bias", rounded(bias, dtype))))
     elif producer.post:
         term = read(producer.extras[0])
         if affine.scale is not None:

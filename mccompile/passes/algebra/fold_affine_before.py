@@ -9,7 +9,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.pad import Pad
-from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, rounded
+from mccompile.passes.algebra.fold_affine import Affine, affine_map, is_bias, rounded, unfit
 from mccompile.passes.analysis.contraction import Contraction, contraction
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -57,8 +57,7 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
     reason = _obstacle(r, node, variable[0], affine, readers)
     if not reason:
         folded = [_folded(r.graph, reader.node, affine) for reader in readers]
-        finite = all(np.isfinite(a).all() for pair in folded for a in pair if a is not None)
-        reason = "" if finite else "a scaled weight would not be finite"
+        reason = next(filter(None, (unfit(node.result.dtype, *pair) for pair in folded)), "")
     if reason:
         remarks.miss(what, reason)
         return 0
@@ -130,12 +129,12 @@ def _reader_obstacle(r: Rewriter, value: Value, reader: _Reader, affine: Affine,
 
 
 def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, Array | None]:
-    """(weights, bias) of a reader after folding; None where they stay as they are."""
-    w, dtype = reader.operands[1], reader.result.dtype
+    """(weights, bias) of a reader after folding, float64; None where they stay as they are."""
+    w = reader.operands[1]
     assert w is not None
     weights, found = graph.array(w).astype(np.float64), contraction(reader)
     assert found is not None
-    scaled = None if affine.scale is None else rounded(_times(weights, found, affine.scale), w.dtype)
+    scaled = None if affine.scale is None else _times(weights, found, affine.scale)
     if affine.shift is None or found.scattered:  # whose shift is 0
         return scaled, None
     moved, side = _times(weights, found, affine.shift), found.result
@@ -143,7 +142,7 @@ def _folded(graph: Graph, reader: Node, affine: Affine) -> tuple[Array | None, A
     total = total.reshape(-1, *(1,) * (side.rank - 1 - side.axis))
     if _has_constant_bias(graph, reader):
         total = total + graph.array(reader.extras[0]).astype(np.float64)
-    return scaled, rounded(total, dtype)
+    return scaled, total
 
 
 def _times(weights: Array, found: Contraction, part: Array) -> Array:
@@ -167,12 +166,12 @@ def _rewrite(r: Rewriter, reader: Node, weights: Array | None, bias: Array | Non
     assert old is not None
     operands, extras = list(reader.operands), list(reader.extras)
     if weights is not None:
-        operands[1] = r.graph.constant(f"{old.name}.scaled", weights)
+        operands[1] = r.graph.constant(f"{old.name}.scaled", rounded(weights, old.dtype))
     if bias is not None:
         if _has_constant_bias(r.graph, reader):
             extras, reader.post = [], {}
         moved = ex.apply("add", ex.acc(dtype), ex.var(len(extras), dtype))
         body = reader.post.get(0, ex.acc(dtype))
         reader.post = {0: ex.substitute(body, lambda v: moved if v.index == ex.ACC else v)}
-        extras.append(r.graph.constant(f"{old.name}.bias", bias))
+        extras.append(r.graph.constant(f"{old.name}.bias", rounded(bias, dtype)))
     r.rewire(reader, operands, extras)

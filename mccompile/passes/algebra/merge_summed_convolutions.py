@@ -8,10 +8,11 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.graph import Graph, Node
 from mccompile.ir.scalar import Array
 from mccompile.ops.conv import Conv
 from mccompile.passes.algebra.enlarge_windows import added, window_inside
+from mccompile.passes.algebra.fold_affine import rounded, unfit
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
 
@@ -62,11 +63,12 @@ def _merge(r: Rewriter, node: Node, remarks: Remarks) -> int:
         return 0
     if math.prod(big.kernel) < math.prod(small.kernel):
         big, small = small, big
-    weights = _enlarged(big, small)
-    if isinstance(weights, str):
-        remarks.miss(what, weights)
+    weights, bias = _enlarged(big, small), _summed_bias(big, small)
+    reason = weights if isinstance(weights, str) else unfit(node.result.dtype, weights, bias)
+    if reason or isinstance(weights, str):
+        remarks.miss(what, reason)
         return 0
-    _rewrite(r, big, small, weights)
+    _rewrite(r, big, weights, bias)
     r.erase(small.node)
     r.take_over(big.node, node)
     big.node.origins = tuple(dict.fromkeys(small.node.origins + big.node.origins))
@@ -106,15 +108,19 @@ def _enlarged(big: _Branch, small: _Branch) -> Array | str:
     return start if isinstance(start, str) else added(big.weights, small.weights, start)
 
 
-def _rewrite(r: Rewriter, big: _Branch, small: _Branch, weights: Array) -> None:
+def _summed_bias(big: _Branch, small: _Branch) -> Array | None:
+    """The sum of the biases, float64; None if there is none."""
+    given = [b.astype(np.float64) for b in (big.bias, small.bias) if b is not None]
+    return np.asarray(sum(given[1:], given[0])) if given else None
+
+
+def _rewrite(r: Rewriter, big: _Branch, weights: Array, bias: Array | None) -> None:
     node, graph = big.node, r.graph
     w, dtype = node.operands[1], node.result.dtype
     assert w is not None
-    merged: Value = graph.constant(w.name, weights.astype(big.weights.dtype))
-    given = [b.astype(np.float64) for b in (big.bias, small.bias) if b is not None]
+    merged = graph.constant(w.name, rounded(weights, w.dtype))
     extras = []
-    if given:
-        total = np.asarray(given[0] if len(given) == 1 else given[0] + given[1])
-        extras = [graph.constant(f"{w.name}.bias", total.astype(dtype.numpy))]
+    if bias is not None:
+        extras = [graph.constant(f"{w.name}.bias", rounded(bias, dtype))]
         node.post = {0: ex.apply("add", ex.acc(dtype), ex.var(0, dtype))}
     r.rewire(node, [node.operands[0], merged], extras)

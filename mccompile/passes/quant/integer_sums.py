@@ -82,13 +82,16 @@ def _rewrite(r: Rewriter, node: Node, q: Quantised, summing: Op, weights: Array,
     once = zero * _elements(summing, q.integers)
     node.pre = {0: ex.apply("sub", whole, ex.num(zero, I32)) if zero and not once else whole}
     scaled: ex.Expr = ex.convert(ex.apply("sub", ex.acc(I32), ex.num(once, I32)) if once else ex.acc(I32), F32)
-    for factor in [q.scale.reshape(()), weights] if apart else [(q.scale.reshape(()) * weights).astype(np.float32)]:
+    scale = q.scale.reshape(())
+    together = (scale * weights).astype(np.float32)
+    apart = apart or bool(np.abs(together).max(initial=0) < np.finfo(np.float32).tiny)  # it would lose bits
+    for factor in [scale, weights] if apart else [together]:
         if factor.ndim:
             extras.append(r.graph.constant(f"{node.result.name}.scale", factor))
-            scale: ex.Expr = ex.var(len(extras) - 1, F32)
+            number: ex.Expr = ex.var(len(extras) - 1, F32)
         else:
-            scale = ex.num(factor.item(), F32)
-        scaled = ex.apply("mul", scaled, scale)
+            number = ex.num(factor.item(), F32)
+        scaled = ex.apply("mul", scaled, number)
     post = node.post.get(0, ex.acc(F32))
     node.post = {0: ex.substitute(post, lambda v: scaled if v.index == ex.ACC else v)}
     r.rewire(node, [q.integers], extras)

@@ -1,4 +1,5 @@
-"""Model files that are damaged: in their graph, their messages, their bytes. What is read ends in C or one error."""
+"""Model files that are damaged: in their graph, their messages, their bytes. What is read ends in C or one error; of
+the programs some run, and stay within their memory."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from mccompile.driver import Options, compile_program, import_graph
+from mccompile.codegen.folder import write_folder
+from mccompile.driver import Options, compile_files
 from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ops.registry import front_ends
 from tests.support.compose.definite import Refused
@@ -19,6 +21,7 @@ from tests.support.draw import SeededDraw
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say
 from tests.support.fuzz.profiles import PROFILES, family
+from tests.support.fuzz.trial import fault, is_tried
 from tests.support.opcases import case_model
 
 TARGETS = ("generic", "x86-64-v3", "cortex-m4")
@@ -288,11 +291,15 @@ def attack(seed: int) -> Work:
         options = Options(target=r.choice(TARGETS), opt_level=r.choice(["O0", "O2", "O2", "Os"]), name="mutant")
         say(f"{what}; {options.target} {options.opt_level}")
         try:
-            compile_program(import_graph(path, options))
+            c, files = compile_files(path, options)
         except InternalError:
             raise
         except CompileError as e:
             return ("message" if PYTHON.search(str(e)) else "refused"), f"{what}\n{e}"
-        return "ok", ""
+        if not is_tried(c, r):
+            return "ok", ""
+        write_folder(folder / "out", files)
+        said = fault(folder / "out", r)
+        return ("wrong" if said else "ok"), f"{what}\n{said}" if said else ""
 
     return work

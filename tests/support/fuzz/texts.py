@@ -8,10 +8,8 @@ import random
 import re
 from pathlib import Path
 
-import numpy as np
-
 from mccompile.codegen.folder import write_folder
-from mccompile.driver import Compilation, Options, compile_files, import_graph, place_program
+from mccompile.driver import Options, compile_files, import_graph, place_program
 from mccompile.ir.errors import CompileError
 from mccompile.ir.files import IR, resealed, save
 from mccompile.ir.graph import Graph
@@ -20,20 +18,14 @@ from tests.support.draw import SeededDraw
 from tests.support.fuzz.files import PYTHON
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say
+from tests.support.fuzz.trial import fault, is_tried
 from tests.support.opcases import case_model
-from tests.support.sanitized import sanitized_network
 
 WORD = re.compile(r"\s+|[A-Za-z_][\w.]*|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|.", re.S)
 ODD = (*"-1 0 2147483648 1e999 nan f32 i8 ( } %x acc { ' é".split(), '"', "\x00")
 
-RUN = 0.1
-"""Of what is taken, so much is built and run."""
-
 SEALED, SEALED_GRAPHS = 0.7, 0.2
 """Of the texts of kernels, and of graphs, so much is sealed again."""
-
-MOST_BYTES = 1 << 18
-"""Of the arenas of what is run: loops over more take long with sanitizers."""
 
 
 def changed(text: str, r: random.Random) -> str:
@@ -91,28 +83,10 @@ def attack(seed: int) -> Work:
             c, files = compile_files(path, Options(target=target, name="m"))
         except CompileError as e:
             return ("message" if PYTHON.search(str(e)) else "refused"), f"{text[:600]}\n{e}"
-        if vouched or r.random() > RUN or _bytes(c) > MOST_BYTES:
+        if vouched or not is_tried(c, r):
             return "ok", ""
         write_folder(folder / "out", files)
         said = fault(folder / "out", r)
         return ("wrong" if said else "ok"), f"{text[:2000]}\n{said}" if said else ""
 
     return work
-
-
-def _bytes(c: Compilation) -> int:
-    assert c.program is not None
-    return c.program.arena_bytes
-
-
-def fault(out: Path, r: random.Random) -> str:
-    """What a sanitizer says of a run, or the compiler of the C."""
-    rng = np.random.default_rng(r.randint(0, 10**6))
-    try:
-        network = sanitized_network(out)
-        for view in network.inputs.values():
-            view[...] = rng.integers(-3, 4, view.shape).astype(view.dtype)
-        network.invoke()
-    except CompileError as e:
-        return str(e) if "runtime error" in str(e) or "Sanitizer" in str(e) or "C compiler" in str(e) else ""
-    return ""

@@ -1,0 +1,38 @@
+"""What was compiled of something damaged, built and run once under the sanitizers: it stays within its memory."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+
+from mccompile.driver import Compilation
+from mccompile.ir.errors import CompileError
+from mccompile.targets.target import runs_here
+from tests.support.sanitized import sanitized_network
+
+RUN = 0.1
+"""Of what is taken, so much is built and run."""
+
+MOST_BYTES = 1 << 18
+"""Of the arenas of what is run: loops over more take long with sanitizers."""
+
+
+def is_tried(c: Compilation, r: random.Random) -> bool:
+    """Whether a program is one of those that are run: by chance, small, and for this machine."""
+    assert c.program is not None
+    return r.random() < RUN and c.program.arena_bytes <= MOST_BYTES and runs_here(c.options.target)
+
+
+def fault(out: Path, r: random.Random) -> str:
+    """What a sanitizer says of a run, or the compiler of the C."""
+    rng = np.random.default_rng(r.randint(0, 10**6))
+    try:
+        network = sanitized_network(out)
+        for view in network.inputs.values():
+            view[...] = rng.integers(-3, 4, view.shape).astype(view.dtype)
+        network.invoke()
+    except CompileError as e:
+        return str(e) if "runtime error" in str(e) or "Sanitizer" in str(e) or "C compiler" in str(e) else ""
+    return ""
