@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -10,17 +11,23 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
-from mccompile.ir.dims import Dim, maximum, span
+from mccompile.ir.dims import Dim, bound, maximum, span, varies
+from mccompile.ir.graph import Value
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
+from mccompile.ops.gather import Gather
 from mccompile.ops.movement import Movement
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 from mccompile.ops.slice import Slice
 
 MODES = ("constant", "edge", "reflect", "wrap")
+MOST_STRETCHES = 3**6
+"""Boxes in which a result is moved: each is a loop. Six axes with pads on both sides have as many."""
+_FEW_TURNS = 4
+"""Around an axis, which are moved; more are looked up."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,19 @@ class Pad(Movement):
             raise TypeRuleError(f"{x} may have no element to be repeated around it")
         if self.mode == "wrap" and any(isinstance(d, Dim) and (b or e) for b, e, d in axes):
             raise TypeRuleError("an extent that is known at run time only cannot be wrapped around")
+        if self.stretches(x.shape) > MOST_STRETCHES:
+            raise TypeRuleError(f"pads {list(self.pads)} repeat {x} in more than {MOST_STRETCHES} stretches")
         return (TensorType(x.dtype, tuple(b + d + e for b, d, e in zip(begin, x.shape, end, strict=True))),)
+
+    def stretches(self, extents: Sequence[int]) -> int:
+        """In how many boxes the result is moved, at most."""
+        rank, count = len(extents), 1
+        for begin, end, extent in zip(self.pads[:rank], self.pads[rank:], extents, strict=True):
+            if self.mode == "wrap":
+                count *= 1 - (-bound(begin) // max(extent, 1)) - (-bound(end) // max(extent, 1))
+            elif self.mode != "constant":
+                count *= 1 + bool(bound(begin)) + bool(bound(end))
+        return count
 
     def moves(self, types: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> tuple[Move, ...]:
         rank = types[0].rank
@@ -131,8 +150,33 @@ def import_pad(n: Import) -> None:
             raise n.error(f"pads {list(given)} take more than there is")
         x = n.inner(Slice(starts, (1,) * rank, extents), [x], "cropped")
     pads = tuple(maximum(p, 0) for p in begin + end)
+    if mode == "wrap":
+        x, pads = _many_turns(n, x, pads)
     value = n.one(2, "value").item() if n.optional(2) is not None else 0
-    if any(pads):
-        n.emit(Pad(pads, mode, value), [x])
+    whole = Pad(pads, mode, value)
+    if whole.stretches(x.shape) > MOST_STRETCHES:  # axis by axis it is the same
+        for a in range(rank):
+            own = tuple(p if i % rank == a else 0 for i, p in enumerate(pads))
+            x = n.inner(Pad(own, mode), [x], f"axis{a}") if any(own) else x
+        n.bind(0, x)
+    elif any(pads):
+        n.emit(whole, [x])
     else:
         n.bind(0, x)
+
+
+def _many_turns(n: Import, x: Value, pads: tuple[int, ...]) -> tuple[Value, tuple[int, ...]]:
+    """An operand with those axes wrapped that pads go around many times, and the pads that are left.
+
+    Example: [1, 2] with 5 before and 4 behind it is looked up at 1 0 1 0 1  0 1  0 1 0 1.
+    """
+    rank, left = len(x.shape), list(pads)
+    for a, extent in enumerate(x.shape):
+        begin, end = left[a], left[rank + a]
+        if varies((begin, end, extent)) or not extent or begin + end <= _FEW_TURNS * extent:
+            continue
+        n.require_foldable(4 * (begin + extent + end), "places")
+        places = n.constant(f"places{a}", (np.arange(-begin, extent + end) % extent).astype(np.int32))
+        x = n.inner(Gather(a, inside=True), [x, places], f"wrapped{a}")
+        left[a] = left[rank + a] = 0
+    return x, tuple(left)

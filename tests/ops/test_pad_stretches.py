@@ -1,0 +1,48 @@
+"""Pads that repeat an operand in many stretches: around an axis many times, or around many axes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mccompile
+from mccompile.ir.op import TypeRuleError
+from mccompile.ir.types import F32, TensorType
+from mccompile.ops.pad import MOST_STRETCHES, Pad
+
+CASES = {
+    "many turns": ("wrap", (2, 3), (1000, 0, 7, 1)),
+    "many turns of two axes": ("wrap", (2, 3), (1, 50, 60, 0)),
+    "few turns": ("wrap", (2, 3), (4, 1, 3, 0)),
+    "many axes": ("edge", (1, 2, 1, 1, 2, 1, 1), (1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)),
+    "many axes, reflected": ("reflect", (2, 2, 2, 2, 2, 2, 3), (1, 1, 1, 1, 1, 1, 2, 1, 0, 1, 1, 1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize(("mode", "shape", "pads"), CASES.values(), ids=CASES)
+def test_stretches(mode: str, shape: tuple[int, ...], pads: tuple[int, ...], tmp_path: Path) -> None:
+    node = helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array(pads), "pads")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 19)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "pad.onnx")
+    mccompile.compile(tmp_path / "pad.onnx", tmp_path / "out")
+    assert len((tmp_path / "out" / "pad.c").read_text()) < 150_000
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    (got,) = mccompile.load(tmp_path / "out").run({"x": x}).values()
+    around = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
+    np.testing.assert_array_equal(got, np.pad(x, around, mode=mode))  # type: ignore[call-overload]
+
+
+def test_text_that_asks_for_more_is_refused() -> None:
+    x = TensorType(F32, (3,))
+    Pad((MOST_STRETCHES, 0), "wrap").infer(x)
+    with pytest.raises(TypeRuleError, match="stretches"):
+        Pad((3 * MOST_STRETCHES, 0), "wrap").infer(x)
