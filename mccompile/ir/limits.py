@@ -48,14 +48,14 @@ class Limit:
 
 
 _ANY = 2**62
-_INDEX = 2**31 - 1
+MOST_INDEX = 2**31 - 1
 """Generated C indexes with 32 bits."""
 
 LIMITS: Mapping[str, Limit] = {
     "nodes": Limit(1_000_000, _ANY, "nodes", "nodes of a model, functions as if inlined"),
     "stored-bytes": Limit(2 << 30, _ANY, "bytes", "a tensor of the file", "needs"),
     "tensor-elements": Limit(
-        1 << 28, _INDEX, "elements", "any tensor at run time; an operand of a window with its padding"
+        1 << 28, MOST_INDEX, "elements", "any tensor at run time; an operand of a window with its padding"
     ),
     "tensor-axes": Limit(64, 64, "axes", "any tensor"),
     "folded-bytes": Limit(256 << 20, _ANY, "bytes", "a constant that is computed of others", "would take"),

@@ -10,7 +10,8 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import combine, loop
-from mccompile.ir.dims import Dim, maximum, span, varies
+from mccompile.ir.dims import Dim, bound, maximum, span, varies
+from mccompile.ir.limits import MOST_INDEX
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
@@ -86,6 +87,9 @@ class ConvTranspose(Op):
             raise TypeRuleError(f"convolution of {x} by {w}: equal ranks of at least 3 and f32 or i32 are needed")
         if self.groups < 1 or x.shape[1] != w.shape[0] or x.shape[1] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
+        whole = natural_extents(x.shape[2:], w.shape[2:], self.strides, self.dilations, self.output_padding)
+        if max(map(bound, (*whole, *self.strides, *self.dilations))) > MOST_INDEX:
+            raise TypeRuleError(f"strides, dilations and the result before padding are at most {MOST_INDEX:,}")
         spatial = self.output(x.shape[2:], w.shape[2:])
         if any(span(e)[0] < (0 if isinstance(e, Dim) else 1) for e in spatial):  # a count may be 0
             raise TypeRuleError(f"pads {list(self.pads)} leave nothing of the result")

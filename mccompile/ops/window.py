@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.dims import Dim, bound, minimum, ranges, span
-from mccompile.ir.limits import elements, exceeds
+from mccompile.ir.limits import MOST_INDEX, elements, exceeds
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import Shape
 from mccompile.ops.frontend import Import
@@ -29,6 +29,9 @@ class Window:
             raise TypeRuleError(f"kernel, strides, dilations or pads are not those of {n} spatial axes")
         if any(span(e)[0] < 1 for e in (*self.strides, *self.dilations)) or any(span(p)[0] < 0 for p in self.pads):
             raise TypeRuleError("strides and dilations must be positive, pads not negative")
+        # Nothing else bounds a stride of one window, and a dilation of one tap.
+        if max(map(bound, (*self.strides, *self.dilations)), default=1) > MOST_INDEX:
+            raise TypeRuleError(f"strides and dilations are at most {MOST_INDEX:,}")
         padded = elements(e + self.pads[i] + self.pads[n + i] for i, e in enumerate(spatial))
         if min(map(bound, self.kernel), default=1) < 1 or exceeds("tensor-elements", padded):
             raise TypeRuleError(f"a window of {list(self.kernel)} over {padded:,} padded elements is not supported")

@@ -46,6 +46,14 @@ REFUSED = {
     "groups below 0": model(
         "ConvTranspose", {"a": (FLOAT, [1, 2, 4])}, {"b": np.ones((2, 1, 3), np.float32)}, group=-1
     ),
+    "taps beyond 32 bits, padded away": model(
+        "ConvTranspose", {"a": (FLOAT, [1, 1, 3])}, {"b": np.ones((1, 1, 4), np.float32)},
+        dilations=[2**62], pads=[2**61, 2**63 - 1],
+    ),
+    "a dilation of one tap": model(
+        "Conv", {"a": (FLOAT, [1, 1, 3])}, {"b": np.ones((1, 1, 1), np.float32)}, dilations=[2**62]
+    ),
+    "a stride of one window": model("MaxPool", {"a": (FLOAT, [1, 1, 3])}, {}, kernel_shape=[3], strides=[2**62]),
     "a depth": model("OneHot", {"a": (INT64, [1])}, {"b": np.array(FAR), "c": np.array([0.0, 1.0], np.float32)}),
     "a grid": model("AffineGrid", {"a": (FLOAT, [1, 2, 3])}, {"b": np.array([1, 1, FAR, 1])}),
     "targets of trees": model("TreeEnsembleRegressor", {"a": (FLOAT, [1, 1])}, {}, ML, n_targets=FAR, **TREE),
