@@ -30,7 +30,8 @@ TYPES = [
     for name in "FLOAT FLOAT16 DOUBLE BFLOAT16 INT8 INT32 INT64 UINT8 UINT16 UINT64 BOOL STRING COMPLEX64 "
     "FLOAT8E4M3FN INT4".split()
 ]
-NUMBERS = (0, 1, -1, 2, 7, -100, 2**31 - 1, -(2**31), 2**40, 2**62, -(2**63))
+NUMBERS = (0, 1, -1, 2, 7, -100, 1000, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
+FLOATS = (np.nan, np.inf, -np.inf, 0.0, -1.0, 3e38, -1e38, 1e20, 1e10, 1e-20, 1e-45)
 PYTHON = re.compile(
     "index out of range|NoneType|object is not|Traceback|unpack|KeyError|invalid literal|not subscriptable"
     "|broadcast together|has no attribute '_|unhashable|unsupported operand|maximum recursion"
@@ -76,19 +77,21 @@ def _initializer(m: onnx.ModelProto, r: random.Random) -> None:
         lambda: a[:0] if a.ndim else a,
         lambda: np.full_like(a, r.choice([0, 1, 127])),
         lambda: a.reshape(-1)[:1].reshape(()) if a.size else a,
-        lambda: _with_odd_number(a, r),
+        *[lambda: _with_odd_number(a, r)] * 3,
     ]
     with np.errstate(all="ignore"):
         tensor.CopyFrom(numpy_helper.from_array(np.asarray(r.choice(ways)(), order="C"), tensor.name))
 
 
 def _with_odd_number(a: np.ndarray, r: random.Random) -> np.ndarray:
+    """One number, or every one, is far from what it was."""
     flat = a.reshape(-1).copy()
+    places = slice(None) if r.random() < 0.3 else r.randrange(max(flat.size, 1))
     if flat.size and flat.dtype.kind in "iu":
         info = np.iinfo(flat.dtype)
-        flat[r.randrange(flat.size)] = r.choice([info.max, info.min, 0])
+        flat[places] = r.choice([info.max, info.min, *(n for n in NUMBERS if info.min <= n <= info.max)])
     elif flat.size and flat.dtype.kind == "f":
-        flat[r.randrange(flat.size)] = r.choice([np.nan, np.inf, -np.inf, 0])
+        flat[places] = r.choice(FLOATS)
     return flat.reshape(a.shape)
 
 
@@ -133,12 +136,14 @@ def _value(attribute: AttributeProto, r: random.Random) -> None:
     if attribute.type == AttributeProto.INT:
         attribute.i = r.choice(NUMBERS)
     elif attribute.type == AttributeProto.FLOAT:
-        attribute.f = r.choice([float("nan"), float("inf"), 0.0, -1.0, 1e38])
+        attribute.f = r.choice(FLOATS)
     elif attribute.type == AttributeProto.STRING:
         attribute.s = r.choice([b"NONE", b"unknown", b"", b"\xff\xfe", attribute.s.upper(), attribute.s + b" "])
     elif attribute.type == AttributeProto.INTS:
         numbers = list(attribute.ints)
-        changed = [numbers[:-1], numbers + numbers[:1], [], [r.choice(NUMBERS) for _ in numbers]]
+        at = r.randrange(max(len(numbers), 1))
+        one = [*numbers[:at], r.choice(NUMBERS), *numbers[at + 1 :]]
+        changed = [numbers[:-1], numbers + numbers[:1], [], [r.choice(NUMBERS) for _ in numbers], one]
         del attribute.ints[:]
         attribute.ints.extend(r.choice(changed))
 
