@@ -25,7 +25,7 @@ from mccompile.targets.target import runs_here
 from tests.support.children import SLOW
 from tests.support.compose.definite import Refused
 from tests.support.compose.network import Step
-from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, texts, tooled, written
+from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, numbers, texts, tooled, written
 from tests.support.fuzz.__main__ import attacks
 from tests.support.fuzz.attempt import FAULTS, _bits, _meant_by, attempt, expectations
 from tests.support.fuzz.family import MAIN, SECOND, WIDE, FamilyComposer, _loses_matrices
@@ -301,7 +301,10 @@ def test_damage_of_each_kind_changes_a_file() -> None:
     assert {files.mutant(seed)[1].split(": ")[-1] for seed in range(12)} >= {"message", "bytes"}
 
 
-@pytest.mark.parametrize("attack", [files, texts, blobs, arguments], ids=lambda m: m.__name__.rsplit(".", 1)[-1])
+DAMAGE = [files, numbers, texts, blobs, arguments]
+
+
+@pytest.mark.parametrize("attack", DAMAGE, ids=lambda m: m.__name__.rsplit(".", 1)[-1])
 def test_damaged_input_ends_in_one_error(attack: object) -> None:
     found = list(outcomes([attack.attack(seed) for seed in range(2)]))  # type: ignore[attr-defined]
     assert not [text for kind, text in found if kind in FAULTS], found

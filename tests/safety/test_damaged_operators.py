@@ -19,7 +19,7 @@ from mccompile.ir.errors import CompileError, InternalError
 from mccompile.ops.registry import FrontEnd, front_ends
 from mccompile.ops.sampling import Case
 from tests.support.draw import SeededDraw
-from tests.support.fuzz.files import PYTHON
+from tests.support.fuzz.trial import PYTHON
 from tests.support.opcases import case_model
 
 GROUPS = 16

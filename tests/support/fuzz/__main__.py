@@ -19,7 +19,7 @@ from pathlib import Path
 
 import mccompile
 from mccompile.codegen.templates import environment
-from tests.support.fuzz import arguments, blobs, checks, files, hostile, kept, networks, texts, written
+from tests.support.fuzz import arguments, blobs, checks, files, hostile, kept, networks, numbers, texts, written
 from tests.support.fuzz.attempt import FAULTS
 from tests.support.fuzz.guarded import SECONDS, Work, outcomes
 from tests.support.fuzz.ledger import Ledger
@@ -42,6 +42,7 @@ def attacks() -> Mapping[str, Callable[[int], Work]]:
     found |= {name: partial(networks.attack, profile=profile, emulated=True) for name, profile in BOARDS.items()}
     return found | {
         "files": files.attack,
+        "numbers": numbers.attack,
         "texts": texts.attack,
         "blobs": blobs.attack,
         "arguments": arguments.attack,

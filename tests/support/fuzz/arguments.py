@@ -11,10 +11,10 @@ import click
 
 from mccompile.cli.main import cli
 from tests.support.compose.definite import Refused
-from tests.support.fuzz.files import PYTHON
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say
 from tests.support.fuzz.profiles import family
+from tests.support.fuzz.trial import PYTHON
 
 VALUES = (
     "0", "-1", "1", "3", "1e9", "nan", "", " ", "x", "a=b", "=", "x1=", "x1=1", "n=1..4", "n=4..1", "n=0..0", "n=..",

@@ -15,10 +15,9 @@ from mccompile.ir.files import IR, resealed, save
 from mccompile.ir.graph import Graph
 from mccompile.ops.registry import front_ends
 from tests.support.draw import SeededDraw
-from tests.support.fuzz.files import PYTHON
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say
-from tests.support.fuzz.trial import fault, is_tried
+from tests.support.fuzz.trial import PYTHON, fault, is_tried
 from tests.support.opcases import case_model
 
 WORD = re.compile(r"\s+|[A-Za-z_][\w.]*|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|.", re.S)

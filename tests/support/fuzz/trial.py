@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import numpy as np
 
-from mccompile.driver import Compilation
-from mccompile.ir.errors import CompileError
+from mccompile.codegen.folder import write_folder
+from mccompile.driver import Compilation, Options, compile_files
+from mccompile.ir.errors import CompileError, InternalError
 from mccompile.targets.target import runs_here
+from tests.support.fuzz.guarded import Outcome
 from tests.support.sanitized import SANITIZERS, sanitized_network
+
+PYTHON = re.compile(
+    "index out of range|NoneType|object is not|Traceback|unpack|KeyError|invalid literal|not subscriptable"
+    "|broadcast together|has no attribute '_|unhashable|unsupported operand|maximum recursion"
+)
+"""What a message of Python's says; ours do not."""
 
 RUN = 0.1
 """Of what is taken, so much is built and run."""
@@ -21,6 +30,21 @@ MOST_BYTES = 1 << 18
 
 FLAGS = tuple("-O0" if f.startswith("-O") else f for f in SANITIZERS)
 """It is run once, and gcc 12 has no end of some kernels with both sanitizers at -O1."""
+
+
+def judged(path: Path, options: Options, what: str, folder: Path, r: random.Random) -> Outcome:
+    """How the compilation of a damaged file ends, and the run of its program if that is tried."""
+    try:
+        c, files = compile_files(path, options)
+    except InternalError:
+        raise
+    except CompileError as e:
+        return ("message" if PYTHON.search(str(e)) else "refused"), f"{what}\n{e}"
+    if not is_tried(c, r):
+        return "ok", ""
+    write_folder(folder / "out", files)
+    said = fault(folder / "out", r)
+    return ("wrong" if said else "ok"), f"{what}\n{said}" if said else ""
 
 
 def is_tried(c: Compilation, r: random.Random) -> bool:
