@@ -88,9 +88,10 @@ class ConvTranspose(Op):
         if self.groups < 1 or x.shape[1] != w.shape[0] or x.shape[1] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
         whole = natural_extents(x.shape[2:], w.shape[2:], self.strides, self.dilations, self.output_padding)
-        if max(map(bound, (*whole, *self.strides, *self.dilations))) > MOST_INDEX:
-            raise TypeRuleError(f"strides, dilations and the result before padding are at most {MOST_INDEX:,}")
         spatial = self.output(x.shape[2:], w.shape[2:])
+        # A result that is too large itself is refused as any tensor is.
+        if max(map(bound, spatial)) <= MOST_INDEX < max(map(bound, (*whole, *self.strides, *self.dilations))):
+            raise TypeRuleError(f"strides, dilations and the result before padding are at most {MOST_INDEX:,}")
         if any(span(e)[0] < (0 if isinstance(e, Dim) else 1) for e in spatial):  # a count may be 0
             raise TypeRuleError(f"pads {list(self.pads)} leave nothing of the result")
         return (TensorType(x.dtype, (x.shape[0], w.shape[1] * self.groups, *spatial)),)
