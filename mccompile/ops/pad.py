@@ -71,7 +71,8 @@ class Pad(Movement):
         rank, count = len(extents), 1
         for begin, end, extent in zip(self.pads[:rank], self.pads[rank:], extents, strict=True):
             if self.mode == "wrap":
-                count *= 1 - (-bound(begin) // max(extent, 1)) - (-bound(end) // max(extent, 1))
+                inner = max(bound(extent), 1)
+                count *= 1 - (-bound(begin) // inner) - (-bound(end) // inner)
             elif self.mode != "constant":
                 count *= 1 + bool(bound(begin)) + bool(bound(end))
         return count

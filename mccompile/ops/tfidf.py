@@ -15,6 +15,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
+from mccompile.ir.limits import MOST_INDEX
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, I32, I64, TensorType
@@ -67,9 +68,9 @@ class CountGrams(Op):
             token, place = token + length * count, place + count
         return found
 
-    def steps(self, length: int, tokens: int) -> int:
-        """How far apart at most neighbours of an n-gram of ``length`` stand in a row of ``tokens``."""
-        return 1 if length == 1 else min(1 + self.skips, (tokens - 1) // (length - 1))
+    def steps(self, length: int) -> int:
+        """How far apart at most neighbours of an n-gram of ``length`` stand, in rows of any length."""
+        return 1 if length == 1 else min(1 + self.skips, MOST_INDEX)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         tokens, grams, places = (np.asarray(a) for a in arrays)
@@ -78,7 +79,7 @@ class CountGrams(Op):
             listed = grams[first : first + length * count].reshape(count, length).tolist()
             known = {tuple(g): int(places[place + i]) for i, g in enumerate(listed)}
             for row, own in enumerate(tokens.tolist()):
-                for step in range(1, 1 + self.steps(length, len(own))):
+                for step in range(1, 1 + min(self.steps(length), len(own))):
                     for i in range(len(own) - step * (length - 1)):
                         at = known.get(tuple(own[i : i + step * (length - 1) + 1 : step]))
                         if at is not None:
