@@ -36,6 +36,7 @@ _PRODUCTS = {
     ("", "MatMulInteger"): _Product(((0, 2), (1, 3))),
     ("", "ConvInteger"): _Product(((0, 2), (1, 3))),
     ("", "QLinearConv"): _Product(((0, 2), (3, 5))),
+    ("com.microsoft", "QLinearConv"): _Product(((0, 2), (3, 5))),
     ("", "QLinearMatMul"): _Product(((0, 2), (3, 5))),
     ("com.microsoft", "QGemm"): _Product(((0, 2), (3, 5))),
     ("com.microsoft", "MatMulIntegerToFloat"): _Product(((0, 4), (1, 5))),

@@ -641,7 +641,7 @@ def test_an_extent_may_be_none_or_one(target: str, level: str, tmp_path: Path) -
         drawn = {k: rng.standard_normal([n if e < 0 else e for e in s]).astype(np.float32) for k, s in shapes.items()}
         network.fill_arenas(0xFF)
         got = network.run(drawn)
-        want = dict(zip(got, plain_session(path).run(list(got), drawn), strict=True))
+        want = dict(zip(got, plain_session(path.read_bytes()).run(list(got), drawn), strict=True))
         for name, array in want.items():
             np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-5, err_msg=f"{name} of {n}")
 
@@ -672,5 +672,5 @@ def test_sums_have_as_many_terms_as_a_slice_leaves(target: str, tmp_path: Path) 
     network = Network(tmp_path / "out", ["-O1", *strict_warnings("gcc")])
     for n in (7, 0, 2, 3, 6):
         x = np.random.default_rng(n).standard_normal((n, 4)).astype(np.float32)
-        (want,) = plain_session(path).run(None, {"x": x})
+        (want,) = plain_session(path.read_bytes()).run(None, {"x": x})
         np.testing.assert_allclose(network.run({"x": x})["y"], want, rtol=1e-5, atol=1e-6)
