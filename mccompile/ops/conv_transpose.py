@@ -70,10 +70,13 @@ class ConvTranspose(Op):
             ),
         )
 
+    def natural(self, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
+        """The spatial extents of the result where nothing is padded away."""
+        return natural_extents(spatial, kernel, self.strides, self.dilations, self.output_padding)
+
     def output(self, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
         """The spatial extents of the result."""
-        n = len(self.strides)
-        whole = natural_extents(spatial, kernel, self.strides, self.dilations, self.output_padding)
+        n, whole = len(self.strides), self.natural(spatial, kernel)
         return tuple(e - self.pads[i] - self.pads[n + i] for i, e in enumerate(whole))
 
     def describe(self) -> str:
@@ -87,7 +90,7 @@ class ConvTranspose(Op):
             raise TypeRuleError(f"convolution of {x} by {w}: equal ranks of at least 3 and f32 or i32 are needed")
         if self.groups < 1 or x.shape[1] != w.shape[0] or x.shape[1] % self.groups:
             raise TypeRuleError(f"weights {w} do not fit {x.shape[1]} channels in {self.groups} groups")
-        whole = natural_extents(x.shape[2:], w.shape[2:], self.strides, self.dilations, self.output_padding)
+        whole = self.natural(x.shape[2:], w.shape[2:])
         spatial = self.output(x.shape[2:], w.shape[2:])
         # A result that is too large itself is refused as any tensor is.
         if max(map(bound, spatial)) <= MOST_INDEX < max(map(bound, (*whole, *self.strides, *self.dilations))):

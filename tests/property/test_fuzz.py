@@ -25,7 +25,19 @@ from mccompile.targets.target import runs_here
 from tests.support.children import SLOW
 from tests.support.compose.definite import Refused
 from tests.support.compose.network import Step
-from tests.support.fuzz import arguments, blobs, files, hostile, kept, networks, numbers, texts, tooled, written
+from tests.support.fuzz import (
+    arguments,
+    blobs,
+    files,
+    hostile,
+    kept,
+    networks,
+    numbers,
+    texts,
+    tooled,
+    trial,
+    written,
+)
 from tests.support.fuzz.__main__ import attacks
 from tests.support.fuzz.attempt import FAULTS, _bits, _meant_by, attempt, expectations
 from tests.support.fuzz.family import MAIN, SECOND, WIDE, FamilyComposer, _loses_matrices
@@ -94,10 +106,10 @@ def test_a_read_beside_an_operand_is_found_in_text(tmp_path: Path) -> None:
     trusting = f"graph @m(%x: f32[4]) {{ {gather} return %y }}"
     path.write_text(resealed(trusting))
     write_folder(tmp_path / "out", compile_files(path, Options(target="generic"))[1])
-    assert "Sanitizer" in texts.fault(tmp_path / "out", random.Random(0))
+    assert "Sanitizer" in trial.fault(tmp_path / "out", random.Random(0))
     path.write_text(trusting.replace("3000", "3").replace("inside=True", "inside=False"))
     write_folder(tmp_path / "out", compile_files(path, Options(target="generic"))[1])
-    assert texts.fault(tmp_path / "out", random.Random(0)) == ""
+    assert trial.fault(tmp_path / "out", random.Random(0)) == ""
 
 
 SEVERAL = (

@@ -1,6 +1,6 @@
 """Numbers of a file that lie far from what they are meant to be: each ends in one error, soon and in little memory.
 
-Drawn ones are in `tests/support/fuzz/files.py`.
+Drawn ones are in `tests/support/fuzz/numbers.py`.
 """
 
 from __future__ import annotations

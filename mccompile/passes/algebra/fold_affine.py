@@ -218,8 +218,8 @@ def _moved_bias(graph: Graph, producer: Node, affine: Affine) -> Array | None:
 def unfit(dtype: DType, weights: Array | None, bias: Array | None) -> str:
     """Why weights and a bias that were made of constants cannot take the place of these in ``dtype``; "" if they can.
 
-    None may be infinite. Where all weights are below the normal numbers of f32,
-    products with large elements would lose bits; some may be, as dead channels have them.
+    None may be infinite. Where all weights are below the normal numbers of f32, products with large elements would
+    lose bits; some may be, as dead channels have them.
 
     >>> from mccompile.ir.types import F32
     >>> unfit(F32, np.array([1.0, 1e39]), None)

@@ -38,7 +38,10 @@ def mutant(seed: int) -> tuple[onnx.ModelProto, str]:
         constants = [t for t in model.graph.initializer if numpy_helper.to_array(t).dtype.kind in "iuf"]
         if attributes or constants:
             place = r.choice([*attributes, *constants])
-            (_change_tensor if isinstance(place, TensorProto) else change_value)(place, r)  # type: ignore[operator]
+            if isinstance(place, TensorProto):
+                _change_tensor(place, r)
+            else:
+                change_value(place, r)
             return model, f"{front_end.op_type}: {place.name}"
 
 

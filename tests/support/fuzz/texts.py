@@ -8,8 +8,7 @@ import random
 import re
 from pathlib import Path
 
-from mccompile.codegen.folder import write_folder
-from mccompile.driver import Options, compile_files, import_graph, place_program
+from mccompile.driver import Options, import_graph, place_program
 from mccompile.ir.errors import CompileError
 from mccompile.ir.files import IR, resealed, save
 from mccompile.ir.graph import Graph
@@ -17,7 +16,7 @@ from mccompile.ops.registry import front_ends
 from tests.support.draw import SeededDraw
 from tests.support.fuzz.guarded import Outcome, Work
 from tests.support.fuzz.isolated import Say
-from tests.support.fuzz.trial import PYTHON, fault, is_tried
+from tests.support.fuzz.trial import judged
 from tests.support.opcases import case_model
 
 WORD = re.compile(r"\s+|[A-Za-z_][\w.]*|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|.", re.S)
@@ -78,14 +77,6 @@ def attack(seed: int) -> Work:
         vouched = r.random() < (SEALED_GRAPHS if isinstance(ir, Graph) else SEALED)
         path.write_text(resealed(text) if vouched else text)
         say(text)
-        try:
-            c, files = compile_files(path, Options(target=target, name="m"))
-        except CompileError as e:
-            return ("message" if PYTHON.search(str(e)) else "refused"), f"{text[:600]}\n{e}"
-        if vouched or not is_tried(c, r):
-            return "ok", ""
-        write_folder(folder / "out", files)
-        said = fault(folder / "out", r)
-        return ("wrong" if said else "ok"), f"{text[:2000]}\n{said}" if said else ""
+        return judged(path, Options(target=target, name="m"), text[:2000], folder, r, runs=not vouched)
 
     return work

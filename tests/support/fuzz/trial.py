@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile.codegen.folder import write_folder
 from mccompile.driver import Compilation, Options, compile_files
-from mccompile.ir.errors import CompileError, InternalError
+from mccompile.ir.errors import CompileError
 from mccompile.targets.target import runs_here
 from tests.support.fuzz.guarded import Outcome
 from tests.support.sanitized import SANITIZERS, sanitized_network
@@ -32,15 +32,15 @@ FLAGS = tuple("-O0" if f.startswith("-O") else f for f in SANITIZERS)
 """It is run once, and gcc 12 has no end of some kernels with both sanitizers at -O1."""
 
 
-def judged(path: Path, options: Options, what: str, folder: Path, r: random.Random) -> Outcome:
-    """How the compilation of a damaged file ends, and the run of its program if that is tried."""
+def judged(
+    path: Path, options: Options, what: str, folder: Path, r: random.Random, runs: bool = True
+) -> Outcome:
+    """How the compilation of a damaged file ends, and the run of its program, if it ``runs`` and is tried."""
     try:
         c, files = compile_files(path, options)
-    except InternalError:
-        raise
     except CompileError as e:
         return ("message" if PYTHON.search(str(e)) else "refused"), f"{what}\n{e}"
-    if not is_tried(c, r):
+    if not runs or not is_tried(c, r):
         return "ok", ""
     write_folder(folder / "out", files)
     said = fault(folder / "out", r)
