@@ -21,7 +21,7 @@ from mccompile.ir.dims import Dim, UndecidedError, bound, may_be_none
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call
 from mccompile.ir.op import Op
-from mccompile.ir.types import F32, I32, DType, Factor
+from mccompile.ir.types import F32, I32, I64, DType, Factor
 from mccompile.ir.views import Buffer, View
 from mccompile.kernels.integers import begun_with
 from mccompile.kernels.model.tiles import Segment
@@ -284,7 +284,7 @@ class KernelContext:
         """Number ``i`` of the operator (`Op.numbers`), as printed."""
         name, value = f"n{i}", self.op.numbers[i]
         if isinstance(value, Dim) and name not in self.call.args:
-            return opened(f"({dtype.c}){wrapped(value)}") if dtype.is_float else wrapped(value)
+            return wrapped(value) if dtype in (I32, I64) else opened(f"({dtype.c}){wrapped(value)}")
         if name not in self.call.args:
             return self.literal(value, dtype)
         return code(self.uses.number(name))

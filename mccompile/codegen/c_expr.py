@@ -13,7 +13,7 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.scalar import FUNCTIONS
 from mccompile.ir.types import BOOL, DType
 
-_WITH_ITSELF = {"eq": "1", "le": "1", "ge": "1", "lt": "0", "gt": "0"}
+_WITH_ITSELF = {"eq": True, "le": True, "ge": True, "lt": False, "gt": False}
 """What comparisons of a whole number with itself give: compilers warn of them as they stand."""
 
 _BOUNDS = {"i32": (-(2**31), "INT32_MIN"), "i64": (-(2**63), "INT64_MIN")}
@@ -69,6 +69,39 @@ def instead(value: str, read: str) -> Code:
 def _read_in(parts: Sequence[ex.Expr]) -> list[ex.Var]:
     """The variables in expressions."""
     return [e for part in parts for e in ex.distinct(part) if isinstance(e, ex.Var)]
+
+
+def decided(fn: str, a: ex.Expr, b: ex.Expr) -> bool | None:
+    """What a comparison of whole numbers gives whatever they are, by their types: compilers warn of these as well.
+    None for others.
+
+    >>> from mccompile.ir.types import I64, U8
+    >>> x = ex.convert(ex.var(0, U8), I64)
+    >>> decided("lt", x, ex.num(256, I64)), decided("eq", x, ex.num(-1, I64)), decided("le", x, ex.num(0, I64))
+    (True, False, None)
+    """
+    if fn not in _WITH_ITSELF or a.dtype.is_float:
+        return None
+    if a == b:
+        return _WITH_ITSELF[fn]
+    (low, high), (least, most) = _ends(a), _ends(b)
+    if fn == "eq":
+        return False if high < least or most < low else None
+    if fn in ("gt", "ge"):
+        (low, high), (least, most) = (least, most), (low, high)
+    always, never = (high < least, low >= most) if fn in ("lt", "gt") else (high <= least, low > most)
+    return True if always else False if never else None
+
+
+def _ends(e: ex.Expr) -> tuple[int, int]:
+    """The least and the greatest value of a whole number by its type, and by those that it was converted from."""
+    if isinstance(e, ex.Num):
+        return int(e.value), int(e.value)
+    own = (0, 1) if e.dtype == BOOL else e.dtype.ends
+    if not isinstance(e, ex.Convert) or e.operand.dtype.is_float:
+        return own
+    low, high = _ends(e.operand)
+    return (low, high) if own[0] <= low and high <= own[1] else own
 
 
 class Emitter:
@@ -149,8 +182,10 @@ class Emitter:
         if fn == "select" and not self.locals and _read_in(operands[1:]):
             name = "u8" if typed == BOOL else typed.name
             return self.uses.say(f"mcc_select_{name}({{0}}, {{1}}, {{2}})", *(bare(self._walk(a)) for a in operands))
-        if fn in _WITH_ITSELF and operands[0] == operands[1] and not typed.is_float:
-            return instead(self._walk(operands[0]), _WITH_ITSELF[fn])
+        known = decided(fn, *operands) if fn in _WITH_ITSELF else None
+        if known is not None:
+            read = operands[0] if isinstance(operands[1], ex.Num) else operands[1]
+            return instead(self._walk(read), str(int(known)))
         unsigned = "u" + typed.c if typed.kind == "i" else typed.c
         if typed.nbytes < 4:
             unsigned = "uint32_t"  # C would promote narrower operands to int anyway

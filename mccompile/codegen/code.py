@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 from enum import IntEnum
 
-from mccompile.ir.dims import Dim, text
+from mccompile.codegen.c_extent import c_extent
 
 
 class Bond(IntEnum):
@@ -60,7 +60,7 @@ def code(expression: str | int) -> Code:
     """
     if isinstance(expression, Code):
         return expression
-    plain = text(expression, extent_name, c_code=True) if isinstance(expression, Dim) else str(expression)
+    plain = c_extent(expression, extent_name) if isinstance(expression, int) else str(expression)
     word = plain.isidentifier() or plain.isdecimal()
     return Code(plain, Bond.WORD if word else Bond.OPEN)
 

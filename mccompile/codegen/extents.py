@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from mccompile._dataclass import dataclass
+from mccompile.codegen.c_extent import c_extent
 from mccompile.codegen.code import extent_name
-from mccompile.ir.dims import Dim, ranges, symbols, text
+from mccompile.ir.dims import ranges, symbols
 from mccompile.ir.kernel import KernelModule
 from mccompile.ir.state import growth
 
@@ -77,7 +78,7 @@ def given_extents(module: KernelModule, counted: Mapping[str, str]) -> list[Give
 
 def c_number(n: int, places: Mapping[str, str]) -> str:
     """A number as C; ``places`` are expressions for symbols."""
-    return text(n, lambda name: places[name], c_code=True) if isinstance(n, Dim) else str(n)
+    return c_extent(n, places.__getitem__)
 
 
 def shape_text(shape: Iterable[int]) -> str:

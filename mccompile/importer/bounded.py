@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from mccompile.ir.dims import bound
+from mccompile.importer.extents import MAX_ATOMS
+from mccompile.ir.dims import Dim, bound
+from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.limits import elements, require
 from mccompile.onnxio import OnnxNode
@@ -17,9 +19,14 @@ from mccompile.onnxio import OnnxNode
 
 def require_value(value: Value, where: str) -> None:
     """CompileError for a tensor of too many axes or elements."""
-    what = f"{value.name!r}"
+    what = f"{value.name!r}" + (", its extents of 0 counted as 1," if 0 in value.shape else "")
     require("tensor-axes", value.type.rank, what, where)
     require("tensor-elements", elements(value.shape), what, where)
+    if any(isinstance(e, Dim) and e.atoms > MAX_ATOMS for e in value.shape):
+        raise CompileError(
+            f"an extent of {what} is computed of others in more than {MAX_ATOMS} places", where=where,
+            hint="give some of the extents one number: --dim NAME=N",
+        )  # fmt: skip
 
 
 def require_results(nodes: Iterable[Node], where: str) -> None:

@@ -28,6 +28,7 @@ import numpy as np
 from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, Rows
 from mccompile.ir.dims import bound, span, symbols
+from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import TensorType
 from mccompile.ops.branch import If, Refuse
@@ -39,6 +40,8 @@ from mccompile.ops.slice import Slice
 
 Begin = Callable[[Graph, "Captures"], None]
 """Gives a nested graph inputs of its own, before it is walked."""
+Branch = tuple[Graph, "Captures"] | list[CompileError]
+"""A nested graph that is closed, or why it cannot be converted."""
 
 
 class Captures(dict[str, Known]):
@@ -84,6 +87,13 @@ class Captures(dict[str, Known]):
         own = self.graph.value(value.name, value.type)
         self.graph.inputs.append(own)
         return own
+
+
+def alike(branches: Sequence[Branch]) -> bool:
+    """Whether both can be computed, and give outputs of the same types."""
+    closed = [b for b in branches if not isinstance(b, list)]
+    types = [[v.type for v in graph.outputs] for graph, _ in closed]
+    return len(closed) == len(branches) and types[0] == types[1]
 
 
 def is_one(type_: TensorType) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mccompile.importer import loops
-from mccompile.importer.branch import Begin, Captures
+from mccompile.importer.branch import Begin, Branch, alike
 from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, require_tensor, stack, take_range
 from mccompile.ir import limits
@@ -53,6 +53,7 @@ class Walker(Protocol):
     errors: list[CompileError]
     narrow: dict[Value, str]
     varying: dict[Value, Numbers]
+    supposed: dict[str, bool]
     stated: Stated
     unrolled: int
     folded_bytes: int
@@ -61,11 +62,15 @@ class Walker(Protocol):
 
     def define_constants(self, graph: OnnxGraph) -> None: ...
 
-    def branch(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Known] | None: ...
+    def branches(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Branch]: ...
+
+    def branch(
+        self, n: Import, condition: Value, bodies: list[OnnxGraph], made: list[Branch]
+    ) -> list[Known] | None: ...
 
     def closed(
         self, n: Import, body: OnnxGraph, kind: str, depth: int, begin: Begin = ..., outputs: Sequence[str] = ...
-    ) -> tuple[Graph, Captures] | list[CompileError]: ...
+    ) -> Branch: ...
 
     def most_turns(self, n: Import) -> int | None: ...
 
@@ -149,9 +154,12 @@ def _walk(w: Walker, body: OnnxGraph, depth: int) -> list[Known] | None:
 
 def _if(w: Walker, n: Import, inputs: Sequence[Known | None], depth: int) -> list[Known] | None:
     condition = one_element(n, n.input(0))
+    chosen = bool(n.one(0, "condition")) if condition in w.graph.constants else w.supposed.get(n.node.inputs[0])
     if condition not in w.graph.constants:
-        return w.branch(n, condition, [_body(n.node, "then_branch"), _body(n.node, "else_branch")], depth)
-    chosen = bool(n.one(0, "condition"))
+        bodies = [_body(n.node, "then_branch"), _body(n.node, "else_branch")]
+        made = w.branches(n, condition, bodies, depth)
+        if chosen is None or alike(made):
+            return w.branch(n, condition, bodies, made)
     branch = _body(n.node, "then_branch" if chosen else "else_branch")
     w.define_constants(branch)
     return _walk(w, branch, depth)

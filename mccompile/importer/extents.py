@@ -13,14 +13,19 @@ extents. None of these nodes is left in the program. Where a number is wanted as
 from __future__ import annotations
 
 import functools
+import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import Dim, UndecidedError, maximum, minimum, span, symbols, varies
+from mccompile.ir.dims import Dim, UndecidedError, maximum, minimum, reach, span, symbols, varies
+from mccompile.ir.types import F16, F32, F64, I64, DType
 from mccompile.onnxio import OnnxNode, dtype_name
+from mccompile.ops.extents import holds
+from mccompile.ops.slice import clamp_range
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 """An array of objects: whole numbers, and extents."""
@@ -30,8 +35,10 @@ MAX_NUMBERS = 4096
 
 MAX_WHOLE = 2.0**53
 """Floats from there on, infinite ones too, are no numbers of elements."""
-EXACT_F32 = 2**24
-"""Whole numbers below are floats of 32 bits."""
+MAX_ATOMS = 256
+"""Of what is written with more atoms, nothing is computed in advance."""
+MAX_REACH = 2**61
+"""Nor of what is larger on the way: C computes extents in 64 bits."""
 
 
 def cast_to(node: OnnxNode) -> str | None:
@@ -58,10 +65,10 @@ def written(node: OnnxNode) -> Numbers | None:
     return value if held and isinstance(value, np.ndarray) else None
 
 
-def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = False) -> list[Numbers] | None:
+def computed(node: OnnxNode, inputs: Sequence[Numbers | None], dtype: DType = I64) -> list[Numbers] | None:
     """What a node makes of numbers, by output; None if it is no arithmetic on shapes, or depends on what varies.
-    ``floats``: they are floats, whose quotients are not rounded."""
-    rule = _exact if floats and node.op_type == "Div" else _RULES.get(node.op_type)
+    ``dtype`` is their element type: quotients of floats are not rounded, and sums of no type may leave it."""
+    rule = _RULES_OF_FLOATS.get(dtype, _RULES).get(node.op_type)
     if node.domain or rule is None or any(a is not None and a.size > MAX_NUMBERS for a in inputs):
         return None
     try:
@@ -73,6 +80,39 @@ def computed(node: OnnxNode, inputs: Sequence[Numbers | None], floats: bool = Fa
     if any(not isinstance(part, Dim) and np.size(part) > MAX_NUMBERS for part in parts):
         return None
     return [_objects(part) for part in parts]
+
+
+def supposed(node: OnnxNode, inputs: Sequence[Numbers | None]) -> bool | None:
+    """What a comparison says where an axis that varies is never taken for one of extent 1, nor for an empty one
+    (`ir.dims`); None where that is no answer. Exporters ask so whether an axis can be squeezed: `importer.control`
+    has the branch for axes of several elements where it cannot have both.
+
+    >>> from mccompile.ir.dims import symbol
+    >>> n, one = np.array([symbol("n", 1, 8)], object), np.array([1])
+    >>> node = OnnxNode("Equal", ("n", "one"), ("c",))
+    >>> computed(node, [n, one]), supposed(node, [n, one])
+    (None, False)
+    """
+    step = None if node.domain else _COMPARED.get(node.op_type)
+    if any(a is None or a.size != 1 or a.dtype.kind not in "Oiu" for a in inputs):
+        return None
+    known = [_whole(a).reshape(-1) for a in inputs if a is not None]
+    if step is None or any(s.low == 0 for s in symbols(*(a[0] for a in known))):
+        return None
+    try:
+        return bool(step(known[0][0], known[1][0]))
+    except UndecidedError:
+        return None
+
+
+def combined(node: OnnxNode, told: Sequence[bool | Numbers | None]) -> bool | None:
+    """What logic makes of conditions that are `supposed`, and of constants of one element; None for anything else."""
+    step = None if node.domain else _LOGIC.get(node.op_type)
+    if step is None or not any(isinstance(t, bool) for t in told):
+        return None
+    if any(t is None or (not isinstance(t, bool) and t.size != 1) for t in told):
+        return None
+    return step(*(bool(np.reshape(t, ())) for t in told if t is not None))
 
 
 @dataclass(frozen=True)
@@ -92,12 +132,13 @@ class Ratios:
         return _objects(found).reshape(self.over.shape)
 
 
-def ratios(node: OnnxNode, inputs: Sequence[Numbers | None]) -> Ratios | None:
-    """What Mul and Div make of extents, as floats, and one number; None for what is no such ratio.
+def ratios(node: OnnxNode, inputs: Sequence[Numbers | None], dtype: DType) -> Ratios | None:
+    """What Mul and Div make of extents, as floats, and one number; None for what is no such ratio, or may be rounded.
 
     >>> from mccompile.ir.dims import symbol
+    >>> from mccompile.ir.types import F32
     >>> node = OnnxNode("Mul", ("h", "scale"), ("y",))
-    >>> ratios(node, [np.array([symbol("h", 1, 99)], object), np.array(0.75)])
+    >>> ratios(node, [np.array([symbol("h", 1, 99)], object), np.array(0.75)], F32)
     Ratios(over=array([3*h], dtype=object), by=4)
     """
     if node.domain or node.op_type not in ("Mul", "Div") or len(inputs) != 2:
@@ -110,10 +151,11 @@ def ratios(node: OnnxNode, inputs: Sequence[Numbers | None]) -> Ratios | None:
     times, by = float(right.reshape(-1)[0]).as_integer_ratio() if np.isfinite(right).all() else (0, 1)
     if node.op_type == "Div":
         times, by = by, times
-    low, high = zip(*(span(n * times) for n in left.reshape(-1)), strict=True)
-    if times <= 0 or by <= 0 or min(low) < 0 or max(high) >= EXACT_F32 or left.size > MAX_NUMBERS:
+    if times <= 0 or by <= 0 or min(span(n)[0] for n in left.reshape(-1)) < 0 or left.size > MAX_NUMBERS:
         return None
     over = _objects([n * times for n in left.reshape(-1)])
+    if not holds(dtype, *over.reshape(-1)):
+        return None
     return Ratios(over.reshape(np.broadcast_shapes(left.shape, right.shape)), by)
 
 
@@ -148,6 +190,13 @@ def _known(numbers: Numbers) -> list[int]:
     return [int(i) for i in numbers.reshape(-1)]
 
 
+def _require_few(shape: Sequence[int]) -> None:
+    """UndecidedError for more numbers than are followed, before there is memory for them. np.tile repeats along one
+    axis after the other: an extent of 0 does not make the others smaller."""
+    if math.prod(max(e, 1) for e in shape) > MAX_NUMBERS:
+        raise UndecidedError(f"no more than {MAX_NUMBERS} numbers are computed of extents")
+
+
 def _gather(node: OnnxNode, x: list[Numbers]) -> Any:
     axis, indices = node.attrs.get("axis", 0), np.array(_known(x[1]), np.int64).reshape(x[1].shape)
     return np.take(x[0], indices, axis=axis if isinstance(axis, int) else 0)
@@ -157,10 +206,11 @@ def _slice(node: OnnxNode, x: list[Numbers]) -> Any:
     starts, ends, *rest = map(_known, x[1:])
     axes = rest[0] if rest else range(len(starts))
     steps = rest[1] if len(rest) > 1 else [1] * len(starts)
-    at = [slice(None)] * x[0].ndim
+    found = x[0]
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        at[axis] = slice(start, end, step)
-    return x[0][tuple(at)]
+        first, count = clamp_range(start, end, step, x[0].shape[axis])
+        found = np.take(found, range(first, first + count * step, step), axis)
+    return found
 
 
 def _split(node: OnnxNode, x: list[Numbers]) -> list[Numbers]:
@@ -179,11 +229,31 @@ def _unsqueeze(node: OnnxNode, x: list[Numbers]) -> Any:
     return np.expand_dims(x[0], _axes(x) or ())
 
 
-def _reduced(step: Callable[[int, int], int]) -> Rule:
+def _require_short(numbers: Numbers) -> None:
+    """UndecidedError for what would be computed of very much, or leave 64 bits on the way."""
+    for n in numbers.reshape(-1):
+        if isinstance(n, Dim) and (n.atoms > MAX_ATOMS or reach(n) > MAX_REACH):
+            raise UndecidedError("an extent is computed of too much")
+
+
+def _reduced(step: Callable[[int, int], int], dtype: DType = I64) -> Rule:
+    """The rule of numbers of a type, which has to have what is computed on the way, too."""
+
+    def joined(a: int, b: int) -> int:
+        total = _objects([step(a, b)])
+        _require_short(total)
+        if not holds(dtype, *total):
+            raise UndecidedError(f"{total[0]} may be no {dtype}")
+        found: int = total[0]
+        return found
+
     def rule(node: OnnxNode, x: list[Numbers]) -> Any:
         if x[0].ndim != 1:
             raise ValueError("only vectors of extents are reduced")
-        total = functools.reduce(step, x[0])
+        axes = _axes(x)
+        if not axes and node.attrs.get("noop_with_empty_axes", 0):
+            return x[0]
+        total = functools.reduce(joined, x[0])
         return _objects([total]) if node.attrs.get("keepdims", 1) else total
 
     return rule
@@ -193,7 +263,14 @@ def _elementwise(step: Callable[[int, int], int]) -> Callable[[Numbers, Numbers]
     """A step of two numbers as one of arrays. Of no axes numpy gives the extent itself, which it would take for its
     bound in the next step: it becomes an array again."""
     function = np.frompyfunc(step, 2, 1)
-    return lambda a, b: _objects(function(a, b))
+
+    def applied(a: Numbers, b: Numbers) -> Numbers:
+        _require_few(np.broadcast_shapes(a.shape, b.shape))
+        found = _objects(function(a, b))
+        _require_short(found)
+        return found
+
+    return applied
 
 
 def _each(step: Callable[[int, int], int]) -> Rule:
@@ -210,9 +287,16 @@ def _divide(a: int, b: int) -> int:
     return a // b
 
 
-def _modulo(a: int, b: int) -> int:
-    """What is left by `_divide`; of the extents of an image what its padding to whole windows is computed of."""
-    return a - _divide(a, b) * b
+def _modulo(node: OnnxNode, x: list[Numbers]) -> Any:
+    """What is left by `_divide`, or of numbers without `fmod` by a quotient that is rounded down: what an image is
+    padded by to whole windows."""
+    truncated = bool(node.attrs.get("fmod", 0))
+
+    def left(a: int, b: int) -> int:
+        varies_or_truncated = truncated or isinstance(a, Dim) or isinstance(b, Dim)
+        return a - (_divide(a, b) if varies_or_truncated else a // b) * b
+
+    return _each(left)(node, x)
 
 
 def _exact(node: OnnxNode, x: list[Numbers]) -> Any:
@@ -242,34 +326,40 @@ def _transpose(node: OnnxNode, x: list[Numbers]) -> Any:
 
 
 def _expand(node: OnnxNode, x: list[Numbers]) -> Any:
-    wanted = tuple(_known(x[1]))
-    return np.broadcast_to(x[0], np.broadcast_shapes(x[0].shape, wanted))
+    shape = np.broadcast_shapes(x[0].shape, tuple(_known(x[1])))
+    _require_few(shape)
+    return np.broadcast_to(x[0], shape)
+
+
+def _tile(node: OnnxNode, x: list[Numbers]) -> Any:
+    repeats = _known(x[1])
+    _require_few([*x[0].shape, *repeats])
+    return np.tile(x[0], repeats)
 
 
 def _concat(node: OnnxNode, x: list[Numbers]) -> Any:
     axis = node.attrs.get("axis", 0)
+    _require_few([sum(part.size for part in x)])
     return np.concatenate(x, axis=axis if isinstance(axis, int) else 0)
 
 
 def _where(node: OnnxNode, x: list[Numbers]) -> Any:
     if varies(x[0].reshape(-1)):
         raise UndecidedError("the condition varies")
+    _require_few(np.broadcast_shapes(*(a.shape for a in x)))
     return np.where(x[0].astype(bool), x[1], x[2])
 
 
 def _compared(step: Callable[[int, int], bool]) -> Rule:
     def exact(a: int, b: int) -> int:
-        """Numbers that begin at 0, as those of turns and counts do, are no axes, which are taken for several."""
+        """Of all that varies, also where extents are taken for several elements."""
         low, high = span(a - b)
         decided = {step(low, 0), step(high, 0), step(0, 0) if low <= 0 <= high else step(low, 0)}
         if len(decided) > 1:
             raise UndecidedError("the order of numbers that vary")
         return int(decided.pop())
 
-    def rule(a: int, b: int) -> int:
-        return exact(a, b) if any(s.low == 0 for s in symbols(a, b)) else int(step(a, b))
-
-    return _each(rule)
+    return _each(exact)
 
 
 def _equal(a: int, b: int) -> bool:
@@ -285,6 +375,29 @@ def _same(node: OnnxNode, x: list[Numbers]) -> Any:
     return x[0]
 
 
+_REDUCED: Mapping[str, Callable[[int, int], int]] = {
+    "ReduceProd": operator.mul,
+    "ReduceSum": operator.add,
+    "ReduceMax": maximum,
+    "ReduceMin": minimum,
+}
+
+_LOGIC: Mapping[str, Callable[..., bool]] = {
+    "Not": operator.not_,
+    "And": operator.and_,
+    "Or": operator.or_,
+    "Identity": operator.truth,
+    "Cast": operator.truth,
+}
+
+_COMPARED: Mapping[str, Callable[[int, int], bool]] = {
+    "Equal": _equal,
+    "Greater": operator.gt,
+    "Less": operator.lt,
+    "GreaterOrEqual": operator.ge,
+    "LessOrEqual": operator.le,
+}
+
 _RULES: Mapping[str, Rule] = {
     "Gather": _gather,
     "Slice": _slice,
@@ -293,7 +406,7 @@ _RULES: Mapping[str, Rule] = {
     "Reshape": _reshape,
     "Expand": _expand,
     "Transpose": _transpose,
-    "Tile": lambda node, x: np.tile(x[0], _known(x[1])),
+    "Tile": _tile,
     "Squeeze": lambda node, x: np.squeeze(x[0], _axes(x)),
     "Unsqueeze": _unsqueeze,
     "Cast": _same,
@@ -301,25 +414,25 @@ _RULES: Mapping[str, Rule] = {
     "Floor": _same,
     "Ceil": _same,
     "Round": _same,
-    "Add": _each(lambda a, b: a + b),
-    "Sub": _each(lambda a, b: a - b),
-    "Mul": _each(lambda a, b: a * b),
+    "Add": _each(operator.add),
+    "Sub": _each(operator.sub),
+    "Mul": _each(operator.mul),
     "Div": _each(_divide),
-    "Mod": _each(_modulo),
+    "Mod": _modulo,
     "Clip": _clip,
     "Min": _each(minimum),
     "Max": _each(maximum),
     "Neg": lambda node, x: -x[0],
     "Abs": lambda node, x: abs(x[0]),
-    "ReduceProd": _reduced(lambda a, b: a * b),
-    "ReduceSum": _reduced(lambda a, b: a + b),
-    "ReduceMax": _reduced(maximum),
-    "ReduceMin": _reduced(minimum),
+    **{name: _reduced(step) for name, step in _REDUCED.items()},
     "Where": _where,
-    "Equal": _compared(_equal),
-    "Greater": _compared(lambda a, b: a > b),
-    "Less": _compared(lambda a, b: a < b),
-    "GreaterOrEqual": _compared(lambda a, b: a >= b),
-    "LessOrEqual": _compared(lambda a, b: a <= b),
+    **{name: _compared(step) for name, step in _COMPARED.items()},
 }
 """What exporters make of shapes. Operators of one meaning for floats and whole numbers alike."""
+
+
+def _of_floats(dtype: DType) -> Mapping[str, Rule]:
+    return {**_RULES, "Div": _exact, **{name: _reduced(step, dtype) for name, step in _REDUCED.items()}}
+
+
+_RULES_OF_FLOATS = {dtype: _of_floats(dtype) for dtype in (F16, F32, F64)}

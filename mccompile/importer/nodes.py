@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -12,10 +12,10 @@ from mccompile._dataclass import dataclass
 from mccompile.importer import control, sequences
 from mccompile.importer.arguments import read_arguments
 from mccompile.importer.bounded import require_results, require_window
-from mccompile.importer.branch import Begin, Captures, emit_if, refused, settled
+from mccompile.importer.branch import Begin, Branch, Captures, emit_if, refused, settled
 from mccompile.importer.draws import Draws, draw
 from mccompile.importer.element_types import require_types
-from mccompile.importer.extents import Numbers, Ratios, asked, cast_to, computed, ratios, written
+from mccompile.importer.extents import Numbers, Ratios, asked, cast_to, combined, computed, ratios, supposed, written
 from mccompile.importer.fold import fold_node, grows_much, stand_in
 from mccompile.importer.narrow import (
     HELD_IN,
@@ -54,14 +54,17 @@ from mccompile.onnxio import (
     newest_opset,
     require_operands,
 )
-from mccompile.ops.extents import Extents
+from mccompile.ops.extents import Extents, holds
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import front_ends, run_time_forms
+from mccompile.ops.run_time import RunTime
 from mccompile.ops.stated import Stated
 from mccompile.ops.text import TEXT
 
 MAX_EXPANSION = 16
 """How deep functions may be made of functions."""
+KINDS = ("then", "else")
+"""The branches of an If, in the order of `Converter.branches`."""
 
 
 @dataclass
@@ -71,7 +74,8 @@ class Converter:
     ``unrolled`` counts the nodes that loops became, ``folded_bytes`` what is folded, ``narrow`` the
     values that are held in a wider type than their own (`narrow`), ``varying`` the values whose elements are
     numbers of which some vary (`importer.extents`), ``ratios`` floats that are such numbers over another one, by
-    their names, ``stated`` what is said of shapes. Names in ``poisoned`` come from nodes that could not be converted;
+    their names, ``supposed`` what conditions are taken for where an axis that varies has several elements, by their
+    names, ``stated`` what is said of shapes. Names in ``poisoned`` come from nodes that could not be converted;
     what depends on them is only checked for being known, so that one run reports every unsupported node.
     """
 
@@ -84,6 +88,7 @@ class Converter:
     narrow: dict[Value, str] = field(default_factory=dict)
     varying: dict[Value, Numbers] = field(default_factory=dict)
     ratios: dict[str, Ratios] = field(default_factory=dict)
+    supposed: dict[str, bool] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     stated: Stated = field(default_factory=Stated)
     draws: Draws = field(default_factory=Draws)
@@ -133,18 +138,20 @@ class Converter:
             require_ranks(node, tensors)
             self._tensors(node, tensors, depth)
 
-    def branch(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Known] | None:
-        """The results of one of two nested graphs, as a condition says at run time; None where one cannot be
-        converted."""
+    def branches(self, n: Import, condition: Value, bodies: list[OnnxGraph], depth: int) -> list[Branch]:
+        """Two nested graphs of which a condition says at run time which one is computed."""
         if len(bodies[0].outputs) != len(bodies[1].outputs):
             raise n.error("the branches have different numbers of outputs")
         if len(bodies[0].outputs) != len(n.node.outputs):
             raise n.error(f"it has {len(n.node.outputs)} outputs, its branches have {len(bodies[0].outputs)}")
-        kinds = ("then", "else")
-        made = [
+        return [
             self.closed(n, body, kind, depth, settled(condition, kind == "then"), sequences=True)
-            for body, kind in zip(bodies, kinds, strict=True)
+            for body, kind in zip(bodies, KINDS, strict=True)
         ]
+
+    def branch(self, n: Import, condition: Value, bodies: list[OnnxGraph], made: list[Branch]) -> list[Known] | None:
+        """The results of one of two nested graphs, as a condition says at run time; None where one cannot be
+        converted."""
         failed = [part for part in made if isinstance(part, list)]
         if len(failed) == len(made) or any(_unsupported_in(errors) for errors in failed):
             self.errors += [e for errors in failed for e in errors]
@@ -152,12 +159,12 @@ class Converter:
         branches = [part for part in made if not isinstance(part, list)]
         if failed:
             first = failed[0][0] if failed[0] else None
-            kind = kinds[[isinstance(part, list) for part in made].index(True)]
+            kind = KINDS[[isinstance(part, list) for part in made].index(True)]
             self.notes.append(
                 f"the {kind} branch of {n.node.name!r} cannot be computed with these shapes: where it is to be, "
                 f"run answers MCC_E_DIM" + (f" ({first.rule})" if first else "")
             )
-            branches.insert(kinds.index(kind), refused(f"{n.node.name}.{kind}", branches[0][0]))
+            branches.insert(KINDS.index(kind), refused(f"{n.node.name}.{kind}", branches[0][0]))
         parts = zip(made, bodies, strict=True)
         widths = {_widths(part[1], body.outputs) for part, body in parts if not isinstance(part, list)}
         if len(widths) > 1:
@@ -182,13 +189,14 @@ class Converter:
     def closed(
         self, n: Import, body: OnnxGraph, kind: str, depth: int, begin: Begin = lambda graph, names: None,
         outputs: Sequence[str] | None = None, sequences: bool = False,
-    ) -> tuple[Graph, Captures] | list[CompileError]:  # fmt: skip
+    ) -> Branch:  # fmt: skip
         """A nested graph as one of its own, or the reasons why it cannot be converted; ``outputs``: those wanted,
         which may be ``sequences`` only where whoever asks takes these apart."""
         inner = Graph(f"{n.node.name}.{kind}")
         names = Captures(inner, self.values, self.graph, self.varying)
         walker = Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
         walker.notes, walker.stated, walker.draws = self.notes, self.stated, self.draws
+        walker.supposed = dict(self.supposed)
         begin(inner, names)
         walker.define_constants(body)
         walker.run(body.nodes, depth)
@@ -254,13 +262,15 @@ class Converter:
         """Whether the node is arithmetic on extents that vary; its output is that of an `extents` then, or known."""
         for name in node.outputs:
             self.ratios.pop(name, None)  # of an earlier turn of a loop
+            self.supposed.pop(name, None)
         first = inputs[0] if inputs else None
         own = written(node) if first is None else asked(node, first.shape)
         found = self._computed(node, inputs) if own is None else [own]
         if found is None:
+            self._suppose(node, inputs)
             return False
         dtype = _numbers_type(node, inputs)
-        if dtype is None:
+        if dtype is None or not all(holds(dtype, *numbers.reshape(-1)) for numbers in found):
             return False
         for name, numbers in zip(node.outputs, found, strict=True):
             self._bind_extents(name, numbers, dtype, node.name)
@@ -280,11 +290,19 @@ class Converter:
         unknown = any(k is None and v is not None for k, v in zip(known, inputs, strict=True))
         if unknown or not any(v in self.varying for v in inputs):
             return None
-        found = computed(node, known, first.dtype.is_float)
-        ratio = ratios(node, known) if found is None else None
+        found = computed(node, known, first.dtype)
+        ratio = ratios(node, known, first.dtype) if found is None else None
         if ratio is not None:
             self.ratios[node.outputs[0]] = ratio
         return found
+
+    def _suppose(self, node: OnnxNode, inputs: list[Value | None]) -> None:
+        """What a comparison of extents is taken for, and what is made of such alone."""
+        known = [self.numbers(v) for v in inputs]
+        told = [self.supposed.get(name, k) for name, k in zip(node.inputs, known, strict=True)]
+        usual = supposed(node, known) if any(v in self.varying for v in inputs) else combined(node, told)
+        if usual is not None:
+            self.supposed[node.outputs[0]] = usual
 
     def _bind_extents(self, name: str, numbers: Numbers, dtype: DType, origin: str) -> None:
         if not varies(numbers.reshape(-1)):
@@ -325,7 +343,7 @@ class Converter:
         before = len(self.graph.nodes)
         form = None if domain else run_time_forms().get(node.op_type)
         try:
-            (form.convert if form is not None and form.wanted(view) else front_end.convert)(view)
+            _by_form(view, front_end.convert, form)
         except UndecidedError as e:
             raise view.error(f"the node cannot be converted for all of these extents: {e}", hint_of(e)) from e
         except (TypeRuleError, BroadcastError) as e:
@@ -370,6 +388,19 @@ class Converter:
         if narrow:
             self.narrow[value] = narrow
         return value
+
+
+def _by_form(view: Import, convert: Callable[[Import], None], form: RunTime | None) -> None:
+    """Convert a node, by the form that takes its arguments at run time where that is wanted or the only way."""
+    if form is None or not (form.wanted(view) or form.undecided):
+        convert(view)
+    elif form.wanted(view):
+        form.convert(view)
+    else:
+        try:
+            convert(view)
+        except UndecidedError:
+            form.convert(view)
 
 
 def _numbers_type(node: OnnxNode, inputs: list[Value | None]) -> DType | None:

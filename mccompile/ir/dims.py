@@ -48,6 +48,11 @@ MAX_TRIED = 2048
 
 MAX_CORNERS = 10
 """A sum that is linear in each of so many atoms at most is tried where they are at their ends."""
+MAX_EXTREMES = 6
+"""The range of so many least and greatest numbers in one sum is found by trying both sides of each, else by
+intervals: one more doubles the time."""
+MAX_ATOMS = 4096
+"""No extent is written with more atoms; networks need a few dozen."""
 
 
 class UndecidedError(ValueError):
@@ -110,13 +115,19 @@ class Dim(int):
 
     terms: tuple[tuple[Monomial, int], ...]
     low: int
+    atoms: int
+    """How many atoms it is written with, those within others as well."""
 
     def __new__(cls, terms: Mapping[Monomial, int]) -> Dim:
-        """Use `polynomial`, which gives a plain number where nothing varies."""
+        """Use `polynomial`, which gives a plain number where nothing varies. UndecidedError above `MAX_ATOMS`."""
+        made_of = itertools.chain.from_iterable(terms)
+        atoms = sum(1 if isinstance(a, Symbol) else 1 + inner_of(a).atoms for a in made_of)
+        if atoms > MAX_ATOMS:
+            raise UndecidedError(f"an extent is computed of others in more than {MAX_ATOMS} places")
         ordered = tuple(sorted(terms.items(), key=_order))
         low, high = _range(ordered)
         made = super().__new__(cls, high)
-        made.terms, made.low = ordered, low
+        made.terms, made.low, made.atoms = ordered, low, atoms
         return made
 
     # -- arithmetic ----------------------------------------------------------------------------------------
@@ -332,6 +343,24 @@ def span(n: int) -> tuple[int, int]:
     return (n.low, bound(n)) if isinstance(n, Dim) else (n, n)
 
 
+def reach(n: int) -> int:
+    """The largest magnitude of what is computed on the way to an extent: of the sum of its terms whatever their
+    signs, and of what its atoms are made of.
+
+    >>> n = symbol("n", 1, 100)
+    >>> reach((n * n + 6 * n) // 7)
+    10600
+    """
+    terms = _terms(n)
+    total = sum(product_reach(m, c) for m, c in terms)
+    return max([total, *(reach(inner_of(a)) for m, _ in terms for a in m if not isinstance(a, Symbol))])
+
+
+def product_reach(product: Monomial, times: int) -> int:
+    """The largest magnitude of a term."""
+    return abs(times) * math.prod(max(map(abs, atom_span(a))) for a in product)
+
+
 def may_be_none(extents: Iterable[int]) -> bool:
     """Whether one of the extents may be 0 in some run."""
     return any(span(e)[0] == 0 for e in extents)
@@ -496,7 +525,8 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
         return min(tried), max(tried)
     atoms = list(dict.fromkeys(a for m, _ in terms for a in m))
     extremes = [a for a in atoms if isinstance(a, Least)]
-    if extremes:  # those first that are in no other, which would be taken for another number there
+    if extremes and sum(map(_extremes_in, atoms)) <= MAX_EXTREMES:
+        # those first that are in no other, which would be taken for another number there
         outer = (a for a in extremes if not any(_is_within(a, other) for other in atoms))
         return _range_without(terms, next(outer, extremes[0]))
     counters = [a for a in atoms if isinstance(a, Symbol) and a.under and _is_linear(terms, a)]
@@ -513,11 +543,14 @@ def _range(terms: tuple[tuple[Monomial, int], ...]) -> tuple[int, int]:
 
 def _range_of_ends(terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom]) -> tuple[int, int]:
     """The range of a sum as far as the ranges of its atoms tell it."""
-    if len(atoms) <= MAX_CORNERS and all(len(set(m)) == len(m) for m, _ in terms):
+    powers = {a for a in atoms if max(m.count(a) for m, _ in terms) > 1}
+    if len(atoms) <= MAX_CORNERS and not powers:
         return _range_of_corners(terms, atoms)
+    if len(atoms) <= MAX_CORNERS and len(powers) == 1 and max(m.count(*powers) for m, _ in terms) == 2:
+        return _range_of_square(terms, atoms, *powers)
     low = high = 0
     for m, c in terms:
-        ends = [_atom_span(a) for a in m]
+        ends = [atom_span(a) for a in m]
         products = [math.prod(corner) * c for corner in itertools.product(*ends)]
         low, high = low + min(products), high + max(products)
     return low, high
@@ -539,9 +572,32 @@ def _range_of_corners(terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom]
     Of (h - 2) * (w - 2), which stands as h * w - 2 * h - 2 * w + 4, that is what the factors make of it.
     """
     found = []
-    for corner in itertools.product(*map(_atom_span, atoms)):
+    for corner in itertools.product(*map(atom_span, atoms)):
         at = dict(zip(atoms, corner, strict=True))
         found.append(sum(c * math.prod(at[a] for a in m) for m, c in terms))
+    return min(found), max(found)
+
+
+def _range_of_square(
+    terms: tuple[tuple[Monomial, int], ...], atoms: list[Atom], squared: Atom
+) -> tuple[int, int]:
+    """The range of a sum that is linear in each of its atoms but one, in which it is a parabola where the others are
+    at their ends: it is least and largest where that one is at an end, or beside the vertex.
+
+    6 * n * n - 6 * n, n from 1 to 3000, is 0 for 1; what its two terms tell apart from each other is less than that.
+    """
+    low, high = atom_span(squared)
+    others = [a for a in atoms if a != squared]
+    found = []
+    for corner in itertools.product(*map(atom_span, others)):
+        at = dict(zip(others, corner, strict=True))
+        by_power = [0, 0, 0]
+        for m, c in terms:
+            by_power[m.count(squared)] += c * math.prod(at[a] for a in m if a != squared)
+        constant, slope, bend = by_power
+        vertex = -slope // (2 * bend) if bend else low
+        places = {low, high, *(min(max(n, low), high) for n in (vertex, vertex + 1))}
+        found += [constant + (slope + bend * n) * n for n in places]
     return min(found), max(found)
 
 
@@ -602,13 +658,27 @@ def _symbols_of(atom: Atom) -> list[Symbol]:
             return symbols(atom.left)
 
 
+def inner_of(atom: Quotient | Least) -> Dim:
+    """What an atom is made of."""
+    return atom.of if isinstance(atom, Quotient) else atom.left
+
+
+def _within(atom: Atom) -> list[Atom]:
+    """The atoms of what an atom is made of, each as often as it stands there."""
+    return [] if isinstance(atom, Symbol) else [a for m, _ in inner_of(atom).terms for a in m]
+
+
+def _extremes_in(atom: Atom) -> int:
+    return isinstance(atom, Least) + sum(map(_extremes_in, _within(atom)))
+
+
 def _is_within(atom: Atom, other: Atom) -> bool:
     """True if an atom is a part of another one."""
-    inner = () if isinstance(other, Symbol) else _terms(other.of if isinstance(other, Quotient) else other.left)
-    return any(a == atom or _is_within(atom, a) for m, _ in inner for a in m)
+    return any(a == atom or _is_within(atom, a) for a in _within(other))
 
 
-def _atom_span(atom: Atom) -> tuple[int, int]:
+def atom_span(atom: Atom) -> tuple[int, int]:
+    """The least and the largest value of an atom."""
     match atom:
         case Symbol():
             return atom.low, atom.high
@@ -622,26 +692,31 @@ def _atom_span(atom: Atom) -> tuple[int, int]:
 
 
 # -- text -----------------------------------------------------------------------------------------------------
-def text(n: int, names: Callable[[str], str] = str, c_code: bool = False) -> str:
-    """An extent as text, which `dims_text.parse` reads; with ``c_code`` as one in C. ``names`` prints symbols."""
+def text(n: int) -> str:
+    """An extent as text, which `dims_text.parse` reads; `codegen.c_extent` prints C."""
     if not isinstance(n, Dim):
         return str(n)
-    blank = " " if c_code else ""
     out = ""
     for m, c in n.terms:
-        factors = []
-        for a in m:
-            whole = stepped(a)
-            if whole is not None and c % whole.step == 0:  # 2 * (n // 2), where n is even
-                factors.append(names(whole.name))
-                c //= whole.step
-            else:
-                factors.append(_atom_text(a, names, c_code))
-        if abs(c) != 1 or not m:
-            factors.insert(0, str(abs(c)))
-        sign = f"{blank}{'-' if c < 0 else '+'}{blank}" if out else "-" if c < 0 else ""
-        out += sign + f"{blank}*{blank}".join(factors)
+        factors, times = factored(m, c)
+        written = [f if isinstance(f, str) else _atom_text(f) for f in factors]
+        if abs(times) != 1 or not m:
+            written.insert(0, str(abs(times)))
+        out += ("-" if c < 0 else "+" if out else "") + "*".join(written)
     return out
+
+
+def factored(product: Monomial, times: int) -> tuple[list[Atom | str], int]:
+    """The factors of a term as they are printed, and its number: 2 * (n // 2), where n is even, is n, by name."""
+    factors: list[Atom | str] = []
+    for atom in product:
+        whole = stepped(atom)
+        if whole is None or times % whole.step:
+            factors.append(atom)
+            continue
+        factors.append(whole.name)
+        times //= whole.step
+    return factors, times
 
 
 def stepped(atom: Atom) -> Symbol | None:
@@ -653,19 +728,12 @@ def stepped(atom: Atom) -> Symbol | None:
     return None
 
 
-def _atom_text(atom: Atom, names: Callable[[str], str] = str, c_code: bool = False) -> str:
+def _atom_text(atom: Atom) -> str:
     match atom:
         case Symbol():
-            return names(atom.name)
+            return atom.name
         case Quotient():
-            # C rounds towards 0: of what may be below it, a quotient is (x + 4) / 2 - 2
-            below = max(-(span(atom.of)[0] // atom.by), 0) if c_code else 0
-            inner = text(atom.of + below * atom.by, names, c_code)
-            over = inner if inner.isidentifier() else f"({inner})"
-            found = f"({over}{' / ' if c_code else '//'}{atom.by})"
-            return f"({found} - {below})" if below else found
+            inner = text(atom.of)
+            return f"({inner if inner.isidentifier() else f'({inner})'}//{atom.by})"
         case Least():
-            inner = text(atom.left, names, c_code)
-            if c_code:
-                return f"(({inner} {'<' if atom.sign > 0 else '>'} {atom.right}) ? {inner} : {atom.right})"
-            return f"{'least' if atom.sign > 0 else 'most'}({inner};{atom.right})"
+            return f"{'least' if atom.sign > 0 else 'most'}({text(atom.left)};{atom.right})"

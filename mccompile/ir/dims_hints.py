@@ -106,7 +106,7 @@ def proposal(decide: Callable[..., object], *numbers: int) -> str:
     known = {s.name: symbol(s.name, s.low, s.high, s.step) for s in (*steps, *coarse)}
     try:
         decide(*(with_symbols(n, known) for n in numbers))
-    except UndecidedError:
+    except (UndecidedError, ArithmeticError):  # it may be 0 then, by which nothing is divided
         return ""
     options = " ".join(f"--dim {s.name}={s}" for s in coarse)
     return f"take only multiples: {options}; or {FIX}"

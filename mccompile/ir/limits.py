@@ -104,10 +104,15 @@ def sketched() -> Iterator[None]:
 
 
 def elements(extents: Iterable[int]) -> int:
-    """How many elements a tensor has at most; in a sketch, with one place along each extent that varies."""
+    """How many elements a tensor has at most; in a sketch, with one place along each extent that varies. Extents of 0
+    count as 1: numpy, strides and the extents of results are of the others, too, however many these are.
+
+    >>> elements((0, 2, 3))
+    6
+    """
     if _sketched.get():
         extents = (1 if isinstance(e, Dim) else e for e in extents)
-    return math.prod(map(bound, extents))
+    return math.prod(max(bound(e), 1) for e in extents)
 
 
 def exceeds(name: str, asked: int) -> bool:

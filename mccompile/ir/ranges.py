@@ -244,7 +244,8 @@ def _select(dtype: DType, condition: Range, a: Range, b: Range) -> Range:
 
 def _mulhi(dtype: DType, a: Range, b: Range) -> Range:
     products = np.stack(np.broadcast_arrays(*(p * q for p in (a.low, a.high) for q in (b.low, b.high))))
-    return Range(np.floor(products.min(0) / 2.0**32), np.floor(products.max(0) / 2.0**32))
+    rounded = np.where(np.abs(products).max(0) > _EXACT, 1.0, 0.0)  # such a product may be another one
+    return Range(np.floor(products.min(0) / 2.0**32) - rounded, np.floor(products.max(0) / 2.0**32) + rounded)
 
 
 def _asr(dtype: DType, a: Range, b: Range) -> Range:

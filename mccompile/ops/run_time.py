@@ -10,10 +10,12 @@ from mccompile.ops.frontend import Import
 
 @dataclass(frozen=True)
 class RunTime:
-    """``convert`` takes the place of the operator's front end where one of its inputs ``arguments`` is not known."""
+    """``convert`` takes the place of the operator's front end where one of its inputs ``arguments`` is not known; if
+    ``undecided``, also where its front end raises UndecidedError of extents, which are numbers of the run."""
 
     convert: Callable[[Import], None]
     arguments: tuple[int, ...] = (1,)
+    undecided: bool = False
 
     def wanted(self, n: Import) -> bool:
         return any(n.optional(i) is not None and not n.has_numbers(i) for i in self.arguments)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, box
-from mccompile.ir.dims import maximum, minimum, varies
+from mccompile.ir.dims import UndecidedError, maximum, minimum, ranges, span, varies
 from mccompile.ir.op import Layouts, TypeRuleError
 from mccompile.ir.places import is_on_axis
 from mccompile.ir.types import TensorType
@@ -56,10 +56,19 @@ def clamp_range(start: int, stop: int, step: int, extent: int) -> tuple[int, int
     return (first, count) if varies((first, count)) or count else (0, 0)
 
 
+def is_below_0(index: int) -> bool:
+    """Whether an index counts from the end. UndecidedError where the run decides: -n
+    of an n that may be 0 is the first element then, not the one behind the last."""
+    least, most = span(index)
+    if least < 0 <= most:
+        raise UndecidedError(f"from which end {index} counts depends on {ranges(index)}", is_below_0, index)
+    return most < 0
+
+
 def _clamped(index: int, low: int, extent: int, step: int) -> int:
     """An index counted from the beginning, at least ``low``: a slice that goes backwards begins with the first one
     if not before it, and stops at -1. (One of numpy begins at -1, too, and is empty.)"""
-    own = index + extent if index < 0 else index
+    own = index + extent if is_below_0(index) else index
     return minimum(maximum(own, low), extent if step > 0 else extent - 1)
 
 

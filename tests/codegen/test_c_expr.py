@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from mccompile.codegen.c_expr import Emitter, literal
+from mccompile.codegen.c_expr import Emitter, decided, literal
 from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
-from mccompile.ir.types import F32, I32, I64, DType
+from mccompile.ir.types import BOOL, F32, I8, I16, I32, I64, U8, U32, DType
 
 
 @pytest.mark.parametrize("fn", ["eq", "le", "ge", "lt", "gt"])
@@ -25,6 +26,24 @@ def test_other_numbers_are_compared(fn: str) -> None:
     x, y = ex.var(0, I32), ex.var(1, I32)
     text = str(Emitter(lambda i: f"v{i}", Uses()).emit(ex.apply(fn, x, y)))
     assert (text.count("v0"), text.count("v1")) == (1, 1)
+
+
+@pytest.mark.parametrize("source", [I8, U8, BOOL], ids=str)
+@pytest.mark.parametrize("to", [I8, U8, I16, U32, I64], ids=str)
+@pytest.mark.parametrize("fn", ["eq", "le", "ge", "lt", "gt"])
+def test_what_types_decide_is_so_for_all_numbers(fn: str, to: DType, source: DType) -> None:
+    """gcc and clang warn of comparisons whose answer the types of what is converted tell."""
+    low, high = (0, 1) if source == BOOL else source.ends
+    x = ex.convert(ex.var(0, source), to) if to != source else ex.var(0, source)
+    for number in {-300, -129, -128, -1, 0, 1, 2, 127, 128, 255, 256, 300, low, high, *to.ends}:
+        if to.ends[0] <= number <= to.ends[1]:
+            for a, b in ((x, ex.num(number, to)), (ex.num(number, to), x)):
+                found = decided(fn, a, b)
+                values = np.arange(low, high + 1).astype(source.numpy)
+                answers = set(np.atleast_1d(ex.evaluate(ex.apply(fn, a, b), lambda i, v=values: v)).tolist())
+                assert found is None or answers == {found}
+                wraps = not (to.ends[0] <= low and high <= to.ends[1])
+                assert found is not None or len(answers) > 1 or wraps
 
 
 def test_operands_are_wrapped_where_c_binds_otherwise() -> None:

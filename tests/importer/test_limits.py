@@ -58,6 +58,7 @@ BOMBS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any]]] =
                         {"w": np.ones((1, 1, 3, 3), np.float32)}),
     "strides of ConvTranspose": ([N("ConvTranspose", ["x", "w"], ["y"], strides=[HUGE] * 2)], (1, 1, 8, 8),
                                  {"w": np.ones((1, 1, 3, 3), np.float32)}),
+    "nothing, beside very much": ([N("Relu", ["x"], ["y"])], (0, HUGE - 1, HUGE - 1, HUGE - 1), {}),
     "width": ([N("Relu", ["x"], ["y"])], (1, HUGE), {}),
     "width of softmax": ([N("Softmax", ["x"], ["y"])], (1, 2**30), {}),
     "Tile": ([N("Tile", ["x", "s"], ["y"])], (1, 1, 8, 8), {"s": np.array([1, 1, 2**12, 2**12])}),

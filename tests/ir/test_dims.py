@@ -148,28 +148,3 @@ def test_the_negative_of_a_count_is_below_0() -> None:
     assert not -n >= 0
     assert bool(-n)
     assert abs(-n) == n
-
-
-class _OfC(int):
-    """A number whose quotients are those of C: rounded towards 0."""
-
-    def __add__(self, other: int) -> int:
-        return _OfC(int(self) + other)
-
-    def __sub__(self, other: int) -> int:
-        return _OfC(int(self) - other)
-
-    def __rmul__(self, other: int) -> int:
-        return _OfC(int(self) * other)
-
-    def __truediv__(self, other: int) -> int:
-        return _OfC(int(int(self) / other))
-
-
-def test_quotients_in_c_are_rounded_down() -> None:
-    n = symbol("n", 0, 9)
-    for number in ((n - 1) // 2 + 1, (n - 7) // 3, (2 * n - 9) // 5, (n + 1) // 2):
-        shown = text(number, c_code=True)
-        found = [eval(shown, {"n": _OfC(k)}) for k in range(10)]
-        assert found == [value(number, {"n": k}) for k in range(10)], shown
-    assert text((n + 1) // 2, c_code=True) == "((n + 1) / 2)"

@@ -40,6 +40,14 @@ def test_integers_that_no_float64_tells_apart_are_not_known(text: str) -> None:
     assert not found.known[0] or float(int(value)) < 2**53
 
 
+def test_products_that_no_float64_has_are_rounded_either_way() -> None:
+    body = ex.parse("mulhi(x0, x1)", [DTYPES["i32"]] * 2)
+    ends = np.array([2.0**31 - 1]), np.array([-(2.0**31) + 1])
+    found = of_expression(body, lambda i: Range(ends[i], ends[i]))
+    value = ex.evaluate(body, lambda i: ends[i].astype(np.int32))[0]
+    assert found.low[0] <= value <= found.high[0]
+
+
 def test_what_is_too_large_is_infinite() -> None:
     body = ex.parse("x0 * 3e+38", [DTYPES["f32"]])
     found = of_expression(body, lambda _: Range(np.array([-9.0]), np.array([9.0])))

@@ -140,13 +140,16 @@ def test_extents_as_numbers_of_any_type(to: str, level: str, tmp_path: Path) -> 
     dtype = getattr(onnx.TensorProto, to)
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Mod", ["shape", "nine"], ["rest"]),
+        helper.make_node("Cast", ["rest"], ["r"], to=dtype),
         helper.make_node("Sub", ["shape", "two"], ["less"]),
         helper.make_node("Cast", ["shape"], ["y"], to=dtype),
         helper.make_node("Cast", ["less"], ["z"], to=dtype),
     ]
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3])
-    made = [helper.make_tensor_value_info(name, dtype, [2]) for name in "yz"]
-    graph = helper.make_graph(nodes, "g", [x], made, [numpy_helper.from_array(np.array([2, 2]), "two")])
+    made = [helper.make_tensor_value_info(name, dtype, [2]) for name in "yzr"]
+    constants = [numpy_helper.from_array(np.array([n, n]), name) for n, name in ((2, "two"), (9, "nine"))]
+    graph = helper.make_graph(nodes, "g", [x], made, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, tmp_path / "m.onnx")
     mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic", opt_level=level, dims={"n": "1..700"})
@@ -156,3 +159,4 @@ def test_extents_as_numbers_of_any_type(to: str, level: str, tmp_path: Path) -> 
         got = network.run({"x": np.zeros((n, 3), np.float32)})
         np.testing.assert_array_equal(got["y"], np.array([n, 3]).astype(kind))
         np.testing.assert_array_equal(got["z"], np.array([n - 2, 1]).astype(kind))
+        np.testing.assert_array_equal(got["r"], np.array([n % 9, 3]).astype(kind))

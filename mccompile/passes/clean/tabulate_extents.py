@@ -30,6 +30,8 @@ from mccompile.passes.rewrite.rewriter import Rewriter
 
 MAX_EVALUATED = 1 << 25
 """Elements that are evaluated at most for the values of one extent: a second or two."""
+NODE_ELEMENTS = 1 << 11
+"""As many elements take as long as it takes to begin with a node."""
 ROUNDING = 1e-9
 """Two tables are equal if their elements, in float64, differ by no more, relative to the largest."""
 
@@ -124,7 +126,8 @@ def _tables(graph: Graph, known: Mapping[Value, tuple[Symbol | None, bool]], sym
     """For values of one symbol: the table that they are a part of, and which."""
     nodes = [n for n in graph.nodes if n.results[0] in known and known[n.results[0]][0] in (symbol, None)]
     nodes = [n for n in nodes if all(v in graph.constants or known[v][0] in (symbol, None) for v in n.inputs)]
-    if sum(bound(r.type.count) for n in nodes for r in n.results) * len(symbol.values) > MAX_EVALUATED:
+    work = sum(NODE_ELEMENTS + bound(r.type.count) for n in nodes for r in n.results)
+    if work * len(symbol.values) > MAX_EVALUATED:
         return {}
     largest = _values(graph, nodes, {symbol.name: symbol.values[-1]}, wide=True)
     rules = {r: list(_rules(r)) for n in nodes for r in n.results if known[r][0] is symbol}
@@ -132,6 +135,8 @@ def _tables(graph: Graph, known: Mapping[Value, tuple[Symbol | None, bool]], sym
         found = _values(graph, nodes, {symbol.name: number}, wide=True)
         for r, left in rules.items():
             left[:] = [chosen for chosen in left if _is_part(largest[r], found[r], chosen)]
+        if not any(rules.values()):
+            return {}
     tables = _values(graph, nodes, {symbol.name: symbol.values[-1]}, wide=False)
     return {r: (tables[r], _starts(tables[r].shape, r.shape, left[0])) for r, left in rules.items() if left}
 

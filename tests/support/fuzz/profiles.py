@@ -16,6 +16,7 @@ from tests.support.fuzz.forms.fused import fused
 from tests.support.fuzz.forms.integers import integers
 from tests.support.fuzz.forms.kept_state import growing, passed, running, window
 from tests.support.fuzz.forms.layers import shared_heads, summed, wholes
+from tests.support.fuzz.forms.lengths import lengths
 from tests.support.fuzz.forms.newest import any_operator, asked, contributed, gated, turned
 from tests.support.fuzz.forms.products import heads, product
 from tests.support.fuzz.forms.quantised import quantised
@@ -47,6 +48,7 @@ PROFILES: Mapping[str, Profile] = {
     "extents": Profile(
         {reshaped: 3, expanded: 3, sliced: 3, along: 3, product: 3, heads: 2, resized: 3, any_stage: 5}
     ),
+    "lengths": Profile({lengths: 8, sliced: 1, reshaped: 1, expanded: 1, along: 1, branch: 1, any_stage: 1}),
     "control": Profile(
         {
             branch: 3, loop: 3, counted: 3, scan: 3, listed: 1, along: 1, sliced: 1, reshaped: 1, product: 1,
@@ -75,7 +77,8 @@ PROFILES: Mapping[str, Profile] = {
     "all": Profile(
         {
             branch: 1, loop: 1, counted: 1, scan: 1, listed: 1, cell: 1, reshaped: 1, expanded: 1, sliced: 2,
-            along: 2, product: 1, heads: 1, resized: 1, quantised: 2, integers: 2, random_numbers: 1, zipped: 1,
+            along: 2, product: 1, heads: 1, resized: 1, lengths: 1, quantised: 2, integers: 2, random_numbers: 1,
+            zipped: 1,
             any_stage: 3,
         }
     ),

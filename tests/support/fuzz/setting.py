@@ -82,6 +82,10 @@ PROJECTS = ("own", "own", "shared")
 NARROW_LEVELS: Mapping[str, tuple[str, ...]] = {"weights": ("O2", "O3", "Os"), "precision": ("O2", "O3")}
 """Those that store weights, or compute products, in fewer bits."""
 
+WIDE_RANGES = 0.15
+BOUNDS = (300, 2500, 100_000)
+"""How often an extent of a run is up to one of these."""
+
 OF_WIDE = 4
 """How many times as often networks that fill wide vectors are compiled so, and how many times as much --ram has."""
 
@@ -200,11 +204,25 @@ def setting_of(seed: str, net: Family, emulated: bool = False, wide: bool = Fals
     state = _state(r, net) if r.random() < 0.7 and not emulated else {}
     options |= {} if emulated else forms_of(seed, net)
     further = Further() if emulated else further_of(seed, net, state)
-    made = Setting(target, r.choice(LEVELS), compiler, flags, dims, options, state, second, further=further)
+    dims, second, limits = (dims, second, {}) if net.grows(state) else _wide_ranges(seed, dims, second)
+    made = Setting(target, r.choice(LEVELS), compiler, flags, dims, options | limits, state, second, further=further)
     if net.grows(state):  # neither several fixed extents nor an emulator
         flags = ("-O1",) if made.sanitized or compiler == QUICK else flags
         made = replace(made, dims=f"{min(net.others)}..{MAIN}", compiler="gcc", flags=flags)
     return _possible(made if emulated else _several(made, r), r)
+
+
+def _wide_ranges(seed: str, dims: str, second: str) -> tuple[str, str, dict[str, Any]]:
+    """Seldom extents of up to thousands, of which none runs: kernels are others, and so is what is known of numbers.
+    Tensors are not to be larger than a program should fill before each run."""
+    r = random.Random(f"range {seed}")
+    ranges = [said for said in (dims, second) if ".." in said]
+    if not ranges or r.random() > WIDE_RANGES:
+        return dims, second, {}
+    dims, second = (
+        f"{said.split('..')[0]}..{r.choice(BOUNDS)}" if ".." in said else said for said in (dims, second)
+    )
+    return dims, second, {"limits": {"tensor-elements": 1 << 22}}
 
 
 def _several(setting: Setting, r: random.Random) -> Setting:
