@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import operator
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mccompile.ir.errors import UsageError
@@ -18,6 +19,7 @@ from mccompile.search.options import (
     declared,
     forms_of,
     level_of,
+    require_kernels,
     size_of,
 )
 
@@ -124,9 +126,23 @@ def read(function: str, groups: tuple[str, ...], given: Mapping[str, Any]) -> tu
 
 def _value(name: str, told: Declared, value: Any) -> Any:
     """The value of an option as `Options` has it."""
+    if TYPES[told.kind].startswith("Mapping") and not isinstance(value, Mapping):
+        raise UsageError(f"{name}={value!r} is no mapping", hint=f"give a dict: {name}={{...}}")
     match told.kind:
         case "level":
             return level_of(str(value))
+        case "count":
+            return _whole(name, value, 1)
+        case "effort":
+            return _whole(name, value, 0, 3)
+        case "factor":
+            return _factor(name, value)
+        case "kernels":
+            require_kernels(value)
+        case "bounds":
+            return {key: _whole(f"{name}[{key!r}]", n, 1) for key, n in value.items()}
+        case "shapes":
+            return {key: _shape(f"{name}[{key!r}]", shape) for key, shape in value.items()}
         case "size":
             return _bytes(name, value)
         case "weights" if isinstance(value, str):
@@ -144,6 +160,25 @@ def _forms(name: str, value: str, found: dict[str, str] | None, what: str, such:
     if found is None:
         raise UsageError(f"{name}={value!r} says no form {what}", hint=f"such as '{such}'")
     return found
+
+
+def _whole(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
+    """A number as the command line takes it."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value <= most:
+        raise UsageError(f"{name}={value!r} is no whole number from {least} to {most}")
+    return operator.index(value)
+
+
+def _factor(name: str, value: Any) -> float:
+    if isinstance(value, str) or not value >= 0:  # nor NaN
+        raise UsageError(f"{name}={value!r} is no number of at least 0")
+    return float(value)
+
+
+def _shape(name: str, value: Any) -> list[int | str]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise UsageError(f"{name}={value!r} is no shape", hint="give a list of its extents")
+    return list(value)
 
 
 def _bytes(name: str, value: Any) -> int:

@@ -389,10 +389,11 @@ def make_options(
     ``models``. UsageError for a kernel that does not exist."""
     from mccompile.driver import Options
     from mccompile.ir.limits import limited
+    from mccompile.search.options import require_kernels
 
     options = Options(**{name: value for name, value in given.items() if name not in MORE})
     click.get_current_context().with_resource(limited(options.limits))  # until the command ends
-    _require_kernels(options.kernels)
+    require_kernels(options.kernels)
     if "auto" in (*options.weights.values(), *options.precision.values()):
         options = _narrowed(options, models, given.get("data"), given.get("max_error"))
     tune, tuning = given.get("tune", False), given.get("tuning")
@@ -421,18 +422,3 @@ def arrays_of(file: Path | None, values: Sequence[Named]) -> dict[str, Array] | 
     from mccompile.run.samples import named_arrays
 
     return None if file is None else named_arrays(read_inputs(file), values)
-
-
-def _require_kernels(kernels: Any) -> None:
-    if not kernels:
-        return
-    from mccompile.ir.errors import UsageError
-    from mccompile.kernels.registry import candidates
-    from mccompile.ops.registry import operators
-
-    for op, kernel in kernels.items():
-        if op not in operators():
-            raise UsageError(f"unknown operator {op!r}", hint=f"the operators are: {', '.join(operators())}")
-        known = list(dict.fromkeys(v.kernel for v in candidates(op)))
-        if kernel not in known:
-            raise UsageError(f"{op} has no kernel {kernel!r}", hint=f"its kernels are: {', '.join(known)}")

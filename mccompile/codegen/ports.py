@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -173,6 +173,17 @@ def ports_over(ports: Sequence[Port], others: Sequence[Port]) -> list[list[Port]
     return found
 
 
+def _own_names(role: str, buffers: Sequence[Buffer], places: Iterable[str]) -> dict[str, str]:
+    """What inputs or outputs are called in C, so that each function has a name of its own: with an extent input_x
+    beside an input x of the caller there would be two `net_set_input_x`, and with an input x whose extents vary
+    beside one x_dims two `net_input_x_dims`."""
+    own = unique_identifiers(b.name for b in buffers)
+    taken = [f"{own[b.name]}_dims" for b in buffers if varies(b.type.shape)]
+    if any(b.space == "caller" for b in buffers):
+        taken += [name.removeprefix(f"{role}_") for name in places if name.startswith(f"{role}_")]
+    return unique_identifiers((b.name for b in buffers), taken)
+
+
 def ports(
     program: Program, role: str, ids: dict[str, str], interface: Interface, places: Mapping[str, str]
 ) -> list[Port]:
@@ -181,6 +192,6 @@ def ports(
     module = program.module
     held = [b for b in module.role("input") if b in module.held]
     buffers = held if role == "state" else [b for b in module.role(role) if b not in module.held]
-    own = unique_identifiers(b.name for b in buffers)
+    own = _own_names(role, buffers, places)
     made = [_port(b, own[b.name], ids, program.offsets[b], interface, places, module.counts) for b in buffers]
     return [replace(port, role=role) for port in made]

@@ -90,9 +90,9 @@ class Captures(dict[str, Known]):
 
 
 def alike(branches: Sequence[Branch]) -> bool:
-    """Whether both can be computed, and give outputs of the same types."""
+    """Whether both can be computed, and give outputs of the same element types and numbers of axes."""
     closed = [b for b in branches if not isinstance(b, list)]
-    types = [[v.type for v in graph.outputs] for graph, _ in closed]
+    types = [[(v.dtype, v.type.rank) for v in graph.outputs] for graph, _ in closed]
     return len(closed) == len(branches) and types[0] == types[1]
 
 

@@ -98,6 +98,8 @@ def together(name: str, dim: str, word: str, graphs: Mapping[int, Graph]) -> Gra
     extents = tuple(e for t in outputs for e in t.shape)
     op = Choose(tuple(t.dtype.name for t in outputs), tuple(t.rank for t in outputs), extents)
     whole.outputs = _chosen(whole, op, [graphs[n] for n in numbers], conditions, read, names)
+    for value, output in zip(whole.outputs, names, strict=True):
+        whole.rename(value, output)  # where a condition above has that name
     return whole
 
 

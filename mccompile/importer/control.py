@@ -248,7 +248,8 @@ def _unrolled_loop(
     w: Walker, n: Import, body: OnnxGraph, carried: list[Known], depth: int, limit: int
 ) -> list[Known] | None:
     trips = None if n.optional(0) is None else int(_course(w, n, n.input(0), "the trip count"))
-    going = n.optional(1) is None or bool(_course(w, n, n.input(1), "the condition"))
+    never = trips is not None and trips <= 0  # whatever the condition is
+    going = not never and (n.optional(1) is None or bool(_course(w, n, n.input(1), "the condition")))
     scans: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
     w.define_constants(body)
     done = 0
@@ -293,14 +294,16 @@ def _size(graph: OnnxGraph) -> int:
 
 
 def _stacked(n: Import, rows: list[Value], body: OnnxGraph, i: int, axis: int, count: int) -> Value:
-    """Scan output ``i`` of ``count``: its rows along a new axis; without an iteration, an array of no elements."""
+    """Scan output ``i`` of ``count``: its rows along a new axis, which may count from the end; without an iteration,
+    an array of no elements."""
     if rows:
-        return stack(n, rows, axis, f"scan{i}")
+        return stack(n, rows, n.axis(axis, len(rows[0].shape) + 1), f"scan{i}")
     stated = body.outputs[len(body.outputs) - count + i]
     extents = [e for e in stated.shape or () if isinstance(e, int)]
     if stated.shape is None or len(extents) != len(stated.shape) or stated.dtype not in DTYPES:
         raise _broken(n.node, f"it has no iterations, and nothing says what shape {stated.name!r} has")
-    empty = np.zeros((*extents[:axis], 0, *extents[axis:]), DTYPES[stated.dtype].numpy)
+    extents.insert(n.axis(axis, len(extents) + 1), 0)
+    empty = np.zeros(extents, DTYPES[stated.dtype].numpy)
     return n.constant(f"scan{i}", empty)
 
 
@@ -358,9 +361,8 @@ def _scanned(n: Import, scans: list[list[Value]], body: OnnxGraph) -> list[Value
     axes = n.each("scan_output_axes", len(scans))
     found = []
     for i, rows in enumerate(scans):
-        rank = len(rows[0].shape) + 1 if rows else 1
         ordered = rows[::-1] if directions[i] else rows
-        found.append(_stacked(n, ordered, body, i, n.axis(axes[i], rank), len(scans)))
+        found.append(_stacked(n, ordered, body, i, axes[i], len(scans)))
     return found
 
 

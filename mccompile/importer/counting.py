@@ -8,6 +8,9 @@ Each comparison is the sign of ``offset + slope * turn``: ``11 - turn > 0`` hold
 11 is the last, and there are 12; ``12 - turn > 0`` would let there be 13. The least number counts. With extents for
 numbers, ``next < seq``, it is an extent. Of ``next < 12 and not found``, where the run decides on what is found, 12
 is the most.
+
+All that only where each number on the way is one that its element type has, in all these turns: i32 wraps, a truth is
+0 or 1, an f32 is rounded.
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.importer.extents import cast_to
 from mccompile.importer.sequences import Known
-from mccompile.ir.dims import Dim, maximum, span
+from mccompile.ir.dims import Dim, bound, maximum, span
 from mccompile.ir.graph import Value
+from mccompile.ir.types import DTYPES
 from mccompile.onnxio import OnnxGraph, OnnxNode
+from mccompile.onnxio.dtypes import dtype_of_array
+from mccompile.ops.extents import holds
 
 Number = Callable[[Value], "np.ndarray | None"]
 """The elements of a value from outside of the loop, where they are known or extents."""
@@ -29,7 +35,9 @@ Number = Callable[[Value], "np.ndarray | None"]
 _SAME = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """What leaves the one element of its operand as it is."""
 _EXACT = frozenset({"bool", "i32", "i64", "f32", "f64"})
-"""So does Cast to one of these, if that is a whole number, or a truth."""
+"""So does Cast to one of these, if that type has it (`Counting._hold`), or of a truth."""
+_OF_ONE_TYPE = _SAME | {"Add", "Sub"}
+"""What they make has the element type of their first operand."""
 _GREATER = {
     "Greater": (0, 1, 0), "GreaterOrEqual": (0, 1, 1), "Less": (1, 0, 0), "LessOrEqual": (1, 0, 1),
 }  # fmt: skip
@@ -72,7 +80,10 @@ class Counting:
         self.given = {v.name for v in body.inputs}
         self.carried = {name: first for name, first, _ in carried}
         self.values, self.number = values, number
-        self.lines = {body.inputs[0].name: Line(0, 1)}
+        self.turn = body.inputs[0].name
+        self.read: set[str] = set()
+        """The names that were followed: what is known of the turns depends on them."""
+        self.lines = {self.turn: Line(0, 1)}
         for name, first, last in carried:
             start, step = self._one(first), self._step(name, last)
             if start is not None and step is not None:
@@ -82,7 +93,18 @@ class Counting:
         """The number of turns, at most ``most``, of a Loop that begins, None where nothing says it; and whether that
         is all that ends the loop, so that there are not fewer."""
         limits, whole = self._limits(self.condition)
-        return _least([*limits, *([most] if most is not None else [])]), whole
+        turns = _least([*limits, *([most] if most is not None else [])])
+        return (turns, whole) if turns is not None and self._hold(turns) else (None, False)
+
+    def _hold(self, turns: int) -> bool:
+        """Whether each number that was followed is one of its element type from before the first turn to behind the
+        last one."""
+        for name in sorted(self.read | self.lines.keys()):
+            line, dtype = self._line(name), self._dtype(name)
+            ends = [] if line is None else [line.offset, line.offset + line.slope * bound(turns)]
+            if ends and (dtype not in DTYPES or not holds(DTYPES[dtype], *ends)):
+                return False
+        return True
 
     def _limits(self, name: str) -> tuple[list[int], bool]:
         """The number of turns that each comparison behind a condition allows, none for what is always true; and
@@ -110,6 +132,7 @@ class Counting:
 
     def _line(self, name: str) -> Line | None:
         """A number inside the body by the turn."""
+        self.read.add(name)
         if name in self.lines:
             return self.lines[name]
         node = self.made.get(name)
@@ -149,7 +172,8 @@ class Counting:
         return None if node is None or node.domain else node
 
     def _same(self, node: OnnxNode) -> str:
-        """The number that a node leaves as it is; "" if it makes another one."""
+        """The number that a node leaves as it is, if its type has it; "" if it makes another one."""
+        self.read.add(node.outputs[0])
         first = node.inputs[0] if node.inputs and not node.domain else ""
         if node.op_type in ("Cast", "CastLike"):
             to = cast_to(node) if node.op_type == "Cast" else self._dtype(node.inputs[1])
@@ -163,12 +187,19 @@ class Counting:
         known = None if name in self.made else self._outer(name)
         return known is not None and not isinstance(known, Dim) and known == 0
 
-    def _dtype(self, name: str) -> str | None:
-        """The element type of a number, where it is carried or the same in all turns."""
-        while name in self.made and self.made[name].op_type in _SAME and not self.made[name].domain:
-            name = self.made[name].inputs[0]
+    def _dtype(self, name: str) -> str:
+        """The element type of a number; "" where it is not told."""
+        while name in self.made and not self.made[name].domain:
+            node = self.made[name]
+            if node.op_type == "Cast":
+                return cast_to(node) or ""
+            if node.op_type not in _OF_ONE_TYPE and node.op_type != "CastLike":
+                return ""
+            name = node.inputs[1 if node.op_type == "CastLike" else 0]
+        if name in self.constants:
+            return dtype_of_array(self.constants[name])
         known = self.carried.get(name) or (None if name in self.given else self.values.get(name))
-        return known.dtype.name if isinstance(known, Value) else None
+        return "i64" if name == self.turn else known.dtype.name if isinstance(known, Value) else ""
 
     def _outer(self, name: str) -> int | None:
         """A number that is the same in all turns."""

@@ -15,6 +15,7 @@ past_1+1
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Collection, Mapping
 
@@ -55,8 +56,8 @@ def read(value: object, what: str, name: str = "") -> Said:
 
     UsageError for what is no value, a range that is empty, or does not begin and end at multiples of its step.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+    if hasattr(value, "__index__") and not isinstance(value, bool) and (number := operator.index(value)) >= 0:
+        return number
     text = value.strip() if isinstance(value, str) else ""
     if text.isdecimal():
         return int(text)
@@ -88,7 +89,7 @@ def _span(ends: re.Match[str], what: str, name: str) -> Span:
     if step < 1 or low % step or high % step:
         least, most = (-(-low // step) * step, high // step * step) if step else (low, high)
         raise UsageError(f"{what}: the range {value!r} does not begin and end at multiples of its step",
-                         hint=f"say --dim {name}={least}..{most}:{max(step, 1)}")  # fmt: skip
+                         hint=f"say --dim {name}={least}..{max(least, most)}:{max(step, 1)}")  # fmt: skip
     return Span(low, high, step)
 
 
@@ -153,7 +154,8 @@ def computed(formula: Formula, known: Mapping[str, int]) -> int:
 
 
 def _names(known: Collection[str]) -> re.Pattern[str]:
-    """Finds the longest known names first, as some files have names such as p.1 or past + 1; then any other name."""
-    parts = [re.escape(name) for name in sorted(known, key=len, reverse=True) if name]
+    """Finds the longest known names first, as some files have names such as p.1 or past + 1; then any other name.
+    A dim that is called 1 is none of them: that is the number."""
+    parts = [re.escape(name) for name in sorted(known, key=len, reverse=True) if name and not name.isdecimal()]
     names = "|".join([*parts, r"[^\W\d][\w.]*"])
     return re.compile(rf"(?<![\w.])(?:{names})(?![\w.])")

@@ -15,6 +15,9 @@ from mccompile.ir.errors import CompileError, UsageError
 from mccompile.ir.names import free_name
 from mccompile.onnxio import OnnxValue
 
+TAKEN = frozenset({"pool"})
+"""No words of dims: what sets one in C, `net_set_pool`, sets something else."""
+
 BATCH = "batch"
 """What the first axis of all inputs may be called where the file has no name for it."""
 
@@ -130,10 +133,10 @@ def words_of(names: Sequence[str]) -> dict[str, str]:
     >>> words_of(["a b", "a.b", "a_b", "h"])
     {'a_b': 'a_b', 'h': 'h', 'a b': 'a_b_2', 'a.b': 'a_b_3'}
     """
-    words = {name: name for name in names if identifier(name) == name}
+    words = {name: name for name in names if identifier(name) == name and name not in TAKEN}
     for name in names:
         if name not in words:
-            words[name] = free_name(identifier(name), words.values())
+            words[name] = free_name(identifier(name), {*words.values(), *TAKEN})
     return words
 
 

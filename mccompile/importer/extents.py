@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import Dim, UndecidedError, maximum, minimum, reach, span, symbols, varies
+from mccompile.ir.dims import Dim, UndecidedError, maximum, minimum, reach, span, symbols, value, varies
 from mccompile.ir.types import F16, F32, F64, I64, DType
 from mccompile.onnxio import OnnxNode, dtype_name
 from mccompile.ops.extents import holds
@@ -97,12 +97,26 @@ def supposed(node: OnnxNode, inputs: Sequence[Numbers | None]) -> bool | None:
     if any(a is None or a.size != 1 or a.dtype.kind not in "Oiu" for a in inputs):
         return None
     known = [_whole(a).reshape(-1) for a in inputs if a is not None]
-    if step is None or any(s.low == 0 for s in symbols(*(a[0] for a in known))):
+    if step is None or not all(_counts_elements(a[0]) for a in known):
         return None
     try:
         return bool(step(known[0][0], known[1][0]))
     except UndecidedError:
         return None
+
+
+def _counts_elements(number: int) -> bool:
+    """Whether a number may be the extent of an axis that has several elements unless what it is made of is little:
+    n + 2, n // 2, n * m; not n % 2, which may be nothing, nor n % 2 + 1, which is 1 again and again."""
+    if not isinstance(number, Dim):
+        return True
+    own = symbols(number)
+    if any(s.low == 0 for s in own) or span(number)[0] < 1:
+        return False
+    if len(own) > 1 or len(own[0].values) > MAX_NUMBERS:
+        return True
+    one = [value(number, {own[0].name: n}) == 1 for n in own[0].values]
+    return one == sorted(one, reverse=True)
 
 
 def combined(node: OnnxNode, told: Sequence[bool | Numbers | None]) -> bool | None:

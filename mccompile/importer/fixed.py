@@ -135,8 +135,11 @@ def _typed(value: OnnxValue, given: np.ndarray) -> np.ndarray:
         raise UsageError(f"the constant for input '{value.name}' is no array of numbers")
     with np.errstate(all="ignore"):
         typed = given.astype(dtype)
-    exact = dtype.kind not in "biu" or np.array_equal(typed.astype(np.float64), given.astype(np.float64))
-    if not exact or (dtype.kind == "b" and given.dtype.kind == "f"):
+    if dtype.kind in "biu":
+        fits = np.array_equal(typed.astype(np.float64), given.astype(np.float64))
+    else:  # rounded, but what is finite stays that
+        fits = np.array_equal(np.isfinite(typed.astype(np.float64)), np.isfinite(given.astype(np.float64)))
+    if not fits or (dtype.kind == "b" and given.dtype.kind == "f"):
         raise UsageError(f"the constant for input '{value.name}' does not fit its element type {value.dtype}")
     shape = value.shape
     if shape is not None and not typed.shape and all(not isinstance(d, int) or d == 1 for d in shape):

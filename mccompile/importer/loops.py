@@ -17,7 +17,7 @@ from mccompile._dataclass import dataclass
 from mccompile.importer.branch import Captures, is_one
 from mccompile.importer.counting import Counting, Line
 from mccompile.importer.sequences import Known, Rows, require_tensor
-from mccompile.ir.dims import Dim, bound, identifier, span, symbols
+from mccompile.ir.dims import Dim, bound, identifier, maximum, span, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES, I32, TensorType
@@ -128,7 +128,7 @@ def of_loop(w: Walker, n: Import, body: OnnxGraph, carried: Sequence[Known]) -> 
     if count is not None and n.is_const(0):
         trips, count = int(n.one(0, "trip count")), None
     elif count is not None and count in w.varying:
-        trips, count = w.varying[count].reshape(-1)[0], None
+        trips, count = maximum(w.varying[count].reshape(-1)[0], 0), None  # less than no turn is none
     if first is not None and n.is_const(1):
         first = None if n.one(1, "condition") else first
     rows = tuple(given[len(names) :])
@@ -275,7 +275,8 @@ class _Keeper:
         """What is carried, in a tensor that is as long as it becomes."""
         if name not in self.grows:
             return first
-        full = list(self.grows[name].shape(first.shape, bound(self.trips)))
+        most = max(bound(self.trips), 1)  # a turn that is never made has its place, too
+        full = list(self.grows[name].shape(first.shape, most))
         full[self.grows[name].axis] = bound(full[self.grows[name].axis])
         return _filled(self.n.graph, first, tuple(full))
 

@@ -12,7 +12,7 @@ from itertools import accumulate
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import minimum, span, varies
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.onnxio import OnnxNode
@@ -162,8 +162,12 @@ def _split(n: Import, inputs: Sequence[Known | None]) -> Known:
         size = n.ints(1, "split")[0]
         if size < 1:
             raise n.error(f"parts of {size} elements")
-        sizes = tuple(min(size, extent - at) for at in range(0, extent, size))
-    if sum(sizes) != extent or min(sizes, default=0) < 0:
+        many = (extent + size - 1) // size
+        if varies([many]):
+            raise n.error(f"how many parts of {size} elements axis {axis} of {x.type} has depends on the run",
+                          "give it a range in which there are as many")  # fmt: skip
+        sizes = tuple(minimum(size, extent - at) for at in range(0, many * size, size))
+    if sum(sizes) != extent or any(span(size)[0] < 0 for size in sizes):
         raise n.error(f"parts {list(sizes)} do not make up axis {axis} of {x.type}")
     starts = accumulate(sizes, initial=0)
     parts = [take_range(n, x, axis, s, c, f"part{i}") for i, (s, c) in enumerate(zip(starts, sizes, strict=False))]

@@ -146,6 +146,15 @@ def stored(a: Range, dtype: DType) -> Range:
         return Range(a.low.astype(np.float16).astype(np.float64), a.high.astype(np.float16).astype(np.float64))
 
 
+def ends_within(low: Array, high: Array, size: Array, dtype: DType) -> tuple[Array, Array]:
+    """The ends of sums of integers whose terms together are at most ``size`` large: all numbers of the type where
+    that may wrap, or is too large to be told apart."""
+    least, most = _ends(dtype)
+    fits = size <= min(most, _EXACT)
+    whole = _fitting(np.where(fits, low, least), np.where(fits, high, most), dtype)
+    return whole.low, whole.high
+
+
 def _fitting(low: Array, high: Array, dtype: DType) -> Range:
     """A range of integers, unbounded where they may wrap or are too large to be told apart."""
     least, most = _ends(dtype)
@@ -305,6 +314,12 @@ _RULES: dict[str, Callable[..., Range]] = {
 def constant(low: float, high: float, count: int = 1) -> Range:
     """``low <= value <= high`` for ``count`` channels."""
     return Range(np.full(count, float(low)), np.full(count, float(high)))
+
+
+def of_number(value: float, dtype: DType) -> Range:
+    """The range of one number as elements of ``dtype``: unbounded for NaN, and for integers that float64 rounds."""
+    with np.errstate(all="ignore"):
+        return of_array(np.asarray(value).astype(dtype.numpy), None)
 
 
 def hull(ranges: Sequence[Range]) -> Range:

@@ -65,7 +65,11 @@ def _lower_if(
         b.when = (*b.when, (condition.buffer, wanted)) if known is None else b.when
         for inner, view in zip(region.inputs, given, strict=True):
             b.bind(inner, view.buffer)
-        places = [(o, v, _is_place_of(v, o)) for o, v in zip(region.outputs, results, strict=True)]
+        # No node of the graph makes a constant: it is copied.
+        places = [
+            (o, v, o not in region.constants and _is_place_of(v, o))
+            for o, v in zip(region.outputs, results, strict=True)
+        ]
         for inner, view, direct in places:
             if direct:
                 b.bind(inner, view.buffer)

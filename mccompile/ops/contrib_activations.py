@@ -1,6 +1,6 @@
 """Activations that onnxruntime's optimiser writes (com.microsoft), as the operators that they were made of.
 
-    BiasGelu(x, bias)  is  Gelu(Add(x, bias))
+BiasGelu(x, bias)  is  Gelu(Add(x, bias))
 """
 
 from __future__ import annotations
@@ -12,24 +12,29 @@ from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd, compositions
 from mccompile.ops.sampling import Case, Draw
 
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "HardSwish": (),
+    "Elu": ("alpha",), "Gelu": (), "Selu": ("alpha", "gamma"), "Softplus": (), "Softsign": (),
+    "ThresholdedRelu": ("alpha",), "Clip": (),
+}  # fmt: skip
+"""The activations of fused nodes, each with its parameters in the order of ``activation_params``."""
+
 
 def activated(e: Expansion, x: str, activation: str, suffix: str = "active") -> str:
     """``x`` behind the activation of a fused node, whose attributes give its parameters."""
     n = e.n
     if not activation:
         return x
-    given: list[float] = [*n.attr("activation_params", (), float)]
-    names = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max"), "Elu": ("alpha",)}
-    if not given:
-        names_of = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
-        given = [n.attr(name, 0.0) for name in names_of if name in n.node.attrs]
-    values = [float(v) for v in given]
-    if activation == "Clip" and len(values) == 2:
-        limits = [e.constant(np.array(v, n.input(0).dtype.numpy), f"{suffix}.{i}") for i, v in enumerate(values)]
-        return e.add("Clip", [x, *limits], suffix)
-    attrs = dict(zip(names.get(activation, ()), values, strict=False))
-    if activation not in ("Relu", "Tanh", "Sigmoid", "LeakyRelu", "HardSigmoid", "HardSwish", "Elu", "Gelu"):
-        raise n.error(f"activation {activation} is not supported")
+    given = [float(v) for v in n.attr("activation_params", (), float)]
+    parameters = ("alpha", "beta", "gamma")
+    apart = {p: n.attr(f"activation_{p}", 0.0) for p in parameters if f"activation_{p}" in n.node.attrs}
+    if activation == "Clip" and len(limits := given or [*apart.values()]) == 2:
+        ends = [e.constant(np.array(v, n.input(0).dtype.numpy), f"{suffix}.{i}") for i, v in enumerate(limits)]
+        return e.add("Clip", [x, *ends], suffix)
+    if activation not in _PARAMETERS:
+        raise n.error(f"activation {activation} is not supported", f"{', '.join(_PARAMETERS)} are")
+    names = _PARAMETERS[activation]
+    attrs = dict(zip(names, given, strict=False)) if given else {p: v for p, v in apart.items() if p in names}
     return e.add(activation, [x], suffix, **attrs)
 
 

@@ -1,6 +1,6 @@
 """Operators of com.microsoft, and early ones in ONNX's own domain, that say what operators of ONNX say as well.
 
-    ExpandDims(x, axis)  is  Unsqueeze(x, axis)
+ExpandDims(x, axis)  is  Unsqueeze(x, axis)
 """
 
 from __future__ import annotations
@@ -21,6 +21,22 @@ def _same(n: Import) -> None:
     for name in n.node.attrs:
         n.attr(name)
     e.nodes.append(dataclasses.replace(n.node, domain=""))
+    e.finish()
+
+
+def _range(n: Import) -> None:
+    """Range of com.microsoft, whose step is 1 where it has none."""
+    e = Expansion(n)
+    step = e.name(2) or e.constant(np.array(1, n.input(0).dtype.numpy), "step")
+    e.last("Range", [e.name(0), e.name(1), step], n.node.outputs[0], "")
+    e.finish()
+
+
+def _gather_nd(n: Import) -> None:
+    """GatherND of com.microsoft, whose places may be of int32."""
+    e = Expansion(n)
+    places = e.name(1) if n.input(1).dtype.name == "i64" else e.cast(e.name(1), "i64", "places")
+    e.last("GatherND", [e.name(0), places], n.node.outputs[0], "")
     e.finish()
 
 
@@ -184,9 +200,9 @@ FRONT_ENDS = compositions(
     FrontEnd("ExpandDims", _expand_dims, _sample_dims, {}, CONTRIB),
     FrontEnd("UnfoldTensor", _unfold, _sample_unfold, {}, CONTRIB),
     FrontEnd("TorchEmbedding", _embedding, None, {}, CONTRIB, ("padding_idx", "scale_grad_by_freq")),
-    FrontEnd("GatherND", _same, _sample_gather, {}, CONTRIB),
+    FrontEnd("GatherND", _gather_nd, _sample_gather, {}, CONTRIB),
     FrontEnd("Trilu", _same, _sample_trilu, {}, CONTRIB),
-    FrontEnd("Range", _same, None, {}, CONTRIB),
+    FrontEnd("Range", _range, None, {}, CONTRIB),
     FrontEnd("Pad", _pad, _sample_pad, {}, CONTRIB),
     FrontEnd("CDist", _distances, _sample_distances, {"f32": 1e-5, "f16": 4e-3}, CONTRIB),
     FrontEnd("Affine", _affine, _sample_curve, _ROUNDED),

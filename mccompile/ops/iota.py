@@ -10,7 +10,8 @@ from mccompile._dataclass import dataclass
 from mccompile.ir.op import Op
 from mccompile.ir.ranges import Range, anything
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import DTYPES, TensorType
+from mccompile.ir.types import DTYPES, I32, TensorType
+from mccompile.ops.extents import holds
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ class Iota(Op):
     @property
     def numbers(self) -> tuple[int, ...]:
         return (self.start, self.by)
+
+    @property
+    def wide(self) -> bool:
+        """Whether numbers, or what they are sums of, may be none of 32 bits."""
+        return not holds(I32, self.start, self.by, self.by * self.count, self.start + self.by * self.count)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         return (TensorType(DTYPES[self.to], (self.count,)),)

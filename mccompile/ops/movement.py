@@ -9,7 +9,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, places
 from mccompile.ir.op import Kind, Layouts, Op
-from mccompile.ir.ranges import Range, constant, hull
+from mccompile.ir.ranges import Range, hull, of_number
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Structure, of_moves
 from mccompile.ir.types import TensorType, dtype_of
@@ -44,10 +44,10 @@ class Movement(Op):
         return of_moves(self.moves(given, self.infer(*types)), len(types))
 
     def value_range(self, types: Sequence[TensorType | None], ranges: Sequence[Range | None]) -> tuple[Range, ...]:
-        given = [r for r in ranges if r is not None]
+        results, given = self.infer(*types), [r for r in ranges if r is not None]
         if self.background is not None:
-            given.append(constant(self.background, self.background))
-        return (hull(given),) * len(self.infer(*types))
+            given.append(of_number(self.background, results[0].dtype))
+        return (hull(given),) * len(results)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:
         given = [np.asarray(a) for a in arrays]

@@ -65,10 +65,21 @@ class Pool(Op):
         if self.mode == "sum":
             return self, np.ones((), np.float32)
         summing = replace(self, mode="sum", count_pad=False)
-        ones = np.ones((1, 1, *x.shape[2:]))
-        (mean,), (total,) = self.evaluate(ones), summing.evaluate(ones)
-        factors = (mean / np.maximum(total, 1)).astype(np.float32)
+        factors = np.ones((1, 1))
+        for axis, extent in enumerate(x.shape[2:]):  # each by itself: there may be many taps of all together
+            ones = np.ones((1, 1, extent))
+            (mean,), (total,) = (pool._along(axis).evaluate(ones) for pool in (self, summing))
+            factors = np.multiply.outer(factors, (mean / np.maximum(total, 1)).reshape(-1))
+        factors = factors.astype(np.float32)
         return summing, factors.reshape(-1)[:1].reshape(()) if uniform(factors) else factors
+
+    def _along(self, axis: int) -> Pool:
+        """The same along one spatial axis alone."""
+        own, rank = slice(axis, axis + 1), len(self.kernel)
+        pads = (self.pads[axis], self.pads[rank + axis])
+        return replace(
+            self, kernel=self.kernel[own], strides=self.strides[own], dilations=self.dilations[own], pads=pads
+        )
 
     def may_count_none(self, extents: tuple[int, ...]) -> bool:
         """Whether a window may have nothing but padding that an average does not count: its mean is 0."""

@@ -69,11 +69,14 @@ class Quantised(Expansion):
         real = self.add(op_type, [first, *inputs[1:]], "real", **attrs)
         return self.add("Transpose", [real], "channels_last", perm=channels_last(rank))
 
-    def quantized(self, real: str, scale: int) -> None:
-        """The result of the node: ``real`` in the scale and zero point that are inputs ``scale`` and the next."""
+    def quantized(self, real: str, scale: int, like: int = 0) -> None:
+        """The result of the node: ``real`` in the scale and zero point that are inputs ``scale`` and the next; of the
+        type of input ``like`` where there is no zero point."""
         out = self.n.node.outputs[0]
         inputs = [real, self.name(scale), self.name(scale + 1)]
-        self.last("QuantizeLinear", inputs, out, axis=0, precision=dtype_number("f32"))
+        dtype = (self.n.optional(scale + 1) or self.n.input(like)).dtype.name
+        floats = dtype_number("f32")
+        self.last("QuantizeLinear", inputs, out, axis=0, precision=floats, output_dtype=dtype_number(dtype))
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def _expand(row: Row) -> Callable[[Import], None]:
         last = row.channels_last and n.flag("channels_last") and n.input(0).type.rank > 2
         attrs = e.given(*row.attrs)
         inputs = [*(e.name(i) for i in row.plain), *(e.dequantized(i) for i in row.operands)]
-        e.quantized(e.applied(row.inner, inputs, last, **attrs), row.result)
+        e.quantized(e.applied(row.inner, inputs, last, **attrs), row.result, row.operands[0])
         e.finish()
 
     return convert
@@ -131,6 +134,8 @@ def _matmul(n: Import) -> None:
 
 def _gemm(n: Import) -> None:
     """QGemm: a, b, an int32 bias of the scale alpha * a's * b's; without a result's scale the result is f32."""
+    if (n.optional(7) is None) != (n.optional(8) is None):  # one of them says that the result is f32
+        raise n.error("a result's scale and zero point belong together", "give both or none")
     e = Quantised(n)
     alpha = n.attr("alpha", 1.0)
     trans = {"transA": int(n.flag("transA")), "transB": int(n.flag("transB"))}
@@ -148,7 +153,7 @@ def _concat(n: Import) -> None:
     """QLinearConcat: the result's scale and zero point, then each part with its own."""
     e = Quantised(n)
     parts = [e.dequantized(i) for i in range(2, len(n.inputs), 3)]
-    e.quantized(e.add("Concat", parts, "real", axis=n.required("axis", int)), 0)
+    e.quantized(e.add("Concat", parts, "real", axis=n.required("axis", int)), 0, 2)
     e.finish()
 
 

@@ -130,7 +130,8 @@ def _matmul_nbits(n: Import) -> None:
     if zeros.dtype == np.int8:
         real = _dequantized(e, whole, turned, zeros, groups)
     else:  # zero points of any size: the floats themselves
-        real = e.constant((whole - zeros[groups]).astype(np.float32) * turned[groups].astype(np.float32), "floats")
+        floats = (whole - zeros[groups]).astype(np.float32) * turned[groups].astype(np.float32)
+        real = e.constant(floats.astype(scales.dtype), "floats")
     if scales.dtype != dtype.numpy:
         real = e.cast(real, dtype.name, "cast_weights")
     out, bias = n.node.outputs[0], e.name(5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
-from mccompile.ir.types import I64, DType
+from mccompile.ir.types import F64, I64, DType
 from mccompile.ops.elements import Elements, Test, Whole
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
@@ -29,18 +29,23 @@ def _element(e: Elements, value: Value) -> ex.Expr:
 
 
 def _float_count(start: ex.Expr, limit: ex.Expr, delta: ex.Expr) -> Whole:
-    steps = ex.apply("ceil", ex.apply("div", ex.apply("sub", limit, start), delta))
+    """Rounded up of a quotient in f64, as where all is constant: 0.3 / 0.1 of f32 is a little more than 3."""
+    away, by = (ex.convert(x, F64) for x in (ex.apply("sub", limit, start), delta))
+    steps = ex.apply("ceil", ex.apply("div", away, by))
     none = Test(ex.apply("eq", delta, ex.num(0, delta.dtype))) | Test(ex.apply("isnan", steps))
     return none.otherwise(-1, Whole(ex.convert(steps, I64)).most(0))
 
 
 def _whole_count(start: ex.Expr, limit: ex.Expr, delta: ex.Expr) -> Whole:
-    """Rounded up; of a step of 0 it is none that the model could state."""
+    """Rounded up. Of a step of 0, or of numbers so far apart that 64 bits do not hold their difference, it is none
+    that the model could state."""
     first, last, by = (Whole(ex.convert(x, I64)) for x in (start, limit, delta))
     rising = Whole.of(0).below(by)
     away, size = rising.otherwise(last - first, first - last), rising.otherwise(by, Whole.of(0) - by)
-    count = (away.most(0) + size.most(1) - 1) // size.most(1)
-    return by.equals(0).otherwise(-1, count)
+    some = (rising & first.below(last)) | (by.below(0) & last.below(first))
+    wrong = by.equals(0) | (some & (away.below(1) | size.below(1)))
+    count = (away.most(1) - 1) // size.most(1) + 1
+    return wrong.otherwise(-1, some.otherwise(count, 0))
 
 
 def _line(n: Import, count: int, dtype: DType) -> Value:
@@ -51,4 +56,4 @@ def _line(n: Import, count: int, dtype: DType) -> Value:
     return n.inner(Map(body, "f16" if dtype.name == "f16" else ""), [k, delta, start], "range")
 
 
-RUN_TIME = {"Range": RunTime(import_range, (0, 1, 2))}
+RUN_TIME = {"Range": RunTime(import_range, (0, 1, 2), undecided=True)}

@@ -13,7 +13,7 @@ from mccompile.ir.affine import Move, combine, loop
 from mccompile.ir.dims import Dim, exact, may_be_none, ranges, span, varies
 from mccompile.ir.graph import Value
 from mccompile.ir.op import Kind, Layouts, Op, TypeRuleError, has_axes
-from mccompile.ir.ranges import Range, constant, hull, zero_or_free
+from mccompile.ir.ranges import Range, hull, of_number, zero_or_free
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import F32, TensorType
@@ -73,7 +73,7 @@ class Resize(Op):
         x = ranges[0]
         assert x is not None
         found = zero_or_free(x) if self.weighted else x
-        return (hull([found, constant(self.outside, self.outside)]) if self.partial else found,)
+        return (hull([found, of_number(self.outside, self.infer(*types)[0].dtype)]) if self.partial else found,)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x, *tables = types

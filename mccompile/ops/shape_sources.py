@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import maximum
+from mccompile.ir.dims import UndecidedError, bound, maximum
 from mccompile.ir.types import DTYPES, I32
 from mccompile.onnxio import dtype_name
 from mccompile.ops.expand import Expand
@@ -57,7 +57,10 @@ def _range_bytes(attrs: Attributes, arrays: Arrays) -> int:
 def import_range(n: Import) -> None:
     """Of extents that are known at run time only; the importer folds what is known."""
     known = [n.const(i, "range") for i in range(3) if n.is_const(i)]
-    if not all(n.has_numbers(i) for i in range(3)) or any(np.any(a != np.floor(a)) for a in known):
+    whole = all(np.all(a == np.floor(a)) for a in known)
+    if not whole and len(known) < 3 and all(n.has_numbers(i) for i in range(3)):
+        raise UndecidedError("how many numbers of a step that is not whole there are is found out by the run")
+    if not whole or not all(n.has_numbers(i) for i in range(3)):
         _refuse(n)
     (start,), (limit,), (step,) = (n.ints(i, what) for i, what in enumerate(("start", "limit", "delta")))
     away = limit - start if step > 0 else start - limit
@@ -83,6 +86,7 @@ def import_eye_like(n: Import) -> None:
     if not x.type.varies:
         n.fold(np.eye(*x.shape, k=shift, dtype=DTYPES[name].numpy))
         return
+    shift = max(-bound(x.shape[0]), min(shift, bound(x.shape[1])))  # beyond these there is no one, either
     rows = n.reshape(n.steps(x.shape[0], I32, "rows", shift), (x.shape[0], 1), "diagonal")
     same = ex.apply("eq", ex.var(0, I32), ex.var(1, I32))
     body = ex.convert(same, DTYPES[name])

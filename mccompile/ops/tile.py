@@ -8,6 +8,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Move, combine, loop
+from mccompile.ir.dims import span
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import TensorType
 from mccompile.ops.folding import Arrays, Attributes, Folding, present
@@ -28,7 +29,7 @@ class Tile(Movement):
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         (x,) = types
         assert x is not None
-        if len(self.repeats) != x.rank or min(self.repeats, default=0) < 0:
+        if len(self.repeats) != x.rank or any(span(r)[0] < 0 for r in self.repeats):
             raise TypeRuleError(f"repeats {list(self.repeats)} do not fit {x}")
         return (TensorType(x.dtype, tuple(e * r for e, r in zip(x.shape, self.repeats, strict=True))),)
 

@@ -29,9 +29,9 @@ def import_trilu(n: Import) -> None:
     rows, columns = x.shape[-2:]
     # Vectors compare floats, which hold every coordinate below 2^24.
     dtype, extra = F32 if x.dtype == F32 and rows + columns < 2**23 else I32, list[Value]()
-    first = 0
+    first, least, most = 0, -bound(rows), bound(columns)  # of a k beyond these the triangle is the same
     if n.is_const(1):
-        first = max(-bound(rows), min(int(n.one(1, "k")), bound(columns)))
+        first = max(least, min(int(n.one(1, "k")), most))
     elif n.optional(1) is not None:
         dtype, extra = I64, [n.reshape(n.input(1), (), "k")]
     operands = [
@@ -42,7 +42,8 @@ def import_trilu(n: Import) -> None:
     ]
     diagonal: ex.Expr = ex.var(1, dtype)
     if extra:
-        diagonal = ex.apply("add", diagonal, ex.var(3, dtype))
+        k = ex.apply("min", ex.apply("max", ex.var(3, dtype), ex.num(least, dtype)), ex.num(most, dtype))
+        diagonal = ex.apply("add", diagonal, k)
     keep = ex.apply("ge" if n.flag("upper", True) else "le", ex.var(2, dtype), diagonal)
     body = ex.apply("select", keep, ex.var(0, x.dtype), ex.num(0, x.dtype))
     n.emit(Map(body, "f16" if x.dtype.name == "f16" else ""), operands)

@@ -137,12 +137,15 @@ class Network:
         UsageError for an unknown name or an extent out of its range, and nothing is changed.
         """
         before = dict(self.extents)
+        strange = [f"{name} is {e!r}" for name, e in extents.items() if not hasattr(e, "__index__")]
+        if strange:
+            raise UsageError(f"extents of {self.name} are whole numbers, and {strange[0]}")
         for name in extents:
             if name not in before:
                 known = f"its run-time extents are {', '.join(before)}" if before else "it has none"
                 raise UsageError(f"{self.name} has no run-time extent {name!r}", hint=known)
         for name, extent in extents.items():
-            if self._set_extent(name, int(extent)):
+            if not -(2**31) <= extent < 2**31 or self._set_extent(name, int(extent)):
                 for earlier, old in before.items():
                     self._set_extent(earlier, old)
                 range_ = next(d["range"] for d in self.report["dims"] if d["name"] == name)

@@ -443,6 +443,22 @@ def require_sense(options: Options) -> None:
             raise UsageError(f"the memory {name} has {size} bytes")
 
 
+def require_kernels(kernels: Mapping[str, str]) -> None:
+    """UsageError for operators and kernels that users cannot name. (Our own searches and tests name copies, and
+    kernels with their parameters.)"""
+    if not kernels:
+        return
+    from mccompile.kernels.registry import candidates
+    from mccompile.ops.registry import operators
+
+    for op, kernel in kernels.items():
+        if op not in operators():
+            raise UsageError(f"unknown operator {op!r}", hint=f"the operators are: {', '.join(operators())}")
+        known = list(dict.fromkeys(v.kernel for v in candidates(op)))
+        if kernel not in known:
+            raise UsageError(f"{op} has no kernel {kernel!r}", hint=f"its kernels are: {', '.join(known)}")
+
+
 def _require_forms(options: Options) -> None:
     """UsageError for forms of weights and products that do not exist, or that other options rule out."""
     kinds = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -190,3 +191,29 @@ def test_every_flag_has_a_word_in_python() -> None:
 
 def test_only_what_users_need_is_shown() -> None:
     assert dir(mccompile) == sorted(mccompile.__all__)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dims": 5},
+        {"input_shapes": {"image": "1,2"}},
+        {"input_shapes": {"image": 2}},
+        {"bounds": {"n": 0}},
+        {"bounds": {"n": "3"}},
+        {"threads": 2.5},
+        {"threads": "2"},
+        {"string_bytes": 0},
+        {"plan_effort": -1},
+        {"plan_effort": 4},
+        {"max_blob_growth": float("nan")},
+        {"max_blob_growth": -1},
+        {"kernels": {"conv": "nothing"}},
+        {"kernels": {"nothing": "conv"}},
+    ],
+)
+def test_python_refuses_what_the_command_line_refuses(
+    options: dict[str, Any], proto: onnx.ModelProto, tmp_path: Path
+) -> None:
+    with pytest.raises(mccompile.UsageError):
+        mccompile.compile(proto, tmp_path / "out", name="net", **{"dims": {"N": 3}, **options})

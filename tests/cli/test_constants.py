@@ -57,6 +57,7 @@ def test_check_judges_with_the_same_value(run: Run, chooser: Path) -> None:
         ("k", "has to be like sr=16000"),
         ("k=nothing.npy", "cannot be read"),
         ("k=1.5", "element type"),
+        ("w=1e39", "element type"),
         ("j=1", "no graph input named 'j'"),
     ],
 )

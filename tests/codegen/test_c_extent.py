@@ -30,7 +30,7 @@ def _drawn(r: random.Random, depth: int) -> int:
 
 def test_extents_in_c_are_those_of_each_run(tmp_path: Path) -> None:
     r = random.Random(1)
-    extents = [e for e in (_drawn(r, 1 + i % 4) for i in range(600)) if isinstance(e, Dim)]
+    extents = [e for e in (_drawn(r, 1 + i % 4) for i in range(300)) if isinstance(e, Dim)]
     lines, wanted = [], []
     for i, extent in enumerate(extents):
         low, high = span(extent)
@@ -51,7 +51,7 @@ def test_extents_in_c_are_those_of_each_run(tmp_path: Path) -> None:
     built = ["cc", "-std=c99", "-O1", *STRICT_WARNINGS, *traps, str(source), "-o", str(tmp_path / "extents")]
     subprocess.run(built, check=True, timeout=300)
     ran = subprocess.run([tmp_path / "extents"], check=True, capture_output=True, text=True, timeout=60)
-    assert len(extents) > 300
+    assert len(extents) > 150
     assert [int(line) for line in ran.stdout.split()] == wanted
 
 

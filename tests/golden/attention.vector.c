@@ -102,10 +102,10 @@ static MCC_NOINLINE void net_k0_attention_values_5x16(const float *MCC_RESTRICT 
 }
 
 MCC_PLACE_CODE
-static void net_k0_attention_weights_1(float *MCC_RESTRICT scratch, int32_t begin, int32_t end)
+static void net_k0_attention_weights_1(float *MCC_RESTRICT scratch, int32_t low, int32_t high)
 {
     MCC_WRITES();
-    for (int32_t r = begin; r < end; r += 1) {
+    for (int32_t r = low; r < high; r += 1) {
         float *row0 = &scratch[r * 24 + 152];
         mcc_vf top0_0 = mcc_vset(-INFINITY);
         mcc_vf sum0_0 = { 0.0f };

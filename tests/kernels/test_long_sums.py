@@ -72,6 +72,30 @@ def test_long_sums(target: str, tmp_path: Path) -> None:
             assert error < MOST, f"{graph.nodes[0].op} on {graph.inputs}: {error:.3g}"
 
 
+ROWS = [((6000, 2), 0), ((50000, 3), 0), ((100, 60, 50, 3), 1), ((2, 70000), 1), ((2, 4100), 1)]
+
+
+@pytest.mark.parametrize("mode", ["soft", "log"])
+def test_powers_of_long_rows(mode: str, tmp_path: Path) -> None:
+    """All of a row but its largest element have powers that are no short numbers: those of equal elements are 1."""
+    target = resolve("native")
+    shapes = [(shape, axis, ",".join(map(str, shape))) for shape, axis in ROWS]
+    texts = [
+        f"graph @net(%x: f32[{at}]) {{ %y = softmax(%x) {{axis={axis}, mode='{mode}'}} : f32[{at}] return %y }}"
+        for _, axis, at in shapes
+    ]
+    graphs = [parse_graph(text, lookup) for text in texts]
+    built = [compiled_graph(g, "O0", f"net{i}", target="native") for i, g in enumerate(graphs)]
+    library = CaseLibrary(tmp_path, built, [*target.c_flags, *STRICT_WARNINGS, "-O2"]).build()
+    for graph, b, (shape, axis, _) in zip(graphs, built, shapes, strict=True):
+        x = np.full(shape, -2.3, dtype=np.float32)
+        x[(slice(None),) * axis + (0,)] = 0
+        (got,) = library.run(b, {"x": x})
+        wide = graph.evaluate({"x": x.astype(np.float64)}, wide=True)
+        error = np.abs(got / wide[graph.outputs[0].name] - 1).max()
+        assert error < MOST, f"{graph.nodes[0].op} on {shape}: {error:.3g}"
+
+
 class Even(Net):
     """A network whose weights are all equal but one, lest they be taken for a single number."""
 

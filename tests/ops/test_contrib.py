@@ -164,3 +164,63 @@ def test_what_draws_numbers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="every run") as error:
         evaluated(tmp_path, "RandomNormal", [], domain="", shape=[2, 3])
     assert "input of the network" in error.value.hint
+
+
+def _number(value: float, dtype: type[Any] = np.float32) -> Array:
+    return np.array(value, dtype)
+
+
+def test_a_quantised_result_without_a_zero_point_has_its_operands_type(tmp_path: Path) -> None:
+    """Without one QuantizeLinear makes u8: of i8, -6 would be 0."""
+    x = np.array([-128, -10, -1, 0, 3, 127], np.int8)
+    inputs = [x, _number(0.5), None, _number(0.25), None]
+    (y,) = evaluated(tmp_path, "QLinearLeakyRelu", inputs, (1, 3), alpha=0.25)
+    want = np.clip(np.rint(np.where(x < 0, x * 0.25, x) * 2.0), -128, 127)
+    assert y.dtype == np.int8
+    np.testing.assert_array_equal(y, want)
+    (z,) = evaluated(tmp_path, "QLinearSigmoid", [x.view(np.uint8), _number(0.5), None, _number(0.25), None], (1, 3))
+    assert z.dtype == np.uint8
+
+
+def test_a_result_with_half_its_quantisation_is_refused(tmp_path: Path) -> None:
+    """QGemm's text has a float result without the scale, and without the zero point."""
+    a, zero = np.ones((2, 3), np.uint8), _number(3, np.uint8)
+    inputs = [a, _number(0.5), zero, np.ones((3, 2), np.uint8), _number(0.5), zero, None, _number(0.25)]
+    with pytest.raises(CompileError, match="belong together"):
+        evaluated(tmp_path, "QGemm", inputs, (1, 2, 4, 5, 7))
+
+
+def test_parameters_of_activations_are_told_by_name(tmp_path: Path) -> None:
+    """Beta alone is not alpha, and what an activation does not have is left out."""
+    a, b = floats(1, 2, 3), floats(2, 3, 4)
+    total = a @ b
+    (y,) = evaluated(tmp_path, "FusedGemm", [a, b], activation="HardSigmoid", activation_beta=0.25)
+    close(y, np.clip(total * np.float32(0.2) + np.float32(0.25), 0, 1))
+    more: dict[str, Any] = {"activation_alpha": 1.5, "activation_beta": 9.0, "activation_gamma": 2.0}
+    (y,) = evaluated(tmp_path, "FusedGemm", [a, b], activation="Selu", **more)
+    close(y, np.where(total > 0, 2 * total, 3 * (np.exp(total) - 1)))
+    (y,) = evaluated(tmp_path, "FusedGemm", [a, b], activation="ThresholdedRelu", **more)
+    close(y, np.where(total > 1.5, total, 0))
+    for name, curve in (("Softplus", np.log1p(np.exp(total))), ("Softsign", total / (1 + np.abs(total)))):
+        (y,) = evaluated(tmp_path, "FusedGemm", [a, b], activation=name)
+        close(y, curve)
+
+
+def test_what_moves_have_only_in_onnxruntime(tmp_path: Path) -> None:
+    """Range without a step, and places of int32."""
+    (y,) = evaluated(tmp_path, "Range", [_number(2, np.int64), _number(6, np.int64), None], (0, 1))
+    np.testing.assert_array_equal(y, [2, 3, 4, 5])
+    x, places = floats(1, 3, 4), np.array([[0, -1], [2, 1]], np.int32)
+    (y,) = evaluated(tmp_path, "GatherND", [x, places])
+    np.testing.assert_array_equal(y, x[[0, 2], [-1, 1]])
+
+
+def test_zero_points_of_f16_that_are_no_whole_numbers(tmp_path: Path) -> None:
+    """The weights are floats of f16 then, as what they multiply is."""
+    a, packed = floats(1, 2, 16).astype(np.float16), np.random.default_rng(2).integers(0, 256, (3, 1, 8), np.uint8)
+    scales, zeros = np.array([0.5, 0.25, 1], np.float16), np.array([7.5, 3.25, 8], np.float16)
+    (y,) = evaluated(tmp_path, "MatMulNBits", [a, packed, scales, zeros], (1, 2, 3), K=16, N=3, bits=4, block_size=16)
+    whole = np.stack([packed & 15, packed >> 4], -1).reshape(3, 16)
+    want = a.astype(np.float32) @ ((whole - zeros[:, None]) * scales[:, None]).astype(np.float32).T
+    assert y.dtype == np.float16
+    np.testing.assert_allclose(y, want, rtol=4e-3, atol=0.05)

@@ -79,7 +79,7 @@ def test_every_operator_that_may_have_them(front_end: FrontEnd, tmp_path: Path) 
             assert not fault
 
 
-@pytest.mark.parametrize("most", [7, 2000])
+@pytest.mark.parametrize("most", [7, 2000, 9000])
 def test_rows_of_no_byte_come_to_an_end(most: int, tmp_path: Path) -> None:
     """What is doubled until it is large enough, the sum of a row's powers, is more than 0."""
     nodes = [

@@ -188,3 +188,58 @@ def test_what_has_to_be_equal_is_said(
 def test_formulas_that_are_none(dims: dict[str, int | str], words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         mccompile.compile(_saved(tmp_path, _sum), tmp_path / "out", target="generic", dims=dims)
+
+
+def test_a_dim_that_is_called_1_is_no_number(tmp_path: Path) -> None:
+    m = Maker()
+    m.node("Concat", [m.input("x", ["1", 2]), m.input("y", ["n", 2]), m.input("z", ["m", 2])], "out", axis=0)
+    path = tmp_path / "net.onnx"
+    onnx.save(m.model(["out"]), path)
+    mccompile.compile(path, tmp_path / "out", target="generic", dims={"1": 5, "n": np.int64(3), "m": "n+1"})
+    assert mccompile.load(tmp_path / "out").input_types["z"].shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "dim", "options"),
+    [
+        ("x", "y", "pool", {"threads": 2}),
+        ("x", "y", "input_x", {"io": "caller"}),
+        ("x", "y", "output_y", {"io": "caller"}),
+        ("x", "x_dims", "n", {}),
+    ],
+)
+def test_each_function_has_a_name_of_its_own(
+    x: str, y: str, dim: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """What sets an extent and what sets an input, what tells an input and what tells its extents."""
+    m = Maker()
+    m.node("Sub", [m.input(x, [dim, 2]), m.input("b" if y == "y" else y, [dim, 2])], "y")
+    path = tmp_path / "net.onnx"
+    onnx.save(m.model(["y"]), path)
+    mccompile.compile(path, tmp_path / "out", target="generic", dims={dim: "1..4"}, **options)
+    a, b = np.full((3, 2), 5, np.float32), np.ones((3, 2), np.float32)
+    assert np.array_equal(mccompile.load(tmp_path / "out").run(a, b)["y"], a - b)
+
+
+def test_outputs_of_several_numbers_keep_their_names(tmp_path: Path) -> None:
+    m = Maker()
+    m.node("Relu", [m.input("n.now", ["n", 2])], "n.is_1")
+    path = tmp_path / "net.onnx"
+    onnx.save(m.model(["n.is_1"]), path)
+    mccompile.compile(path, tmp_path / "out", target="generic", dims={"n": "1,3"})
+    network = mccompile.load(tmp_path / "out")
+    assert (list(network.inputs), list(network.outputs)) == (["n.now"], ["n.is_1"])
+
+
+@pytest.mark.parametrize("extent", [2**31, 2**40, -(2**40), 2.5, "2", None])
+def test_extents_that_are_none_are_refused_and_change_nothing(extent: Any, tmp_path: Path) -> None:
+    m = Maker()
+    m.node("MatMul", [m.input("x", ["n", 3]), m.input("y", [3, "m"])], "z")
+    path = tmp_path / "net.onnx"
+    onnx.save(m.model(["z"]), path)
+    mccompile.compile(path, tmp_path / "out", target="generic", dims={"n": "1..4", "m": "1..4"})
+    network = mccompile.load(tmp_path / "out")
+    with pytest.raises(UsageError):
+        network.set_extents({"n": 2, "m": extent})
+    network.set_extents({})
+    assert (network.inputs["x"].shape, network.inputs["y"].shape) == ((4, 3), (3, 4))

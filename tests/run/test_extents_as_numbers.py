@@ -109,6 +109,12 @@ def test_both_branches_of_what_is_asked_of_an_extent(tmp_path: Path) -> None:
     compare(_if(N("Neg", ["v"], ["a"])), tmp_path, feeds, 0, 0, target="generic", dims={"n": "1..5"})
 
 
+def test_branches_of_other_extents(tmp_path: Path) -> None:
+    feeds = [_rows(n) for n in (5, 1, 2)]
+    twice = N("Concat", ["v", "v"], ["a"], axis=0)
+    compare(_if(twice), tmp_path, feeds, 0, 0, target="generic", dims={"n": "1..5"})
+
+
 def test_an_axis_of_the_run_is_not_squeezed(tmp_path: Path) -> None:
     """Exporters ask whether it can be; both cannot be had, and it is one of several elements."""
     feeds = [_rows(n) for n in (5, 2)]

@@ -102,7 +102,7 @@ def _dot(w: _Weights, x: Range, dtype: DType) -> Range:
     for at in (rows[i : i + count] for i in range(0, rows.size, count)):
         taps = w.taps[:, at]
         sums = _bounds(taps, *ends, dtype)
-        if fixed[:, at].any():
+        if dtype.is_float and fixed[:, at].any():  # bounds of whole numbers are the sum itself
             sums = np.where(fixed[:, at], _value(taps, np.where(known, low, 0), dtype), sums)
         found[:, :, at] = np.where(free[:, at], found[:, :, at], sums)
     return Range(found[0].reshape(-1), found[1].reshape(-1))
@@ -115,6 +115,8 @@ def _bounds(taps: Array, low: Array, high: Array, dtype: DType) -> Array:
         size = np.maximum(np.abs(low), np.abs(high))
         sums = up @ np.stack((low, high, size), 2) + down @ np.stack((high, low, -size), 2)
         least, greatest, size = np.moveaxis(sums, 2, 0)
+        if not dtype.is_float:  # partial sums are as large as all terms together, and may wrap or round in float64
+            return np.stack(ranges.ends_within(least, greatest, size, dtype))
         by = size * math.prod(taps.shape[2:]) * ranges.step(dtype.compute) * _WINOGRAD
         unclear = ~np.isfinite(size)
         return np.stack((np.where(unclear, -np.inf, least - by), np.where(unclear, np.inf, greatest + by)))
@@ -135,10 +137,10 @@ def _over_taps(taps: Array) -> Array:
 
 
 def _value(taps: Array, x: Array, dtype: DType) -> Array:
-    """Sums with numbers that are known."""
+    """Sums of floats with numbers that are known."""
     with np.errstate(invalid="ignore"):
         value: Array = (_over_taps(taps) @ x[:, :, None])[:, :, 0]
-    return value.astype(dtype.compute.numpy).astype(np.float64) if dtype.is_float else value
+    return value.astype(dtype.compute.numpy).astype(np.float64)
 
 
 def _may_go(x: Range, dtype: DType, padded: bool) -> tuple[Array, Array]:
@@ -257,15 +259,13 @@ def _pad(a: Analysis, node: Node, op: Pad, operands: list[Channels | None]) -> l
     if op.mode != "constant":
         return None if begin or end else [x]
     elsewhere = any(p for i, p in enumerate(op.pads) if i % rank != x.axis)
-    fill = float(op.value)
-    low, high = x.range.low, x.range.high
-    if elsewhere:
-        low, high = np.minimum(low, fill), np.maximum(high, fill)
+    fill = ranges.of_number(op.value, _operand(node).dtype)
+    inside = ranges.hull([x.range, fill]) if elsewhere else x.range
     if x.axis is None:
-        return [Channels(None, _NONE, Range(low, high))]
+        return [Channels(None, _NONE, inside)]
     ids = np.concatenate([a.fresh(begin), x.ids, a.fresh(end)])
-    low, high = (np.concatenate([np.full(begin, fill), e, np.full(end, fill)]) for e in (low, high))
-    return [Channels(x.axis, ids, Range(low, high))]
+    parts = (fill.over(begin), inside, fill.over(end))
+    return [Channels(x.axis, ids, Range(*(np.concatenate([getattr(p, e) for p in parts]) for e in ("low", "high"))))]
 
 
 def _cut(x: Channels, start: int, stop: int) -> Channels:

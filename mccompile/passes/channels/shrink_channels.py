@@ -138,10 +138,12 @@ def _shift(s: Shrink, node: Node, taps: Array, gone: Array, axis: int) -> None:
     given = gone & known.known & (known.low != 0)
     if not given.any():
         return
-    shift = taps[:, given].reshape(len(taps), int(given.sum()), -1).sum(2, dtype=np.float64) @ known.low[given]
+    dtype = sum_type(node)
+    sums = np.float64 if dtype.is_float else dtype.numpy  # whole numbers wrap, as they do in the program
+    taps = taps[:, given].reshape(len(taps), int(given.sum()), -1)
+    shift = taps.sum(2, dtype=sums) @ known.low[given].astype(sums)
     if not shift.any():  # all their weights are zero, as they are if they are padded
         return
-    dtype = sum_type(node)
     shape = tuple(shift.size if a == axis else 1 for a in range(axis, len(node.result.shape)))
     _add_bias(s.graph, node, shift.astype(dtype.numpy).reshape(shape))
 
@@ -153,13 +155,18 @@ def _add_bias(graph: Graph, node: Node, shift: Array) -> None:
     bias = _first_bias(graph, node, body)
     if bias is not None:
         old = graph.array(node.extras[bias])
-        both = (old.astype(np.float64) + shift.astype(np.float64)).astype(old.dtype)
+        both = (_wide(old) + _wide(shift)).astype(old.dtype)
         node.extras[bias] = graph.constant(f"{node.extras[bias].name}.shifted", both)
         return
     read = ex.var(len(node.extras), dtype)
     node.extras.append(graph.constant(f"{_weights(node).name}.shift", shift))
     added = ex.apply("add", ex.acc(dtype), read)
     node.post[0] = ex.substitute(body, lambda v: added if v.index == ex.ACC else v)
+
+
+def _wide(a: Array) -> Array:
+    """In float64; whole numbers, which wrap, as they are."""
+    return a.astype(np.float64) if a.dtype.kind == "f" else a
 
 
 def _first_bias(graph: Graph, node: Node, body: ex.Expr) -> int | None:

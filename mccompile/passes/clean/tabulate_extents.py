@@ -33,7 +33,10 @@ MAX_EVALUATED = 1 << 25
 NODE_ELEMENTS = 1 << 11
 """As many elements take as long as it takes to begin with a node."""
 ROUNDING = 1e-9
-"""Two tables are equal if their elements, in float64, differ by no more, relative to the largest."""
+"""Two tables are equal if their elements, in float64, differ by no more, relative to each: beside the -3e38 of a mask
+all others would be equal."""
+CANCELLED = 1e-12
+"""What is left of 0 where elements cancel, relative to the largest element, or to 1 if that is larger."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,8 @@ def _equal(a: Array, b: Array) -> bool:
         return True
     finite = np.isfinite(a) & np.isfinite(b)
     a, b = (np.where(finite, x, 0.0) for x in (a, b))
-    near = np.abs(a - b) <= ROUNDING * np.abs(b).max(initial=0.0)
+    size = np.abs(b)
+    near = np.abs(a - b) <= ROUNDING * size + CANCELLED * min(size.max(initial=0.0), 1.0)
     return bool((same | (finite & near)).all())
 
 

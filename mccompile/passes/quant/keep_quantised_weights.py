@@ -62,14 +62,15 @@ def run(graph: Graph, remarks: Remarks) -> int:
 
 def obstacle(r: Rewriter, reader: Node, value: Value, found: Quantised) -> str:
     """Why a reader of dequantised weights cannot take the integers; empty if it can."""
-    if reader.op.weight_axes is None or len(reader.operands) != 2 or reader.operands[1] is not value:
+    x = reader.operands[0]
+    if reader.op.weight_axes is None or x is None or len(reader.operands) != 2 or reader.operands[1] is not value:
         return f"{reader.where} is no product that takes them as they are"
-    if value in r.graph.outputs or reader.operands[0] is value or value in reader.extras:
+    if value in r.graph.outputs or x is value or value in reader.extras:
         return "the floats are needed elsewhere"
     if found.integers.dtype.name not in ("i8", "u8") or reader.pre or reader.results[0].dtype != F32:
         return "they are no bytes, or the product is not of floats"
-    if math.prod(value.shape[:-2]) != 1 or value.type.rank > reader.result.type.rank:
-        return "they are several matrices"
+    if math.prod(value.shape[:-2]) != 1 or value.type.rank > x.type.rank:
+        return "they are several matrices, or give the result its axes"
     if min(value.shape[-2:]) < 1:
         return "they are empty"
     info = np.iinfo(found.integers.dtype.numpy.name)
