@@ -14,9 +14,11 @@ import mccompile.importer as package
 from mccompile.importer.rewriting import Rewrite, Scope
 from mccompile.ir.errors import InternalError
 from mccompile.onnxio import (
+    KEPT,
     OnnxGraph,
     OnnxModel,
     OnnxNode,
+    as_meant,
     newest_opset,
     since_version,
     subgraphs,
@@ -40,22 +42,24 @@ def rewrites() -> dict[str, Rewrite]:
 def canonicalize(model: OnnxModel) -> OnnxModel:
     """The model with every ai.onnx node, in nested graphs too, in its newest form.
 
+    Those of functions may be of another opset than the model (`as_meant`).
     Nodes of other domains stay as they are, and so do nodes that ONNX does not know (they are reported where
     operators are looked up). Constants have to be initializers (`prepare.lift_constants`) to be seen as
     constants. Types in `value_info` are used where a form depends on them; where they are missing the result
     is right but longer.
     """
     names = _all_names(model.graph)
+    opsets = {domain: version for domain, version in model.opsets.items() if not domain.startswith(KEPT)}
     graph = _canonical_graph(model.graph, model.opsets.get("", newest_opset()), names, None)
-    return dataclasses.replace(model, graph=graph, opsets={**model.opsets, "": newest_opset()})
+    return dataclasses.replace(model, graph=graph, opsets={**opsets, "": newest_opset()})
 
 
 def canonicalize_nodes(nodes: list[OnnxNode], scope: Scope, opset: int) -> list[OnnxNode]:
     """Nodes of one graph in their newest forms; `scope` collects the constants they need."""
     done: list[OnnxNode] = []
     for given in nodes:
-        node = _with_nested(given, opset, scope)
-        version = None if node.domain else since_version(node.op_type, opset)
+        node, own = as_meant(_with_nested(given, opset, scope), opset)
+        version = None if node.domain else since_version(node.op_type, own)
         row = rewrites().get(node.op_type)
         if version is None or row is None or version >= row.below:
             done.append(node)

@@ -37,11 +37,12 @@ def _axes(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
     """Squeeze, Unsqueeze, Reduce*: attribute `axes` is the second input now.
 
     An absent or empty list meant all axes (the newest forms' meaning of no axes too, noop_with_empty_axes
-    being 0).
+    being 0), but for Unsqueeze, where it is required.
     """
-    axes = ints_attr(node, "axes")
+    axes = required_ints(node, "axes") if node.op_type == "Unsqueeze" else ints_attr(node, "axes")
     bare = with_attrs(node, drop=("axes",))
-    return [with_inputs(bare, node.inputs[0], scope.ints(node, "axes", axes)) if axes else bare]
+    stays = axes or node.op_type == "Unsqueeze"
+    return [with_inputs(bare, node.inputs[0], scope.ints(node, "axes", axes or ())) if stays else bare]
 
 
 def _clip(node: OnnxNode, scope: Scope) -> list[OnnxNode]:

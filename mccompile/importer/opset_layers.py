@@ -80,7 +80,8 @@ def _softmax(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
     shape = derived(node, "Shape", node.inputs, scope.fresh(f"{output}/shape"))
     inner = scope.fresh(f"{output}/rows")
     core = dataclasses.replace(with_attrs(node, axis=-1), inputs=flat.outputs, outputs=(inner,))
-    return [flat, shape, core, derived(node, "Reshape", (inner, shape.outputs[0]), output)]
+    # An extent 0 of the operand is no "as it is": there are other axes in the rows.
+    return [flat, shape, core, derived(node, "Reshape", (inner, shape.outputs[0]), output, {"allowzero": 1})]
 
 
 def _group_norm(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
@@ -162,8 +163,8 @@ def _scan_8(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
     if lengths:
         raise CompileError("Scan of opset 8 with sequence_lens is not supported", where=node_label(node),
                            hint="export the model with opset 9 or newer")  # fmt: skip
-    items = [f"{node.outputs[0]}/{i}/{name}" for i, name in enumerate(given)]
-    rows = [f"{name}/row" if name else "" for name in node.outputs]
+    items = [scope.fresh(f"{node.name}/item/{name}") for name in given]
+    rows = [scope.fresh(f"{node.name}/row/{name}") for name in node.outputs]  # a body has all of them
     turns = with_attrs(node, drop=("directions",))
     if "directions" in node.attrs:
         turns = with_attrs(turns, scan_input_directions=node.attrs["directions"])

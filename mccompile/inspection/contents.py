@@ -12,7 +12,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.importer.canonical import rewrites
 from mccompile.ir.errors import Culprit
-from mccompile.onnxio import OnnxGraph, OnnxModel, OnnxNode, OnnxValue, op_names, subgraphs
+from mccompile.onnxio import KEPT, OnnxGraph, OnnxModel, OnnxNode, OnnxValue, as_meant, op_names, subgraphs
 from mccompile.report.support import support_of
 
 REWRITTEN, MISSING = "rewritten", "no"
@@ -80,7 +80,7 @@ def contents_of(model: OnnxModel) -> Contents:
     arrays = list(_constants(graph))
     return Contents(
         ir_version=model.ir_version,
-        opsets={domain or "ai.onnx": version for domain, version in model.opsets.items()},
+        opsets={d or "ai.onnx": version for d, version in model.opsets.items() if not d.startswith(KEPT)},
         producer=model.producer,
         inputs=tuple(_port(v) for v in graph.inputs if v.name not in graph.initializers),
         outputs=tuple(map(_port, graph.outputs)),
@@ -102,7 +102,7 @@ def _full_name(domain: str, name: str) -> str:
 
 def _nodes(graph: OnnxGraph) -> Iterator[OnnxNode]:
     for node in graph.nodes:
-        yield node
+        yield as_meant(node, 0)[0]
         for inner in subgraphs(node):
             yield from _nodes(inner)
 

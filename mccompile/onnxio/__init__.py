@@ -10,7 +10,17 @@ from mccompile.onnxio.files import model_files
 from mccompile.onnxio.functions import expand_function
 from mccompile.onnxio.infer import infer_types
 from mccompile.onnxio.lift import lifted, row_biases
-from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, OnnxValue, node_label, subgraphs
+from mccompile.onnxio.model import (
+    KEPT,
+    AttrValue,
+    OnnxGraph,
+    OnnxModel,
+    OnnxNode,
+    OnnxValue,
+    as_meant,
+    node_label,
+    subgraphs,
+)
 from mccompile.onnxio.read import read_model
 from mccompile.onnxio.recurrence import unrounded_recurrence
 from mccompile.onnxio.schema import (
@@ -32,12 +42,14 @@ from mccompile.onnxio.write import extract_with_outputs, model_to_bytes, tensor_
 
 __all__ = [
     "DRAWING",
+    "KEPT",
     "AttrValue",
     "Draw",
     "OnnxGraph",
     "OnnxModel",
     "OnnxNode",
     "OnnxValue",
+    "as_meant",
     "attribute_default",
     "attributes",
     "broken_rule",

@@ -12,7 +12,7 @@ import onnx.defs
 import onnx.helper
 
 from mccompile.ir.errors import CompileError
-from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label
+from mccompile.onnxio.model import KEPT, AttrValue, OnnxGraph, OnnxNode, OnnxValue, node_label
 from mccompile.onnxio.nested import all_graphs, all_nodes, inner_nodes
 from mccompile.onnxio.proto import GraphReader, node_to_proto, normal_domain, type_to_proto
 from mccompile.onnxio.schema import means_the_same, newest_opset, versions
@@ -116,18 +116,31 @@ def with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
     return stated
 
 
-def in_opset(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """A model whose functions import its opset where their nodes are the same in it: nothing is to be converted then,
-    for which ONNX's inliner has to know the types of all that a call reads."""
+def in_opset(proto: onnx.ModelProto, opset: int, oldest: int) -> onnx.ModelProto:
+    """A model whose functions import its opset: nothing is to be converted then. Nodes that are others in it tell by
+    their domain (`KEPT`) which opset they are of; canonicalization rewrites them by that.
+
+    ONNX's inliner would convert them, for which it asks for the types of all that a call reads, and takes some for
+    others: Resize of opset 10 for one that shifts coordinates, Hardmax of a negative axis for one along it.
+    Functions below ``oldest``, which no rewrite knows, and those of models below it are left to it, unless all of
+    their nodes are the same.
+    """
     restated = onnx.ModelProto()
     restated.CopyFrom(proto)
     for function in restated.functions:
         nodes = [n for n in inner_nodes(function.node) if not normal_domain(n.domain)]
-        for entry in function.opset_import:
-            if not normal_domain(entry.domain) and all(
-                means_the_same(n.op_type, int(entry.version), opset) for n in nodes
-            ):
-                entry.version = opset
+        for entry in [o for o in function.opset_import if not normal_domain(o.domain)]:
+            found = int(entry.version)
+            others = [n for n in nodes if n.op_type != "Constant" and not means_the_same(n.op_type, found, opset)]
+            if others and min(found, opset) < oldest:
+                continue
+            entry.version = opset
+            if not others:
+                continue
+            for holder in (function, restated):
+                holder.opset_import.add(domain=f"{KEPT}{found}", version=found)
+            for node in others:
+                node.domain = f"{KEPT}{found}"
     return restated
 
 

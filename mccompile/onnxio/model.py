@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import field
 from typing import TypeAlias
 
@@ -77,9 +78,20 @@ class OnnxModel:
     metadata: dict[str, str] = field(default_factory=dict)
 
 
+KEPT = "mccompile.opset."
+"""The domain of ai.onnx nodes of another opset than the model's, which follows: they were in a function of it."""
+
+
+def as_meant(node: OnnxNode, opset: int) -> tuple[OnnxNode, int]:
+    """The node without the mark of another opset (`KEPT`), and the opset of ai.onnx that it is of."""
+    if not node.domain.startswith(KEPT):
+        return node, opset
+    return dataclasses.replace(node, domain=""), int(node.domain.removeprefix(KEPT))
+
+
 def node_label(node: OnnxNode) -> str:
     """How error messages name a node: its position, name and operator."""
-    op = f"{node.domain}:{node.op_type}" if node.domain else node.op_type
+    op = f"{node.domain}:{node.op_type}" if node.domain and not node.domain.startswith(KEPT) else node.op_type
     position = f"node {node.index} " if node.index >= 0 else "node "
     return f"{position}'{node.name}' ({op})" if node.name else f"{position}({op})"
 

@@ -14,7 +14,7 @@ from mccompile.ir.errors import CompileError, UsageError
 from mccompile.onnxio.foreign import TENSORFLOW, foreign
 from mccompile.onnxio.functions import FunctionReader, in_opset, with_defaults, with_types_of_constants
 from mccompile.onnxio.limits import check_limits
-from mccompile.onnxio.model import OnnxGraph, OnnxModel
+from mccompile.onnxio.model import KEPT, OnnxGraph, OnnxModel
 from mccompile.onnxio.proto import DAMAGED, GraphReader, normal_domain, require_text
 from mccompile.onnxio.raise_opset import raised
 from mccompile.onnxio.schema import newest_opset
@@ -43,6 +43,7 @@ def read_model(path: str | Path) -> OnnxModel:
     if not proto.graph.node:
         raise CompileError("the graph has no nodes: there is nothing to compile", where=where)
     proto = _inline_functions(proto, opsets, path)
+    opsets |= {o.domain: int(o.version) for o in proto.opset_import if o.domain.startswith(KEPT)}
     if opsets[""] < OLDEST_OPSET:
         proto = raised(proto, opsets, OLDEST_OPSET, path)
         opsets[""] = OLDEST_OPSET
@@ -128,11 +129,12 @@ def _opsets(proto: onnx.ModelProto, where: str) -> dict[str, int]:
 
 
 def _inline_functions(proto: onnx.ModelProto, opsets: Mapping[str, int], path: Path) -> onnx.ModelProto:
-    """The model without functions. One may have nodes that are others in the opset of the model: they are then
-    converted to it, by C++ that takes their form for granted, and asks for the types of what a call reads."""
+    """The model without functions. Nodes of one that are others in the opset of the model keep theirs; below
+    `OLDEST_OPSET` they are converted, by C++ that takes their form for granted, and asks for the types of what a call
+    reads."""
     if not proto.functions:
         return proto
-    proto = in_opset(with_defaults(proto), opsets[""])
+    proto = in_opset(with_defaults(proto), opsets[""], OLDEST_OPSET)
     own = [{**opsets, **{normal_domain(o.domain): int(o.version) for o in f.opset_import}} for f in proto.functions]
     converts = any(versions[""] != opsets[""] for versions in own)
     if converts:

@@ -21,7 +21,7 @@ import onnx.defs
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.contrib import Operand
 from mccompile.onnxio.dtypes import is_dtype
-from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, node_label, subgraphs
+from mccompile.onnxio.model import AttrValue, OnnxGraph, OnnxModel, OnnxNode, as_meant, node_label, subgraphs
 from mccompile.onnxio.schema import schema_of, sides, too_new
 
 _Kinds = onnx.defs.OpSchema.AttrType
@@ -67,8 +67,8 @@ def require_operands(node: OnnxNode, opset: int) -> None:
 def _faults(graph: OnnxGraph, opsets: Mapping[str, int]) -> list[tuple[str, str]]:
     """Nodes, and what is wrong with them."""
     found: list[tuple[str, str]] = []
-    for node in graph.nodes:
-        opset = opsets.get(node.domain, 1)
+    for given in graph.nodes:
+        node, opset = as_meant(given, opsets.get(given.domain, 1))
         wrong = _too_new(node, opset) or [*_operands(node, opset), *_attributes(node, opset)]
         if wrong:
             found.append((node_label(node), "; ".join(wrong)))

@@ -20,6 +20,7 @@ from mccompile.ops.ml_common import (
     emit_labels,
     floats,
     post_transformed,
+    regressed,
     rows_of_floats,
 )
 from mccompile.ops.reduce import Reduce
@@ -152,7 +153,7 @@ def _sample_regressor(d: Draw) -> Case:
 @onnx_op("LinearRegressor", domain=DOMAIN, sample=_sample_regressor)
 def import_linear_regressor(n: Import) -> None:
     scores = _linear(n, rows_of_floats(n), n.attr("targets", 1))
-    n.bind(0, post_transformed(n, scores, n.attr("post_transform", "NONE")))
+    n.bind(0, regressed(n, scores, n.attr("post_transform", "NONE")))
 
 
 def _sample_classifier(d: Draw) -> Case:
@@ -208,7 +209,7 @@ def import_svm_regressor(n: Import) -> None:
     rho = n.constant("rho", floats(n, "rho").reshape(1, 1))
     body = ex.apply("add", ex.acc(F32), _X)
     score = n.inner(MatMul(), [alike, weights], "sum", extras=[rho], post={0: body})
-    n.bind(0, post_transformed(n, score, n.attr("post_transform", "NONE")))
+    n.bind(0, regressed(n, score, n.attr("post_transform", "NONE"), agreed=("NONE",)))
 
 
 def similarities(n: Import, x: Value, supports: Array, kernel: str) -> Value:

@@ -50,6 +50,17 @@ def post_transformed(n: Import, scores: Value, transform: str) -> Value:
     raise n.error(f"post_transform {transform} is unknown")
 
 
+def regressed(n: Import, scores: Value, transform: str, agreed: tuple[str, ...] = ("NONE", "PROBIT")) -> Value:
+    """Scores of a regressor as ``post_transform`` wants them, unless they are of one target and onnxruntime does not
+    agree."""
+    if scores.shape[1] == 1 and transform not in agreed:
+        raise n.error(
+            f"post_transform {transform} of one target: onnxruntime leaves it out, ONNX does not",
+            "leave it out, and add a Sigmoid where it is meant",
+        )
+    return post_transformed(n, scores, transform)
+
+
 def _softmax_zero(n: Import, scores: Value) -> Value:
     """A softmax of those scores that are not zero, beside which zeros stay."""
     largest = n.inner(Reduce("max", (1,)), [scores], "largest")

@@ -33,7 +33,7 @@ def _sample(d: Draw) -> Case:
     classes, features, kernel = d.int(2, 5), d.int(1, 6), d.choice(KERNELS)
     attrs: dict[str, object] = {
         "classlabels_ints": [3 * i - 2 for i in range(classes)],
-        "post_transform": d.choice(["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"]) if classes > 2 else "NONE",
+        "post_transform": d.choice(["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"][: 4 if classes > 2 else 2]),
         "kernel_type": kernel,
         "kernel_params": [d.choice([0.25, 0.5]), d.choice([0.0, 1.0]), d.choice([1.0, 2.0, 3.0])],
     }
@@ -64,7 +64,8 @@ def import_svm_classifier(n: Import) -> None:
         place, scores = _by_scores(n, x, labels.size)
     emit_labels(n, n.reshape(place, (x.shape[0],), "place"), labels)
     if len(n.outputs) > 1:
-        n.bind(1, _two_of_one(n, scores) if scores.shape[1] == 1 else post_transformed(n, scores, transform))
+        both = _two_of_one(n, scores, transform) if scores.shape[1] == 1 else scores
+        n.bind(1, post_transformed(n, both, transform))
 
 
 def _by_scores(n: Import, x: Value, classes: int) -> tuple[Value, Value]:
@@ -152,6 +153,8 @@ def _probabilities(n: Import, scores: Value, prob_a: Array, prob_b: Array, class
     return n.inner(PairwiseCoupling(classes), [n.map(inside, [scores, *slopes], "wins")], "probabilities")
 
 
-def _two_of_one(n: Import, score: Value) -> Value:
-    """Both scores of two classes: of the pair's only one."""
+def _two_of_one(n: Import, score: Value, transform: str) -> Value:
+    """Both scores of two classes: of the pair's only one. What onnxruntime gives for a softmax of them is none."""
+    if transform not in ("NONE", "LOGISTIC"):
+        raise n.error(f"post_transform {transform} of two classes by one score is not supported")
     return n.inner(Concat(1), [n.map(ex.apply("neg", _X), [score], "other"), score], "both")

@@ -28,6 +28,7 @@ from mccompile.ops.ml_common import (
     class_labels,
     emit_labels,
     post_transformed,
+    regressed,
     rows_of_floats,
 )
 from mccompile.ops.registry import onnx_op
@@ -229,16 +230,7 @@ def import_tree_regressor(n: Import) -> None:
         raise n.error(f"{targets} targets by {aggregate} are not known")
     base = _floats(n, "base_values")
     scores = _with_base(n, _scores(n, _numbered(n, "target"), targets, aggregate), base)
-    n.bind(0, _transformed(n, scores, n.attr("post_transform", "NONE")))
-
-
-def _transformed(n: Import, scores: Value, transform: str) -> Value:
-    if scores.shape[1] == 1 and transform not in ("NONE", "PROBIT"):
-        raise n.error(
-            f"post_transform {transform} of one target: onnxruntime leaves it out, ONNX does not",
-            "leave it out, and add a Sigmoid where it is meant",
-        )
-    return post_transformed(n, scores, transform)
+    n.bind(0, regressed(n, scores, n.attr("post_transform", "NONE")))
 
 
 @onnx_op("TreeEnsemble", domain=DOMAIN, without_effect=("nodes_hitrates",))
@@ -248,7 +240,7 @@ def import_tree_ensemble(n: Import) -> None:
     if not 0 <= aggregate < len(_AGGREGATES) or not 0 <= transform < len(TRANSFORMS) or targets < 1:
         raise n.error(f"aggregate_function {aggregate} or post_transform {transform} is not known")
     scores = _scores(n, _joined(n), targets, _AGGREGATES[aggregate])
-    n.bind(0, _transformed(n, scores, TRANSFORMS[transform]))
+    n.bind(0, regressed(n, scores, TRANSFORMS[transform]))
 
 
 def _sample_classifier(d: Draw) -> Case:

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.defs
+import onnx.numpy_helper
 import pytest
+from onnx import helper
 
+import mccompile
 from mccompile.importer.canonical import canonicalize, rewrites
 from mccompile.importer.prepare import prepare
 from mccompile.importer.reviewed import REVIEWED
@@ -25,11 +28,13 @@ from mccompile.onnxio import (
     expand_function,
     newest_opset,
     op_names,
+    read_model,
     since_version,
     subgraphs,
     versions,
     write_model,
 )
+from tests.support.judge import plain_session
 
 ORT_OPSET = 26  # the newest that onnxruntime 1.31 loads; the newer forms in question are the same
 
@@ -171,6 +176,7 @@ def f32(*values: float) -> np.ndarray:
         ("Squeeze", 12, (1, 3, 1, 2), {}),
         ("Unsqueeze", 7, (3, 2), {"axes": (0, 3)}),
         ("Unsqueeze", 11, (3, 2), {"axes": (-1,)}),
+        ("Unsqueeze", 11, (3, 2), {"axes": ()}),
         ("Clip", 7, (2, 3), {"min": -0.5, "max": 0.25}),
         ("Clip", 10, (2, 3), {"max": 0.25}),
         ("Clip", 7, (2, 3), {}),
@@ -194,6 +200,8 @@ def f32(*values: float) -> np.ndarray:
                 (13, {"axis": 1}),
             )
         ),
+        *((op, 11, shape, {"axis": axis}) for op in ("Softmax", "LogSoftmax", "Hardmax")
+          for shape, axis in (((2, 3, 0), 1), ((2, 0, 3, 4), 2), ((0, 3, 2), 0))),
         ("Softmax", 11, (2, 6, 1, 1), {}),
         ("Softmax", 11, (2, 6, 1, 1), {"axis": -3}),
         ("Upsample", 7, (1, 2, 3, 4), {"scales": (1.0, 1.0, 2.0, 3.0), "mode": "nearest"}),
@@ -427,6 +435,25 @@ def test_scan_8_of_sequences_of_different_lengths_is_refused() -> None:
         canonicalize(one_node("Scan", 8, {"lengths": np.array([2, 3]), "x": X}, body=body, num_scan_inputs=1))
 
 
+@pytest.mark.parametrize("wanted", [("y", ""), ("", "z"), ("y", "z")])
+def test_scan_8_without_some_of_its_results(wanted: tuple[str, str], tmp_path: Path) -> None:
+    """onnxruntime refuses such a node."""
+    kinds = [OnnxValue(name, "f32", (3,)) for name in ("s", "i", "t", "r")]
+    steps = [OnnxNode("Add", ("s", "i"), ("t",)), OnnxNode("Neg", ("t",), ("r",))]
+    body = OnnxGraph("body", kinds[:2], kinds[2:], steps)
+    x = RNG.standard_normal((2, 4, 3)).astype(np.float32)
+    feeds = {"s0": x[:, 0], "xs": x}
+    model = one_node("Scan", 8, feeds, None, wanted, ("", "s0", "xs"), body=body, num_scan_inputs=1)
+    write_model(model, tmp_path / "scan.onnx")
+    mccompile.compile(tmp_path / "scan.onnx", tmp_path / "out")
+    got = mccompile.load(tmp_path / "out").run(feeds)
+    sums = np.cumsum(x, 1) + x[:, :1]
+    for name, want in {"y": sums[:, -1], "z": -sums}.items():
+        assert (name in got) == (name in wanted)
+        if name in wanted:
+            np.testing.assert_allclose(got[name], want, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("op", "opset", "feeds", "attrs"),
     [
@@ -465,6 +492,36 @@ def test_nested_graphs_are_rewritten(tmp_path: Path) -> None:
     for flag in (True, False):
         feeds["c"] = np.array(flag)
         np.testing.assert_array_equal(run(done, feeds, tmp_path)[0], run(model, feeds, tmp_path)[0])
+
+
+def test_functions_keep_the_meaning_of_their_opset(tmp_path: Path) -> None:
+    """Where ONNX's own inliner converts them, Resize shifts coordinates, Hardmax of a negative axis goes along it,
+    and no axes are none instead of all."""
+    scales = onnx.numpy_helper.from_array(f32(1, 1, 0.5, 2.3))
+    x = RNG.standard_normal((1, 3, 4, 6)).astype(np.float32)
+    bodies: dict[int, list[list[onnx.NodeProto]]] = {
+        10: [[helper.make_node("Constant", [], ["s"], value=scales), helper.make_node("Resize", ["x", "s"], ["y"])],
+             [helper.make_node("Pad", ["x"], ["y"], mode="reflect", pads=[0, 0, 1, 0, 0, 0, 0, 2], value=2.0)]],
+        11: [[helper.make_node("Hardmax", ["x"], ["y"], axis=-2)], [helper.make_node("Softmax", ["x"], ["y"])]],
+        12: [[helper.make_node("Squeeze", ["x"], ["y"])], [helper.make_node("ReduceSum", ["x"], ["y"], axes=[1])]],
+    }  # fmt: skip
+    bodies[12][0][0].attribute.add(name="axes", type=onnx.AttributeProto.INTS)  # an empty list
+    some = [helper.make_tensor_value_info("x", 1, x.shape)], [onnx.ValueInfoProto(name="y")]
+    for opset, nodes in ((opset, nodes) for opset, each in bodies.items() for nodes in each):
+        older = [helper.make_opsetid("", opset)]
+        plain = helper.make_model(helper.make_graph(nodes, "g", *some), opset_imports=older, ir_version=8)
+        want = plain_session(plain.SerializeToString()).run(None, {"x": x})[0]
+        for newer in (13, 21):
+            imports = [helper.make_opsetid("", newer), helper.make_opsetid("my", 1)]
+            inside = helper.make_function("my", "F", ["x"], ["y"], nodes, older)
+            graph = helper.make_graph([helper.make_node("F", ["x"], ["y"], domain="my")], "g", *some)
+            model = helper.make_model(graph, opset_imports=imports, functions=[inside], ir_version=10)
+            onnx.save(model, tmp_path / "functions.onnx")
+            done = prepare(read_model(tmp_path / "functions.onnx")).model
+            assert set(done.opsets) == {"", "my"}
+            assert not any(n.domain for n in done.graph.nodes)
+            got = run(done, {"x": x}, tmp_path)[0]
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=f"{nodes[-1].op_type} in {newer}")
 
 
 def test_foreign_and_unknown_nodes_stay() -> None:

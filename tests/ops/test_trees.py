@@ -56,6 +56,26 @@ def test_of_two_classes_with_scores_the_larger_counts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got[1], [[0.75, 0.25], [0.5, 1.0]])
 
 
+def test_two_classes_of_one_score_are_transformed(tmp_path: Path) -> None:
+    """Of a softmax onnxruntime makes 1 - s and s."""
+    svm = {"coefficients": [1.0, -1.0], "support_vectors": [1.0, 5.0], "vectors_per_class": [1, 1], "rho": [2.0],
+           "classlabels_ints": [5, 7], "kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0]}  # fmt: skip
+    x = np.array([[0], [1]], np.float32)
+    for transform, want in (("NONE", [[-2, 2], [2, -2]]), ("LOGISTIC", [[0.1192, 0.8808], [0.8808, 0.1192]])):
+        got = evaluated(tmp_path, "SVMClassifier", [x], domain=ML, outputs=2, post_transform=transform, **svm)
+        np.testing.assert_allclose(got[1], want, atol=1e-4)
+    with pytest.raises(CompileError, match="SOFTMAX of two classes by one score"):
+        evaluated(tmp_path, "SVMClassifier", [x], domain=ML, outputs=2, post_transform="SOFTMAX", **svm)
+
+
+def test_what_onnxruntime_leaves_out_of_regressors_is_refused(tmp_path: Path) -> None:
+    svm = {"coefficients": [1.0], "support_vectors": [2.0], "n_supports": 1, "rho": [0.5], "kernel_type": "LINEAR",
+           "kernel_params": [0.0, 0.0, 0.0]}  # fmt: skip
+    for op, attrs in (("LinearRegressor", {"coefficients": [2.0]}), ("SVMRegressor", svm)):
+        with pytest.raises(CompileError, match="LOGISTIC of one target"):
+            evaluated(tmp_path, op, [floats(3, 1)], domain=ML, post_transform="LOGISTIC", **attrs)
+
+
 def test_what_are_no_trees_is_refused(tmp_path: Path) -> None:
     x = floats(1, 1, 2)
     for wrong, why in (

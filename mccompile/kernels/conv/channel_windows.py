@@ -283,13 +283,28 @@ def fit_extents(
 
 def fit_line_ends(window: Kind, out: int, extent: int) -> Kind:
     """The window with tiles of so few pixels that the code of a line's tiles stays small, if its extent varies."""
-    while window.pixels > 1:
-        ends = window.line_ends(out, extent)
-        products = sum(tile.strip.products for tile in ends.tiles) if ends is not None else 0
-        if products * window.kernel[0] * window.lines <= MOST_PRODUCTS:
-            break
-        window = replace(window, pixels=window.pixels - 1)
-    return window
+    if not varies([out, extent]):
+        return window
+    fewest, most = 1, window.pixels
+    while fewest < most:  # tiles of more pixels never have less code
+        pixels = most if most == window.pixels else (fewest + most + 1) // 2
+        if _is_small(replace(window, pixels=pixels), out, extent):
+            fewest = pixels
+        else:
+            most = pixels - 1
+    return replace(window, pixels=fewest)
+
+
+def _is_small(window: ChannelWindow, out: int, extent: int) -> bool:
+    """Whether the code of all tiles of a line is."""
+    ends = window.line_ends(out, extent)
+    products = sum(tile.strip.products for tile in ends.tiles) if ends is not None else 0
+    return products * window.kernel[0] * window.lines <= MOST_PRODUCTS
+
+
+def has_short_ends(kernel: Sequence[int], extents: Sequence[int]) -> bool:
+    """Whether the ends of lines can be written out: of the run, each pixel there has taps of its own."""
+    return not varies(extents) or math.prod(kernel) * kernel[-1] <= MOST_PRODUCTS
 
 
 @functools.lru_cache(maxsize=1024)

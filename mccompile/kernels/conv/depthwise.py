@@ -16,6 +16,7 @@ from mccompile.kernels.conv.channel_windows import (
     ChannelWindow,
     fit_line_ends,
     fit_window,
+    has_short_ends,
     narrow_window,
     window_distance,
     window_of,
@@ -80,9 +81,11 @@ class ConvDepthwise(Variant):
     may_share = False
 
     def takes(self, node: Node) -> bool:
-        op, x, y = node.op, operand_pair(node)[0], node.results[0]
+        op, (x, w), y = node.op, operand_pair(node), node.results[0]
         assert isinstance(op, Conv)
-        return not varies([x.shape[1]]) and known_ends(y.shape[-1], x.shape[-1], op.strides[-1])
+        if varies([x.shape[1]]) or not known_ends(y.shape[-1], x.shape[-1], op.strides[-1]):
+            return False
+        return has_short_ends(w.shape[2:], (x.shape[-1], y.shape[-1]))
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         op, w = node.op, operand_pair(node)[1]
