@@ -54,6 +54,9 @@ MAX_CYCLES = 2.0
 MOST_LINES = 5
 MOST_TAPS = 64
 """Taps of a line of a window that are worth being written out one by one."""
+MOST_TAPS_OF_RUN = 32
+"""The same where the extents of lines are known at run time only: each pixel at their ends has taps of its own, so
+that the code grows with the square of the taps."""
 
 
 class PoolGeneric(Variant):
@@ -210,6 +213,8 @@ class PoolChannels(Variant):
         op, x, y = node.op, node.inputs[0], node.results[0]
         assert isinstance(op, Pool)
         if varies([x.shape[1]]) or not known_ends(y.shape[-1], x.shape[-1], op.strides[-1]):
+            return False
+        if op.kernel[-1] > MOST_TAPS_OF_RUN and varies([x.shape[-1], y.shape[-1]]):
             return False
         return all(_never_misses(op.window, a, y.shape[2 + a], x.shape[2 + a]) for a in range(len(op.kernel)))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import combine
+from mccompile.ir.dims import span
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.ranges import Range, summed
 from mccompile.ir.scalar import Array
@@ -116,7 +117,8 @@ def import_col2im(n: Import) -> None:
     pads = n.attr("pads", (0,) * (2 * spatial))
     if {len(block), len(strides), len(dilations)} != {spatial} or len(pads) != 2 * spatial or len(x.shape) != 3:
         raise n.error(f"blocks, strides, dilations, pads or {x.type} do not fit an image of {spatial} axes")
-    if min((*image, *block, *strides, *dilations), default=1) < 1 or min(pads, default=0) < 0:
+    least = min((span(e)[0] for e in (*image, *block, *strides, *dilations)), default=1)
+    if least < 1 or min(pads, default=0) < 0:
         raise n.error("extents, strides and dilations must be positive, pads not negative")
     columns = Window(block, strides, dilations, pads).output(image)
     if x.shape[1] % math.prod(block) or x.shape[2] != math.prod(columns):

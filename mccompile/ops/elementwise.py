@@ -10,7 +10,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
-from mccompile.ir.types import BOOL, DTYPES, F32, I8, I32, U8, DType, broadcast_shapes
+from mccompile.ir.types import BOOL, DTYPES, F32, F64, I8, I32, I64, U8, DType, broadcast_shapes
 from mccompile.onnxio import dtype_name
 from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
@@ -240,10 +240,19 @@ def _thresholded(n: Import, v: list[ex.Expr]) -> ex.Expr:
 
 
 def _shrink(n: Import, v: list[ex.Expr]) -> ex.Expr:
+    """`lambd` and `bias` need be no numbers of the operand's type: whole ones are compared in f64 (-0.5 is neither 0
+    nor, in u8, 255), and those that a fraction is added to are computed in it. What leaves their type wraps."""
     x, lambd, bias = v[0], n.attr("lambd", 0.5), n.attr("bias", 0.0)
-    zero, above, below = _const(x, 0), ex.apply("gt", x, _const(x, lambd)), ex.apply("lt", x, _const(x, -lambd))
-    high = ex.apply("select", above, ex.apply("sub", x, _const(x, bias)), zero)
-    return ex.apply("select", below, ex.apply("add", x, _const(x, bias)), high)
+    own = x.dtype
+    wide = own if own.is_float else F64
+    far = ex.convert(x, wide)
+    above, below = ex.apply("gt", far, _const(far, lambd)), ex.apply("lt", far, _const(far, -lambd))
+    if own.is_float or bias == 0:
+        moved: list[ex.Expr] = [ex.apply(by, x, _const(x, bias)) for by in ("add", "sub")]
+    else:
+        apart = [ex.apply(by, far, _const(far, bias)) for by in ("add", "sub")]
+        moved = [ex.convert(y if own.nbytes == 8 else ex.convert(y, I64), own) for y in apart]
+    return ex.apply("select", below, moved[0], ex.apply("select", above, moved[1], _const(x, 0)))
 
 
 def _mish(x: ex.Expr) -> ex.Expr:

@@ -13,7 +13,7 @@ from mccompile.ir.dims import require_same
 from mccompile.ir.op import Kind, Op, TypeRuleError
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops, broadcast
-from mccompile.ir.types import TensorType, broadcast_shapes
+from mccompile.ir.types import F64, I64, TensorType, broadcast_shapes
 from mccompile.ops.folding import Folding, product_bytes
 from mccompile.ops.frontend import Import
 from mccompile.ops.matmul_quantised import MatMulQuantised
@@ -146,17 +146,21 @@ def import_gemm(n: Import) -> None:
     a, b, c = n.input(0), n.input(1), n.optional(2)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise n.error("Gemm needs matrices")
-    dtype = a.dtype
     alpha, beta = n.attr("alpha", 1.0), n.attr("beta", 1.0)
-    body: ex.Expr = ex.acc(dtype)
+    # Half of whole numbers is computed in f64, and the sum is cut off: its own type has no 0.5. What leaves it wraps.
+    parted = not a.dtype.is_float and not (float(alpha).is_integer() and float(beta).is_integer())
+    dtype = F64 if parted else a.dtype
+    body: ex.Expr = ex.convert(ex.acc(a.dtype), dtype)
     if alpha != 1.0:
         body = ex.apply("mul", body, ex.num(alpha, dtype))
     extras = []
     if c is not None and beta != 0.0:
-        term: ex.Expr = ex.var(0, dtype)
+        term: ex.Expr = ex.convert(ex.var(0, a.dtype), dtype)
         if beta != 1.0:
             term = ex.apply("mul", term, ex.num(beta, dtype))
         body = ex.apply("add", body, term)
         extras = [c]
+    if parted:
+        body = ex.convert(ex.convert(body, I64), a.dtype)
     post = {} if isinstance(body, ex.Var) else {0: body}
     n.emit(MatMul(bool(n.attr("transA", 0)), bool(n.attr("transB", 0))), [a, b], extras=extras, post=post)

@@ -212,7 +212,7 @@ def import_resize(n: Import) -> None:
             weights.append(n.constant("weight", tables[a].weight.astype(compute.numpy)))
         else:
             c = changing[a]
-            index, weight = Table(n, Axis(a, c.extent, c.out, factor=c.scale), c.sampling).made()
+            index, weight = Table(n, Axis(a, c.extent, c.out, factor=c.scale, growth=c.growth), c.sampling).made()
             indices.append(index)
             if weight is not None:
                 wide = ex.convert(ex.var(0, F32), compute)
@@ -227,13 +227,14 @@ def import_resize(n: Import) -> None:
 
 @dataclass(frozen=True)
 class _Changing:
-    """An axis that changes from an extent to another, one of which is known at run time only. ``scale`` None: their
-    quotient."""
+    """An axis that changes from an extent to another, one of which is known at run time only, or that stays as it is
+    where the run finds ``growth`` to be 0. ``scale`` None: their quotient."""
 
     sampling: Sampling
     extent: int
     out: int
     scale: float | None
+    growth: int
 
     def factor(self) -> int:
         """How often each element is repeated, for any extent; 0 where it is no such thing."""
@@ -281,6 +282,7 @@ def _tables(n: Import) -> tuple[dict[int, AxisTable], dict[int, _Changing]]:
     cubic, exclude, antialias = n.attr("cubic_coeff_a", -0.75), n.flag("exclude_outside"), n.flag("antialias")
     if extents == [x.shape[a] for a in axes] and transform != CROP:
         return {}, {}  # onnxruntime copies, even where a scale of 1.1 would resample to the same extent
+    growth = 1 if transform == CROP else _growth(x.shape, axes, extents, scales)
     found, changing = dict[int, AxisTable](), dict[int, _Changing]()
     for i, a in enumerate(axes):
         sampling = Sampling(mode, transform, nearest, cubic, exclude, antialias, roi[i], roi[len(axes) + i])
@@ -289,17 +291,34 @@ def _tables(n: Import) -> tuple[dict[int, AxisTable], dict[int, _Changing]]:
                 where = f"where {ranges(x.shape[a])}: begin the range higher"
                 raise n.error(f"axis {a} of {x.type} may have no element to be sampled, {where}")
             if x.shape[a] != extents[i] or scales[i] != 1 or transform == CROP:
-                changing[a] = _Changing(sampling, x.shape[a], extents[i], scales[i])
+                # `axis_table` leaves an axis that keeps its extent as it is by itself where filters are widened.
+                alone = antialias and mode != "nearest" and (scales[i] or 0) > 1
+                grown = extents[i] - x.shape[a] if alone else growth
+                changing[a] = _Changing(sampling, x.shape[a], extents[i], scales[i], grown)
             continue
         scale = scales[i]
         assert scale is not None
         table = axis_table(sampling, x.shape[a], extents[i], scale)
         if not table.is_identity(x.shape[a]):
-            found[a] = table
+            if may_be_none([growth]):
+                changing[a] = _Changing(sampling, x.shape[a], extents[i], scale, growth)
+            else:
+                found[a] = table
     return found, changing
 
 
-def _scaled(n: Import, extent: int, factor: np.float32) -> int:
+def _growth(shape: Sequence[int], axes: Sequence[int], extents: Sequence[int], scales: Sequence[float | None]) -> int:
+    """How many elements more the axes have in all: where that is 0, the result is a copy, as where all is known. 1
+    where some axis shrinks, or by extents that are equal every coordinate is its own.
+
+    n elements by 1.25 grow by n // 4, which is none where n is less than 4.
+    """
+    if any(s is None or s < 1 for s in scales):
+        return 1
+    return sum((e - shape[a] for a, e in zip(axes, extents, strict=True)), 0)
+
+
+def scaled(n: Import, extent: int, factor: np.float32) -> int:
     """The extent that a scale makes of one: a fraction of powers of two of one that is known at run time only."""
     if not isinstance(extent, Dim):
         return int(np.floor(factor * np.float32(extent)))
@@ -338,7 +357,7 @@ def _targets(n: Import, axes: tuple[int, ...]) -> tuple[list[float | None], list
         factors = n.const(2, "scales").reshape(-1).astype(np.float32)
         if len(factors) != len(axes) or (factors <= 0).any():
             raise n.error(f"scales {factors.tolist()} must be {len(axes)} positive numbers")
-        extents = [_scaled(n, e, f) for f, e in zip(factors, given, strict=True)]
+        extents = [scaled(n, e, f) for f, e in zip(factors, given, strict=True)]
     else:
         sizes = n.ints(3, "sizes")
         if len(sizes) != len(axes):

@@ -15,7 +15,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim
+from mccompile.ir.dims import Dim, may_be_none
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32, F64, I32, I64, DType
@@ -28,6 +28,7 @@ from mccompile.ops.resize_tables import CROP, TIE, Sampling
 AT, SCALE, START, END = (ex.var(i, F32) for i in range(4))
 EXTENT, OUT = ex.var(4, I64), ex.var(5, I64)
 TAP = ex.var(6, I32)
+GROWTH = ex.var(7, I64)
 """What nodes read: the coordinate of a result, [out, 1]; numbers, [1, 1]; the number of a tap, [1, taps]."""
 
 
@@ -36,7 +37,8 @@ class Axis:
     """An axis of ``extent`` elements that gets ``out``, either of which may be known at run time only.
 
     ``scale`` is f32[1, 1], or None where it is their quotient; ``start`` and ``end`` of the region are as well, or
-    None where they are those of the sampling. ``factor`` is the scale, if it is known.
+    None where they are those of the sampling. ``factor`` is the scale, if it is known. Where the run finds ``growth``
+    to be 0 the axis stays as it is, whatever the scale.
     """
 
     number: int
@@ -46,6 +48,7 @@ class Axis:
     start: Value | None = None
     end: Value | None = None
     factor: float | None = None
+    growth: int = 1
 
 
 class Table:
@@ -76,7 +79,11 @@ class Table:
         steps = n.steps(axis.out, F32, self._name("k"))
         self.operands[AT.index] = n.reshape(steps, (axis.out, 1), self._name("column"))
         if not (filters and axis.extent == axis.out):
-            self.operands[AT.index] = self._map(self._coordinate(), "at")
+            coordinate = self._coordinate()
+            if may_be_none([axis.growth]):
+                grown = self._extent(GROWTH, axis.growth)
+                coordinate = ex.apply("select", ex.apply("eq", grown, ex.num(0, I64)), AT, coordinate)
+            self.operands[AT.index] = self._map(coordinate, "at")
 
     def made(self) -> tuple[Value, Value | None]:
         """No weights where there is one tap."""
@@ -104,7 +111,7 @@ class Table:
         """An extent as i64: a number, or what stands at ``at``."""
         if not isinstance(extent, Dim):
             return ex.num(extent, I64)
-        what = "extent" if at is EXTENT else "out"
+        what = {EXTENT.index: "extent", OUT.index: "out", GROWTH.index: "growth"}[at.index]
         self.operands[at.index] = self.n.inner(Extents((extent,), (1, 1)), [], self._name(what))
         return at
 

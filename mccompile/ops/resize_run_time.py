@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Value
 from mccompile.ir.types import F32, I64
 from mccompile.ops.elements import Elements, Test, Whole
 from mccompile.ops.frontend import Import
-from mccompile.ops.resize import Resize
+from mccompile.ops.resize import Resize, scaled
 from mccompile.ops.resize_nodes import Axis, Table
 from mccompile.ops.resize_tables import CROP, MODES, NEAREST_MODES, Sampling
 from mccompile.ops.run_time import RunTime
@@ -53,7 +54,7 @@ def _extents(n: Import, axes: list[int], stated: tuple[int, ...] | None) -> list
         return list(n.ints(3, "sizes"))
     if n.is_const(2):
         factors = n.const(2, "scales").reshape(-1).astype(np.float32)
-        return [int(np.floor(f * np.float32(n.input(0).shape[a]))) for f, a in zip(factors, axes, strict=True)]
+        return [scaled(n, n.input(0).shape[a], f) for f, a in zip(factors, axes, strict=True)]
     if stated is None or len(stated) != len(n.input(0).shape) or 0 in stated:
         raise n.error(
             "scales are computed at run time, and nothing says how large the result becomes",
@@ -76,11 +77,10 @@ def _axes(n: Import, axes: list[int], out: list[int], crop: bool) -> list[Axis]:
         if given is not None:
             _require_scale(e, given, i, extent, out[i], same)
         if not same:
-            scale = n.constant("scale", np.full((1, 1), np.float32(out[i]) / np.float32(extent), np.float32))
-            if given is not None:
-                scale = _scalar(n, given, i)
+            factor = float(n.const(2, "scales").reshape(-1)[i]) if given in n.graph.constants else None
+            scale = None if given is None or factor is not None else _scalar(n, given, i)
             start, end = (_scalar(n, n.input(1), i + k * len(axes)) if crop else None for k in (0, 1))
-            found.append(Axis(a, extent, out[i], scale, start, end))
+            found.append(Axis(a, extent, out[i], scale, start, end, factor))
     return sorted(found, key=lambda axis: axis.number)
 
 
@@ -89,9 +89,9 @@ def _require_scale(e: Elements, given: Value, i: int, extent: int, out: int, sam
     if given in e.node.graph.constants:
         return
     factor = e.raw(given)[i]
-    product = ex.apply("floor", ex.apply("mul", factor, ex.num(extent, F32)))
-    e.require(Whole(ex.convert(product, I64)).equals(out))
-    if same and extent > 1:
+    product = ex.apply("floor", ex.apply("mul", factor, ex.convert(e.extent(extent).expr, F32)))
+    e.require(Whole(ex.convert(product, I64)).equals(e.extent(out)))
+    if same and bound(extent) > 1:
         e.require(Test(ex.apply("eq", factor, ex.num(1, F32))))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import Dim, bound, minimum, ranges, span
+from mccompile.ir.dims import Dim, bound, maximum, minimum, ranges, span
 from mccompile.ir.limits import MOST_INDEX, elements, exceeds
 from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import Shape
@@ -79,8 +79,9 @@ def read_window(n: Import, kernel: Sequence[int], has_auto_pad: bool = True) -> 
         begin, end = [], []
         for i in range(rank):
             reach = dilations[i] * (kernel[i] - 1) + 1
-            total = max((-(-spatial[i] // strides[i]) - 1) * strides[i] + reach - spatial[i], 0)
-            small, large = total // 2, total - total // 2
+            total = maximum((-(-spatial[i] // strides[i]) - 1) * strides[i] + reach - spatial[i], 0)
+            small = total // 2
+            large = maximum(total - small, 0)  # never less, but that is not seen of every pad of the run
             begin.append(small if auto == "SAME_UPPER" else large)
             end.append(large if auto == "SAME_UPPER" else small)
         pads = (*begin, *end)
@@ -88,6 +89,7 @@ def read_window(n: Import, kernel: Sequence[int], has_auto_pad: bool = True) -> 
         raise n.error(f"auto_pad {auto!r} is unknown")
     if not len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
         raise n.error(f"strides, dilations and pads do not match a kernel of {rank} axes")
-    if min((*strides, *dilations, *kernel)) < 1 or min(pads) < 0:
+    least = min(span(e)[0] for e in (*strides, *dilations, *kernel))
+    if least < 1 or min(span(p)[0] for p in pads) < 0:  # of two pads of the run none is known to be the lesser
         raise n.error("strides, dilations and kernel extents must be positive, pads not negative")
     return Window(tuple(kernel), tuple(strides), tuple(dilations), tuple(pads))

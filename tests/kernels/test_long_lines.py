@@ -46,3 +46,18 @@ def test_depthwise_layers_of_long_windows(taps: int, tmp_path: Path) -> None:
     target = needs_target("x86-64-v2")
     compare(model, tmp_path, feeds, 1e-4, 1e-4, target=target, dims={"n": "1..20000"})
     assert (tmp_path / "out" / "net.c").stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+def test_ends_of_long_pools_are_not_written_out(kind: str, tmp_path: Path) -> None:
+    taps = 63
+    graph = helper.make_graph(
+        [helper.make_node(kind, ["x"], ["y"], kernel_shape=[taps], pads=[taps // 2] * 2)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 5, "n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    rng = np.random.default_rng(0)
+    feeds = [{"x": rng.standard_normal((1, 5, n)).astype(np.float32)} for n in (2, 62, 63, 200)]
+    compare(model, tmp_path, feeds, 2e-5, 2e-5, target="x86-64-v2", dims={"n": "2..5000"})
+    assert (tmp_path / "out" / "net.c").stat().st_size < 200_000

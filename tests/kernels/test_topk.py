@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mccompile
 from mccompile.ir.scalar import Array
 from mccompile.ops.topk import TopK
+from tests.support.harness import SANITIZERS, build
 from tests.support.targets import needs_target
 
 
@@ -76,6 +77,18 @@ def test_candidates_beyond_their_room_are_ranked(kind: str, largest: bool, tmp_p
         "nan": np.where(steps < 1990, np.nan, steps),
     }[kind].astype(np.float32)
     _agrees("topk.ranks", _model(x.shape, k, 0, largest, TensorProto.FLOAT), x, k, 0, largest, tmp_path)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_columns_without_a_number_bound_nothing(dtype: int, largest: bool, tmp_path: Path) -> None:
+    """Their best has the last key of all, behind which there is none: one more would leave the type."""
+    x = np.full((200, 2), np.nan, helper.tensor_dtype_to_np_dtype(dtype))
+    x[::40] = np.arange(10).reshape(5, 2)
+    model = _model(x.shape, 9, 0, largest, dtype)
+    mccompile.compile(model, tmp_path / "out", target="x86-64-v2", kernels={"topk": "topk.ranks"})
+    (got,) = build(tmp_path / "out", SANITIZERS).run("same", [{"x": x}])
+    np.testing.assert_array_equal(got["y"], TopK(9, 0, largest).evaluate(x)[0])
 
 
 def _agrees(kernel: str, model: onnx.ModelProto, x: Array, k: int, axis: int, largest: bool, folder: Path) -> None:

@@ -345,3 +345,33 @@ def test_the_mean_of_a_window_of_padding_is_0(target: str, level: str, tmp_path:
     )  # fmt: skip
     mccompile.compile(model, tmp_path / "out", target=target, opt_level=level, dims={"h": "1..9"})
     np.testing.assert_array_equal(mccompile.load(tmp_path / "out").run(x)["y"], want)
+
+
+FRACTIONS = [("int8", -1.0), ("uint8", 0.5), ("int32", 1.7), ("uint32", 0.5), ("int64", 0.5), ("int64", 0.0)]
+
+
+@pytest.mark.parametrize(("dtype", "bias"), FRACTIONS)
+@pytest.mark.parametrize("lambd", [0.0, 0.5, 1.0, 300.0])
+def test_fractions_that_shrink_whole_numbers(dtype: str, bias: float, lambd: float, tmp_path: Path) -> None:
+    """Neither `lambd` nor `bias` is of the operand's type: no u8 is below -1, and 2 - 0.5 is 1."""
+    x = np.array([0, 1, 2, 3, 126, -2, -3, -90]).astype(dtype)
+    got = answers(tmp_path, [N("Shrink", ["x"], ["y"], lambd=lambd, bias=bias)], {"x": x}, "generic", "O2")["y"]
+    real = x.astype(np.float64)
+    want = np.where(real < -lambd, real + bias, np.where(real > lambd, real - bias, 0))
+    np.testing.assert_array_equal(got, want.astype(np.int64).astype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta"), [(0.5, 1.0), (1.0, 0.5), (1.5, -1.0), (2.0, 3.0), (-1.0, 0.25), (0.5, 0.0)]
+)
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32"])
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_fractions_of_whole_products(
+    alpha: float, beta: float, dtype: str, target: str, level: str, tmp_path: Path
+) -> None:
+    """`alpha` and `beta` of Gemm are floats, whatever its matrices are of: 0.5 is not 0."""
+    a, b, c = (np.arange(m * n).reshape(m, n).astype(dtype) for m, n in ((5, 3), (3, 9), (1, 9)))
+    node = N("Gemm", ["a", "b", "c"], ["y"], alpha=alpha, beta=beta)
+    got = answers(tmp_path, [node], {"a": a, "b": b, "c": c}, target, level)["y"]
+    want = alpha * (a.astype(np.float64) @ b) + beta * c
+    np.testing.assert_array_equal(got, np.trunc(want).astype(np.int64).astype(dtype))

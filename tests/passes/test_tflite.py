@@ -238,6 +238,12 @@ def test_multipliers_are_the_oracles() -> None:
     assert f.scaled(x).tolist() == [multiply(*given) for given in each]
 
 
+def test_what_leaves_32_bits_stays_at_their_end() -> None:
+    """Of a channel whose scale is far above those of the others, a bias alone may be so many steps of the result."""
+    factors, x = np.array([1e6, 1e9, 1e12, 1e25, 1e25, 1e25]), np.array([1_000_003, 99_999, -3, 5, -5, 0])
+    assert np.clip(Multiplier.of(factors).scaled(x), -255, 255).tolist() == [255, 255, -255, 255, -255, 0]
+
+
 def test_a_number_times_what_is_made_of_it_is_left() -> None:
     """The form sees one product of two integers, x and what is rounded of it: no sum that the expression has."""
     graph = parse_graph(

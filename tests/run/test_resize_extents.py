@@ -12,6 +12,7 @@ import pytest
 
 import mccompile
 from mccompile.ir.errors import CompileError
+from tests.support.runs import compare
 from tests.support.small_models import Maker
 
 CUBIC: dict[str, Any] = {"mode": "cubic", "coordinate_transformation_mode": "half_pixel"}
@@ -57,3 +58,41 @@ def test_a_filter_needs_a_width(tmp_path: Path) -> None:
     onnx.save(_resized(CUBIC | {"antialias": 1}, (8, 5)), path)
     with pytest.raises(CompileError, match="antialias is not supported where the scale is known at run time only"):
         mccompile.compile(path, tmp_path / "out", target="generic", dims={"h": "4..9", "w": "4..12"})
+
+
+GROWN: dict[str, dict[str, Any]] = {
+    "nearest": {"mode": "nearest"}, "linear": {"mode": "linear"}, "cubic": {"mode": "cubic"},
+    "linear filter": {"mode": "linear", "antialias": 1}, "cubic filter": {"mode": "cubic", "antialias": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scales", [(1.25, 1.25), (1.25, 0.75)], ids=str)
+@pytest.mark.parametrize("attributes", GROWN.values(), ids=GROWN)
+def test_what_a_scale_does_not_change_is_a_copy(
+    attributes: dict[str, Any], scales: tuple[float, float], tmp_path: Path
+) -> None:
+    """3 elements by 1.25 are 3: onnxruntime copies where no axis changes, and an axis beside a widened filter."""
+    feeds = [{"x": np.random.default_rng(h).standard_normal((1, 2, h, w)).astype(np.float32)}
+             for h, w in ((3, 3), (2, 3), (3, 4), (4, 3), (30, 7), (2, 2))]  # fmt: skip
+    dims = {"h": "2..3000", "w": "2..99"}
+    compare(_resized(attributes, scales), tmp_path, feeds, 0, 2e-5, target="generic", dims=dims)
+
+
+def test_a_fixed_axis_beside_one_of_the_run_is_copied_with_it(tmp_path: Path) -> None:
+    m = Maker(opset=18)
+    m.node("Resize", [m.input("x", [3, "w"]), "", m.const(np.float32([1.25, 1.25]))], "y", mode="linear")
+    feeds = [{"x": np.random.default_rng(w).standard_normal((3, w)).astype(np.float32)} for w in (1, 3, 4, 50)]
+    compare(m.model(["y"]), tmp_path, feeds, 0, 1e-5, target="generic", dims={"w": "1..99"})
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_scales_beside_a_region_of_the_run_are_those_of_extents_of_the_run(mode: str, tmp_path: Path) -> None:
+    """An input region: the result had 2 times the largest extent whatever the run's was."""
+    m = Maker(opset=18)
+    region, scales = m.input("region", [4]), m.const(np.float32([2, 3]))
+    m.node("Resize", [m.input("x", [1, 2, "h", 5]), region, scales], "y", axes=[2, 3], mode=mode,
+           coordinate_transformation_mode="tf_crop_and_resize")  # fmt: skip
+    rng = np.random.default_rng(3)
+    feeds = [{"x": rng.standard_normal((1, 2, h, 5)).astype(np.float32), "region": np.float32([0.1, 0.2, 0.9, 0.8])}
+             for h in (1, 5, 400)]  # fmt: skip
+    compare(m.model(["y"]), tmp_path, feeds, 0, 2e-4, target="generic", dims={"h": "1..3000"})

@@ -59,8 +59,10 @@ class Multiplier:
         return Multiplier((self.m << bits) // count, self.shift - bits)
 
     def scaled(self, x: Array) -> Array:
-        """Integers times the factors, rounded twice."""
-        high = ((x << np.maximum(self.shift, 0)) * self.m + 2**30) >> 31
+        """Integers times the factors, rounded twice. What leaves 32 bits, which is undefined there, stays at their
+        end."""
+        raised = np.clip(np.ldexp(np.asarray(x, np.float64), np.maximum(self.shift, 0)), -(2.0**31), 2.0**31 - 1)
+        high = (raised.astype(np.int64) * self.m + 2**30) >> 31
         e = np.maximum(-self.shift, 0)
         return np.asarray(np.where(e > 0, (high + (1 << e >> 1) - (high < 0)) >> e, high))
 
@@ -77,6 +79,11 @@ class Reach:
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
 
+def _leaves(reach: Reach, up: int | Array) -> bool:
+    """Whether sums, shifted left, leave 32 bits. Further than by those nothing is shifted, nor can it be in 64."""
+    return bool((reach.most << np.minimum(up, 32) >= 2**31).any())
+
+
 def _raised(x: ex.Expr, by: Array, constant: Constant) -> ex.Expr:
     return x if (by == 1).all() else ex.apply("mul", x, constant(by, "raised"))
 
@@ -86,7 +93,7 @@ def _rounded_once(x: ex.Expr, f: Multiplier, reach: Reach, zero: Array, constant
     t = 31 - f.shift
     up = max(0, 33 - int(t.min()))
     s = t - 32 + up
-    if (reach.most << up >= 2**31).any() or s.max() > 31:
+    if _leaves(reach, up) or s.max() > 31:
         return "its sum does not fit 32 bits"
     product = ex.apply("mulhi", _raised(x, np.array([1 << up]), constant), constant(f.m, "multiplier"))
     most = ((reach.most << up) * f.m >> 32) + 1
@@ -147,7 +154,7 @@ def _rounded_twice(
 ) -> ex.Expr | str:
     """zero + ((x * 2^raised * m + 2^30) >> 31, then by a power of two, ties away from zero)."""
     up = np.maximum(f.shift, 0) + 2 + raised
-    if (reach.most << up >= 2**31).any():
+    if _leaves(reach, up):
         return "its sum does not fit 32 bits"
     product = ex.apply("mulhi", _raised(x, 1 << up, constant), constant(f.m, "multiplier"))
     high = ex.apply("asr", ex.apply("add", product, ex.num(1, I32)), ex.num(1, I32))
