@@ -80,7 +80,7 @@ def decided(fn: str, a: ex.Expr, b: ex.Expr) -> bool | None:
     >>> decided("lt", x, ex.num(256, I64)), decided("eq", x, ex.num(-1, I64)), decided("le", x, ex.num(0, I64))
     (True, False, None)
     """
-    if fn not in _WITH_ITSELF or a.dtype.is_float:
+    if a.dtype.is_float:
         return None
     if a == b:
         return _WITH_ITSELF[fn]
@@ -97,7 +97,7 @@ def _ends(e: ex.Expr) -> tuple[int, int]:
     """The least and the greatest value of a whole number by its type, and by those that it was converted from."""
     if isinstance(e, ex.Num):
         return int(e.value), int(e.value)
-    own = (0, 1) if e.dtype == BOOL else e.dtype.ends
+    own = e.dtype.ends
     if not isinstance(e, ex.Convert) or e.operand.dtype.is_float:
         return own
     low, high = _ends(e.operand)

@@ -243,9 +243,9 @@ def _unsqueeze(node: OnnxNode, x: list[Numbers]) -> Any:
     return np.expand_dims(x[0], _axes(x) or ())
 
 
-def _require_short(numbers: Numbers) -> None:
+def _require_short(*numbers: int) -> None:
     """UndecidedError for what would be computed of very much, or leave 64 bits on the way."""
-    for n in numbers.reshape(-1):
+    for n in numbers:
         if isinstance(n, Dim) and (n.atoms > MAX_ATOMS or reach(n) > MAX_REACH):
             raise UndecidedError("an extent is computed of too much")
 
@@ -254,12 +254,11 @@ def _reduced(step: Callable[[int, int], int], dtype: DType = I64) -> Rule:
     """The rule of numbers of a type, which has to have what is computed on the way, too."""
 
     def joined(a: int, b: int) -> int:
-        total = _objects([step(a, b)])
+        total = step(a, b)
         _require_short(total)
-        if not holds(dtype, *total):
-            raise UndecidedError(f"{total[0]} may be no {dtype}")
-        found: int = total[0]
-        return found
+        if not holds(dtype, total):
+            raise UndecidedError(f"{total} may be no {dtype}")
+        return total
 
     def rule(node: OnnxNode, x: list[Numbers]) -> Any:
         if x[0].ndim != 1:
@@ -281,7 +280,7 @@ def _elementwise(step: Callable[[int, int], int]) -> Callable[[Numbers, Numbers]
     def applied(a: Numbers, b: Numbers) -> Numbers:
         _require_few(np.broadcast_shapes(a.shape, b.shape))
         found = _objects(function(a, b))
-        _require_short(found)
+        _require_short(*found.reshape(-1))
         return found
 
     return applied

@@ -392,15 +392,15 @@ class Converter:
 
 def _by_form(view: Import, convert: Callable[[Import], None], form: RunTime | None) -> None:
     """Convert a node, by the form that takes its arguments at run time where that is wanted or the only way."""
-    if form is None or not (form.wanted(view) or form.undecided):
-        convert(view)
-    elif form.wanted(view):
+    if form is not None and form.wanted(view):
         form.convert(view)
-    else:
-        try:
-            convert(view)
-        except UndecidedError:
-            form.convert(view)
+        return
+    try:
+        convert(view)
+    except UndecidedError:
+        if form is None or not form.undecided:
+            raise
+        form.convert(view)
 
 
 def _numbers_type(node: OnnxNode, inputs: list[Value | None]) -> DType | None:

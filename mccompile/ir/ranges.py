@@ -59,8 +59,6 @@ def anything(dtype: DType, count: int = 1) -> Range:
 
 def _ends(dtype: DType) -> tuple[float, float]:
     """The least and the greatest element that there may be."""
-    if dtype == BOOL:
-        return 0.0, 1.0
     return (-math.inf, math.inf) if dtype.is_float else (float(dtype.ends[0]), float(dtype.ends[1]))
 
 

@@ -45,6 +45,8 @@ class DType:
     @cached
     def ends(self) -> tuple[int, int]:
         """The least and the greatest whole number of this type, which is no float."""
+        if self.kind == "b":
+            return 0, 1
         import numpy as np
 
         info = np.iinfo(self.numpy.name)

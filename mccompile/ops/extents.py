@@ -11,7 +11,7 @@ from mccompile.ir.dims import span
 from mccompile.ir.op import Op, TypeRuleError
 from mccompile.ir.ranges import Range, anything
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import BOOL, DTYPES, I64, DType, TensorType
+from mccompile.ir.types import DTYPES, I64, DType, TensorType
 
 
 def holds(dtype: DType, *numbers: int) -> bool:
@@ -24,7 +24,7 @@ def holds(dtype: DType, *numbers: int) -> bool:
     >>> holds(U8, n), holds(F32, n), holds(F32, n * 65536)
     (False, True, False)
     """
-    low, high = (0, 1) if dtype == BOOL else _exact(dtype) if dtype.is_float else dtype.ends
+    low, high = _exact(dtype) if dtype.is_float else dtype.ends
     return all(low <= least and most <= high for least, most in map(span, numbers))
 
 

@@ -297,8 +297,7 @@ def fit_line_ends(window: Kind, out: int, extent: int) -> Kind:
 
 def _is_small(window: ChannelWindow, out: int, extent: int) -> bool:
     """Whether the code of all tiles of a line is."""
-    ends = window.line_ends(out, extent)
-    products = sum(tile.strip.products for tile in ends.tiles) if ends is not None else 0
+    products = sum(tile.strip.products for tile in line_ends(window, out, extent).tiles)
     return products * window.kernel[0] * window.lines <= MOST_PRODUCTS
 
 
