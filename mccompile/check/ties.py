@@ -7,8 +7,9 @@ results is at most 1/2 + 2^-13 from the real one, which is computed in float64 a
 
     real 3.49999, result 3 or 4: right        real 3.4, result 4: wrong
 
-and the C is right if it computes what the graph of these layers does. Where floats magnify rounding before a layer,
-as a hundred steps of an LSTM may do, the real number is as sure as float32 makes it (`_unsure`).
+what floats make of the reference's last tensors is its output (`heads`), and the C is right if it computes what the
+graph of these layers does. Where floats magnify rounding before a layer, as a hundred steps of an LSTM may do, the
+real number is as sure as float32 makes it (`_unsure`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from mccompile._dataclass import dataclass
 from mccompile.check.branches import computed
 from mccompile.check.compare import OF_NOISE
+from mccompile.check.heads import Sure, rounds, wrong_outputs
 from mccompile.check.reference import Judge
 from mccompile.interface.tensors import MODELS_OWN, Interface
 from mccompile.ir import expr as ex
@@ -59,7 +61,7 @@ class Ties:
     def text(self) -> str:
         """One line."""
         if self.wrong:
-            return f"{len(self.wrong)} of {self.layers} layers round wrong; first: {self.wrong[0]}"
+            return f"{len(self.wrong)} of {self.layers} layers and outputs are wrong; first: {self.wrong[0]}"
         return (
             f"{self.layers} layers, fed with the reference's tensors, round right; {self.differing} of "
             f"{self.elements} elements fall to the other side of a tie"
@@ -75,16 +77,12 @@ class Ties:
 
 def is_quantised(graph: Graph) -> bool:
     """Whether any node of a graph rounds to 8 or 16 bits."""
-    return any(_rounded(v) for n, _ in graph.everywhere() for v in n.results)
+    return any(rounds(v) for n, _ in graph.everywhere() for v in n.results)
 
 
 def rounded_names(graph: Graph) -> list[str]:
     """The names of the values of an imported graph that are rounded to 8 or 16 bits, those of branches too."""
-    return list(dict.fromkeys(v.name for n, _ in graph.everywhere() for v in n.results if _rounded(v)))
-
-
-def _rounded(v: Value) -> bool:
-    return v.dtype.kind in "iu" and v.dtype.nbytes <= 2
+    return list(dict.fromkeys(v.name for n, _ in graph.everywhere() for v in n.results if rounds(v)))
 
 
 def judge_layers(
@@ -97,13 +95,15 @@ def judge_layers(
     ``inputs`` of ``optimised`` stand for those of ``imported``, ``tie`` how far a result may be from the real one.
     """
     theirs = {name: a for name, a in judge.run(inputs).values.items() if a.dtype != object}  # text is not rounded
-    reals, nodes = _real_results(imported, theirs, interface.model_inputs(inputs))
+    given = interface.model_inputs(inputs)
+    reals, nodes, outputs = _real_results(imported, theirs, given)
     values: dict[Value, Array] = {}
     values |= {v: _narrow(inputs[v.name], v) for v in optimised.inputs}
     extents = optimised.extents_of(inputs)
     names = {v.name for n, _ in optimised.everywhere() for v in n.results}
     hidden: dict[Value, Array] = {}
     judged: set[str] = set()
+    sure = Sure(optimised, nodes)
     layers = elements = differing = 0
     wrong: dict[str, tuple[float, str]] = {}
     for step in computed(optimised, values, Graph.array):
@@ -113,6 +113,7 @@ def judge_layers(
         else:
             results = [values[v] for v in step.taken]
             near_before = [hidden.get(v, np.array(False)) for v in step.taken]
+        sure.follow(step)
         for v, got, moved in zip(node.results, results, near_before, strict=True):
             values[v] = got
             name = interface.tensors.get(v.name)
@@ -142,29 +143,32 @@ def judge_layers(
                 first = f"{v.name}: {got[at]} where {real[at]:.5f} is real, at {list(at)}"
                 wrong[name] = float(apart[bad].max()) - tie, f"{first}; {int(bad.sum())} such"
             values[v] = floats if floats is not None else _with_sign(want, v.dtype.numpy)
-    unsure = _unsure(imported, theirs, interface.model_inputs(inputs), reals) if wrong else {}
+            sure.values.add(v)
+    if not wrong and not wrong_outputs(optimised, sure, values, theirs, outputs, outputs):
+        return Ties(layers, elements, differing, ())
+    near_reals, _, near_outputs = _real_results(imported, theirs, given, wide=False)
+    unsure = _unsure(theirs, near_reals, reals)
     left = [line for name, (beyond, line) in wrong.items() if beyond > OF_NOISE * unsure[name]]
+    left += wrong_outputs(optimised, sure, values, theirs, outputs, near_outputs).values()
     return Ties(layers, elements, differing, tuple(left))
 
 
-def _unsure(
-    imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array], reals: Mapping[str, Array]
-) -> dict[str, float]:
+def _unsure(theirs: Mapping[str, Array], near: Mapping[str, Array], reals: Mapping[str, Array]) -> dict[str, float]:
     """How far float32 moves what is rounded, in steps, within the ends of its type: 1e-4 at most, but where floats
-    before it magnify what they were rounded by."""
+    before it magnify what they were rounded by. ``near`` are the real numbers in float32."""
     found = {}
-    for name, near in _real_results(imported, theirs, inputs, wide=False)[0].items():
+    for name, array in near.items():
         info = np.iinfo(theirs[name].dtype)
-        apart = np.abs(np.clip(near, info.min, info.max) - np.clip(reals[name], info.min, info.max))
+        apart = np.abs(np.clip(array, info.min, info.max) - np.clip(reals[name], info.min, info.max))
         found[name] = float(np.nan_to_num(apart, nan=0.0).max(initial=0.0))
     return found
 
 
 def _real_results(
     imported: Graph, theirs: Mapping[str, Array], inputs: Mapping[str, Array], wide: bool = True
-) -> tuple[dict[str, Array], list[Node]]:
+) -> tuple[dict[str, Array], list[Node], dict[str, Array]]:
     """What is rounded, before it is: of the reference's own rounded tensors, in float64, or else as floats are of the
-    model's own types; and the nodes computed."""
+    model's own types; the nodes computed; and the outputs."""
     typed = _wide if wide else _narrow
     values = {v: typed(inputs[v.name], v) for v in imported.inputs}
     extents = imported.extents_of(inputs)
@@ -180,7 +184,7 @@ def _real_results(
             results = [values[v] for v in step.taken]
         for k, (v, got) in enumerate(zip(node.results, results, strict=True)):
             values[v] = got
-            if not _rounded(v):
+            if not rounds(v):
                 continue
             if step.taken is None:
                 before[v] = _before_rounding(node, values, got)
@@ -189,7 +193,7 @@ def _real_results(
             if v.name in theirs:
                 reals[v.name] = before[v]
                 values[v] = theirs[v.name]
-    return reals, nodes
+    return reals, nodes, {v.name: values[v] for v in imported.outputs}
 
 
 def _wide(array: Array, v: Value) -> Array:
@@ -280,7 +284,7 @@ def _counterpart(
     that were fused into this one. One that is not `_close` is another tensor; should it be a wrong one, who reads it
     is judged with it, and found.
     """
-    if not _rounded(v):
+    if not rounds(v):
         return None
     if v.name in known:
         return v.name
@@ -290,7 +294,7 @@ def _counterpart(
     rounded = [w for n in fused for w in n.results if w.name in known and w.shape == got.shape]
     differing = {}
     for w in rounded:
-        if _rounded(w) and w.dtype.nbytes == v.dtype.nbytes:
+        if rounds(w) and w.dtype.nbytes == v.dtype.nbytes:
             own, other = _with_sign(got, w.dtype.numpy), theirs[w.name]
             differing[w.name] = int((other[_part(own, other, moves=True)] != own).sum())
     closest = min(differing, key=lambda name: differing[name], default=None)

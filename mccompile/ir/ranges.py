@@ -76,6 +76,15 @@ def step(dtype: DType) -> float:
     return {"f16": 2.0**-9, "f32": 2.0**-22, "f64": 2.0**-50}.get(dtype.name, 0.0)
 
 
+def error(size: Array, dtype: DType, count: int = 1) -> Array:
+    """More than the error of ``count`` rounded operations on what is up to ``size`` large: products of small
+    numbers become denormal, or 0. Nothing where all are 0, or for what has no end; nothing for integers."""
+    if not dtype.is_float:
+        return np.zeros_like(size)
+    least = float(np.finfo(dtype.numpy.name).tiny)
+    return np.where(np.isfinite(size) & (size > 0), (size * step(dtype) + least) * count, 0)
+
+
 def widened(low: Array, high: Array, by: Array | float) -> Range:
     return Range(low - by, high + by)
 
@@ -187,8 +196,8 @@ def _rounded(dtype: DType, low: Array, high: Array, size: Array) -> Range:
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
     if not dtype.is_float:
         return _fitting(low, high, dtype)
-    by, most = np.where(np.isfinite(size), size, 0) * step(dtype), np.finfo(dtype.numpy.name).max
-    wide = widened(low, high, by)
+    most = np.finfo(dtype.numpy.name).max
+    wide = widened(low, high, error(size, dtype))
     return Range(np.where(wide.low < -most, -np.inf, wide.low), np.where(wide.high > most, np.inf, wide.high))
 
 
@@ -343,11 +352,11 @@ def summed(x: Range, count: int, dtype: DType) -> Range:
         return Range(np.zeros_like(x.low), np.zeros_like(x.high))
     if not dtype.is_float:
         return _fitting(x.low * count, x.high * count, dtype)
-    by = np.where(x.known, 0, _size(x) * count * count * step(dtype.compute))
+    by = np.where(x.known, 0, error(_size(x) * count, dtype.compute, count))
     return widened(x.low * count, x.high * count, by)
 
 
 def averaged(x: Range, count: int, dtype: DType) -> Range:
     """Means of at most ``count`` elements."""
-    by = np.where(x.known, 0, _size(x) * count * step(dtype.compute))
+    by = np.where(x.known, 0, error(_size(x), dtype.compute, count))
     return widened(x.low, x.high, by)

@@ -20,11 +20,13 @@ from mccompile.check.reference import open_judge, random_inputs
 from mccompile.check.ties import Ties, _part, _standing_for, judge_layers, rounded_names
 from mccompile.check.trace import Trace
 from mccompile.driver import Options
+from mccompile.ir import expr as ex
+from mccompile.ir.types import F32
 from mccompile.onnxio import tensor_names
 from tests.support.quantised import Net, residual
 
 
-def _judged(path: Path, spoil: float = 0) -> Ties:
+def _judged(path: Path, spoil: float = 0, wrong_output: str = "") -> Ties:
     options = Options(target="generic")
     compilation = driver.open_model(path, options)
     driver.optimize(compilation)
@@ -32,6 +34,9 @@ def _judged(path: Path, spoil: float = 0) -> Ties:
     if spoil:
         value = next(v for v in graph.constants if ".multiplier" in v.name)
         graph.constants[value] = (graph.array(value) * (1 - spoil)).astype(np.int32)
+    for node in graph.nodes:
+        if node.results[0].name == wrong_output:
+            node.post[0] = ex.apply("mul", node.post.get(0, ex.acc(F32)), ex.num(1.01, F32))
     imported = driver.import_graph(path, options).graph
     names = [n for n in rounded_names(imported) if n in set(tensor_names(path))]
     judge = open_judge(path, [v.name for v in graph.outputs], names)
@@ -348,3 +353,25 @@ def test_what_floats_have_magnified_is_as_sure_as_they_are(tmp_path: Path, times
     value = next(v for v in made.constants if v.name == name)
     made.constants[value] = np.array(moved, np.float32)
     assert judge_layers(imported, made, judge, inputs).ok == (times > 0)
+
+
+def test_floats_behind_the_last_layer_are_judged_too(tmp_path: Path) -> None:
+    """A tie in a layer is no excuse for a softmax along another axis, nor for what lies beside all layers."""
+    net = Net(1, (1, 3, 9, 7))
+    net.conv(8, 3, relu=True)
+    model = onnx.load(net.model(tmp_path / "m.onnx"))
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "x.scale", "x.zero"], ["first"]),
+        helper.make_node("DequantizeLinear", [net.last, f"{net.last}.scale", f"{net.last}.zero"], ["last"]),
+        helper.make_node("Softmax", ["last"], ["probabilities"], axis=1),
+        helper.make_node("Exp", ["first"], ["beside"]),
+    ]
+    model.graph.node.extend(nodes)
+    for name, shape in (("probabilities", [1, 8, 9, 7]), ("beside", [1, 3, 9, 7])):
+        model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+    onnx.save(model, tmp_path / "m.onnx")
+    assert _judged(tmp_path / "m.onnx").ok
+    for name in ("probabilities", "beside"):
+        found = _judged(tmp_path / "m.onnx", wrong_output=name)
+        assert not found.ok
+        assert found.wrong[0].startswith(f"{name}: "), found.wrong

@@ -52,3 +52,11 @@ def test_what_is_too_large_is_infinite() -> None:
     body = ex.parse("x0 * 3e+38", [DTYPES["f32"]])
     found = of_expression(body, lambda _: Range(np.array([-9.0]), np.array([9.0])))
     assert (found.low[0], found.high[0]) == (-np.inf, np.inf)
+
+
+def test_what_is_too_small_is_zero() -> None:
+    """1e-60 as f32, which is rounded up to 1 if it is taken for a number above 0."""
+    body = ex.parse("ceil(x0 * x0)", [DTYPES["f32"]])
+    found = of_expression(body, lambda _: Range(np.array([1e-30]), np.array([2e-30])))
+    value = float(ex.evaluate(body, lambda _: np.array([1.5e-30], np.float32))[0])
+    assert found.low[0] <= value <= found.high[0]

@@ -117,7 +117,7 @@ def _bounds(taps: Array, low: Array, high: Array, dtype: DType) -> Array:
         least, greatest, size = np.moveaxis(sums, 2, 0)
         if not dtype.is_float:  # partial sums are as large as all terms together, and may wrap or round in float64
             return np.stack(ranges.ends_within(least, greatest, size, dtype))
-        by = size * math.prod(taps.shape[2:]) * ranges.step(dtype.compute) * _WINOGRAD
+        by = ranges.error(size, dtype.compute, math.prod(taps.shape[2:]) * _WINOGRAD)
         unclear = ~np.isfinite(size)
         return np.stack((np.where(unclear, -np.inf, least - by), np.where(unclear, np.inf, greatest + by)))
 
