@@ -44,8 +44,9 @@ _COMPUTED = frozenset({"bf16"})
 """Types that every operator may read and give: the standard computes with them."""
 
 _STEPS = frozenset({
-    "ArgMax", "ArgMin", "BitCast", "Cast", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Less",
-    "LessOrEqual", "Mod", "QuantizeLinear", "Round", "Sign", "TopK", "Unique",
+    "ArgMax", "ArgMin", "BitCast", "Cast", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "GridSample",
+    "Hardmax", "IsInf", "Less", "LessOrEqual", "MaxPool", "Mod", "NonZero", "Pow", "QuantizeLinear", "Round",
+    "Shrink", "Sign", "ThresholdedRelu", "TopK", "Unique",
 })  # fmt: skip
 """Operators whose result may jump with the last digit of what they read."""
 
@@ -124,6 +125,8 @@ def rounded_before_steps(
     """The inputs, those of bfloat16 rounded to it where the node's result may jump with their last digit."""
     if node.domain or node.op_type not in _STEPS:
         return inputs
+    if node.op_type == "MaxPool" and len(node.outputs) == 1:  # places may jump, the largest number does not
+        return inputs
 
     def read(v: Value | None) -> Value | None:
         if v is None or narrow.get(v, "") not in _COMPUTED or v in graph.constants:
@@ -131,4 +134,4 @@ def rounded_before_steps(
         body = Map(rounded(ex.var(0, F32), narrow[v]))
         return graph.emit(body, [v], [f"{v.name}.rounded"], origins=(node.name,))[0]
 
-    return [read(v) for v in inputs]
+    return [v if node.op_type == "Pow" and i == 0 else read(v) for i, v in enumerate(inputs)]

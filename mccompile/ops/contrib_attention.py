@@ -14,7 +14,7 @@ from dataclasses import field
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import varies
+from mccompile.ir.dims import span, varies
 from mccompile.ops.expansion import CONTRIB, Expansion
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd, compositions
@@ -291,8 +291,11 @@ def _group_query(n: Import) -> None:
         names = [e.name(i) for i in range(3)]
     q, k, v = (h.split(x, c, size, name) for x, c, name in zip(names, (heads, shared, shared), "qkv", strict=True))
     if n.flag("do_rotary"):
-        places = e.name(9) or _places(e, begin, past, queries, batch)
-        how = {"interleaved": int(n.flag("rotary_interleaved"))}
+        before = past - queries if buffer else past
+        stated = n.optional(9) is not None
+        places = _stated_places(e, before, queries, batch) if stated else _places(e, begin, past, queries, batch)
+        turned = 2 * n.input(7).shape[-1]  # the first elements of a head, or all of them
+        how = {"interleaved": int(n.flag("rotary_interleaved")), "rotary_embedding_dim": turned}
         q, k = (e.add("RotaryEmbedding", [x, e.name(7), e.name(8), places], f"{name}.turned", **how)
                 for x, name in ((q, "q"), (k, "k")))  # fmt: skip
     if buffer:
@@ -332,6 +335,20 @@ def _places(e: Expansion, begin: str, past: int, queries: int, batch: int) -> st
         return _repeated_places(e, past, queries, batch)
     steps = e.counted(0, queries, "steps")
     return e.add("Add", [e.reshaped(begin, [batch, 1], "begins"), steps], "places")
+
+
+def _stated_places(e: Expansion, before: int, queries: int, batch: int) -> str:
+    """Input 9, [B, S]; of a first prompt, which has nothing ``before`` it, by the operator's rule its first element
+    alone, from which on the queries of all samples count."""
+    if queries == batch == 1 or span(before)[0] > 0:
+        return e.name(9)
+    flat = e.reshaped(e.name(9), [-1], "stated.flat")
+    first = e.reshaped(e.sliced(flat, 0, 0, 1, "stated.first"), [1, 1], "stated.begin")
+    counted = e.add("Add", [first, _repeated_places(e, 0, queries, batch)], "stated.counted")
+    if before == 0:
+        return counted
+    prompt = e.add("Equal", [e.number(before, "stated.before"), e.number(0, "stated.none")], "stated.prompt")
+    return e.add("Where", [prompt, counted, e.name(9)], "stated.places")
 
 
 def _repeated_places(e: Expansion, first: int, count: int, batch: int) -> str:

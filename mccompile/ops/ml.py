@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mccompile.ir import expr as ex
@@ -9,6 +11,7 @@ from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
 from mccompile.ir.types import F32
 from mccompile.ops.arg_reduce import ArgReduce
+from mccompile.ops.extents import holds
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather import emit_gather
 from mccompile.ops.indices import index_operand
@@ -107,6 +110,9 @@ def import_imputer(n: Import) -> None:
     values = np.asarray(given, x.dtype.numpy).reshape(-1)
     if not x.shape:
         raise n.error("a scalar has no features")
+    if not (x.dtype.is_float or holds(x.dtype, int(hole))):
+        n.bind(0, x)  # no element is that number
+        return
     new = n.constant("values", _fitting(n, name, values, x.shape[-1]))
     own = ex.var(0, x.dtype)
     missing = ex.apply("isnan", own) if np.isnan(hole) else ex.apply("eq", own, ex.num(hole, x.dtype))
@@ -119,7 +125,14 @@ def import_imputer(n: Import) -> None:
 )  # fmt: skip
 def import_binarizer(n: Import) -> None:
     x = n.input(0)
-    above = ex.apply("gt", ex.var(0, x.dtype), ex.num(n.attr("threshold", 0.0), x.dtype))
+    own, threshold = ex.var(0, x.dtype), n.attr("threshold", 0.0)
+    if x.dtype.is_float:
+        above = ex.apply("gt", own, ex.num(threshold, x.dtype))
+    else:  # a whole number is above -0.5 where it is above -1; the threshold may be beyond all of them, or NaN
+        low, high = x.dtype.ends
+        whole = math.floor(threshold) if low <= threshold <= high else high
+        test, than = ("ge", low) if threshold < low else ("gt", whole)
+        above = ex.apply(test, own, ex.num(than, x.dtype))
     n.emit(Map(ex.convert(above, x.dtype)), [x])
 
 

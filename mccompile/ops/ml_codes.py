@@ -15,10 +15,7 @@ from mccompile.ops.map import Map
 from mccompile.ops.ml_common import DOMAIN
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
-from mccompile.ops.text_labels import default_of, emit_known, emit_values, places, text_or_numbers
-
-MOST_KEYS = 128
-"""Keys that are compared one after the other; an ensemble of trees is the form of more."""
+from mccompile.ops.text_labels import MOST_KEYS, default_of, emit_known, emit_values, places, text_or_numbers
 
 
 def _sample_label_encoder(d: Draw) -> Case:

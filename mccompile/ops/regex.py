@@ -4,8 +4,9 @@ r"""Regular expressions as deterministic automata over the bytes of UTF-8: one t
 
 The expression becomes a graph of places, joined by ranges of bytes, or by nothing at all where a condition holds (^,
 $, \b). A state of the automaton is the set of places where a text so far may have come to, and what kind of byte it
-ended with. The syntax is Python's as far as it is also that of RE2, which ONNX asks for; \w, \d, \s and \b know
-ASCII.
+ended with. The syntax is that of RE2, which ONNX asks for, as far as Python's parser knows it; where the two mean
+different things by the same characters, they are brought into Python's words first (`_as_python`). \w, \d, \s and \b
+know ASCII.
 
 >>> automaton(r"a+b").matches(b"aaab"), automaton(r"a+b").matches(b"ba")
 (True, False)
@@ -31,13 +32,25 @@ with warnings.catch_warnings():
 
 MOST_STATES = 2000
 MOST_PLACES = 20_000
+MOST_VISITS = 5_000_000
+"""Places that are looked at, over all states: what takes a few seconds."""
+MOST_TURNS = 1000
+"""Repetitions that RE2 counts."""
 _LAST = 0x10FFFF
 
 Range = tuple[int, int]
 _WORD: list[Range] = [(48, 57), (65, 90), (95, 95), (97, 122)]
 _CATEGORIES = {
-    sre.CATEGORY_DIGIT: [(48, 57)], sre.CATEGORY_SPACE: [(9, 13), (32, 32)], sre.CATEGORY_WORD: _WORD,
+    sre.CATEGORY_DIGIT: [(48, 57)], sre.CATEGORY_SPACE: [(9, 10), (12, 13), (32, 32)], sre.CATEGORY_WORD: _WORD,
 }  # fmt: skip
+_NAMED: dict[str, list[Range]] = {
+    "alnum": [(48, 57), (65, 90), (97, 122)], "alpha": [(65, 90), (97, 122)], "ascii": [(0, 127)],
+    "blank": [(9, 9), (32, 32)], "cntrl": [(0, 31), (127, 127)], "digit": [(48, 57)], "graph": [(33, 126)],
+    "lower": [(97, 122)], "print": [(32, 126)], "punct": [(33, 47), (58, 64), (91, 96), (123, 126)],
+    "space": [(9, 13), (32, 32)], "upper": [(65, 90)], "word": _WORD, "xdigit": [(48, 57), (65, 70), (97, 102)],
+}  # fmt: skip
+"""The classes of POSIX, [[:alpha:]]: unlike \\s, [[:space:]] has the vertical tab."""
+_POSIX = re.compile(r"\[:(\^?)(.*?):\]", re.DOTALL)
 _OPPOSITES = {
     sre.CATEGORY_NOT_DIGIT: sre.CATEGORY_DIGIT, sre.CATEGORY_NOT_SPACE: sre.CATEGORY_SPACE,
     sre.CATEGORY_NOT_WORD: sre.CATEGORY_WORD,
@@ -106,15 +119,55 @@ class _Graph:
 def automaton(pattern: str) -> Automaton:
     """The automaton of an expression, for whole texts. Raises RegexError."""
     try:
-        parsed = parser.parse(pattern, re.ASCII)
-    except (re.error, OverflowError, RecursionError) as e:
+        return _automaton(parser.parse(_as_python(pattern), re.ASCII))
+    except RegexError:
+        raise
+    except (re.error, ValueError, OverflowError, RecursionError) as e:
         raise RegexError(str(e)) from e
+
+
+def _automaton(parsed: Any) -> Automaton:
     if parsed.state.flags & (re.IGNORECASE | re.MULTILINE | re.LOCALE | re.VERBOSE):
         raise RegexError("flags within an expression are not supported, but for (?s)")
     graph = _Graph()
     start = graph.place()
     end = _sequence(graph, parsed, start, bool(parsed.state.flags & re.DOTALL))
     return _determined(graph, start, end)
+
+
+def _as_python(pattern: str) -> str:
+    r"""RE2's expression in Python's words: classes of POSIX as ranges, and of {,3}, which is no repetition there, the
+    characters.
+
+    >>> _as_python("[[:digit:]x]a{,3}")
+    '[\\U00000030-\\U00000039x]a\\{,3}'
+    """
+    made: list[str] = []
+    i, inside = 0, False
+    while i < len(pattern):
+        named = _POSIX.match(pattern, i) if inside else None
+        size = 1
+        if pattern[i] == "\\":
+            size = 2
+        elif named:
+            if named[2] not in _NAMED:
+                raise RegexError(f"the class {named[0]} is unknown")
+            ranges = _others(_NAMED[named[2]]) if named[1] else _NAMED[named[2]]
+            made += [rf"\U{low:08x}-\U{high:08x}" for low, high in ranges]
+            i = named.end()
+            continue
+        elif inside:
+            inside = pattern[i] != "]"
+            made += ["\\"] * (pattern[i] == "[")  # an opening bracket is one of the characters
+        elif pattern[i] == "[":
+            inside = True
+            size = 1 + pattern.startswith("^", i + 1)
+            size += pattern.startswith("]", i + size)  # which closes nothing at the begin
+        elif pattern.startswith("{,", i):
+            made.append("\\")
+        made.append(pattern[i : i + size])
+        i += size
+    return "".join(made)
 
 
 # -- the graph ---------------------------------------------------------------------------------------------
@@ -149,8 +202,12 @@ def _part(g: _Graph, op: Any, argument: Any, at: int, dot_all: bool) -> int:
 
 
 def _repeated(g: _Graph, low: int, high: int, inner: Any, at: int, dot_all: bool) -> int:
+    if low > MOST_TURNS or (high is not sre.MAXREPEAT and high > MOST_TURNS):
+        raise RegexError(f"it repeats a part more than {MOST_TURNS} times")
     for _ in range(low):
-        at = _sequence(g, inner, at, dot_all)
+        begin, at = at, _sequence(g, inner, at, dot_all)
+        if at == begin:  # nothing, however often
+            break
     end = g.place()
     g.free[at].append((None, end))
     if high is sre.MAXREPEAT:
@@ -160,8 +217,10 @@ def _repeated(g: _Graph, low: int, high: int, inner: Any, at: int, dot_all: bool
         g.free[last] += [(None, again), (None, end)]
         return end
     for _ in range(high - low):
-        at = _sequence(g, inner, at, dot_all)
+        begin, at = at, _sequence(g, inner, at, dot_all)
         g.free[at].append((None, end))
+        if at == begin:
+            break
     return end
 
 
@@ -252,13 +311,18 @@ def _determined(g: _Graph, start: int, end: int) -> Automaton:
     steps: list[list[int]] = []
     accepts: list[bool] = []
     pending = list(numbers)
+    visits = 0
     while pending:
         places, before = pending.pop(0)
         accepts.append(end in g.reached(places, before, END))
         row = []
+        reached = {kind: g.reached(places, before, kind) for kind in (OTHER, WORD)}
         for byte in samples:
             kind = _kind(byte)
-            here = g.reached(places, before, kind)
+            here = reached[kind]
+            visits += len(here)
+            if visits > MOST_VISITS:
+                raise RegexError("its automaton takes too long to make")
             after = frozenset(to for p in here for (low, high), to in g.by_bytes[p] if low <= byte <= high)
             key = after, kind
             if after and key not in numbers:

@@ -23,6 +23,9 @@ from mccompile.ops.registry import onnx_op
 from mccompile.ops.text import TEXT, encoded
 from mccompile.ops.text_find import emit_find
 
+MOST_KEYS = 128
+"""Keys that are compared one after the other; an ensemble of trees is the form of more."""
+
 
 def text_or_numbers(n: Import, name: str) -> Array | None:
     """Keys or values of LabelEncoder, which stand in one attribute of several; of text an array of objects."""
@@ -97,8 +100,8 @@ def import_category_of_text(n: Import) -> None:
     texts, numbers = _categories(n)
     n.attr("default_string", "")
     found, order = emit_find(n, n.input(0), texts, "texts")
-    first = dict(reversed(list(zip(texts, numbers.tolist(), strict=True))))
-    emit_values(n, found, np.array([first[t] for t in order], np.int64), n.attr("default_int64", -1))
+    last = dict(zip(texts, numbers.tolist(), strict=True))  # of equal ones, as in onnxruntime
+    emit_values(n, found, np.array([last[t] for t in order], np.int64), n.attr("default_int64", -1))
 
 
 @onnx_op("CategoryMapper", domain=DOMAIN, tolerance={})
@@ -108,11 +111,15 @@ def import_text_of_category(n: Import) -> None:
     n.attr("default_int64", -1)
     if x.dtype != I64:
         raise n.error(f"categories of {x.type} are not supported", "text and int64 are")
-    emit_values(n, places(n, x, numbers), np.array(texts, dtype=object), n.attr("default_string", "_Unused"))
+    last = dict(zip(numbers.tolist(), texts, strict=True))  # of equal ones, as in onnxruntime
+    found = places(n, x, np.array(list(last), np.int64))
+    emit_values(n, found, np.array(list(last.values()), dtype=object), n.attr("default_string", "_Unused"))
 
 
 def places(n: Import, x: Value, keys: Array) -> Value:
     """Which of the keys, numbers of its type, each element is; -1 if none."""
+    if len(keys) > MOST_KEYS:
+        raise n.error(f"{n.node.op_type} of {len(keys)} keys is not supported", f"up to {MOST_KEYS} are")
     own = ex.var(0, x.dtype)
     body: ex.Expr = ex.num(-1, I64)
     for place, key in reversed(list(enumerate(keys.tolist()))):

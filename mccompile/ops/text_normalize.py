@@ -74,7 +74,9 @@ def import_string_normalizer(n: Import) -> None:
     if not stopwords:
         n.bind(0, n.reshape(made, x.shape, "shaped"))
         return
-    words = [w if sensitive else w.upper() if action == "UPPER" else w.lower() for w in stopwords]
+    # Those of bytes, too, are cases of ASCII.
+    cased = bytes.upper if action == "UPPER" else bytes.lower
+    words = [w if sensitive else cased(w.encode()).decode() for w in stopwords]
     found, _ = emit_find(n, rows if sensitive else changed, words, "stopwords")
     count = n.counted("kept", max(int(rows.shape[0]), 1))
     kept, total = n.inners(TextKeep(count), [made, found], ["kept", "count"])

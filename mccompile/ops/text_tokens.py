@@ -60,7 +60,7 @@ def _separating(n: Import, separators: tuple[str, ...], pattern: str) -> np.ndar
     every = bytes(range(1, 256))
     if pattern:
         whole = _WORDS.fullmatch(pattern)
-        if whole is None:
+        if whole is None or not pattern.isascii():  # other characters are several bytes
             raise n.error(
                 f"words that are {pattern!r} are not supported",
                 "a class of characters and '+' are, such as token_pattern='[a-zA-Z0-9_]+'",

@@ -220,6 +220,8 @@ PLANES = [
         for above, below in ((0, 1), (1, 1), (1, 2))
         if h + above + below >= k
     ),
+    # Strips that lie in the padding, and planes of which strides leave out the operand.
+    depthwise((1, 8, 1, 4), (1, 1), strides=(4, 1), pads=(5, 0, 8, 0), zero=3),
 ]
 """Around strips, their borders, and the two lines of a turn."""
 LINES = [

@@ -213,6 +213,12 @@ CASES = [
                          (64, 1, "u8", 0), (40, 2, "i8", 5))),
     *(conv((1, c, 5, 90), c, (3, 3), (1, 2), (1, 1, 1, 1), groups=c, zero=9, post=p)
       for c, p in ((64, FLOATS), (58, ""))),
+    # Lines of which strides leave out the whole operand, and strips that lie in the padding.
+    *(conv((1, c, 2, 1), c, (3, 3), (1, 9), (1, 7, 1, 1), groups=g, zero=9)
+      for c, g in ((16, 1), (16, 16), (32, 32), (5, 1), (5, 5))),
+    *(conv((1, c, 1, 4), c, (1, 1), (4, 7), (3, 5, 0, 0), groups=g, zero=9) for c, g in ((16, 1), (5, 5))),
+    *(conv((1, 160, 3, w), 160, (3, 3), (2, 2), (2, pw, 2, 99 - pw), groups=160, zero=9)
+      for w, pw in ((2, 99), (2, 40), (70, 0))),
     *(matmul((2, 3, 6, 8), 19, dtype="u8", weights="u8", zero=5, other=9, variable=True, post=p)
       for p in (FLOATS, ADDED)),
 ]  # fmt: skip

@@ -88,6 +88,25 @@ def test_sums_are_exact(family: str, arithmetic: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arithmetic", ARITHMETICS)
+def test_windows_may_lie_in_the_padding(arithmetic: str, tmp_path: Path) -> None:
+    """All of them, along an axis, where strides leave out the operand."""
+    cases = [
+        Layer((1, 8, *x), (8, w, *kernel), strides, pads, (1, 1), 8 // w, zero=3)
+        for w in (1, 8)
+        for x, kernel, strides, pads in (
+            ((4, 1), (3, 3), (1, 9), (1, 7, 1, 1)), ((1, 4), (3, 3), (9, 1), (7, 1, 1, 1)),
+            ((4, 2), (1, 1), (1, 7), (0, 5, 0, 0)), ((2, 4), (2, 2), (4, 2), (7, 3, 1, 5)),
+        )
+    ]  # fmt: skip
+    found = library(cases, arithmetic, {}, tmp_path)
+    for i, (layer, b) in enumerate(zip(cases, found.built, strict=True)):
+        graph = graph_of(layer, i)
+        inputs = inputs_of(graph, 1)
+        (want,) = graph.evaluate(inputs).values()
+        assert np.array_equal(found.run(b, inputs)[0], want), layer.name
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
 def test_no_access_outside_of_the_tensors(arithmetic: str, tmp_path: Path) -> None:
     """Between forbidden pages, at the least alignment, a guard around each tensor, nothing undefined."""
     compiler = needs_sanitizers("gcc")

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 
 from mccompile.driver import Options, import_graph
 from mccompile.ir.errors import CompileError
+from tests.support.runs import compare
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CONTRIB = "com.microsoft"
@@ -147,6 +148,67 @@ def test_lengths_of_keys_have_to_be_known(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="4 keys, of which samples have"):
         evaluated(tmp_path, "GroupQueryAttention", [q, k, k, None, None, ends, total], (5, 6), num_heads=1,
                   kv_num_heads=1)  # fmt: skip
+
+
+def _turned(x: Array, places: Array, tables: tuple[Array, Array]) -> Array:
+    """[B, 1, S, H] of [B, S, H] whose first elements, twice as many as a row of a table has, are turned."""
+    apart = x[:, None].copy()
+    cos, sin = (table[places][:, None] for table in tables)
+    half = cos.shape[-1]
+    a, b = apart[..., :half].copy(), apart[..., half : 2 * half].copy()
+    apart[..., :half], apart[..., half : 2 * half] = a * cos - b * sin, a * sin + b * cos
+    return apart
+
+
+@pytest.mark.parametrize("turned", [8, 16])
+@pytest.mark.parametrize("past", [0, 3])
+@pytest.mark.parametrize(("batch", "queries"), [(1, 1), (1, 3), (2, 1), (2, 3)])
+def test_keys_are_turned_by_the_places_that_are_stated(
+    batch: int, queries: int, past: int, turned: int, tmp_path: Path
+) -> None:
+    """Of a first prompt by the first of all places and those behind it; and as many elements as the tables have."""
+    keys, size = past + queries, 16
+    q, k, v = (floats(i, batch, queries, size) for i in range(3))
+    old = [floats(i, batch, 1, past, size) if past else None for i in (3, 4)]
+    angles = floats(5, 12, turned // 2)
+    tables = np.cos(angles), np.sin(angles)
+    places = np.random.default_rng(6).integers(1, 9, (batch, queries))
+    ends, total = np.full(batch, keys - 1, np.int32), np.array(keys, np.int32)
+    given = [q, k, v, *old, ends, total, *tables, places]
+    got = evaluated(tmp_path, "GroupQueryAttention", given, (5, 6, 7, 8), outputs=3, num_heads=1, kv_num_heads=1,
+                    do_rotary=1)  # fmt: skip
+    known = places if past else np.broadcast_to(places[0, 0] + np.arange(queries), places.shape)
+    want = _turned(k, known, tables)
+    close(got[1], want if old[0] is None else np.concatenate([old[0], want], axis=2))
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_whether_a_prompt_is_the_first_is_known_at_run_time(queries: int, tmp_path: Path) -> None:
+    size, rng = 16, np.random.default_rng(7)
+    angles = floats(5, 40, size // 2)
+    given: list[tuple[str, Any, list[int | str]]] = [
+        *((f"x{i}", np.float32, [1, queries, size]) for i in range(3)),
+        *((f"x{i}", np.float32, [1, 1, "past", size]) for i in (3, 4)),
+        ("x5", np.int32, [1]), ("x6", np.int32, []), ("x9", np.int64, [1, queries]),
+    ]  # fmt: skip
+    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(t)), s) for n, t, s in given]
+    tables = [numpy_helper.from_array(f(angles), f"x{i}") for i, f in ((7, np.cos), (8, np.sin))]
+    outputs = [helper.make_tensor_value_info(f"y{i}", 1, None) for i in range(3)]
+    node = helper.make_node("GroupQueryAttention", [f"x{i}" for i in range(10)], ["y0", "y1", "y2"], domain=CONTRIB,
+                            num_heads=1, kv_num_heads=1, do_rotary=1)  # fmt: skip
+    graph = helper.make_graph([node], "g", infos, outputs, tables)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(CONTRIB, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+    def feed(past: int) -> dict[str, Array]:
+        shapes = {n: [past if e == "past" else int(e) for e in s] for n, _, s in given}
+        found = {n: rng.uniform(-1, 1, shapes[n]).astype(t) for n, t, _ in given}
+        last = past + queries - 1
+        return found | {"x5": np.array([last], np.int32), "x6": np.array(last + 1, np.int32),
+                        "x9": rng.integers(0, 9, (1, queries))}  # fmt: skip
+
+    feeds = [feed(past) for past in (0, 1, 5, 0, 20)]
+    compare(model, tmp_path, feeds, 1e-5, 1e-5, target="generic", dims={"past": "0..20"})
 
 
 def test_dilated_columns(tmp_path: Path) -> None:

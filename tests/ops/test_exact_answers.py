@@ -285,6 +285,49 @@ def test_steps_of_sums_of_halves(target: str, level: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_thresholds_and_exponents_of_sums_of_halves(target: str, level: str, tmp_path: Path) -> None:
+    """Operators jump that are no steps by their type: 2048 + 1 is not above 2048 in f16, and is even."""
+    nodes = [
+        N("Add", ["x", "one"], ["s"]), N("ThresholdedRelu", ["s"], ["t"], alpha=2048.0),
+        N("Shrink", ["s"], ["u"], lambd=2048.0), N("Pow", ["minus", "s"], ["v"]), N("Hardmax", ["s"], ["w"]),
+    ]  # fmt: skip
+    constants = {"one": np.array([0, 1], np.float16), "minus": np.array(-1, np.float16)}
+    got = answers(tmp_path, nodes, {"x": np.full((1, 2), 2048, np.float16)}, target, level, constants)
+    for name, want in (("t", [0, 0]), ("u", [0, 0]), ("v", [1, 1]), ("w", [1, 0])):
+        np.testing.assert_array_equal(got[name], [want], name)
+
+
+JUMPS = [
+    (N("Hardmax", ["s"], ["y"]), [[1, 0]]), (N("MaxPool", ["s"], ["m", "y"], kernel_shape=[2]), [[0]]),
+    (N("NonZero", ["s"], ["y"]), [[]] * 3), (N("Pow", ["minus", "s"], ["y"]), [[1, 1]]),
+    (N("ThresholdedRelu", ["s"], ["y"], alpha=256.0), [[0, 0]]), (N("IsInf", ["s"], ["y"]), [[0, 1]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("node", "want"), JUMPS, ids=[node.op_type for node, _ in JUMPS])
+def test_bfloat16_is_rounded_before_what_jumps(node: onnx.NodeProto, want: Sequence[Any], tmp_path: Path) -> None:
+    """256 + 1 is 256 in bfloat16, 1.9996 * 2^127 is infinite, and half of the least number is 0."""
+    others = {"NonZero": ([0, 2.0**-133], 0.5), "IsInf": ([0, 181 * 2.0**120], 181 / 128)}
+    x, one = others.get(node.op_type, ([256, 256], 1))
+    bits = [np.array(v, np.float32).view(np.uint32).astype(np.uint32) + 0x7FFF >> 16 for v in (x, [1, one])]
+    ports = [helper.make_tensor_value_info(v, TensorProto.BFLOAT16, [1, 1, 2]) for v in ("x", "by")]
+    by = "Mul" if node.op_type in ("NonZero", "IsInf") else "Add"
+    minus = helper.make_tensor("minus", TensorProto.BFLOAT16, [], [-1.0])
+    outputs = [onnx.ValueInfoProto(name="y")]
+    graph = helper.make_graph([N(by, ["x", "by"], ["s"]), node], "g", ports, outputs, [minus])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic")
+    given = {n: b.astype(np.uint16).reshape(1, 1, 2) for n, b in zip(("x", "by"), bits, strict=True)}
+    if by == "Add":
+        given["by"][0, 0, 0] = 0
+    got = mccompile.load(tmp_path / "out").run(given)["y"]
+    value = got.astype(np.uint32) << 16 if got.dtype == np.uint16 else got
+    value = value.view(np.float32) if got.dtype == np.uint16 else value
+    np.testing.assert_array_equal(value.reshape(np.shape(want)), want)
+
+
+@pytest.mark.parametrize(("target", "level"), TARGETS)
 def test_empty_parts_of_a_split(target: str, level: str, tmp_path: Path) -> None:
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     nodes = [N("Split", ["x"], ["a", "b", ""], axis=1, num_outputs=3), N("Split", ["x", "s"], ["c", "", "d"], axis=1)]

@@ -46,3 +46,18 @@ def test_text_that_asks_for_more_is_refused() -> None:
     Pad((MOST_STRETCHES, 0), "wrap").infer(x)
     with pytest.raises(TypeRuleError, match="stretches"):
         Pad((3 * MOST_STRETCHES, 0), "wrap").infer(x)
+
+
+@pytest.mark.parametrize("extents", ["0..1", "0..3"])
+def test_what_may_crop_more_than_there_is_is_refused(extents: str, tmp_path: Path) -> None:
+    """Of n = 0..1 an element less is none at best, and less than none where n is 0."""
+    node = helper.make_node("Pad", ["x", "pads"], ["y"])
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([-1, 0, 0, 1]), "pads")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 19)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "pad.onnx")
+    with pytest.raises(mccompile.CompileError, match=r"take more than there is|n-1 < 0 depends on n"):
+        mccompile.compile(tmp_path / "pad.onnx", tmp_path / "out", dims={"n": extents})

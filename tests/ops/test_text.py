@@ -98,6 +98,17 @@ def test_stop_words_are_left_out(action: str, sensitive: int) -> None:
         _agree(node, [x], ("y", TensorProto.STRING))
 
 
+@pytest.mark.parametrize("action", ["NONE", "LOWER", "UPPER"])
+def test_cases_of_stop_words_are_those_of_texts(action: str) -> None:
+    """Of ASCII: not those of other letters, some of which are the case of letters of ASCII (the sign of Kelvin)."""
+    node = helper.make_node(
+        "StringNormalizer", ["x"], ["y"], case_change_action=action, is_case_sensitive=0,
+        stopwords=["Äpfel", "\u212a", "straße"], locale="C",
+    )  # fmt: skip
+    x = np.array(["Äpfel", "äpfel", "ÄPFEL", "k", "K", "\u212a", "STRASSE", "straße"], dtype=object)
+    _agree(node, [x], ("y", TensorProto.STRING))
+
+
 @pytest.mark.thorough
 def test_labels_are_found_and_taken() -> None:
     x = np.array([["b", "x"], ["a", ""]], dtype=object)
@@ -114,6 +125,18 @@ def test_labels_are_found_and_taken() -> None:
         "LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_int64s=[3, 1], values_strings=["three", "one"]
     )
     _agree(node, [np.array([1, 2, 3])], ("y", TensorProto.STRING))
+
+
+def test_of_equal_categories_the_last_counts() -> None:
+    """As onnxruntime has it; and more categories than can be compared are refused."""
+    node = helper.make_node("CategoryMapper", ["x"], ["y"], domain="ai.onnx.ml",
+                            cats_strings=["a", "b", "a", "c"], cats_int64s=[1, 2, 3, 2])  # fmt: skip
+    _agree(node, [np.array(["a", "b", "c", "x"], dtype=object)], ("y", TensorProto.INT64))
+    _agree(node, [np.array([1, 2, 3, 9])], ("y", TensorProto.STRING))
+    many = {"cats_strings": [str(i) for i in range(999)], "cats_int64s": range(999)}
+    node = helper.make_node("CategoryMapper", ["x"], ["y"], domain="ai.onnx.ml", **many)
+    with pytest.raises(CompileError, match="CategoryMapper of 999 keys"):
+        _both(node, [np.array([1])], outputs=[("y", TensorProto.STRING)])
 
 
 @pytest.mark.thorough
@@ -140,6 +163,33 @@ def test_automata_match_what_python_does(pattern: str) -> None:
     texts = ["".join(rng.choice(list("abc.@éü日𝄞 1-_\n"), rng.integers(0, 7))) for _ in range(300)]
     for text in [*texts, "www.google.com", "www.bbc.co.uk", ".a@yahoo.com ", "ccc", "3.14", "日é𝄞"]:
         assert machine.matches(text.encode()) == bool(wanted.fullmatch(text)), text
+
+
+@pytest.mark.parametrize(("pattern", "yes", "no"), [
+    ("[[:alpha:]]+", ["ab", "Z"], ["a]", "1", ""]), ("[[:^alpha:]x]", ["1", "é", "x"], ["a", "x]"]),
+    ("[^[:digit:]-]", ["a", "["], ["1", "-", "a]"]), ("[[a]", ["[", "a"], ["a]"]), ("[]a]", ["]", "a"], ["a]"]),
+    ("a{,3}", ["a{,3}"], ["", "a", "aaa"]), (r"\s", [" ", "\t"], ["\v"]), ("[[:space:]]", [" ", "\v"], ["a"]),
+    (r"[\[:alpha:]+", ["[:", "pha"], ["b"]), ("(a{0}){3}b", ["b"], ["ab"]),
+])  # fmt: skip
+def test_what_re2_reads_otherwise_than_python(pattern: str, yes: list[str], no: list[str]) -> None:
+    """Words of RE2, which ONNX asks for. Python's of the same characters are others."""
+    machine = automaton(pattern)
+    assert all(machine.matches(text.encode()) for text in yes)
+    assert not any(machine.matches(text.encode()) for text in no)
+    texts = np.array(yes + no, dtype=object)
+    model = _model(helper.make_node("RegexFullMatch", ["x"], ["y"], pattern=pattern), texts)
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.BOOL
+    (wanted,) = plain_session(model.SerializeToString()).run(None, {"x": texts})
+    assert wanted.tolist() == [True] * len(yes) + [False] * len(no)
+
+
+@pytest.mark.parametrize("pattern", [
+    "(){1000000000}", "(" * 300 + "a" + ")*" * 300, "((a{0,100}){0,100})", "(?u)a", "[[:letters:]]", "a{1001}",
+    "(" + "|".join(f"{chr(256 + i)}*" for i in range(800)) + ")*",
+])  # fmt: skip
+def test_what_takes_too_long_or_too_deep_is_refused(pattern: str) -> None:
+    with pytest.raises(RegexError):
+        automaton(pattern)
 
 
 @pytest.mark.parametrize("pattern", [r"(a)\1", r"a(?=b)", r"(", r"(?i)a", r"[ab]*a[ab]{12}c"])

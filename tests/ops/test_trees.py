@@ -68,6 +68,20 @@ def test_two_classes_of_one_score_are_transformed(tmp_path: Path) -> None:
         evaluated(tmp_path, "SVMClassifier", [x], domain=ML, outputs=2, post_transform="SOFTMAX", **svm)
 
 
+@pytest.mark.parametrize("threshold", [0.0, -0.5, 0.5, 1e30, -1e30, np.nan, np.inf, -np.inf, -(2.0**31), 2.0**31])
+def test_whole_numbers_above_what_is_none(tmp_path: Path, threshold: float) -> None:
+    """A threshold is a float, whatever the elements are."""
+    x = np.array([[-1, 0, 1, 5, -(2**31), 2**31 - 1]], np.int32)
+    (got,) = evaluated(tmp_path, "Binarizer", [x], domain=ML, threshold=threshold)
+    np.testing.assert_array_equal(got, x > np.float64(threshold))
+
+
+def test_no_element_is_a_number_that_its_type_has_not(tmp_path: Path) -> None:
+    x = np.array([[0, 1, -7]], np.int32)
+    attrs = {"imputed_value_int64s": [9], "replaced_value_int64": 2**32}
+    np.testing.assert_array_equal(evaluated(tmp_path, "Imputer", [x], domain=ML, **attrs)[0], x)
+
+
 def test_what_onnxruntime_leaves_out_of_regressors_is_refused(tmp_path: Path) -> None:
     svm = {"coefficients": [1.0], "support_vectors": [2.0], "n_supports": 1, "rho": [0.5], "kernel_type": "LINEAR",
            "kernel_params": [0.0, 0.0, 0.0]}  # fmt: skip

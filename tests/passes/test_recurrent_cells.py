@@ -15,6 +15,7 @@ from mccompile.ops.loop import Loop
 from mccompile.ops.matmul import MatMul
 from mccompile.ops.recurrent import Recurrent
 from tests.support.cells import BATCH, DEPTH, GATES, UNITS, Place, Style, Writer, looped, model, network
+from tests.support.runs import compare
 
 pytestmark = pytest.mark.thorough
 
@@ -69,7 +70,7 @@ SPOILED = [
     *(("lstm", spoil) for spoil in (
         "state twice", "product of states", "activation", "clipped cell", "old cell", "residual", "cell in between",
     )),
-    ("gru", "weighted"), ("gru", "other gate"), ("gru", "state twice"), ("rnn", "leaky"),
+    ("gru", "weighted"), ("gru", "other gate"), ("gru", "state twice"), ("gru", "both ways"), ("rnn", "leaky"),
 ]  # fmt: skip
 
 
@@ -109,6 +110,28 @@ def test_a_loop_that_counts_for_itself(tmp_path: Path) -> None:
     outputs = looped(w, turn, ["h", "c"], LONG, counting=True)
     made = network(w, {"x": (LONG, BATCH, DEPTH), "h": STATES, "c": STATES}, outputs)
     assert cells(optimized(tmp_path, made)) == ["lstm", "matmul"]
+
+
+@pytest.mark.parametrize("before", [1, LONG])
+@pytest.mark.parametrize("most", [LONG, LONG + 5])
+def test_rows_that_are_counted_from_the_end(tmp_path: Path, before: int, most: int) -> None:
+    """The first turn reads the last row, x[-1], and the next one row 0; or all are counted so, of a run's n rows."""
+    style, w = Style("rnn"), Writer()
+
+    def turn(inner: Writer, x: str, states: list[str]) -> tuple[list[str], list[str]]:
+        row = inner("Gather", "x", inner("Sub", "i", w.constant(before, "int64")), axis=0)
+        (h,) = style.turn(inner, row, states)
+        return [h], [h]
+
+    made = network(w, {"x": (LONG, BATCH, DEPTH), "h": STATES}, looped(w, turn, ["h"], LONG))
+    if most == LONG:
+        optimized(tmp_path, made)
+        return
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    r = np.random.default_rng(1)
+    feeds = [{"x": r.normal(size=(n, BATCH, DEPTH)).astype(np.float32), "h": np.ones(STATES, np.float32)}
+             for n in (LONG, most)]  # fmt: skip
+    compare(made, tmp_path, feeds, 1e-5, 1e-5, target="generic", dims={"n": f"{LONG}..{most}"})
 
 
 def test_layers_of_one_loop(tmp_path: Path) -> None:

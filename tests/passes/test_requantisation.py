@@ -407,3 +407,17 @@ def test_scales_of_rows_meet_the_sums_of_every_column() -> None:
     run_passes(graph, ("requantise",), target=resolve("generic"))
     assert "mulhi" in str(graph.nodes[0].post)
     assert np.array_equal(graph.evaluate(given)["y"], wanted)
+
+
+def test_a_byte_of_few_channels_is_on_the_right_side_of_ties() -> None:
+    """An image of bytes less a mean of each channel, such as 127.5: all of it is on ties."""
+    text = (
+        "graph @g(%a: u8[1,3,1,256]) {\n  %m = const [127.5, 126.5, 3.0] : f32[3,1,1]\n"
+        "  %y = map(%a, %m) {expr={i8((rne((f32(x0) - x1)) + 1.0))}} : i8[1,3,1,256]\n  return %y\n}"
+    )
+    given = {"a": np.tile(np.arange(256, dtype=np.uint8), 3).reshape(1, 3, 1, 256)}
+    graph = parse_graph(text, lookup)
+    wanted = graph.evaluate(given)["y"]
+    run_passes(graph, ("requantise",), target=resolve("generic"))
+    assert "select" in str(graph.nodes[0].op)
+    assert np.array_equal(graph.evaluate(given)["y"], wanted)

@@ -141,7 +141,10 @@ class Style:
             kept = w("Mul", r, h)
             if spoil == "state twice":
                 kept = w("Mul", kept, h)
-            n = w(g, self.sums(w, x, kept, "n")["n"])
+            made = self.sums(w, x, kept, "n")["n"]
+            if spoil == "both ways":
+                made = w("Add", made, w("Mul", r, w("MatMul", h, w.constant(self.weights["hz"]))))
+            n = w(g, made)
         if spoil == "other gate":
             r = w("Tanh", r)
             n = w("Mul", n, r)

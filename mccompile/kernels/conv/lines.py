@@ -141,6 +141,8 @@ class ConvLines(Variant):
             return reason
         y = node.results[0]
         ring = _ring(node, found)
+        if ring.pads[1] >= ring.columns(pair(y.shape[2:])[0 if _is_turned(node) else 1]):
+            return "it reads nothing but padding"
         padded = y.type.count // x.shape[1] * -(-x.shape[1] // SIXTEEN) * SIXTEEN // ring.pixels
         cycles = padded * (math.prod(w.shape[2:]) * PRODUCT + STORED) + COPIED * x.type.count
         room = ring.scratch(1 if _is_turned(node) else y.shape[-1], x.shape[1])

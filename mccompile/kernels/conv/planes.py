@@ -88,7 +88,8 @@ class PlaneTile(Order):
 
     def leaving(self, extent: int, results: int) -> list[tuple[int, int]] | None:
         """Of strips that leave an operand of ``extent`` lines, where those of their lines begin and end that it has:
-        of strips that begin above it, then of those that end below it. None where such strips differ.
+        of strips that begin above it, then of those that end below it. None where such strips differ, and where some
+        have none of them, which many pads and strides may leave.
 
         >>> PlaneTile(lines=4, kernel=(3, 3), strides=(1, 1), pads=(1, 1)).leaving(12, 12)
         [(1, 6), (0, 5)]
@@ -98,7 +99,8 @@ class PlaneTile(Order):
         above = {(int(a), int(b)) for a, b in zip(begin, end, strict=True) if a > 0}
         below = {(int(a), int(b)) for a, b in zip(begin, end, strict=True) if a == 0 and b < self.rows}
         several = len(above) > 1 or len(below) > 1 or any(b < self.rows for _, b in above)
-        return None if several else [*above, *below]
+        outside = bool(((begin >= self.rows) | (end <= 0)).any())
+        return None if several or outside else [*above, *below]
 
     def columns(self, results: int) -> int:
         """Columns of a strip, padding included, for lines of so many results."""
@@ -208,6 +210,8 @@ def _tile(node: Node, target: Target, product: IntegerProduct) -> PlaneTile | st
         arithmetic=arithmetic_of(target), lines=results[0], zero=product.zero, kernel=kernel, strides=strides,
         dilation=dilations[1], pads=pads,
     )  # fmt: skip
+    if pads[0] >= whole.rows or pads[1] >= whole.columns(results[1]):
+        return "it reads nothing but padding"
     whole = _written_out(whole, results[0], target)
     alike = x.shape == node.results[0].shape and x.dtype == node.results[0].dtype
     room = max(LEAST_ROOM, x.type.nbytes // ROOM_PART)

@@ -126,20 +126,21 @@ def _ratio(form: Poly, of: Poly) -> float | None:
 
 
 # -- the argument of a gate ------------------------------------------------------------------------------------
-def _gate(argument: Poly, units: int, opened: Opened, reset: Hashable = None) -> Gate:
-    """The parts of an argument; ``reset`` is the gate that scales the recurrent one, of the new state of a GRU."""
+def _gate(argument: Poly, units: int, opened: Opened, reset: Hashable = None, linear_first: bool = False) -> Gate:
+    """The parts of an argument; ``reset`` is the gate that scales the recurrent one, of the new state of a GRU: the
+    product with the weights, or h before it, and not some of both."""
     outside = number(0)
     recurrent: Array = np.zeros((units, units), np.float32)
     peephole: Array = np.zeros(units, np.float32)
     inner: Array = np.zeros(units, np.float32)
-    of_state = H if reset is None else H * atom(reset)
+    of_state = H if reset is None or linear_first else H * atom(reset)
     for m, coefficient in argument.terms.items():
         factors = list(m.factors)
         scaled = reset is not None and reset in factors
         if scaled:
             factors.remove(reset)
         match factors:
-            case [Product(of=of, weights=w)] if of == (H if scaled else of_state):
+            case [Product(of=of, weights=w)] if of == of_state and scaled == linear_first:
                 if w.shape != (units, units):
                     raise NotACellError(f"its recurrent weights are no {units} by {units}")
                 recurrent = recurrent + np.float32(coefficient) * w.array.T
@@ -265,7 +266,7 @@ def _gru(h: Poly, units: int, opened: Opened) -> Cell:
     if body != f:
         raise NotACellError("its gates have different activations")
     gates.append(_gate(of_reset, units, opened))
-    gates.append(_gate(inner, units, opened, reset))
+    gates.append(_gate(inner, units, opened, reset, linear_first))
     if gates[2].inner is not None and not linear_first:
         raise NotACellError("its reset gate scales a constant beside the state")
     return Cell(lambda outputs, back: Gru(outputs, back, f, g, linear_first), tuple(gates), (gates[2].inner,))

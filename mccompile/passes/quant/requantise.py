@@ -23,7 +23,7 @@ from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.ranges import Range, anything, of_expression
 from mccompile.ir.scalar import Array, uniform
-from mccompile.ir.types import F32, I32, DType, broadcast_shapes, dtype_of
+from mccompile.ir.types import BOOL, F32, I32, DType, broadcast_shapes, dtype_of
 from mccompile.kernels.model.lanes import lookup_pays
 from mccompile.passes.analysis.byte_pairs import cut_off, right, sum_in_floats, sum_in_integers
 from mccompile.passes.analysis.fixed_point import Channels, Fixed, Steps, fit
@@ -43,6 +43,8 @@ _SUM = 2000
 """The variable that stands for the sum of integers."""
 
 _BYTES = ("i8", "u8")
+_TABLES = 4
+"""Tables, at most, of a byte whose channels differ: an image has so many."""
 
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
@@ -229,6 +231,8 @@ class _Work:
         if not self.fixed:
             return self._in_floats(e, core, form, steps, shape)
         found = fit(np.asarray(scale, np.float64), np.asarray(form.offset, np.float64), steps)
+        if (isinstance(found, str) or found[1]) and (tables := self._by_tables(e, shape)) is not None:
+            return tables
         if isinstance(found, str):
             return found
         fixed, differing = found
@@ -343,6 +347,24 @@ class _Work:
         if table and not self.fixed and not lookup_pays(old, byte, self.target):
             return old
         self.remarks.hit(f"made a function of a byte in {self.node.where} a table")
+        return found
+
+    def _by_tables(self, e: ex.Expr, shape: tuple[int, ...]) -> ex.Expr | None:
+        """A function of one byte with a table for each of a few channels, which is the expression on ties, too: of a
+        mean of 127.5, all numbers are on ties. None of a sum, and of more channels."""
+        atom = next((v for v in ex.distinct(e) if isinstance(v, ex.Var) and v.index >= _ATOM), None)
+        if atom is None:
+            return None
+        numbers = np.arange(256, dtype=np.uint8).view(atom.dtype.numpy)[:, None]
+        elements = ex.evaluate(e, lambda i: numbers if i >= _ATOM else np.asarray(self._constant(i)))
+        tables, which = np.unique(elements.astype(e.dtype.numpy), axis=1, return_inverse=True)
+        if tables.shape[1] > _TABLES:
+            return None
+        found = simplest(atom, tables[:, 0])
+        for i in range(1, tables.shape[1]):
+            chosen = self._operand(which.reshape(-1) == i, shape, f"channels{i}", BOOL)
+            found = ex.apply("select", chosen, simplest(atom, tables[:, i]), found)
+        self.remarks.hit(f"made a function of a byte in {self.node.where} a table for each channel")
         return found
 
     def _by_pairs(self, e: ex.Expr, bytes_: list[ex.Expr]) -> ex.Expr | str:

@@ -18,8 +18,9 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import symbols
+from mccompile.ir.dims import UndecidedError, symbols
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.op import TypeRuleError
 from mccompile.ir.types import F32
 from mccompile.ops.extents import Extents
 from mccompile.ops.gather import Gather
@@ -250,6 +251,15 @@ def _picked_axis(node: Node) -> int | None:
     return picked[0] if len(picked) == 1 else None
 
 
+def _fits(op: Slice, x: Value) -> bool:
+    """Whether what a slice takes is there, whatever the run's extents are: a gather checks that as it runs."""
+    try:
+        op.infer(x.type)
+    except (TypeRuleError, UndecidedError):
+        return False
+    return True
+
+
 def extents_of(h: Value) -> tuple[int, int]:
     """(units, sequences of the batch) of a state: its last axis is that of the units, unless it has extent 1."""
     units = h.shape[-1] if h.shape[-1] > 1 else h.type.count
@@ -347,7 +357,10 @@ class _Lift:
         cut = [(start, step, turns) if a == axis else (0, 1, extent) for a, extent in enumerate(x.shape)]
         if (start, step) != (0, 1) or x.shape[axis] != turns:
             starts, steps, extents = zip(*cut, strict=True)
-            x = self.e.emit(Slice(starts, steps, extents), [x], "turns")
+            op = Slice(starts, steps, extents)
+            if not _fits(op, x):
+                raise NotACellError(f"{node.where} may read rows that %{x.name} lacks, or count them from its end")
+            x = self.e.emit(op, [x], "turns")
         if any(extent != 1 for extent in x.shape[:axis]):
             x = self.e.emit(Transpose((axis, *(a for a in range(len(x.shape)) if a != axis))), [x], "by_turn")
         return _Rows(self.e.shaped(x, (turns, *node.result.shape), "rows"), False)

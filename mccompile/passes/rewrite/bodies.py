@@ -37,7 +37,20 @@ def has_steps(node: Node) -> bool:
     """Whether the last digit of an operand may change all of a result: whole numbers, bools, places, floor, ..."""
     if node.op.decides or any(not v.dtype.is_float for v in node.results):
         return True
-    return node.op.elementwise is not None and not ex.functions(node.op.elementwise).isdisjoint((*STEPS, "rne"))
+    return node.op.elementwise is not None and any(map(_jumps, ex.distinct(node.op.elementwise)))
+
+
+def _jumps(e: ex.Expr) -> bool:
+    """Whether a function jumps: at whole numbers, with an exponent, or where it compares with another number than 0,
+    past which no rounding gets (x > 1 ? x : 0, but not x > 0 ? x : 0.1 * x)."""
+    match e:
+        case ex.Apply(fn="pow", operands=(_, exponent)):
+            return not isinstance(exponent, ex.Num)
+        case ex.Apply(fn="select", operands=(ex.Apply(fn=("lt" | "le" | "gt" | "ge"), operands=(a, b)), _, _)):
+            return a.dtype.is_float and not any(isinstance(v, ex.Num) and v.value == 0 for v in (a, b))
+        case ex.Apply(fn=fn):
+            return fn in (*STEPS, "rne")
+    return False
 
 
 def with_bodies(node: Node, steps: set[Value], rewrite: Callable[[ex.Expr, set[ex.Expr]], ex.Expr]) -> int:
