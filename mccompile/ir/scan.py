@@ -30,6 +30,8 @@ def reason(error: BaseException) -> str:
         return "there are fewer axes, operands or numbers than what is said of them"
     if "could not be broadcast together" in str(error):
         return "shapes do not fit"
+    if re.match(r"'(int|float|bool|str|tuple)' object is not (iterable|subscriptable)", str(error)):
+        return "one thing is given where there are to be several"
     if "'NoneType'" in str(error):
         return "an operand that it needs is not there"
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)

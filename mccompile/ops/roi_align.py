@@ -27,6 +27,9 @@ from mccompile.ops.indices import checked, index_operand, require_indices
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
 
+MOST_SAMPLES = 32767
+"""Along an axis of a bin: 32 bits count those of both. No region asks for more, however large it is."""
+
 
 @dataclass(frozen=True)
 class RoiAlign(Op):
@@ -76,8 +79,8 @@ class RoiAlign(Op):
             raise TypeRuleError(f"regions {regions} of images {images} do not fit {x}")
         if x.dtype.compute.name not in ("f32", "f64") or regions.dtype.compute != x.dtype.compute:
             raise TypeRuleError(f"{x} and {regions} are not computed in one type of floats")
-        if self.mode not in ("avg", "max") or min(self.bins) < 1 or self.samples < 0:
-            raise TypeRuleError(f"{self.samples} samples in {self.bins} bins by {self.mode} are not known")
+        if self.mode not in ("avg", "max") or min(self.bins) < 1 or not 0 <= self.samples <= MOST_SAMPLES:
+            raise TypeRuleError(f"{self.samples} samples in {self.bins} bins by {self.mode} are not supported")
         return (TensorType(x.dtype, (regions.shape[0], x.shape[1], *self.bins)),)
 
     def evaluate(self, *arrays: Array | None) -> tuple[Array, ...]:

@@ -82,6 +82,17 @@ def test_what_asks_for_too_much_is_refused_at_once(case: str, tmp_path: Path) ->
     assert "--limits tensor-elements=" in caught.value.hint or "are supported" in caught.value.hint
 
 
+def test_a_table_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    """Four places and weights for each of 2^26 results."""
+    node = N("Resize", ["x", "", "", "s"], ["y"], mode="cubic")
+    path = _saved(tmp_path, [node], (1, 1, 1, 4), s=np.array([1, 1, 1, 2**26]))
+    start = time.process_time()
+    with pytest.raises(CompileError, match=r"'axis3' .* would take 2,147,483,648 bytes") as caught:
+        import_graph(path, Options(target="generic"))
+    assert time.process_time() - start < SECONDS
+    assert "--limits folded-bytes=" in caught.value.hint
+
+
 def test_a_raised_limit_lets_it_pass_and_a_lowered_one_does_not(tmp_path: Path) -> None:
     path = _saved(tmp_path, [N("Relu", ["x"], ["y"])])
     with pytest.raises(CompileError, match="'x' has 64 elements, the limit is 63") as caught:

@@ -10,6 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import mccompile
+from mccompile.ir.errors import CompileError
 from tests.support.runs import compare
 
 N = helper.make_node
@@ -82,3 +84,12 @@ def test_repeats_need_no_order(tmp_path: Path) -> None:
     column = np.arange(3, dtype=np.float32).reshape(3, 1)
     model = _model(nodes, [ROWS], [Info("y", FLOAT, ["p", "q"])], column=column, two=np.array([2]))
     compare(model, tmp_path, _feeds(0, 1, 2, 8), 0, 0, target="generic", dims={"n": "0..8"})
+
+
+def test_samples_that_32_bits_do_not_count_are_refused(tmp_path: Path) -> None:
+    """Those of a bin are as many along each of two axes."""
+    node = N("RoiAlign", ["x", "r", "i"], ["y"], sampling_ratio=32768)
+    inputs = [Info("x", FLOAT, [1, 2, 5, 5]), Info("r", FLOAT, [1, 4])]
+    onnx.save(_model([node], inputs, [Info("y", FLOAT, None)], i=np.zeros(1, np.int64)), tmp_path / "m.onnx")
+    with pytest.raises(CompileError, match=r"32768 samples in .* are not supported"):
+        mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic")

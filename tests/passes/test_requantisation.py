@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -389,6 +390,23 @@ def test_what_is_cut_off_in_part_stays_cut_off(part: str, target: str) -> None:
         off = np.abs(graph.evaluate(given)["y"].astype(int) - wanted)
         assert off.max() <= 1, (graph, off.max())
         assert (off > 0).mean() < 0.1
+
+
+@pytest.mark.parametrize("target", ["generic", "x86-64-v3"])
+@pytest.mark.parametrize("steps", ["1e-38", "1e-36"])
+def test_numbers_beyond_f32_stay_as_they_are(steps: str, target: str) -> None:
+    """0.9 and 3 * 0.03 by a scale of 1e-38 are no floats once they are merged."""
+    text = (
+        "graph @g(%a: u8[1,65536], %b: u8[1,65536]) {\n  %y = map(%a, %b) {expr={i8((rne((((f32(x0) * 0.9) + "
+        f"(f32((i32(x1) - i32(255))) * 0.03)) / {steps})) + -35.0))}}}} : i8[1,65536]\n  return %y\n}}"
+    )
+    a, b = (v.astype(np.uint8).reshape(1, -1) for v in np.meshgrid(np.arange(256), np.arange(256)))
+    graph = parse_graph(text, lookup)
+    with np.errstate(over="ignore"):
+        wanted = graph.evaluate({"a": a, "b": b})["y"]
+        with warnings.catch_warnings(action="error"):
+            run_passes(graph, ("requantise",), target=resolve(target))
+        assert np.array_equal(graph.evaluate({"a": a, "b": b})["y"], wanted)
 
 
 def test_scales_of_rows_meet_the_sums_of_every_column() -> None:

@@ -60,7 +60,7 @@ def sum_in_floats(
     if form.apart or len(cores) != 2 or any(np.size(n) > 1 for n in (form.offset, *form.terms.values())):
         return None
     offset = float(form.offset)
-    products: list[ex.Expr] = []
+    products: list[tuple[ex.Expr, float]] = []
     for core, values in cores.items():
         scale, byte = float(form.terms[core]), core
         atoms = [v for v in ex.distinct(core) if isinstance(v, ex.Var)]
@@ -68,9 +68,12 @@ def sum_in_floats(
             less = values - read(atoms[0].index).astype(np.int64)
             if uniform(less):
                 byte, offset = ex.convert(atoms[0], I32), offset + scale * float(less.flat[0])
-        products.append(ex.apply("mul", ex.convert(byte, F32), ex.num(scale, F32)))
-    total = ex.apply("add", products[1], ex.num(offset, F32)) if offset else products[1]
-    rounded = ex.apply("rne", ex.apply("add", products[0], total))
+        products.append((ex.convert(byte, F32), scale))
+    if max(abs(n) for n in (offset, *(scale for _, scale in products))) > float(np.finfo(np.float32).max):
+        return None
+    first, second = (ex.apply("mul", byte, ex.num(scale, F32)) for byte, scale in products)
+    total = ex.apply("add", second, ex.num(offset, F32)) if offset else second
+    rounded = ex.apply("rne", ex.apply("add", first, total))
     real = form.offset + sum(form.terms[core] * a for core, a in cores.items())
     info = np.iinfo(dtype.numpy.name)
     raw = np.clip(ex.evaluate(rounded, read), info.min, info.max)
