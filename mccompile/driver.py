@@ -24,6 +24,7 @@ from mccompile.importer.choices import together
 from mccompile.importer.convert import convert
 from mccompile.importer.dim_values import listed
 from mccompile.importer.draws import Draws
+from mccompile.importer.narrow import HELD_IN
 from mccompile.importer.outline import outline
 from mccompile.importer.prepare import Prepared, prepare
 from mccompile.interface.interface import make_interface
@@ -142,7 +143,8 @@ def _imported(path: str | Path, options: Options) -> Compilation:
         notes = list(dict.fromkeys(note for _, found in made.values() for note in found.notes))
         prepared = made[numbers[0]][1]
         graph = together(name, dim, prepared.words.get(dim, dim), {n: part for n, (part, _) in made.items()})
-    interface = make_interface(graph, options.input_formats, options.keeps_bytes, notes, options.state)
+    packed = {v.name: v.dtype for v in prepared.inputs if v.dtype in HELD_IN}
+    interface = make_interface(graph, options.input_formats, options.keeps_bytes, notes, options.state, packed)
     return Compilation(
         source=Path(path).name,
         sha256=model.sha256,

@@ -118,7 +118,8 @@ def judge_layers(
             values[v] = got
             name = interface.tensors.get(v.name)
             if name not in reals:
-                name = _counterpart(node, v, got, nodes, theirs, set(reals) - (names - {v.name}))
+                open_ = {n: a for n, a in reals.items() if n == v.name or n not in names}
+                name = _counterpart(node, v, got, nodes, theirs, open_, tie)
             if step.taken is not None and name in judged:
                 continue  # in its branch
             floats: Array | None = None
@@ -275,14 +276,15 @@ def _other_order(got: Array, theirs: Array) -> tuple[Any, ...]:
 
 
 def _counterpart(
-    node: Node, v: Value, got: Array, imported: Sequence[Node], theirs: Mapping[str, Array], known: set[str]
-) -> str | None:
-    """The name in the reference of what a node rounds, among the ``known``; None if there is none.
+    node: Node, v: Value, got: Array, imported: Sequence[Node], theirs: Mapping[str, Array],
+    known: Mapping[str, Array], tie: float,
+) -> str | None:  # fmt: skip
+    """The name in the reference of what a node rounds, among the ``known`` real results; None if there is none.
 
     Bytes that are stored instead of floats have a name of their own (``y.bytes``), and so have bytes with another
     sign, and channels in another order: then it is the closest of the tensors that the network rounds in the nodes
-    that were fused into this one. One that is not `_close` is another tensor; should it be a wrong one, who reads it
-    is judged with it, and found.
+    that were fused into this one. One that is not `_close`, but for ties, which the mean of two bytes is half of the
+    time, is another tensor; should it be a wrong one, who reads it is judged with it, and found.
     """
     if not rounds(v):
         return None
@@ -296,7 +298,9 @@ def _counterpart(
     for w in rounded:
         if rounds(w) and w.dtype.nbytes == v.dtype.nbytes:
             own, other = _with_sign(got, w.dtype.numpy), theirs[w.name]
-            differing[w.name] = int((other[_part(own, other, moves=True)] != own).sum())
+            part = _part(own, other, moves=True)
+            apart = (other[part] != own) & ~_is_tie(known[w.name][part], tie)
+            differing[w.name] = int(apart.sum())
     closest = min(differing, key=lambda name: differing[name], default=None)
     return closest if closest is not None and differing[closest] * 100 <= got.size else None
 
@@ -351,8 +355,14 @@ def _near_ties(
         for v in other.results:
             real = reals.get(v.name)
             if real is not None and v.name != name and real.shape == shape:
-                near |= np.abs(np.abs(real - np.floor(real)) - 0.5) <= tie - 0.5
+                near |= _is_tie(real, tie)
     return near
+
+
+def _is_tie(real: Array, tie: float) -> Array:
+    """Where real numbers may be rounded to either side."""
+    found: Array = np.abs(np.abs(real - np.floor(real)) - 0.5) <= tie - 0.5
+    return found
 
 
 def _moved(

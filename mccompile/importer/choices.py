@@ -28,23 +28,26 @@ from mccompile.ops.map import Map
 
 
 def through(extent: int, points: Mapping[int, int]) -> int | None:
-    """The extent that is ``points[n]`` where one of several numbers is n: a constant, or ``(a * n + b) // c``; None
-    where there is no such.
+    """The extent that is ``points[n]`` where one of several numbers is n: a constant, or ``(a * n + b) // c``, where
+    other extents may be in a and b; None where there is no such.
 
     >>> through(chosen("n", (16, 64)), {16: 9, 64: 33})
     (n//2)+1
     """
     (x, first), *_, (end, last) = points.items()
     if varies(points.values()):
-        return first if all(y == first for y in points.values()) else None
+        more = {n: y - first for n, y in points.items()}
+        if not varies(more.values()):
+            rest = through(extent, more)
+            return None if rest is None else first + rest
+        slope = (last - first) // (end - x)
+        return first + (extent - x) * slope if all((n - x) * slope == y for n, y in more.items()) else None
     for part in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64, 128, 160, 256, 320, 512):
-        slope, rest = divmod((last - first) * part, end - x)
-        if rest:
-            continue
-        for shift in range(part):
-            found = (extent * slope + first * part - x * slope + shift) // part
-            if all((n * slope + first * part - x * slope + shift) // part == y for n, y in points.items()):
-                return found
+        below = (last - first) * part // (end - x)
+        for slope in (below, below + 1):  # the quotients at both ends are rounded down, so that it may be either
+            least = max(y * part - n * slope for n, y in points.items())
+            if all((n * slope + least) // part == y for n, y in points.items()):
+                return (extent * slope + least) // part
     return None
 
 

@@ -24,7 +24,8 @@ _TRAINING_HINT = "export the model for inference (in PyTorch: model.eval() befor
 
 def _batch_norm(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
     """Every BatchNormalization: with one output, unless it trains and its new statistics are asked for; older forms
-    that make these are refused.
+    that make these are refused. Before there was `training_mode` (14), outputs that are named said that it trains,
+    whether something reads them or not.
 
     What only normalises by the statistics of its own operand stays: PyTorch exports standardised weights like that.
     """
@@ -33,12 +34,14 @@ def _batch_norm(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
             "BatchNormalization per activation (spatial=0) is not supported", where=node_label(node)
         )
     statistics = [name for name in node.outputs[1:] if name in scope.uses]
-    trains = bool(int_attr(node, "training_mode", 0))
-    if statistics and not trains:  # the form of versions before 14
+    older = scope.version < 14
+    trains = any(node.outputs[1:]) if older else bool(int_attr(node, "training_mode", 0))
+    if statistics and (older or not trains):
         raise CompileError("BatchNormalization in training mode", where=node_label(node), hint=_TRAINING_HINT)
     if statistics:
         return [node]
-    bare = with_attrs(node, drop=("spatial",) if trains else ("spatial", "training_mode"))
+    bare = with_attrs(node, drop=("spatial", "training_mode"))
+    bare = with_attrs(bare, training_mode=1) if trains else bare
     return [dataclasses.replace(bare, outputs=node.outputs[:1])]
 
 
@@ -73,7 +76,7 @@ def _softmax(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
     known = scope.type_of(node.inputs[0]).shape
     if axis == -1 or (known is not None and axis == len(known) - 1):
         return [with_attrs(node, axis=-1)]
-    if known is not None and all(dim == 1 for dim in known[axis % len(known) + 1 :]):
+    if known and all(dim == 1 for dim in known[axis % len(known) + 1 :]):
         return [with_attrs(node, axis=axis)]
     output = node.outputs[0]
     flat = derived(node, "Flatten", node.inputs, scope.fresh(f"{output}/flat"), {"axis": axis})

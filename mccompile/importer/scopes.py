@@ -43,6 +43,8 @@ def lift_constants(graph: OnnxGraph) -> OnnxGraph:
             inner = {id(nested): lift_constants(nested) for nested in subgraphs(node)}
             nodes.append(map_subgraphs(node, inner) if inner else node)
             continue
+        if not any(node.outputs):
+            continue  # nobody can read it, and '' is what no operand is called
         if node.outputs[0] in initializers:
             raise CompileError(f"value '{node.outputs[0]}' is defined twice", where=node_label(node))
         initializers[node.outputs[0]] = constant_value(node)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -30,8 +31,13 @@ _LAYOUTS = ("nchw", "nhwc")
 _EXAMPLE = "such as image=u8,nhwc,mean=123.7:116.3:103.5,scale=0.0171"
 
 
-def apply_formats(graph: Graph, given: Mapping[str, str]) -> dict[str, tuple[Format, TensorType]]:
+def apply_formats(
+    graph: Graph, given: Mapping[str, str], packed: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, tuple[Format, TensorType]]:
     """Give inputs of a graph the formats that were asked for. Returns each with the type that the model has there.
+
+    Args:
+        packed: the types of inputs that are stored as bits, which are no numbers: those of bfloat16, say.
 
     Raises UsageError: an input that does not exist, a format that says nothing or does not fit it.
     """
@@ -40,6 +46,11 @@ def apply_formats(graph: Graph, given: Mapping[str, str]) -> dict[str, tuple[For
     for name, text in given.items():
         if name not in inputs:
             raise UsageError(f"there is no graph input named {name!r}", hint=f"the inputs are: {', '.join(inputs)}")
+        if name in packed:
+            raise UsageError(
+                f"the format {text!r} for input {name!r} is for C's numbers, and the model has {packed[name]} there",
+                hint="leave --input out, or let the model begin with a Cast",
+            )
         model = inputs[name].type
         found[name] = (format_of(name, text, model), model)
         _convert(graph, inputs[name], found[name][0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from mccompile.interface.borders import Kept, find_quantised, keep_quantised
 from mccompile.interface.formats import apply_formats
@@ -12,8 +13,9 @@ from mccompile.ir.graph import Graph
 
 
 def make_interface(
-    graph: Graph, formats: Mapping[str, str], keep: bool, notes: list[str], state: Mapping[str, str] | None = None
-) -> Interface:
+    graph: Graph, formats: Mapping[str, str], keep: bool, notes: list[str], state: Mapping[str, str] | None = None,
+    packed: Mapping[str, str] = MappingProxyType({}),
+) -> Interface:  # fmt: skip
     """Change the inputs and outputs of an imported graph, and say how they stand for the model's.
 
     Args:
@@ -22,6 +24,7 @@ def make_interface(
         keep: leave quantised inputs and outputs as bytes (`borders.keep_quantised`).
         notes: takes what is to be told.
         state: outputs that are inputs of the next run (`state.keep_state`).
+        packed: the types of the model's inputs that are stored as bits (`importer.ports`), by name.
 
     Raises:
         UsageError: a format or state that does not fit the model.
@@ -31,5 +34,5 @@ def make_interface(
     kept = keep_quantised(graph, {*formats, *held}) if keep else Kept()
     notes += kept.notes
     quantised = {**find_quantised(graph), **kept.quantised}
-    given = apply_formats(graph, formats)
+    given = apply_formats(graph, formats, packed)
     return Interface({n: q for n, q in quantised.items() if n not in given}, kept.types, given)

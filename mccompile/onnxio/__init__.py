@@ -9,7 +9,7 @@ from mccompile.onnxio.evaluate import broken_rule, evaluate_model, evaluate_node
 from mccompile.onnxio.files import model_files
 from mccompile.onnxio.functions import expand_function
 from mccompile.onnxio.infer import infer_types
-from mccompile.onnxio.lift import lifted, row_biases
+from mccompile.onnxio.lift import lifted, quantisable
 from mccompile.onnxio.model import (
     KEPT,
     AttrValue,
@@ -73,10 +73,10 @@ __all__ = [
     "node_label",
     "numpy_dtype",
     "op_names",
+    "quantisable",
     "read_model",
     "require_operands",
     "result_bytes",
-    "row_biases",
     "sigmoids_by_exp",
     "since_version",
     "subgraphs",

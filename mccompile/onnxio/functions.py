@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import onnx
 import onnx.defs
@@ -102,18 +102,50 @@ def _attributes(
 
 def with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
     """A model whose calls of its own functions state what the function has defaults for: ONNX's inliner leaves an
-    attribute out of the body that the call leaves out."""
-    defaults = {_called(f.domain, f.name, f.overload): f.attribute_proto for f in proto.functions}
-    if not any(defaults.values()):
+    attribute out of the body that the call leaves out.
+
+    A call that leaves out what the body passes on to other functions is one of a variant without these references, so
+    that the defaults of those are stated there.
+    """
+    if not any(f.attribute_proto for f in proto.functions):
         return proto
     stated = onnx.ModelProto()
     stated.CopyFrom(proto)
-    for nodes in (all_nodes(stated.graph), *(inner_nodes(f.node) for f in stated.functions)):
-        for node in nodes:
+    functions = {_called(f.domain, f.name, f.overload): f for f in stated.functions}
+    waiting = [all_nodes(stated.graph), *(inner_nodes(f.node) for f in stated.functions)]
+    while waiting:
+        for node in waiting.pop():
+            function = functions.get(_called(node.domain, node.op_type, node.overload))
+            if function is None:
+                continue
             given = {a.name for a in node.attribute}
-            known = defaults.get(_called(node.domain, node.op_type, node.overload), ())
-            node.attribute.extend(a for a in known if a.name not in given)
+            node.attribute.extend(a for a in function.attribute_proto if a.name not in given)
+            absent = sorted(set(function.attribute) - given)
+            if not _passed_on(function, absent, functions):
+                continue
+            node.op_type = f"{function.name} without {', '.join(absent)}"
+            key = _called(node.domain, node.op_type, node.overload)
+            if key not in functions:
+                functions[key] = stated.functions.add()
+                _leave_out(absent, function, functions[key])
+                functions[key].name = node.op_type
+                waiting.append(inner_nodes(functions[key].node))
     return stated
+
+
+def _passed_on(function: onnx.FunctionProto, names: Collection[str], functions: Container[_Called]) -> bool:
+    """Whether a function refers to some of its attributes in calls of others."""
+    calls = (n for n in inner_nodes(function.node) if _called(n.domain, n.op_type, n.overload) in functions)
+    return any(a.ref_attr_name in names for node in calls for a in node.attribute if a.ref_attr_name)
+
+
+def _leave_out(names: Collection[str], function: onnx.FunctionProto, variant: onnx.FunctionProto) -> None:
+    """Make ``variant`` the function where these attributes are absent."""
+    variant.CopyFrom(function)
+    for node in inner_nodes(variant.node):
+        kept = [a for a in node.attribute if a.ref_attr_name not in names]
+        del node.attribute[:]
+        node.attribute.extend(kept)
 
 
 def in_opset(proto: onnx.ModelProto, opset: int, oldest: int) -> onnx.ModelProto:
@@ -159,7 +191,10 @@ def with_types_of_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
     return stated
 
 
-def _called(domain: str, name: str, overload: str) -> tuple[str, str, str]:
+_Called: TypeAlias = "tuple[str, str, str]"
+
+
+def _called(domain: str, name: str, overload: str) -> _Called:
     return normal_domain(domain), name, overload
 
 

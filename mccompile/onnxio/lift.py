@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
 from mccompile.onnxio.proto import normal_domain
 from mccompile.onnxio.raise_opset import raised
@@ -26,15 +31,67 @@ def lifted(path: str | Path, opset: int) -> tuple[bytes, int]:
     return serialize(raised(proto, opsets, opset, path)), found
 
 
-def row_biases(path: Path) -> None:
-    """Rewrite a model file so that constant biases of Gemm have one axis, where they have two and the first is 1.
+def quantisable(path: Path) -> list[str]:
+    """Rewrite a model file around what onnxruntime (1.32) quantises wrongly; the names of the nodes it must not take.
 
-    That is the same bias; onnxruntime (1.31) quantises it along the wrong axis.
+    y = x @ w + 2 * b                      y = x @ w + b', b' = 2 * b: it forgets ``beta``
+    b : f32[1,5], or f32[1]                b' : f32[5]: it takes the wrong axis for the scales, or finds none
+    t = conv(x), relu(t), t an output      t' = conv(x), relu(t'), t = t': it takes the range of the Relu for t's
+    clip(t, 1, 6)                          is not to be taken: it leaves it out, and ranges reach to 0
     """
     proto = parse(read_bytes(path), path)
-    biases = {n.input[2] for n in proto.graph.node if n.op_type == "Gemm" and len(n.input) > 2}
-    others = {name for n in proto.graph.node for i, name in enumerate(n.input) if n.op_type != "Gemm" or i != 2}
-    for tensor in proto.graph.initializer:
-        if tensor.name in biases - others and len(tensor.dims) == 2 and tensor.dims[0] == 1:
-            del tensor.dims[0]
+    constants = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
+    for node in proto.graph.node:
+        if node.op_type == "Gemm" and not node.domain and len(node.input) > 2 and node.input[2] in constants:
+            _row_bias(proto.graph, node, constants)
+    _part_outputs(proto.graph)
+    kept = []
+    for i, node in enumerate(proto.graph.node):
+        if node.op_type == "Clip" and not node.domain:
+            low, high = (constants.get(name) for name in (*node.input[1:3], "", "")[:2])
+            if (low is not None and low > 0) or (high is not None and high < 0):
+                node.name = node.name or f"clip.{i}"
+                kept.append(node.name)
     path.write_bytes(serialize(proto))
+    return kept
+
+
+def _row_bias(graph: onnx.GraphProto, node: onnx.NodeProto, constants: Mapping[str, np.ndarray]) -> None:
+    """Give a Gemm a bias of its own, of one axis where it is the same for all rows, and ``beta`` 1."""
+    beta = next((a.f for a in node.attribute if a.name == "beta"), 1.0)
+    bias, weights = constants[node.input[2]], constants.get(node.input[1])
+    shape = bias.shape
+    if bias.ndim < 2 or shape[0] == 1:
+        across = any(a.name == "transB" and a.i for a in node.attribute)
+        shape = shape[-1:] if weights is None else (weights.shape[0 if across else 1],)
+    if beta == 1 and shape == bias.shape:
+        return
+    own = np.broadcast_to(bias.reshape(-1) if bias.shape != shape else bias, shape)
+    own = (own * np.float32(beta) if beta else np.zeros(shape)).astype(bias.dtype)
+    name = f"{node.input[2]}.of.{node.output[0]}"
+    graph.initializer.append(numpy_helper.from_array(own, name))
+    node.input[2] = name
+    for attribute in node.attribute:
+        if attribute.name == "beta":
+            attribute.f = 1.0
+
+
+def _part_outputs(graph: onnx.GraphProto) -> None:
+    """Make an output that only a Relu or a Clip reads a copy of what that reads."""
+    outputs = {v.name for v in graph.output}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    made = []
+    for node in graph.node:
+        made.append(node)
+        for i, name in enumerate(node.output):
+            reader = readers.get(name, [])
+            if name in outputs and len(reader) == 1 and reader[0].op_type in ("Clip", "Relu"):
+                node.output[i] = reader[0].input[0] = f"{name}.inner"
+                made.append(helper.make_node("Identity", [f"{name}.inner"], [name]))
+    if len(made) > len(graph.node):
+        kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in made]
+        del graph.node[:]
+        graph.node.extend(kept)

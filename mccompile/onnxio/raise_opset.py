@@ -33,6 +33,8 @@ def raised(proto: onnx.ModelProto, opsets: Mapping[str, int], opset: int, path: 
     require_wellformed(OnnxModel(GraphReader(path.parent, where).graph(proto.graph), dict(opsets)))
     if found < 6:
         _state_defaults(proto.graph)
+    if found < 7:
+        _drop_statistics(proto.graph)
     try:
         return converted(_aligned(proto) if found < 7 else proto, opset)
     except Exception as e:  # it is C++, and raises what it likes
@@ -62,6 +64,14 @@ def _state_defaults(graph: onnx.GraphProto) -> None:
         if node.op_type == "Selu" and node.domain in ("", "ai.onnx"):
             missing = _SELU_1.keys() - {a.name for a in node.attribute}
             node.attribute.extend(helper.make_attribute(name, _SELU_1[name]) for name in sorted(missing))
+
+
+def _drop_statistics(graph: onnx.GraphProto) -> None:
+    """Leave BatchNormalization with `is_test` its first result, in nested graphs too: without that attribute, which
+    opset 7 has not, other outputs say that it trains."""
+    for node in all_nodes(graph):
+        if node.op_type == "BatchNormalization" and any(a.name == "is_test" and a.i for a in node.attribute):
+            del node.output[1:]
 
 
 _BROADCAST = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less", "Pow")

@@ -61,10 +61,10 @@ def extract_with_outputs(path: str | Path, names: list[str]) -> bytes:
     path = Path(path)
     proto = parse(read_bytes(path), path)
     computed = {name for node in proto.graph.node for name in node.output if name}
-    missing = [name for name in names if name not in computed]
+    present = {value.name for value in proto.graph.output}
+    missing = [name for name in names if name not in computed | present]  # an output may be a constant
     if missing:
         raise UsageError(f"'{path.name}' computes no value named {', '.join(missing)}")
-    present = {value.name for value in proto.graph.output}
     for name in dict.fromkeys(names):
         if name not in present:
             proto.graph.output.append(onnx.ValueInfoProto(name=name))

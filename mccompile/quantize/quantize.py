@@ -26,8 +26,8 @@ from mccompile.onnxio import (
     extract_with_outputs,
     lifted,
     node_label,
+    quantisable,
     read_model,
-    row_biases,
     subgraphs,
     tensor_names,
     widened,
@@ -169,7 +169,7 @@ def quantize(model: Path, arrays: Mapping[str, Array], out: Path, settings: Sett
         plain.write_bytes(data if wide is None else wide)
         with _quiet(tools) as complaints:
             _call(model.name, "prepare", tools.prepare, str(plain), str(prepared), skip_symbolic_shape=True)
-            row_biases(prepared)
+            excluded += quantisable(prepared)
             _runner(tools, model.name, prepared, [v.name for v in read.graph.outputs])(samples[0])  # the data fits
             notes += _quantised(tools, prepared, made, samples, settings, excluded, model.name)
         notes += complaints

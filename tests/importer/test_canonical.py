@@ -16,6 +16,7 @@ from onnx import helper
 
 import mccompile
 from mccompile.importer.canonical import canonicalize, rewrites
+from mccompile.importer.convert import convert
 from mccompile.importer.prepare import prepare
 from mccompile.importer.reviewed import REVIEWED
 from mccompile.ir.errors import CompileError
@@ -284,11 +285,31 @@ def test_batch_normalization(opset: int, tmp_path: Path) -> None:
     assert set(graph.nodes[0].attrs) == {"epsilon"}
 
 
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_softmax_of_no_axis_is_an_error_that_says_so(op: str) -> None:
+    for attrs in ({}, {"axis": 1}, {"axis": -1}):
+        model = one_node(op, 11, {"x": np.array(2, np.float32)}, **attrs)
+        with pytest.raises(CompileError, match="axis"):
+            convert(prepare(model), "net")
+
+
+@pytest.mark.parametrize("opset", [7, 9, 13])
+def test_batch_normalization_whose_other_outputs_nothing_reads_trains_below_14(opset: int, tmp_path: Path) -> None:
+    """So PyTorch exported standardised weights: their names alone say that it takes the statistics of its input."""
+    consts = {n: np.ones(3, np.float32) for n in ("s", "b", "m", "v")}
+    unused = one_node("BatchNormalization", opset, {"x": X}, consts, outputs=("y", "m1", "v1", "m2", "v2"))
+    unused.graph.outputs[1:] = []
+    (node,) = canonicalize(unused).graph.nodes
+    assert (node.outputs, node.attrs) == (("y",), {"training_mode": 1})
+    (want,) = run(unused, {"x": X}, tmp_path)
+    mccompile.compile(tmp_path / "model.onnx", tmp_path / "out")
+    np.testing.assert_allclose(mccompile.load(tmp_path / "out").run({"x": X})["y"], want, rtol=1e-4, atol=1e-5)
+    absent = one_node("BatchNormalization", opset, {"x": X}, consts, outputs=("y", "", "", "", ""))
+    assert not canonicalize(absent).graph.nodes[0].attrs
+
+
 def test_batch_normalization_training() -> None:
     consts = {n: np.ones(3, np.float32) for n in ("s", "b", "m", "v")}
-    unused = one_node("BatchNormalization", 9, {"x": X}, consts, outputs=("y", "m1", "v1", "m2", "v2"))
-    unused.graph.outputs[1:] = []
-    assert canonicalize(unused).graph.nodes[0].outputs == ("y",)
     for model in (
         one_node("BatchNormalization", 9, {"x": X}, consts, outputs=("y", "m1", "v1", "m2", "v2")),
         one_node("BatchNormalization", 7, {"x": X}, consts, spatial=0),

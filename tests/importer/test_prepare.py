@@ -126,6 +126,14 @@ def test_constants() -> None:
     assert found["c_value_strings"].tolist() == ["s", "t"]
 
 
+def test_constants_that_nothing_can_read() -> None:
+    """Without a name there is no value, and none is called ''."""
+    unnamed = [OnnxNode("Constant", (), outputs, attrs={"value_float": 1.0}) for outputs in ((), ("",), ("",))]
+    clip = OnnxNode("Clip", ("x", "", "c"), ("y",))
+    prepared = prepare(model([*unnamed, node("Constant", "", "c", value_float=2.0), clip], {"x": (2,)}))
+    assert set(prepared.model.graph.initializers) == {"c"}
+
+
 def branch(name: str, *nodes: OnnxNode) -> OnnxGraph:
     return OnnxGraph(name, [], [OnnxValue("r", "f32")], list(nodes))
 

@@ -195,6 +195,16 @@ def test_formats_that_do_not_fit(given: dict[str, str], why: str) -> None:
         make_interface(graph, given, False, [])
 
 
+def test_bits_have_no_format() -> None:
+    """The bits of a bfloat16 input were taken for numbers: 3 was 4e-45."""
+    x = helper.make_tensor_value_info("x", TensorProto.BFLOAT16, [4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    made = helper.make_graph([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)], "g", [x], [y])
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(UsageError, match="the model has bf16 there"):
+        mccompile.inspect(model, input_formats={"x": "u8"})
+
+
 # -- from end to end ------------------------------------------------------------------------------------------------
 @pytest.fixture
 def quantised_model(tmp_path: Path) -> Path:

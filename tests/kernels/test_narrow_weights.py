@@ -116,3 +116,27 @@ def test_weights_are_the_nearest_of_their_form(form: str, tmp_path: Path) -> Non
     size = by.get(form, np.abs(weights))
     assert (np.abs(stored - weights) <= ERROR[form] * size * 1.0001).all()
     assert not np.array_equal(stored, weights)
+
+
+@pytest.mark.parametrize(("op", "at", "said"), [
+    ("GatherElements", [6, 3], {"axis": 0}), ("GatherElements", [5, 2], {"axis": 1}),
+    ("GatherND", [5, 2, 1], {"batch_dims": 1}), ("GatherND", [2, 2], {}), ("Gather", [2, 2], {"axis": 1}),
+])  # fmt: skip
+@pytest.mark.parametrize("form", ["f16", "i8"])
+def test_tables_are_bytes_where_whole_slices_are_looked_up(
+    op: str, at: list[int], said: dict[str, int], form: str, tmp_path: Path
+) -> None:
+    """Where each place of a slice has an index of its own, its scale had none: an internal error."""
+    r = np.random.default_rng(0)
+    table = r.standard_normal((5, 7) if op != "GatherND" else (5, 4, 3)).astype(np.float32)
+    ports = helper.make_tensor_value_info("i", TensorProto.INT64, at), helper.make_tensor_value_info("y", 1, None)
+    node = helper.make_node(op, ["t", "i"], ["y"], **said)
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [numpy_helper.from_array(table, "t")])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    compilation = driver.import_graph(path, Options(target="generic", weights={"*": form}))
+    plain = compilation.graph.evaluate({"i": (i := r.integers(-2, 2, at))})["y"]
+    driver.optimize(compilation)
+    whole = op == "Gather" or form == "f16"
+    assert any(v.dtype.name == form for v in compilation.graph.constants) == whole
+    assert np.abs(compilation.graph.evaluate({"i": i})["y"] - plain).max() < 0.02

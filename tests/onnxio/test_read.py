@@ -240,6 +240,32 @@ def test_defaults_of_functions(tmp_path: Path) -> None:
     assert [[n.attrs["alpha"] for n in inner.nodes] for inner in subgraphs(node)] == [[0.25], [0.25]]
 
 
+def test_defaults_of_functions_that_others_call_without_what_they_have_not(tmp_path: Path) -> None:
+    """What a function passes on is absent where its own call leaves it out: the inner function's default is meant."""
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
+
+    def passing(op: str, domain: str, attribute: str, of: str) -> onnx.NodeProto:
+        made = helper.make_node(op, ["a"], ["b"], domain=domain)
+        made.attribute.add(name=attribute, ref_attr_name=of, type=onnx.AttributeProto.FLOAT)
+        return made
+
+    def function(name: str, nodes: list[onnx.NodeProto], **defaults: float) -> onnx.FunctionProto:
+        known = [helper.make_attribute(k, v) for k, v in defaults.items()]
+        open_names = [] if defaults else ["slope"]
+        return helper.make_function("my", name, ["a"], ["b"], nodes, imports, open_names, attribute_protos=known)
+
+    stated = [("x", "p", {}), ("p", "q", {"slope": 0.75}), ("q", "y", {})]
+    model = proto([helper.make_node("Outermost", [a], [b], domain="my", **at) for a, b, at in stated])
+    model.opset_import.append(imports[1])
+    model.functions.extend([
+        function("Leaky", [passing("LeakyRelu", "", "alpha", "slope")], slope=0.25),
+        function("Outer", [passing("Leaky", "my", "slope", "slope")]),
+        function("Outermost", [passing("Outer", "my", "slope", "slope")]),
+    ])  # fmt: skip
+    nodes = read_model(save(model, tmp_path)).graph.nodes
+    assert [n.attrs["alpha"] for n in nodes] == [0.25, 0.75, 0.25]
+
+
 def test_functions_of_another_opset_read_weights_and_each_other(tmp_path: Path) -> None:
     """The inliner asks for the types of what they read, which no value_info states."""
     body = [helper.make_node("ReduceMean", ["a", "axis"], ["m"]), helper.make_node("Sub", ["a", "m"], ["b"])]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from mccompile.ir.errors import UsageError
 from mccompile.onnxio import OnnxValue, read_model
@@ -124,6 +124,57 @@ def test_the_worst_layer_is_the_one_that_rounds_the_most(tmp_path: Path, run: Ru
     assert worst[1]["nodes"] == ["uneven"]
     assert worst[1]["snr_db"] < 3 < 30 < worst[1]["snr_db_of_inputs"]
     assert worst[0]["snr_db"] > 6
+
+
+BIASES = {"row": [5], "of two axes": [1, 5], "one": [1], "one of two axes": [1, 1], "no axis": [], "all": [4, 5]}
+
+
+def _cost(folder: Path, run: Run, nodes: list[Any], tensors: dict[str, Any], **outputs: list[int]) -> dict[str, Any]:  # noqa: F811
+    """What the quantisation of a network of x f32[4,6] says of itself."""
+    held = [numpy_helper.from_array(np.asarray(a, np.float32), n) for n, a in tensors.items()]
+    made = helper.make_graph(nodes, "g", [floats("x", [4, 6])], [floats(n, s) for n, s in outputs.items()], held)
+    path = folder / "m.onnx"
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+    np.savez(folder / "x.npz", x=np.random.default_rng(5).standard_normal((20, 4, 6)).astype(np.float32))
+    done = run("quantize", path, "--data", folder / "x.npz", "-o", folder / "q.onnx", "--json")
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("beta", [1.0, 2.0, 0.5, 0.0])
+def test_biases_of_gemm_are_what_they_are(bias: str, beta: float, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """onnxruntime (1.32) forgets beta, and has no scale for each channel where a bias has not one number for each."""
+    rng = np.random.default_rng(1)
+    node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], beta=beta, transB=1)
+    tensors = {"w": rng.standard_normal((5, 6)) * 0.1, "b": rng.standard_normal(BIASES[bias]) + 1}
+    told = _cost(tmp_path, run, [node], tensors, y=[4, 5])
+    assert told["outputs"]["y"]["snr_db"] > 30
+    assert bool(told["notes"]) == (bias == "all")
+
+
+def test_a_clip_that_zero_is_outside_of_stays(tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """onnxruntime leaves out what the ends of the bytes do, but ranges of bytes reach to 0."""
+    tensors = {"w": np.random.default_rng(1).standard_normal((6, 5)), "low": 0.5, "high": 1.5}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["t"]), helper.make_node("Clip", ["t", "low", "high"], ["y"])]
+    told = _cost(tmp_path, run, nodes, tensors, y=[4, 5])
+    assert told["outputs"]["y"]["max_abs_diff"] < 0.1
+
+
+@pytest.mark.parametrize("op", ["Relu", "Clip"])
+def test_an_output_before_a_relu_has_a_range_of_its_own(op: str, tmp_path: Path, run: Run) -> None:  # noqa: F811
+    """onnxruntime gave it the Relu's, and it was never below 0."""
+    tensors = {"w": np.random.default_rng(1).standard_normal((6, 5)), "low": 0, "high": 6}
+    more = ["low", "high"] if op == "Clip" else []
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["t"]), helper.make_node(op, ["t", *more], ["y"])]
+    told = _cost(tmp_path, run, nodes, tensors if more else {"w": tensors["w"]}, t=[4, 5], y=[4, 5])
+    assert min(cost["snr_db"] for cost in told["outputs"].values()) > 30
+
+
+def test_an_output_may_be_a_constant(tmp_path: Path, run: Run) -> None:  # noqa: F811
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Identity", ["w"], ["z"])]
+    told = _cost(tmp_path, run, nodes, {"w": np.random.default_rng(1).standard_normal((6, 5))}, y=[4, 5], z=[6, 5])
+    assert told["outputs"]["y"]["snr_db"] > 30
 
 
 @pytest.mark.parametrize("name", ["models/mnist8/model.onnx", "mlperf_tiny/kws_dscnn_fp32.onnx"])

@@ -96,6 +96,26 @@ def test_a_cache_takes_as_many_rows_as_there_are(axis: int, mode: str, tmp_path:
     _compare(_model(m, {"y": F32}, 24), tmp_path, feeds, dims={"b": "1..3", "n": "1..4"}, target="generic")
 
 
+def test_places_of_a_cache_at_the_ends(tmp_path: Path) -> None:
+    """A linear one has none in front of its first row, a circular one goes on behind the largest i64."""
+    def model(mode: str) -> onnx.ModelProto:
+        m = Maker()
+        ports = [("cache", (1, 6, 1), F32), ("more", (1, "n", 1), F32), ("at", (1,), I64)]
+        m.node("TensorScatter", [m.input(*port) for port in ports], "y", axis=1, mode=mode)  # type: ignore[arg-type]
+        return _model(m, {"y": F32}, 24)
+
+    def feed(at: int) -> Mapping[str, Array]:
+        return {"cache": _floats(1, 6, 1), "more": _floats(1, 2, 1), "at": np.array([at])}
+
+    ends = [0, 5, 2**63 - 1, 2**63 - 2]
+    _compare(model("circular"), tmp_path, [feed(at) for at in ends], dims={"n": "0..3"}, target="generic")
+    _compare(model("linear"), tmp_path, [feed(4)], dims={"n": "0..3"}, target="generic")
+    network = mccompile.load(tmp_path / "out")
+    for at in (-1, -2, -6, 5, 2**63 - 1):
+        with pytest.raises(CompileError, match="index out of range"):
+            network.run(dict(feed(at)))
+
+
 def test_a_deformed_convolution_of_a_batch_of_the_run(tmp_path: Path) -> None:
     m = Maker()
     x, offsets = m.input("x", ("b", 4, 5, 6)), m.input("offsets", ("b", 18, 5, 6))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import mccompile
 from mccompile.check.check import check
 from mccompile.driver import Options
 from mccompile.ir.errors import CompileError, UsageError
+from tests.support.runs import compare
 from tests.support.small_models import Maker
 
 INT = TensorProto.INT64
@@ -229,6 +230,23 @@ def test_outputs_of_several_numbers_keep_their_names(tmp_path: Path) -> None:
     mccompile.compile(path, tmp_path / "out", target="generic", dims={"n": "1,3"})
     network = mccompile.load(tmp_path / "out")
     assert (list(network.inputs), list(network.outputs)) == (["n.now"], ["n.is_1"])
+
+
+def test_numbers_beside_a_range(tmp_path: Path) -> None:
+    """Extents that a number of a list and an extent of the run make together, and halves of odd numbers."""
+    m = Maker()
+    past, new = m.input("past", ["b", 3]), m.input("new", ["n", 3])
+    joined = m.node("Concat", [past, new], "all", axis=0)
+    products = m.node("MatMul", [new, m.node("Transpose", [joined])], "products")
+    m.node("Relu", [products], "positive")
+    m.node("Reshape", [m.node("MatMul", [new, m.node("Transpose", [past])]), m.const(np.array([-1]))], "less")
+    every = [m.const(np.array([v])) for v in (0, 2**31, 0, 2)]
+    m.node("Concat", [m.node("Slice", [new, *every]), past], "half", axis=0)
+    outputs = ["all", "positive", "less", "half"]
+    rng = np.random.default_rng(0)
+    feeds = [{"past": rng.normal(size=(b, 3)).astype(np.float32), "new": rng.normal(size=(n, 3)).astype(np.float32)}
+             for n in (64, 1, 7, 64) for b in (0, 4, 1)]  # fmt: skip
+    compare(m.model(outputs), tmp_path, feeds, 1e-5, 1e-6, target="generic", dims={"n": "1,7,64", "b": "0..4"})
 
 
 @pytest.mark.parametrize("extent", [2**31, 2**40, -(2**40), 2.5, "2", None])

@@ -107,7 +107,7 @@ class Narrowing:
         if not self.form.bits:
             return "" if as_halves(self.array, self.form.name) is not None else f"it has no room in {self.form.name}"
         if self._looked_up:
-            return "" if self._rows() is not None else f"{node.where} looks up single elements"
+            return "" if self._rows() is not None else f"{node.where} looks up no whole slices"
         if not node.op.multilinear:
             plain = self.array.ndim == 2 and not node.extras
             return "" if plain else f"{node.where} has no form for bytes"
@@ -120,11 +120,17 @@ class Narrowing:
         return Value(self.value.name, self.value.type.with_dtype(WIDENED["i8"][0]))
 
     def _rows(self) -> int | None:
-        """The axis of a table along which slices are looked up; None if that is done along several, or none."""
+        """The axis of a table along which whole slices are looked up; None if that is done along several, or none, or
+        if each place of a slice has indices of its own, as those of GatherElements and of batches have."""
         nests = self.node.op.structure(self.node.operand_types())
-        reads = nests[0].reads[0] if len(nests) == 1 else None
-        axes = [] if reads is None else [a for a, at in enumerate(reads) if at is None]
-        return axes[0] if len(axes) == 1 else None
+        reads, *others = nests[0].reads if len(nests) == 1 else (None,)
+        if reads is None:
+            return None
+        axes = [a for a, at in enumerate(reads) if at is None]
+        places = [at for at in reads if at is not None]
+        picked = [at for other in others for at in other or () if at is not None]
+        own = any(p and q for at in places for by in picked for p, q in zip(at.coefs, by.coefs, strict=True))
+        return axes[0] if len(axes) == 1 and not own else None
 
     def floats(self) -> Array:
         """The floats that the constant is rounded to."""
