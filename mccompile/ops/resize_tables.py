@@ -52,7 +52,6 @@ class AxisTable:
                     (np.where(own, self.weight, 0).sum(1) == 1).all())  # fmt: skip
 
 
-@np.errstate(over="ignore", invalid="ignore")  # huge numbers in a file have tables of infinities, as they ask for
 def table_bytes(s: Sampling, out: int, scale: float) -> int:
     """What `axis_table` takes about: an index of 4 bytes and a weight for each tap."""
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[s.mode]
@@ -60,6 +59,7 @@ def table_bytes(s: Sampling, out: int, scale: float) -> int:
     return 8 * out * (math.ceil(taps / scale) + 1 if widened else taps)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # huge numbers in a file have tables of infinities, as they ask for
 def axis_table(s: Sampling, extent: int, out: int, scale: float) -> AxisTable:
     """The table of an axis of ``extent`` that becomes ``out`` with ``scale``."""
     at = _coordinates(s, extent, out, _F(scale))
