@@ -17,6 +17,7 @@ from mccompile.ir.ranges import Range, hull, of_number, zero_or_free
 from mccompile.ir.scalar import Array
 from mccompile.ir.structure import Nest, Structure, axis_loops
 from mccompile.ir.types import F32, TensorType
+from mccompile.ops.extents import holds
 from mccompile.ops.folding import Arrays, Attributes, Folding, present
 from mccompile.ops.frontend import Import
 from mccompile.ops.movement import Movement
@@ -193,7 +194,7 @@ def _resized_bytes(attrs: Attributes, arrays: Arrays) -> int:
 
 @onnx_op("Resize", sample=_sample, tolerance={"f32": 3e-6, "f16": 2e-3}, folding=Folding(_resized_bytes, sized=True))
 def import_resize(n: Import) -> None:
-    x, extrapolated = n.input(0), n.attr("extrapolation_value", 0.0)
+    x, outside = n.input(0), extrapolated(n)
     tables, changing = _tables(n)
     weighted = n.attr("mode", "nearest") != "nearest"
     x, tables = _as_movement(n, x, tables, not weighted)
@@ -220,9 +221,19 @@ def import_resize(n: Import) -> None:
     operands = [x, *indices, *(weights if weighted else ())]
     partial = any((t.index < 0).any() for t in tables.values())
     partial = partial or any(c.sampling.transform == CROP for c in changing.values())
-    op = Resize(axes, weighted, partial, extrapolated if partial else 0.0)
+    op = Resize(axes, weighted, partial, outside if partial else 0.0)
     bodies = ex.convert(ex.acc(x.dtype), F32), ex.convert(ex.acc(F32), x.dtype)
     n.emit(op, operands, pre={0: bodies[0]} if whole else {}, post={0: bodies[1]} if whole else {})
+
+
+def extrapolated(n: Import) -> float:
+    """What an element outside of the region is, if there is one; of integers the whole part."""
+    value, dtype = n.attr("extrapolation_value", 0.0), n.input(0).dtype
+    if dtype.is_float or n.attr("coordinate_transformation_mode", "half_pixel") != CROP:
+        return value
+    if not math.isfinite(value) or not holds(dtype, int(value)):
+        raise n.error(f"extrapolation_value {value} is no number of {dtype}")
+    return float(int(value))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from mccompile.ir.graph import Value
 from mccompile.ir.types import F32, I64
 from mccompile.ops.elements import Elements, Test, Whole
 from mccompile.ops.frontend import Import
-from mccompile.ops.resize import Resize, scaled
+from mccompile.ops.resize import Resize, extrapolated, scaled
 from mccompile.ops.resize_nodes import Axis, Table
 from mccompile.ops.resize_tables import CROP, MODES, NEAREST_MODES, Sampling
 from mccompile.ops.run_time import RunTime
@@ -31,7 +31,7 @@ def import_resize(n: Import) -> None:
         raise n.error(f"Resize with mode {mode!r}, coordinates {transform!r} and {nearest!r} is not supported")
     if n.attr("keep_aspect_ratio_policy", "stretch") != "stretch" or (mode != "nearest" and not x.dtype.is_float):
         raise n.error("scales that are computed at run time are supported of floats, and without a policy")
-    extrapolated = n.attr("extrapolation_value", 0.0)
+    outside = extrapolated(n)
     axes = list(n.axes(n.attr("axes", tuple(range(rank))), rank))
     chosen = _axes(n, axes, _extents(n, axes, stated), transform == CROP)
     if not chosen or (all(a.extent == a.out for a in chosen) and transform != CROP):
@@ -42,8 +42,7 @@ def import_resize(n: Import) -> None:
     )
     made = [Table(n, a, sampling).made() for a in chosen]
     partial = transform == CROP
-    op = Resize(tuple(a.number for a in chosen), mode != "nearest", partial,
-                extrapolated if partial else 0.0)  # fmt: skip
+    op = Resize(tuple(a.number for a in chosen), mode != "nearest", partial, outside if partial else 0.0)
     weights = [w for _, w in made if w is not None]
     n.emit(op, [x, *(i for i, _ in made), *weights])
 

@@ -93,3 +93,17 @@ def test_samples_that_32_bits_do_not_count_are_refused(tmp_path: Path) -> None:
     onnx.save(_model([node], inputs, [Info("y", FLOAT, None)], i=np.zeros(1, np.int64)), tmp_path / "m.onnx")
     with pytest.raises(CompileError, match=r"32768 samples in .* are not supported"):
         mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic")
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3e9, -300.5, 2e9])
+def test_what_lies_outside_is_a_number_of_the_type(value: float, tmp_path: Path) -> None:
+    how = {"coordinate_transformation_mode": "tf_crop_and_resize", "mode": "nearest", "axes": [0]}
+    node = N("Resize", ["x", "roi", "", "s"], ["y"], extrapolation_value=value, **how)
+    constants = {"roi": np.array([-1, 2], np.float32), "s": np.array([7])}
+    model = _model([node], [Info("x", TensorProto.INT32, [3])], [Info("y", TensorProto.INT32, None)], **constants)
+    if abs(value) < 2**31:
+        compare(model, tmp_path, [{"x": np.array([5, 6, 7], np.int32)}], 0, 0, target="generic")
+        return
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(CompileError, match=r"extrapolation_value .* is no number of i32"):
+        mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic")
