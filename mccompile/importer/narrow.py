@@ -61,6 +61,11 @@ def reads_text(node: OnnxNode, inputs: Sequence[Known | None], narrow: Mapping[V
     return is_text and (TEXT, node.op_type) in front_ends()
 
 
+def asks_shape(node: OnnxNode) -> bool:
+    """Whether a node asks for extents alone, whatever the elements are."""
+    return not node.domain and node.op_type in ("Shape", "Size")
+
+
 _OF_TYPES = ("BitCast", "DequantizeLinear", "QuantizeLinear")
 """Operators whose results depend on the type of an operand, not only on its numbers."""
 
@@ -92,7 +97,9 @@ def require_readable(node: OnnxNode, inputs: Sequence[Known | None], narrow: Map
         return
     for i, value in enumerate(inputs):
         kind = narrow.get(value, "") if isinstance(value, Value) else ""
-        if kind and kind not in _COMPUTED and (i not in allowed or kind == "string"):
+        if asks_shape(node) or not kind or kind in _COMPUTED:
+            continue
+        if i not in allowed or kind == "string":
             raise CompileError(
                 f"{node.op_type} of {kind} is not supported",
                 where=f"node {node.index} {node.name!r}",

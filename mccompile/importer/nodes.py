@@ -20,6 +20,7 @@ from mccompile.importer.fold import fold_node, grows_much, stand_in
 from mccompile.importer.narrow import (
     HELD_IN,
     as_computed,
+    asks_shape,
     depends_on_narrow,
     held,
     reads_text,
@@ -57,7 +58,9 @@ from mccompile.onnxio import (
 from mccompile.ops.extents import Extents, holds
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import front_ends, run_time_forms
+from mccompile.ops.reshape import Reshape
 from mccompile.ops.run_time import RunTime
+from mccompile.ops.slice import Slice
 from mccompile.ops.stated import Stated
 from mccompile.ops.text import TEXT
 
@@ -222,6 +225,8 @@ class Converter:
 
     def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
         inputs = rounded_before_steps(self.graph, node, inputs, self.narrow)
+        if asks_shape(node) and inputs and inputs[0] is not None and self.narrow.get(inputs[0]) == "string":
+            inputs = [self._first_bytes(inputs[0])]
         if reads_text(node, inputs, self.narrow) or depends_on_narrow(node, inputs, self.narrow):
             self._convert(node, inputs, depth)
             return
@@ -257,6 +262,13 @@ class Converter:
         if body is None:
             raise unsupported(node)
         self.run(body, depth + 1)
+
+    def _first_bytes(self, text: Value) -> Value:
+        """A tensor of the shape of a text, which nothing reads once its extents are told."""
+        *own, _ = text.shape
+        starts, steps = (0,) * len(text.shape), (1,) * len(text.shape)
+        (column,) = self.graph.emit(Slice(starts, steps, (*own, 1)), [text], [f"{text.name}.first"])
+        return self.graph.emit(Reshape(tuple(own)), [column], [f"{text.name}.shape"])[0]
 
     def _of_extents(self, node: OnnxNode, inputs: list[Value | None]) -> bool:
         """Whether the node is arithmetic on extents that vary; its output is that of an `extents` then, or known."""
@@ -364,13 +376,14 @@ class Converter:
                 if name not in self.values:
                     raise view.error(f"output {name!r} of {node.op_type} is not supported")
             return
-        for name, value in zip(node.outputs, view.outputs, strict=True):
+        for i, (name, value) in enumerate(zip(node.outputs, view.outputs, strict=True)):
             if not name:
                 continue
             if value is None:
                 raise view.error(f"output {name!r} of {node.op_type} is not supported")
             if value.type.count == 0 and not value.type.varies and value not in self.graph.constants:
                 value = self.graph.constant(value.name, np.zeros(value.shape, value.dtype.numpy))
+                view.outputs[i] = value  # which is of the narrow type, too
             self.values[name] = value
         kinds = [view.narrow_result] if view.narrow_result else result_types(node, inputs, self.narrow)
         for value, kind in zip(view.outputs, kinds, strict=False):

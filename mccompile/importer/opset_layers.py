@@ -47,11 +47,12 @@ def _batch_norm(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
 
 def _dropout(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
     """Every Dropout: Identity. A mask that is used is all true from version 12 on; before, ONNX does not say
-    what it is at inference, and onnxruntime gives all false.
+    what it is at inference, and onnxruntime gives all false. Training that drops nothing (ratio 0) is no other.
     """
-    training = node.inputs[2] if len(node.inputs) > 2 else ""
+    ratio, training = (*node.inputs[1:3], "", "")[:2]
     flag = scope.constant(training) if training else np.array(False)
-    if flag is None or flag.any():
+    dropped = scope.constant(ratio) if ratio else None
+    if (flag is None or flag.any()) and (dropped is None or dropped.any()):
         raise CompileError("Dropout in training mode", where=node_label(node), hint=_TRAINING_HINT)
     nodes = [OnnxNode("Identity", node.inputs[:1], node.outputs[:1], "", node.name, {}, node.index)]
     if len(node.outputs) > 1 and node.outputs[1] in scope.uses:

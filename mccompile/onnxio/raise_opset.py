@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import onnx
 from onnx import helper
 
 from mccompile.ir.errors import CompileError
-from mccompile.onnxio.model import OnnxModel
-from mccompile.onnxio.nested import all_nodes
+from mccompile.onnxio.model import OnnxModel, OnnxNode, node_label
+from mccompile.onnxio.nested import all_nodes, inner_nodes
 from mccompile.onnxio.proto import GraphReader
 from mccompile.onnxio.untyped import converted, inferred
 from mccompile.onnxio.wellformed import require_wellformed
@@ -36,11 +37,49 @@ def raised(proto: onnx.ModelProto, opsets: Mapping[str, int], opset: int, path: 
     if found < 7:
         _drop_statistics(proto.graph)
     try:
-        return converted(_aligned(proto) if found < 7 else proto, opset)
+        return converted(_restated(_aligned(proto)), opset, _RESTATED) if found < 7 else converted(proto, opset)
     except Exception as e:  # it is C++, and raises what it likes
-        text = str(e).strip().splitlines() or [type(e).__name__]
+        rule, label = _reason(str(e).strip() or type(e).__name__, proto.graph)
         hint = f"export it with opset {opset} or a newer one"
-        raise CompileError(f"opset {found} cannot be converted to {opset}: {text[0]}", where=where, hint=hint) from e
+        where = f"{where}: {label}" if label else where
+        raise CompileError(f"opset {found} cannot be converted to {opset}: {rule}", where=where, hint=hint) from e
+
+
+_NO_ADAPTER = re.compile(r"No Adapter (?:From Version \S+ )?[Ff]or (\w+)")
+_ADAPTER = re.compile(r"adapt_([a-z]+)_\d+_\d+: ")
+_ATTRIBUTE = re.compile(r"required undefined attribute '(\w+)'")
+_ASSERTION = re.compile(r"^\S+:\d+: .*?: Assertion `.*?` failed: ")
+
+
+def _reason(said: str, graph: onnx.GraphProto) -> tuple[str, str]:
+    """What ONNX's converter said, without the place in its source that asserts it, and the first node of which it may
+    speak: "" if none is told."""
+    text = said.splitlines()[0]
+    missing = _ATTRIBUTE.search(text)
+    if missing:
+        return f"attribute {missing[1]!r} is missing", _label(graph, "", missing[1])
+    lost = _NO_ADAPTER.search(text)
+    if lost:
+        return f"ONNX's converter does not convert {lost[1]}", _label(graph, lost[1])
+    adapter = _ADAPTER.search(text)
+    return _ASSERTION.sub("", text), _label(graph, adapter[1]) if adapter else ""
+
+
+def _label(graph: onnx.GraphProto, op: str, without: str = "") -> str:
+    """The first node of that operator, in nested graphs too, or of any that may state an attribute and does not."""
+    for place, outer in enumerate(graph.node):
+        for depth, node in enumerate(inner_nodes([outer])):
+            if node.domain not in ("", "ai.onnx"):
+                continue
+            if node.op_type.lower() == op.lower() if op else _lacks(node, without):
+                return node_label(OnnxNode(node.op_type, (), (), "", node.name, {}, -1 if depth else place))
+    return ""
+
+
+def _lacks(node: onnx.NodeProto, attribute: str) -> bool:
+    """Whether the node's operator has such an attribute in some opset, and the node has it not."""
+    versions = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == node.op_type and s.domain == ""]
+    return any(attribute in s.attributes for s in versions) and attribute not in {a.name for a in node.attribute}
 
 
 def _weights_alone(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -74,6 +113,24 @@ def _drop_statistics(graph: onnx.GraphProto) -> None:
             del node.output[1:]
 
 
+_RESTATED = {
+    **dict.fromkeys(("And", "Or", "Xor", "Equal", "Greater", "Less"), "broadcast"),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), "output_sequence"),
+}
+"""Operators that have the meaning of opset 7 without this attribute, which ONNX's converter does not know."""
+
+
+def _restated(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Without the attributes of `_RESTATED`, in nested graphs too. Operands are aligned already; an axis that is not
+    stays, and is refused as what the newer form does not have."""
+    for node in all_nodes(proto.graph):
+        if node.domain in ("", "ai.onnx") and node.op_type in _RESTATED:
+            kept = [a for a in node.attribute if a.name != _RESTATED[node.op_type]]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+    return proto
+
+
 _BROADCAST = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less", "Pow")
 
 
@@ -93,6 +150,9 @@ def _aligned(proto: onnx.ModelProto) -> onnx.ModelProto:
         axis = _first_axis(node)
         if axis is not None and len(node.input) == 2:
             first, second = (ranks.get(name) for name in node.input)
+            if (first is None or second is None) and node.op_type in _RESTATED:
+                nodes.append(node)
+                continue
             if first is not None and second is not None and 0 < second < first - axis:
                 wide = f"{node.output[0]}/second"
                 behind = list(range(second, first - axis))

@@ -92,9 +92,12 @@ def is_function(op: str) -> bool:
 
 @cache
 def attributes(op: str, domain: str = "") -> tuple[str, ...] | None:
-    """The attributes of an operator's newest form, sorted; None if there is no such operator."""
+    """The attributes of an operator's newest form, sorted; None if there is no such operator. Of other domains than
+    ai.onnx, of which models keep the version they have, those of all its forms."""
     known = versions(op, domain)
-    return tuple(sorted(onnx.defs.get_schema(op, known[-1], domain).attributes)) if known else None
+    forms = known if domain else known[-1:]
+    found = {a for version in forms for a in onnx.defs.get_schema(op, version, domain).attributes}
+    return tuple(sorted(found)) if known else None
 
 
 def attribute_default(op: str, attribute: str, domain: str = "") -> int | float | str | tuple[object, ...] | None:

@@ -9,7 +9,7 @@ of a domain that nobody knows is passed over, whatever it reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import onnx
 import onnx.inliner
@@ -34,9 +34,11 @@ def inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
     return _meanwhile_hidden(proto, onnx.shape_inference.infer_shapes)
 
 
-def converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """A model of that opset, by ONNX's converter, which raises what it likes."""
-    return _meanwhile_hidden(proto, lambda hidden: version_converter.convert_version(hidden, opset))
+def converted(proto: onnx.ModelProto, opset: int, kept: Collection[str] = ()) -> onnx.ModelProto:
+    """A model of that opset, by ONNX's converter, which raises what it likes; operators that are ``kept`` it leaves
+    as they are."""
+    hide = UNTYPED_ENDS | {("", op) for op in kept}
+    return _meanwhile_hidden(proto, lambda hidden: version_converter.convert_version(hidden, opset), hide)
 
 
 def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -45,15 +47,17 @@ def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _meanwhile_hidden(
-    proto: onnx.ModelProto, do: Callable[[onnx.ModelProto], onnx.ModelProto]
+    proto: onnx.ModelProto,
+    do: Callable[[onnx.ModelProto], onnx.ModelProto],
+    hide: Collection[tuple[str, str]] = UNTYPED_ENDS,
 ) -> onnx.ModelProto:
     names = {(f.domain, f.name) for f in proto.functions}
-    found = [n for n in _every_node(proto) if _key(n) in UNTYPED_ENDS and (n.domain, n.op_type) not in names]
+    found = [n for n in _every_node(proto) if _key(n) in hide and (n.domain, n.op_type) not in names]
     if not found:
         return do(proto)
     hidden = onnx.ModelProto.FromString(proto.SerializeToString())
     for node in _every_node(hidden):
-        if _key(node) in UNTYPED_ENDS and (node.domain, node.op_type) not in names:
+        if _key(node) in hide and (node.domain, node.op_type) not in names:
             node.domain = f"{_HIDDEN}{node.domain}"
     for holder in (hidden, *hidden.functions):
         known = {o.domain for o in holder.opset_import}

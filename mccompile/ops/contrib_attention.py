@@ -88,8 +88,8 @@ class Heads:
         self.mask_where(kept, _LOWEST, "future")
 
     def mask_padding(self, i: int) -> None:
-        """Input ``i``, if present, says which keys count: [B, L] or [B, S, L] by 0 and 1, [B] how many, [2 B] from
-        where, too."""
+        """Input ``i``, if present, says which keys count: [B, L] or [B, S, L] by numbers above 0, [B] how many, [2 B]
+        from where, too."""
         e = self.e
         value = float(e.n.attr("mask_filter_value", -10000.0))
         if e.n.optional(i) is None:
@@ -98,7 +98,9 @@ class Heads:
         b, length = self.batch, self.keys
         if shape in ((b, length), (b, self.queries, length)):
             axes = (b, 1, 1, length) if len(shape) == 2 else (b, 1, *shape[1:])
-            self.mask_where(e.cast(e.reshaped(e.name(i), axes, "padding"), "bool", "counts"), value, "padded")
+            none = e.constant(np.zeros((), e.n.input(i).dtype.numpy), "padding.none")
+            counts = e.add("Greater", [e.reshaped(e.name(i), axes, "padding"), none], "counts")
+            self.mask_where(counts, value, "padded")
             return
         if shape not in ((b,), (2 * b,)):
             raise e.n.error(f"a mask {e.n.input(i).type} is not supported for {b} samples of {length} keys")

@@ -68,12 +68,17 @@ def _embed(n: Import) -> None:
         total = e.add("Add", [total, e.add("Gather", [e.name(4), e.name(1)], "segments", axis=0)], "total")
     e.bind(0, _normalised(e, total, e.name(5), e.name(6), False))
     if n.optional(7) is not None:
-        mask = [e.cast(e.name(7), "i32", "mask"), e.ints([1], "axis")]
-        e.bind(1, e.add("ReduceSum", mask, "counted", keepdims=0))
+        e.bind(1, counted_ones(e, e.name(7)))
     else:
         e.bind(1, e.filled(np.zeros((), np.int32), [batch], "no_mask"))
     e.bind(2, total)
     e.finish()
+
+
+def counted_ones(e: Expansion, mask: str) -> str:
+    """How many elements of each row of ``mask`` are 1: onnxruntime counts no others."""
+    ones = e.add("Equal", [mask, e.constant(np.array(1, np.int32), "mask.one")], "mask.ones")
+    return e.add("ReduceSum", [e.cast(ones, "i32", "mask"), e.ints([1], "mask.axis")], "counted", keepdims=0)
 
 
 def _group_norm(n: Import) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32
+from mccompile.ir.types import F32, F64, I64
 from mccompile.ops.arg_reduce import ArgReduce
 from mccompile.ops.extents import holds
 from mccompile.ops.frontend import Import
@@ -24,7 +24,9 @@ from mccompile.ops.ml_common import (
     floats,
     post_transformed,
     regressed,
+    rows_of_features,
     rows_of_floats,
+    scores_of_one,
 )
 from mccompile.ops.reduce import Reduce
 from mccompile.ops.registry import onnx_op
@@ -66,9 +68,14 @@ def _sample_scaler(d: Draw) -> Case:
 
 @onnx_op("Scaler", domain=DOMAIN, sample=_sample_scaler)
 def import_scaler(n: Import) -> None:
-    x = rows_of_floats(n)
-    offset, scale = (_fitting(n, name, floats(n, name), x.shape[1]) for name in ("offset", "scale"))
-    body = ex.apply("mul", ex.apply("sub", _X, _Y), ex.var(2, F32))
+    """Of f64 in f64, and rounded at the end: what is left of 1e9 + 0.5 without 1e9 f32 does not tell."""
+    kind = F64 if n.input(0).dtype == F64 else F32
+    x = rows_of_features(n, kind)
+    offset, scale = (
+        _fitting(n, name, floats(n, name), x.shape[1]).astype(kind.numpy) for name in ("offset", "scale")
+    )
+    body: ex.Expr = ex.apply("mul", ex.apply("sub", ex.var(0, kind), ex.var(1, kind)), ex.var(2, kind))
+    body = body if kind == F32 else ex.convert(body, F32)
     constants = [n.constant("offset", offset.reshape(1, -1)), n.constant("scale", scale.reshape(1, -1))]
     scaled = n.map(body, [x, *constants], "scaled")
     n.bind(0, n.reshape(scaled, n.input(0).shape, "result"))
@@ -183,13 +190,22 @@ def _sample_classifier(d: Draw) -> Case:
 
 @onnx_op("LinearClassifier", domain=DOMAIN, sample=_sample_classifier, without_effect=("multi_class",))
 def import_linear_classifier(n: Import) -> None:
-    """The label of the largest score, and all scores."""
+    """The label of the largest score, and all scores. Of two classes with one function it is the second's score, and
+    decides at 0."""
     labels = class_labels(n, "classlabels_ints", "classlabels_strings")
-    scores = _linear(n, rows_of_floats(n), labels.size)
+    x, transform = rows_of_floats(n), n.attr("post_transform", "NONE")
+    if labels.size == 2 and floats(n, "coefficients").size == x.shape[1]:
+        score = _linear(n, x, 1)
+        above = n.map(ex.convert(ex.apply("gt", _X, ex.num(0.0)), I64), [score], "above")
+        emit_labels(n, n.reshape(above, (score.shape[0],), "place"), labels)
+        if len(n.outputs) > 1:
+            n.bind(1, scores_of_one(n, score, transform, positive=True))
+        return
+    scores = _linear(n, x, labels.size)
     best = n.inner(ArgReduce("max", 1), [scores], "best")
     emit_labels(n, n.reshape(best, (scores.shape[0],), "place"), labels)
     if len(n.outputs) > 1:
-        n.bind(1, post_transformed(n, scores, n.attr("post_transform", "NONE")))
+        n.bind(1, post_transformed(n, scores, transform))
 
 
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
@@ -211,18 +227,22 @@ def _sample_svm(d: Draw) -> Case:
 
 @onnx_op("SVMRegressor", domain=DOMAIN, sample=_sample_svm, tolerance={"f32": 3e-5})
 def import_svm_regressor(n: Import) -> None:
-    """A weighted sum of similarities to the support vectors."""
+    """A weighted sum of similarities to the support vectors. ``one_class``: whether it is above 0, as 1 or -1."""
     x = rows_of_floats(n)
     many, kernel = n.attr("n_supports", 0), n.attr("kernel_type", "LINEAR")
-    supports = floats(n, "support_vectors")
-    if kernel not in KERNELS or many < 1 or supports.size != many * x.shape[1] or n.attr("one_class", 0):
+    supports, one_class = floats(n, "support_vectors"), n.flag("one_class")
+    if kernel not in KERNELS or many < 1 or supports.size != many * x.shape[1]:
         raise n.error(f"{many} support vectors of kernel {kernel} are not supported", f"kernels are {KERNELS}")
     alike = similarities(n, x, supports.reshape(many, x.shape[1]), kernel)
     weights = n.constant("coefficients", floats(n, "coefficients").reshape(many, 1))
     rho = n.constant("rho", floats(n, "rho").reshape(1, 1))
     body = ex.apply("add", ex.acc(F32), _X)
     score = n.inner(MatMul(), [alike, weights], "sum", extras=[rho], post={0: body})
-    n.bind(0, regressed(n, score, n.attr("post_transform", "NONE"), agreed=("NONE",)))
+    score = regressed(n, score, n.attr("post_transform", "NONE"), agreed=("NONE",))
+    if one_class:
+        above = ex.apply("gt", _X, ex.num(0.0))
+        score = n.map(ex.apply("select", above, ex.num(1.0), ex.num(-1.0)), [score], "inside")
+    n.bind(0, score)
 
 
 def similarities(n: Import, x: Value, supports: Array, kernel: str) -> Value:

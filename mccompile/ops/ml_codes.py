@@ -15,7 +15,7 @@ from mccompile.ops.map import Map
 from mccompile.ops.ml_common import DOMAIN
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
-from mccompile.ops.text_labels import MOST_KEYS, default_of, emit_known, emit_values, places, text_or_numbers
+from mccompile.ops.text_labels import MOST_KEYS, default_of, emit_one_hot, emit_values, keys_and_values, places
 
 
 def _sample_label_encoder(d: Draw) -> Case:
@@ -34,15 +34,15 @@ def _sample_label_encoder(d: Draw) -> Case:
 @onnx_op("LabelEncoder", domain=DOMAIN, sample=_sample_label_encoder, tolerance={})
 def import_label_encoder(n: Import) -> None:
     """The value of the key that an element is; NaN is a key as others are."""
-    keys, values, x = text_or_numbers(n, "keys"), text_or_numbers(n, "values"), n.input(0)
+    (keys, values), x = keys_and_values(n, False), n.input(0)
     if keys is None or values is None or len(keys) != len(values) or keys.dtype != x.dtype.numpy:
         raise n.error(f"LabelEncoder of {x.type} by such keys and values", "it takes keys of the element's type")
-    if len(keys) > MOST_KEYS:
-        raise n.error(f"LabelEncoder of {len(keys)} keys is not supported", f"up to {MOST_KEYS} are")
     default = default_of(n, values)
     if values.dtype == object:
         emit_values(n, places(n, x, keys), values, default)
         return
+    if len(keys) > MOST_KEYS:
+        raise n.error(f"LabelEncoder of {len(keys)} keys is not supported", f"up to {MOST_KEYS} are")
     dtype, own = dtype_of(values), ex.var(0, x.dtype)
     body: ex.Expr = ex.num(default, dtype)
     for key, value in zip(keys[::-1].tolist(), values[::-1].tolist(), strict=True):
@@ -63,12 +63,15 @@ def import_one_hot_encoder(n: Import) -> None:
     x, cats = n.input(0), np.asarray(n.attr("cats_int64s", ()), np.int64)
     if n.attr("cats_strings", ()) or not cats.size:
         raise n.error("categories that are text are not supported", "all categories are to be of the element's type")
-    own: ex.Expr = ex.var(0, x.dtype.compute)
-    if x.dtype != I64:
-        own = ex.convert(own, I64)
-    if not n.flag("zeros", True):
+    given: ex.Expr = ex.var(0, x.dtype.compute)
+    own = given if x.dtype == I64 else ex.convert(given, I64)
+    if x.dtype.is_float:  # as no category is NaN
+        own = ex.apply("select", ex.apply("isnan", given), ex.num(I64.ends[0], I64), own)
+    distinct = {c: i for i, c in enumerate(dict.fromkeys(cats.tolist()))}
+    if not n.flag("zeros", True) or len(distinct) < cats.size:
         whole = x if x.dtype == I64 else n.inner(Map(own), [x], "whole")
-        x, cats, own = emit_known(n, places(n, whole, cats), cats.size), np.arange(cats.size), ex.var(0, I64)
+        emit_one_hot(n, places(n, whole, np.array(list(distinct), np.int64)), cats.tolist(), distinct)
+        return
     body = ex.convert(ex.apply("eq", own, ex.var(1, I64)), F32)
     n.emit(Map(body), [n.reshape(x, (*x.shape, 1), "column"), n.constant("categories", cats)])
 

@@ -7,7 +7,7 @@ import numpy as np
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Value
 from mccompile.ir.scalar import Array
-from mccompile.ir.types import F32
+from mccompile.ir.types import F32, DType
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather import Gather
 from mccompile.ops.reduce import Reduce
@@ -26,11 +26,16 @@ def floats(n: Import, name: str) -> Array:
 
 def rows_of_floats(n: Import) -> Value:
     """Input 0 in f32, as rows of features."""
+    return rows_of_features(n, F32)
+
+
+def rows_of_features(n: Import, kind: DType) -> Value:
+    """Input 0 in a type, as rows of features."""
     x = n.input(0)
     if not 1 <= len(x.shape) <= 2:
         raise n.error(f"{x.type} has no rows of features")
-    if x.dtype != F32:
-        x = n.map(ex.convert(ex.var(0, x.dtype.compute), F32), [x], "floats")
+    if x.dtype != kind:
+        x = n.map(ex.convert(ex.var(0, x.dtype.compute), kind), [x], "floats")
     return n.reshape(x, (1, *x.shape), "row") if len(x.shape) == 1 else x
 
 
@@ -99,3 +104,20 @@ def emit_labels(n: Import, place: Value, labels: Array) -> None:
     if not np.array_equal(labels, np.arange(labels.size)):
         place = n.inner(Gather(0), [n.constant("labels", labels), place], "label")
     n.bind(0, place)
+
+
+def scores_of_one(n: Import, score: Value, transform: str, positive: bool) -> Value:
+    """[N, 2]: the scores of two classes by that of the second, [N, 1], as onnxruntime has them. The first has what is
+    left to 1, or where ``positive`` is not so the negative."""
+    if transform == "LOGISTIC":
+        return pair(n, ex.apply("sigmoid", ex.apply("neg", _X)), ex.apply("sigmoid", _X), score)
+    if transform not in ("NONE", "SOFTMAX", "SOFTMAX_ZERO"):  # of one score there is no softmax
+        raise n.error(f"post_transform {transform} of two classes by one score is not supported")
+    return pair(n, ex.apply("sub", ex.num(1.0), _X) if positive else ex.apply("neg", _X), _X, score)
+
+
+def pair(n: Import, first: ex.Expr, second: ex.Expr, score: Value) -> Value:
+    """[N, 2]: two expressions of a score [N, 1], of which a mask chooses."""
+    mask = n.constant("second", np.array([[0.0, 1.0]], np.float32))
+    body = ex.apply("select", ex.apply("gt", ex.var(1, F32), ex.num(0.0)), second, first)
+    return n.map(body, [score, mask], "pair")

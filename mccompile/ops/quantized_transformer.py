@@ -13,15 +13,13 @@ import numpy as np
 from mccompile.onnxio import OnnxNode
 from mccompile.onnxio.model import AttrValue
 from mccompile.ops.contrib_attention import Heads
+from mccompile.ops.contrib_normalization import counted_ones
 from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
 from mccompile.ops.quantize import draw_scale
 from mccompile.ops.quantized_contrib import Contrib
 from mccompile.ops.registry import FrontEnd
 from mccompile.ops.sampling import Case, Draw
-
-FILTERED = -10000.0
-"""What is added to the scores of keys that mask_index leaves out, unless mask_filter_value says otherwise."""
 
 
 def _attention(n: Import) -> None:
@@ -61,26 +59,11 @@ def _projected(e: Contrib) -> str:
 
 def _masks(e: Contrib, batch: int, steps: int) -> list[str]:
     """What is added to scores [B, heads, S, S]: of keys behind a query, and of those that mask_index leaves out."""
-    n, heads = e.n, Heads(e, batch, steps, steps, np.dtype(np.float32))
-    filtered = np.float32(n.attr("mask_filter_value", FILTERED))
-    if n.flag("unidirectional"):
+    heads = Heads(e, batch, steps, steps, np.dtype(np.float32))
+    if e.n.flag("unidirectional"):
         heads.mask_future()
-    mask = n.optional(5)
-    if mask is None:
-        return heads.masks
-    shapes = {(batch,): (batch, 1, 1, 1), (batch, steps): (batch, 1, 1, steps)}
-    shapes[(batch, steps, steps)] = (batch, 1, steps, steps)
-    if mask.shape not in shapes:
-        raise n.error(f"a mask {mask.type} is not supported", "lengths [B], and masks [B, S] and [B, S, S] are")
-    shape = e.ints(shapes[mask.shape], "mask.shape")
-    wide = e.add("Reshape", [e.name(5), shape], "mask.wide")
-    if mask.type.rank == 1:  # how many keys there are
-        places = e.cast(e.counted(0, steps, "places"), "i32", "columns")
-        kept = e.add("Less", [places, wide], "mask.kept")
-    else:
-        kept = e.add("Greater", [wide, e.constant(np.array(0, np.int32), "none")], "mask.kept")
-    zero, low = e.constant(np.array(0, np.float32), "zero"), e.constant(np.array(filtered), "filtered")
-    return [*heads.masks, e.add("Where", [kept, zero, low], "mask.added")]
+    heads.mask_padding(5)
+    return heads.masks
 
 
 def _embed(n: Import) -> None:
@@ -99,18 +82,11 @@ def _embed(n: Import) -> None:
         total = e.add("Add", [total, kinds], "total")
     parts = [total, real(5, e.name(5)), real(6, e.name(6))]
     e.last("LayerNormalization", parts, n.node.outputs[0], axis=-1, epsilon=n.attr("epsilon", 1e-12))
-    if len(n.node.outputs) > 1 and n.node.outputs[1]:
-        _lengths(e, n.node.outputs[1])
-    e.finish()
-
-
-def _lengths(e: Contrib, out: str) -> None:
-    """How many tokens of each sequence the mask has; 0 where there is none."""
-    if e.n.optional(7) is None:
-        e.last("Identity", [e.filled(np.zeros((), np.int32), e.n.input(0).shape[:1], "lengths")], out)
+    if n.optional(7) is not None:
+        e.bind(1, counted_ones(e, e.name(7)))
     else:
-        axes = e.constant(np.array([1], np.int64), "axes")
-        e.last("ReduceSum", [e.name(7), axes], out, f"{e.n.node.name}.lengths", keepdims=0)
+        e.bind(1, e.filled(np.zeros((), np.int32), n.input(0).shape[:1], "lengths"))
+    e.finish()
 
 
 def _sample_attention(d: Draw) -> Case:

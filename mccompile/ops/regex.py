@@ -18,6 +18,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ MOST_VISITS = 5_000_000
 MOST_TURNS = 1000
 """Repetitions that RE2 counts."""
 _LAST = 0x10FFFF
+_LAST_CASED = 0x1FFFF
+"""No character behind it has cases."""
+_REFUSED_FLAGS = re.MULTILINE | re.LOCALE | re.VERBOSE
 
 Range = tuple[int, int]
 _WORD: list[Range] = [(48, 57), (65, 90), (95, 95), (97, 122)]
@@ -127,17 +131,17 @@ def automaton(pattern: str) -> Automaton:
 
 
 def _automaton(parsed: Any) -> Automaton:
-    if parsed.state.flags & (re.IGNORECASE | re.MULTILINE | re.LOCALE | re.VERBOSE):
-        raise RegexError("flags within an expression are not supported, but for (?s)")
+    if parsed.state.flags & _REFUSED_FLAGS:
+        raise RegexError("flags within an expression are not supported, but for (?s) and (?i)")
     graph = _Graph()
     start = graph.place()
-    end = _sequence(graph, parsed, start, bool(parsed.state.flags & re.DOTALL))
+    end = _sequence(graph, parsed, start, parsed.state.flags)
     return _determined(graph, start, end)
 
 
 def _as_python(pattern: str) -> str:
-    r"""RE2's expression in Python's words: classes of POSIX as ranges, and of {,3}, which is no repetition there, the
-    characters.
+    r"""RE2's expression in Python's words: classes of POSIX as ranges, of {,3}, which is no repetition there, the
+    characters, and what `_escape` knows.
 
     >>> _as_python("[[:digit:]x]a{,3}")
     '[\\U00000030-\\U00000039x]a\\{,3}'
@@ -148,10 +152,15 @@ def _as_python(pattern: str) -> str:
         named = _POSIX.match(pattern, i) if inside else None
         size = 1
         if pattern[i] == "\\":
-            size = 2
-        elif named:
+            words, size = _escape(pattern, i, inside)
+            made.append(words)
+            i += size
+            continue
+        if named:
             if named[2] not in _NAMED:
                 raise RegexError(f"the class {named[0]} is unknown")
+            if named[1] and re.search(r"\(\?[a-z]*i", pattern):  # of which case would have to be left out before
+                raise RegexError(f"the class {named[0]} is not supported beside (?i)")
             ranges = _others(_NAMED[named[2]]) if named[1] else _NAMED[named[2]]
             made += [rf"\U{low:08x}-\U{high:08x}" for low, high in ranges]
             i = named.end()
@@ -170,42 +179,55 @@ def _as_python(pattern: str) -> str:
     return "".join(made)
 
 
+def _escape(pattern: str, i: int, inside: bool) -> tuple[str, int]:
+    r"""What a backslash begins, in Python's words, and how long it is: \z, \x{e9}, and \Q..\E outside of classes."""
+    numbered = re.compile(r"\\x\{([0-9A-Fa-f]{1,8})\}").match(pattern, i)
+    if numbered:
+        return rf"\U{int(numbered[1], 16):08x}", numbered.end() - i
+    if not inside and pattern.startswith(r"\z", i):
+        return r"\Z", 2
+    if not inside and pattern.startswith(r"\Q", i):
+        text, end, _ = pattern[i + 2 :].partition(r"\E")
+        return re.escape(text), 2 + len(text) + len(end)
+    return pattern[i : i + 2], 2
+
+
 # -- the graph ---------------------------------------------------------------------------------------------
-def _sequence(g: _Graph, parsed: Any, at: int, dot_all: bool) -> int:
+def _sequence(g: _Graph, parsed: Any, at: int, flags: int) -> int:
     for op, argument in parsed:
-        at = _part(g, op, argument, at, dot_all)
+        at = _part(g, op, argument, at, flags)
     return at
 
 
-def _part(g: _Graph, op: Any, argument: Any, at: int, dot_all: bool) -> int:
+def _part(g: _Graph, op: Any, argument: Any, at: int, flags: int) -> int:
     """The place behind one part of an expression that begins at a place."""
     if op in (sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY):
-        return _characters(g, _ranges(op, argument, dot_all), at)
+        return _characters(g, _ranges(op, argument, flags), at)
     if op is sre.AT:
         end = g.place()
         g.free[at].append((argument, end))
         return end
     if op is sre.SUBPATTERN:
         _, added, dropped, inner = argument
-        if added or dropped:
-            raise RegexError("flags of a group are not supported")
-        return _sequence(g, inner, at, dot_all)
+        if (added | dropped) & _REFUSED_FLAGS:
+            raise RegexError("flags of a group are not supported, but for s and i")
+        return _sequence(g, inner, at, (flags | added) & ~dropped)
     if op is sre.BRANCH:
         end = g.place()
         for inner in argument[1]:
-            g.free[_sequence(g, inner, at, dot_all)].append((None, end))
+            g.free[_sequence(g, inner, at, flags)].append((None, end))
         return end
     if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):  # which of them counts for what a group finds, not for whether it does
         low, high, inner = argument
-        return _repeated(g, low, high, inner, at, dot_all)
+        return _repeated(g, low, high, inner, at, flags)
     raise RegexError(f"{str(op).lower()} is not supported: no automaton tells it")
 
 
-def _repeated(g: _Graph, low: int, high: int, inner: Any, at: int, dot_all: bool) -> int:
+def _repeated(g: _Graph, low: int, high: int, inner: Any, at: int, flags: int) -> int:
     if low > MOST_TURNS or (high is not sre.MAXREPEAT and high > MOST_TURNS):
         raise RegexError(f"it repeats a part more than {MOST_TURNS} times")
     for _ in range(low):
-        begin, at = at, _sequence(g, inner, at, dot_all)
+        begin, at = at, _sequence(g, inner, at, flags)
         if at == begin:  # nothing, however often
             break
     end = g.place()
@@ -213,25 +235,26 @@ def _repeated(g: _Graph, low: int, high: int, inner: Any, at: int, dot_all: bool
     if high is sre.MAXREPEAT:
         again = g.place()
         g.free[at].append((None, again))
-        last = _sequence(g, inner, again, dot_all)
+        last = _sequence(g, inner, again, flags)
         g.free[last] += [(None, again), (None, end)]
         return end
     for _ in range(high - low):
-        begin, at = at, _sequence(g, inner, at, dot_all)
+        begin, at = at, _sequence(g, inner, at, flags)
         g.free[at].append((None, end))
         if at == begin:
             break
     return end
 
 
-def _ranges(op: Any, argument: Any, dot_all: bool) -> list[Range]:
+def _ranges(op: Any, argument: Any, flags: int) -> list[Range]:
     """The characters that a part takes."""
+    any_case = bool(flags & re.IGNORECASE)
     if op is sre.LITERAL:
-        return [(argument, argument)]
+        return _cases([(argument, argument)], any_case)
     if op is sre.NOT_LITERAL:
-        return _others([(argument, argument)])
+        return _others(_cases([(argument, argument)], any_case))
     if op is sre.ANY:
-        return [(0, _LAST)] if dot_all else _others([(10, 10)])
+        return [(0, _LAST)] if flags & re.DOTALL else _others([(10, 10)])
     found: list[Range] = []
     for kind, what in argument:
         if kind is sre.LITERAL:
@@ -239,8 +262,31 @@ def _ranges(op: Any, argument: Any, dot_all: bool) -> list[Range]:
         elif kind is sre.RANGE:
             found.append(what)
         elif kind is sre.CATEGORY:
-            found += _CATEGORIES[what] if what in _CATEGORIES else _others(_CATEGORIES[_OPPOSITES[what]])
+            own = _CATEGORIES.get(what)
+            found += _others(_cases(_CATEGORIES[_OPPOSITES[what]], any_case)) if own is None else own
+    found = _cases(found, any_case)
     return _others(found) if argument[0][0] is sre.NEGATE else found
+
+
+def _cases(ranges: list[Range], any_case: bool) -> list[Range]:
+    """Ranges and, where case counts for nothing, the other cases of their characters, as Unicode folds them: of k the
+    sign of Kelvin, too."""
+    if not any_case:
+        return ranges
+    more = {c for group in _cased() if any(low <= c <= high for c in group for low, high in ranges) for c in group}
+    return [*ranges, *((c, c) for c in sorted(more))]
+
+
+@cache
+def _cased() -> tuple[tuple[int, ...], ...]:
+    """The groups of characters that differ in case alone. Such that become several, as the sharp s, have none but
+    their own capital."""
+    groups: dict[str, list[int]] = {}
+    for number in range(_LAST_CASED + 1):
+        char = chr(number)
+        folded = next((f for f in (char.casefold(), char.lower()) if len(f) == 1), char)
+        groups.setdefault(folded, []).append(number)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
 def _others(ranges: list[Range]) -> list[Range]:

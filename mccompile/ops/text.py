@@ -32,13 +32,16 @@ TEXT_BYTES = 64
 def encoded(strings: Array | Iterable[str], capacity: int = 0) -> Array:
     """Text as bytes, u8[..., capacity]; by default as many as the longest takes.
 
-    UsageError for what does not fit, or has a zero byte.
+    UsageError for what does not fit, has a zero byte, or halves of pairs, which UTF-8 has not.
 
     >>> encoded(["on", "off"]).tolist()
     [[111, 110, 0], [111, 102, 102]]
     """
     given = np.asarray(strings if isinstance(strings, np.ndarray) else list(strings), dtype=object)
-    flat = [s if isinstance(s, bytes) else str(s).encode() for s in given.reshape(-1)]
+    try:
+        flat = [s if isinstance(s, bytes) else str(s).encode() for s in given.reshape(-1)]
+    except UnicodeEncodeError as e:
+        raise UsageError(f"text that has no UTF-8 is not supported: {e.reason}") from e
     longest = max(map(len, flat), default=0)
     capacity = capacity or max(longest, 1)
     if longest > capacity:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from mccompile.ops.registry import onnx_op
 from mccompile.ops.text import TEXT, encoded
 from mccompile.ops.text_find import emit_find
 
+NOWHERE = -2
+"""The number of a category that nothing is found to be: -1 is what was not found."""
 MOST_KEYS = 128
 """Keys that are compared one after the other; an ensemble of trees is the form of more."""
 
@@ -39,6 +41,18 @@ def text_or_numbers(n: Import, name: str) -> Array | None:
         array = np.asarray(tensor).reshape(-1)
         found.append(_texts(array) if array.dtype.kind in "OSU" else array)
     return found[0] if len(found) == 1 else None
+
+
+def keys_and_values(n: Import, of_text: bool) -> tuple[Array | None, Array | None]:
+    """What LabelEncoder makes of what. Its first version has classes, texts that are numbered: it makes one of the
+    other, of equal ones the number of the last."""
+    classes: tuple[str, ...] = n.attr("classes_strings") or ()
+    if not classes:
+        return text_or_numbers(n, "keys"), text_or_numbers(n, "values")
+    for unused in ("default_string", "default_int64"):  # the one that is no default of the results
+        n.attr(unused)
+    texts, numbers = np.array(classes, dtype=object), np.arange(len(classes))
+    return (texts[::-1], numbers[::-1]) if of_text else (numbers, texts)
 
 
 def default_of(n: Import, values: Array) -> Any:
@@ -78,7 +92,7 @@ def _texts(array: Array) -> Array:
 
 @onnx_op("LabelEncoder", domain=TEXT, tolerance={})
 def import_label_encoder(n: Import) -> None:
-    keys, values = text_or_numbers(n, "keys"), text_or_numbers(n, "values")
+    keys, values = keys_and_values(n, True)
     if keys is None or values is None or keys.dtype != object or len(keys) != len(values):
         raise n.error("LabelEncoder of text needs keys that are text, and a value for each")
     found, numbers = emit_find(n, n.input(0), keys, "keys")
@@ -118,9 +132,13 @@ def import_text_of_category(n: Import) -> None:
 
 def places(n: Import, x: Value, keys: Array) -> Value:
     """Which of the keys, numbers of its type, each element is; -1 if none."""
+    own = ex.var(0, x.dtype)
+    if x.dtype == I64 and np.array_equal(keys, np.arange(len(keys))):  # numbers of classes are places themselves
+        below = ex.apply("lt", own, ex.num(len(keys), I64))
+        kept = ex.apply("select", below, ex.apply("max", own, ex.num(-1, I64)), ex.num(-1, I64))
+        return n.inner(Map(kept), [x], "places")
     if len(keys) > MOST_KEYS:
         raise n.error(f"{n.node.op_type} of {len(keys)} keys is not supported", f"up to {MOST_KEYS} are")
-    own = ex.var(0, x.dtype)
     body: ex.Expr = ex.num(-1, I64)
     for place, key in reversed(list(enumerate(keys.tolist()))):
         same = ex.apply("isnan", own) if key != key else ex.apply("eq", own, ex.num(key, x.dtype))
@@ -135,8 +153,16 @@ def import_one_hot_of_text(n: Import) -> None:
     if not cats:
         raise n.error("categories that are text are needed")
     found, numbers = emit_find(n, n.input(0), cats, "found")
+    emit_one_hot(n, found, cats, numbers)
+
+
+def emit_one_hot(n: Import, found: Value, cats: Sequence[Any], numbers: Mapping[Any, int]) -> None:
+    """Let output 0 be 1 at the place of the category whose number was found, at the last of equal ones, as in
+    onnxruntime."""
     if not n.flag("zeros", True):
         found = emit_known(n, found, len(numbers))
+    last = {c: place for place, c in enumerate(cats)}
+    order = np.array([numbers[c] if last[c] == place else NOWHERE for place, c in enumerate(cats)], np.int64)
     column = n.reshape(found, (*found.shape, 1), "column")
-    order = n.constant("categories", np.array([numbers[c] for c in cats], np.int64))
-    n.emit(Map(ex.convert(ex.apply("eq", ex.var(0, I64), ex.var(1, I64)), F32)), [column, order])
+    same = ex.convert(ex.apply("eq", ex.var(0, I64), ex.var(1, I64)), F32)
+    n.emit(Map(same), [column, n.constant("categories", order)])

@@ -93,11 +93,12 @@ def import_array_feature_extractor(n: Import) -> None:
 @onnx_op("Concat", domain=TEXT, tolerance={})
 def import_concat(n: Import) -> None:
     """Texts of one room, the largest."""
+    axis = n.axis(n.required("axis", int), len(_own(n)))
     given: list[Value] = [v for v in n.inputs if v is not None]
+    given = [v for v in given if v.shape[axis] != 0] or given[:1]
     room = max(v.shape[-1] for v in given)
     wide = [widened(n, v, room, f"input{i}") for i, v in enumerate(given)]
     n.narrow_result = "string"
-    axis = n.axis(n.required("axis", int), len(_own(n)))
     if len(wide) == 1:
         n.bind(0, wide[0])
     else:

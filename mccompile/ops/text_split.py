@@ -2,7 +2,8 @@
 
     ["a-b", "c"] by "-"      is      [["a", "b"], ["c", ""]] and the counts [2, 1]
 
-Without a delimiter the parts are what stands between white space (of ASCII), of which none is left.
+Without a delimiter the parts are what stands between white space (of ASCII), of which none is left: not behind the
+last part, either, where ``maxsplit`` ends the splitting.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class TextSplit(Op):
 
     def _parts(self, text: bytes) -> list[bytes]:
         if not self.characters:
-            return text.split(self.between or None, self.splits)
+            return text.split(self.between, self.splits) if self.between else text.rstrip().split(None, self.splits)
         found: list[bytes] = []
         for i, value in enumerate(text):
             if found and value & 0xC0 == 0x80:  # a character goes on

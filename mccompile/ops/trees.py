@@ -27,9 +27,11 @@ from mccompile.ops.ml_common import (
     TRANSFORMS,
     class_labels,
     emit_labels,
+    pair,
     post_transformed,
     regressed,
     rows_of_floats,
+    scores_of_one,
 )
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
@@ -315,19 +317,7 @@ def _binary(
     if len(n.outputs) < 2:
         return
     if owner == 1:
-        both = _pair(n, ex.num(0.0), s, score)
+        both = pair(n, ex.num(0.0), s, score)
         n.bind(1, post_transformed(n, both, transform))
-    elif transform == "LOGISTIC":
-        n.bind(1, _pair(n, ex.apply("sigmoid", ex.apply("neg", s)), ex.apply("sigmoid", s), score))
-    elif transform in ("NONE", "SOFTMAX", "SOFTMAX_ZERO"):  # of one score there is no softmax
-        other = ex.apply("sub", ex.num(1.0), s) if positive else ex.apply("neg", s)
-        n.bind(1, _pair(n, other, s, score))
     else:
-        raise n.error(f"post_transform {transform} of two classes by one score is not supported")
-
-
-def _pair(n: Import, first: ex.Expr, second: ex.Expr, score: Value) -> Value:
-    """[N, 2]: two expressions of a score [N, 1], of which a mask chooses."""
-    mask = n.constant("second", np.array([[0.0, 1.0]], np.float32))
-    body = ex.apply("select", ex.apply("gt", ex.var(1, F32), ex.num(0.0)), second, first)
-    return n.map(body, [score, mask], "pair")
+        n.bind(1, scores_of_one(n, score, transform, positive))

@@ -328,6 +328,8 @@ def test_dropout_mask_and_training(tmp_path: Path) -> None:
         canonicalize(one_node("Dropout", 13, {"x": X}, flags))
     off = canonicalize(one_node("Dropout", 13, {"x": X}, {**flags, "t": np.array(False)}))
     assert ops(off.graph) == ["Identity"]
+    nothing = {"r": np.float32(0), "t": np.array(True)}  # training that drops nothing
+    check(one_node("Dropout", 13, {"x": X}, nothing, outputs=("y", "mask")), {"x": X}, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -450,3 +450,63 @@ def test_models_of_other_domains_alone_need_not_state_ai_onnx(tmp_path: Path) ->
     graph = import_graph(path, Options(target="generic", dims={"n": 2})).graph
     (got,) = graph.evaluate({"x": np.array([[0.25, 0.5, 0.75]] * 2, np.float32)}).values()
     np.testing.assert_array_equal(got, [[0, 0, 1]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "attrs", "said"),
+    [
+        ("Pad", 1, {"paddings": [0, 0, 1, 1]}, "converter does not convert Pad"),
+        ("LpPool", 1, {"kernel_shape": [2]}, "converter does not convert LpPool"),
+        ("Reshape", 4, {}, "attribute 'shape' is missing"),
+    ],
+)
+def test_what_the_converter_lacks_names_the_node(
+    tmp_path: Path, op: str, opset: int, attrs: dict[str, list[int]], said: str
+) -> None:
+    """ONNX's converter asserts in its C++ ("BaseConverter.h:66: ..."), and tells no node."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node(op, ["r"], ["y"], name="old", **attrs)]
+    with pytest.raises(CompileError, match=said) as caught:
+        read_model(save(proto(nodes, opset), tmp_path))
+    assert f"m.onnx: node 1 'old' ({op})" in str(caught.value)
+    assert "ssert" not in str(caught.value)
+
+
+@pytest.mark.parametrize("op", ["And", "Or", "Xor", "Equal", "Greater", "Less"])
+@pytest.mark.parametrize(("attrs", "extents"), [({}, (2, 3, 4)), ({"broadcast": 1}, (3, 4)),
+                                                ({"broadcast": 1, "axis": 1}, (3,))])  # fmt: skip
+def test_comparisons_below_opset_7(
+    tmp_path: Path, op: str, attrs: dict[str, int], extents: tuple[int, ...]
+) -> None:
+    """ONNX's converter has nothing for them, with or without axes that `axis` aligns."""
+    dtype = np.dtype(bool if op in ("And", "Or", "Xor") else np.int32 if op == "Equal" else np.float32)
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(0, 2, (2, 3, 4)).astype(dtype), rng.integers(0, 2, extents).astype(dtype)
+    kind = helper.np_dtype_to_tensor_dtype(dtype)
+    inputs = [helper.make_tensor_value_info(n, kind, v.shape) for n, v in (("a", a), ("b", b))]
+    output = helper.make_tensor_value_info("y", TensorProto.BOOL, [2, 3, 4])
+    graph = helper.make_graph([helper.make_node(op, ["a", "b"], ["y"], **attrs)], "g", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=4)
+    second = b[:, None] if "axis" in attrs else b
+    rule = {"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Equal": np.equal,
+            "Greater": np.greater, "Less": np.less}[op]  # fmt: skip
+    made = import_graph(save(model, tmp_path), Options(target="generic")).graph.evaluate({"a": a, "b": b})
+    np.testing.assert_array_equal(made["y"], rule(a, second))
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_recurrent_cells_below_opset_7(tmp_path: Path, op: str) -> None:
+    """They have `output_sequence`, which says whether the first result is there, as its name does."""
+    rng, gates = np.random.default_rng(6), {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    weights = [
+        numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name)
+        for name, shape in (("w", (1, gates * 2, 3)), ("r", (1, gates * 2, 2)))
+    ]
+    x, found = rng.standard_normal((4, 2, 3)).astype(np.float32), []
+    for opset, more in ((6, {"output_sequence": 1}), (7, {})):
+        node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=2, **more)
+        model = proto([node], opset, initializer=weights)
+        del model.graph.input[:]
+        model.graph.input.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape))
+        graph = import_graph(save(model, tmp_path), Options(target="generic")).graph
+        found.append(graph.evaluate({"x": x})["y"])
+    np.testing.assert_array_equal(*found)

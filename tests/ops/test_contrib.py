@@ -286,3 +286,50 @@ def test_zero_points_of_f16_that_are_no_whole_numbers(tmp_path: Path) -> None:
     want = a.astype(np.float32) @ ((whole - zeros[:, None]) * scales[:, None]).astype(np.float32).T
     assert y.dtype == np.float16
     np.testing.assert_allclose(y, want, rtol=4e-3, atol=0.05)
+
+
+MASKS = [np.array([[1, -1, 2], [0, 3, -5]], np.int32), np.array([[[1, 0, -1]] * 3, [[-2, 2, 0]] * 3], np.int32)]
+"""What counts is above 0: other numbers than 0 and 1 are allowed."""
+
+
+@pytest.mark.parametrize("mask", [*MASKS, np.array([2, 3, 1, 0], np.int32)], ids=["keys", "queries", "ranges"])
+@pytest.mark.parametrize("op", ["Attention", "MultiHeadAttention", "QAttention"])
+def test_keys_count_by_numbers_above_nothing(op: str, mask: Array, tmp_path: Path) -> None:
+    given: dict[str, Array] = {}
+    if op == "MultiHeadAttention":
+        if mask.ndim == 1:
+            pytest.skip("it has lengths alone")
+        given |= {k: floats(i, 2, 3, 4) for i, k in enumerate("qkv")}
+        names = ["q", "k", "v", "", "mask"]
+    else:
+        given |= {"x": floats(1, 2, 3, 5), "w": floats(2, 5, 12), "b": floats(3, 12)}
+        names = ["x", "w", "b", "mask"]
+    if op == "QAttention":
+        given |= {name: (given[name] * 20 + 128).astype(np.uint8) for name in "xw"}
+        given |= {"s": np.array(0.02, np.float32), "z": np.array(128, np.uint8)}
+        names = ["x", "w", "b", "s", "s", "mask", "z", "z"]
+    given["mask"] = mask
+    fed = [name for name in given if name not in ("w", "b", "s", "z")]
+    node = helper.make_node(op, names, ["y"], domain=CONTRIB, num_heads=2)
+    infos = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(given[k].dtype), given[k].shape)
+             for k in fed]  # fmt: skip
+    fixed = [numpy_helper.from_array(a, k) for k, a in given.items() if k not in fed]
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 3, 4])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(CONTRIB, 1)]
+    model = helper.make_model(helper.make_graph([node], "g", infos, [result], fixed), opset_imports=opsets,
+                              ir_version=10)  # fmt: skip
+    compare(model, tmp_path, [{k: given[k] for k in fed}], 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+def test_words_that_the_mask_lets_through_are_its_ones(quantised: bool, tmp_path: Path) -> None:
+    ids, mask = np.zeros((2, 3), np.int32), np.array([[1, 0, 1], [2, 1, -1]], np.int32)
+    rows: list[Array | None] = [floats(1, 2, 4), floats(2, 3, 4), None, np.ones(4, np.float32), floats(3, 4)]
+    op, more = "EmbedLayerNormalization", list[Array | None]()
+    if quantised:
+        op, more = "QEmbedLayerNormalization", [np.array(0.1, np.float32)] * 5 + [np.array(3, np.uint8)] * 5
+        rows = [None if a is None else (a * 20 + 60).astype(np.uint8) for a in rows]
+        more[2] = more[7] = None
+    constants = tuple(i for i, a in enumerate([ids, None, *rows, None, *more]) if a is not None and i > 1)
+    counts = evaluated(tmp_path, op, [ids, None, *rows, mask, *more], constants, outputs=2)[1]
+    assert counts.tolist() == [2, 1]

@@ -56,6 +56,43 @@ def test_of_two_classes_with_scores_the_larger_counts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got[1], [[0.75, 0.25], [0.5, 1.0]])
 
 
+def _as_onnxruntime(tmp_path: Path, op: str, x: np.ndarray[Any, Any], version: int = 1, **attrs: Any) -> None:
+    got = evaluated(tmp_path, op, [x], domain=ML, version=version, **attrs)
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    for mine, theirs in zip(got, session.run(None, {"x0": x}), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_doubles_are_scaled_as_doubles(tmp_path: Path) -> None:
+    """1e9 + 0.5 is 1e9 in f32."""
+    x = np.array([[1e9 + 0.5, 0.1], [16777217, 3]])
+    for offset in ([1e9, 0.1], [16777216.0, 1.0]):
+        _as_onnxruntime(tmp_path, "Scaler", x, offset=offset, scale=[2.0, 0.5])
+
+
+def test_what_is_no_number_is_of_no_category(tmp_path: Path) -> None:
+    x = np.array([[np.nan, 0, 1]], np.float32)
+    _as_onnxruntime(tmp_path, "OneHotEncoder", x, cats_int64s=[1, 0], zeros=1)
+
+
+@pytest.mark.parametrize("kernel", ["LINEAR", "RBF"])
+def test_one_class_is_inside_or_outside(tmp_path: Path, kernel: str) -> None:
+    x = np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)
+    _as_onnxruntime(
+        tmp_path, "SVMRegressor", x, kernel_type=kernel, kernel_params=[0.5, 0.0, 0.0], n_supports=2, one_class=1,
+        support_vectors=[1.0, 2.0, -1.0, 0.5], coefficients=[1.0, 0.5], rho=[-0.4],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_two_classes_have_one_linear_function(tmp_path: Path, transform: str) -> None:
+    x = np.array([[1, 0], [0, 1], [0, 0], [2, 2.5]], np.float32)
+    _as_onnxruntime(
+        tmp_path, "LinearClassifier", x, outputs=2, coefficients=[1.0, -2.0], intercepts=[0.0],
+        classlabels_ints=[4, 9], post_transform=transform,
+    )  # fmt: skip
+
+
 def test_two_classes_of_one_score_are_transformed(tmp_path: Path) -> None:
     """Of a softmax onnxruntime makes 1 - s and s."""
     svm = {"coefficients": [1.0, -1.0], "support_vectors": [1.0, 5.0], "vectors_per_class": [1, 1], "rho": [2.0],
