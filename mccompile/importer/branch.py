@@ -47,13 +47,18 @@ Branch = tuple[Graph, "Captures"] | list[CompileError]
 class Captures(dict[str, Known]):
     """The names of a nested graph. What the graph around knows becomes an input on sight, or a constant in here."""
 
-    def __init__(self, graph: Graph, outer: dict[str, Known], around: Graph, varying: dict[Value, Numbers]) -> None:
+    def __init__(
+        self, graph: Graph, outer: dict[str, Known], around: Graph, varying: dict[Value, Numbers],
+        narrow: dict[Value, str],
+    ) -> None:  # fmt: skip
         super().__init__()
         self.graph = graph
         self.outer = outer
         self.around = around
         self.varying = varying
         """The numbers of the graph around that are known at run time only; those of this graph are added."""
+        self.narrow = narrow
+        """The narrow types of values, to which those in here are added."""
         self.taken: dict[Value, Value] = {}
         """The values of the graph around, and what they are in here."""
 
@@ -72,7 +77,9 @@ class Captures(dict[str, Known]):
 
     def _take(self, value: Value) -> Value:
         if value not in self.taken:
-            self.taken[value] = self._own(value)
+            self.taken[value] = own = self._own(value)
+            if value in self.narrow:
+                self.narrow[own] = self.narrow[value]
         return self.taken[value]
 
     def _own(self, value: Value) -> Value:
@@ -117,7 +124,7 @@ def refused(name: str, other: Graph) -> tuple[Graph, Captures]:
     shapes = [[bound(e) if any(s.name in other.counts for s in symbols(e)) else e for e in t.shape] for t in types]
     op = Refuse(tuple(t.dtype.name for t in types), tuple(map(tuple, shapes)))
     graph.outputs = list(graph.emit(op, [], [v.name for v in other.outputs]))
-    return graph, Captures(graph, {}, graph, {})
+    return graph, Captures(graph, {}, graph, {}, {})
 
 
 def emit_if(

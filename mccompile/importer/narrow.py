@@ -10,6 +10,7 @@ moves elements; operators that ask more of them are refused. All that takes floa
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,9 +18,11 @@ import numpy as np
 from mccompile.importer.sequences import Known
 from mccompile.ir import expr as ex
 from mccompile.ir.errors import CompileError
-from mccompile.ir.graph import Graph, Value
+from mccompile.ir.graph import Value
+from mccompile.ir.jumps import jumps
 from mccompile.ir.types import F32
 from mccompile.onnxio import OnnxNode, dtype_of_array, numpy_dtype, type_variables
+from mccompile.ops.frontend import Import
 from mccompile.ops.map import Map
 from mccompile.ops.narrow_floats import NARROW_FLOATS, rounded
 from mccompile.ops.registry import front_ends
@@ -42,14 +45,6 @@ _READERS: dict[str, tuple[int, ...]] = {
 
 _COMPUTED = frozenset({"bf16"})
 """Types that every operator may read and give: the standard computes with them."""
-
-_STEPS = frozenset({
-    "ArgMax", "ArgMin", "BitCast", "Cast", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "GridSample",
-    "Hardmax", "IsInf", "Less", "LessOrEqual", "MaxPool", "Mod", "NonZero", "Pow", "QuantizeLinear", "Round",
-    "Shrink", "Sign", "ThresholdedRelu", "TopK", "Unique",
-})  # fmt: skip
-"""Operators whose result may jump with the last digit of what they read."""
-
 
 _HINTS = {"string": "make numbers of text before, or see `mccompile ops` for what takes it"}
 
@@ -126,19 +121,25 @@ def result_types(node: OnnxNode, inputs: Sequence[Value | None], narrow: Mapping
     return [kinds.get(name, "") for name in variables[1]]
 
 
-def rounded_before_steps(
-    graph: Graph, node: OnnxNode, inputs: list[Value | None], narrow: Mapping[Value, str]
-) -> list[Value | None]:
-    """The inputs, those of bfloat16 rounded to it where the node's result may jump with their last digit."""
-    if node.domain or node.op_type not in _STEPS:
-        return inputs
-    if node.op_type == "MaxPool" and len(node.outputs) == 1:  # places may jump, the largest number does not
-        return inputs
-
-    def read(v: Value | None) -> Value | None:
-        if v is None or narrow.get(v, "") not in _COMPUTED or v in graph.constants:
-            return v
-        body = Map(rounded(ex.var(0, F32), narrow[v]))
-        return graph.emit(body, [v], [f"{v.name}.rounded"], origins=(node.name,))[0]
-
-    return [v if node.op_type == "Pow" and i == 0 else read(v) for i, v in enumerate(inputs)]
+def round_before_jumps(n: Import, begin: int, kinds: Sequence[str], narrow: Mapping[Value, str]) -> None:
+    """Round inputs of bfloat16 that a node of ONNX jumps with, or makes wider floats of: what its front end emitted,
+    the graph's nodes from ``begin`` on, reads the rounded ones instead. ``kinds``: the outputs' narrow types."""
+    halves = [v for v in n.inputs if v is not None and narrow.get(v, "") in _COMPUTED and v not in n.graph.constants]
+    if not halves:
+        return
+    emitted = n.graph.nodes[begin:]
+    ends = itertools.zip_longest(n.outputs, kinds, fillvalue="")
+    asked = {v for v, kind in ends if isinstance(v, Value) and v.dtype.is_float and kind not in _COMPUTED}
+    for node in reversed(emitted):
+        behind = not asked.isdisjoint(node.results)
+        at = jumps(node)
+        asked.update(v for i, v in enumerate(node.operands) if v is not None and (behind or i in at))
+        asked.update(node.extras if behind else ())
+    del n.graph.nodes[begin:]
+    new = {v: n.graph.emit(Map(rounded(ex.var(0, F32), narrow[v])), [v], [f"{v.name}.rounded"],
+                           origins=(n.node.name,))[0] for v in dict.fromkeys(halves) if v in asked}  # fmt: skip
+    n.graph.nodes += emitted
+    for node in emitted:
+        node.operands = [None if v is None else new.get(v, v) for v in node.operands]
+        node.extras = [new.get(v, v) for v in node.extras]
+    n.outputs = [None if v is None else new.get(v, v) for v in n.outputs]

@@ -26,7 +26,7 @@ from mccompile.importer.narrow import (
     reads_text,
     require_readable,
     result_types,
-    rounded_before_steps,
+    round_before_jumps,
 )
 from mccompile.importer.outputs import bind_outputs, ports
 from mccompile.importer.ranks import require_ranks
@@ -173,7 +173,14 @@ class Converter:
         if len(widths) > 1:
             raise n.error("the branches give sequences of different lengths", self.inputs_behind([condition]))
         named = [o or f"{n.node.name}.unused{i}" for i, o in enumerate(n.node.outputs)]
-        return emit_if(n, condition, branches, named, *widths)
+        closed = [part[0] for part in made if not isinstance(part, list)]
+        kinds = {tuple(self.narrow.get(v, "") for v in graph.outputs) for graph in closed}
+        if len(kinds) > 1:
+            raise n.error("the branches give bfloat16 and another type")
+        results = emit_if(n, condition, branches, named, *widths)
+        flat = [v for known in results for v in (known if isinstance(known, tuple) else (known,))]
+        self.narrow.update((v, kind) for v, kind in zip(flat, *kinds, strict=True) if kind and isinstance(v, Value))
+        return results
 
     def inputs_behind(self, values: Sequence[Value]) -> str:
         """The hint to fix the inputs that some values depend on."""
@@ -196,7 +203,7 @@ class Converter:
         """A nested graph as one of its own, or the reasons why it cannot be converted; ``outputs``: those wanted,
         which may be ``sequences`` only where whoever asks takes these apart."""
         inner = Graph(f"{n.node.name}.{kind}")
-        names = Captures(inner, self.values, self.graph, self.varying)
+        names = Captures(inner, self.values, self.graph, self.varying, self.narrow)
         walker = Converter(inner, names, set(self.poisoned), narrow=self.narrow, varying=self.varying)
         walker.notes, walker.stated, walker.draws = self.notes, self.stated, self.draws
         walker.supposed = dict(self.supposed)
@@ -207,11 +214,13 @@ class Converter:
         if walker.errors or any(name in walker.poisoned for name in outputs):
             return walker.errors
         several = any(isinstance(names[name], tuple) for name in outputs)
-        if (several and not sequences) or any(v in self.narrow for _, v in ports(names, outputs)):
+        kinds = [self.narrow.get(v, "") for _, v in ports(names, outputs)]
+        if (several and not sequences) or any(kind and not (kind == "bf16" and sequences) for kind in kinds):
             rule = "what is inside gives a sequence or integers below 8 bits, and is run on condition or in turns"
             decide = [v for v in n.inputs[:2] if v is not None]
             return [n.error(f"{n.node.op_type}: {rule}", self.inputs_behind(decide))]
         bind_outputs(inner, names, outputs)
+        self.narrow.update((v, kind) for v, kind in zip(inner.outputs, kinds, strict=True) if kind)
         return inner, names
 
     def _skip(self, node: OnnxNode) -> None:
@@ -224,7 +233,6 @@ class Converter:
             self.errors.append(unsupported(node))
 
     def _tensors(self, node: OnnxNode, inputs: list[Value | None], depth: int) -> None:
-        inputs = rounded_before_steps(self.graph, node, inputs, self.narrow)
         if asks_shape(node) and inputs and inputs[0] is not None and self.narrow.get(inputs[0]) == "string":
             inputs = [self._first_bytes(inputs[0])]
         if reads_text(node, inputs, self.narrow) or depends_on_narrow(node, inputs, self.narrow):
@@ -376,6 +384,8 @@ class Converter:
                 if name not in self.values:
                     raise view.error(f"output {name!r} of {node.op_type} is not supported")
             return
+        kinds = [view.narrow_result] if view.narrow_result else result_types(node, inputs, self.narrow)
+        round_before_jumps(view, before, kinds, self.narrow)
         for i, (name, value) in enumerate(zip(node.outputs, view.outputs, strict=True)):
             if not name:
                 continue
@@ -385,7 +395,6 @@ class Converter:
                 value = self.graph.constant(value.name, np.zeros(value.shape, value.dtype.numpy))
                 view.outputs[i] = value  # which is of the narrow type, too
             self.values[name] = value
-        kinds = [view.narrow_result] if view.narrow_result else result_types(node, inputs, self.narrow)
         for value, kind in zip(view.outputs, kinds, strict=False):
             if value is not None and kind and value.dtype.name == dtype_of_array(np.zeros(0, HELD_IN[kind])):
                 self.narrow[value] = kind

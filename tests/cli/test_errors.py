@@ -49,7 +49,7 @@ def missing_dim(folder: Path) -> Path:
 
 
 def string_input(folder: Path) -> Path:
-    node = helper.make_node("Shape", ["x"], ["y"])
+    node = helper.make_node("Unique", ["x"], ["y"])
     return save(folder / "m.onnx", [node], [helper.make_tensor_value_info("x", TensorProto.STRING, [1])])
 
 
@@ -77,7 +77,7 @@ MODELS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "empty": (empty, "empty"),
     "unknown operator": (unknown_operator, "Frobnicate"),
     "missing dim": (missing_dim, "--dim width=N"),
-    "string input": (string_input, "Shape of string"),
+    "string input": (string_input, "Unique of string"),
     "cycle": (cyclic, "cycle"),
     "undefined value": (undefined, "'z'"),
     "wrong rank": (wrong_rank, "node 0 'conv' Conv(f32[1,4], f32[1,4])"),

@@ -297,25 +297,40 @@ def test_thresholds_and_exponents_of_sums_of_halves(target: str, level: str, tmp
         np.testing.assert_array_equal(got[name], [want], name)
 
 
+@pytest.mark.parametrize(("target", "level"), TARGETS)
+def test_choices_at_0_that_do_not_meet_there(target: str, level: str, tmp_path: Path) -> None:
+    """Half of the least number of f16 is 0: 0 is not moved by `bias`, but every number above is."""
+    nodes = [N("Mul", ["x", "half"], ["s"]), N("Shrink", ["s"], ["y"], lambd=0.0, bias=1.0)]
+    x = np.array([[2.0**-24, -(2.0**-24), 4.0]], np.float16)
+    got = answers(tmp_path, nodes, {"x": x}, target, level, {"half": np.array(0.5, np.float16)})["y"]
+    np.testing.assert_array_equal(got, [[0, 0, 1]])
+
+
 JUMPS = [
     (N("Hardmax", ["s"], ["y"]), [[1, 0]]), (N("MaxPool", ["s"], ["m", "y"], kernel_shape=[2]), [[0]]),
     (N("NonZero", ["s"], ["y"]), [[]] * 3), (N("Pow", ["minus", "s"], ["y"]), [[1, 1]]),
     (N("ThresholdedRelu", ["s"], ["y"], alpha=256.0), [[0, 0]]), (N("IsInf", ["s"], ["y"]), [[0, 1]]),
+    (N("QuantizeLinear", ["s", "scale", "zero"], ["y"], domain="com.microsoft"), [[32, 32]]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("node", "want"), JUMPS, ids=[node.op_type for node, _ in JUMPS])
 def test_bfloat16_is_rounded_before_what_jumps(node: onnx.NodeProto, want: Sequence[Any], tmp_path: Path) -> None:
-    """256 + 1 is 256 in bfloat16, 1.9996 * 2^127 is infinite, and half of the least number is 0."""
+    """256 + 1 is 256 in bfloat16, 1.9996 * 2^127 is infinite, half of the least number is 0; 260 + 1 is 260, a tie
+    of a scale of 8: operators of other domains jump, too."""
     others = {"NonZero": ([0, 2.0**-133], 0.5), "IsInf": ([0, 181 * 2.0**120], 181 / 128)}
+    others["QuantizeLinear"] = [260, 260], 1
     x, one = others.get(node.op_type, ([256, 256], 1))
     bits = [np.array(v, np.float32).view(np.uint32).astype(np.uint32) + 0x7FFF >> 16 for v in (x, [1, one])]
     ports = [helper.make_tensor_value_info(v, TensorProto.BFLOAT16, [1, 1, 2]) for v in ("x", "by")]
     by = "Mul" if node.op_type in ("NonZero", "IsInf") else "Add"
     minus = helper.make_tensor("minus", TensorProto.BFLOAT16, [], [-1.0])
+    scale = helper.make_tensor("scale", TensorProto.BFLOAT16, [], [8.0])
+    zero = helper.make_tensor("zero", TensorProto.UINT8, [], [0])
     outputs = [onnx.ValueInfoProto(name="y")]
-    graph = helper.make_graph([N(by, ["x", "by"], ["s"]), node], "g", ports, outputs, [minus])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    graph = helper.make_graph([N(by, ["x", "by"], ["s"]), node], "g", ports, outputs, [minus, scale, zero])
+    domains = [helper.make_opsetid("", 22), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=domains, ir_version=10)
     onnx.save(model, tmp_path / "m.onnx")
     mccompile.compile(tmp_path / "m.onnx", tmp_path / "out", target="generic")
     given = {n: b.astype(np.uint16).reshape(1, 1, 2) for n, b in zip(("x", "by"), bits, strict=True)}
@@ -325,6 +340,28 @@ def test_bfloat16_is_rounded_before_what_jumps(node: onnx.NodeProto, want: Seque
     value = got.astype(np.uint32) << 16 if got.dtype == np.uint16 else got
     value = value.view(np.float32) if got.dtype == np.uint16 else value
     np.testing.assert_array_equal(value.reshape(np.shape(want)), want)
+
+
+def test_bfloat16_behind_a_branch(tmp_path: Path) -> None:
+    """What a branch captures and gives is rounded in and behind it: 256 + 1 is 256, and no larger."""
+    ports = [helper.make_tensor_value_info(v, TensorProto.BFLOAT16, [1]) for v in ("x", "by")]
+    ports.append(helper.make_tensor_value_info("go", TensorProto.BOOL, [1]))
+    bodies = [
+        helper.make_graph([N("Add", ["x", by], [o]), N("Greater", [in_, "x"], [f"{o}_inside"])], o, [],
+                          [onnx.ValueInfoProto(name=v) for v in (o, f"{o}_inside")])
+        for o, by, in_ in (("a", "by", "s"), ("b", "x", "s"))
+    ]  # fmt: skip
+    nodes = [N("Add", ["x", "by"], ["s"]), N("If", ["go"], ["t", "inside"], then_branch=bodies[0],
+             else_branch=bodies[1]), N("Greater", ["t", "x"], ["behind"])]  # fmt: skip
+    outputs = [onnx.ValueInfoProto(name=v) for v in ("inside", "behind")]
+    graph = helper.make_graph(nodes, "g", ports, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    mccompile.compile(model, tmp_path / "out", target="generic")
+    given = {"x": np.array([0x4380], np.uint16), "by": np.array([0x3F80], np.uint16)}
+    for go in (True, False):
+        got = mccompile.load(tmp_path / "out").run({**given, "go": np.array([go])})
+        assert not got["inside"][0]
+        assert got["behind"][0] == (not go)
 
 
 @pytest.mark.parametrize(("target", "level"), TARGETS)

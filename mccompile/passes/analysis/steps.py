@@ -30,10 +30,8 @@ from collections.abc import Iterator, Sequence
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.jumps import at_jumps
 from mccompile.passes.analysis.movement import moves
-
-STEPS = ("floor", "ceil", "mod", "fmod", "sign", "acosh")
-"""Functions of which a digit of an operand may change all; "rne" is another, but where something is quantised."""
 
 _ENDING = ("sqrt", "log", "log1p", "acos", "asin", "atanh")
 """Functions of which a difference may well be at an end: the root of x / 41 - 1 is 0 for 41, or no number. So is what
@@ -68,18 +66,14 @@ def under_steps(body: ex.Expr) -> set[ex.Expr]:
 
 def _at_steps(e: ex.Expr, rounds: bool) -> tuple[ex.Expr, ...]:
     """The operands of an expression that are at steps of it, or at ends; ``rounds``: what rounds is a step."""
-    if not e.dtype.is_float:
-        return () if "rne" in ex.functions(e) else e.args
     match e:
-        case ex.Apply(fn=fn) if fn in STEPS or (fn == "rne" and rounds):
-            return e.args
-        case ex.Apply(fn="pow", operands=(_, exponent)):  # -2 to the power of 1, or of nearly 1
-            return (exponent,)
+        case ex.Apply(fn="rne") if not rounds:
+            return ()
         case ex.Apply(fn=fn, operands=(a,)) if fn in _ENDING and "sub" in ex.functions(a):
             return e.args
         case ex.Apply(fn="div", operands=(_, a)) if "sub" in ex.functions(a):
             return (a,)
-    return ()
+    return () if not e.dtype.is_float and "rne" in ex.functions(e) else at_jumps(e)
 
 
 def quantises(body: ex.Expr) -> bool:

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
-from functools import partial
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
@@ -238,8 +237,9 @@ class _Fusion:
             tree = tree_size(body, [trees.get(v, 0) for v in given])
             if tree > MAX_TREE:
                 return False
-            read = partial(value, rounded=anchor is not None and reads_halves(node))
-            expr = ex.substitute(body, lambda v, given=given, read=read: read(given[v.index]))  # type: ignore[misc]
+            halves = set() if anchor is None else reads_halves(node)
+            read = [value(v, i in halves) for i, v in enumerate(given)]
+            expr = ex.substitute(body, lambda v, read=read: read[v.index])  # type: ignore[misc]
             if node is not group.sink and (_is_cast_to_f16(node) if anchor else node.result.dtype.name == "f16"):
                 expr, tree = in_f16(expr), tree + 1
             done[node.result], trees[node.result] = expr, tree

@@ -8,8 +8,9 @@ import numpy as np
 
 from mccompile.ir import expr as ex
 from mccompile.ir.graph import Node, Value
+from mccompile.ir.jumps import jumps
 from mccompile.ir.scalar import FUNCTIONS
-from mccompile.passes.analysis.steps import STEPS, asks_for_digits, reads_digits, under_steps
+from mccompile.passes.analysis.steps import asks_for_digits, reads_digits, under_steps
 
 MAX_SIZE = 64
 """Functions in one expression, shared parts counted once."""
@@ -31,26 +32,6 @@ def tree_size(e: ex.Expr, operands: Sequence[int]) -> int:
     if isinstance(e, ex.Var):
         return operands[e.index]
     return (not isinstance(e, ex.Num)) + sum(tree_size(a, operands) for a in e.args)
-
-
-def has_steps(node: Node) -> bool:
-    """Whether the last digit of an operand may change all of a result: whole numbers, bools, places, floor, ..."""
-    if node.op.decides or any(not v.dtype.is_float for v in node.results):
-        return True
-    return node.op.elementwise is not None and any(map(_jumps, ex.distinct(node.op.elementwise)))
-
-
-def _jumps(e: ex.Expr) -> bool:
-    """Whether a function jumps: at whole numbers, with an exponent, or where it compares with another number than 0,
-    past which no rounding gets (x > 1 ? x : 0, but not x > 0 ? x : 0.1 * x)."""
-    match e:
-        case ex.Apply(fn="pow", operands=(_, exponent)):
-            return not isinstance(exponent, ex.Num)
-        case ex.Apply(fn="select", operands=(ex.Apply(fn=("lt" | "le" | "gt" | "ge"), operands=(a, b)), _, _)):
-            return a.dtype.is_float and not any(isinstance(v, ex.Num) and v.value == 0 for v in (a, b))
-        case ex.Apply(fn=fn):
-            return fn in (*STEPS, "rne")
-    return False
 
 
 def with_bodies(node: Node, steps: set[Value], rewrite: Callable[[ex.Expr, set[ex.Expr]], ex.Expr]) -> int:
@@ -75,13 +56,12 @@ def with_bodies(node: Node, steps: set[Value], rewrite: Callable[[ex.Expr, set[e
     return changes
 
 
-def reads_halves(node: Node) -> bool:
-    """Whether a node has to read what is f16 as numbers of f16: it has steps, or it is a map that makes wider floats
-    of them, of which later nodes may take away the same number, or ask for the next whole one."""
-    if has_steps(node):
-        return True
+def reads_halves(node: Node) -> set[int]:
+    """The operands that a node has to read as numbers of f16: those of f16 that it jumps with, and all of a map that
+    makes wider floats of them, of which later nodes may take away the same number, or ask for the next whole one."""
+    halves = {i for i, v in enumerate(node.operands) if v is not None and v.dtype.name == "f16"}
     widens = any(v.dtype.is_float and v.dtype.name != "f16" for v in node.results)
-    return widens and node.op.elementwise is not None and any(v and v.dtype.name == "f16" for v in node.operands)
+    return halves if widens and node.op.elementwise is not None else halves & jumps(node)
 
 
 KEEPING = {"max", "min", "neg", "abs", "relu", "select"}

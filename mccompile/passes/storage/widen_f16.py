@@ -91,11 +91,9 @@ def _keeps_numbers(node: Node) -> bool:
 def _round_before_readers(r: Rewriter, casts: set[Node]) -> None:
     """Round what nodes read that need numbers of f16, unless it is a number of f16 anyway."""
     for node in list(r.nodes()):
-        if not reads_halves(node):
-            continue
         rounded: dict[Value, Value] = {}
-        for v in node.operands:
-            if v is not None and v.dtype == F16 and v not in rounded and not _is_rounded(r, v, casts):
+        for v in [node.operands[i] for i in sorted(reads_halves(node))]:
+            if v is not None and v not in rounded and not _is_rounded(r, v, casts):
                 rounded[v] = r.insert(node, Map(ex.apply("round_f16", ex.var(0, F32))), [v], f"{v.name}.rounded")
         if rounded:
             r.rewire(node, [v if v is None else rounded.get(v, v) for v in node.operands])
