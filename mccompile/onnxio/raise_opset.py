@@ -15,7 +15,7 @@ from onnx import helper
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.model import OnnxModel, OnnxNode, node_label
 from mccompile.onnxio.nested import all_nodes, inner_nodes
-from mccompile.onnxio.proto import GraphReader
+from mccompile.onnxio.proto import GraphReader, normal_domain
 from mccompile.onnxio.untyped import converted, inferred
 from mccompile.onnxio.wellformed import require_wellformed
 
@@ -69,7 +69,7 @@ def _label(graph: onnx.GraphProto, op: str, without: str = "") -> str:
     """The first node of that operator, in nested graphs too, or of any that may state an attribute and does not."""
     for place, outer in enumerate(graph.node):
         for depth, node in enumerate(inner_nodes([outer])):
-            if node.domain not in ("", "ai.onnx"):
+            if normal_domain(node.domain):
                 continue
             if node.op_type.lower() == op.lower() if op else _lacks(node, without):
                 return node_label(OnnxNode(node.op_type, (), (), "", node.name, {}, -1 if depth else place))
@@ -100,7 +100,7 @@ def _state_defaults(graph: onnx.GraphProto) -> None:
     """Write out, in nested graphs too, what a node leaves to defaults that another opset changes: the converter
     leaves it to those of the newer one."""
     for node in all_nodes(graph):
-        if node.op_type == "Selu" and node.domain in ("", "ai.onnx"):
+        if node.op_type == "Selu" and not normal_domain(node.domain):
             missing = _SELU_1.keys() - {a.name for a in node.attribute}
             node.attribute.extend(helper.make_attribute(name, _SELU_1[name]) for name in sorted(missing))
 
@@ -124,7 +124,7 @@ def _restated(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Without the attributes of `_RESTATED`, in nested graphs too. Operands are aligned already; an axis that is not
     stays, and is refused as what the newer form does not have."""
     for node in all_nodes(proto.graph):
-        if node.domain in ("", "ai.onnx") and node.op_type in _RESTATED:
+        if not normal_domain(node.domain) and node.op_type in _RESTATED:
             kept = [a for a in node.attribute if a.name != _RESTATED[node.op_type]]
             del node.attribute[:]
             node.attribute.extend(kept)

@@ -67,18 +67,20 @@ def _embed(n: Import) -> None:
     if n.optional(1) is not None:
         total = e.add("Add", [total, e.add("Gather", [e.name(4), e.name(1)], "segments", axis=0)], "total")
     e.bind(0, _normalised(e, total, e.name(5), e.name(6), False))
-    if n.optional(7) is not None:
-        e.bind(1, counted_ones(e, e.name(7)))
-    else:
-        e.bind(1, e.filled(np.zeros((), np.int32), [batch], "no_mask"))
+    bind_mask_index(e, batch)
     e.bind(2, total)
     e.finish()
 
 
-def counted_ones(e: Expansion, mask: str) -> str:
-    """How many elements of each row of ``mask`` are 1: onnxruntime counts no others."""
-    ones = e.add("Equal", [mask, e.constant(np.array(1, np.int32), "mask.one")], "mask.ones")
-    return e.add("ReduceSum", [e.cast(ones, "i32", "mask"), e.ints([1], "mask.axis")], "counted", keepdims=0)
+def bind_mask_index(e: Expansion, batch: int) -> None:
+    """Let output 1 of EmbedLayerNormalization be how many elements of each row of the mask, input 7, are 1:
+    onnxruntime counts no others. 0 where there is no mask."""
+    if e.n.optional(7) is None:
+        e.bind(1, e.filled(np.zeros((), np.int32), [batch], "no_mask"))
+        return
+    ones = e.add("Equal", [e.name(7), e.constant(np.array(1, np.int32), "mask.one")], "mask.ones")
+    axis = e.ints([1], "mask.axis")
+    e.bind(1, e.add("ReduceSum", [e.cast(ones, "i32", "mask"), axis], "counted", keepdims=0))
 
 
 def _group_norm(n: Import) -> None:

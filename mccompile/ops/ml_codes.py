@@ -15,7 +15,7 @@ from mccompile.ops.map import Map
 from mccompile.ops.ml_common import DOMAIN
 from mccompile.ops.registry import onnx_op
 from mccompile.ops.sampling import Case, Draw
-from mccompile.ops.text_labels import MOST_KEYS, default_of, emit_one_hot, emit_values, keys_and_values, places
+from mccompile.ops.text_labels import default_of, emit_one_hot, emit_values, keys_and_values, places, require_few
 
 
 def _sample_label_encoder(d: Draw) -> Case:
@@ -41,8 +41,7 @@ def import_label_encoder(n: Import) -> None:
     if values.dtype == object:
         emit_values(n, places(n, x, keys), values, default)
         return
-    if len(keys) > MOST_KEYS:
-        raise n.error(f"LabelEncoder of {len(keys)} keys is not supported", f"up to {MOST_KEYS} are")
+    require_few(n, len(keys))
     dtype, own = dtype_of(values), ex.var(0, x.dtype)
     body: ex.Expr = ex.num(default, dtype)
     for key, value in zip(keys[::-1].tolist(), values[::-1].tolist(), strict=True):

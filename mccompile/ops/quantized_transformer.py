@@ -13,7 +13,7 @@ import numpy as np
 from mccompile.onnxio import OnnxNode
 from mccompile.onnxio.model import AttrValue
 from mccompile.ops.contrib_attention import Heads
-from mccompile.ops.contrib_normalization import counted_ones
+from mccompile.ops.contrib_normalization import bind_mask_index
 from mccompile.ops.expansion import CONTRIB
 from mccompile.ops.frontend import Import
 from mccompile.ops.quantize import draw_scale
@@ -82,10 +82,7 @@ def _embed(n: Import) -> None:
         total = e.add("Add", [total, kinds], "total")
     parts = [total, real(5, e.name(5)), real(6, e.name(6))]
     e.last("LayerNormalization", parts, n.node.outputs[0], axis=-1, epsilon=n.attr("epsilon", 1e-12))
-    if n.optional(7) is not None:
-        e.bind(1, counted_ones(e, e.name(7)))
-    else:
-        e.bind(1, e.filled(np.zeros((), np.int32), n.input(0).shape[:1], "lengths"))
+    bind_mask_index(e, n.input(0).shape[0])
     e.finish()
 
 

@@ -54,6 +54,7 @@ _NAMED: dict[str, list[Range]] = {
     "space": [(9, 13), (32, 32)], "upper": [(65, 90)], "word": _WORD, "xdigit": [(48, 57), (65, 70), (97, 102)],
 }  # fmt: skip
 """The classes of POSIX, [[:alpha:]]: unlike \\s, [[:space:]] has the vertical tab."""
+_NUMBERED = re.compile(r"\\x\{([0-9A-Fa-f]{1,8})\}")
 _POSIX = re.compile(r"\[:(\^?)(.*?):\]", re.DOTALL)
 _OPPOSITES = {
     sre.CATEGORY_NOT_DIGIT: sre.CATEGORY_DIGIT, sre.CATEGORY_NOT_SPACE: sre.CATEGORY_SPACE,
@@ -181,7 +182,7 @@ def _as_python(pattern: str) -> str:
 
 def _escape(pattern: str, i: int, inside: bool) -> tuple[str, int]:
     r"""What a backslash begins, in Python's words, and how long it is: \z, \x{e9}, and \Q..\E outside of classes."""
-    numbered = re.compile(r"\\x\{([0-9A-Fa-f]{1,8})\}").match(pattern, i)
+    numbered = _NUMBERED.match(pattern, i)
     if numbered:
         return rf"\U{int(numbered[1], 16):08x}", numbered.end() - i
     if not inside and pattern.startswith(r"\z", i):

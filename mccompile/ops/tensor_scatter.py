@@ -35,18 +35,18 @@ def import_tensor_scatter(n: Import) -> None:
         raise n.error(f"{update.type} does not fit a cache {cache.type} along axis {axis}")
     along = [-1 if a == axis else 1 for a in range(rank)]
     places = e.reshaped(e.counted(0, update.shape[axis], "counted"), along, "steps")
+    length = e.ints([cache.shape[axis]], "length")
     if n.optional(2) is not None:
         if not require_same(n.input(2).shape, cache.shape[:1]):
             raise n.error(f"write_indices {n.input(2).type} are not one for each of {cache.shape[0]} samples")
         begin = e.reshaped(e.name(2), [-1, *(1,) * (rank - 1)], "begin")
-        length = e.ints([cache.shape[axis]], "length")
         if mode == "circular":  # first: a sum may be more than an i64 has
             begin = e.add("Mod", [begin, length], "first")
         else:  # no place counts from the end
             begin = e.add("Where", [e.add("Less", [begin, e.ints([0], "zero")], "strange"), length, begin], "first")
         places = e.add("Add", [begin, places], "places")
     if mode == "circular":
-        places = e.add("Mod", [places, e.ints([cache.shape[axis]], "length")], "turned")
+        places = e.add("Mod", [places, length], "turned")
     everywhere = e.add("Expand", [places, e.ints(update.shape, "shape")], "everywhere")
     e.last("ScatterElements", [e.name(0), everywhere, e.name(1)], n.node.outputs[0], axis=axis)
     e.finish()

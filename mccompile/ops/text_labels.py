@@ -130,6 +130,12 @@ def import_text_of_category(n: Import) -> None:
     emit_values(n, found, np.array(list(last.values()), dtype=object), n.attr("default_string", "_Unused"))
 
 
+def require_few(n: Import, keys: int) -> None:
+    """An error where more keys are compared one after the other than an expression takes."""
+    if keys > MOST_KEYS:
+        raise n.error(f"{n.node.op_type} of {keys} keys is not supported", f"up to {MOST_KEYS} are")
+
+
 def places(n: Import, x: Value, keys: Array) -> Value:
     """Which of the keys, numbers of its type, each element is; -1 if none."""
     own = ex.var(0, x.dtype)
@@ -137,8 +143,7 @@ def places(n: Import, x: Value, keys: Array) -> Value:
         below = ex.apply("lt", own, ex.num(len(keys), I64))
         kept = ex.apply("select", below, ex.apply("max", own, ex.num(-1, I64)), ex.num(-1, I64))
         return n.inner(Map(kept), [x], "places")
-    if len(keys) > MOST_KEYS:
-        raise n.error(f"{n.node.op_type} of {len(keys)} keys is not supported", f"up to {MOST_KEYS} are")
+    require_few(n, len(keys))
     body: ex.Expr = ex.num(-1, I64)
     for place, key in reversed(list(enumerate(keys.tolist()))):
         same = ex.apply("isnan", own) if key != key else ex.apply("eq", own, ex.num(key, x.dtype))

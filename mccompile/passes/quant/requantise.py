@@ -339,9 +339,7 @@ class _Work:
     # -- bytes -------------------------------------------------------------------------------------------------
     def _table(self, e: ex.Expr, byte: ex.Expr, old: ex.Expr) -> ex.Expr:
         """A function of one byte: itself, cut off, or a table, where floats are cheap of what takes longer."""
-        numbers = np.arange(256, dtype=np.uint8).view(byte.dtype.numpy)
-        elements = ex.evaluate(e, lambda i: numbers if i >= _ATOM else np.asarray(self._constant(i)))
-        elements = np.broadcast_to(elements, (256,)).astype(e.dtype.numpy)
+        elements = np.broadcast_to(self._of_bytes(e, _every(byte)), (256,))
         found = simplest(byte, elements)
         table = isinstance(found, ex.Lookup) and found != byte
         if table and not self.fixed and not lookup_pays(old, byte, self.target):
@@ -349,15 +347,19 @@ class _Work:
         self.remarks.hit(f"made a function of a byte in {self.node.where} a table")
         return found
 
+    def _of_bytes(self, e: ex.Expr, numbers: Array) -> Array:
+        """The elements that an expression of one byte makes of numbers."""
+        found = ex.evaluate(e, lambda i: numbers if i >= _ATOM else np.asarray(self._constant(i)))
+        return found.astype(e.dtype.numpy)
+
     def _by_tables(self, e: ex.Expr, shape: tuple[int, ...]) -> ex.Expr | None:
         """A function of one byte with a table for each of a few channels, which is the expression on ties, too: of a
         mean of 127.5, all numbers are on ties. None of a sum, and of more channels."""
         atom = next((v for v in ex.distinct(e) if isinstance(v, ex.Var) and v.index >= _ATOM), None)
         if atom is None:
             return None
-        numbers = np.arange(256, dtype=np.uint8).view(atom.dtype.numpy)[:, None]
-        elements = ex.evaluate(e, lambda i: numbers if i >= _ATOM else np.asarray(self._constant(i)))
-        tables, which = np.unique(elements.astype(e.dtype.numpy), axis=1, return_inverse=True)
+        elements = self._of_bytes(e, _every(atom)[:, None])  # [256, channels]
+        tables, which = np.unique(elements, axis=1, return_inverse=True)
         if tables.shape[1] > _TABLES:
             return None
         found = simplest(atom, tables[:, 0])
@@ -376,7 +378,7 @@ class _Work:
         form = form_of(e.operand, self._constant)
         if isinstance(form, str):
             return form
-        axes = [np.arange(256, dtype=np.uint8).view(b.dtype.numpy) for b in bytes_]
+        axes = [_every(b) for b in bytes_]
         grid = dict(zip((_ATOM, _ATOM + 1), np.meshgrid(*axes, indexing="ij"), strict=True))
 
         def read(i: int) -> Array:
@@ -440,10 +442,15 @@ def _inside(e: ex.Expr, core: ex.Expr) -> ex.Expr | None:
     return found if found in ex.distinct(e) else None
 
 
+def _every(byte: ex.Expr) -> Array:
+    """All numbers that a byte may be, in the order of its bits."""
+    return np.arange(256, dtype=np.uint8).view(byte.dtype.numpy)
+
+
 def simplest(byte: ex.Expr, elements: Array) -> ex.Expr:
     """A function of a byte: the byte itself, the byte cut off, or a table of what it becomes."""
     dtype = dtype_of(elements)
-    numbers = np.arange(256, dtype=np.uint8).view(byte.dtype.numpy)
+    numbers = _every(byte)
     if byte.dtype == dtype:
         if np.array_equal(elements, numbers):
             return byte
