@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mccompile._dataclass import dataclass
 from mccompile.codegen.choice import make_choice, part_name
 from mccompile.codegen.facts import ModelFacts
@@ -109,15 +111,18 @@ class ProjectArtifacts:
 def open_model(path: str | Path, options: Options) -> Compilation:
     """A compilation from a model file, or from IR text to be resumed. Raises CompileError, UsageError."""
     path = Path(path)
-    with _decided():
+    with _stage():
         return resume(path, options) if path.suffix == ir_files.SUFFIX else import_graph(path, options)
 
 
 @contextmanager
-def _decided() -> Iterator[None]:
-    """CompileError, with what to do, where something depends on extents that are known at run time only."""
+def _stage() -> Iterator[None]:
+    """What holds as long as a network is worked on: CompileError, with what to do, where something depends on extents
+    that are known at run time only; and numbers beyond their type are infinite, as they are in C, without numpy's
+    warning."""
     try:
-        yield
+        with np.errstate(over="ignore"):
+            yield
     except UndecidedError as e:
         rule = f"the network cannot be compiled for all of these extents: {e}"
         raise CompileError(rule, hint=hint_of(e), code="open-extents") from e
@@ -245,7 +250,7 @@ def compile_program(
     place_program(c, observe)
     assert c.program is not None
     o = c.options
-    with _decided(), text_at_fault(c.kernels_given, c.source):
+    with _stage(), text_at_fault(c.kernels_given, c.source):
         c.facts = model_facts(
             c.program, c.target, c.source, c.sha256, o.keep_inputs, pool, o.opt_level, o.stepwise, c.interface,
             o.threads,
@@ -257,7 +262,7 @@ def place_program(c: Compilation, observe: Observer = unobserved) -> None:
     """Every stage that is not done yet, up to the planned program."""
     require_sense(c.options)
     if c.program is None:
-        with _decided(), text_at_fault(c.kernels_given, c.source), limited(c.options.limits):
+        with _stage(), text_at_fault(c.kernels_given, c.source), limited(c.options.limits):
             if c.lowered is None:
                 observe("import", c.graph)
                 optimize(c, observe)

@@ -130,7 +130,8 @@ def _matmul_nbits(n: Import) -> None:
     if zeros.dtype == np.int8:
         real = _dequantized(e, whole, turned, zeros, groups)
     else:  # zero points of any size: the floats themselves
-        floats = (whole - zeros[groups]).astype(np.float32) * turned[groups].astype(np.float32)
+        with np.errstate(invalid="ignore"):  # zero times a scale that is infinite is no number, as in C
+            floats = (whole - zeros[groups]).astype(np.float32) * turned[groups].astype(np.float32)
         real = e.constant(floats.astype(scales.dtype), "floats")
     if scales.dtype != dtype.numpy:
         real = e.cast(real, dtype.name, "cast_weights")

@@ -53,6 +53,14 @@ def _looked_up(m: Maker) -> tuple[Array, str]:
     return x, m.node("GatherBlockQuantized", given, "y", domain=CONTRIB, **how)
 
 
+def _real_zero_points(m: Maker) -> tuple[Array, str]:
+    """Zero points that are no whole numbers, and one that is: zeros by an infinite scale, and a huge scale."""
+    x = np.arange(16, dtype=np.float32).reshape(1, 16)
+    scales, zeros = (m.const(np.array(a, np.float32)) for a in ((INFINITE, 3e38, 1), (5, 2.5, 2.5)))
+    given = [m.input("x", x.shape), m.const(np.full((3, 1, 8), 0x75, np.uint8)), scales, zeros]
+    return x, m.node("MatMulNBits", given, "y", domain=CONTRIB, K=16, N=3, bits=4, block_size=16)
+
+
 def _spread(m: Maker) -> tuple[Array, str]:
     """Every other result has no part of the infinite weight."""
     x = np.arange(1, 65, dtype=np.float32).reshape(1, 1, 1, 64)
@@ -61,7 +69,7 @@ def _spread(m: Maker) -> tuple[Array, str]:
 
 
 @pytest.mark.parametrize("target", ["generic", "native"])
-@pytest.mark.parametrize("build", [_window, _four_bits, _scales, _looked_up, _spread])
+@pytest.mark.parametrize("build", [_window, _four_bits, _scales, _looked_up, _real_zero_points, _spread])
 def test_infinite_weights(build: Callable[[Maker], tuple[Array, str]], target: str, tmp_path: Path) -> None:
     m = Maker()
     x, last = build(m)
