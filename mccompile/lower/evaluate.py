@@ -146,7 +146,8 @@ class _Memory:
         return self._seen(view) if view.linear else self._of(view.buffer)[_places(view)]
 
     def write(self, view: View, values: Array) -> None:
-        stored = np.asarray(values).astype(_stored(view.dtype, self.wide))
+        with np.errstate(over="ignore"):  # what a small float does not hold is infinite, as in C
+            stored = np.asarray(values).astype(_stored(view.dtype, self.wide))
         if stored.ndim and stored.shape != view.shape:
             raise InternalError(f"{view.buffer.name}: a view of {view.shape} is given {stored.shape}")
         if view.linear:

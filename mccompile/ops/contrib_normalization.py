@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mccompile.onnxio import dtype_number
 from mccompile.ops.expansion import CONTRIB, Expansion, channels_first, channels_last
 from mccompile.ops.frontend import Import
 from mccompile.ops.registry import FrontEnd, compositions
@@ -42,12 +43,20 @@ def _skip(n: Import) -> None:
 
 
 def _simplified(n: Import) -> None:
-    """SimplifiedLayerNormalization, which onnxruntime has in ONNX's own domain: RMSNormalization."""
+    """SimplifiedLayerNormalization, which onnxruntime has in ONNX's own domain: RMSNormalization. A scale of another
+    type than x has is that of the result; one of the two is f16, and computed with is f32."""
     e = Expansion(n)
     _refuse_statistics(n, (1,))
     n.attr("stash_type", 1)
     attrs = {"axis": n.attr("axis", -1), "epsilon": n.attr("epsilon", 1e-5)}
-    e.last("RMSNormalization", [e.name(0), e.name(1)], n.node.outputs[0], "", **attrs)
+    kinds = [n.input(i).dtype.name for i in (0, 1)]
+    if kinds[0] == kinds[1]:
+        e.last("RMSNormalization", [e.name(0), e.name(1)], n.node.outputs[0], "", **attrs)
+    else:
+        wide = "f64" if "f64" in kinds else "f32"
+        given = [e.cast(e.name(i), wide, f"wide{i}") for i in (0, 1)]
+        normal = e.add("RMSNormalization", given, "normal", **attrs)
+        e.last("Cast", [normal], n.node.outputs[0], "", to=dtype_number(kinds[1]))
     e.finish()
 
 

@@ -361,9 +361,9 @@ def emit_map(n: Import, build: Build, operands: list[Value], storage: str | None
     if broadcast_shapes(*(distinct[i].shape for i in read)) != whole:
         raise n.error("an operand that only broadcasts is not supported here")
     body = ex.substitute(body, lambda v: ex.var(read.index(v.index), v.dtype))
-    if storage is None:
-        half = any(v.dtype.name == "f16" for v in operands) and body.dtype == F32
-        storage = "f16" if half else ""
+    if storage is None:  # the first operand that is of floats has the result's type: of Pow the base
+        kind = next((v.dtype.name for v in operands if v.dtype.is_float), "")
+        storage = "f16" if kind == "f16" and body.dtype == F32 else ""
     n.emit(Map(body, storage), [distinct[i] for i in read])
 
 

@@ -191,11 +191,16 @@ def _sample_rms(d: Draw) -> Case:
 
 @onnx_op("RMSNormalization", sample=_sample_rms, tolerance=_TOLERANCE)
 def import_rms_norm(n: Import) -> None:
+    """The scale may be of another type by the schema, and the result then is; the operator's function multiplies one
+    by the other, and shape inference has the type of x."""
     _read_stash(n)
-    x = n.input(0)
+    x, scale = n.input(0), n.input(1)
     rank = len(x.shape)
     op = Normalize(tuple(range(n.axis(n.attr("axis", -1), rank), rank)), n.attr("epsilon", 1e-5), center=False)
-    n.emit(op, [x], extras=[n.input(1)], post={0: scaled(x.dtype, False)})
+    if scale.dtype != x.dtype:
+        rule = f"a scale of {scale.dtype} for an X of {x.dtype} is not defined"
+        raise n.error(rule, "cast one to the other's type")
+    n.emit(op, [x], extras=[scale], post={0: scaled(x.dtype, False)})
 
 
 def _sample_mean_variance(d: Draw) -> Case:

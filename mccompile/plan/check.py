@@ -47,7 +47,8 @@ from mccompile.ir.views import MAX_ALIGN, Buffer, View, whole
 _NOBODY: Final = -1
 _APART: Final = 4096
 """A multiple of every alignment: where a region begins tells nothing of what is aligned in it."""
-Owners = np.ndarray[Any, np.dtype[np.int32]]
+Owners = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
+"""The numbers of buffers, in as few bytes as hold them all."""
 
 
 def check_program(program: Program, keep_inputs: bool = False) -> None:
@@ -283,7 +284,8 @@ class _Memory:
         sizes = [n for b in self.buffers for n in (_span(program, b)[0], b.type.dtype.nbytes)]
         self.unit = math.gcd(*sizes) or 1
         end = _base(program, None)
-        self.owners: Owners = np.full(end // self.unit + 1, _NOBODY, np.int32)
+        kind = np.min_scalar_type(-len(self.buffers) - 1)
+        self.owners: Owners = np.full(end // self.unit + 1, _NOBODY, kind)
         self.written: dict[Buffer, list[tuple[Sequence[Condition], Owners]]] = {}
 
     def run(self, keep_inputs: bool) -> None:
@@ -379,10 +381,10 @@ class _Memory:
         if a_high <= b_low or b_high <= a_low:
             return False
         mark = np.zeros(self.owners.size, bool)
-        strided = np.lib.stride_tricks.as_strided
+        strided, each = np.lib.stride_tricks.as_strided, self.owners.itemsize
         for region, write in ((mine, True), (theirs, False)):
-            start = (region.__array_interface__["data"][0] - self.owners.ctypes.data) // 4
-            shadow = strided(mark[start:], region.shape, tuple(s // 4 for s in region.strides))
+            start = (region.__array_interface__["data"][0] - self.owners.ctypes.data) // each
+            shadow = strided(mark[start:], region.shape, tuple(s // each for s in region.strides))
             if write:
                 shadow[...] = True
             elif shadow.any():
@@ -450,8 +452,9 @@ class _Memory:
             return self.owners[:0]
         if lowest < low or highest + size > high:
             raise InternalError(f"a view leaves {_describe(self.program, view.buffer)}")
-        bytes_of = tuple(s * size * 4 for s in strides)
-        return np.lib.stride_tricks.as_strided(self.owners[first:], (*extents, size), (*bytes_of, 4))
+        each = self.owners.itemsize
+        bytes_of = tuple(s * size * each for s in strides)
+        return np.lib.stride_tricks.as_strided(self.owners[first:], (*extents, size), (*bytes_of, each))
 
 
 def _contributions(view: View) -> list[np.ndarray[Any, np.dtype[np.int64]]]:

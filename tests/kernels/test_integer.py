@@ -219,6 +219,9 @@ CASES = [
     *(conv((1, c, 1, 4), c, (1, 1), (4, 7), (3, 5, 0, 0), groups=g, zero=9) for c, g in ((16, 1), (5, 5))),
     *(conv((1, 160, 3, w), 160, (3, 3), (2, 2), (2, pw, 2, 99 - pw), groups=160, zero=9)
       for w, pw in ((2, 99), (2, 40), (70, 0))),
+    # One line of pixels, with padding behind it alone.
+    *(conv((1, c, 1, 7), c, (1, 1), (1, 1), pads, groups=g, zero=9)
+      for c, g in ((16, 1), (3, 1), (5, 5)) for pads in ((0, 0, 0, 2), (0, 0, 3, 0), (0, 2, 0, 0))),
     *(matmul((2, 3, 6, 8), 19, dtype="u8", weights="u8", zero=5, other=9, variable=True, post=p)
       for p in (FLOATS, ADDED)),
 ]  # fmt: skip

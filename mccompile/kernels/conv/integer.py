@@ -531,7 +531,8 @@ def _parts(
     kernel, strides, dilations, pads = window
     weights, moved, own = node.operands[1], _moved(views[1:]), chosen.own
     assert weights is not None
-    cut = window == POINT and (staged or own.form)
+    alike = views[0].shape[:3] == views[1].shape[:3]  # or padding lies behind the operand
+    cut = window == POINT and alike and (staged or own.form)
     if cut:
         views = _cut(views, own, b.target, weave)
     source, result, *extras = views
