@@ -415,7 +415,7 @@ def _parted(steps: list[_Step], target: Target, pool: KernelPool, allowed: Allow
     found = shared_functions(texts, functions, LETTERS, numbered)
     if sum(map(len, {*found.texts.values(), *found.functions.values()})) > MOST_LETTERS:
         found = with_one_text(found)
-    known = frozenset(["MCC_INLINE", "MCC_ONCE"]).union(*(s.made.uses for s in steps))
+    known = frozenset(["MCC_INLINE", "MCC_ONCE", "MCC_HIDE"]).union(*(s.made.uses for s in steps))
     for name, text in found.functions.items():
         uses = frozenset(mentioned(text, sorted(known)))
         pool.shared[name] = Rendered(Head(KERNEL_NAME, ""), text, uses)

@@ -28,6 +28,7 @@ SHARED_NAME = "SHARED_"
 """What names of shared functions begin with until the first kernel that calls one gives it its own."""
 _COMMENT = r"(?:/\*(?:(?!\*/).)*\*/\n)?"
 _BEGIN = re.compile(rf"{_COMMENT}MCC_PLACE_CODE\nstatic MCC_NOINLINE void ({KERNEL_NAME}_\w+)\(", re.DOTALL)
+_TABLE = re.compile(r"\brow_at\[r\] = [^;]*;")
 _UNROLLED = re.compile(r"\n *MCC_UNROLL\n")
 _SHARED = re.compile(rf"\b{SHARED_NAME}\d+(_\w+)")
 
@@ -135,8 +136,10 @@ def shared_functions(
 
 def _once(text: str) -> str:
     """A function that is kept one for all its numbers. Its loops are as they are: gcc unrolls none of those that it
-    makes for one number, and four steps at once, beside numbers, do not fit into registers."""
-    return _UNROLLED.sub("\n", text).replace("static MCC_NOINLINE ", "static MCC_ONCE ")
+    makes for one number, and four steps at once, beside numbers, do not fit into registers. Tables of places that
+    depend on numbers stay in registers."""
+    hidden = _TABLE.sub(r"\g<0>\n    MCC_HIDE(row_at[r]);", text)
+    return _UNROLLED.sub("\n", hidden).replace("static MCC_NOINLINE ", "static MCC_ONCE ")
 
 
 def _calling(kernel: str, changes: Sequence[tuple[Function, str, tuple[Number, ...]]]) -> str:
