@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mccompile.ir.types import broadcast_shapes
 from mccompile.onnxio import dtype_number
 from mccompile.ops.expansion import CONTRIB, Expansion, channels_first, channels_last
 from mccompile.ops.frontend import Import
@@ -33,6 +34,9 @@ def _skip(n: Import) -> None:
     """Skip(Simplified)LayerNormalization: x + skip + bias, and that normalised."""
     e, simple = Expansion(n), n.op_type == "SkipSimplifiedLayerNormalization"
     _refuse_statistics(n, (1, 2))
+    x, skip = n.input(0), n.input(1)
+    if broadcast_shapes(x.shape, skip.shape) != x.shape:
+        raise n.error(f"skip {skip.type} does not broadcast to the {x.type} of input 0")
     bias, beta = 3 if simple else 4, "" if simple else e.name(3)
     total = e.add("Add", [e.name(0), e.name(1)], "total")
     if n.optional(bias) is not None:

@@ -333,3 +333,13 @@ def test_words_that_the_mask_lets_through_are_its_ones(quantised: bool, tmp_path
     constants = tuple(i for i, a in enumerate([ids, None, *rows, None, *more]) if a is not None and i > 1)
     counts = evaluated(tmp_path, op, [ids, None, *rows, mask, *more], constants, outputs=2)[1]
     assert counts.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("op", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_what_is_skipped_has_the_shape_of_the_input(op: str, tmp_path: Path) -> None:
+    """It may be one for all of a batch, but not the other way round."""
+    x, gamma = floats(1, 2, 3, 4), floats(2, 4)
+    (y,) = evaluated(tmp_path, op, [x, x[:1], gamma], (2,))
+    assert y.shape == x.shape
+    with pytest.raises(CompileError, match="does not broadcast to the"):
+        evaluated(tmp_path, op, [x[:1], x, gamma], (2,))
