@@ -92,10 +92,10 @@ class Vectors:
         return self.lanes > 4 and 0 < self.machine.followed < loads
 
     @property
-    def lane_products(self) -> bool:
-        """Whether a product may take a lane of one vector for all of another. It is written out for each lane, which
-        takes code."""
-        return Capability.A64 in self.target.capabilities and not self.target.compact
+    def lane_products(self) -> int:
+        """How many neighbours come by one load where a product may take one of them for all lanes of a vector; 0
+        where none may. It is written out for each, which takes code."""
+        return 4 if Capability.LANES in self.target.capabilities and not self.target.compact else 0
 
     @staticmethod
     def varying(views: Sequence[BoundView], *coordinates: str) -> list[str]:

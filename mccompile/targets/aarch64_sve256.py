@@ -16,7 +16,7 @@ TARGET = replace(
     name="aarch64-sve256",
     summary="ARMv8.2-A, vectors of SVE of 256 bits (Neoverse V1)",
     machine=replace(BASE.machine, vector_bytes=32, l1=64 * 1024, l2=1024 * 1024),
-    capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION}),
+    capabilities=frozenset({Capability.FMA, Capability.F16_CONVERSION, Capability.LANES}),
     align=32,
     flags=("-march=armv8.2-a+sve", "-msve-vector-bits=256"),
     requires=("__aarch64__", "__ARM_FEATURE_SVE"),

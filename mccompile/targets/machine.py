@@ -30,6 +30,8 @@ class Capability(Enum):
     """One instruction multiplies pairs of bfloat16, of NEON two rows of four by two columns, and adds to f32."""
     FHM = "fhm"
     """One instruction multiplies a vector of f16 by a lane of f16, and adds to lanes of f32."""
+    LANES = "lanes"
+    """One instruction multiplies a vector by a lane, any of four neighbours that came by one load, and adds to f32."""
     A64 = "a64"
     """NEON as 64-bit Arm has it: with square roots, and registers that are named otherwise."""
 

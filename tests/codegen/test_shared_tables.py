@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mccompile.ir.graph import Graph
 from mccompile.ir.graph_text import parse_graph
@@ -15,7 +16,7 @@ from tests.support.compiled import compiled_graph
 from tests.support.opcases import CaseLibrary
 from tests.support.targets import needs_target
 
-TARGET = "aarch64"
+TARGETS = ("aarch64", "aarch64-sve256")
 WIDTHS = (128, 256, 128, 512, 128, 384, 48)
 
 
@@ -32,13 +33,14 @@ def _network() -> Graph:
     return parse_graph("\n".join([*lines, f"return %x{len(WIDTHS) - 1}", "}"]), lookup)
 
 
-def test_places_of_rows_stay_in_registers(tmp_path: Path) -> None:
-    needs_target(TARGET)
-    b = compiled_graph(_network(), "O2", "g", target=TARGET)
+@pytest.mark.parametrize("target", TARGETS)
+def test_places_of_rows_stay_in_registers(target: str, tmp_path: Path) -> None:
+    needs_target(target)
+    b = compiled_graph(_network(), "O2", "g", target=target)
     texts = [k.text for k in b.facts.kernels]
     assert any("MCC_HIDE(row_at[r]);" in text and "MCC_ONCE" in text for text in texts)
     assert any("row_at[r] = " in text and "MCC_HIDE" not in text for text in texts), "of one length they are numbers"
-    library = CaseLibrary(tmp_path, [b], [*resolve(TARGET).c_flags, *STRICT_WARNINGS]).build()
+    library = CaseLibrary(tmp_path, [b], [*resolve(target).c_flags, *STRICT_WARNINGS]).build()
     inputs = {"x0": np.random.default_rng(4).normal(size=(23, WIDTHS[0])).astype(np.float32)}
     (want,) = _network().evaluate(inputs).values()
     (got,) = library.run(b, inputs)
