@@ -332,7 +332,8 @@ class Graph:
                 kept.append(node)
                 live.update(node.inputs)
                 # What a node counts itself, too: other results of it have that extent, also where nobody reads them.
-                live.update(self.counts[s] for s in self._counted(node.numbers()) if node.varies)
+                if self.counts and node.varies:
+                    live.update(self.counts[s] for s in self._counted(node.numbers()))
         removed = len(self.nodes) - len(kept)
         self.nodes = kept[::-1]
         self.constants = {v: a for v, a in self.constants.items() if v in live}

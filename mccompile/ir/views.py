@@ -100,6 +100,31 @@ class View:
     def linear(self) -> bool:
         return is_linear(self.factors)
 
+    @cached
+    def fault(self) -> str:
+        """Why it is no view of its buffer: found once, for modules are verified after each pass; "" if it is one."""
+        stored = {f.axis for f in self.factors}
+        if len(self.strides) != len(self.factors) or stored != set(range(self.rank)):
+            return f"has {self.rank} axes and {len(self.strides)} strides"
+        if any(bound(e) < 0 for e in self.shape):
+            return "has an extent below 0"
+        low, high = self.covered()
+        return "" if self.is_inside else f"covers [{low}, {high}] of {self.buffer.elements} elements"
+
+    @cached
+    def is_inside(self) -> bool:
+        """Whether it is known to lie inside of its buffer, or has no elements."""
+        low, high = self.covered()
+        return not bound(self.count) or (low >= 0 and high < self.buffer.elements)
+
+    def covered(self) -> tuple[int, int]:
+        """Between which elements of its buffer it lies, as far as the ranges of its extents tell."""
+        first = last = self.offset
+        for f, s in zip(self.factors, self.strides, strict=True):
+            reach = s * (f.extent(self.shape) - 1)  # of extents that may be 0 as well: then nothing is touched
+            first, last = (first + reach, last) if span(s)[0] < 0 else (first, last + reach)
+        return span(first)[0], bound(last)
+
     @property
     def varies(self) -> bool:
         """Whether an extent, a stride or the offset is known at run time only."""
@@ -264,26 +289,6 @@ def stored_alike(a: TensorType, b: TensorType) -> bool:
 
 
 def verify_view(view: View) -> None:
-    stored = sorted((f.axis, f.div, f.mod) for f in view.factors)
-    if len(view.strides) != len(stored) or {axis for axis, _, _ in stored} != set(range(view.rank)):
-        raise InternalError(f"a view of {view.buffer.name} has {view.rank} axes and {len(view.strides)} strides")
-    if any(bound(e) < 0 for e in view.shape):
-        raise InternalError(f"a view of {view.buffer.name} has an extent below 0")
-    if not is_inside(view):
-        low, high = covered(view)
-        raise InternalError(f"a view of {view.buffer.name} covers [{low}, {high}] of {view.buffer.elements} elements")
-
-
-def covered(view: View) -> tuple[int, int]:
-    """Between which elements of its buffer a view lies, as far as the ranges of its extents tell."""
-    first = last = view.offset
-    for f, s in zip(view.factors, view.strides, strict=True):
-        reach = s * (f.extent(view.shape) - 1)  # of extents that may be 0 as well: then nothing is touched
-        first, last = (first + reach, last) if span(s)[0] < 0 else (first, last + reach)
-    return span(first)[0], bound(last)
-
-
-def is_inside(view: View) -> bool:
-    """Whether a view is known to lie inside of its buffer, or has no elements."""
-    low, high = covered(view)
-    return not bound(view.count) or (low >= 0 and high < view.buffer.elements)
+    """Raises InternalError if a view is none of its buffer's elements."""
+    if view.fault:
+        raise InternalError(f"a view of {view.buffer.name} {view.fault}")

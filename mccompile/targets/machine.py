@@ -31,7 +31,7 @@ class Capability(Enum):
     FHM = "fhm"
     """One instruction multiplies a vector of f16 by a lane of f16, and adds to lanes of f32."""
     LANES = "lanes"
-    """One instruction multiplies a vector by a lane, any of four neighbours that came by one load, and adds to f32."""
+    """One instruction multiplies a vector by one of four neighbours that came by one load, and adds to f32."""
     A64 = "a64"
     """NEON as 64-bit Arm has it: with square roots, and registers that are named otherwise."""
 

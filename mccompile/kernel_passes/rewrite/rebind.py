@@ -30,7 +30,7 @@ from dataclasses import replace
 from mccompile.ir.dims import UndecidedError, span, symbols
 from mccompile.ir.kernel import Call, Logical
 from mccompile.ir.types import row_major
-from mccompile.ir.views import Buffer, View, is_inside
+from mccompile.ir.views import Buffer, View
 from mccompile.kernel_passes.rewrite.views import Refined, cut, seen_through
 from mccompile.kernels.registry import variant
 from mccompile.kernels.variant import lines_spread
@@ -82,7 +82,7 @@ def _rebound(
         whole = list(collapsed)
     elif any(w is None and r is not None for w, r in zip(whole, refined, strict=True)):
         return f"{call.kernel} would need more axes"
-    if not all(is_inside(v) for v in whole if isinstance(v, View)):
+    if not all(v.is_inside for v in whole if isinstance(v, View)):
         return "the ranges of its extents do not tell that it stays inside of the buffer"
     after = own.forwards(_with_views(call, whole))
     after = replace(after, logical=_logical(call, buffer, near, far, writes))
