@@ -31,12 +31,16 @@ def run(module: KernelModule, remarks: Remarks) -> int:
 
 
 def offered(step: Step) -> Step:
-    """The step with the order its kernel works in, and what may overlap by that. Its views must be final."""
+    """The step with the order its kernel works in, and what may overlap by that; itself where it says so already. Its
+    views must be final."""
     if not isinstance(step, Call) or step.varies:
         return step
     if isinstance(step.params, Order):
         y = step.results[0]
-        step = replace(step, params=replace(step.params, channels_last=y.linear and channels_innermost(y)))
+        last = y.linear and channels_innermost(y)
+        if step.params.channels_last != last:
+            step = replace(step, params=replace(step.params, channels_last=last))
     own = variant(step.kernel)
-    found, inplace = own.near(step), {*step.inplace, *own.overwrites(step)}
-    return replace(step, near=None if found is None else (0, found), inplace=tuple(sorted(inplace)))
+    found, inplace = own.near(step), tuple(sorted({*step.inplace, *own.overwrites(step)}))
+    near = None if found is None else (0, found)
+    return step if (step.near, step.inplace) == (near, inplace) else replace(step, near=near, inplace=inplace)
