@@ -104,14 +104,20 @@ def divisors(size: int, unit: int) -> Iterator[int]:
 
 
 def descending(extent: int, sizes: Iterable[int]) -> tuple[Segment, ...]:
-    """An extent that varies in tiles of each of ``sizes``, which are multiples of those that follow, and the rest."""
+    """An extent that varies in tiles of each of ``sizes``, which are multiples of those that follow, and the rest.
+    What is always empty is left out, also where that is told by the difference alone.
+
+    >>> from mccompile.ir.dims import minimum, symbol
+    >>> [s.size for s in descending(6 * minimum(2 * (symbol("n", 0, 7) // 2) + 2, 6), [4])]
+    [4]
+    """
     found, start = [], 0
     for size in sizes:
         stop = extent // size * size
         found.append(Segment(start, stop, size))
         start = stop
     found.append(Segment(start, extent, extent - start))
-    return tuple(s for s in found if s.start != s.stop)
+    return tuple(s for s in found if bound(s.stop - s.start) > 0)
 
 
 def chunks(extent: int, size: int) -> tuple[Segment, ...]:
