@@ -20,6 +20,7 @@ INSTRUCTIONS = {
     "immintrin.h": r"_mm\d*_\w+|__m\d+\w*|__mmask\d+",
     "arm_acle.h": r"__(smla\w+|[su]xtb16|[su]sat)",
     "arm_neon.h": r"v\w+_[fsu]\d+|(float|u?int)\d+x\d+_t",
+    "arm_sve.h": r"sv\w+_[bf]32|svfloat32_t",
     "wasm_simd128.h": r"wasm_[fiv]\d+\w*|v128_t",
 }
 """What the headers of instructions declare; where MVE is asked for, the words of NEON are those of "arm_mve.h"."""
