@@ -77,8 +77,15 @@ def _embed(n: Import) -> None:
     total = e.add("Gather", [e.name(2), e.name(0)], "words", axis=0)
     places = e.name(8) or e.counted(0, length, "places")
     total = e.add("Add", [total, e.add("Gather", [e.name(3), places], "positions", axis=0)], "placed")
-    if n.optional(1) is not None:
-        total = e.add("Add", [total, e.add("Gather", [e.name(4), e.name(1)], "segments", axis=0)], "total")
+    if n.optional(4) is not None:
+        # Without numbers of segments, all words are of the first one.
+        rows = (
+            e.sliced(e.name(4), 0, 0, 1, "segment") if n.optional(1) is None
+            else e.add("Gather", [e.name(4), e.name(1)], "segments", axis=0)
+        )  # fmt: skip
+        total = e.add("Add", [total, rows], "total")
+    elif n.optional(1) is not None:
+        raise n.error("numbers of segments have no table of segments")
     e.bind(0, _normalised(e, total, e.name(5), e.name(6), False))
     bind_mask_index(e, batch)
     e.bind(2, total)

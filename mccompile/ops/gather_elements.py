@@ -79,8 +79,10 @@ def import_gather_elements(n: Import) -> None:
     x = n.input(0)
     axis = n.axis(n.attr("axis", 0), len(x.shape))
     indices, inside = index_operand(n, 1, x.shape[axis])
+    op = GatherElements(axis, inside)
+    (result,) = op.infer(x.type, indices.type)
     place = fit(n.graph.array(indices), 0, len(x.shape)) if inside else None
     if place is None:
-        n.emit(GatherElements(axis, inside), [x, indices])
+        n.emit(op, [x, indices])
     else:
-        n.emit(Take(indices.shape, places(place, axis, len(x.shape))), [x])
+        n.emit(Take(result.shape, places(place, axis, len(x.shape))), [x])

@@ -92,8 +92,10 @@ def import_gather_nd(n: Import) -> None:
     if not 0 <= batch < len(x.shape) or len(extents) != depth:
         raise n.error(f"tuples of {depth} indices behind {batch} batch axes do not fit {x.type}")
     indices, inside = index_operand(n, 1, extents)
+    op = GatherND(batch, inside)
+    (result,) = op.infer(x.type, indices.type)
     maps = tuple_places(n.graph.array(indices), batch, x.shape) if inside else None
     if maps is None:
-        n.emit(GatherND(batch, inside), [x, indices])
+        n.emit(op, [x, indices])
     else:
-        n.emit(Take(indices.shape[:-1] + x.shape[batch + depth :], maps), [x])
+        n.emit(Take(result.shape, maps), [x])

@@ -343,3 +343,25 @@ def test_what_is_skipped_has_the_shape_of_the_input(op: str, tmp_path: Path) -> 
     assert y.shape == x.shape
     with pytest.raises(CompileError, match="does not broadcast to the"):
         evaluated(tmp_path, op, [x[:1], x, gamma], (2,))
+
+
+def test_words_without_segments_are_of_the_first(tmp_path: Path) -> None:
+    words = np.array([[1, 0, 2]], np.int32)
+    tables = [floats(1, 4, 8), floats(2, 3, 8), floats(3, 2, 8), floats(4, 8), floats(5, 8)]
+    fixed = (2, 3, 4, 5, 6)
+    (left,) = evaluated(tmp_path, "EmbedLayerNormalization", [words, None, *tables], fixed)
+    (right,) = evaluated(tmp_path, "EmbedLayerNormalization", [words, np.zeros_like(words), *tables], fixed)
+    close(left, right)
+    with pytest.raises(CompileError, match="no table of segments"):
+        evaluated(tmp_path, "EmbedLayerNormalization", [words, words, *tables[:2], None, *tables[3:]], (2, 3, 5, 6))
+
+
+@pytest.mark.parametrize("constant", [(), (1,)], ids=["of the run", "constant"])
+@pytest.mark.parametrize(
+    ("op", "shape", "attrs"), [("GatherND", (1, 5, 1), {"batch_dims": 1}), ("GatherElements", (6, 1), {"axis": 1})]
+)
+def test_indices_that_do_not_fit_are_refused(
+    op: str, shape: tuple[int, ...], attrs: dict[str, int], constant: tuple[int, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(CompileError, match=r"do not (share|fit)"):
+        evaluated(tmp_path, op, [floats(1, 5, 1), np.zeros(shape, np.int64)], constant, "", **attrs)
