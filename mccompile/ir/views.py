@@ -108,8 +108,10 @@ class View:
             return f"has {self.rank} axes and {len(self.strides)} strides"
         if any(bound(e) < 0 for e in self.shape):
             return "has an extent below 0"
+        if self.is_inside:
+            return ""
         low, high = self.covered()
-        return "" if self.is_inside else f"covers [{low}, {high}] of {self.buffer.elements} elements"
+        return f"covers [{low}, {high}] of {self.buffer.elements} elements"
 
     @cached
     def is_inside(self) -> bool:

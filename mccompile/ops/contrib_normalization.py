@@ -48,7 +48,7 @@ def _skip(n: Import) -> None:
 
 def _simplified(n: Import) -> None:
     """SimplifiedLayerNormalization, which onnxruntime has in ONNX's own domain: RMSNormalization. A scale of another
-    type than x has is that of the result; one of the two is f16, and computed with is f32."""
+    type than x has is that of the result, which is computed in the wider one of the two."""
     e = Expansion(n)
     _refuse_statistics(n, (1,))
     n.attr("stash_type", 1)
