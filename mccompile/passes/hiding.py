@@ -48,6 +48,10 @@ class Hidden(Op):
     def numbers(self) -> tuple[int, ...]:
         return self.op.numbers
 
+    @property
+    def reads_bits(self) -> bool:  # type: ignore[override]
+        return self.op.reads_bits or self.op.elementwise is not None
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         return self.op.infer(*types)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
+from mccompile.ir.dims import bound
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.scalar import Array
 from mccompile.ops.pad import Pad
@@ -71,17 +72,31 @@ def _fold(r: Rewriter, node: Node, remarks: Remarks) -> int:
 
 
 def _readers(r: Rewriter, value: Value) -> list[_Reader]:
-    """Who reads a value, or what zeros are put around."""
+    """Who reads a value, or what zeros are put around; a pad itself where others than products see its result."""
     found: list[_Reader] = []
     for user in r.users(value):
-        op = user.op
-        if isinstance(op, Pad) and op.mode == "constant" and op.value == 0 and not user.pre and not user.post:
-            if r.is_output(user.result):
-                return []
-            found += [_Reader(reader.node, reader.value, True) for reader in _readers(r, user.result)]
-        else:
+        behind = _behind_pad(r, user)
+        if behind is None:
             found.append(_Reader(user, value, _is_padded(user)))
+        else:
+            found += [_Reader(reader.node, reader.value, True) for reader in behind]
     return found
+
+
+def _behind_pad(r: Rewriter, user: Node) -> list[_Reader] | None:
+    """The products that read what a node puts zeros around; None if it does not, or others see the zeros, too. What
+    is a channel to a product is none before zeros are put beside channels."""
+    op = user.op
+    if not isinstance(op, Pad) or op.mode != "constant" or op.value != 0 or user.pre or user.post:
+        return None
+    if r.is_output(user.result):
+        return None
+    readers = _readers(r, user.result)
+    for reader in readers:
+        found = contraction(reader.node)
+        if found is None or any(map(bound, op.pads[found.operand.axis :: user.result.type.rank])):
+            return None
+    return readers
 
 
 def _is_padded(node: Node) -> bool:

@@ -127,6 +127,8 @@ def _combined(fn: str, a: Form, b: Form) -> Form | str:
         return a.plus(b)
     if fn == "sub":
         return a.plus(b.scaled(np.asarray(-1.0)))
+    if fn in ("max", "min") and not (a.terms or b.terms):
+        return Form({}, (np.maximum if fn == "max" else np.minimum)(a.offset, b.offset))
     if fn in ("max", "min") and not (a.terms and b.terms):
         return replace(a if a.terms else b, cut=True)
     if fn == "div" and not b.terms:

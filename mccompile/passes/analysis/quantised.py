@@ -88,7 +88,8 @@ def linear(body: ex.Expr, main: int, constant: Callable[[int], Array]) -> _Linea
                 inner = walk(operand)
                 if isinstance(inner, np.ndarray | np.generic):
                     return ex.saturating_cast(np.asarray(inner), dtype.numpy)
-                widens = dtype.is_float or (dtype.kind == "i" and dtype.nbytes > operand.dtype.nbytes)
+                whole = operand.dtype.kind in "iu"
+                widens = dtype.is_float or (whole and dtype.kind == "i" and dtype.nbytes > operand.dtype.nbytes)
                 return inner if widens or dtype == operand.dtype else None
             case ex.Apply(fn=("add" | "sub" | "mul" | "div") as fn, operands=(a, b)):
                 left, right = walk(a), walk(b)
@@ -112,6 +113,8 @@ def _combined(fn: str, a: _Linear | Array, b: _Linear | Array, dtype: DType) -> 
         a, b = b, a
     assert isinstance(a, _Linear)
     assert not isinstance(b, _Linear)
+    if not dtype.is_float and dtype.nbytes < 4:  # may wrap
+        return None
     if fn in ("add", "sub"):
         shift = b.astype(np.float64) / a.scale
         return _Linear(a.scale, a.zero - shift if fn == "add" else a.zero + shift)

@@ -271,6 +271,8 @@ def of_pair(out: Output, form: Form, reaches: Mapping[ex.Expr, Reach], constant:
         ((core, scale),) = form.terms.items()
         real = np.float32(np.float32(scale) / np.float32(out.scale))
         return _rounded_twice(core, Multiplier.of(np.asarray(real)), reaches[core], zero, constant)
+    if len(form.terms) != 2:
+        return f"it is a sum of {len(form.terms)} products"
     (first, s), (second, t) = form.terms.items()
     if s <= 0 or t == 0:
         return "its first operand is subtracted"

@@ -155,7 +155,7 @@ def _begun(graph: Graph, node: Node, body: ex.Expr) -> ex.Expr:
     for part in ex.distinct(body):
         match part:
             case ex.Apply(fn="add", operands=(ex.Var(index=ex.ACC), ex.Var(index=i))) if (
-                node.extras[i] in graph.constants
+                i != ex.ACC and node.extras[i] in graph.constants
             ):
                 if ex.ACC not in ex.variables(ex.replaced(body, part, ex.num(0, part.dtype))):
                     return part

@@ -10,9 +10,14 @@ Worked example: what is subtracted from all cancels out, and the result is a sha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mccompile.ir import expr as ex
-from mccompile.ir.graph import Graph
-from mccompile.ir.types import F32, I32
+from mccompile.ir.graph import Graph, Node, Value
+from mccompile.ir.scalar import Array
+from mccompile.ir.types import F32, I8, I32, U8
+from mccompile.passes.analysis.forms import Form, quantising_form
+from mccompile.passes.analysis.movement import moves
 from mccompile.passes.analysis.quantised import quantised
 from mccompile.passes.manager import Remarks
 from mccompile.passes.rewrite.rewriter import Rewriter
@@ -22,7 +27,8 @@ ROUNDS = True
 
 
 def run(graph: Graph, remarks: Remarks, target: Target) -> int:
-    """Take the softmax of bytes from a table of powers, by integers. Changes rounding only."""
+    """Take the softmax of bytes from a table of powers, by integers, where shares become bytes again or leave the
+    network. Changes rounding only."""
     r = Rewriter(graph)
     changes = 0
     for node in r.nodes():
@@ -32,6 +38,9 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         what = f"took {node.where} of bytes"
         if target.requant == "float":
             remarks.miss(what, f"floats are fast on {target.name}")
+            continue
+        if not _is_rounded(r, node):
+            remarks.miss(what, "small shares are read as floats")
             continue
         if found.scale.size != 1 or found.integers.dtype.nbytes != 1 or not (found.scale > 0).all():
             remarks.miss(what, "its operand has no bytes of one scale")
@@ -47,3 +56,31 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
         changes += 1
     r.finish()
     return changes
+
+
+def _is_rounded(r: Rewriter, node: Node) -> bool:
+    """Whether shares become bytes again, or leave the network: to a logarithm, or as divisors, those below 2^-25
+    would be nothing."""
+    body = node.post.get(0)
+    if body is not None:
+        return _quantises(r.graph, body, ex.ACC, node.extras)
+    return all(_rounds(r, user, node.result) for user in r.users(node.result))
+
+
+def _rounds(r: Rewriter, user: Node, shares: Value) -> bool:
+    if user.op.elementwise is not None and not user.post:
+        return _quantises(r.graph, user.op.elementwise, user.operands.index(shares), user.operands)
+    moved = moves(user.op) and not user.post
+    return moved and all(_rounds(r, reader, y) for y in user.results for reader in r.users(y))
+
+
+def _quantises(graph: Graph, body: ex.Expr, main: int, operands: Sequence[Value | None]) -> bool:
+    """Whether an expression scales variable ``main`` and rounds it to 8 bits."""
+
+    def constant(i: int) -> Array | None:
+        v = operands[i]
+        return graph.array(v).reshape(-1) if v in graph.constants else None
+
+    if not isinstance(body, ex.Convert) or body.dtype not in (I8, U8):
+        return False
+    return isinstance(quantising_form(body, main, constant), Form)

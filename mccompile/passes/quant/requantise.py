@@ -295,8 +295,10 @@ class _Work:
         total = ex.apply("add", product, self._operand(g.c, shape, "offset"))
         return cut_off(ex.apply("asr", total, ex.num(g.s, I32)), g.low, g.high, dtype)
 
-    def _in_floats(self, e: ex.Expr, core: ex.Expr, form: Form, f: Steps, shape: tuple[int, ...]) -> ex.Expr | str:
+    def _in_floats(self, e: ex.Convert, core: ex.Expr, form: Form, f: Steps, shape: tuple[int, ...]) -> ex.Expr | str:
         """One product, rounded and cut off: what engines make of scales that are merged at compile time."""
+        if e.operand.dtype != F32 or not self._rounded_last(e.operand):
+            return "it is not rounded to a whole number in f32"
         (scale,) = form.terms.values()
         most = float(np.finfo(np.float32).max)
         if not ((np.asarray(scale) > 0).all() and (np.asarray(scale) <= most).all()):
@@ -324,6 +326,28 @@ class _Work:
         if (high < info.max).any():
             rounded = ex.apply("min", rounded, self._operand(high, shape, "most", F32))
         return ex.convert(rounded, e.dtype)
+
+    def _rounded_last(self, e: ex.Expr) -> bool:
+        """Whether floats are rounded once, with nothing but whole numbers and what they are cut off at behind it. A
+        conversion alone, as of pixels that are clipped to 0..255, drops what is behind the point."""
+        match e:
+            case ex.Apply(fn="rne"):
+                return True
+            case ex.Apply(fn="relu", operands=(a,)):
+                return self._rounded_last(a)
+            case ex.Apply(fn="add" | "sub" | "max" | "min" as fn, operands=(a, b)):
+                whole = fn in ("max", "min") or any(map(self._is_whole, (a, b)))
+                return whole and any(self._rounded_last(x) and self._is_known(y) for x, y in ((a, b), (b, a)))
+        return False
+
+    def _is_known(self, e: ex.Expr) -> bool:
+        return all(self._constant(i) is not None for i in ex.variables(e))
+
+    def _is_whole(self, e: ex.Expr) -> bool:
+        if not self._is_known(e):
+            return False
+        numbers = ex.evaluate(e, lambda i: np.asarray(self._constant(i)))
+        return bool((numbers == np.rint(numbers)).all())
 
     def _begun(self, core: ex.Expr, start: Array, shape: tuple[int, ...]) -> ex.Expr:
         """A sum with more to begin with: one operand with what it begins with already."""

@@ -203,9 +203,11 @@ def _looked_up(node: Node, array: Array, source: Value) -> LookedUp | None:
         if extent == 1:
             continue
         if at is None:
-            return _by_itself(node, spread)
+            return _by_itself(node, spread) if reads.count(None) == 1 else None
         loops = [k for k, c in enumerate(at.coefs) if c]
         if len(loops) != 1 or at != loop(loops[0], rank) or loops[0] <= last:
+            return None
+        if nest.loops[loops[0]] != extent:  # less is read than there is
             return None
         place[loops[0]], last = extent, loops[0]
     return spread, tuple(place)

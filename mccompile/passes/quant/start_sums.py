@@ -72,6 +72,8 @@ def _obstacle(graph: Graph, node: Node, bias: Quantised, factors: Sequence[ex.Nu
     """Why a sum cannot begin with a bias."""
     if bias.integers.dtype != I32:
         return f"it is {bias.integers.dtype}"
+    if any(isinstance(f, ex.Var) and node.extras[f.index] not in graph.constants for f in factors):
+        return "a scale is computed"
     own = np.ones((), np.float32)
     for f in factors:
         own = own * (np.float32(f.value) if isinstance(f, ex.Num) else graph.array(node.extras[f.index]))
