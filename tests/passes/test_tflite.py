@@ -258,3 +258,19 @@ def test_a_number_times_what_is_made_of_it_is_left() -> None:
     expected = graph.evaluate({"x": x})["y"]
     run_passes(graph, PIPELINES["O2"], target=rounding_as(resolve("generic"), "tflite"))
     assert np.abs(graph.evaluate({"x": x})["y"].astype(int) - expected.astype(int)).max() <= 1
+
+
+def test_two_bytes_and_their_product_are_left() -> None:
+    text = f"""graph @g(%p: i8[1,16], %q: i8[1,16]) {{
+      %a = map(%p) {dequantised("x0", 0.02, 3)} : f32[1,16]
+      %b = map(%q) {dequantised("x0", 0.01, -5)} : f32[1,16]
+      %s = map(%a, %b) {{expr={{((x0 + x1) + (x0 * x1))}}}} : f32[1,16]
+      %y = map(%s) {quantised(0.05, -7)} : i8[1,16]
+      return %y
+    }}"""
+    graph, misses = lowered(text)
+    assert misses == ["it is a sum of 3 products"]
+    rng = np.random.default_rng(1)
+    given = {"p": bytes_of(rng, (1, 16)), "q": bytes_of(rng, (1, 16))}
+    expected = parse_graph(text, lookup).evaluate(given)["y"]
+    assert np.abs(graph.evaluate(given)["y"].astype(int) - expected.astype(int)).max() <= 1

@@ -47,10 +47,8 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
             continue
         op = node.op.on_bytes(float(found.scale.reshape(-1)[0]))
         assert op is not None
-        share = ex.apply("mul", ex.convert(ex.acc(I32), F32), ex.num(2.0**-31))
-        post = node.post.get(0, ex.acc(F32))
         node.op = op
-        node.post = {0: ex.replaced(post, ex.acc(F32), share)}
+        node.post = {0: ex.apply("mul", ex.convert(ex.acc(I32), F32), ex.num(2.0**-31))}
         r.rewire(node, [found.integers])
         remarks.hit(what)
         changes += 1
@@ -61,10 +59,7 @@ def run(graph: Graph, remarks: Remarks, target: Target) -> int:
 def _is_rounded(r: Rewriter, node: Node) -> bool:
     """Whether shares become bytes again, or leave the network: to a logarithm, or as divisors, those below 2^-25
     would be nothing."""
-    body = node.post.get(0)
-    if body is not None:
-        return _quantises(r.graph, body, ex.ACC, node.extras)
-    return all(_rounds(r, user, node.result) for user in r.users(node.result))
+    return not node.post and all(_rounds(r, user, node.result) for user in r.users(node.result))
 
 
 def _rounds(r: Rewriter, user: Node, shares: Value) -> bool:

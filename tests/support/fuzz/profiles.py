@@ -10,6 +10,7 @@ from tests.support.compose.stages import any_stage
 from tests.support.fuzz.family import Family, FamilyComposer
 from tests.support.fuzz.forms.cells import cell
 from tests.support.fuzz.forms.control import branch, counted, listed, loop, scan
+from tests.support.fuzz.forms.dequantised import dequantised
 from tests.support.fuzz.forms.file_only import random_numbers, zipped
 from tests.support.fuzz.forms.floats import given, narrow, through, widened
 from tests.support.fuzz.forms.fused import fused
@@ -58,7 +59,7 @@ PROFILES: Mapping[str, Profile] = {
     "cells": Profile({cell: 4, along: 1, any_stage: 1, quantised: 1, product: 1}, extents=False),
     "state": Profile({window: 3, running: 2, passed: 1, cell: 1, along: 1, product: 1, quantised: 1}),
     "caches": Profile({growing: 4, along: 1, product: 1, running: 1, sliced: 1, heads: 1}),
-    "quant": Profile({quantised: 6, along: 1, sliced: 1, resized: 1, through: 1, any_stage: 1}),
+    "quant": Profile({quantised: 6, dequantised: 3, along: 1, sliced: 1, resized: 1, through: 1, any_stage: 1}),
     "ints": Profile({integers: 8, along: 1, sliced: 1}),
     "floats": Profile(
         {
@@ -77,8 +78,8 @@ PROFILES: Mapping[str, Profile] = {
     "all": Profile(
         {
             branch: 1, loop: 1, counted: 1, scan: 1, listed: 1, cell: 1, reshaped: 1, expanded: 1, sliced: 2,
-            along: 2, product: 1, heads: 1, resized: 1, lengths: 1, quantised: 2, integers: 2, random_numbers: 1,
-            zipped: 1,
+            along: 2, product: 1, heads: 1, resized: 1, lengths: 1, quantised: 2, dequantised: 1, integers: 2,
+            random_numbers: 1, zipped: 1,
             any_stage: 3,
         }
     ),
@@ -89,7 +90,7 @@ PROFILES: Mapping[str, Profile] = {
         },
         wide=True,
     ),
-    "wide_quant": Profile({quantised: 6, along: 1, sliced: 1, any_stage: 1}, wide=True),
+    "wide_quant": Profile({quantised: 6, dequantised: 3, along: 1, sliced: 1, any_stage: 1}, wide=True),
 }  # fmt: skip
 
 def family(seed: int, profile: str, extents: Sequence[int] = (), two: bool = False) -> Family:

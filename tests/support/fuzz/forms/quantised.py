@@ -50,7 +50,7 @@ def _weights(c: FamilyComposer, shape: tuple[int, ...], axis: int) -> str:
     return c.one("DequantizeLinear", w, scales, c.constant(np.full(shape[axis], zero, dtype)), axis=axis)
 
 
-def _convolved(c: FamilyComposer, d: str) -> str:
+def convolved(c: FamilyComposer, d: str) -> str:
     channels = c.array(d).shape[1]
     groups, k = c.d.choice([1, 1, channels]), c.d.choice([1, 3, 2])
     out = c.width(1, 2, 4, 8) if groups == 1 else groups * c.d.choice([1, 2, 4, 8])
@@ -74,7 +74,7 @@ def _beside_itself(c: FamilyComposer, d: str) -> str:
     return c.one("Add", *((made, d) if c.d.bool() else (d, made)))
 
 
-def _multiplied(c: FamilyComposer, d: str) -> str:
+def multiplied(c: FamilyComposer, d: str) -> str:
     d = c.one("MatMul", d, _weights(c, (c.array(d).shape[-1], c.width(1, 5, 16)), 1))
     if c.d.bool():
         d = c.one("Add", d, c.constant(np.asarray(c.d.array((c.array(d).shape[-1],), "f32"))))
@@ -105,9 +105,9 @@ def _step(c: FamilyComposer, d: str) -> str:
     a, way = c.array(d), c.d.int(0, 15)
     image = a.ndim == 4
     if way < 3 and image and a.shape[1] not in (MAIN, 0):
-        return _convolved(c, d)
+        return convolved(c, d)
     if 3 <= way < 5 and a.ndim >= 2 and a.shape[-1] != MAIN:
-        return _multiplied(c, d)
+        return multiplied(c, d)
     if way == 5:
         return c.one(c.d.choice(["Relu", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Abs", "Neg"]), d)
     if way == 6:
