@@ -17,7 +17,7 @@ from mccompile.codegen.c_expr import Emitter, instead, literal, unread
 from mccompile.codegen.code import Code, closed, code, opened, wrapped
 from mccompile.codegen.uses import Uses
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import Dim, UndecidedError, bound, may_be_none
+from mccompile.ir.dims import Dim, bound, may_be_none, may_reach
 from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call
 from mccompile.ir.op import Op
@@ -467,10 +467,7 @@ class KernelContext:
     @staticmethod
     def beyond(last: int, extent: int) -> bool:
         """Whether a coordinate lies behind an axis, or may."""
-        try:
-            return last >= extent
-        except UndecidedError:
-            return True
+        return may_reach(last, extent)
 
     @staticmethod
     def named(*coordinates: str) -> list[str]:

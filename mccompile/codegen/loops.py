@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from mccompile._dataclass import dataclass
 from mccompile.codegen.arithmetic import scaled, total
 from mccompile.codegen.code import Bond, bare, wrapped
-from mccompile.ir.dims import Dim
+from mccompile.ir.dims import Dim, varies
 from mccompile.ir.parts import Parts
 from mccompile.kernels.model.tiles import Segment
 
@@ -88,7 +88,7 @@ def tiles(name: str, segment: Segment, caller: Caller, shift: str = "0", shared:
     mine = shared if shared is not None and shared.name == name else None
     if isinstance(segment.size, Dim):
         return f"if ({start} < {stop}) {{\n{_declared(name, start, body)}{body}\n}}\n"
-    if not isinstance(segment.stop, Dim) and segment.start + segment.size >= segment.stop:
+    if not varies([segment.start, segment.stop]) and segment.start + segment.size >= segment.stop:
         when = f"if ({mine.makes(wrapped(start))}) " if mine else ""
         return f"{when}{{\n{_declared(name, start, body)}{body}\n}}\n"
     first, last = (mine.begin(wrapped(start)), mine.end(wrapped(stop))) if mine else (start, stop)

@@ -343,6 +343,15 @@ def span(n: int) -> tuple[int, int]:
     return (n.low, bound(n)) if isinstance(n, Dim) else (n, n)
 
 
+def may_reach(place: int, extent: int) -> bool:
+    """Whether a place may be ``extent`` or more: also one of 1, which comparisons take no extent of the run for.
+
+    >>> may_reach(1, symbol("n", 1, 2)), 1 >= symbol("n", 1, 2)
+    (True, False)
+    """
+    return span(place - extent)[1] >= 0
+
+
 def reach(n: int) -> int:
     """The largest magnitude of what is computed on the way to an extent: of the sum of its terms whatever their
     signs, and of what its atoms are made of.

@@ -10,7 +10,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import UndecidedError, span, varies
+from mccompile.ir.dims import may_reach, span, varies
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import I32
@@ -148,10 +148,7 @@ class PoolWindow(ChannelWindow):
     def counts_all(self, out: int, extent: int) -> bool:
         """Whether every line of every window counts."""
         end = (out - 1) * self.strides[0] + self.reach[0] - self.pads[0]
-        try:
-            return self.pads[0] <= self.counted[0][0] and end < extent + self.counted[0][1]
-        except UndecidedError:
-            return False
+        return self.pads[0] <= self.counted[0][0] and not may_reach(end, extent + self.counted[0][1])
 
     def place(self, size: int, start: int, extent: int) -> tuple[int, ...]:
         """With from which to before which columns count, where that is more than there are pixels."""

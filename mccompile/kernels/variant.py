@@ -157,6 +157,10 @@ class Variant:
         """Tells it from every other variant of the operator."""
         return self.kernel
 
+    def numbers(self, node: Node, constants: Container[Value]) -> Hashable:
+        """What `offer` asks of the elements of constants: nodes that differ in it have answers of their own."""
+        return None
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         """What it takes to compute the node, with the parameters that its model prefers; or why it cannot.
 

@@ -21,11 +21,14 @@ from mccompile.kernels.conv.integer_winograd import (
     INVERSE,
     MOST,
     VARIANTS,
+    ConvIntegerWinograd,
     G,
     IntegerWinogradTile,
     PackedTaps,
     largest_sum,
 )
+from mccompile.kernels.model.costs import answers
+from mccompile.kernels.registry import candidates
 from mccompile.kernels.variant import Offer
 from mccompile.ops.registry import lookup
 from mccompile.ops.sampling import Case
@@ -233,6 +236,18 @@ def test_sums_that_a_shift_would_break_are_refused() -> None:
     broken[:, ::2] = -127
     assert not refusal(with_weights(broken), target)
     assert "too large" in refusal(with_weights(broken), target, known=False)
+
+
+def test_layers_alike_have_answers_of_their_own() -> None:
+    target = resolve("x86-64-v4")
+    for order in ((1, 127), (127, 1)):
+        found = []
+        for w in order:
+            graph = with_weights(np.full((16, 116, 3, 3), w, np.int8))
+            (node,) = (n for n in graph.nodes if n.op.name == "conv")
+            answered = answers(candidates("conv"), node, target, graph.constants)
+            found += [isinstance(offer, str) for v, offer in answered if isinstance(v, ConvIntegerWinograd)]
+        assert found == [w == 127 for w in order]
 
 
 def test_largest_sums_are_exact(tmp_path: Path) -> None:

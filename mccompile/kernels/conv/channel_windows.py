@@ -24,7 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import UndecidedError, varies
+from mccompile.ir.dims import may_reach, span, varies
 from mccompile.ir.graph import Node
 from mccompile.ir.kernel import Call
 from mccompile.ir.types import F32, Shape
@@ -106,11 +106,8 @@ class ChannelWindow:
 
     def leaves(self, lines_tile: Segment, extent: int) -> bool:
         """Whether a tile of some lines may read outside of the operand's."""
-        try:
-            above = lines_tile.start * self.strides[0] < self.pads[0]
-            return above or (lines_tile.stop - 1) * self.strides[0] - self.pads[0] + self.reach[0] >= extent
-        except UndecidedError:
-            return True
+        first, last = (place * self.strides[0] - self.pads[0] for place in (lines_tile.start, lines_tile.stop - 1))
+        return span(first)[0] < 0 or may_reach(last + self.reach[0], extent)
 
     @property
     def span(self) -> int:

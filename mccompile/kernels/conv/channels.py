@@ -350,7 +350,7 @@ class PixelTile(Tile, Prefetching):
             yield PixelStrip(0, minimum(first, out), 1, ragged, ragged=True)
         reach = (columns - 1) * self.dilations[1]
         behind = maximum(extent + pad - reach - 1 + stride, 0) // stride
-        inside = maximum(behind - first, 0)
+        inside = maximum(minimum(behind, out) - first, 0)
         for s in segments(inside, self.rows):
             yield PixelStrip(first + s.start, first + s.stop, s.size, (tuple(range(s.size)),) * columns)
         if first + inside != out:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Hashable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +35,7 @@ from mccompile.ir.types import I32
 from mccompile.kernels.conv.integer import supported
 from mccompile.kernels.conv.integer_tiles import EPILOGUE, SHORT_STEP
 from mccompile.kernels.conv.winograd import ConvWinograd, Shape, WinogradTile, shape_of, with_gap
-from mccompile.kernels.integers import lowest, zero_points
+from mccompile.kernels.integers import lowest, no_integers, zero_points
 from mccompile.kernels.model.arithmetic import MADD, VNNI
 from mccompile.kernels.model.tiles import MAX_ROWS, MAX_VECTORS, columns, segments, tile_cycles
 from mccompile.kernels.variant import Builder, Offer, operand_pair
@@ -147,6 +147,10 @@ class ConvIntegerWinograd(ConvWinograd):
     def takes(self, node: Node) -> bool:
         return not node.varies
 
+    def numbers(self, node: Node, constants: Container[Value]) -> Hashable:
+        w = operand_pair(node)[1]
+        return w.shape[2:] != TAPS or no_integers(node) != "" or _stays_small(node, constants)
+
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         if reason := self._unable(node, target, constants):
             return reason
@@ -171,7 +175,7 @@ class ConvIntegerWinograd(ConvWinograd):
             return reason
         if not is_channels_last(x) or not is_channels_last(node.results[0]):
             return "a layout is not channels-last"
-        return "" if largest_sum(node, constants) < MOST else "its sums may be too large to be shifted"
+        return "" if _stays_small(node, constants) else "its sums may be too large to be shifted"
 
     def lower(self, node: Node, offer: Offer, b: Builder) -> None:
         (x, w), tile = operand_pair(node), offer.params
@@ -182,6 +186,10 @@ class ConvIntegerWinograd(ConvWinograd):
         scratch = b.scratch(tile.scratch(w.shape[1]), I32)
         views = [plane_last(b.read(x)), packed]
         b.call(self.kernel, [*views], [plane_last(result)], params=tile, extras=extras, scratch=scratch)
+
+
+def _stays_small(node: Node, constants: Container[Value]) -> bool:
+    return largest_sum(node, constants) < MOST
 
 
 def largest_sum(node: Node, constants: Container[Value]) -> int:

@@ -193,9 +193,13 @@ class ConvTransposePhases(Variant):
     may_share = False
 
     def takes(self, node: Node) -> bool:
-        op, extents = node.op, node.results[0].shape[2:]
+        op, read, made = node.op, operand_pair(node)[0].shape[2:], node.results[0].shape[2:]
         assert isinstance(op, ConvTranspose)
-        return all(not varies([e]) or span(e)[0] >= s for e, s in zip(extents, op.strides, strict=True))
+        if any(varies([e]) and span(e)[0] < s for e, s in zip(made, op.strides, strict=True)):
+            return False
+        # A phase that begins behind the operand where this is small would have other pads there.
+        begins = [max((phase.first for phase in axis), default=0) for axis in phases_along(node)]
+        return not any(varies([e]) and span(e)[0] <= first for e, first in zip(read, begins, strict=True))
 
     def offer(self, node: Node, target: Target, constants: Container[Value]) -> Offer | str:
         x, _ = operand_pair(node)

@@ -7,6 +7,7 @@ many forms, so each form is asked for once. Of x -> Conv+Relu -> Conv+Relu -> y 
     operator, types and bodies            conv {strides=(1, 1), ..}, f32[1,4,6,6], f32[4,4,3,3], .. relu((acc + x0))
     which inputs are one and the same     (0, 1, 2): none
     which are constants                   (False, True, True)
+    what variants ask of their elements   (None, True, None): of the second, whether sums of products stay small
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def answers(
     if node.regions:
         return [(v, v.offer(node, target, constants)) for v in variants]
     kept = _of(target)
-    form = (variants, *_form(node, constants))
+    form = (variants, *_form(node, constants), *(v.numbers(node, constants) for v in variants))
     if form not in kept:
         if len(kept) >= MOST_FORMS:
             kept.clear()

@@ -19,7 +19,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.ir.affine import Affine
-from mccompile.ir.dims import UndecidedError, bound
+from mccompile.ir.dims import UndecidedError, bound, may_reach, span
 from mccompile.ir.graph import Node
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -156,7 +156,7 @@ def _radix(at: Affine, extent: int, nest: Nest) -> tuple[int, ...] | None:
 
 def _outside(at: Affine, loops: Shape, extent: int) -> bool:
     low, high = bounds(at, loops)
-    return low < 0 or high >= extent
+    return span(low)[0] < 0 or may_reach(high, extent)
 
 
 def _labels(at: Affine | None, loops: Sequence[int], axes: Sequence[tuple[int, ...] | None], extents: Shape) -> Array:

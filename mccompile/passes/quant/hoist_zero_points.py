@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mccompile.ir import expr as ex
-from mccompile.ir.dims import UndecidedError, varies
+from mccompile.ir.dims import may_reach, span, varies
 from mccompile.ir.graph import Graph, Node, Value
 from mccompile.ir.op import Op
 from mccompile.ir.scalar import Array
@@ -110,10 +110,7 @@ def _stays_inside(nest: Nest, x: Value) -> bool:
         if len(loops) == 1 and at.coefs[loops[0]] == 1 and not at.const and nest.loops[loops[0]] is extent:
             continue
         low, high = bounds(at, nest.loops)
-        try:
-            if low < 0 or high >= extent:
-                return False
-        except UndecidedError:
+        if span(low)[0] < 0 or may_reach(high, extent):
             return False
     return True
 
