@@ -25,8 +25,10 @@ from mccompile.codegen.inlined_functions import with_one_text
 from mccompile.codegen.loops import part_numbers
 from mccompile.codegen.one_lane import vectors_for
 from mccompile.codegen.savings import (
+    BYTES_OF_LETTER,
     BYTES_OF_TILE_LETTER,
     SLOWER,
+    SLOWER_CHANNELS,
     SLOWER_COPY,
     SLOWER_TILE,
     Allowed,
@@ -55,6 +57,8 @@ from mccompile.ir.errors import InternalError
 from mccompile.ir.kernel import Call, Fill, number_names
 from mccompile.ir.program import Program
 from mccompile.ir.views import View, whole
+from mccompile.kernels.registry import variant
+from mccompile.kernels.variant import Compact
 from mccompile.targets.target import Target
 
 
@@ -317,6 +321,44 @@ def _kind(s: _Step) -> object:
     return s.step.kernel, s.step.op.name, s.made.uses, s.made.tables, pieces
 
 
+@dataclass(frozen=True)
+class _Compact(Saving):
+    """Steps of one kernel that may have less code."""
+
+    calls: Mapping[int, Call]
+
+
+def _compactable(steps: Sequence[_Step], target: Target) -> Iterator[_Compact]:
+    """All that may, in the order of the program. Its steps are of no use if one of them keeps the kernel."""
+    same: dict[str, list[int]] = {}
+    for i, s in enumerate(steps):
+        same.setdefault(s.made.text, []).append(i)
+    for places in same.values():
+        found = {i: _compact(steps[i], target) for i in places}
+        known = {i: c for i, c in found.items() if c is not None}
+        if len(known) == len(places):
+            macs = sum(c.macs for c in known.values())
+            yield _Compact(known[places[0]].bytes, macs, {i: c.call for i, c in known.items()})
+
+
+def _compact(s: _Step, target: Target) -> Compact | None:
+    if isinstance(s.step, Fill):
+        return None
+    return variant(s.kernel).compact(s.step, not s.plain and s.step.parts is None, target)
+
+
+def _compacted(steps: list[_Step], printer: _Printer, allowed: Allowed) -> list[_Step]:
+    """The steps, with kernels of vectors that take a little longer where that saves code."""
+    target = printer.target
+    if target.lanes <= 1 or target.compact or least_saving(target) is None:
+        return steps
+    out = list(steps)
+    for compact in allowed.chosen(_compactable(steps, target)):
+        for i, call in compact.calls.items():
+            out[i] = printer.step(call, steps[i].plain)
+    return out
+
+
 VECTORS = ("conv.depthwise", "conv.channels", "matmul.packed")
 """Kernels of vectors that may share their numbers; of others, what is in which register depends on extents."""
 
@@ -351,7 +393,8 @@ def _shared(steps: list[_Step], printer: _Printer) -> Iterator[_Shared]:
         one = _one_of(same)
         if one is not None:
             more = SLOWER * sum(results(s.step) for s in same) if target.lanes > 1 else 0
-            yield _Shared(saved(one, [s.made.text for s in same]), more, places, same, one)
+            of_letter = BYTES_OF_TILE_LETTER if target.lanes > 1 else BYTES_OF_LETTER
+            yield _Shared(saved(one, [s.made.text for s in same], of_letter), more, places, same, one)
 
 
 def _joined(steps: list[_Step], printer: _Printer, allowed: Allowed) -> list[_Step]:
@@ -395,13 +438,20 @@ class _SharedFunction(Saving):
 def _numbered(steps: Sequence[_Step], functions: Sequence[Function]) -> Iterator[_SharedFunction]:
     """All that differ in numbers alone."""
     stored, beside = Counter[str](), Counter(f.kernel for f in functions)
+    kinds = {s.made.text: s.kernel for s in steps}
     for s in steps:
         stored[s.made.text] += results(s.step)
     for alike in functions_alike(functions):
-        more = SLOWER_TILE if "acc[" in alike.one.text else SLOWER_COPY
-        macs = sum(more * stored[f.kernel] / beside[f.kernel] for f in alike.functions)
+        macs = sum(_slower(kinds[f.kernel], f.text) * stored[f.kernel] / beside[f.kernel] for f in alike.functions)
         bytes_ = saved(alike.one, [f.text for f in alike.functions], BYTES_OF_TILE_LETTER)
         yield _SharedFunction(bytes_, macs, alike)
+
+
+def _slower(kernel: str, function: str) -> float:
+    """Multiply-adds that a result takes more if a function beside its kernel is given numbers."""
+    if "acc[" not in function:
+        return SLOWER_COPY
+    return SLOWER_CHANNELS if kernel == "conv.channels" else SLOWER_TILE
 
 
 def _parted(steps: list[_Step], target: Target, pool: KernelPool, allowed: Allowed) -> list[_Step]:
@@ -476,7 +526,8 @@ def render_programs(programs: Sequence[Program], target: Target, pool: KernelPoo
     steps = [_steps(p, printer) for p in programs]
     every = list(chain.from_iterable(steps))
     allowed = Allowed([s.step for s in every], target)
-    together = iter(_parted(_joined(every, printer, allowed), target, pool, allowed))
+    compacted = _compacted(every, printer, allowed)
+    together = iter(_parted(_joined(compacted, printer, allowed), target, pool, allowed))
     for p, own in zip(programs, steps, strict=True):
         pool.rendered[p.name] = [
             _invoked(s, Use(p.name, number, s.step, s.plain), p, pool)

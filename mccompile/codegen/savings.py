@@ -41,10 +41,11 @@ SLOWER = 4
 """Multiply-adds that each of their results takes more then: counted on MobileNetV1 (aarch64) and on the MobileNets of
 MLPerf Tiny and of 0.35 (x86-64-v3)."""
 SLOWER_TILE = 2
+SLOWER_CHANNELS = 7
 SLOWER_COPY = 10
 """Those that each result of a kernel takes more if all functions beside it are given numbers: tiles of sums, counted
-on MobileNetV2 and ShuffleNetV2 of bytes, and copies, which do little else than count, on the MobileNet of MLPerf Tiny
-(x86-64-v3)."""
+on MobileNetV2 and ShuffleNetV2 of bytes; tiles of `conv.channels`, on MobileNetV1 (aarch64); and copies, which do
+little else than count, on the MobileNet of MLPerf Tiny (x86-64-v3)."""
 MOST_SLOWER = 0.01
 """What sharing may take of a network with vectors."""
 

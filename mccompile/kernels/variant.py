@@ -67,6 +67,15 @@ class Staged:
     count: int
 
 
+@dataclass(frozen=True)
+class Compact:
+    """A call with less code: the bytes of machine code that it saves, and the multiply-adds that it takes more."""
+
+    call: Call
+    bytes: float
+    macs: float
+
+
 class Builder(Protocol):
     """The lowering of one node, as a variant sees it."""
 
@@ -204,6 +213,11 @@ class Variant:
     def apart(self, call: Call, parts: int, target: Target) -> Call:
         """The call with its work in so many pieces at least, where it had fewer, and with no more scratch memory."""
         return call
+
+    def compact(self, call: Call, alone: bool, target: Target) -> Compact | None:
+        """The call with less code, which takes a little longer; None if there is none. Results may be stored twice
+        only if it is ``alone``: no operand shares memory with them, and nobody else computes a part of them."""
+        return None
 
     def staged(self, call: Call) -> Staged | None:
         """How result 0 may take the place of operand 0, if its kernel keeps aside what it needs; None if not."""

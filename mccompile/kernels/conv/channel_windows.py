@@ -74,7 +74,8 @@ class ChannelWindow:
 
     A tile has ``lines`` x ``pixels`` results of a vector of channels; ``taps`` of a line of the window are worked
     off at once, their weights in registers. ``pads`` is what comes before the operand. With ``overlaps``, results may
-    lie over what has been read; with ``staged``, a channel's plane is copied first, and they may take its place.
+    lie over what has been read; with ``staged``, a channel's plane is copied first, and they may take its place. With
+    ``joined`` tiles of one size are one function, which is told from where to where there are columns.
     """
 
     pixels: int
@@ -86,6 +87,7 @@ class ChannelWindow:
     pads: tuple[int, int]
     overlaps: bool = field(default=False, kw_only=True)
     staged: bool = field(default=False, kw_only=True)
+    joined: bool = field(default=False, kw_only=True)
 
     @property
     def reach(self) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import maximum, minimum, varies
+from mccompile.ir.dims import bound, maximum, minimum, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
@@ -34,9 +34,11 @@ from mccompile.ir.types import F32, Shape, row_major
 from mccompile.ir.views import View
 from mccompile.kernels.conv.far_channels import far_reads, read_far
 from mccompile.kernels.matmul.packed import (
+    BYTES_OF_SUM,
     in_chunks,
     pack_columns,
     rows_and_columns,
+    rows_covered,
     rows_distance,
     rows_narrowed,
     rows_staged,
@@ -62,6 +64,7 @@ from mccompile.kernels.model.tiles import (
 )
 from mccompile.kernels.variant import (
     Builder,
+    Compact,
     Offer,
     Staged,
     Variant,
@@ -74,6 +77,7 @@ from mccompile.kernels.views.channels import is_channels_last, last
 from mccompile.kernels.views.planes import pair, plane_last
 from mccompile.kernels.views.windows import tiles_distance, tiles_inside
 from mccompile.ops.conv import Conv
+from mccompile.ops.conv_transpose import ConvTranspose
 from mccompile.targets.machine import Machine
 from mccompile.targets.target import Target
 
@@ -189,6 +193,9 @@ class ConvRows(Tiled):
     def narrowed(self, call: Call, pixels: int) -> Call | None:
         return rows_narrowed(call, pixels)
 
+    def compact(self, call: Call, alone: bool, target: Target) -> Compact | None:
+        return rows_covered(call) if alone else None
+
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return read_far(before, after, target) or lines_broken(before, after, reads=False)
 
@@ -219,10 +226,14 @@ class PixelStrip:
     size: int
     taps: tuple[tuple[int, ...], ...]
     ragged: bool = False
+    alike: int | None = None
+    """Where the strip begins whose code it shares."""
 
     @property
     def named(self) -> str:
         """What the function for such a tile is called by."""
+        if self.alike is not None:
+            return str(self.alike)
         if self.ragged:
             return f"any{self.size}"
         return f"inside{self.size}" if varies([self.start, self.stop]) else str(self.start)
@@ -288,7 +299,8 @@ class PixelTile(Tile, Prefetching):
 
     ``pads`` is what comes before the first pixel. Where there are three spatial axes, ``depth`` is the first. With
     ``by_pixels`` all channels of a tile of pixels come before the next pixels, so that results may lie over what has
-    been read; chunks mean nothing.
+    been read; chunks mean nothing. With ``covers`` a last tile inside of a line that would have fewer pixels computes
+    some again instead, and has no code of its own.
     """
 
     chunk: int
@@ -298,6 +310,7 @@ class PixelTile(Tile, Prefetching):
     pads: tuple[int, int]
     depth: Depth = Depth()
     by_pixels: bool = False
+    covers: bool = False
 
     def chunks_m(self, extent: int) -> tuple[Segment, ...]:
         return chunks(extent, self.chunk)
@@ -338,7 +351,15 @@ class PixelTile(Tile, Prefetching):
             else:
                 strips.append(strip)
             start = stop
-        return strips
+        return self._covered(strips) if self.covers else strips
+
+    def _covered(self, strips: list[PixelStrip]) -> list[PixelStrip]:
+        """The strips, the last moved back to where it is a whole tile of the strip before it, if it lies inside."""
+        before, rest = (strips[0], *strips)[-2:]
+        if not before.inside or not rest.inside or before.size != self.rows or rest.size == self.rows:
+            return strips
+        start = rest.stop - self.rows
+        return [*strips[:-1], replace(before, start=start, stop=rest.stop, alike=before.start)]
 
     def _varying(self, out: int, extent: int) -> Iterator[PixelStrip]:
         """Of a line whose end is known at run time only: tiles of results all of whose taps lie inside, ever smaller
@@ -468,6 +489,24 @@ class ConvChannels(Variant):
         top = np.clip(line * p.strides[0] - p.pads[0], 0, x.shape[1] - 1)
         left = np.clip(along[:, 0] * p.strides[1] - p.pads[1], 0, x.shape[2] - 1)
         return tiles_distance(call, [batch, top, left, lowest], [batch, line, along[:, 1], ends])
+
+    def compact(self, call: Call, alone: bool, target: Target) -> Compact | None:
+        """Without tiles of fewer pixels inside of lines, where whole ones can compute some pixels again."""
+        p, op, (x, w), y = call.params, call.op, call.reads, call.results[0]
+        assert isinstance(p, PixelTile)
+        assert isinstance(op, Conv | ConvTranspose)
+        assert x is not None
+        assert w is not None
+        if not alone or p.by_pixels or varies([*x.shape, *y.shape]):
+            return None
+        covering, line = replace(p, covers=True), (y.shape[-2], x.shape[-2])
+        (*_, rest), (*_, last_one) = p.strips(*line), covering.strips(*line)
+        if rest == last_one:
+            return None
+        vectors = sum(-(-s.size // p.lanes) for s in p.tiles_n(y.shape[-1] // op.groups))
+        more = (last_one.size - rest.size) * math.prod(y.shape[:-2])
+        macs = more * bound(w.buffer.type.count)
+        return Compact(replace(call, params=covering), rest.size * vectors * BYTES_OF_SUM, macs)
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return read_far(before, after, target) or lines_broken(before, after, reads=False)

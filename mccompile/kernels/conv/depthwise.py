@@ -27,6 +27,7 @@ from mccompile.kernels.model.parts import Turns
 from mccompile.kernels.model.tiles import RUN
 from mccompile.kernels.variant import (
     Builder,
+    Compact,
     Offer,
     Staged,
     Variant,
@@ -70,6 +71,12 @@ def obstacle(node: Node, groups: int, target: Target, constants: Container[Value
     if not is_channels_last(x) or not is_channels_last(y):
         return "a layout is not channels-last"
     return ""
+
+
+BYTES_OF_PRODUCT = 16
+"""Of machine code, for each product of vectors in a tile's code: counted on MobileNetV1 (aarch64)."""
+SLOWER_ENDS = 2
+"""Multiply-adds that each result takes more, at stride 1, where a function is told the ends of its tiles' columns."""
 
 
 class ConvDepthwise(Variant):
@@ -122,6 +129,23 @@ class ConvDepthwise(Variant):
         if not p.overlaps or p.long or p.strides != (1, 1) or not x.same_elements(y):
             return None
         return Staged(replace(p, staged=True), (x.shape[1] + p.reach[0]) * (x.shape[2] + p.reach[1]))
+
+    def compact(self, call: Call, alone: bool, target: Target) -> Compact | None:
+        """Tiles at the ends of lines by the function of those inside, where that goes along a pointer."""
+        p, x, y = call.params, call.reads[0], call.results[0]
+        assert isinstance(p, ChannelWindow)
+        assert x is not None
+        goes = target.can("A64") and p.dilations[1] == 1 and p.taps >= p.kernel[1]
+        if not goes or p.staged or varies([*x.shape, *y.shape]):
+            return None
+        strips = p.strips(y.shape[2], x.shape[2])
+        widest = {s.size: s for s in sorted(strips, key=lambda s: s.products)}
+        products = sum(s.products for s in strips) - sum(s.products for s in widest.values())
+        if not products or not all(s.columns for s in strips):
+            return None
+        lines = sum(phase.lines for tile in p.tiles_h(y.shape[1]) for phase in p.phases(tile.size))
+        joined = replace(call, params=replace(p, joined=True))
+        return Compact(joined, products * lines * BYTES_OF_PRODUCT, SLOWER_ENDS * y.count / p.strides[1])
 
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return vectors_apart(after, 0) or lines_broken(before, after, reads=False)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.ir.dims import bound
+from mccompile.ir.dims import bound, varies
 from mccompile.ir.errors import InternalError
 from mccompile.ir.graph import Node, Value
 from mccompile.ir.kernel import Call
@@ -19,9 +19,10 @@ from mccompile.ir.views import View
 from mccompile.kernels.model.parts import Turns, axes, batches, by_weights
 from mccompile.kernels.model.prefetch import prefetching
 from mccompile.kernels.model.tiled import Rows, Tiled
-from mccompile.kernels.model.tiles import PackedTile, Tile, merge, narrow
+from mccompile.kernels.model.tiles import PackedTile, Segment, Tile, merge, narrow
 from mccompile.kernels.variant import (
     Builder,
+    Compact,
     Offer,
     Staged,
     Variant,
@@ -98,6 +99,10 @@ def pack_columns(matrix: Array, width: int, step: int) -> Array:
     return out
 
 
+BYTES_OF_SUM = 45
+"""Of machine code, for each vector of sums of a tile: counted on MobileNetV1 (aarch64)."""
+
+
 class MatMulPacked(Tiled):
     """Tiles of rows by vectors of columns; the constant second operand is packed by blocks of columns."""
 
@@ -158,6 +163,9 @@ class MatMulPacked(Tiled):
     def narrowed(self, call: Call, pixels: int) -> Call | None:
         return rows_narrowed(call, pixels)
 
+    def compact(self, call: Call, alone: bool, target: Target) -> Compact | None:
+        return rows_covered(call) if alone else None
+
     def refuses(self, before: Call, after: Call, target: Target) -> str:
         return lines_broken(before, after, reads=False)
 
@@ -210,6 +218,31 @@ def rows_narrowed(call: Call, rows: int) -> Call | None:
     if p.rows <= rows or (not p.staged and rows_distance(call) is None):
         return None
     return replace(call, params=replace(p, rows=rows, chunk=rows))
+
+
+def rows_covered(call: Call) -> Compact | None:
+    """The call without tiles of fewer rows, where a last whole one can compute some rows again: 14 rows by tiles of 5
+    are 15."""
+    p, x, y = call.params, call.reads[0], call.results[0]
+    assert isinstance(p, PackedTile)
+    assert x is not None
+    if p.depth or p.staged or varies([*x.shape, *y.shape]):
+        return None
+    covering = replace(p, covers=True)
+    before, after = _tiles_of_rows(p, y), _tiles_of_rows(covering, y)
+    lost = {s.size for _, s in before} - {s.size for _, s in after}
+    more = sum(n * (s.stop - s.start) for n, s in after) - math.prod(y.shape[:-1])
+    vectors = sum(-(-s.size // p.lanes) for s in p.tiles_n(y.shape[-1]))
+    macs = more * y.shape[-1] * x.shape[-1]
+    return Compact(replace(call, params=covering), sum(lost) * vectors * BYTES_OF_SUM, macs) if lost else None
+
+
+def _tiles_of_rows(p: PackedTile, y: View) -> list[tuple[int, Segment]]:
+    """The tiles of rows of a result, and how often each stretch of them is walked."""
+    lead, rows = math.prod(y.shape[:-2]), y.shape[-2]
+    if p.axis < y.rank - 2:
+        return [(lead, s) for s in p.tiles_m(rows)]
+    return [(lead * ((c.stop - c.start) // c.size), s) for c in p.chunks_m(rows) for s in p.tiles_m(c.size)]
 
 
 def in_chunks(tile: Tile, left: View, target: Target) -> PackedTile:

@@ -94,6 +94,17 @@ def segments(extent: int, size: int, unit: int = 1) -> tuple[Segment, ...]:
     return tuple(s for s in parts if s.stop > s.start)
 
 
+def flush(extent: int, size: int) -> tuple[Segment, ...]:
+    """An axis as whole tiles, the last of which ends with it: it covers again what the one before it does.
+
+    >>> flush(35, 4)
+    (Segment(start=0, stop=32, size=4), Segment(start=31, stop=35, size=4))
+    """
+    if varies([extent]) or extent < size or extent % size == 0:
+        return segments(extent, size)
+    return Segment(0, extent // size * size, size), Segment(extent - size, extent, size)
+
+
 def divisors(size: int, unit: int) -> Iterator[int]:
     """A size, then its largest part, and the largest part of that, down to ``unit``: 6, 3, 1, or 24, 8 of units of 8.
     """
@@ -229,13 +240,18 @@ class PackedTile(InChunks, Prefetching):
 
     All columns are done for a chunk before the next one: what a chunk reads is to stay in the second cache. With
     ``depth``, so many steps of the reduction are done for all rows of a chunk before the next ones. With ``staged``
-    the rows of a tile are copied before they are read, so that results may take their place.
+    the rows of a tile are copied before they are read, so that results may take their place. With ``covers`` a last
+    tile that would have fewer rows computes some again instead, and has no code of its own.
     """
 
     axis: int
     chunk: int
     depth: int = 0
     staged: bool = False
+    covers: bool = False
+
+    def tiles_m(self, extent: int) -> tuple[Segment, ...]:
+        return flush(extent, self.rows) if self.covers else super().tiles_m(extent)
 
     def pitch(self, size: int) -> int:
         """Floats of a packed row of ``size`` columns."""
