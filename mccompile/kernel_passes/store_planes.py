@@ -67,7 +67,7 @@ def channels_last(
     for t, step in enumerate(steps):
         for b in step.buffers():
             touching.setdefault(b, []).append(t)
-    for buffer in (b for b in planes(steps) if b.type.layout is None):
+    for buffer in (b for b in planes(steps) if b.type.layout is None and not b.room):
         other = Buffer(buffer.name, _moved(buffer), "arena", buffer.align)
         found = _stored([changed[t] for t in touching[buffer]], buffer, whole(other), target)
         if found is not None:

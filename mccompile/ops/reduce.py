@@ -74,6 +74,8 @@ class Reduce(Op):
         count = math.prod(x.shape[a] for a in self.axes)
         if self.mode == "sum":
             return (hull([summed(found, times, x.dtype) for times in span(count)]),)
+        if self.mode in ("max", "min") and span(count)[0] == 0:  # of nothing, an end of the type
+            return (anything(x.dtype, found.low.size),)
         return (anything(x.dtype, found.low.size) if self.mode == "prod" and count > 1 else found,)
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:

@@ -52,6 +52,17 @@ class Hidden(Op):
     def reads_bits(self) -> bool:  # type: ignore[override]
         return self.op.reads_bits or self.op.elementwise is not None
 
+    @property
+    def decides(self) -> bool:
+        return self.op.decides
+
+    @property
+    def hands_on(self) -> bool:
+        return self.op.hands_on
+
+    def turns_inside(self) -> int:
+        return self.op.turns_inside()
+
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         return self.op.infer(*types)
 

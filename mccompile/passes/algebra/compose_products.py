@@ -86,14 +86,13 @@ def _pays(m: Match, op: Conv | MatMul, weights: Array, bias: Array) -> Fail | No
 
 def _install(m: Match, op: Conv | MatMul, weights: Array, bias: Array) -> None:
     graph, node, first = m.r.graph, m.root, m.nodes["first"]
-    old, dtype = node.operands[1], node.result.dtype
+    old, dtype, found = node.operands[1], node.result.dtype, contraction(node)
     assert old is not None
+    assert found is not None
     composed = graph.constant(f"{old.name}.composed", rounded(weights, old.dtype))
     extras: list[Value] = []
     node.op, node.post = op, {}
     if np.any(bias != 0):
-        found = contraction(node)
-        assert found is not None
         shape = (-1, *(1,) * (found.result.rank - 1 - found.result.axis))
         extras = [graph.constant(f"{old.name}.bias", rounded(bias, dtype).reshape(shape))]
         node.post = {0: ex.apply("add", ex.acc(dtype), ex.var(0, dtype))}

@@ -56,6 +56,9 @@ def _fold(r: Rewriter, node: Node, steps: set[Value], remarks: Remarks) -> int:
         return 0
     weights = _scaled_weights(r.graph, producer, affine.scale)
     bias = _moved_bias(r.graph, producer, affine)
+    if isinstance(bias, str):
+        remarks.miss(what, bias)
+        return 0
     reason = unfit(producer.result.dtype, weights, bias)
     if reason:
         remarks.miss(what, reason)
@@ -157,6 +160,8 @@ def _affine(e: ex.Expr, leaf: Callable[[int], Affine]) -> Affine | None:
 
 def _combine(fn: str, a: Affine, b: Affine) -> Affine | None:
     if fn in ("add", "sub"):
+        if absorbs(a.shift, b.shift):
+            return None
         return Affine(_sum(fn, a.scale, b.scale), _sum(fn, a.shift, b.shift))
     if fn == "mul" and a.scale is None:
         a, b = b, a
@@ -165,6 +170,23 @@ def _combine(fn: str, a: Affine, b: Affine) -> Affine | None:
     factor = b.shift if fn == "mul" else 1 / b.shift
     scaled = [None if part is None else part * factor for part in (a.scale, a.shift)]
     return Affine(scaled[0], scaled[1])
+
+
+LARGE = 2.0**20
+"""From here on, numbers of f32 have three bits behind the point or none: what is added to them is rounded."""
+
+
+ROUNDED = "a number is so large that what it is added to is rounded"
+
+
+def absorbs(*parts: Array | None) -> bool:
+    """Whether numbers that were added one after the other must not be added beforehand, for what they are added to is
+    rounded to the large one: (x + 12582912) - 12582912 is x, rounded to a whole number."""
+    met = np.broadcast_arrays(*(a for a in parts if a is not None)) if any(a is not None for a in parts) else []
+    if len(met) < 2:
+        return False
+    both = np.all([a != 0 for a in met], axis=0)
+    return bool((both & (np.max(np.abs(met), axis=0) >= LARGE)).any())
 
 
 def _sum(fn: str, a: Array | None, b: Array | None) -> Array | None:
@@ -203,14 +225,17 @@ def _is_whole(a: Array) -> bool:
     return bool(np.all(a == np.rint(a)))
 
 
-def _moved_bias(graph: Graph, producer: Node, affine: Affine) -> Array | None:
-    """The new bias where it is a constant, float64; None if there is none, or it is computed at run time."""
+def _moved_bias(graph: Graph, producer: Node, affine: Affine) -> Array | str | None:
+    """The new bias where it is a constant, float64; None if there is none, or it is computed at run time; or why it
+    cannot be moved."""
     total = affine.shift
     if producer.post:
         bias = producer.extras[0]
         if bias not in graph.constants:
             return None
         scaled = graph.array(bias).astype(np.float64) * (1 if affine.scale is None else affine.scale)
+        if absorbs(scaled, total):
+            return ROUNDED
         total = scaled if total is None else scaled + total
     return total
 

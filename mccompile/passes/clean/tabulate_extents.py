@@ -187,8 +187,9 @@ def _cut(
     graph: Graph, rewriter: Rewriter, before: Node, value: Value, table: Array, starts: tuple[int, ...]
 ) -> Value:
     """The part of a table, a new constant, in place of a value; one element again and again, where all are equal."""
-    if table.size and table.min() == table.max():
-        one = graph.constant(f"{value.name}.element", table.reshape(-1)[:1].reshape((1,) * table.ndim))
+    first = table.reshape(-1)[:1]
+    if table.size and table.tobytes() == first.tobytes() * table.size:  # -0 is another element than 0
+        one = graph.constant(f"{value.name}.element", first.reshape((1,) * table.ndim))
         return rewriter.insert(before, Expand(value.shape), [one], f"{value.name}.part")
     constant = graph.constant(f"{value.name}.table", np.ascontiguousarray(table))
     if not varies(value.shape):

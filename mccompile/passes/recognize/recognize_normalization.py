@@ -130,8 +130,10 @@ def _epsilon(m: Match) -> float:
 def _means_are_means(m: Match, x: Value) -> bool:
     for name in m.nodes:
         count = math.prod(x.shape[a] for a in m.op(Reduce, name).axes)
-        given, inverse = m.numbers.get(f"{name}.count", count), m.numbers.get(f"{name}.inverse", 1 / count)
-        if given != count or abs(inverse * count - 1) > 1e-6:
+        if m.numbers.get(f"{name}.count", count) != count:
+            return False
+        inverse = m.numbers.get(f"{name}.inverse")
+        if inverse is not None and abs(inverse * count - 1) > 1e-6:
             return False
     return True
 
