@@ -16,7 +16,7 @@ from tests.support.fuzz.forms.floats import given, narrow, through, widened
 from tests.support.fuzz.forms.fused import fused
 from tests.support.fuzz.forms.integers import integers
 from tests.support.fuzz.forms.kept_state import growing, passed, running, window
-from tests.support.fuzz.forms.layers import shared_heads, summed, wholes
+from tests.support.fuzz.forms.layers import shared_heads, stacked, summed, wholes
 from tests.support.fuzz.forms.lengths import lengths
 from tests.support.fuzz.forms.newest import any_operator, asked, contributed, gated, turned
 from tests.support.fuzz.forms.products import heads, product
@@ -73,7 +73,9 @@ PROFILES: Mapping[str, Profile] = {
     "newest": Profile(
         {any_operator: 4, contributed: 5, fused: 3, asked: 2, turned: 1, gated: 1, along: 1, product: 1, sliced: 1}
     ),
-    "layers": Profile({wholes: 4, summed: 2, shared_heads: 2, along: 1, sliced: 1, product: 1, any_stage: 1}),
+    "layers": Profile(
+        {wholes: 3, summed: 2, stacked: 3, shared_heads: 2, along: 1, sliced: 1, product: 1, any_stage: 1}
+    ),
     "text": Profile({text: 6, along: 1}, extents=False),
     "all": Profile(
         {
@@ -85,8 +87,8 @@ PROFILES: Mapping[str, Profile] = {
     ),
     "wide": Profile(
         {
-            product: 5, heads: 1, along: 2, sliced: 1, reshaped: 1, expanded: 1, resized: 1, integers: 1, cell: 1,
-            given("float16"): 1, any_stage: 4,
+            product: 5, stacked: 1, heads: 1, along: 2, sliced: 1, reshaped: 1, expanded: 1, resized: 1, integers: 1,
+            cell: 1, given("float16"): 1, any_stage: 4,
         },
         wide=True,
     ),
