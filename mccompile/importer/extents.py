@@ -194,7 +194,14 @@ def _objects(found: Any) -> Numbers:
 
 
 Rule = Callable[[OnnxNode, list[Numbers]], Any]
-"""What an operator makes of numbers: an array, or a number."""
+"""What an operator makes of numbers, absent inputs left out: an array, or a number."""
+
+
+def _input(node: OnnxNode, x: list[Numbers], place: int) -> Numbers | None:
+    """An optional input by its place in the node; None where it is absent."""
+    if place >= len(node.inputs) or not node.inputs[place]:
+        return None
+    return x[sum(map(bool, node.inputs[:place]))]
 
 
 def _known(numbers: Numbers) -> list[int]:
@@ -217,9 +224,10 @@ def _gather(node: OnnxNode, x: list[Numbers]) -> Any:
 
 
 def _slice(node: OnnxNode, x: list[Numbers]) -> Any:
-    starts, ends, *rest = map(_known, x[1:])
-    axes = rest[0] if rest else range(len(starts))
-    steps = rest[1] if len(rest) > 1 else [1] * len(starts)
+    starts, ends = _known(x[1]), _known(x[2])
+    stated_axes, stated_steps = _input(node, x, 3), _input(node, x, 4)
+    axes = range(len(starts)) if stated_axes is None else _known(stated_axes)
+    steps = [1] * len(starts) if stated_steps is None else _known(stated_steps)
     found = x[0]
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         first, count = clamp_range(start, end, step, x[0].shape[axis])
@@ -231,16 +239,22 @@ def _split(node: OnnxNode, x: list[Numbers]) -> list[Numbers]:
     axis, count = node.attrs.get("axis", 0), len(node.outputs)
     at = axis if isinstance(axis, int) else 0
     share = -(-x[0].shape[at] // count)
-    sizes = _known(x[1]) if len(x) > 1 else [share] * (count - 1)
+    stated = _input(node, x, 1)
+    sizes = [share] * (count - 1) if stated is None else _known(stated)
     return np.split(x[0], np.cumsum(sizes)[: count - 1], at)
 
 
-def _axes(x: list[Numbers]) -> tuple[int, ...] | None:
-    return tuple(_known(x[1])) if len(x) > 1 else None
+def _axes(node: OnnxNode, x: list[Numbers]) -> tuple[int, ...] | None:
+    stated = _input(node, x, 1)
+    return None if stated is None else tuple(_known(stated))
+
+
+def _squeeze(node: OnnxNode, x: list[Numbers]) -> Any:
+    return np.squeeze(x[0], _axes(node, x))
 
 
 def _unsqueeze(node: OnnxNode, x: list[Numbers]) -> Any:
-    return np.expand_dims(x[0], _axes(x) or ())
+    return np.expand_dims(x[0], _axes(node, x) or ())
 
 
 def _require_short(*numbers: int) -> None:
@@ -263,7 +277,7 @@ def _reduced(step: Callable[[int, int], int], dtype: DType = I64) -> Rule:
     def rule(node: OnnxNode, x: list[Numbers]) -> Any:
         if x[0].ndim != 1:
             raise ValueError("only vectors of extents are reduced")
-        axes = _axes(x)
+        axes = _axes(node, x)
         if not axes and node.attrs.get("noop_with_empty_axes", 0):
             return x[0]
         total = functools.reduce(joined, x[0])
@@ -325,10 +339,10 @@ def _reshape(node: OnnxNode, x: list[Numbers]) -> Any:
 
 def _clip(node: OnnxNode, x: list[Numbers]) -> Any:
     found = x[0]
-    limits = iter(x[1:])
-    for name, step in zip(node.inputs[1:], (maximum, minimum), strict=False):
-        if name:
-            found = _elementwise(step)(found, next(limits))
+    for place, step in ((1, maximum), (2, minimum)):
+        limit = _input(node, x, place)
+        if limit is not None:
+            found = _elementwise(step)(found, limit)
     return found
 
 
@@ -420,7 +434,7 @@ _RULES: Mapping[str, Rule] = {
     "Expand": _expand,
     "Transpose": _transpose,
     "Tile": _tile,
-    "Squeeze": lambda node, x: np.squeeze(x[0], _axes(x)),
+    "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Cast": _same,
     "Identity": _same,

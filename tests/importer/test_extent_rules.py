@@ -71,8 +71,9 @@ def _slice(d: Drawn) -> Node:
     step = d.one_of(1, 1, -1, 2, -2)
     # onnxruntime takes the largest end for the last element of a walk backwards, too; the standard does not
     end = d.one_of(*FAR[: len(FAR) if step > 0 else -1])
-    window = [_plain(n) for n in (d.one_of(*FAR), end, d.one_of(0, -1), step)]
-    return [d.numbers(d.r.randint(1, 4)), *window], {}
+    window = [_plain(n) for n in (d.one_of(*FAR), end)]
+    axes = d.one_of(None, _plain(0), _plain(-1))
+    return [d.numbers(d.r.randint(1, 4)), *window, *d.one_of([axes, _plain(step)], [axes], [])], {}
 
 
 def _concat(d: Drawn) -> Node:
@@ -82,7 +83,8 @@ def _concat(d: Drawn) -> Node:
 def _split(d: Drawn) -> Node:
     d.outputs = d.r.randint(1, 3)
     if d.one_of(True, False):
-        return [d.numbers(d.outputs + d.r.randint(0, d.outputs - 1) // 2)], {"num_outputs": d.outputs}
+        absent: list[Array | None] = d.one_of([], [None])
+        return [d.numbers(d.outputs + d.r.randint(0, d.outputs - 1) // 2), *absent], {"num_outputs": d.outputs}
     sizes = [d.r.randint(0, 2) for _ in range(d.outputs)]
     return [d.numbers(sum(sizes)), _plain(*sizes)], {}
 
@@ -150,7 +152,7 @@ def _clip(d: Drawn) -> Node:
 
 
 def _reduce(d: Drawn) -> Node:
-    axes = d.one_of([], [_plain(0)], [_plain(-1)], [_plain()])
+    axes = d.one_of([], [None], [_plain(0)], [_plain(-1)], [_plain()])
     attrs = d.one_of({}, {"keepdims": 0}) | d.one_of({}, {"noop_with_empty_axes": 1})
     return [d.numbers(d.r.randint(1, 4)), *axes], attrs
 
@@ -260,6 +262,15 @@ def test_what_a_type_does_not_have_is_left_to_the_program() -> None:
     assert holds(F32, N * 2**21)
     assert computed(_node("ReduceSum", 1), [_of(N * 2**21, N, -(N * 2**21))], F32) is None  # rounded on the way
     assert computed(_node("ReduceSum", 1), [_of(N * 2**21, N, -(N * 2**21))], I64) is not None
+
+
+def test_steps_without_axes_are_steps() -> None:
+    """``x.shape[::-1]``: what is absent keeps its place."""
+    n = symbol("n", 1, 8)
+    node = OnnxNode("Slice", ("x", "starts", "ends", "", "steps"), ("y",))
+    found = computed(node, [_of(n, 3, 2), _plain(-1), _plain(-9), None, _plain(-1)])
+    assert found is not None
+    assert found[0].tolist() == [2, 3, n]
 
 
 def test_an_order_that_depends_on_the_run_is_left_to_the_program() -> None:
