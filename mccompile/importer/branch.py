@@ -96,6 +96,13 @@ class Captures(dict[str, Known]):
         return own
 
 
+def take_back(graph: Graph, names: Mapping[str, Known], begin: int) -> None:
+    """Drop the nodes of a graph from the one at ``begin`` on, but for numbers of the graph around: ``names`` have
+    them since they were first read, and what is walked next reads them, too."""
+    held = set(names.taken.values()) if isinstance(names, Captures) else set()
+    graph.nodes[begin:] = [node for node in graph.nodes[begin:] if not held.isdisjoint(node.results)]
+
+
 def alike(branches: Sequence[Branch]) -> bool:
     """Whether both can be computed, and give outputs of the same element types and numbers of axes."""
     closed = [b for b in branches if not isinstance(b, list)]

@@ -10,13 +10,13 @@ as the graph around it; an iteration defines the names of the body anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from mccompile.importer import loops
-from mccompile.importer.branch import Begin, Branch, alike
+from mccompile.importer.branch import Begin, Branch, alike, take_back
 from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, require_tensor, stack, take_range
 from mccompile.ir import limits
@@ -192,7 +192,7 @@ def _short_or_kept(
         trips: the number of turns, if it is known; ``known``: what says how many there are is.
         unroll: unrolls up to so many ONNX nodes. Raises CompileError where that does not do.
     """
-    before, most = _Before(w), limits.limit("unrolled-nodes")
+    before, most = _Before(w, body), limits.limit("unrolled-nodes")
     small = known and (trips is None or trips * max(_size(body), 1) <= SHORT_NODES)
     if small or course is None:
         try:
@@ -226,9 +226,10 @@ def _short_or_kept(
 
 
 class _Before:
-    """What a walk has made so far, to be gone back to."""
+    """What a walk has made so far, to be gone back to when turns of ``body`` are dropped."""
 
-    def __init__(self, w: Walker) -> None:
+    def __init__(self, w: Walker, body: OnnxGraph) -> None:
+        self._body = body
         self._nodes, self._errors = len(w.graph.nodes), len(w.errors)
         self._poisoned, self._counts = set(w.poisoned), dict(w.graph.counts)
         self._unrolled, self._folded = w.unrolled, w.folded_bytes
@@ -237,7 +238,10 @@ class _Before:
         return w.folded_bytes - self._folded
 
     def restore(self, w: Walker) -> None:
-        del w.graph.nodes[self._nodes :], w.errors[self._errors :]
+        take_back(w.graph, w.values, self._nodes)
+        for name in _defined(self._body):
+            w.values.pop(name, None)  # what is walked next may not take it for a value from outside
+        del w.errors[self._errors :]
         w.poisoned.clear()
         w.poisoned.update(self._poisoned)
         w.graph.counts = dict(self._counts)
@@ -287,6 +291,16 @@ def _require_small(
             + limits.to_raise("unrolled-nodes", w.unrolled + iterations * size),
         )
     w.unrolled += size
+
+
+def _defined(graph: OnnxGraph) -> Iterator[str]:
+    """The names that a nested graph, and those inside of it, give a meaning."""
+    yield from (v.name for v in graph.inputs)
+    yield from graph.initializers
+    for node in graph.nodes:
+        yield from node.outputs
+        for inner in subgraphs(node):
+            yield from _defined(inner)
 
 
 def _size(graph: OnnxGraph) -> int:

@@ -198,7 +198,7 @@ class Counting:
             name = node.inputs[1 if node.op_type == "CastLike" else 0]
         if name in self.constants:
             return dtype_of_array(self.constants[name])
-        known = self.carried.get(name) or (None if name in self.given else self.values.get(name))
+        known = self._known(name)
         return "i64" if name == self.turn else known.dtype.name if isinstance(known, Value) else ""
 
     def _outer(self, name: str) -> int | None:
@@ -207,7 +207,17 @@ class Counting:
             return _whole(self.constants[name])
         if name in self.made and (same := self._same(self.made[name])):
             return self._outer(same)
-        return None if name in self.given or name not in self.values else self._one(self.values[name])
+        known = None if name in self.given else self._known(name)
+        return None if known is None else self._one(known)
+
+    def _known(self, name: str) -> Known | None:
+        """What is carried before the first turn, and what comes from outside. ``values`` may have other names of the
+        body, too: from turns that were walked before."""
+        if name in self.given or name in self.made:
+            return self.carried.get(name)
+        if name not in self.values:
+            return None
+        return self.values[name]  # not by `get`: a nested graph takes in what it is asked for
 
     def _one(self, known: Known) -> int | None:
         array = self.number(known) if isinstance(known, Value) else None

@@ -7,6 +7,7 @@ outside.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -14,14 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mccompile._dataclass import dataclass
-from mccompile.importer.branch import Captures, is_one
+from mccompile.importer.branch import Captures, is_one, take_back
 from mccompile.importer.counting import Counting, Line
+from mccompile.importer.rewriting import used_names
 from mccompile.importer.sequences import Known, Rows, require_tensor
 from mccompile.ir.dims import Dim, bound, identifier, maximum, span, symbols
 from mccompile.ir.errors import CompileError
 from mccompile.ir.graph import Graph, Value
 from mccompile.ir.types import DTYPES, I32, TensorType
-from mccompile.onnxio import OnnxGraph, OnnxNode
+from mccompile.onnxio import OnnxGraph, OnnxNode, subgraphs
 from mccompile.ops.extents import Extents
 from mccompile.ops.frontend import Import
 from mccompile.ops.gather import Gather
@@ -216,10 +218,10 @@ def _grown(w: Walker, n: Import, course: Course, depth: int) -> list[Known] | No
         try:
             return _Keeper(w, n, course, grows).keep(depth)
         except _GrowsError as e:
-            del n.graph.nodes[nodes:]
+            take_back(n.graph, w.values, nodes)
             grows = {**grows, **e.found}
         except _BecomesError as e:
-            del n.graph.nodes[nodes:]
+            take_back(n.graph, w.values, nodes)
             course = replace(course, carried=tuple(
                 (name, _become(n, name, first, e.found[name]) if name in e.found else first, out)
                 for name, first, out in course.carried
@@ -237,13 +239,23 @@ def _become(n: Import, name: str, first: Known, type_: TensorType) -> Value:
 def _appended(body: OnnxGraph, given: str, first: Known, made: str) -> tuple[str, OnnxNode] | None:
     """What each turn adds to the end of a sequence that is empty before, and the node that does; None where more
     becomes of it."""
-    readers = [node for node in body.nodes if given in node.inputs]
-    if first != () or len(readers) != 1 or readers[0].op_type != "SequenceInsert" or readers[0].outputs != (made,):
+    node = next((node for node in body.nodes if given in node.inputs), None)
+    if first != () or node is None or node.op_type != "SequenceInsert" or node.outputs != (made,):
         return None
-    node = readers[0]
-    read_again = any(made in other.inputs for other in body.nodes)
+    reads = _reads(body)
+    used_once = reads[given] == 1 and reads[made] == 1  # the insertion of the one, the output of the other
     at_the_end = len(node.inputs) == 2 or not node.inputs[2]
-    return (node.inputs[1], node) if at_the_end and node.inputs[0] == given and not read_again else None
+    return (node.inputs[1], node) if at_the_end and node.inputs[0] == given and used_once else None
+
+
+def _reads(body: OnnxGraph) -> Counter[str]:
+    """How often each name is read by a body: by its nodes, the graphs inside of them, and as an output."""
+    found = Counter(v.name for v in body.outputs)
+    for node in body.nodes:
+        found.update(node.inputs)
+        for inner in subgraphs(node):
+            found.update(used_names(inner))
+    return found
 
 
 class _Keeper:
@@ -363,7 +375,7 @@ class _Keeper:
             names[name] = names.own(known)
         for name, (known, counter) in self.counters.items():
             now = counter.offset + self.this_turn * counter.slope
-            names[name] = own = _number(graph, now, name, require_tensor(self.n.node, "a counter", known))
+            names[name] = own = _number_like(graph, now, name, require_tensor(self.n.node, "a counter", known))
             if own not in graph.constants:
                 self.w.varying[own] = np.array([now], object).reshape(own.shape)
         if course.number:
@@ -414,7 +426,7 @@ class _Keeper:
         for name, (known, counter) in self.counters.items():
             turns = extent if decided else self.trips
             end, like = counter.offset + turns * counter.slope, require_tensor(n.node, "a counter", known)
-            changed[name] = last = _number(n.graph, end, f"{n.node.name}.{name}", like)
+            changed[name] = last = _number_like(n.graph, end, f"{n.node.name}.{name}", like)
             if isinstance(end, Dim):
                 self.w.varying[last] = np.array([end], object).reshape(last.shape)
         carried = [changed.get(name, known) for name, known, _ in course.carried]
@@ -472,9 +484,12 @@ def _gives_back(same: dict[str, str], given: str, made: str) -> bool:
     return made == given
 
 
-def _number(graph: Graph, number: int, name: str, like: Value | None = None) -> Value:
-    """A number of the turn as a tensor: an i64, or one ``like`` another."""
-    shape, to = ((), "i64") if like is None else (like.shape, like.dtype.name)
+def _number_like(graph: Graph, number: int, name: str, like: Value) -> Value:
+    return _number(graph, number, name, like.shape, like.dtype.name)
+
+
+def _number(graph: Graph, number: int, name: str, shape: tuple[int, ...] = (), to: str = "i64") -> Value:
+    """A number of the turn as a tensor."""
     if not isinstance(number, Dim):
         return graph.constant(name, np.full(shape, number, DTYPES[to].numpy))
     (made,) = graph.emit(Extents((number,), shape, to), [], [name])
