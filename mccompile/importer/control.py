@@ -17,6 +17,7 @@ import numpy as np
 
 from mccompile.importer import loops
 from mccompile.importer.branch import Begin, Branch, alike, take_back
+from mccompile.importer.counting import own_shapes
 from mccompile.importer.extents import Numbers
 from mccompile.importer.sequences import Known, require_tensor, stack, take_range
 from mccompile.ir import limits
@@ -256,10 +257,13 @@ def _unrolled_loop(
     going = not never and (n.optional(1) is None or bool(_course(w, n, n.input(1), "the condition")))
     scans: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
     w.define_constants(body)
+    of_number, of_condition = own_shapes(body)
     done = 0
     while going and (trips is None or done < trips):
         _require_small(w, n, body, 1 if trips is None else trips - done, limit)
-        start: list[Known] = [n.constant("i", np.array(done, np.int64)), n.constant("going", np.array(True))]
+        start: list[Known] = [
+            n.constant("i", np.full(of_number, done, np.int64)), n.constant("going", np.ones(of_condition, bool)),
+        ]  # fmt: skip
         w.values.update({v.name: known for v, known in zip(body.inputs, [*start, *carried], strict=True)})
         results = _iterate(w, body, depth)
         if results is None:

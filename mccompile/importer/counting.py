@@ -46,6 +46,13 @@ _WHOLE = 1 << 24
 """Floats hold whole numbers up to this one."""
 
 
+def own_shapes(body: OnnxGraph) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of the number of the turn, and of the condition, in a body of Loop: numbers, or [1] where the body
+    states one axis, as onnxruntime has it."""
+    number, condition = ((1,) if v.shape is not None and len(v.shape) == 1 else () for v in body.inputs[:2])
+    return number, condition
+
+
 @dataclass(frozen=True)
 class Line:
     """``offset + slope * turn``."""
@@ -79,8 +86,10 @@ class Counting:
         self.going, self.condition = body.inputs[1].name, body.outputs[0].name
         self.given = {v.name for v in body.inputs}
         self.carried = {name: first for name, first, _ in carried}
+        self.last = {name: last for name, _, last in carried}
         self.values, self.number = values, number
         self.turn = body.inputs[0].name
+        self.turn_shape = own_shapes(body)[0]
         self.read: set[str] = set()
         """The names that were followed: what is known of the turns depends on them."""
         self.lines = {self.turn: Line(0, 1)}
@@ -218,6 +227,41 @@ class Counting:
         if name not in self.values:
             return None
         return self.values[name]  # not by `get`: a nested graph takes in what it is asked for
+
+    def keeps_rank(self, name: str) -> bool:
+        """Whether a carried number has as many axes behind a turn as before the first one."""
+        rank = self._rank(name)
+        return rank is not None and self._rank(self.last[name]) == rank
+
+    def _rank(self, name: str) -> int | None:
+        """How many axes a number has in the first turn; None where that is not told."""
+        node = self.made.get(name)
+        if name == self.turn:
+            return len(self.turn_shape)
+        if name in self.constants:
+            return self.constants[name].ndim
+        if node is None:
+            known = self._known(name)
+            return known.type.rank if isinstance(known, Value) else None
+        first = self._rank(node.inputs[0]) if node.inputs and not node.domain else None
+        if first is None or node.op_type in ("Identity", "Cast", "CastLike"):
+            return first
+        if node.op_type in ("Add", "Sub"):
+            second = self._rank(node.inputs[1])
+            return None if second is None else max(first, second)
+        axes = self._count(node.inputs[1]) if node.inputs[1:] and node.inputs[1] else None
+        if node.op_type == "Squeeze":
+            return 0 if len(node.inputs) == 1 else None if axes is None else first - axes
+        if axes is None or node.op_type not in ("Unsqueeze", "Reshape"):
+            return None
+        return axes if node.op_type == "Reshape" else first + axes
+
+    def _count(self, name: str) -> int | None:
+        """How many elements a constant, or a value from outside, has."""
+        if name in self.constants:
+            return self.constants[name].size
+        known = self._known(name)
+        return known.type.count if isinstance(known, Value) else None
 
     def _one(self, known: Known) -> int | None:
         array = self.number(known) if isinstance(known, Value) else None

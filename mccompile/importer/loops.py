@@ -16,7 +16,7 @@ import numpy as np
 
 from mccompile._dataclass import dataclass
 from mccompile.importer.branch import Captures, is_one, take_back
-from mccompile.importer.counting import Counting, Line
+from mccompile.importer.counting import Counting, Line, own_shapes
 from mccompile.importer.rewriting import used_names
 from mccompile.importer.sequences import Known, Rows, require_tensor
 from mccompile.ir.dims import Dim, bound, identifier, maximum, span, symbols
@@ -152,7 +152,7 @@ def _counted(w: Walker, course: Course) -> Course:
     counters = {
         name: line
         for name, first, _ in course.carried
-        if (line := counting.lines.get(name)) and line.slope and _is_whole(first)
+        if (line := counting.lines.get(name)) and line.slope and _is_whole(first) and counting.keeps_rank(name)
     }
     exact = whole and course.going is None
     return replace(course, trips=trips, next="" if exact else course.next, counters=counters)
@@ -379,10 +379,11 @@ class _Keeper:
             if own not in graph.constants:
                 self.w.varying[own] = np.array([now], object).reshape(own.shape)
         if course.number:
-            names[course.number] = number = _number(graph, self.this_turn, course.number)
+            of_number, of_condition = own_shapes(course.body)
+            names[course.number] = number = _number(graph, self.this_turn, course.number, of_number)
             if number not in graph.constants:
-                self.w.varying[number] = np.array(self.this_turn, object)
-            names[course.condition] = graph.constant(course.condition, np.array(True))
+                self.w.varying[number] = np.array([self.this_turn], object).reshape(of_number)
+            names[course.condition] = graph.constant(course.condition, np.ones(of_condition, bool))
         for name, item in course.items:
             source = names.own(item.value)
             assert isinstance(source, Value)

@@ -27,7 +27,7 @@ def _value(name: str, shape: list[int | str] | None, dtype: int = TensorProto.FL
     return helper.make_tensor_value_info(name, dtype, shape)
 
 
-def _const(name: str, number: float, dtype: str = "int32") -> onnx.NodeProto:
+def _const(name: str, number: object, dtype: str = "int32") -> onnx.NodeProto:
     return N("Constant", [], [name], value=numpy_helper.from_array(np.asarray(number, dtype)))
 
 
@@ -136,3 +136,62 @@ def test_what_is_made_of_nothing_counts_nothing(tmp_path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     with pytest.raises(CompileError, match="RandomUniform in a loop"):
         import_graph(path, Options(target="generic", random="input"))
+
+
+def _same_shapes(path: Path, nodes: list[onnx.NodeProto]) -> None:
+    outputs = [helper.make_empty_tensor_value_info(name) for name in ("y", "z")]
+    graph = helper.make_graph(nodes, "g", [_value("x", [3])], outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    got = import_graph(path, Options(target="generic")).graph.evaluate({"x": np.ones(3, np.float32)})
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for name, want in zip(("y", "z"), session.run(None, {"x": np.ones(3, np.float32)}), strict=True):
+        assert got[name].shape == want.shape
+        np.testing.assert_allclose(got[name], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("turns", [3, 60], ids=["unrolled", "kept"])
+@pytest.mark.parametrize("number", [[], [1]], ids=["number", "one number"])
+@pytest.mark.parametrize("condition", [[], [1]], ids=["truth", "one truth"])
+def test_the_turn_has_the_axis_that_the_body_states(
+    number: list[int | str], condition: list[int | str], turns: int, tmp_path: Path
+) -> None:
+    nodes = [
+        N("Cast", ["i"], ["f"], to=1), N("Add", ["s", "f"], ["s2"]), N("Cast", ["c"], ["truth"], to=1),
+        N("Identity", ["c"], ["more"]),
+    ]  # fmt: skip
+    given = [_value("i", number, TensorProto.INT64), _value("c", condition, TensorProto.BOOL), _value("s", [3])]
+    made = [helper.make_empty_tensor_value_info(name) for name in ("more", "s2", "f", "truth")]
+    body = helper.make_graph(nodes, "body", given, made)
+    loop = N("Loop", ["turns", "", "x"], ["sum", "y", "z"], body=body)
+    _same_shapes(tmp_path / "net.onnx", [_const("turns", turns, "int64"), loop])
+
+
+@pytest.mark.parametrize("limit", [3, 60], ids=["unrolled", "kept"])
+@pytest.mark.parametrize(
+    ("start", "step", "behind"),
+    [
+        (0, [1], []), ([0], 1, []), ([0], [1], []), ([[0]], [1], []),
+        (0, 1, [N("Reshape", ["k1", "vector"], ["k2"])]), ([0], 1, [N("Squeeze", ["k1"], ["k2"])]),
+        (0, [1], [N("Squeeze", ["k1", "axis"], ["k2"])]), (0, [1], [N("Reshape", ["k1", "none"], ["k2"])]),
+    ],
+)  # fmt: skip
+def test_a_counter_has_the_axes_that_its_step_gives_it(
+    start: object, step: object, behind: list[onnx.NodeProto], limit: int, tmp_path: Path
+) -> None:
+    nodes = [
+        N("Add", ["k", "step"], ["k1" if behind else "k2"]), *behind, N("Less", ["k2", "limit"], ["less"]),
+        N("Squeeze", ["less"], ["more"]), N("Mul", ["s", "half"], ["s2"]),
+    ]  # fmt: skip
+    given = [_value("i", [], TensorProto.INT64), _value("c", [], TensorProto.BOOL)]
+    given += [_value("k", None, TensorProto.INT64), _value("s", [3])]
+    made = [helper.make_empty_tensor_value_info(name) for name in ("more", "k2", "s2")]
+    consts = [
+        _const(name, number, "int64")
+        for name, number in {
+            "k0": start, "step": step, "limit": limit, "vector": [1], "axis": [0], "none": np.zeros(0)
+        }.items()
+    ]  # fmt: skip
+    loop = N("Loop", ["", "yes", "k0", "x"], ["y", "z"], body=helper.make_graph(nodes, "body", given, made))
+    path = tmp_path / "net.onnx"
+    _same_shapes(path, [*consts, _const("half", 0.5, "float32"), _const("yes", True, "bool"), loop])
