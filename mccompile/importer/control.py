@@ -252,8 +252,9 @@ class _Before:
 def _unrolled_loop(
     w: Walker, n: Import, body: OnnxGraph, carried: list[Known], depth: int, limit: int
 ) -> list[Known] | None:
-    trips = None if n.optional(0) is None else int(_course(w, n, n.input(0), "the trip count"))
-    never = trips is not None and trips <= 0  # whatever the condition is
+    never = n.is_const(1) and not _course(w, n, n.input(1), "the condition")  # whatever the trip count is
+    trips = None if never or n.optional(0) is None else int(_course(w, n, n.input(0), "the trip count"))
+    never = never or (trips is not None and trips <= 0)
     going = not never and (n.optional(1) is None or bool(_course(w, n, n.input(1), "the condition")))
     scans: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
     w.define_constants(body)

@@ -219,6 +219,14 @@ def test_a_loop_without_iterations(tmp_path: Path) -> None:
     _same(_save(tmp_path, [nodes[3], *nodes[:3], *nodes[4:]], [_value("x")], ["z"]), {"x": _x()})
 
 
+def test_a_loop_that_never_begins_needs_no_trip_count(tmp_path: Path) -> None:
+    """The condition is false, however many turns the run allows."""
+    loop = N("Loop", ["n", "no", "x", "x"], ["y", "q", "rows", "all"], body=_loop_body(1))
+    inputs = [_value("n", (), TensorProto.INT64), _value("x")]
+    path = _save(tmp_path, [_const("no", False, "bool"), loop], inputs, ["y"])
+    _same(path, {"x": _x(), "n": np.array(3)})
+
+
 def _counting(folder: Path, trips: int | None, opset: int = 17, depth: int = 1) -> Path:
     """Loops ``depth`` deep, each of ``trips`` iterations (None: for ever)."""
 
