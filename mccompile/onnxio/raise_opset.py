@@ -14,7 +14,7 @@ from onnx import helper
 
 from mccompile.ir.errors import CompileError
 from mccompile.onnxio.model import OnnxModel, OnnxNode, node_label
-from mccompile.onnxio.nested import all_nodes, inner_nodes
+from mccompile.onnxio.nested import all_nodes, inner_graphs, inner_nodes
 from mccompile.onnxio.proto import GraphReader, normal_domain
 from mccompile.onnxio.untyped import converted, inferred
 from mccompile.onnxio.wellformed import require_wellformed
@@ -37,7 +37,11 @@ def raised(proto: onnx.ModelProto, opsets: Mapping[str, int], opset: int, path: 
     if found < 7:
         _drop_statistics(proto.graph)
     try:
-        return converted(_restated(_aligned(proto)), opset, _RESTATED) if found < 7 else converted(proto, opset)
+        if found >= 7:
+            return converted(proto, opset)
+        return converted(_restated(_aligned(proto, where)), opset, _RESTATED)
+    except CompileError:
+        raise
     except Exception as e:  # it is C++, and raises what it likes
         rule, label = _reason(str(e).strip() or type(e).__name__, proto.graph)
         hint = f"export it with opset {opset} or a newer one"
@@ -131,44 +135,87 @@ def _restated(proto: onnx.ModelProto) -> onnx.ModelProto:
     return proto
 
 
+_Shape = tuple[int, ...]
+"""The extents of a value, 0 for what is not known."""
 _BROADCAST = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less", "Pow")
+_OF_ONE_RANK = frozenset(
+    "Abs AveragePool BatchNormalization Cast Ceil Clip Conv ConvTranspose Dropout Elu Exp Floor GlobalAveragePool "
+    "GlobalMaxPool HardSigmoid Identity InstanceNormalization LRN LeakyRelu Log LogSoftmax LpPool MaxPool Neg Not "
+    "PRelu Pad Reciprocal Relu Selu Sigmoid Slice Softmax Softplus Softsign Sqrt Tanh ThresholdedRelu "
+    "Upsample".split()
+).union(_BROADCAST)
+"""What has as many axes as its first operand below opset 7, where inference knows little of some."""
 
 
-def _aligned(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _aligned(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
     """Below opset 7 the axes of a second operand begin at ``axis`` of the first, from then on they end with its axes.
 
     A slope [C] of PRelu, whose axis is 1, becomes [C, 1, 1] for an operand of rank 4. The converter leaves that as it
-    is, and takes some of the others wrong.
+    is, and takes some of the others wrong. CompileError where that takes a rank that nothing tells.
     """
-    if not any(node.op_type in ("PRelu", *_BROADCAST) for node in proto.graph.node):
-        return proto
-    ranks = _ranks(proto)
+    if any(node.op_type in ("PRelu", *_BROADCAST) for node in all_nodes(proto.graph)):
+        _align(proto.graph, inferred(proto).graph, where)
+    return proto
+
+
+def _align(
+    graph: onnx.GraphProto, typed: onnx.GraphProto, where: str, outer: Mapping[str, _Shape] | None = None
+) -> None:
+    """Align operands in a graph and those inside of it; ``typed`` is the same one with what is inferred, ``outer``
+    has what is known of values around a nested one."""
+    shapes = {**(outer or {}), **_shapes(typed)}
     nodes = []
-    for old in proto.graph.node:
-        node = onnx.NodeProto()
-        node.CopyFrom(old)
+    for place, (node, same) in enumerate(zip(graph.node, typed.node, strict=True)):
+        _tell_rank(node, shapes)
+        for own, known in zip(inner_graphs(node), inner_graphs(same), strict=True):
+            _align(own, known, where, shapes)
         axis = _first_axis(node)
         if axis is not None and len(node.input) == 2:
-            first, second = (ranks.get(name) for name in node.input)
-            if (first is None or second is None) and node.op_type in _RESTATED:
-                nodes.append(node)
-                continue
-            if first is not None and second is not None and 0 < second < first - axis:
+            behind = _axes_behind(node, axis, shapes)
+            if behind is None:
+                index = place if outer is None else -1
+                raise CompileError(
+                    f"operand 1 begins at axis {axis} of operand 0, and nothing tells how many axes they have",
+                    where=f"{where}: {node_label(OnnxNode(node.op_type, (), (), '', node.name, {}, index))}",
+                    hint="export it with opset 7 or a newer one, or state their shapes",
+                )
+            if behind:
                 wide = f"{node.output[0]}/second"
-                behind = list(range(second, first - axis))
                 nodes.append(helper.make_node("Unsqueeze", [node.input[1]], [wide], axes=behind))
                 node.input[1] = wide
             kept = [a for a in node.attribute if a.name != "axis"]
             del node.attribute[:]
             node.attribute.extend(kept)
-        nodes.append(node)
-    del proto.graph.node[:]
-    proto.graph.node.extend(nodes)
-    return proto
+        nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _tell_rank(node: onnx.NodeProto, shapes: dict[str, _Shape]) -> None:
+    """Add what follows from `_OF_ONE_RANK`."""
+    if node.op_type not in _OF_ONE_RANK or normal_domain(node.domain) or not node.input or not node.output:
+        return
+    ends = node.input[0], node.output[0]
+    known = next((shapes[name] for name in ends if name in shapes), None)
+    for name in ends if known is not None else ():
+        shapes.setdefault(name, (0,) * len(known or ()))
+
+
+def _axes_behind(node: onnx.NodeProto, axis: int, shapes: Mapping[str, _Shape]) -> list[int] | None:
+    """The axes of extent 1 that the second operand gets behind its own, so that these begin at ``axis`` of the first.
+    None where it is not known which these are."""
+    first, second = (shapes.get(name) for name in node.input)
+    if (second is not None and all(e == 1 for e in second)) or (first is not None and len(first) - axis <= 1):
+        return []
+    if first is None or second is None:
+        return None
+    return list(range(len(second), len(first) - axis))
 
 
 def _first_axis(node: onnx.NodeProto) -> int | None:
     """The axis of its first operand at which those of the second begin, if the node states one."""
+    if normal_domain(node.domain):
+        return None
     if node.op_type == "PRelu":
         return 1
     stated = {a.name: a.i for a in node.attribute}
@@ -176,11 +223,10 @@ def _first_axis(node: onnx.NodeProto) -> int | None:
     return axis if node.op_type in _BROADCAST and stated.get("broadcast") and axis is not None and axis >= 0 else None
 
 
-def _ranks(proto: onnx.ModelProto) -> dict[str, int]:
-    """How many axes each value has that this is known of; a slope of one element counts as having none."""
-    graph = inferred(proto).graph
+def _shapes(graph: onnx.GraphProto) -> dict[str, _Shape]:
+    """The shapes of values of which it is known how many axes there are."""
     shapes = {t.name: tuple(t.dims) for t in graph.initializer}
-    for v in (*graph.input, *graph.value_info):
+    for v in (*graph.input, *graph.value_info, *graph.output):
         if v.type.tensor_type.HasField("shape"):
             shapes[v.name] = tuple(d.dim_value for d in v.type.tensor_type.shape.dim)
-    return {name: 0 if shape == (1,) else len(shape) for name, shape in shapes.items()}
+    return shapes

@@ -1,0 +1,82 @@
+"""Operands that opset 7 aligns otherwise: a slope [C] of PRelu, and what states `axis`, begin at an axis of the first
+one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mccompile.driver import Options, import_graph
+from mccompile.ir.errors import CompileError
+
+N = helper.make_node
+Info = helper.make_tensor_value_info
+FLOAT = TensorProto.FLOAT
+SHAPE = [1, 4, 4, 4]
+SLOPE = np.arange(1, 5, dtype=np.float32)
+UPSAMPLE = N("Upsample", ["x"], ["r"], width_scale=1.0, height_scale=1.0)
+"""Inference does not know its result below opset 7."""
+
+
+def _save(
+    folder: Path, nodes: Sequence[onnx.NodeProto], opset: int, inputs: Sequence[onnx.ValueInfoProto] = (),
+    slope: np.ndarray[Any, Any] = SLOPE,
+) -> Path:  # fmt: skip
+    weights = [numpy_helper.from_array(slope, "b"), numpy_helper.from_array(np.array(2), "n")]
+    weights += [numpy_helper.from_array(np.array(True), "yes")]
+    graph = helper.make_graph(nodes, "g", [Info("x", FLOAT, SHAPE), *inputs], [Info("y", FLOAT, None)], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=4)
+    onnx.save(model, folder / "m.onnx")
+    return folder / "m.onnx"
+
+
+def _run(path: Path, x: float = -2, **constants: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    graph = import_graph(path, Options(target="generic", constants=constants)).graph
+    return graph.evaluate({"x": np.full(SHAPE, x, np.float32)})["y"]
+
+
+@pytest.mark.parametrize("opset", [1, 5, 6])
+@pytest.mark.parametrize("before", [N("Relu", ["x"], ["r"]), N("Abs", ["x"], ["r"]), UPSAMPLE])
+def test_a_slope_is_of_the_channels_whatever_inference_knows(
+    before: onnx.NodeProto, opset: int, tmp_path: Path
+) -> None:
+    path = _save(tmp_path, [before, N("Neg", ["r"], ["q"]), N("PRelu", ["q", "b"], ["y"])], opset)
+    np.testing.assert_array_equal(_run(path, 2), np.broadcast_to(-2 * SLOPE[:, None, None], SHAPE))
+
+
+@pytest.mark.parametrize("op", ["PRelu", "Greater"])
+@pytest.mark.parametrize("inside", [N("Neg", ["a"], ["r"]), N("Abs", ["a"], ["r"])], ids=lambda n: n.op_type)
+def test_operands_inside_of_a_loop(op: str, inside: onnx.NodeProto, tmp_path: Path) -> None:
+    attrs = {} if op == "PRelu" else {"broadcast": 1, "axis": 1}
+    own = numpy_helper.from_array(SLOPE - 3, "own")
+    nodes = [
+        inside, N("Neg", ["r"], ["q"]), N(op, ["q", "own"], ["o"], **attrs), N("Cast", ["o"], ["a2"], to=FLOAT),
+        N("Identity", ["c"], ["c2"]),
+    ]  # fmt: skip
+    given = [Info("i", TensorProto.INT64, []), Info("c", TensorProto.BOOL, []), Info("a", FLOAT, SHAPE)]
+    made = [Info("c2", TensorProto.BOOL, []), Info("a2", FLOAT, SHAPE)]
+    body = helper.make_graph(nodes, "body", given, made, [own])
+    path = _save(tmp_path, [N("Loop", ["n", "yes", "x"], ["y"], body=body)], 6)
+    channel, want = (SLOPE - 3)[:, None, None], np.full(SHAPE, -2, np.float32)
+    for _ in range(2):
+        q = -abs(want) if inside.op_type == "Abs" else want
+        want = (np.where(q < 0, q * channel, q) if op == "PRelu" else q > channel).astype(np.float32)
+    np.testing.assert_array_equal(_run(path), want)
+
+
+def test_what_nothing_tells_is_refused(tmp_path: Path) -> None:
+    """Of one slope nothing has to be known."""
+    nodes = [
+        N("Reshape", ["x", "shape"], ["r"]), N("PRelu", ["r", "b"], ["s"]), N("Reshape", ["s", "shape"], ["y"]),
+    ]  # fmt: skip
+    inputs = [Info("shape", TensorProto.INT64, ["r"])]
+    with pytest.raises(CompileError, match=r"m\.onnx: node 1 \(PRelu\).*nothing tells how many axes"):
+        import_graph(_save(tmp_path, nodes, 6, inputs=inputs), Options(target="generic"))
+    one = _save(tmp_path, nodes, 6, inputs=inputs, slope=SLOPE[1:2])
+    np.testing.assert_array_equal(_run(one, shape=np.array([4, 16], np.int64)), np.full((4, 16), -4))
