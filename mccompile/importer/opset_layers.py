@@ -29,7 +29,7 @@ def _batch_norm(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
 
     What only normalises by the statistics of its own operand stays: PyTorch exports standardised weights like that.
     """
-    if not int_attr(node, "spatial", 1):
+    if not int_attr(node, "spatial", 1) and not _one_per_channel(node, scope):
         raise CompileError(
             "BatchNormalization per activation (spatial=0) is not supported", where=node_label(node)
         )
@@ -43,6 +43,12 @@ def _batch_norm(node: OnnxNode, scope: Scope) -> list[OnnxNode]:
     bare = with_attrs(node, drop=("spatial", "training_mode"))
     bare = with_attrs(bare, training_mode=1) if trains else bare
     return [dataclasses.replace(bare, outputs=node.outputs[:1])]
+
+
+def _one_per_channel(node: OnnxNode, scope: Scope) -> bool:
+    """Whether there is nothing but channels behind the batch, so that each activation is one."""
+    x, scale = (scope.type_of(name).shape for name in node.inputs[:2])
+    return x is not None and len(x) == 2 and scale is not None and len(scale) == 1
 
 
 def _dropout(node: OnnxNode, scope: Scope) -> list[OnnxNode]:

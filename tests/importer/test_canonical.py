@@ -308,6 +308,20 @@ def test_batch_normalization_whose_other_outputs_nothing_reads_trains_below_14(o
     assert not canonicalize(absent).graph.nodes[0].attrs
 
 
+def test_batch_normalization_per_activation_of_channels_alone(tmp_path: Path) -> None:
+    consts = {n: np.abs(RNG.standard_normal(3)).astype(np.float32) for n in ("s", "b", "m", "v")}
+    rows = {"x": RNG.standard_normal((4, 3)).astype(np.float32)}
+    model = one_node("BatchNormalization", 7, rows, consts, spatial=0)
+    done = canonicalize(model)
+    assert not done.graph.nodes[0].attrs
+    (want,), (got,) = run(model, rows, tmp_path), run(done, rows, tmp_path)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    of_all = {n: np.ones(X.shape[1:], np.float32) for n in consts}
+    for values, feeds in ((of_all, {"x": X}), (consts, {"x": X[:, :, :1]})):
+        with pytest.raises(CompileError, match="spatial"):
+            canonicalize(one_node("BatchNormalization", 7, feeds, values, spatial=0))
+
+
 def test_batch_normalization_training() -> None:
     consts = {n: np.ones(3, np.float32) for n in ("s", "b", "m", "v")}
     for model in (
